@@ -11,11 +11,11 @@ from tests.ops.gpu import gpu
 @pytest.fixture
 def runtime() -> Runtime:
     """A GPU, with nothing under way."""
-    found = gpu().runtime
-    assert found is not None
-    found.use()
-    found.synchronize()
-    return found
+    runtime = gpu().runtime
+    assert runtime is not None
+    runtime.use()
+    runtime.synchronize()
+    return runtime
 
 
 @pytest.fixture

@@ -8,10 +8,12 @@ to ``runs/test_gpu.json``, with what tests measured.
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import IO
 from xml.etree import ElementTree
 
 from rowlock.executor.cuda.runtime import Runtime
@@ -44,45 +47,70 @@ class Part:
     environment: Mapping[str, str] = field(default_factory=dict)
     before: Sequence[str] = ()  # a command that runs pytest
     options: Sequence[str] = ()
-    told: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
     measured: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     status: int = 0
+    module: str = ""  # run in place of tests
+    limit: float = 0.0  # seconds that it may take; 0: as many as it needs
 
-    def run(self) -> None:
-        """Run them, and keep counts and what tests recorded."""
-        found = sorted(path for pattern in self.files for path in glob.glob(pattern, root_dir=ROOT))
+    def run(self, log: IO[bytes] | None = None) -> None:
+        """Run them, and keep counts and what tests recorded; their output goes to ``log``, if there is one."""
+        paths = sorted(path for pattern in self.files for path in glob.glob(pattern, root_dir=ROOT))
         began = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.xml"
             command = [*self.before, sys.executable, "-m", "pytest", "-q", f"--junitxml={report}"]
-            command += ["-p", "no:cacheprovider", *self.options, *found]
+            # CuPy warns in our name: most of it has no frames of Python.
+            command += ["-p", "no:cacheprovider", "-W", "default", *self.options, *paths]
             environment = {**os.environ, **self.environment}
-            self.status = subprocess.run(command, cwd=ROOT, env=environment).returncode
-            if report.exists():
+            if self.module:
+                command = [sys.executable, "-m", self.module]
+            self.status = limited(command, environment, self.limit, log)
+            if report.exists() and report.stat().st_size:
                 self._read(ElementTree.parse(report).getroot())
         self.seconds = time.monotonic() - began
 
     def _read(self, root: ElementTree.Element) -> None:
         suite = root if root.tag == "testsuite" else root[0]
         counts = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
-        self.told = {
+        self.counts = {
             "passed": counts["tests"] - counts["failures"] - counts["errors"] - counts["skipped"],
             "failed": counts["failures"] + counts["errors"],
             "skipped": counts["skipped"],
         }
-        for found in suite.iter("property"):
-            self.measured[found.get("name", "")] = found.get("value", "")
+        for entry in suite.iter("property"):
+            self.measured[entry.get("name", "")] = entry.get("value", "")
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{n} {what}" for what, n in self.told.items() if n) or "nothing ran"
+        counts = ", ".join(f"{n} {what}" for what, n in self.counts.items() if n) or "nothing ran"
         ended = "" if self.status == 0 else f" (ended with {self.status})"
         return f"{self.name:28} {counts}, {self.seconds:.0f} s{ended}"
 
 
+def limited(
+    command: Sequence[str], environment: Mapping[str, str], limit: float, log: IO[bytes] | None
+) -> int:
+    """Run a command and return its status; one that takes longer than its limit is killed with its children.
+
+    The limit holds even if this process is killed meanwhile.
+    """
+    if limit:
+        command = ["timeout", "--signal=KILL", f"{limit:.3f}", *command]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+    )
+    try:
+        return process.wait()
+    finally:  # an interrupt ends it, too
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def parts() -> list[Part]:
     """Return what is run; compute-sanitizer, if it is installed, watches the kernels once more."""
-    found = [
+    parts = [
         Part("kernels of every back end", KERNELS),
         Part("runtime, graphs, memory", PLANS),
         Part("NCCL", NCCL),
@@ -94,8 +122,8 @@ def parts() -> list[Part]:
         for tool in CHECKERS:
             before = (sanitizer, "--tool", tool, "--error-exitcode", str(MISSED))
             name = f"compute-sanitizer {tool}"
-            found.append(Part(name, KERNELS[:1], before=before, options=options))
-    return found
+            parts.append(Part(name, KERNELS[:1], before=before, options=options))
+    return parts
 
 
 def about(runtime: Runtime) -> dict[str, str]:

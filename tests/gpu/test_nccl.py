@@ -25,9 +25,9 @@ def group(runtime: Runtime) -> Iterator[NcclGroup]:
     if runtime.nccl is None:
         pytest.skip("there is no NCCL here")
     control = SharedMemoryGroup(f"test-{uuid.uuid4().hex}", 0, 1, within=10)
-    made = NcclGroup(control, runtime, within=20)
-    yield made
-    made.close()
+    group = NcclGroup(control, runtime, within=20)
+    yield group
+    group.close()
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "max"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -57,8 +57,8 @@ class Trained:
     def __init__(self, runtime: Runtime, captures: bool = True, rows: int = 8) -> None:
         main, loss = net()
         able = capabilities(frozenset(runtime.versions()))
-        made = compile_program(main, list(feed(0)), [loss.name], Target(), able, "cupy")
-        self.program, self.state = made.program, {}
+        compiled = compile_program(main, list(feed(0)), [loss.name], Target(), able, "cupy")
+        self.program, self.state = compiled.program, {}
         self.memory = DeviceMemory(runtime)
         self.device = Device(seed=3, memory=self.memory, runtime=runtime)
         self.runtime, self.rng = runtime, np.random.default_rng(0)
@@ -71,7 +71,7 @@ class Trained:
             return CudaPlan(*args, captures=captures, **how)
 
         binder = Binder(self.program, self.device, specs, self.allocate, buckets, make=make)
-        self.plan: Any = binder.plan()
+        self.arena, self.plan = binder.arena, cast("Any", binder.plan())
 
     def allocate(self, name: str, spec: Any) -> Any:
         if name not in self.state:
@@ -95,8 +95,8 @@ class Trained:
 def test_replayed_steps_are_those_that_are_not_captured(runtime: Runtime) -> None:
     captured, eager = Trained(runtime), Trained(runtime, captures=False)
     losses = [[trained.step(k) for k in range(6)] for trained in (captured, eager)]
-    assert any(one.graph is not None for one in captured.plan.segments)
-    assert not any(one.graph is not None for one in eager.plan.segments)
+    assert any(one.graphs for one in captured.plan.segments)
+    assert not any(one.graphs for one in eager.plan.segments)
     np.testing.assert_array_equal(*losses)
     for name, array in captured.state.items():
         other = download(runtime, eager.state[name])
@@ -117,17 +117,26 @@ def test_every_step_draws_afresh_in_a_replayed_graph(runtime: Runtime) -> None:
     assert len(set(losses)) == 3
 
 
+def test_values_begin_on_256_bytes(runtime: Runtime) -> None:
+    trained = Trained(runtime, rows=7)
+    planned = trained.arena.plan
+    assert len(planned.offsets) > 5 and not any(at % 256 for at in planned.offsets.values())
+    assert any(size % 256 for size in planned.sizes.values())
+    arrays = [array for array in trained.arena.arrays.values() if array.size]
+    assert all(runtime.address(array) % 256 == 0 for array in arrays)
+
+
 def test_a_step_is_captured_as_described(runtime: Runtime) -> None:
     trained = Trained(runtime)
     for k in range(3):
         trained.step(k)
     graphs = [one for one in trained.plan.segments if one.capturable]
     splits = [one for one in trained.plan.segments if not one.capturable]
-    told = trained.plan.described()
-    assert told[0].startswith(f"a step is {len(graphs)} graph(s)")
-    assert len(told) == 1 + sum(len(one.ops) for one in splits)
+    lines = trained.plan.described()
+    assert lines[0].startswith(f"a step is {len(graphs)} graph(s)")
+    assert len(lines) == 1 + sum(len(one.ops) for one in splits)
     if {"cuda", "cublaslt", "cudnn"} <= runtime.versions().keys():
-        assert told[1:] == [], "every op of this net can be captured"
+        assert lines[1:] == [], "every op of this net can be captured"
 
 
 def test_memory_does_not_grow_over_replays(runtime: Runtime) -> None:

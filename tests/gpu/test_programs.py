@@ -26,31 +26,31 @@ def places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def losses(name: str, precision: str, place: Place) -> list[float]:
     """Return the losses of four steps, with the switches that benchmarks set."""
-    made = large_models.build(name, TINY[name], precision)
+    model = large_models.build(name, TINY[name], precision)
     strategy = fluid.BuildStrategy()
     for switch, value in large_models.SWITCHES[name].items():
         setattr(strategy, switch, value)
     exe, scope = fluid.Executor(place), fluid.Scope()
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
-        exe.run(made.startup)
+        exe.run(model.startup)
         if precision == "bfloat16":
-            made.optimizer.amp_init(place)  # reads what the startup program made there
-        train = fluid.CompiledProgram(made.main).with_data_parallel(
-            loss_name=made.loss.name, build_strategy=strategy, places=[place]
+            model.optimizer.amp_init(place)  # reads what the startup program made there
+        train = fluid.CompiledProgram(model.main).with_data_parallel(
+            loss_name=model.loss.name, build_strategy=strategy, places=[place]
         )
         fed = [feed(name, TINY[name], step % 2) for step in range(4)]
-        return [float(np.asarray(exe.run(train, f, [made.loss])[0]).item()) for f in fed]
+        return [float(np.asarray(exe.run(train, f, [model.loss])[0]).item()) for f in fed]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "resnet50"])
 def test_mixed_precision_begins_on_the_gpu(name: str) -> None:
-    found = losses(name, "bfloat16", fluid.CUDAPlace(0))
-    np.testing.assert_allclose(found, losses(name, "float32", fluid.CPUPlace()), rtol=0.02)
+    ours = losses(name, "bfloat16", fluid.CUDAPlace(0))
+    np.testing.assert_allclose(ours, losses(name, "float32", fluid.CPUPlace()), rtol=0.02)
 
 
 def test_a_step_of_gpt2_is_the_same_on_both_kinds_of_place() -> None:
-    found = losses("gpt2", "float32", fluid.CUDAPlace(0))
-    np.testing.assert_allclose(found, losses("gpt2", "float32", fluid.CPUPlace()), rtol=1e-4)
+    ours = losses("gpt2", "float32", fluid.CUDAPlace(0))
+    np.testing.assert_allclose(ours, losses("gpt2", "float32", fluid.CPUPlace()), rtol=1e-4)
 
 
 def test_operations_are_those_that_are_known() -> None:

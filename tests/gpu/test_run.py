@@ -44,6 +44,6 @@ def test_a_part_counts_and_keeps_what_tests_recorded(tmp_path: Path) -> None:
     part = Part("three", [str(tmp_path / "test_three.py")])
     part.run()
     assert part.status == 1
-    assert part.told == {"passed": 1, "failed": 1, "skipped": 1}
+    assert part.counts == {"passed": 1, "failed": 1, "skipped": 1}
     assert part.measured == {"rate": "7"}
     assert "1 passed, 1 failed, 1 skipped" in str(part) and "ended with 1" in str(part)

@@ -34,9 +34,9 @@ SPIN = CudaKernel(
 
 def on_gpu(runtime: Runtime, values: Any) -> Any:
     array = np.asarray(values)
-    made = device_array(runtime, array.shape, array.dtype)
-    upload(runtime, made, array)
-    return made
+    copy = device_array(runtime, array.shape, array.dtype)
+    upload(runtime, copy, array)
+    return copy
 
 
 def adding(runtime: Runtime, y: Any, x: Any) -> Any:
@@ -87,10 +87,10 @@ def test_an_event_is_done_once_its_stream_came_there(runtime: Runtime) -> None:
 
 def test_memory_that_is_asked_for_is_taken_and_given_back(runtime: Runtime) -> None:
     before, total = runtime.memory()
-    held = runtime.empty(64 << 20)
-    assert runtime.address(held) % 256 == 0
+    block = runtime.empty(64 << 20)
+    assert runtime.address(block) % 256 == 0
     during = runtime.memory()[0]
-    del held
+    del block
     assert before - during >= 64 << 20
     assert before <= runtime.memory()[0] + (1 << 20) <= total + (1 << 20)
 

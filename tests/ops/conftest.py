@@ -13,5 +13,5 @@ from tests.ops.gpu import collected
 @pytest.fixture(scope="module")
 def launched() -> Iterator[dict[str, CudaKernel]]:
     """The kernels that the tests of a module launch, by key."""
-    with collected() as found:
-        yield found
+    with collected() as kernels:
+        yield kernels

@@ -28,20 +28,20 @@ def cases(*op_types: str) -> list[tuple[str, int]]:
 
 def low_types() -> list[Any]:
     """Return the element types of low precision."""
-    found: list[Any] = [np.dtype(np.float16)]
+    types: list[Any] = [np.dtype(np.float16)]
     try:
         to_var_type(ml_dtypes.bfloat16)
     except (ValueError, TypeError):
-        return found
-    return [*found, np.dtype(ml_dtypes.bfloat16)]
+        return types
+    return [*types, np.dtype(ml_dtypes.bfloat16)]
 
 
 def taken(op: Op, inputs: Arrays, attrs: dict[str, Any], back_end: str = "cuda") -> bool:
     """Tell whether a back end's kernel takes the node that computes this."""
     specs = specs_of(inputs)
-    reads = {s: tuple(Value(s, spec) for spec in held) for s, held in specs.items()}
+    reads = {s: tuple(Value(s, spec) for spec in many) for s, many in specs.items()}
     makes = infer(op, specs, attrs)
-    writes = {s: tuple(Value(s, spec) for spec in held) for s, held in makes.items()}
+    writes = {s: tuple(Value(s, spec) for spec in many) for s, many in makes.items()}
     takes = KERNELS[op.type, back_end].takes
     return takes is None or takes(Node(op.type, reads, writes, attrs))
 
@@ -53,28 +53,28 @@ def assert_near(array: Any, value: Any, what: str, near: float = 0.0) -> None:
         np.testing.assert_array_equal(array, value, err_msg=what)
         return
     near = max(near, NEAR[array.dtype.name])
-    found = array.astype(np.float64)
+    wide = array.astype(np.float64)
     odd = ~np.isfinite(value)
-    np.testing.assert_array_equal(found[odd], value[odd], err_msg=what)
-    found, value = np.where(odd, 0, found), np.where(odd, 0, value)
+    np.testing.assert_array_equal(wide[odd], value[odd], err_msg=what)
+    wide, value = np.where(odd, 0, wide), np.where(odd, 0, value)
     measure = np.linalg.norm if near > 1e-4 else lambda a: np.abs(a).max(initial=0)
-    size, error = measure(value), measure(found - value)
+    size, error = measure(value), measure(wide - value)
     assert error <= near * max(size, 1e-3), f"{what}: off by {error:.1e} of {size:.1e}"
 
 
-def close(made: Any, exact: Any, share: float, slot: str) -> None:
+def close(array: Any, exact: Any, share: float, slot: str) -> None:
     """Hold an array to a reference: differences are a share of its largest number."""
-    assert made.shape == exact.shape, slot
+    assert array.shape == exact.shape, slot
     scale = max(float(np.abs(exact).max(initial=0)), 0.1)
-    error = np.abs(made.astype("f8") - exact).max(initial=0)
+    error = np.abs(array.astype("f8") - exact).max(initial=0)
     assert error <= share * scale, f"{slot}: {error} of {scale}"
 
 
 def narrowed(arrays: Arrays, dtype: Any) -> Arrays:
     """Round floats."""
     return {
-        s: [a.astype(dtype) if a.dtype.kind not in "iub" else a for a in held]
-        for s, held in arrays.items()
+        s: [a.astype(dtype) if a.dtype.kind not in "iub" else a for a in many]
+        for s, many in arrays.items()
     }
 
 
@@ -99,17 +99,17 @@ def check_gradients(name: str, index: int, dtype: Any = "float32", layout: str =
     outputs = run(op, exact, attrs)
     seeds = narrowed(seeds_of(op, outputs), dtype)
     expected = gradients(op, exact, outputs, narrowed(seeds, "float64"), attrs)
-    given = (narrowed(exact, dtype), narrowed(outputs, dtype), seeds, attrs)
+    operands = (narrowed(exact, dtype), narrowed(outputs, dtype), seeds, attrs)
     how: dict[str, Any] = {"dev": gpu(), "layout": layout, **CUDA}
-    found = gradients(op, *given, **how)
-    for slot, grads in found.items():
-        alone = gradients(op, *given, only=slot, **how)[slot]
+    slopes = gradients(op, *operands, **how)
+    for slot, grads in slopes.items():
+        alone = gradients(op, *operands, only=slot, **how)[slot]
         for one, other, value in zip(grads, alone, expected[slot], strict=True):
             assert_near(one, value, slot, NEAR[np.dtype(dtype).name])
             np.testing.assert_array_equal(one, other, err_msg=slot)
     if OPS[op.grad.type].in_place:
-        instead = gradients(op, *given, overwrite=True, **how)
-        for slot, grads in found.items():
+        instead = gradients(op, *operands, overwrite=True, **how)
+        for slot, grads in slopes.items():
             for one, other in zip(grads, instead[slot], strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=slot)
 

@@ -46,8 +46,8 @@ class Place(SimpleNamespace):
 def host(array: Any) -> Any:
     """Return a CuPy array's memory as NumPy's; anything else as it is."""
     if isinstance(array, cupy.ndarray):
-        found = np.asarray(Place(array))
-        return found if found.dtype == array.dtype else found.view(array.dtype)
+        memory = np.asarray(Place(array))
+        return memory if memory.dtype == array.dtype else memory.view(array.dtype)
     if isinstance(array, list | tuple):
         return type(array)(host(one) for one in array)
     return array
@@ -56,8 +56,8 @@ def host(array: Any) -> Any:
 def on_host(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of NumPy that takes CuPy's arrays."""
 
-    def call(*given: Any, **named: Any) -> Any:
-        return function(*map(host, given), **{name: host(value) for name, value in named.items()})
+    def call(*arrays: Any, **named: Any) -> Any:
+        return function(*map(host, arrays), **{name: host(value) for name, value in named.items()})
 
     return call
 
@@ -93,8 +93,8 @@ def array_of(shape: Any, dtype: Any, memory: np.ndarray | None = None) -> HostAr
     if memory is None:
         memory = aligned(size)
         simulated._allocated[memory.ctypes.data] = size
-    held = cupy.cuda.UnownedMemory(memory.ctypes.data, size, memory, 0)
-    return HostArray(shape, dtype, memptr=cupy.cuda.MemoryPointer(held, 0))
+    unowned = cupy.cuda.UnownedMemory(memory.ctypes.data, size, memory, 0)
+    return HostArray(shape, dtype, memptr=cupy.cuda.MemoryPointer(unowned, 0))
 
 
 class Module(ModuleType):
@@ -106,14 +106,14 @@ class Module(ModuleType):
         return array_of(shape, dtype)
 
     def zeros(self, shape: Any, dtype: Any = float) -> HostArray:
-        made = array_of(shape, dtype)
-        made.fill(0)
-        return made
+        array = array_of(shape, dtype)
+        array.fill(0)
+        return array
 
     def ones(self, shape: Any, dtype: Any = float) -> HostArray:
-        made = array_of(shape, dtype)
-        made.fill(1)
-        return made
+        array = array_of(shape, dtype)
+        array.fill(1)
+        return array
 
     def empty_like(self, array: Any) -> HostArray:
         return array_of(array.shape, array.dtype)
@@ -122,18 +122,18 @@ class Module(ModuleType):
         if isinstance(value, HostArray):
             return value
         value = np.asarray(value, dtype)
-        made = array_of(value.shape, value.dtype)
-        made[...] = value
-        return made
+        array = array_of(value.shape, value.dtype)
+        array[...] = value
+        return array
 
     def __getattr__(self, name: str) -> Any:
         assert hasattr(cupy, name), f"CuPy has no {name}"
-        found = getattr(np, name)
-        if isinstance(found, np.ufunc):
-            made: Any = on_host(found)
-            made.reduce = on_host(found.reduce)
-            return made
-        return on_host(found) if callable(found) and not isinstance(found, type) else found
+        fn = getattr(np, name)
+        if isinstance(fn, np.ufunc):
+            ufunc: Any = on_host(fn)
+            ufunc.reduce = on_host(fn.reduce)
+            return ufunc
+        return on_host(fn) if callable(fn) and not isinstance(fn, type) else fn
 
 
 class Blas(ReferenceBlas):
@@ -168,13 +168,13 @@ class HostCupy(simulated.SimulatedRuntime):
             grid,
         )
         assert np.prod(block) <= kernel.block <= 1024, (kernel.name, block)
-        for (kind, name), given in zip(kernel.parameters, arguments, strict=True):
-            right = given is None or isinstance(given, cupy.ndarray)
+        for (kind, name), argument in zip(kernel.parameters, arguments, strict=True):
+            right = argument is None or isinstance(argument, cupy.ndarray)
             assert right or not kind.endswith("*"), (
-                f"{kernel.name} is given {type(given)} as {name}"
+                f"{kernel.name} is given {type(argument)} as {name}"
             )
-            _argument(kind, given)
-        return super().launch(kernel, grid, block, [host(given) for given in arguments])
+            _argument(kind, argument)
+        return super().launch(kernel, grid, block, [host(argument) for argument in arguments])
 
     def copy(self, target: Any, source: Any, stream: Any) -> None:
         _same_bytes(target, source)

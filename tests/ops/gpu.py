@@ -20,17 +20,17 @@ from rowlock.executor.simulated.simulated import SimulatedRuntime
 
 _SAMPLE = 12
 needs_compiler = pytest.mark.cuda
-_made: list[tuple[Runtime, DeviceMemory]] = []
+_machines: list[tuple[Runtime, DeviceMemory]] = []
 
 
 def gpu() -> Device:
     """Return a device on the GPU, with scratch memory and a clock."""
-    if not _made:
+    if not _machines:
         runtime = open_gpu(0) if local_gpus() else SimulatedRuntime(0)
         runtime.use()
-        _made.append((runtime, DeviceMemory(runtime)))
-        _made[0][1].tick(0, 0)
-    runtime, memory = _made[0]
+        _machines.append((runtime, DeviceMemory(runtime)))
+        _machines[0][1].tick(0, 0)
+    runtime, memory = _machines[0]
     return Device(runtime=runtime, memory=memory, seed=7)
 
 
@@ -38,16 +38,16 @@ def gpu() -> Device:
 def collected() -> Iterator[dict[str, CudaKernel]]:
     """Yield the kernels that are launched inside, by key."""
     runtime = gpu().runtime
-    found: dict[str, CudaKernel] = {}
+    kernels: dict[str, CudaKernel] = {}
     launch = type(runtime).launch
 
     def noted(self: Any, kernel: CudaKernel, *others: Any) -> Any:
-        found[kernel.key] = kernel
+        kernels[kernel.key] = kernel
         return launch(self, kernel, *others)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(runtime), "launch", noted)
-        yield found
+        yield kernels
 
 
 def assert_compile_for_a_gpu(kernels: dict[str, CudaKernel]) -> None:

@@ -52,13 +52,16 @@ def draw(op: Op, sample: Sample, dtype: Any, seed: int = 0) -> tuple[Arrays, Att
 def specs_of(inputs: Arrays) -> dict[str, list[Spec]]:
     """Return the specs of arrays by slot."""
     return {
-        slot: [Spec(a.shape, to_var_type(a.dtype)) for a in held] for slot, held in inputs.items()
+        slot: [Spec(a.shape, to_var_type(a.dtype)) for a in many] for slot, many in inputs.items()
     }
 
 
-def infer(op: Op, read: dict[str, list[Spec]], attrs: Attrs) -> dict[str, list[Spec]]:
-    """Apply the shape rule."""
-    return op.infer(Inference(op, read, attrs, where="train.py:7"))
+def infer(
+    op: Op, read: dict[str, list[Spec]], attrs: Attrs, arrays: Arrays | None = None
+) -> dict[str, list[Spec]]:
+    """Apply the shape rule; it may read the elements of ``arrays``."""
+    values = None if arrays is None else arrays.__getitem__
+    return op.infer(Inference(op, read, attrs, where="train.py:7", values=values))
 
 
 def updates(op: Op) -> dict[str, str]:
@@ -68,7 +71,7 @@ def updates(op: Op) -> dict[str, str]:
 
 def copies(arrays: Arrays) -> Arrays:
     """Return copies of arrays by slot."""
-    return {slot: [a.copy() for a in held] for slot, held in arrays.items()}
+    return {slot: [a.copy() for a in many] for slot, many in arrays.items()}
 
 
 def run(
@@ -88,12 +91,12 @@ def run(
     ``back_end`` is the library that computes, ``layout`` the order of images in memory.
     """
     dev = dev or Device()
-    held = {
+    operands = {
         slot: [laid_out(a.shape, a.dtype, layout, dev.xp) for a in arrays]
         for slot, arrays in inputs.items()
     }
     how = (back_end, layout)
-    return _run(op, inputs, held, attrs, wanted, overwrite, dev, how)
+    return _run(op, inputs, operands, attrs, wanted, overwrite, dev, how)
 
 
 def laid_out(shape: tuple[int, ...], dtype: Any, layout: str, xp: Any = np) -> Any:
@@ -117,14 +120,14 @@ def repeated(op: Op, inputs: Arrays, attrs: Attrs) -> Callable[[], Arrays]:
 def _run(
     op: Op,
     inputs: Arrays,
-    held: Arrays,
+    operands: Arrays,
     attrs: Attrs,
     wanted: Callable[[str], bool],
     overwrite: bool,
     dev: Device,
     how: tuple[str, str] = ("", ""),
 ) -> Arrays:
-    run_once = _bound(op, inputs, held, attrs, wanted, overwrite, dev, how)
+    run_once = _bound(op, inputs, operands, attrs, wanted, overwrite, dev, how)
     first, second = run_once(), run_once()
     _check_same_bits(op, first, second)
     return second
@@ -133,7 +136,7 @@ def _run(
 def _bound(
     op: Op,
     inputs: Arrays,
-    held: Arrays,
+    operands: Arrays,
     attrs: Attrs,
     wanted: Callable[[str], bool],
     overwrite: bool,
@@ -141,21 +144,21 @@ def _bound(
     how: tuple[str, str] = ("", ""),
 ) -> Callable[[], Arrays]:
     back_end, layout = how
-    outputs, shared = _outputs(op, held, inputs, attrs, wanted, overwrite, layout, dev.xp)
+    outputs, shared = _outputs(op, operands, inputs, attrs, wanted, overwrite, layout, dev.xp)
     with np.errstate(all="ignore"):
-        steps = bind(op.type, held, outputs, attrs, dev, back_end)
+        steps = bind(op.type, operands, outputs, attrs, dev, back_end)
 
     def run_once() -> Arrays:
         for arrays in outputs.values():
             for array in arrays:
                 if array is not None and not any(array is a for a in shared):
                     array.fill(_sentinel(array.dtype))
-        for slot, arrays in held.items():
+        for slot, arrays in operands.items():
             for array, values in zip(arrays, inputs[slot], strict=True):
                 array[...] = dev.xp.asarray(values)
         with np.errstate(all="ignore"):
             _make(dev, steps)
-        _check_operands(op, held, inputs, shared)
+        _check_operands(op, operands, inputs, shared)
         return {s: [None if a is None else _home(a) for a in v] for s, v in outputs.items()}
 
     return run_once
@@ -179,7 +182,7 @@ def _home(array: Any) -> Any:
 
 def _outputs(
     op: Op,
-    held: Arrays,
+    operands: Arrays,
     inputs: Arrays,
     attrs: Attrs,
     wanted: Callable[[str], bool],
@@ -188,24 +191,24 @@ def _outputs(
     xp: Any = np,
 ) -> tuple[Arrays, list[Any]]:
     """Return memory for the outputs, and those of them that are operands' memory."""
-    specs = infer(op, specs_of(inputs), attrs)
+    specs = infer(op, specs_of(inputs), attrs, inputs)
     taken = dict(op.in_place) if overwrite else updates(op)
     outputs: Arrays = {}
     shared = []
     for slot in op.output_slots:
-        made = [laid_out(s.shape, to_numpy(s.dtype), layout, xp) for s in specs.get(slot.name, ())]
-        source = held.get(taken.get(slot.name, ""))
+        many = [laid_out(s.shape, to_numpy(s.dtype), layout, xp) for s in specs.get(slot.name, ())]
+        source = operands.get(taken.get(slot.name, ""))
         if (
             source
-            and made
-            and made[0].shape == source[0].shape
-            and made[0].dtype == source[0].dtype
+            and many
+            and many[0].shape == source[0].shape
+            and many[0].dtype == source[0].dtype
             and wanted(slot.name)
             and not any(source[0] is a for a in shared)  # only one can have it
         ):
-            made[0] = source[0]
+            many[0] = source[0]
             shared.append(source[0])
-        outputs[slot.name] = made if wanted(slot.name) else [None] * len(made)
+        outputs[slot.name] = many if wanted(slot.name) else [None] * len(many)
     return outputs, shared
 
 
@@ -218,8 +221,8 @@ def exact(array: Any) -> Any:
     return array.astype("float64") if array is not None and is_low(array.dtype) else array
 
 
-def _check_operands(op: Op, held: Arrays, inputs: Arrays, shared: list[Any]) -> None:
-    for slot, arrays in held.items():
+def _check_operands(op: Op, operands: Arrays, inputs: Arrays, shared: list[Any]) -> None:
+    for slot, arrays in operands.items():
         for array, before in zip(arrays, inputs[slot], strict=True):
             if not any(array is a for a in shared):
                 message = f"{op.type} wrote its operand {slot}"
@@ -231,6 +234,12 @@ def _check_same_bits(op: Op, first: Arrays, second: Arrays) -> None:
         for one, other in zip(arrays, second[slot], strict=True):
             message = f"{op.type}: a second run gave another {slot}"
             np.testing.assert_array_equal(exact(one), exact(other), err_msg=message)
+
+
+def offsets_for(grad: Op, inputs: Arrays) -> Arrays:
+    """Return the offsets that a gradient op reads, from those that its op does."""
+    sources = {slot.name: inputs.get(slot.name.replace("@GRAD", "")) for slot in grad.lod_slots}
+    return {slot: levels for slot, levels in sources.items() if levels}
 
 
 def gradients(
@@ -256,12 +265,13 @@ def gradients(
     for _ in inputs[grad.each] if grad.each else [None]:
         operands: Arrays = {}
         for slot, source in grad.reads().items():
-            found = inputs.get(source, outputs.get(source))
-            if found is None and source.endswith("@GRAD"):
-                found = seeds.get(source.removesuffix("@GRAD"))
-            if found:
-                operands[slot] = found
-        made = run(
+            arrays = inputs.get(source, outputs.get(source))
+            if arrays is None and source.endswith("@GRAD"):
+                arrays = seeds.get(source.removesuffix("@GRAD"))
+            if arrays:
+                operands[slot] = arrays
+        operands |= offsets_for(declared, inputs)
+        results = run(
             declared,
             operands,
             settings,
@@ -272,5 +282,5 @@ def gradients(
             layout=layout,
         )
         for slot, base in targets.items():
-            result.setdefault(base, []).extend(made[slot])
+            result.setdefault(base, []).extend(results[slot])
     return result

@@ -44,15 +44,15 @@ def both_passes(back_end: str, layout: str, read: Arrays, attrs: dict[str, Any])
     """Return Out and all gradients."""
     shape = (B, H, T, D) if layout == "bhtd" else (B, T, H, D)
     sizes = {"Out": shape, "SoftmaxMax": (B, H, T), "SoftmaxSum": (B, H, T)}
-    made: Arrays = {slot: [np.full(s, np.nan, "f4")] for slot, s in sizes.items()}
-    for step in bind(OP, read, made, attrs, Device(), back_end):
+    outputs: Arrays = {slot: [np.full(s, np.nan, "f4")] for slot, s in sizes.items()}
+    for step in bind(OP, read, outputs, attrs, Device(), back_end):
         step()
     d_out = np.random.default_rng(2).standard_normal(shape).astype("f4")
     grads: Arrays = {f"{s}@GRAD": [np.full(a[0].shape, np.nan, "f4")] for s, a in read.items()}
-    given = {**read, **made, "Out@GRAD": [d_out]}
-    for step in bind(f"{OP}_grad", given, grads, attrs, Device(), back_end):
+    operands = {**read, **outputs, "Out@GRAD": [d_out]}
+    for step in bind(f"{OP}_grad", operands, grads, attrs, Device(), back_end):
         step()
-    return [made["Out"][0], *(held[0] for held in grads.values())]
+    return [outputs["Out"][0], *(many[0] for many in grads.values())]
 
 
 @needed
@@ -78,8 +78,8 @@ def test_tiles_agree_with_numpy(
     attrs = {"scale": 0.4, "layout": layout, "mask_axis": axis, "dropout": dropout}
     read = arrays(layout, mask)
     expected = both_passes("numpy", layout, read, attrs)
-    found = both_passes("onednn", layout, read, attrs)
-    for array, value in zip(found, expected, strict=True):
+    ours = both_passes("onednn", layout, read, attrs)
+    for array, value in zip(ours, expected, strict=True):
         np.testing.assert_allclose(array, value, rtol=2e-4, atol=2e-5)
 
 
@@ -100,11 +100,11 @@ def test_its_products_are_onednns_only_where_all_may_use_it(
     shapes = {"Q": (B, H, T, D), "K": (B, H, T, D), "V": (B, H, T, D)}
     outputs = {"Out": (B, H, T, D), "SoftmaxMax": (B, H, T), "SoftmaxSum": (B, H, T)}
     values = [
-        {slot: (Value(slot, Spec(shape, VarType.FP32)),) for slot, shape in held.items()}
-        for held in (shapes, outputs)
+        {slot: (Value(slot, Spec(shape, VarType.FP32)),) for slot, shape in sizes.items()}
+        for sizes in (shapes, outputs)
     ]
     node = Node(OP, *values, {"scale": 1.0, "layout": "bhtd", "mask_axis": -1, "dropout": {}})
-    found = select_kernels(
+    kernels = select_kernels(
         Graph((node,), (), {}), capabilities(frozenset(libraries)), "numpy", {"onednn": only}
     )
-    assert found[node] == chosen
+    assert kernels[node] == chosen

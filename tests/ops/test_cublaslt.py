@@ -32,7 +32,7 @@ def drawn(name: str, index: int, kind: str = "float32") -> tuple[Op, Arrays, dic
 
 
 def rounded(arrays: Arrays, kind: Any) -> Arrays:
-    return {s: [a.astype(kind) for a in held] for s, held in arrays.items()}
+    return {s: [a.astype(kind) for a in many] for s, many in arrays.items()}
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
@@ -52,8 +52,8 @@ def test_gradients_agree_with_those_in_double_precision(name: str, index: int) -
     seeds = seeds_of(op, outputs)
     expected = gradients(op, exact, outputs, seeds, attrs)
     single = [rounded(arrays, "f4") for arrays in (exact, outputs, seeds)]
-    found = gradients(op, *single, attrs, **on())
-    for slot, grads in found.items():
+    slopes = gradients(op, *single, attrs, **on())
+    for slot, grads in slopes.items():
         alone = gradients(op, *single, attrs, only=slot, **on())[slot]
         for one, other, value in zip(grads, alone, expected[slot], strict=True):
             close(one, value, 2e-5, slot)
@@ -74,10 +74,10 @@ def test_sixteen_bits_are_rounded_once(position: int, name: str, index: int) -> 
     outputs = run(op, low, attrs, **on())
     expected = run(op, exact, attrs)
     seeds = rounded(seeds_of(op, expected), number)
-    found = gradients(op, low, outputs, seeds, attrs, **on())
+    slopes = gradients(op, low, outputs, seeds, attrs, **on())
     grads = gradients(op, exact, rounded(outputs, "f8"), rounded(seeds, "f8"), attrs)
-    for made, values in ((outputs, expected), (found, grads)):
-        for slot, arrays in made.items():
+    for results, values in ((outputs, expected), (slopes, grads)):
+        for slot, arrays in results.items():
             for one, value in zip(arrays, values[slot], strict=True):
                 assert one.dtype == (np.float32 if slot in STATISTICS else number), slot
                 error = np.linalg.norm(one.astype("f8") - value)

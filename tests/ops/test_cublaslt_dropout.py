@@ -24,8 +24,8 @@ STEP, ROW = 5, 6
 
 
 def drops(implementation: str = "upscale_in_train") -> dict[str, Any]:
-    given = {"dropout_prob": 0.4, "dropout_implementation": implementation, "name": "masked"}
-    return {**NO_DROPOUT, **given}
+    settings = {"dropout_prob": 0.4, "dropout_implementation": implementation, "name": "masked"}
+    return {**NO_DROPOUT, **settings}
 
 
 CASES: list[tuple[str, int, dict[str, Any]]] = [
@@ -51,10 +51,10 @@ def test_a_gpu_drops_what_the_host_drops(name: str, index: int, attrs: dict[str,
     expected = gradients(op, exact, outputs, seeds, settings, dev=host)
     single: list[Arrays] = [rounded(arrays, "f4") for arrays in (exact, outputs, seeds)]
     on: dict[str, Any] = {"dev": dev, "back_end": "cublaslt"}
-    made, found = run(op, single[0], settings, **on), gradients(op, *single, settings, **on)
-    for arrays, values in ((made, outputs), (found, expected)):
-        for slot, held in arrays.items():
-            for one, value in zip(held, values[slot], strict=True):
+    results, slopes = run(op, single[0], settings, **on), gradients(op, *single, settings, **on)
+    for arrays, values in ((results, outputs), (slopes, expected)):
+        for slot, many in arrays.items():
+            for one, value in zip(many, values[slot], strict=True):
                 close(one, value, 3e-5, slot)
 
 

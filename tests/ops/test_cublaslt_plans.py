@@ -65,7 +65,7 @@ def planned(
     op = OPS[name]
     settings = {**op.attrs, **(attrs or {})}
     specs = infer(op, specs_of(inputs), settings)
-    outputs = {s: [np.zeros(v.shape, to_numpy(v.dtype)) for v in held] for s, held in specs.items()}
+    outputs = {s: [np.zeros(v.shape, to_numpy(v.dtype)) for v in many] for s, many in specs.items()}
     return bind(name, inputs, outputs, settings, dev or simulated(), "cublaslt")
 
 
@@ -80,12 +80,12 @@ def told(steps: list[Any]) -> list[tuple[Any, ...]]:
 
 def test_a_stack_of_rows_is_one_product() -> None:
     x, w = (B, T, D), (D, F)
-    made = planned("matmul", zeros("float32", X=x, Y=w))
-    assert told(made) == [(B * T, F, D, 1, "none")]
+    calls = planned("matmul", zeros("float32", X=x, Y=w))
+    assert told(calls) == [(B * T, F, D, 1, "none")]
     shapes = {"X": x, "Y": w, "Out@GRAD": (B, T, F)}
-    made = planned("matmul_grad", zeros("float32", **shapes))
-    assert told(made) == [(B * T, D, F, 1, "none"), (D, F, B * T, 1, "none")]
-    assert [(g.transpose_a, g.transpose_b) for g in gemms(made)] == [(False, True), (True, False)]
+    calls = planned("matmul_grad", zeros("float32", **shapes))
+    assert told(calls) == [(B * T, D, F, 1, "none"), (D, F, B * T, 1, "none")]
+    assert [(g.transpose_a, g.transpose_b) for g in gemms(calls)] == [(False, True), (True, False)]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_transformers_block_is_few_products() -> None:
         return np.zeros(spec.shape, to_numpy(spec.dtype))
 
     plan = Binder(program, simulated(), specs, allocate, Buckets(program, None)).plan()
-    found = Counter(line for one in plan.instructions for line in told(list(one.calls)))
+    products = Counter(line for one in plan.instructions for line in told(list(one.calls)))
     rows, width, words, length, heads = 4 * gpt.TOKENS, gpt.WIDTH, gpt.WORDS, gpt.TOKENS, gpt.HEADS
     size, wide = width // heads, 4 * width
     assert (length, heads) == (size, 2)  # so that all products of attention are alike
@@ -203,7 +203,7 @@ def test_a_transformers_block_is_few_products() -> None:
         expected[(*to_weight, 1, "bgrad_b")] += times
     for m, n, k in ((rows, 3 * width, width), (rows, width, 3 * width), (width, 3 * width, rows)):
         expected[m, n, k, 1, "none"] += 1  # the projection has no bias
-    assert found == expected
+    assert products == expected
 
 
 @pytest.mark.parametrize(("name", "index"), SAMPLES)
@@ -227,11 +227,11 @@ def test_what_has_no_epilogue_is_computed_apart(name: str, index: int, plain: No
     seeds = seeds_of(op, outputs)
     expected = gradients(op, exact, outputs, seeds, attrs)
     single = [rounded(arrays, "f4") for arrays in (exact, outputs, seeds)]
-    made = run(op, single[0], attrs, **on(dev=simulated()))
-    found = gradients(op, *single, attrs, **on(dev=simulated()))
-    for arrays, values in ((made, outputs), (found, expected)):
-        for slot, held in arrays.items():
-            for one, value in zip(held, values[slot], strict=True):
+    results = run(op, single[0], attrs, **on(dev=simulated()))
+    slopes = gradients(op, *single, attrs, **on(dev=simulated()))
+    for arrays, values in ((results, outputs), (slopes, expected)):
+        for slot, many in arrays.items():
+            for one, value in zip(many, values[slot], strict=True):
                 close(one, value, 2e-5, slot)
 
 
@@ -248,10 +248,10 @@ def test_turns_are_not_added_up_in_sixteen_bits(monkeypatch: pytest.MonkeyPatch)
     seeds = {"Out": [rng.random((256, 4)).astype("f2")]}
     exact = [rounded(arrays, "f8") for arrays in (low, seeds)]
     attrs = {**op.attrs, "act_method": "relu"}
-    found = gradients(op, low, {}, seeds, attrs, **on())
+    slopes = gradients(op, low, {}, seeds, attrs, **on())
     expected = gradients(op, exact[0], {}, exact[1], attrs)
     for slot in ("Linear1Weight", "Linear2Weight"):
-        close(found[slot][0], expected[slot][0], 6e-4, slot)
+        close(slopes[slot][0], expected[slot][0], 6e-4, slot)
 
 
 def laid(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -259,8 +259,8 @@ def laid(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     order = rng.permutation(len(shape))
     gaps = [int(rng.integers(1, 3)) if rng.random() < 0.2 else 1 for _ in shape]
     sizes = [shape[i] * gaps[i] for i in order]
-    held = rng.standard_normal(sizes).astype("f4").transpose(np.argsort(order))
-    return held[tuple(slice(None, None, gap) for gap in gaps)]
+    room = rng.standard_normal(sizes).astype("f4").transpose(np.argsort(order))
+    return room[tuple(slice(None, None, gap) for gap in gaps)]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -313,10 +313,10 @@ def attended(keys: int, rows: int = 3) -> None:
     seeds = seeds_of(op, outputs)
     expected = gradients(op, exact, outputs, seeds, attrs)
     single = [rounded(arrays, "f4") for arrays in (exact, outputs, seeds)]
-    made, found = run(op, single[0], attrs, **on()), gradients(op, *single, attrs, **on())
-    for arrays, values in ((made, outputs), (found, expected)):
-        for slot, held in arrays.items():
-            close(held[0], values[slot][0], 3e-5, slot)
+    results, slopes = run(op, single[0], attrs, **on()), gradients(op, *single, attrs, **on())
+    for arrays, values in ((results, outputs), (slopes, expected)):
+        for slot, many in arrays.items():
+            close(many[0], values[slot][0], 3e-5, slot)
 
 
 @pytest.mark.parametrize("keys", [33, 300, 1500, 2048])

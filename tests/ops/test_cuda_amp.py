@@ -38,9 +38,9 @@ def test_one_odd_element_of_many_gradients_is_found(odd: float) -> None:
     grads[0][33_333] = odd
     op = OPS["check_finite_and_unscale"]
     inputs = {"X": grads, "Scale": [np.array([4], "f4")]}
-    made = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
-    assert made["FoundInfinite"][0][0] == (not np.isfinite(odd))
-    for one, grad in zip(made["Out"], grads, strict=True):
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
+    assert results["FoundInfinite"][0][0] == (not np.isfinite(odd))
+    for one, grad in zip(results["Out"], grads, strict=True):
         np.testing.assert_array_equal(one.astype("f8"), grad.astype("f8") / 4)
 
 
@@ -48,9 +48,9 @@ def test_all_gradients_of_a_type_are_one_launch() -> None:
     op = OPS["check_finite_and_unscale"]
     xp = gpu().xp
     grads = [xp.zeros(n, "f4") for n in (100_000, 3, 50)]
-    found = [xp.zeros(1, bool)]
+    flag = [xp.zeros(1, bool)]
     inputs = {"X": grads, "Scale": [xp.ones(1, "f4")]}
-    steps = bind(op.type, inputs, {"Out": grads, "FoundInfinite": found}, {}, gpu(), "cuda")
+    steps = bind(op.type, inputs, {"Out": grads, "FoundInfinite": flag}, {}, gpu(), "cuda")
     assert len(steps) == 2  # the first forgets what was found before
 
 

@@ -11,13 +11,14 @@ import pytest
 from rowlock.executor.codegen.cuda_loops import bind_cuda, fill
 from rowlock.executor.codegen.cuda_nest import Nest
 from rowlock.executor.codegen.cuda_source import CudaWriter, Value, known
+from rowlock.executor.cuda import nvrtc
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.kernels.registry import KERNELS
 from rowlock.graph.ops import expr as e
 from rowlock.graph.ops.registry import OPS
 from tests.conftest import one_of_each
 from tests.ops.cuda_cases import CUDA, NEAR, taken
-from tests.ops.gpu import assert_compile_for_a_gpu, gpu, needs_compiler
+from tests.ops.gpu import assert_compile_for_a_gpu, collected, gpu, needs_compiler
 from tests.ops.harness import draw, gradients, run
 from tests.ops.test_conformance import CASES, reference_of, seeds_of
 
@@ -33,8 +34,8 @@ X, Y, D = map(e.argument, "xyd")
 
 
 def ours(name: str) -> bool:
-    found = KERNELS.get((name, "cuda"))
-    return found is not None and found.function.__module__.endswith(HERE)
+    kernel = KERNELS.get((name, "cuda"))
+    return kernel is not None and kernel.function.__module__.endswith(HERE)
 
 
 def taken_here(name: str, index: int) -> bool:
@@ -53,13 +54,13 @@ FEW = [
 ]  # fmt: skip
 
 
-def near(found: Any, expected: Any, tolerance: float, what: str) -> None:
+def near(array: Any, expected: Any, tolerance: float, what: str) -> None:
     """Compare by the scale of what is expected; what is not finite must be the same."""
-    assert found.shape == expected.shape
+    assert array.shape == expected.shape
     exact = np.asarray(expected, "f8")
     scale = np.abs(exact[np.isfinite(exact)]).max(initial=1e-30)
     np.testing.assert_allclose(
-        np.asarray(found, "f8"), exact, tolerance, tolerance * scale, err_msg=what
+        np.asarray(array, "f8"), exact, tolerance, tolerance * scale, err_msg=what
     )
 
 
@@ -95,10 +96,10 @@ def test_gradients_agree_with_those_in_double_precision(name: str, index: int) -
     outputs = run(op, exact, attrs)
     seeds = seeds_of(op, outputs)
     expected = gradients(op, exact, outputs, seeds, attrs)
-    single = [{s: [a.astype("f4") if a.dtype.kind == "f" else a for a in v] for s, v in held.items()}
-              for held in (inputs, outputs, seeds)]  # fmt: skip
-    found = gradients(op, *single, attrs, dev=gpu(), **CUDA)
-    for slot, grads in found.items():
+    single = [{s: [a.astype("f4") if a.dtype.kind == "f" else a for a in v] for s, v in many.items()}
+              for many in (inputs, outputs, seeds)]  # fmt: skip
+    slopes = gradients(op, *single, attrs, dev=gpu(), **CUDA)
+    for slot, grads in slopes.items():
         for one, value in zip(grads, expected[slot], strict=True):
             near(one, value, 1e-5, slot)
 
@@ -110,11 +111,11 @@ def test_gradients_are_the_same_alone_and_in_place(name: str) -> None:
     op = OPS[name]
     inputs, attrs = draw(op, op.samples[0 if name.startswith("fused") else 2], "float32")
     outputs = run(op, inputs, attrs)
-    given = (inputs, outputs, seeds_of(op, outputs), attrs)
-    whole = gradients(op, *given, dev=gpu(), **CUDA)
-    instead = gradients(op, *given, overwrite=True, dev=gpu(), **CUDA)
+    operands = (inputs, outputs, seeds_of(op, outputs), attrs)
+    whole = gradients(op, *operands, dev=gpu(), **CUDA)
+    instead = gradients(op, *operands, overwrite=True, dev=gpu(), **CUDA)
     for slot in ("X", "Y"):
-        alone = gradients(op, *given, only=slot, dev=gpu(), **CUDA)
+        alone = gradients(op, *operands, only=slot, dev=gpu(), **CUDA)
         np.testing.assert_array_equal(alone[slot][0], whole[slot][0])
         np.testing.assert_array_equal(instead[slot][0], whole[slot][0])
 
@@ -137,18 +138,18 @@ def evaluate(
     """Return what expressions make of arrays, written to memory like the given outputs, twice."""
     dev = gpu()
     assert dev.runtime is not None
-    given = {name: dev.xp.asarray(a) for name, a in arrays.items()}
-    made = [(root, dev.xp.asarray(out)) for root, out in outputs]
-    steps = bind_cuda(dev, made, given)
+    operands = {name: dev.xp.asarray(a) for name, a in arrays.items()}
+    targets = [(root, dev.xp.asarray(out)) for root, out in outputs]
+    steps = bind_cuda(dev, targets, operands)
     assert launches is None or len(steps) == launches
-    found = []
+    rounds = []
     for _ in range(2):
         dev.runtime.execute(steps)
         dev.runtime.synchronize()
-        found.append([a.copy() if isinstance(a, np.ndarray) else a.get() for _, a in made])
-    for one, other in zip(*found, strict=True):
+        rounds.append([a.copy() if isinstance(a, np.ndarray) else a.get() for _, a in targets])
+    for one, other in zip(*rounds, strict=True):
         np.testing.assert_array_equal(one, other)
-    return found[0]
+    return rounds[0]
 
 
 def values(*shape: int, dtype: Any = "f4", seed: int = 0) -> Any:
@@ -181,6 +182,22 @@ def test_operands_broadcast_and_results_are_summed(x: tuple[int, ...], y: tuple[
     near(full, exact, 1e-6, "full")
     summed = exact.sum(axes, keepdims=True) if axes else exact
     near(part, summed.reshape(b.shape) if b.size == summed.size else b, 1e-5, "sum")
+
+
+@pytest.mark.parametrize(("shape", "one"), [((4096, 64), (64,)), ((4096, 8), (4096, 1))])
+def test_many_sums_take_turns_in_the_memory_of_a_block(
+    shape: tuple[int, ...], one: tuple[int, ...]
+) -> None:
+    x = values(*shape, dtype=ml_dtypes.bfloat16)
+    axis = 0 if len(one) == 1 else 1
+    with collected() as kernels:
+        outputs = [(X * float(k), np.empty(one, "f8" if k == 3 else "f4")) for k in range(24)]
+        sums = evaluate(outputs, {"x": x})
+    exact = x.astype("f8").sum(axis, keepdims=axis == 1)
+    for k, total in enumerate(sums):
+        np.testing.assert_allclose(total, exact * k, rtol=1e-3, atol=5e-2, err_msg=str(k))
+    for kernel in kernels.values() if nvrtc.version() else ():
+        assert nvrtc.machine_code(kernel, (9, 0))
 
 
 def test_sums_over_different_dimensions_take_a_kernel_each() -> None:
@@ -220,8 +237,8 @@ def test_low_precision_is_computed_in_float32_and_rounded_once() -> None:
     for dtype in (np.float16, ml_dtypes.bfloat16):
         x, y = values(33, 40, dtype=dtype), values(40, seed=1)
         wide = x.astype("f4")
-        made = [((X * 1.001 + Y) - X, np.empty_like(x)), (e.copy(X), np.empty_like(y))]
-        full, total = evaluate(made, {"x": x, "y": y}, launches=1)
+        outputs = [((X * 1.001 + Y) - X, np.empty_like(x)), (e.copy(X), np.empty_like(y))]
+        full, total = evaluate(outputs, {"x": x, "y": y}, launches=1)
         expected = (wide * np.float32(1.001) + y) - wide
         assert full.dtype == dtype
         near(full, expected.astype(dtype), 1e-6, str(dtype))
@@ -235,11 +252,11 @@ def test_what_is_not_a_number_stays_so() -> None:
         "maximum": e.maximum(X, Y), "minimum": e.minimum(X, Y), "relu": e.maximum(X, 0), "sign": e.sign(X),
         "clip": e.minimum(e.maximum(X, -0.7), 0.7), "first": e.maximum(0, X), "isfinite": e.isfinite(X),
     }  # fmt: skip
-    made = evaluate([(r, np.empty(8, "?" if n == "isfinite" else "f4")) for n, r in roots.items()],
+    results = evaluate([(r, np.empty(8, "?" if n == "isfinite" else "f4")) for n, r in roots.items()],
                     {"x": x, "y": y}, launches=1)  # fmt: skip
     expected = [np.maximum(x, y), np.minimum(x, y), np.maximum(x, 0), np.sign(x),
                 np.clip(x, np.float32(-0.7), np.float32(0.7)), np.maximum(x, 0), np.isfinite(x)]  # fmt: skip
-    for one, other, name in zip(made, expected, roots, strict=True):
+    for one, other, name in zip(results, expected, roots, strict=True):
         np.testing.assert_array_equal(one, other, err_msg=name)
 
 
@@ -310,10 +327,10 @@ def test_a_group_that_cannot_be_one_loop_is_bound_op_by_op() -> None:
          "attrs": axis},
     ]  # fmt: skip
     x, y = values(3, 4), values(4, seed=1)
-    made = run(
+    results = run(
         OPS["fusion_group"], {"X": [x, y]}, {"body": body, "results": [3]}, dev=gpu(), **CUDA
     )
-    np.testing.assert_allclose(made["Out"][0], x * np.tanh(y), rtol=1e-6)
+    np.testing.assert_allclose(results["Out"][0], x * np.tanh(y), rtol=1e-6)
 
 
 def test_nothing_is_done_for_no_elements_but_sums_are_zero() -> None:

@@ -76,9 +76,9 @@ def test_rows_are_added_up_in_the_order_of_their_positions(
     inside = (index >= 0) & (index < rows)
     np.add.at(expected, index[inside], source[inside].astype("f8"))
     dev, target = gpu(), np.full((rows, width), np.nan, "f4")
-    found = _added(dev, index, source, target)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_array_equal(found, _added(dev, index, source, target))
+    sums = _added(dev, index, source, target)
+    np.testing.assert_allclose(sums, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_array_equal(sums, _added(dev, index, source, target))
 
 
 def _added(dev: Any, index: Any, source: Any, target: Any) -> Any:
@@ -93,11 +93,11 @@ def test_an_index_outside_the_rows_is_not_followed() -> None:
     how = {"dev": gpu(), **CUDA}
     w, ids = np.ones((4, 3), "f4"), np.array([[0], [4], [-1], [3]])
     op = OPS["lookup_table_v2"]
-    made = run(op, {"W": [w], "Ids": [ids]}, dict(op.attrs), **how)["Out"][0]
-    np.testing.assert_array_equal(np.isnan(made[:, 0, 0]), [False, True, True, False])
+    results = run(op, {"W": [w], "Ids": [ids]}, dict(op.attrs), **how)["Out"][0]
+    np.testing.assert_array_equal(np.isnan(results[:, 0, 0]), [False, True, True, False])
     grad = OPS["lookup_table_v2_grad"]
-    given = {"W": [w], "Ids": [ids], "Out@GRAD": [np.ones((4, 1, 3), "f4")]}
-    slope = run(grad, given, dict(grad.attrs), **how)["W@GRAD"][0]
+    operands = {"W": [w], "Ids": [ids], "Out@GRAD": [np.ones((4, 1, 3), "f4")]}
+    slope = run(grad, operands, dict(grad.attrs), **how)["W@GRAD"][0]
     np.testing.assert_array_equal(slope[:, 0], [1, 0, 0, 1])
 
 
@@ -108,9 +108,9 @@ def test_what_is_not_a_number_is_sorted_as_the_largest(descending: bool) -> None
     x = np.random.default_rng(0).integers(0, 9, (2, 300)).astype("f4")
     x[0, ::50] = np.nan
     attrs = {**op.attrs, "descending": descending}
-    found, expected = (run(op, {"X": [x]}, attrs, **how) for how in ({"dev": gpu(), **CUDA}, {}))
+    results, expected = (run(op, {"X": [x]}, attrs, **how) for how in ({"dev": gpu(), **CUDA}, {}))
     for slot in ("Out", "Indices"):
-        np.testing.assert_array_equal(found[slot][0], expected[slot][0])
+        np.testing.assert_array_equal(results[slot][0], expected[slot][0])
 
 
 def test_empty_lists_of_indices() -> None:
@@ -118,8 +118,8 @@ def test_empty_lists_of_indices() -> None:
     x, none = np.ones((4, 3), "f4"), np.zeros((0,), "i8")
     op = OPS["gather"]
     assert run(op, {"X": [x], "Index": [none]}, dict(op.attrs), **how)["Out"][0].shape == (0, 3)
-    given = {"X": [x], "Index": [none], "Out@GRAD": [np.zeros((0, 3), "f4")]}
-    grad = run(OPS["gather_grad"], given, dict(op.attrs), **how)["X@GRAD"][0]
+    operands = {"X": [x], "Index": [none], "Out@GRAD": [np.zeros((0, 3), "f4")]}
+    grad = run(OPS["gather_grad"], operands, dict(op.attrs), **how)["X@GRAD"][0]
     np.testing.assert_array_equal(grad, np.zeros((4, 3)))
 
 

@@ -69,10 +69,10 @@ def test_copies_between_any_strides() -> None:
     """Permutations by tiles, runs that stay together as vectors, gaps, ones that stand for any size."""
     rng, dev = np.random.default_rng(0), gpu()
     for dtype in ("float32", "uint8", "float64"):
-        held = rng.integers(0, 99, (2, 9, 17, 8)).astype(dtype)
-        pairs = [(held.transpose(axes).shape, held.transpose(axes)) for axes in PERMUTED]
-        gaps = held[:, ::4, :, 2:6]
-        pairs += [(gaps.shape, gaps), ((5, *held.shape), held[None]), ((), held[0, 0, 0, 0])]
+        array = rng.integers(0, 99, (2, 9, 17, 8)).astype(dtype)
+        pairs = [(array.transpose(axes).shape, array.transpose(axes)) for axes in PERMUTED]
+        gaps = array[:, ::4, :, 2:6]
+        pairs += [(gaps.shape, gaps), ((5, *array.shape), array[None]), ((), array[0, 0, 0, 0])]
         for shape, source in pairs:
             target = np.zeros(shape, dtype)
             on_device = dev.xp.asarray(source), dev.xp.asarray(target)
@@ -129,14 +129,14 @@ def test_large_images_are_pooled_as_vectors_of_channels() -> None:
     x = np.random.default_rng(0).integers(-3, 3, (2, 8, 9, 9)).astype("f4")
     x[0, 3, 4, 4] = np.nan
     attrs = {**op.attrs, "ksize": [3, 3], "strides": [2, 2], "paddings": [1, 1]}
-    made, expected = (run(op, {"X": [x]}, attrs, **how)["Out"][0] for how in (on_gpu, {}))
-    np.testing.assert_array_equal(made, expected)
+    results, expected = (run(op, {"X": [x]}, attrs, **how)["Out"][0] for how in (on_gpu, {}))
+    np.testing.assert_array_equal(results, expected)
     x[0, 3, 4, 4] = 0
     outputs = run(op, {"X": [x]}, attrs)
-    seeds = {"Out": [np.random.default_rng(1).standard_normal(made.shape).astype("f4")]}
-    found, exact = (gradients(op, {"X": [x]}, outputs, seeds, attrs, **how)["X"][0]
+    seeds = {"Out": [np.random.default_rng(1).standard_normal(results.shape).astype("f4")]}
+    slopes, exact = (gradients(op, {"X": [x]}, outputs, seeds, attrs, **how)["X"][0]
                     for how in (on_gpu, {}))  # fmt: skip
-    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(slopes, exact, rtol=1e-6, atol=1e-6)
 
 
 def test_every_kernel_compiles_for_a_gpu(launched: Kernels) -> None:

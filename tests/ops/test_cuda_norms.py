@@ -57,9 +57,9 @@ def test_double_precision_is_kept(name: str) -> None:
 
 def arrays(shape: tuple[int, ...], channels: int, *slots: str) -> dict[str, list[Any]]:
     """Return images that are off centre, and what belongs to each of their channels."""
-    held = {slot: [rng.standard_normal(shape) * 2 + 3] for slot in slots}
+    of_images = {slot: [rng.standard_normal(shape) * 2 + 3] for slot in slots}
     of_channels = {slot: [rng.uniform(0.5, 2, channels)] for slot in STATISTICS}
-    return narrowed({**held, **of_channels}, "f4")
+    return narrowed({**of_images, **of_channels}, "f4")
 
 
 def check(name: str, inputs: dict[str, list[Any]], layout: str = "", **attrs: Any) -> None:
@@ -67,19 +67,19 @@ def check(name: str, inputs: dict[str, list[Any]], layout: str = "", **attrs: An
     op = OPS[name]
     settings = {**op.attrs, **attrs}
     exact = run(op, narrowed(inputs, "f8"), settings)
-    made = run(op, inputs, settings, dev=gpu(), layout=layout, **CUDA)
+    results = run(op, inputs, settings, dev=gpu(), layout=layout, **CUDA)
     for slot, values in exact.items():
-        for array, value in zip(made[slot], values, strict=True):
+        for array, value in zip(results[slot], values, strict=True):
             assert_near(array, value, slot)
     seeds = narrowed(seeds_of(op, exact), "f4")
-    given = (narrowed(inputs, "f8"), exact, narrowed(seeds, "f8"), settings)
-    wanted = gradients(op, *given)
+    double = (narrowed(inputs, "f8"), exact, narrowed(seeds, "f8"), settings)
+    wanted = gradients(op, *double)
     low = (inputs, narrowed(exact, "f4"), seeds, settings)
-    found = gradients(op, *low, dev=gpu(), layout=layout, **CUDA)
+    slopes = gradients(op, *low, dev=gpu(), layout=layout, **CUDA)
     for slot, (value,) in wanted.items():
-        assert_near(found[slot][0], value, slot)
+        assert_near(slopes[slot][0], value, slot)
     alone = gradients(op, *low, only="Scale", dev=gpu(), layout=layout, **CUDA)["Scale"][0]
-    np.testing.assert_array_equal(found["Scale"][0], alone)
+    np.testing.assert_array_equal(slopes["Scale"][0], alone)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -115,20 +115,20 @@ def test_images_in_low_precision_have_statistics_in_single(
     inputs |= narrowed({slot: inputs[slot] for slot in images}, dtype)
     near = 2e-3 if dtype == np.float16 else 1.6e-2
     exact = run(op, narrowed(inputs, "f8"), dict(op.attrs))
-    made = run(op, inputs, dict(op.attrs), dev=gpu(), layout=layout, **CUDA)
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), layout=layout, **CUDA)
     for slot, values in exact.items():
-        for array, value in zip(made[slot], values, strict=True):
+        for array, value in zip(results[slot], values, strict=True):
             assert array.dtype == (dtype if slot in ("Y", "ReserveSpace") else np.float32)
             assert_near(array, value, slot, near if slot == "Y" else 1e-5)
     seeds = {"Y": [rng.standard_normal(inputs["X"][0].shape).astype(dtype)]}
-    saved = {slot: narrowed({slot: held}, dtype if slot == "Y" else "f4")[slot]
-             for slot, held in exact.items()}  # fmt: skip
+    saved = {slot: narrowed({slot: many}, dtype if slot == "Y" else "f4")[slot]
+             for slot, many in exact.items()}  # fmt: skip
     wanted = gradients(
         op, narrowed(inputs, "f8"), narrowed(saved, "f8"), narrowed(seeds, "f8"), dict(op.attrs)
     )
-    found = gradients(op, inputs, saved, seeds, dict(op.attrs), dev=gpu(), layout=layout, **CUDA)
+    slopes = gradients(op, inputs, saved, seeds, dict(op.attrs), dev=gpu(), layout=layout, **CUDA)
     for slot, (value,) in wanted.items():
-        assert_near(found[slot][0], value, slot, near)
+        assert_near(slopes[slot][0], value, slot, near)
 
 
 @pytest.mark.parametrize("dtype", LOW, ids=str)
@@ -141,28 +141,28 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
     """The variance is of distances: a sum of squares would have no digit left here."""
     x = (rng.standard_normal((1024, 8)) + 4000).astype("f4")
     inputs = {**arrays((1, 8), 8), "X": [x]}
-    made = run(OPS["batch_norm"], inputs, dict(OPS["batch_norm"].attrs), dev=gpu(), **CUDA)
+    results = run(OPS["batch_norm"], inputs, dict(OPS["batch_norm"].attrs), dev=gpu(), **CUDA)
     wanted = 1 / np.sqrt(x.astype("f8").var(0) + 1e-5)
-    np.testing.assert_allclose(made["SavedVariance"][0], wanted, rtol=5e-5)
+    np.testing.assert_allclose(results["SavedVariance"][0], wanted, rtol=5e-5)
 
 
 def test_what_is_not_a_number_passes_an_activation() -> None:
     inputs = arrays((4, 3, 2, 2), 3, "X")
     inputs["X"][0][0, 1] = np.nan
     op = OPS["fused_batch_norm_act"]
-    made = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)["Y"][0]
-    assert np.isnan(made[:, 1]).all()
-    assert np.isfinite(made[:, [0, 2]]).all()
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)["Y"][0]
+    assert np.isnan(results[:, 1]).all()
+    assert np.isfinite(results[:, [0, 2]]).all()
 
 
 def test_no_rows_have_no_gradient() -> None:
     op = OPS["layer_norm"]
     inputs = narrowed({"X": [np.zeros((0, 6))], "Scale": [np.ones(6)], "Bias": [np.ones(6)]}, "f4")
-    made = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
     seeds = {"Y": [np.zeros((0, 6), "f4")]}
-    found = gradients(op, inputs, made, seeds, dict(op.attrs), dev=gpu(), **CUDA)
-    np.testing.assert_array_equal(found["Scale"][0], np.zeros(6))
-    np.testing.assert_array_equal(found["Bias"][0], np.zeros(6))
+    slopes = gradients(op, inputs, results, seeds, dict(op.attrs), dev=gpu(), **CUDA)
+    np.testing.assert_array_equal(slopes["Scale"][0], np.zeros(6))
+    np.testing.assert_array_equal(slopes["Bias"][0], np.zeros(6))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -170,8 +170,8 @@ def test_a_norm_is_three_launches_with_what_follows_it(layout: str) -> None:
     xp = gpu().xp
     x = laid_out((8, 16, 4, 4), "f4", layout, xp)
     per_channel = {slot: [xp.ones(16, "f4")] for slot in STATISTICS}
-    made = {slot: [xp.zeros(16, "f4")] for slot in ("SavedMean", "SavedVariance")}
-    outputs = {"Y": [x], "MeanOut": per_channel["Mean"], **made}
+    saved = {slot: [xp.zeros(16, "f4")] for slot in ("SavedMean", "SavedVariance")}
+    outputs = {"Y": [x], "MeanOut": per_channel["Mean"], **saved}
     outputs["VarianceOut"] = per_channel["Variance"]
     op = OPS["fused_bn_add_activation"]
     steps = bind(op.type, {"X": [x], "Z": [x], **per_channel}, outputs, op.attrs, gpu(), "cuda")

@@ -64,15 +64,15 @@ def many(single: str) -> tuple[dict[str, list[Any]], dict[str, Any]]:
 def test_many_updates_in_one_launch_are_those_one_by_one(single: str) -> None:
     inputs, attrs = many(single)
     how = {"dev": gpu(), **CUDA}
-    found = run(OPS[FUSED[single]], inputs, attrs, **how)
+    together = run(OPS[FUSED[single]], inputs, attrs, **how)
     for k in range(len(SIZES)):
-        given = {slot: [arrays[k]] for slot, arrays in inputs.items()}
+        operands = {slot: [arrays[k]] for slot, arrays in inputs.items()}
         own = {name: attrs[name][k] for name in OWN.get(single, ())}
-        alone = run(OPS[single], given, {**attrs, **own}, **how)
-        exact = run(OPS[single], given, {**attrs, **own})
+        alone = run(OPS[single], operands, {**attrs, **own}, **how)
+        exact = run(OPS[single], operands, {**attrs, **own})
         for slot, arrays in alone.items():
             if arrays:
-                np.testing.assert_array_equal(found[slot][k], arrays[0], err_msg=slot)
+                np.testing.assert_array_equal(together[slot][k], arrays[0], err_msg=slot)
                 assert_near(arrays[0], exact[slot][0], slot)
 
 
@@ -82,25 +82,25 @@ def test_many_updates_are_one_launch_and_one_for_powers() -> None:
         outputs = {slot.name: [np.zeros_like(a) for a in inputs[slot.name.removesuffix("Out")]]
                    for slot in OPS[FUSED[single]].output_slots if not slot.optional}  # fmt: skip
         dev = gpu()
-        held, made = (
-            {s: [dev.xp.asarray(a) for a in arrays] for s, arrays in given.items()}
-            for given in (inputs, outputs)
+        reads, writes = (
+            {s: [dev.xp.asarray(a) for a in arrays] for s, arrays in slots.items()}
+            for slots in (inputs, outputs)
         )
-        steps = bind(FUSED[single], held, made, attrs, dev, "cuda")
+        steps = bind(FUSED[single], reads, writes, attrs, dev, "cuda")
         assert len(steps) == launches
         assert all(step.captured for step in steps)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("given", "nbytes"),
+    ("others", "nbytes"),
     [({}, 28), ({"grad": "f16", "param_out": "f16", "master_param": "float"}, 28)],
 )
-def test_adamw_moves_28_bytes_a_parameter(given: dict[str, str], nbytes: int) -> None:
+def test_adamw_moves_28_bytes_a_parameter(others: dict[str, str], nbytes: int) -> None:
     """Reads parameter (or master), gradient and two moments; writes all but the gradient, 16 bits too."""
     names = ("param", "grad", "moment1", "moment2", "param_out", "moment1_out", "moment2_out")
     scalars = ("learning_rate", "beta1_pow", "beta2_pow", "beta1_pow_out", "beta2_pow_out")
-    types = dict.fromkeys((*names, *scalars), "float") | given
-    if "master_param" in given:
+    types = dict.fromkeys((*names, *scalars), "float") | others
+    if "master_param" in others:
         types |= {"master_param_out": "float"}
     attrs = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
     moved = update_of("adamw", tuple(types.items()), attrs).aligned
@@ -108,20 +108,20 @@ def test_adamw_moves_28_bytes_a_parameter(given: dict[str, str], nbytes: int) ->
 
 
 @pytest.mark.parametrize("dtype", low_types())
-@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw", "lamb", "rprop"])
+@pytest.mark.parametrize("name", ["sgd", "momentum", "adam", "adamw", "lamb", "rprop", "asgd"])
 def test_a_master_is_updated_and_the_parameter_is_the_master_rounded(name: str, dtype: Any) -> None:
     op, low = OPS[name], dtype
     inputs, attrs = alone_of(name)
     master = inputs["Param"][0]
-    given = {**inputs, "MasterParam": [master]}
-    given["Param"], given["Grad"] = [master.astype(low)], [inputs["Grad"][0].astype(low)]
-    wide = {**inputs, "Grad": [given["Grad"][0].astype("f4")]}
+    operands = {**inputs, "MasterParam": [master]}
+    operands["Param"], operands["Grad"] = [master.astype(low)], [inputs["Grad"][0].astype(low)]
+    wide = {**inputs, "Grad": [operands["Grad"][0].astype("f4")]}
     expected = run(op, wide, attrs, dev=gpu(), **CUDA)
-    found = run(op, given, attrs, dev=gpu(), **CUDA)
-    np.testing.assert_array_equal(found["MasterParamOut"][0], expected["ParamOut"][0])
-    np.testing.assert_array_equal(found["ParamOut"][0], expected["ParamOut"][0].astype(low))
+    results = run(op, operands, attrs, dev=gpu(), **CUDA)
+    np.testing.assert_array_equal(results["MasterParamOut"][0], expected["ParamOut"][0])
+    np.testing.assert_array_equal(results["ParamOut"][0], expected["ParamOut"][0].astype(low))
     for slot in (s for s in expected if s not in ("ParamOut", "MasterParamOut") and expected[s]):
-        np.testing.assert_array_equal(found[slot][0], expected[slot][0], err_msg=slot)
+        np.testing.assert_array_equal(results[slot][0], expected[slot][0], err_msg=slot)
 
 
 @pytest.mark.parametrize("back_end", ["", "cuda"])
@@ -133,26 +133,26 @@ def test_many_masters_are_updated_together(single: str, back_end: str) -> None:
     inputs |= {"MasterParam": inputs["Param"], "Param": [a.astype("f2") for a in inputs["Param"]]}
     inputs["Grad"] = [a.astype(t) for a, t in zip(inputs["Grad"], low, strict=True)]
     dev = gpu() if back_end else None
-    found = run(OPS[FUSED[single]], inputs, attrs, dev=dev, back_end=back_end)
+    together = run(OPS[FUSED[single]], inputs, attrs, dev=dev, back_end=back_end)
     for k in range(len(SIZES)):
-        given = {slot: [arrays[k]] for slot, arrays in inputs.items()}
+        operands = {slot: [arrays[k]] for slot, arrays in inputs.items()}
         own = {name: attrs[name][k] for name in OWN.get(single, ())}
-        alone = run(OPS[single], given, {**attrs, **own}, dev=dev, back_end=back_end)
+        alone = run(OPS[single], operands, {**attrs, **own}, dev=dev, back_end=back_end)
         for slot, arrays in alone.items():
-            np.testing.assert_array_equal(found[slot][k], arrays[0], err_msg=slot)
+            np.testing.assert_array_equal(together[slot][k], arrays[0], err_msg=slot)
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
 def test_an_update_may_be_skipped(name: str) -> None:
     inputs, attrs = alone_of(name)
-    skipped, made = (
+    skipped, whole = (
         run(OPS[name], {**inputs, "SkipUpdate": [np.array([f])]}, attrs, dev=gpu(), **CUDA)
         for f in (True, False)
     )
     expected = run(OPS[name], inputs, attrs, dev=gpu(), **CUDA)
     for slot, arrays in expected.items():
         if arrays:
-            np.testing.assert_array_equal(made[slot][0], arrays[0])
+            np.testing.assert_array_equal(whole[slot][0], arrays[0])
             np.testing.assert_array_equal(skipped[slot][0], inputs[slot.removesuffix("Out")][0])
 
 

@@ -32,7 +32,7 @@ REDUCTIONS = (
     "reduce_any", "isfinite", "isnan", "isinf", "squared_l2_norm", "clip_by_norm",
 )  # fmt: skip
 LOSSES = (
-    "softmax", "softmax_with_cross_entropy", "cross_entropy", "cross_entropy2",
+    "softmax", "softmax_with_cross_entropy", "cross_entropy", "cross_entropy2", "cross_entropy_of_scores",
     "sigmoid_cross_entropy_with_logits", "huber_loss",
 )  # fmt: skip
 METRICS = ("accuracy", "top_k", "arg_max", "arg_min", "cumsum")
@@ -119,8 +119,8 @@ def test_what_is_not_a_number_stays_so() -> None:
     for op in ("reduce_max", "reduce_min", "reduce_sum"):
         for dim in (0, 1):
             assert np.isnan(reduce(op, x, [dim])).sum() == 1
-    made = run(OPS["softmax"], {"X": [x]}, OPS["softmax"].attrs, dev=gpu(), **CUDA)["Out"][0]
-    np.testing.assert_array_equal(np.isnan(made).any(1), np.isnan(x).any(1))
+    results = run(OPS["softmax"], {"X": [x]}, OPS["softmax"].attrs, dev=gpu(), **CUDA)["Out"][0]
+    np.testing.assert_array_equal(np.isnan(results).any(1), np.isnan(x).any(1))
 
 
 @pytest.mark.parametrize(("rows", "width"), [(9, 33), (2, 1024), (3, 1030), (2, 4100), (2, 40_000)])
@@ -131,22 +131,22 @@ def test_rows_of_any_length_have_a_loss(rows: int, width: int) -> None:
     op = OPS["softmax_with_cross_entropy"]
     inputs = {"Logits": [x], "Label": [labels]}
     exact = run(op, narrowed(inputs, "f8"), dict(op.attrs))
-    made = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
-    for slot, (array,) in made.items():
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), **CUDA)
+    for slot, (array,) in results.items():
         assert_near(array, exact[slot][0], slot)
     seeds = {"Loss": [rng.standard_normal((rows, 1))]}
     wanted = gradients(op, inputs, exact, seeds, dict(op.attrs))
-    given = (inputs, narrowed(exact, "f4"), narrowed(seeds, "f4"), dict(op.attrs))
-    found = gradients(op, *given, dev=gpu(), **CUDA)
-    assert_near(found["Logits"][0], wanted["Logits"][0], "Logits")
+    operands = (inputs, narrowed(exact, "f4"), narrowed(seeds, "f4"), dict(op.attrs))
+    slopes = gradients(op, *operands, dev=gpu(), **CUDA)
+    assert_near(slopes["Logits"][0], wanted["Logits"][0], "Logits")
 
 
 def test_a_label_that_is_no_class_is_seen() -> None:
     """A kernel cannot raise: the loss of the row is not a number, others are what they are."""
     op = OPS["softmax_with_cross_entropy"]
     inputs = {"Logits": [np.zeros((3, 5), "f4")], "Label": [np.array([[1], [5], [-100]])]}
-    made = run(op, inputs, dict(op.attrs), dev=gpu(), wanted=lambda slot: slot == "Loss", **CUDA)
-    np.testing.assert_allclose(made["Loss"][0].ravel(), [np.log(5), np.nan, 0], rtol=1e-6)
+    results = run(op, inputs, dict(op.attrs), dev=gpu(), wanted=lambda slot: slot == "Loss", **CUDA)
+    np.testing.assert_allclose(results["Loss"][0].ravel(), [np.log(5), np.nan, 0], rtol=1e-6)
 
 
 def test_the_best_are_found_in_long_rows_and_across() -> None:
@@ -156,10 +156,10 @@ def test_the_best_are_found_in_long_rows_and_across() -> None:
     attrs = {**OPS["arg_min"].attrs, "axis": 0}
     (least,) = run(OPS["arg_min"], {"X": [x]}, attrs, dev=gpu(), **CUDA)["Out"]
     np.testing.assert_array_equal(least, x.argmin(0))
-    found = run(OPS["top_k"], {"X": [x]}, {**OPS["top_k"].attrs, "k": 7}, dev=gpu(), **CUDA)
+    results = run(OPS["top_k"], {"X": [x]}, {**OPS["top_k"].attrs, "k": 7}, dev=gpu(), **CUDA)
     order = np.argsort(-x, axis=1, kind="stable")[:, :7]
-    np.testing.assert_array_equal(found["Indices"][0], order)
-    np.testing.assert_array_equal(found["Out"][0], np.take_along_axis(x, order, 1))
+    np.testing.assert_array_equal(results["Indices"][0], order)
+    np.testing.assert_array_equal(results["Out"][0], np.take_along_axis(x, order, 1))
 
 
 def test_sums_have_the_same_bits_on_every_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

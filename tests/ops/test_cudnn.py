@@ -41,6 +41,14 @@ APART = (
 LOW = {"float16": np.dtype(np.float16), "bfloat16": BFLOAT16}
 
 
+@pytest.fixture(autouse=True)
+def _library() -> None:
+    """A real GPU may lack it; then the next library computes, which other tests hold to the same samples."""
+    runtime = gpu().runtime
+    if runtime is not None and "cudnn" not in runtime.versions():
+        pytest.skip("cuDNN, or its frontend, is not installed")
+
+
 def on(**more: Any) -> dict[str, Any]:
     return {"back_end": "cudnn", "dev": gpu(), **more}
 
@@ -83,8 +91,8 @@ def test_gradients_agree_with_those_in_double_precision(name: str, index: int, l
     expected = gradients(op, exact, outputs, seeds, attrs)
     single = [rounded(arrays, "f4") for arrays in (exact, outputs, seeds)]
     how = on(layout=order(layout, attrs))
-    found = gradients(op, *single, attrs, **how)
-    for slot, grads in found.items():
+    slopes = gradients(op, *single, attrs, **how)
+    for slot, grads in slopes.items():
         alone = gradients(op, *single, attrs, only=slot, **how)[slot]
         for one, other, value in zip(grads, alone, expected[slot], strict=True):
             close(one, value, 2e-5, slot)
@@ -92,7 +100,7 @@ def test_gradients_agree_with_those_in_double_precision(name: str, index: int, l
     assert op.grad is not None
     if OPS[op.grad.type].in_place:
         instead = gradients(op, *single, attrs, overwrite=True, **how)
-        for slot, grads in found.items():
+        for slot, grads in slopes.items():
             for one, other in zip(grads, instead[slot], strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=slot)
 
@@ -110,9 +118,9 @@ def test_sixteen_bits_are_rounded_once(name: str, kind: str) -> None:
             assert one.dtype == (np.float32 if slot in APART else LOW[kind]), slot
             assert_near(one, value, kind, slot)
     seeds = rounded(seeds_of(op, expected), LOW[kind], APART)
-    found = gradients(op, low, outputs, seeds, attrs, **how)
+    slopes = gradients(op, low, outputs, seeds, attrs, **how)
     grads = gradients(op, exact, wide(rounded(outputs, "f8")), rounded(seeds, "f8"), attrs)
-    for slot, arrays in found.items():
+    for slot, arrays in slopes.items():
         for one, value in zip(arrays, grads[slot], strict=True):
             assert_near(one, value, kind, slot)
 
@@ -126,8 +134,8 @@ def heads(*lead: int, queries: int = 5, keys: int = 7, mask: Any = None) -> Arra
 
 def packed(mask: Any = None) -> Arrays:
     rng = np.random.default_rng(4)
-    made = {"Q": [rng.standard_normal((2, 6, 3, 2, 8))]}
-    return {**made, "Mask": [rng.standard_normal(mask)]} if mask else made
+    inputs = {"Q": [rng.standard_normal((2, 6, 3, 2, 8))]}
+    return {**inputs, "Mask": [rng.standard_normal(mask)]} if mask else inputs
 
 
 UPSCALED = {"is_test": True, "dropout_prob": 0.3, "dropout_implementation": "upscale_in_train"}
@@ -145,28 +153,28 @@ ATTENDED: list[tuple[Arrays, dict[str, Any]]] = [
 @pytest.mark.parametrize("kind", LOW)
 @pytest.mark.parametrize("case", range(len(ATTENDED)))
 def test_attention_in_sixteen_bits(case: int, kind: str) -> None:
-    op, (inputs, given) = OPS[ATTENTION], ATTENDED[case]
-    attrs = {**op.attrs, **given}
+    op, (inputs, settings) = OPS[ATTENTION], ATTENDED[case]
+    attrs = {**op.attrs, **settings}
     low = rounded({s: [np.ascontiguousarray(x) for x in a] for s, a in inputs.items()}, LOW[kind])
     exact, how = rounded(low, "f8"), on()
     outputs, expected = run(op, low, attrs, **how), run(op, exact, attrs)
     assert_near(outputs["Out"][0], expected["Out"][0], kind)
     # what is kept of each row stands for the same weights
     logarithms = [
-        np.asarray(made["SoftmaxMax"][0], "f8") + np.log(made["SoftmaxSum"][0])
-        for made in (outputs, expected)
+        np.asarray(results["SoftmaxMax"][0], "f8") + np.log(results["SoftmaxSum"][0])
+        for results in (outputs, expected)
     ]
     np.testing.assert_allclose(*logarithms, rtol=1e-5, atol=1e-5)
     seeds = rounded({"Out": seeds_of(op, expected)["Out"]}, LOW[kind])
     grads = gradients(op, exact, expected, rounded(seeds, "f8"), attrs)
     apart = ("SoftmaxMax", "SoftmaxSum")
     others = rounded(expected, LOW[kind], apart)  # of a kernel that keeps two numbers a row
-    for kept in (outputs, others):
-        found = gradients(op, low, kept, seeds, attrs, **how)
-        for slot in (slot for slot, arrays in found.items() if arrays):
-            assert_near(found[slot][0], grads[slot][0], kind, slot)
-            alone = gradients(op, low, kept, seeds, attrs, only=slot, **how)[slot][0]
-            np.testing.assert_array_equal(alone, found[slot][0], err_msg=slot)
+    for saved in (outputs, others):
+        slopes = gradients(op, low, saved, seeds, attrs, **how)
+        for slot in (slot for slot, arrays in slopes.items() if arrays):
+            assert_near(slopes[slot][0], grads[slot][0], kind, slot)
+            alone = gradients(op, low, saved, seeds, attrs, only=slot, **how)[slot][0]
+            np.testing.assert_array_equal(alone, slopes[slot][0], err_msg=slot)
 
 
 def made_of(op_type: str, **slots: Any) -> tuple[list[Step], dict[str, Any]]:
@@ -175,8 +183,8 @@ def made_of(op_type: str, **slots: Any) -> tuple[list[Step], dict[str, Any]]:
     arrays = {
         s.name: laid_out(shape, kind, CHANNELS_LAST, gpu().xp)
         for s in (*op.input_slots, *op.output_slots)
-        if (found := slots.get(s.parameter)) is not None
-        for shape, kind in [found]
+        if (declared := slots.get(s.parameter)) is not None
+        for shape, kind in [declared]
     }
     sides = [
         {s.name: [arrays[s.name]] if s.name in arrays else [] for s in side}
@@ -242,12 +250,12 @@ def test_gradients_in_a_bucket_may_begin_anywhere() -> None:
         rng.standard_normal(s).astype("f4") for s in ((2, 3, 4, 4), (5, 3, 1, 1), (2, 5, 4, 4))
     )
     assert dev.runtime is not None
-    held = [dev.runtime.empty(4096).view(np.float32) for _ in range(3)]
-    apart = [h[10 : 10 + a.size].reshape(a.shape) for h, a in zip(held, (x, w, d_y), strict=True)]
+    rooms = [dev.runtime.empty(4096).view(np.float32) for _ in range(3)]
+    apart = [h[10 : 10 + a.size].reshape(a.shape) for h, a in zip(rooms, (x, w, d_y), strict=True)]
     for near, values in zip(apart, (x, w, d_y), strict=True):
         near[...] = dev.xp.asarray(values)
-    made = [dev.runtime.empty(4096).view(np.float32) for _ in range(2)]
-    d_x, d_w = (m[10 : 10 + a.size].reshape(a.shape) for m, a in zip(made, (x, w), strict=True))
+    buckets = [dev.runtime.empty(4096).view(np.float32) for _ in range(2)]
+    d_x, d_w = (m[10 : 10 + a.size].reshape(a.shape) for m, a in zip(buckets, (x, w), strict=True))
     reads = dict(zip(("Input", "Filter", "Output@GRAD"), ([a] for a in apart), strict=True))
     writes = {"Input@GRAD": [d_x], "Filter@GRAD": [d_w]}
     steps = bind("conv2d_grad", reads, writes, op.attrs, dev, "cudnn")
@@ -265,8 +273,8 @@ def test_arrays_without_elements_are_left_to_others() -> None:
     inputs = {"Input": [np.zeros((0, 3, 4, 4), "f4")], "Filter": [np.ones((2, 3, 1, 1), "f4")]}
     assert run(op, inputs, op.attrs, **on())["Output"][0].shape == (0, 2, 4, 4)
     seeds = {"Output": [np.zeros((0, 2, 4, 4), "f4")]}
-    found = gradients(op, inputs, {}, seeds, op.attrs, **on())
-    assert not found["Filter"][0].any()
+    slopes = gradients(op, inputs, {}, seeds, op.attrs, **on())
+    assert not slopes["Filter"][0].any()
 
 
 def test_attention_that_drops_or_is_exact_is_left_to_others() -> None:

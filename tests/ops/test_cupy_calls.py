@@ -49,8 +49,8 @@ class Limited(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == "take":
             return lambda a, indices, axis=None, out=None: np.take(a, indices, axis, out)
-        found = getattr(np, name)
-        return LimitedUfunc(found) if isinstance(found, np.ufunc) else found
+        function = getattr(np, name)
+        return LimitedUfunc(function) if isinstance(function, np.ufunc) else function
 
 
 class LimitedDevice(Device):
@@ -89,8 +89,8 @@ def test_kernels_for_cupy_keep_to_its_calls(name: str, index: int) -> None:
     seeds = seeds_of(op, outputs)
     if op.grad is None or not seeds:
         return
-    found = gradients(op, inputs, outputs, seeds, attrs)
+    slopes = gradients(op, inputs, outputs, seeds, attrs)
     again = gradients(op, inputs, outputs, seeds, attrs, dev=LimitedDevice())
-    for slot, grads in found.items():
+    for slot, grads in slopes.items():
         for one, other in zip(grads, again[slot], strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6)

@@ -78,8 +78,8 @@ def test_an_infinity_that_is_not_chosen_stays_out() -> None:
     change = changed(root, {"x": WAY})
     assert change is not None
     with np.errstate(all="ignore"):
-        found = evaluated(change, x=np.array([-1.0, 2.0]), way=np.array([3.0, 3.0]))
-    np.testing.assert_array_equal(found, [3.0, 1.5])
+        slope = evaluated(change, x=np.array([-1.0, 2.0]), way=np.array([3.0, 3.0]))
+    np.testing.assert_array_equal(slope, [3.0, 1.5])
 
 
 def test_functions_without_a_rule_are_told() -> None:

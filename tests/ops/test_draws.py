@@ -22,13 +22,13 @@ def drawn(name: str, inputs: Any = None, row: int = 0, step: int = 0, **attrs: A
     op = OPS[name]
     dev = Device(seed=3)
     dev.output, dev.clock.row, dev.clock.step = "w", row, step
-    given = {slot: [np.asarray(a)] for slot, a in (inputs or {}).items()}
+    reads = {slot: [np.asarray(a)] for slot, a in (inputs or {}).items()}
     settings = {**op.attrs, **attrs}
-    specs = infer(op, specs_of(given), settings)
-    made = {s: [np.zeros(x.shape, to_numpy(x.dtype)) for x in many] for s, many in specs.items()}
-    for call in bind(name, given, made, settings, dev):
+    specs = infer(op, specs_of(reads), settings)
+    writes = {s: [np.zeros(x.shape, to_numpy(x.dtype)) for x in many] for s, many in specs.items()}
+    for call in bind(name, reads, writes, settings, dev):
         call()
-    return {slot: arrays[0] for slot, arrays in made.items()}
+    return {slot: arrays[0] for slot, arrays in writes.items()}
 
 
 def out(name: str, inputs: Any = None, **how: Any) -> np.ndarray:
@@ -90,9 +90,9 @@ def test_sampled_ids_have_the_probabilities() -> None:
 
 def test_choices_have_their_probability() -> None:
     chances = np.tile(np.array([0.0, 0.25, 0.8, 1.0], "float32"), (20000, 1))
-    made = out("bernoulli", {"X": chances})
-    np.testing.assert_allclose(made.mean(0), [0, 0.25, 0.8, 1], atol=0.02)
-    assert set(np.unique(made)) == {0, 1}
+    ours = out("bernoulli", {"X": chances})
+    np.testing.assert_allclose(ours.mean(0), [0, 0.25, 0.8, 1], atol=0.02)
+    assert set(np.unique(ours)) == {0, 1}
 
 
 def test_orders_are_permutations_and_even() -> None:
@@ -113,9 +113,9 @@ def test_crops_are_windows_of_their_samples() -> None:
 
 def test_batches_are_shuffled_row_by_row() -> None:
     x = np.random.default_rng(0).random((2, 5, 3))
-    made = drawn("shuffle_batch", {"X": x, "Seed": [0]})
-    np.testing.assert_array_equal(made["Out"].reshape(-1, 3), x.reshape(-1, 3)[made["ShuffleIdx"]])
-    np.testing.assert_array_equal(np.sort(made["ShuffleIdx"]), np.arange(10))
+    ours = drawn("shuffle_batch", {"X": x, "Seed": [0]})
+    np.testing.assert_array_equal(ours["Out"].reshape(-1, 3), x.reshape(-1, 3)[ours["ShuffleIdx"]])
+    np.testing.assert_array_equal(np.sort(ours["ShuffleIdx"]), np.arange(10))
 
 
 def test_numbers_for_a_batch_lie_in_their_range() -> None:

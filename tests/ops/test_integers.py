@@ -39,10 +39,10 @@ INTEGER_CASES: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
 
 
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
-@pytest.mark.parametrize(("name", "given", "attrs", "expected"), INTEGER_CASES)
-def test_integers(name: str, given: Any, attrs: Any, expected: Any, dtype: str) -> None:
+@pytest.mark.parametrize(("name", "numbers", "attrs", "expected"), INTEGER_CASES)
+def test_integers(name: str, numbers: Any, attrs: Any, expected: Any, dtype: str) -> None:
     op = OPS[name]
-    inputs = {slot: [np.array(values, dtype)] for slot, values in given.items()}
+    inputs = {slot: [np.array(values, dtype)] for slot, values in numbers.items()}
     (out,) = run(op, inputs, {**op.attrs, **attrs})["Out"]
     assert out.dtype == dtype
     np.testing.assert_array_equal(out, expected)
@@ -80,6 +80,6 @@ def test_half_precision(name: str) -> None:
         s: [a.astype("float64") if a.dtype == "float16" else a for a in v]
         for s, v in inputs.items()
     }
-    (out,), (exact,) = (run(op, held, attrs)["Out"] for held in (inputs, wide))
+    (out,), (exact,) = (run(op, many, attrs)["Out"] for many in (inputs, wide))
     assert out.dtype in ("float16", bool)
     np.testing.assert_allclose(out.astype("float64"), exact, rtol=0.02, atol=0.01)

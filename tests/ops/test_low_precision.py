@@ -23,8 +23,8 @@ TAKES_FLOATS = [
     for name in FORWARD
     if any(
         is_float(a.dtype)
-        for held in draw(OPS[name], OPS[name].samples[0], "float32")[0].values()
-        for a in held
+        for many in draw(OPS[name], OPS[name].samples[0], "float32")[0].values()
+        for a in many
     )
 ]
 MOVES = [  # elements, and changes none
@@ -42,25 +42,25 @@ low_types = pytest.mark.parametrize("dtype", list(NEAR))
 
 def wide(arrays: Arrays, dtype: str = "float64") -> Arrays:
     return {
-        slot: [a.astype(dtype) if is_low(a.dtype) else a for a in held]
-        for slot, held in arrays.items()
+        slot: [a.astype(dtype) if is_low(a.dtype) else a for a in many]
+        for slot, many in arrays.items()
     }
 
 
-def assert_near(found: Any, wanted: Any, dtype: str, what: str = "") -> None:
+def assert_near(array: Any, wanted: Any, dtype: str, what: str = "") -> None:
     """Compare by the norm of the difference; integers and booleans must be the same."""
     wanted = np.asarray(wanted)
-    if not is_float(found.dtype):
-        np.testing.assert_array_equal(found, wanted, err_msg=what)
+    if not is_float(array.dtype):
+        np.testing.assert_array_equal(array, wanted, err_msg=what)
         return
     finite = np.isfinite(wanted)
-    np.testing.assert_array_equal(np.isfinite(found), finite, err_msg=what)
-    apart = np.linalg.norm((found.astype("float64") - wanted)[finite])
+    np.testing.assert_array_equal(np.isfinite(array), finite, err_msg=what)
+    apart = np.linalg.norm((array.astype("float64") - wanted)[finite])
     assert apart <= NEAR[dtype] * np.linalg.norm(wanted[finite]) + 1e-30, what
 
 
 def check_forward(op: Op, inputs: Arrays, attrs: dict[str, Any], dtype: str) -> Arrays:
-    specs = infer(op, specs_of(inputs), attrs)
+    specs = infer(op, specs_of(inputs), attrs, inputs)
     outputs = run(op, inputs, attrs)
     for slot, values in reference_of(op, wide(inputs), attrs).items():
         for array, spec, value in zip(outputs[slot], specs[slot], values, strict=True):
@@ -74,16 +74,16 @@ def check_gradients(
 ) -> None:
     """The gradient op in low precision, and in float64 on the same operands."""
     seeds = {
-        slot: [s.astype(a.dtype) for s, a in zip(held, outputs[slot], strict=True)]
-        for slot, held in seeds_of(op, outputs).items()
+        slot: [s.astype(a.dtype) for s, a in zip(many, outputs[slot], strict=True)]
+        for slot, many in seeds_of(op, outputs).items()
     }
     if not seeds:
         return
-    found = gradients(op, inputs, outputs, seeds, attrs)
-    given = [{k: [a.astype("float64") if is_float(a.dtype) else a for a in v] for k, v in held.items()}
-             for held in (inputs, outputs, seeds)]  # fmt: skip
-    expected = gradients(op, *given, attrs)
-    for slot, grads in found.items():
+    slopes = gradients(op, inputs, outputs, seeds, attrs)
+    double = [{k: [a.astype("float64") if is_float(a.dtype) else a for a in v] for k, v in many.items()}
+             for many in (inputs, outputs, seeds)]  # fmt: skip
+    expected = gradients(op, *double, attrs)
+    for slot, grads in slopes.items():
         for k, (grad, value) in enumerate(zip(grads, expected[slot], strict=True)):
             if slot in inputs and grad is not None and is_float(inputs[slot][k].dtype):
                 assert grad.dtype == inputs[slot][k].dtype, slot
@@ -136,10 +136,10 @@ def test_what_only_moves_elements_takes_no_memory_and_keeps_bits(name: str, dtyp
     inputs, attrs = draw(op, op.samples[0], dtype)
     dev = Device()
     outputs, exact = run(op, inputs, attrs, dev=dev), run(op, wide(inputs), attrs)
-    for slot, held in outputs.items():
-        for array, value in zip(held, exact[slot], strict=True):
+    for slot, many in outputs.items():
+        for array, value in zip(many, exact[slot], strict=True):
             np.testing.assert_array_equal(array.astype("float64"), value.astype("float64"))
-    assert dev.scratch_bytes < sum(a.nbytes for held in inputs.values() for a in held) * 2
+    assert dev.scratch_bytes < sum(a.nbytes for many in inputs.values() for a in many) * 2
 
 
 def test_results_are_rounded_once() -> None:
@@ -161,12 +161,12 @@ def test_results_may_take_the_place_of_operands(name: str, dtype: str) -> None:
     for overwrite in (False, True):
         if name.endswith("_grad"):
             seeds = {"Out": [a.copy() for a in inputs["X"]]}
-            made = gradients(op, inputs, outputs, seeds, attrs, overwrite=overwrite)["X"]
+            results = gradients(op, inputs, outputs, seeds, attrs, overwrite=overwrite)["X"]
         else:
-            made = run(op, inputs, attrs, overwrite=overwrite)["Out"]
+            results = run(op, inputs, attrs, overwrite=overwrite)["Out"]
         if not overwrite:
-            beside = made
-    np.testing.assert_array_equal(made[0].view("u2"), beside[0].view("u2"))
+            beside = results
+    np.testing.assert_array_equal(results[0].view("u2"), beside[0].view("u2"))
 
 
 @low_types
@@ -224,8 +224,8 @@ def node_of(op: Op, inputs: Arrays, attrs: dict[str, Any]) -> Node:
     sides = (specs, infer(op, specs, attrs))
     read, written = (
         {
-            s: tuple(Value(f"{s}{i}", spec) for i, spec in enumerate(held))
-            for s, held in side.items()
+            s: tuple(Value(f"{s}{i}", spec) for i, spec in enumerate(many))
+            for s, many in side.items()
         }
         for side in sides
     )

@@ -16,7 +16,7 @@ from tests.ops.reference import REFERENCE
 from tests.ops.test_cupy_calls import LimitedDevice
 
 LOW = [np.dtype(np.float16), BFLOAT16]
-UPDATES = ["sgd", "momentum", "adam", "adamw", "lamb", "rprop"]
+UPDATES = ["sgd", "momentum", "adam", "adamw", "lamb", "rprop", "asgd"]
 SIZE = 70_000  # several blocks
 
 
@@ -24,8 +24,8 @@ def operands(name: str, dtype: Any) -> tuple[Arrays, dict[str, Any]]:
     """A sample's operands, made long; Param and Grad in low precision beside a master."""
     inputs, attrs = draw(OPS[name], OPS[name].samples[0], "float32")
     long = {
-        slot: [np.resize(a, SIZE) if a.size > 1 else a for a in held]
-        for slot, held in inputs.items()
+        slot: [np.resize(a, SIZE) if a.size > 1 else a for a in many]
+        for slot, many in inputs.items()
     }
     long["MasterParam"] = long["Param"]
     for slot in ("Param", "Grad"):
@@ -40,13 +40,13 @@ def test_the_master_is_updated_and_the_parameter_is_it_rounded(
     name: str, dtype: Any, device: Any
 ) -> None:
     inputs, attrs = operands(name, dtype)
-    made = run(OPS[name], inputs, attrs, dev=device())
-    exact = {slot: held[0].astype("float64") for slot, held in inputs.items()}
+    ours = run(OPS[name], inputs, attrs, dev=device())
+    exact = {slot: many[0].astype("float64") for slot, many in inputs.items()}
     expected = REFERENCE[name]({**exact, "Param": exact["MasterParam"]}, attrs)
     expected["MasterParamOut"] = expected.pop("ParamOut")
     for slot, value in expected.items():
-        np.testing.assert_allclose(made[slot][0], value, rtol=2e-5, atol=2e-6, err_msg=slot)
-    np.testing.assert_array_equal(made["ParamOut"][0], made["MasterParamOut"][0].astype(dtype))
+        np.testing.assert_allclose(ours[slot][0], value, rtol=2e-5, atol=2e-6, err_msg=slot)
+    np.testing.assert_array_equal(ours["ParamOut"][0], ours["MasterParamOut"][0].astype(dtype))
 
 
 @pytest.mark.parametrize("device", [Device, LimitedDevice])
@@ -60,7 +60,7 @@ def test_a_skipped_update_changes_nothing(name: str, master: bool, device: Any) 
     inputs["Grad"][0][:3] = np.nan
     for skip in (True, False):
         inputs["SkipUpdate"] = [np.array([skip])]
-        made = run(OPS[name], inputs, attrs, dev=device())
+        ours = run(OPS[name], inputs, attrs, dev=device())
         for slot, source in OPS[name].in_place.items():
             if source == "Param" and master:
                 before = inputs["MasterParam"][0].astype(LOW[0])
@@ -68,7 +68,7 @@ def test_a_skipped_update_changes_nothing(name: str, master: bool, device: Any) 
                 before = inputs[source][0]
             else:
                 continue
-            assert np.array_equal(made[slot][0], before) == skip, slot
+            assert np.array_equal(ours[slot][0], before) == skip, slot
 
 
 def test_masters_that_do_not_fit_are_refused() -> None:
@@ -95,6 +95,6 @@ def test_one_bad_element_among_many_is_found(bad: float, dtype: Any, device: Any
         grads = [np.full(SIZE, 3, dtype), np.full(5, 3, dtype)]
         if at is not None:
             grads[0][at] = bad
-        made = run(op, {"X": grads, "Scale": [np.array([4], "float32")]}, {}, dev=device())
-        assert made["FoundInfinite"][0][0] == (at is not None)
-        assert (made["Out"][1] == 0.75).all() and made["Out"][0].dtype == dtype
+        ours = run(op, {"X": grads, "Scale": [np.array([4], "float32")]}, {}, dev=device())
+        assert ours["FoundInfinite"][0][0] == (at is not None)
+        assert (ours["Out"][1] == 0.75).all() and ours["Out"][0].dtype == dtype

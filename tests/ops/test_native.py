@@ -33,11 +33,11 @@ def taken(name: str, inputs: harness.Arrays, attrs: dict[str, Any]) -> bool:
     """Tell whether the compiled kernel would be chosen for these operands."""
     op = OPS[name]
     specs = specs_of(inputs)
-    made = infer(op, specs, attrs)
+    results = infer(op, specs, attrs)
     node = Node(
         name,
-        {s: tuple(Value(s, spec) for spec in held) for s, held in specs.items()},
-        {s: tuple(Value(s, spec) for spec in held) for s, held in made.items()},
+        {s: tuple(Value(s, spec) for spec in many) for s, many in specs.items()},
+        {s: tuple(Value(s, spec) for spec in many) for s, many in results.items()},
         attrs,
     )
     takes = KERNELS[name, "numba"].takes
@@ -48,9 +48,9 @@ def chosen(
     name: str, inputs: Any, outputs: Any, attrs: dict[str, Any], dev: Any, back_end: str = ""
 ) -> Any:
     """Bind the compiled kernel if it would be chosen, NumPy's otherwise."""
-    given = {slot: [a for a in held if a is not None] for slot, held in inputs.items()}
+    operands = {slot: [a for a in many if a is not None] for slot, many in inputs.items()}
     return bind(
-        name, inputs, outputs, attrs, dev, "numba" if taken(name, given, attrs) else back_end
+        name, inputs, outputs, attrs, dev, "numba" if taken(name, operands, attrs) else back_end
     )
 
 
@@ -86,18 +86,18 @@ def test_gradients_agree_with_numpys(
     inputs, attrs = draw(op, op.samples[index], "float32")
     outputs = run(op, inputs, attrs)
     seeds = {
-        slot: [a.astype("float32") for a in held] for slot, held in seeds_of(op, outputs).items()
+        slot: [a.astype("float32") for a in many] for slot, many in seeds_of(op, outputs).items()
     }
     if not seeds:
         pytest.skip("integers have no slope")
     expected = gradients(op, copies(inputs), outputs, seeds, attrs)
     monkeypatch.setattr(harness, "bind", chosen)
-    found = gradients(op, copies(inputs), outputs, seeds, attrs)
+    slopes = gradients(op, copies(inputs), outputs, seeds, attrs)
     for slot, grads in expected.items():
-        for one, other in zip(grads, found[slot], strict=True):
+        for one, other in zip(grads, slopes[slot], strict=True):
             np.testing.assert_allclose(other, one, rtol=2e-5, atol=1e-6, err_msg=slot)
         alone = gradients(op, inputs, outputs, seeds, attrs, only=slot)
-        for one, other in zip(found[slot], alone[slot], strict=True):
+        for one, other in zip(slopes[slot], alone[slot], strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
 
 
@@ -114,17 +114,17 @@ def test_special_values_are_numpys(name: str) -> None:
     grid = np.meshgrid(*[SPECIAL] * len(slots))
     inputs = {slot: [np.ascontiguousarray(a.ravel())] for slot, a in zip(slots, grid, strict=True)}
     attrs = {**op.attrs, **({"min": -1.0, "max": 1.0} if name.startswith("clip") else {})}
-    expected, found = run(op, inputs, attrs), None
-    out = {s: [np.empty_like(a) for a in held] for s, held in expected.items()}
+    expected, ours = run(op, inputs, attrs), None
+    out = {s: [np.empty_like(a) for a in many] for s, many in expected.items()}
     with np.errstate(all="ignore"):
         for step in bind(name, inputs, out, attrs, harness.Device(), "numba"):
             step()
     for slot, (array,) in expected.items():
-        (found,) = out[slot]
-        np.testing.assert_array_equal(np.isnan(found), np.isnan(array))
+        (ours,) = out[slot]
+        np.testing.assert_array_equal(np.isnan(ours), np.isnan(array))
         least = 1e-6 if name.endswith("_grad_grad") else 1e-37  # terms of second order cancel
-        near = np.isclose(found, array, rtol=1e-5, atol=least, equal_nan=True)
-        assert near.all(), (inputs, found[~near], array[~near])
+        near = np.isclose(ours, array, rtol=1e-5, atol=least, equal_nan=True)
+        assert near.all(), (inputs, ours[~near], array[~near])
 
 
 def _steps(name: str, inputs: Any, outputs: Any, **attrs: Any) -> None:
@@ -168,27 +168,27 @@ def test_labels_that_are_special(name: str) -> None:
     x[0, 1], x[3, 4] = 0.0, np.nan
     grad = OPS[name].grad
     assert grad is not None
-    found = []
+    rounds = []
     for back_end in ("numpy", "numba"):
-        held = {slot: [np.full((4, 1), 7, np.float32)] for slot in ("Y", "MatchX", "Y@GRAD")}
-        made, given = {"X@GRAD": [np.full_like(x, 7)]}, {"X": [x], "Label": [label]}
+        columns = {slot: [np.full((4, 1), 7, np.float32)] for slot in ("Y", "MatchX", "Y@GRAD")}
+        slopes, reads = {"X@GRAD": [np.full_like(x, 7)]}, {"X": [x], "Label": [label]}
         outputs = {
-            slot.name: held[slot.name] for slot in OPS[name].output_slots if slot.name in held
+            slot.name: columns[slot.name] for slot in OPS[name].output_slots if slot.name in columns
         }
-        known = {**given, **held}
+        known = {**reads, **columns}
         read = {slot: known[slot] for slot in grad.reads() if slot in known}
         dev = harness.Device()
         with np.errstate(all="ignore"):
-            for step in bind(name, given, outputs, OPS[name].attrs, dev, back_end):
+            for step in bind(name, reads, outputs, OPS[name].attrs, dev, back_end):
                 step()
-            for step in bind(grad.type, read, made, OPS[grad.type].attrs, dev, back_end):
+            for step in bind(grad.type, read, slopes, OPS[grad.type].attrs, dev, back_end):
                 step()
-        arrays = (a for given in (*outputs.values(), made["X@GRAD"]) for a in given)
-        found.append([a.copy() for a in arrays])
+        arrays = (a for reads in (*outputs.values(), slopes["X@GRAD"]) for a in reads)
+        rounds.append([a.copy() for a in arrays])
         label[2] = 5
         with pytest.raises(InvalidValue, match=f"{name}: label 5 is outside the 5 classes"):
-            for step in bind(grad.type, read, made, OPS[grad.type].attrs, dev, back_end):
+            for step in bind(grad.type, read, slopes, OPS[grad.type].attrs, dev, back_end):
                 step()
         label[2] = 0
-    for one, other in zip(*found, strict=True):
+    for one, other in zip(*rounds, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)

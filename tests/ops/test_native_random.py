@@ -53,19 +53,19 @@ UPSCALE = {"dropout_implementation": "upscale_in_train"}
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 2, 300), (9, 1024)])
 def test_same_bits_as_numpys(shape: tuple[int, ...], attrs: Any) -> None:
     for step, row in ((0, 0), (7, 3), (2**40, 10**6)):
-        found, wanted = (dropped(on, shape, step, row, attrs) for on in ("numba", "numpy"))
-        for one, other in zip(found, wanted, strict=True):
+        ours, wanted = (dropped(on, shape, step, row, attrs) for on in ("numba", "numpy"))
+        for one, other in zip(ours, wanted, strict=True):
             np.testing.assert_array_equal(one, other)
 
 
 def test_a_part_is_that_part() -> None:
     dev = Device(seed=5)
     dev.output = "h"
-    given = {"dropout_prob": 0.25, "name": "other"}
+    attrs = {"dropout_prob": 0.25, "name": "other"}
     marks = []
     for kind in (Dropout, CompiledDropout):
         space = np.empty((11, 13), np.bool_)
-        calls = kind(dev, 40, given).mark(77, space)
+        calls = kind(dev, 40, attrs).mark(77, space)
         dev.clock.step, dev.clock.row = 9, 4
         for call in calls:
             call()

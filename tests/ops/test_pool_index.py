@@ -30,16 +30,16 @@ def test_a_window_without_a_number_has_no_place(library: str) -> None:
     x = np.full((1, 1, 2, 4), np.nan, "f4")
     x[0, 0, 1, 2] = 3
     attrs = {**op.attrs, "ksize": [2, 2], "strides": [2, 2]}
-    made = run(op, {"X": [x]}, attrs, back_end=library)
-    assert made["Mask"][0].ravel().tolist() == [-1, 6]
+    outputs = run(op, {"X": [x]}, attrs, back_end=library)
+    assert outputs["Mask"][0].ravel().tolist() == [-1, 6]
     seeds = {"Out": [np.array([[[[5, 7]]]], "f4")]}
-    found = gradients(op, {"X": [x]}, made, seeds, attrs, back_end=library)["X"][0]
-    assert found.ravel().tolist() == [0, 0, 0, 0, 0, 0, 7, 0]
+    slope = gradients(op, {"X": [x]}, outputs, seeds, attrs, back_end=library)["X"][0]
+    assert slope.ravel().tolist() == [0, 0, 0, 0, 0, 0, 7, 0]
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_of_equal_elements_the_first_is_the_maximum(library: str) -> None:
     op = OPS["max_pool3d_with_index"]
     attrs = {**op.attrs, "ksize": [2, 2, 2], "strides": [1, 1, 1]}
-    made = run(op, {"X": [np.ones((1, 1, 2, 2, 3), "f4")]}, attrs, back_end=library)
-    assert made["Mask"][0].ravel().tolist() == [0, 1]
+    results = run(op, {"X": [np.ones((1, 1, 2, 2, 3), "f4")]}, attrs, back_end=library)
+    assert results["Mask"][0].ravel().tolist() == [0, 1]

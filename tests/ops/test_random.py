@@ -74,14 +74,14 @@ def test_dropout_does_not_depend_on_how_the_batch_is_split() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "kept"), [("downgrade_in_infer", 1.0), ("upscale_in_train", 1 / 0.7)]
+    ("kind", "value"), [("downgrade_in_infer", 1.0), ("upscale_in_train", 1 / 0.7)]
 )
-def test_dropout_keeps_the_right_share(kind: str, kept: float) -> None:
+def test_dropout_keeps_the_right_share(kind: str, value: float) -> None:
     out, mask = dropped(
         np.ones((200, 200), "float32"), 0, dropout_prob=0.3, dropout_implementation=kind
     )
     assert mask.mean() == pytest.approx(0.7, abs=0.02)
-    assert set(np.unique(out)) == {np.float32(0), np.float32(kept)}
+    assert set(np.unique(out)) == {np.float32(0), np.float32(value)}
     test, _ = dropped(
         np.ones((2, 2), "float32"), 0, dropout_prob=0.3, dropout_implementation=kind, is_test=True
     )

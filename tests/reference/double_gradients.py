@@ -33,12 +33,12 @@ def _data(fluid, name, shape):
     return x
 
 
-def penalty(fluid, critic, real, fake, alpha, kept=None):
+def penalty(fluid, critic, real, fake, alpha, no_grad=None):
     """Return the gradient penalty of Gulrajani et al., arXiv 1704.00028, at a point between two samples."""
     layers = fluid.layers
     between = layers.elementwise_mul(fake, alpha, axis=0) + layers.elementwise_mul(real, 1.0 - alpha, axis=0)
     score = critic(between)
-    grad = fluid.gradients(score, between, no_grad_set=kept)[0]
+    grad = fluid.gradients(score, between, no_grad_set=no_grad)[0]
     grad = layers.reshape(grad, [-1, int(np.prod(grad.shape[1:]))])
     norm = layers.sqrt(layers.reduce_sum(layers.square(grad), dim=1) + 1e-16)
     return layers.reduce_mean(layers.square(norm - 1.0))
@@ -87,7 +87,7 @@ def wide(fluid):
 
     real, fake, alpha = _images(fluid)
     cost = layers.reduce_mean(critic(fake) - critic(real))
-    gap = penalty(fluid, critic, real, fake, alpha, kept=["b1"])
+    gap = penalty(fluid, critic, real, fake, alpha, no_grad=["b1"])
     loss = cost + gap
     fluid.optimizer.SGD(0.02).minimize(loss)
     return loss, [cost, gap]
@@ -114,22 +114,29 @@ def of_2x(net, name):
     """
     x = net.data("x", [-1, 4])
     h = net.matmul(x, net.parameter("w1", [4, 5]))
+    scales = [net.parameter(key, [5]) for key in ("g", "b") if name in SCALED]
     h = {
         "pow": lambda: net.pow(h, 3.0),
         "log": lambda: net.log(net.square(h) + 1.0),
         "sqrt": lambda: net.sqrt(net.square(h) + 1.0),
         "rsqrt": lambda: net.rsqrt(net.square(h) + 1.0),
         "matmul": lambda: net.matmul(h, net.parameter("w2", [4, 5]), transpose_y=True),
+        "batch_norm": lambda: net.square(net.batch_norm(h, *scales, fixed=False)),
+        "batch_norm_fixed": lambda: net.square(net.batch_norm(h, *scales, fixed=True)),
+        "layer_norm": lambda: net.layer_norm(h, *scales),
+        "softmax": lambda: net.softmax(h) * scales[0],
     }.get(name, lambda: getattr(net, name)(h))()
     (grad,) = net.gradients(net.sum(net.square(h)), [x])
     loss = net.sum(net.square(grad))
-    return loss, net.gradients(loss, [net.parameter("w1", [4, 5]), x])
+    return loss, net.gradients(loss, [net.parameter("w1", [4, 5]), x, *scales[:1]])
 
 
 OF_2X = (
     "tanh", "sigmoid", "log", "rsqrt", "matmul", "sin", "cos", "pow", "square", "sqrt", "abs", "relu", "leaky_relu",
-    "elu", "softplus",
+    "elu", "softplus", "batch_norm", "batch_norm_fixed",
 )  # fmt: skip
+OURS = ("layer_norm", "softmax")  # of these Paddle has none
+SCALED = ("batch_norm", "batch_norm_fixed", *OURS)
 
 
 def inputs_of_2x():
@@ -139,6 +146,10 @@ def inputs_of_2x():
         "x": draw.uniform(-1, 1, (3, 4)).astype("float32"),
         "w1": draw.uniform(0.1, 0.9, (4, 5)).astype("float32"),
         "w2": draw.uniform(-1, 1, (4, 5)).astype("float32"),
+        "g": draw.uniform(0.5, 1.5, 5).astype("float32"),
+        "b": draw.uniform(-1, 1, 5).astype("float32"),
+        "m": draw.uniform(-1, 1, 5).astype("float32"),
+        "s": draw.uniform(0.5, 1.5, 5).astype("float32"),
     }
 
 
@@ -175,8 +186,8 @@ def _record_2x():
         with paddle.static.program_guard(main, paddle.static.Program()):
             net = _Functions(paddle)
             loss, grads = of_2x(net, name)
-        given = {key: value for key, value in inputs_of_2x().items() if key in net.known}
-        values = paddle.static.Executor(paddle.CPUPlace()).run(main, feed=given, fetch_list=[loss, *grads])
+        feed = {key: value for key, value in inputs_of_2x().items() if key in net.known}
+        values = paddle.static.Executor(paddle.CPUPlace()).run(main, feed=feed, fetch_list=[loss, *grads])
         record[name] = [[float("%.7g" % x) for x in np.ravel(value)] for value in values]
     return record
 
@@ -198,6 +209,10 @@ class _Functions:
         return self.known[name]
 
     parameter = data
+
+    def batch_norm(self, x, scale, shift, fixed):
+        statistics = [self.parameter(key, [5]) for key in ("m", "s")]
+        return self._paddle.nn.functional.batch_norm(x, *statistics, scale, shift, True, use_global_stats=fixed)
 
     def gradients(self, targets, inputs):
         return self._paddle.static.gradients(targets, inputs)

@@ -49,6 +49,12 @@ L.logical_and(b, b) | L.equal(i, i) | L.not_equal(i, i)
 L.Normal(0.5, 2.0).log_prob(w) | L.Normal(0.5, 2.0).entropy() | L.Normal(0.5, 2.0).kl_divergence(L.Normal(1.0, 3.0))
 L.Uniform(-9.0, 9.0).log_prob(w) | L.Uniform(0.5, 2.0).entropy() | L.Categorical(w).entropy()
 L.Categorical(w).kl_divergence(L.Categorical(w * 2))
+L.similarity_focus(im, 1, [0, 2]) | L.similarity_focus(im, 3, [1]) | L.iou_similarity(w, x) | L.iou_similarity(w, w, False)
+L.prior_box(im, im, [2.0], [3.0], [1.0, 2.0], flip=True)[0] | L.prior_box(im, im, 1.5, clip=True, steps=[0.5, 2.0])[1]
+L.density_prior_box(im, im, [2], [1.5], [1.0, 2.0], flatten_to_2d=True)[0] | L.polygon_box_transform(im)
+L.anchor_generator(im, [8.0, 16.0], [0.5, 2.0], stride=[4.0, 4.0])[0] | L.anchor_generator(im, 8.0, 1.0, stride=(4.0, 4.0))[1]
+L.continuous_value_model(L.abs(w), L.abs(w[:, :2])) | L.continuous_value_model(w, w[:, :2], False)
+L.gather_tree(L.reshape(i, [-1, 2, 2]), L.reshape(i % 2, [-1, 2, 2]))
 """
 
 TENSORS = """
@@ -260,7 +266,40 @@ L.allclose(w, x) | L.roll(im, 5) | paddle.fluid.contrib.layers.partial_concat([w
 FLUID = (
     listed(OPERATORS) + listed(FLUID_LAYERS) + listed(OTHER_OPS) + listed(POINTWISE) + listed(MOVES)
 )
-PADDLE += listed(POINTWISE_2X)
+COUNTS_AND_MATRICES = """
+paddle.histogram(w, 4) | paddle.histogram(i, 5, 2, 7) | paddle.histogram(w, 3, -1.0, 1.0) | paddle.cumprod(w, 1) | paddle.cumprod(w)
+paddle.atan2(w, w - 1) | paddle.atan2(x - 1, w) | paddle.atan2(w * 0, w) | paddle.atan2(w, w * 0)
+paddle.linalg.matrix_norm(w) | paddle.linalg.matrix_norm(w, 1) | paddle.linalg.matrix_norm(im, float('inf'), [1, 2]) | paddle.linalg.vector_norm(w, 3)
+paddle.linalg.vecdot(w, x) | paddle.linalg.matrix_power(w[:, :3], 3) | paddle.linalg.matrix_power(w[:, :3] + 3 * paddle.eye(3), -2)
+paddle.linalg.multi_dot([w, paddle.t(w), w]) | paddle.linalg.matrix_transpose(im) | paddle.linalg.cov(w) | paddle.linalg.cov(w, False, False)
+paddle.linalg.corrcoef(w) | paddle.linalg.solve(w[:, :3] + 3 * paddle.eye(3), w) | paddle.linalg.solve(w[:, :3] + 3 * paddle.eye(3), v[:3]) | paddle.linalg.inv(w[:, :3] + 3 * paddle.eye(3))
+paddle.linalg.triangular_solve(w[:, :3] + 3 * paddle.eye(3), x) | paddle.linalg.triangular_solve(w[:, :3], x, False, True, True)
+paddle.linalg.cholesky_solve(w, paddle.tril(w[:, :3]) + 3 * paddle.eye(3)) | paddle.linalg.cond(w[:, :3] + 3 * paddle.eye(3), 'fro')
+"""
+GAMMA_AND_BITS = """
+paddle.lgamma(w) | paddle.lgamma(x * 9 - 5) | paddle.digamma(w) | paddle.digamma(x * 9 - 5) | paddle.static.gradients([paddle.lgamma(w) * v], [w])[0]
+paddle.static.gradients([paddle.digamma(w) * v], [w])[0] | i.bitwise_and(paddle.full([4], 6, 'int64')) | paddle.bitwise_or(i, -i) | paddle.bitwise_xor(i, i[0])
+paddle.bitwise_not(i) | paddle.bitwise_invert(b) | paddle.bitwise_and(b, b[:1]) | paddle.bitwise_left_shift(i, i) | paddle.bitwise_right_shift(-i, i - i + 1)
+"""
+# Of these the sign does not tell: that of a vector is the library's choice.
+FACTORS = """
+paddle.linalg.det(w[:, :3]) | paddle.linalg.det(im) | paddle.static.gradients([paddle.linalg.det(w[:, :3]) * 2], [w])[0]
+paddle.linalg.slogdet(w[:, :3]) | paddle.static.gradients([paddle.linalg.slogdet(w[:, 1:])], [w])[0]
+paddle.linalg.svd(w)[1] | paddle.linalg.svdvals(w) | paddle.abs(paddle.linalg.svd(w)[0]) | paddle.abs(paddle.linalg.svd(w, True)[2])
+paddle.static.gradients([paddle.abs(paddle.linalg.svd(w)[0]) * v[:3]], [w])[0] | paddle.static.gradients([paddle.abs(paddle.linalg.svd(w)[2]) * v], [w])[0]
+paddle.static.gradients([paddle.abs(paddle.linalg.svd(paddle.t(w))[0])], [w])[0] | paddle.static.gradients([paddle.linalg.svdvals(w)], [w])[0]
+paddle.linalg.qr(w)[0] | paddle.linalg.qr(paddle.t(w))[1] | paddle.linalg.qr(w, 'r') | paddle.linalg.qr(paddle.t(w), 'complete')[0]
+paddle.static.gradients([paddle.linalg.qr(w)[1] * v], [w])[0] | paddle.static.gradients([paddle.linalg.qr(paddle.t(w))[0] * v[:3]], [w])[0]
+paddle.linalg.eigh(w[:, :3])[0] | paddle.abs(paddle.linalg.eigh(w[:, :3], 'U')[1]) | paddle.linalg.eigvalsh(w[:, :3])
+paddle.static.gradients([paddle.linalg.eigvalsh(paddle.matmul(w, paddle.t(w))) * v[:3]], [w])[0]
+paddle.static.gradients([paddle.abs(paddle.linalg.eigh(paddle.matmul(w, paddle.t(w)))[1]) * v[:3]], [w])[0]
+paddle.linalg.pinv(w) | paddle.linalg.pinv(paddle.matmul(w, paddle.t(w)), 0.1, True) | paddle.static.gradients([paddle.linalg.pinv(w)], [w])[0]
+paddle.linalg.matrix_rank(w) | paddle.linalg.matrix_rank(w, 1.5) | paddle.linalg.matrix_rank(paddle.matmul(w, paddle.t(w)), hermitian=True)
+paddle.linalg.matrix_rank(w, atol=0.1, rtol=0.9) | paddle.linalg.matrix_rank(im)
+paddle.linalg.matrix_norm(w, 2) | paddle.linalg.matrix_norm(im[0], 'nuc', [0, 2]) | paddle.linalg.cond(w[:, :3]) | paddle.linalg.cond(w, -2) | paddle.linalg.cond(w[:, :3], 'nuc')
+"""
+PADDLE += listed(POINTWISE_2X) + listed(COUNTS_AND_MATRICES)
+PADDLE += listed(GAMMA_AND_BITS) + listed(FACTORS)
 
 
 def arrays():
@@ -285,10 +324,10 @@ def arrays():
 def build(expressions, block, names):
     """Append each expression's ops to ``block``; return (expression, op types, variable)."""
     names["w"].stop_gradient = False
-    built = []
+    rows = []
     for expression in expressions:
         before = [id(op) for op in block.ops]
-        made = eval(expression, dict(names))
+        value = eval(expression, dict(names))
         added = [getattr(op, "type", "") for op in block.ops if id(op) not in before]
-        built.append((expression, added, made))
-    return built
+        rows.append((expression, added, value))
+    return rows

@@ -87,13 +87,13 @@ def describe_program(program, fluid):
 
 
 def describe_model(name, fluid):
-    built = models.build(name, fluid)
-    for_test = built.main.clone(for_test=True)
+    model = models.build(name, fluid)
+    for_test = model.main.clone(for_test=True)
     return {
-        "loss": built.loss.name,
-        "fetches": {label: var.name for label, var in built.fetches.items()},
-        "main": describe_program(built.main, fluid),
-        "startup": describe_program(built.startup, fluid),
+        "loss": model.loss.name,
+        "fetches": {label: var.name for label, var in model.fetches.items()},
+        "main": describe_program(model.main, fluid),
+        "startup": describe_program(model.startup, fluid),
         "for_test": [op.type for op in for_test.global_block().ops],
     }
 
@@ -101,11 +101,11 @@ def describe_model(name, fluid):
 # --- numbers --------------------------------------------------------------------------------
 
 
-def make_step(run, built, exe, fluid):
+def make_step(run, model, exe, fluid):
     """A function feed -> fetched arrays for one way of running."""
-    fetch_list = [built.loss.name] + [var.name for var in built.fetches.values()]
+    fetch_list = [model.loss.name] + [var.name for var in model.fetches.values()]
     if run == "single":
-        return lambda data: exe.run(built.main, feed=data, fetch_list=fetch_list)
+        return lambda data: exe.run(model.main, feed=data, fetch_list=fetch_list)
     strategy = fluid.BuildStrategy()
     scales = fluid.BuildStrategy.GradientScaleStrategy
     if run == "parallel_one":
@@ -114,36 +114,36 @@ def make_step(run, built, exe, fluid):
         strategy.gradient_scale_strategy = scales.Customized
     if run == "parallel_executor":
         parallel = fluid.ParallelExecutor(
-            use_cuda=False, loss_name=built.loss.name, main_program=built.main
+            use_cuda=False, loss_name=model.loss.name, main_program=model.main
         )
         return lambda data: parallel.run(fetch_list, feed=data)
-    compiled = fluid.CompiledProgram(built.main).with_data_parallel(
-        loss_name=built.loss.name, build_strategy=strategy
+    compiled = fluid.CompiledProgram(model.main).with_data_parallel(
+        loss_name=model.loss.name, build_strategy=strategy
     )
 
     def step(data):
         if run == "parallel_customized":
-            data[built.loss.name + "@GRAD"] = np.array(CUSTOM_SCALE, dtype="float32")
+            data[model.loss.name + "@GRAD"] = np.array(CUSTOM_SCALE, dtype="float32")
         return exe.run(compiled, feed=data, fetch_list=fetch_list)
 
     return step
 
 
 def run_model(name, run, fluid):
-    built = models.build(name, fluid)
+    model = models.build(name, fluid)
     place = fluid.CPUPlace()
     exe = fluid.Executor(place)
     scope = fluid.global_scope()
-    exe.run(built.startup)
-    models.set_initial_values(built.main, scope, place)
-    step = make_step(run, built, exe, fluid)
-    labels = ["loss"] + list(built.fetches)
+    exe.run(model.startup)
+    models.set_initial_values(model.main, scope, place)
+    step = make_step(run, model, exe, fluid)
+    labels = ["loss"] + list(model.fetches)
     steps = []
     for index in range(models.STEPS):
         fetched = step(models.feed(name, index))
         steps.append({label: value.tolist() for label, value in zip(labels, fetched)})
     norms = {}
-    for parameter in sorted(p.name for p in built.main.all_parameters()):
+    for parameter in sorted(p.name for p in model.main.all_parameters()):
         value = np.array(scope.find_var(parameter).get_tensor()).astype("float64")
         norms[parameter] = float(np.sqrt((value**2).sum()))
     return {"steps": steps, "norms": norms}

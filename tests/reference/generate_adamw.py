@@ -61,22 +61,22 @@ def attributes(case, name):
 
 def trained(case, arrays):
     """[{parameter: array}] after each step"""
-    held = {}
+    parameters = {}
     for name, shape in SHAPES.items():
         initial = paddle.nn.initializer.Assign(arrays[name])
-        given = ParamAttr(name=f"{case}.{name}", initializer=initial, **attributes(case, name))
-        held[name] = paddle.create_parameter(list(shape), "float32", attr=given)
-    for name, parameter in held.items():
+        attr = ParamAttr(name=f"{case}.{name}", initializer=initial, **attributes(case, name))
+        parameters[name] = paddle.create_parameter(list(shape), "float32", attr=attr)
+    for name, parameter in parameters.items():
         parameter.name = name
-    optimizer = optimizers(list(held.values()))[case]()
+    optimizer = optimizers(list(parameters.values()))[case]()
     steps = []
     for _ in range(STEPS):
-        hidden = paddle.tanh(paddle.to_tensor(arrays["x"]) @ held["w1"] + held["b1"])
-        out = hidden @ held["w2"] + held["b2"]
+        hidden = paddle.tanh(paddle.to_tensor(arrays["x"]) @ parameters["w1"] + parameters["b1"])
+        out = hidden @ parameters["w2"] + parameters["b2"]
         paddle.mean((out - paddle.to_tensor(arrays["y"])) ** 2).backward()
         optimizer.step()
         optimizer.clear_grad()
-        steps.append({name: parameter.numpy() for name, parameter in held.items()})
+        steps.append({name: parameter.numpy() for name, parameter in parameters.items()})
     return steps
 
 
@@ -95,8 +95,8 @@ def update(with_decay):
         t["Beta1Pow"], t["Beta2Pow"], None, None, *attrs.values(), with_decay, False, 1000,
         False, False, False,
     )  # fmt: skip
-    made = ("Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
-    outputs = {f"{slot}Out": t[slot].numpy() for slot in made}
+    results = ("Param", "Moment1", "Moment2", "Beta1Pow", "Beta2Pow")
+    outputs = {f"{slot}Out": t[slot].numpy() for slot in results}
     return {"attrs": {**attrs, "with_decay": with_decay}, "inputs": inputs, "outputs": outputs}
 
 
@@ -112,13 +112,13 @@ def lists(value):
 def main():
     """Write the file."""
     arrays = drawn()
-    made = {
+    record = {
         "initial": {name: arrays[name] for name in SHAPES},
         "feed": {name: arrays[name] for name in ("x", "y")},
         "cases": {case: trained(case, arrays) for case in optimizers([])},
         "updates": [update(True), update(False)],
     }
-    compact_json.write(os.path.join(HERE, "adamw.json"), lists(made), 3)
+    compact_json.write(os.path.join(HERE, "adamw.json"), lists(record), 3)
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ def mlp():
 
 def conv():
     x = static.data("x", [None, 1, 8, 8], "float32")
-    made = relu(batch_norm(conv2d(x, 4, 3, bias_attr=False)))
-    return fc(made, 3)
+    image = relu(batch_norm(conv2d(x, 4, 3, bias_attr=False)))
+    return fc(image, 3)
 
 
 def residual():
@@ -61,8 +61,8 @@ def residual():
 
 
 def rows():
-    made = embedding(static.data("ids", [None, 2], "int64"), [10, 4])
-    return fc(reshape(made, [-1, 8]), 3)
+    vectors = embedding(static.data("ids", [None, 2], "int64"), [10, 4])
+    return fc(reshape(vectors, [-1, 8]), 3)
 
 
 def early():
@@ -105,19 +105,19 @@ def program(net, level, dtype):
             kinds = [word(block.var(n).dtype) for n in (op.input("X")[0], op.output("Out")[0])]
             casts.append([op.input("X")[0], kinds[1]])
         elif op.type not in ("cast", "fill_constant"):
-            made = [
+            types = [
                 {s: [word(block.var(n).dtype) for n in read(s)] for s in names if read(s)}
                 for names, read in ((op.input_names, op.input), (op.output_names, op.output))
             ]
-            ops.append([op.type, made[0], made[1]])
+            ops.append([op.type, types[0], types[1]])
     return {"ops": ops, "casts": sorted(casts)}
 
 
 def scaling():
     """Paddle 3's kernel, call by call"""
     paddle.disable_static()
-    made = []
-    for start, decr, found in (
+    cases = []
+    for start, decr, bits in (
         (8.0, 0.5, "00010001100000001111"),
         (1.5, 0.5, "1100"),
         (3e38, 0.5, "0000"),
@@ -125,18 +125,18 @@ def scaling():
     ):
         state = [paddle.to_tensor([start]), *(paddle.to_tensor([0], dtype="int32") for _ in "gb")]
         after = []
-        for bit in found:
+        for bit in bits:
             x = paddle.to_tensor([1.0])
             flag = paddle.to_tensor([bit == "1"])
             paddle._C_ops.update_loss_scaling_([x], flag, *state, 3, 2, 2.0, decr, False)
             assert x.numpy()[0] == (bit == "0")
             after.append([one.numpy()[0] for one in state])
         attrs = dict(INCREASE, decr_ratio=decr)
-        made.append(
-            {"start": start, "found": [b == "1" for b in found], "attrs": attrs, "after": after}
+        cases.append(
+            {"start": start, "found": [b == "1" for b in bits], "attrs": attrs, "after": after}
         )
     paddle.enable_static()
-    return made
+    return cases
 
 
 def drawn():
@@ -173,15 +173,15 @@ def losses():
         decorated(paddle.optimizer.Momentum(0.1, 0.9), "O1", "bfloat16").minimize(loss)
     exe = static.Executor(paddle.CPUPlace())
     exe.run(startup)
-    found = [exe.run(main, feed=feed, fetch_list=[loss.name])[0].reshape(-1)[0] for _ in range(8)]
-    return {"initial": initial, "feed": feed, "bfloat16": found}
+    values = [exe.run(main, feed=feed, fetch_list=[loss.name])[0].reshape(-1)[0] for _ in range(8)]
+    return {"initial": initial, "feed": feed, "bfloat16": values}
 
 
 def overflows():
     """What Paddle 1.8.5 does with gradients that are not finite"""
     initial, feed = drawn()
     settings = {"init_loss_scaling": 64.0, "decr_every_n_nan_or_inf": 1, "decr_ratio": 0.5}
-    made = {}
+    cases = {}
     for name, optimizer in {
         "sgd": lambda: fluid.optimizer.SGD(0.1),
         "momentum": lambda: fluid.optimizer.Momentum(0.1, 0.9),
@@ -203,8 +203,8 @@ def overflows():
                 (scale,) = exe.run(main, dict(feed, x=x), [wrapped.get_loss_scaling()])
                 values = {n: np.array(scope.find_var(n).get_tensor()) for n in initial}
                 steps.append({"scale": float(scale), "values": values})
-        made[name] = steps
-    return {"steps": made, "initial": initial, "feed": feed, "settings": settings}
+        cases[name] = steps
+    return {"steps": cases, "initial": initial, "feed": feed, "settings": settings}
 
 
 def lists(value):
@@ -221,12 +221,12 @@ def main():
     kinds = [("O1", "float16")]
     if not OLD:
         kinds += [("O1", "bfloat16"), ("O2", "float16"), ("O2", "bfloat16")]
-    made = {"programs": {" ".join((n, *kind)): program(n, *kind) for n in NETS for kind in kinds}}
+    record = {"programs": {" ".join((n, *kind)): program(n, *kind) for n in NETS for kind in kinds}}
     if OLD:
-        made.update(overflows())
+        record.update(overflows())
     else:
-        made.update(scaling=scaling(), losses=losses())
-    compact_json.write(os.path.join(HERE, "amp185.json" if OLD else "amp.json"), lists(made), 3)
+        record.update(scaling=scaling(), losses=losses())
+    compact_json.write(os.path.join(HERE, "amp185.json" if OLD else "amp.json"), lists(record), 3)
 
 
 if __name__ == "__main__":

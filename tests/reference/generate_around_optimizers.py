@@ -54,13 +54,13 @@ def train(build, package):
         case = {"start": {name: value(scope, name) for name in names}, "steps": []}
         for k, feed in enumerate(programs.feeds()):
             (cost,) = exe.run(main, feed=feed, fetch_list=[loss])
-            held = {name: value(scope, name) for name in names} if k in RECORDED else {}
-            case["steps"].append([float(np.ravel(cost)[0]), held])
+            values = {name: value(scope, name) for name in names} if k in RECORDED else {}
+            case["steps"].append([float(np.ravel(cost)[0]), values])
         if aid is not None:
             parameters = [p.name for p in main.all_parameters()]
             with aid.apply(exe):
                 case["applied"] = {name: value(scope, name) for name in parameters}
-            assert all(value(scope, name) == held[name] for name in parameters)
+            assert all(value(scope, name) == values[name] for name in parameters)
     return case
 
 

@@ -42,5 +42,5 @@ with tempfile.TemporaryDirectory() as home:
     for module in (common, datasets.mq2007, datasets.flowers):
         module.download = present
     samples = dataset_files.outcomes(datasets)
-told = {name: dataset_files.summary(each) for name, each in samples.items()}
-compact_json.write(os.path.join(HERE, "datasets.json"), told, 1)
+summaries = {name: dataset_files.summary(each) for name, each in samples.items()}
+compact_json.write(os.path.join(HERE, "datasets.json"), summaries, 1)

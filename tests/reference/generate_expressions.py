@@ -33,10 +33,10 @@ def computed(expression, static, place):
         data = paddle.fluid.data if OLD else static.data
         for name, (shape, dtype) in expressions.SHAPES.items():
             names[name] = data(name, shape, dtype)
-        ((_, ops, made),) = expressions.build([expression], main.global_block(), names)
+        ((_, ops, out),) = expressions.build([expression], main.global_block(), names)
     exe = static.Executor(place)
     exe.run(startup)
-    value = np.asarray(exe.run(main, feed=expressions.arrays(), fetch_list=[made])[0])
+    value = np.asarray(exe.run(main, feed=expressions.arrays(), fetch_list=[out])[0])
     return [ops if OLD else [], value.dtype.name, list(value.shape), rounded(value)]
 
 

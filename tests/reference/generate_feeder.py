@@ -14,7 +14,7 @@ import paddle.fluid as fluid
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
-told = {}
+record = {}
 for name, (shape, dtype, level, samples) in feeder_cases.cases().items():
     with fluid.program_guard(fluid.Program()):
         x = fluid.data("x", shape, dtype, lod_level=level)
@@ -22,10 +22,10 @@ for name, (shape, dtype, level, samples) in feeder_cases.cases().items():
             "x"
         ]
         array = np.array(tensor)
-        told[name] = [
+        record[name] = [
             str(array.dtype),
             list(array.shape),
             tensor.recursive_sequence_lengths(),
             array.ravel().tolist(),
         ]
-compact_json.write(os.path.join(HERE, "feeder.json"), told, 1)
+compact_json.write(os.path.join(HERE, "feeder.json"), record, 1)

@@ -26,5 +26,5 @@ with paddle.static.program_guard(paddle.static.Program()):
     outcomes = loader_cases.outcomes(
         paddle.io, lambda count: [paddle.CPUPlace()] * count, variables
     )
-    told = {"outcomes": outcomes, "refused": loader_cases.refused(paddle.io)}
-compact_json.write(os.path.join(HERE, "loader.json"), told, 2)
+    record = {"outcomes": outcomes, "refused": loader_cases.refused(paddle.io)}
+compact_json.write(os.path.join(HERE, "loader.json"), record, 2)

@@ -233,31 +233,31 @@ def slots(protos):
 
 
 def make_inputs(block, inputs):
-    made = {}
+    by_slot = {}
     for slot, wanted in inputs.items():
         variables = []
         for item in wanted if isinstance(wanted, Many) else [wanted]:
             shape, dtype = item if isinstance(item, tuple) else (item, "float32")
             variables.append(block.create_var(shape=shape, dtype=dtype, stop_gradient=False))
-        made[slot] = variables
-    return made
+        by_slot[slot] = variables
+    return by_slot
 
 
 def make_outputs(block, op_type, proto, inputs):
     in_place = IN_PLACE.get(op_type, {})
-    made = {slot: inputs[source] for slot, source in in_place.items()}
+    outputs = {slot: inputs[source] for slot, source in in_place.items()}
     for slot in proto.outputs:
         wanted = not slot.dispensable or slot.name in EXTRA_OUTPUTS.get(op_type, ())
-        if slot.name in made or not wanted:
+        if slot.name in outputs or not wanted:
             continue
         count = 2 if TWO_OUTPUTS.get(op_type) == slot.name else 1
-        made[slot.name] = [block.create_var(dtype="float32") for _ in range(count)]
-    return made
+        outputs[slot.name] = [block.create_var(dtype="float32") for _ in range(count)]
+    return outputs
 
 
 def describe_op(op_type):
     """The entry of one forward op, and {type: entry} of its gradient op."""
-    inputs, given = SAMPLES[op_type]
+    inputs, attrs = SAMPLES[op_type]
     proto = OpProtoHolder.instance().get_op_proto(op_type)
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         block = fluid.default_main_program().global_block()
@@ -266,10 +266,10 @@ def describe_op(op_type):
             type=op_type,
             inputs=variables,
             outputs=make_outputs(block, op_type, proto, variables),
-            attrs=given,
+            attrs=attrs,
         )
         entry = {
-            "given": sorted(given),
+            "given": sorted(attrs),
             "attrs": attributes(op.desc),
             "inputs": slots(proto.inputs),
             "outputs": slots(proto.outputs),

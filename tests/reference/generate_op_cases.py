@@ -9,8 +9,9 @@ crash it). What it refuses is counted, not stored: a case here must not depend o
 
 A record is  {op type: [[seed, {slot: [[shape, dtype, how, ...]]}, {attribute: value},
                          {output slot: [[shape, dtype, digest]]}, {input slot: [[shape, dtype, digest] or null]}]]}
+A slot X@LOD holds the offsets of the sequences of X, one array a level (one a variable, if X has several).
 Inputs are drawn by op_cases/inputs.py draw, digests made by its digest. The last entry holds the gradients of
-sum(output * weights) over the differentiable outputs.
+sum(output * weights), where op_cases/inputs.py weighted says which outputs count, and how much.
 """
 
 import glob
@@ -31,7 +32,10 @@ FOLDER = os.path.join(HERE, "op_cases")
 sys.path.insert(0, FOLDER)
 
 import inputs as op_case_inputs
-from tables import CASES, IN_PLACE, NO_GRADIENT, OUTPUT_COUNT, SIDE
+from tables import CASES, IN_PLACE, NO_GRADIENT, OUTPUT_COUNT
+
+
+SHAPES = ("XShape", "LogitsDim", "LabelsDim")  # outputs that hold no elements
 
 
 class Pick:
@@ -56,8 +60,26 @@ def slots_of(op_type):
     return proto.inputs, proto.outputs
 
 
+def with_sequences(array, levels):
+    """Return a LoDTensor, if there are offsets, else the array."""
+    if not levels:
+        return array
+    tensor = fluid.LoDTensor()
+    tensor.set(array, fluid.CPUPlace())
+    tensor.set_lod([level.tolist() for level in levels])
+    return tensor
+
+
+def fetched(exe, main, feed, names):
+    """Return arrays, None for a variable that nothing was written to."""
+    tensors = exe.run(main, feed=feed, fetch_list=names, return_numpy=False)
+    return [np.array(t) if t._is_initialized() else None for t in tensors]
+
+
 def run_case(op_type, described, attrs, seed):
+    """Yield the outputs of a case, then its gradients."""
     arrays = op_case_inputs.draw(described, seed)
+    offsets = {s[:-4]: arrays.pop(s) for s in sorted(arrays) if s.endswith("@LOD")}
     main = fluid.Program()
     feed = {}
     with fluid.program_guard(main, fluid.Program()):
@@ -67,12 +89,15 @@ def run_case(op_type, described, attrs, seed):
             inputs[slot] = []
             for i, array in enumerate(many):
                 name = "%s_%d" % (slot, i)
-                feed[name] = array
+                levels = offsets.get(slot, [])
+                levels = levels[i : i + 1] if len(many) > 1 else levels
+                feed[name] = with_sequences(array, levels)
                 inputs[slot].append(
                     block.create_var(
                         name=name,
                         shape=array.shape,
                         dtype=array.dtype,
+                        lod_level=len(levels),
                         stop_gradient=array.dtype.kind != "f",
                     )
                 )
@@ -87,45 +112,37 @@ def run_case(op_type, described, attrs, seed):
                 block.create_var(name="%s_out_%d" % (slot.name, i)) for i in range(count)
             ]
         block.append_op(type=op_type, inputs=inputs, outputs=outputs, attrs=attrs)
-        differentiable = [
-            v
-            for slot, variables in outputs.items()
-            for v in variables
-            if slot not in SIDE.get(op_type, ())
-            and slot not in ("XShape", "MatchX", "Indices", "Mask")
-            and v.dtype in (fluid.core.VarDesc.VarType.FP32, fluid.core.VarDesc.VarType.FP64)
-        ]
         exe = fluid.Executor(fluid.CPUPlace())
         wanted = [
-            (slot, v.name) for slot, vs in sorted(outputs.items()) for v in vs if slot != "XShape"
+            (slot, v.name) for slot, vs in sorted(outputs.items()) for v in vs if slot not in SHAPES
         ]
-        made = exe.run(main, feed=feed, fetch_list=[name for _, name in wanted])
+        outs = fetched(exe, main, feed, [name for _, name in wanted])
         results = {}
-        for (slot, _), array in zip(wanted, made):
+        for (slot, _), array in zip(wanted, outs):
             results.setdefault(slot, []).append(array)
-        sources = [
-            v for slot in sorted(inputs) for v in inputs[slot] if feed[v.name].dtype.kind == "f"
-        ]
-        tested = op_type == "batch_norm" and attrs["is_test"]  # has no gradient
-        if tested or op_type in NO_GRADIENT or not differentiable or not sources:
-            return results, {}
-        shapes = {name: array.shape for (_, name), array in zip(wanted, made)}
+        yield results
+        sources = [v for slot in sorted(inputs) for v in inputs[slot] if not v.stop_gradient]
+        factors = op_case_inputs.weighted(op_type, results)
+        if op_type in NO_GRADIENT or not factors or not sources:
+            yield {}
+            return
         targets = []
-        for number, v in enumerate(sorted(differentiable, key=lambda v: v.name)):
-            dtype = "float32" if v.dtype == fluid.core.VarDesc.VarType.FP32 else "float64"
-            name = v.name + "_weights"
-            feed[name] = op_case_inputs.weights(shapes[v.name], number).astype(dtype)
-            targets.append((v, block.create_var(name=name, shape=shapes[v.name], dtype=dtype)))
+        for slot in factors:
+            for v, factor in zip(outputs[slot], factors[slot]):
+                dtype = fluid.framework.convert_np_dtype_to_dtype_(factor.dtype)
+                v.desc.set_dtype(dtype)  # Paddle infers none here
+                name = v.name + "_weights"
+                feed[name] = factor
+                targets.append((v, block.create_var(name=name, shape=v.shape, dtype=dtype)))
         grads = fluid.gradients([v for v, _ in targets], sources, [w for _, w in targets])
         known = [g for g in grads if g is not None]
-        values = exe.run(main, feed=feed, fetch_list=known) if known else []
-        found = dict(zip([g.name for g in known], values))
+        values = fetched(exe, main, feed, known) if known else []
+        by_name = dict(zip([g.name for g in known], values))
         gradients = {}
         for v, g in zip(sources, grads):
-            gradients.setdefault(v.name.rsplit("_", 1)[0], []).append(
-                None if g is None else found[g.name]
-            )
-        return results, gradients
+            many = gradients.setdefault(v.name.rsplit("_", 1)[0], [])
+            many.append(None if g is None else by_name[g.name])
+        yield {slot: many for slot, many in gradients.items() if any(g is not None for g in many)}
 
 
 def rounded(value):
@@ -147,7 +164,7 @@ def described_arrays(slots):
 
 
 def apart(op_type, described, attrs, seed):
-    """Run a case in a process of its own; returns its entry, or why there is none."""
+    """Run a case in a process of its own; returns its outputs and gradients, or text: why there are none."""
     receiving, sending = os.pipe()
     child = os.fork()
     if not child:
@@ -155,21 +172,23 @@ def apart(op_type, described, attrs, seed):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 2)
         signal.alarm(30)  # Paddle hangs on some
-        try:
-            made = [described_arrays(s) for s in run_case(op_type, described, attrs, seed)]
-        except Exception as error:
-            made = str(error).strip().splitlines()[-1][:300] if str(error).strip() else repr(error)
         with os.fdopen(sending, "w") as stream:
-            json.dump(made, stream)
+            try:
+                for slots in run_case(op_type, described, attrs, seed):
+                    print(json.dumps(described_arrays(slots)), file=stream, flush=True)
+            except Exception as error:
+                text = str(error).strip() or repr(error)
+                print(json.dumps(text.splitlines()[-1][:300]), file=stream)
         os._exit(0)
     os.close(sending)
     with os.fdopen(receiving) as stream:
-        text = stream.read()
+        parts = [json.loads(line) for line in stream]
     os.waitpid(child, 0)
-    return json.loads(text) if text else "crashed"
+    return (parts + ["crashed", "crashed"])[:2]
 
 
 def cases_of(op_type):
+    """Return the entries of an op and what Paddle refused: cases, or gradients of those that it computes."""
     count, function = CASES[op_type]
     entries, refused = [], []
     for number in itertools.count():
@@ -181,11 +200,14 @@ def cases_of(op_type):
             slot: many if isinstance(many[0][0], (list, tuple)) else [many]
             for slot, many in described.items()
         }
-        made = apart(op_type, described, attrs, seed)
-        if isinstance(made, str):
-            refused.append((described, attrs, made))
-        else:
-            entries.append([seed, described, attrs] + made)
+        outputs, gradients = apart(op_type, described, attrs, seed)
+        if isinstance(outputs, str):
+            refused.append((described, attrs, outputs))
+            continue
+        if isinstance(gradients, str):
+            refused.append((described, attrs, "gradient: " + gradients))
+            gradients = {}
+        entries.append([seed, described, attrs, outputs, gradients])
     return entries, refused
 
 

@@ -37,7 +37,7 @@ def filled(proto):
     op = program.global_block().desc.append_op()
     op.set_type(proto.type)
     kinds = {attr.name: attr.type for attr in proto.attrs}
-    given = []
+    missing = []
     for _ in range(len(kinds) + 1):
         try:
             op.check_attrs()
@@ -45,9 +45,9 @@ def filled(proto):
         except Exception as error:  # Paddle names the attribute that is missing
             message = str(error).rsplit("Error Message Summary", 1)[-1]
             names = [
-                name for name in kinds if name not in given and re.search(r"\b%s\b" % name, message)
+                name for name in kinds if name not in missing and re.search(r"\b%s\b" % name, message)
             ]
-            names = names or [name for name in ACCEPTED if name in kinds and name not in given]
+            names = names or [name for name in ACCEPTED if name in kinds and name not in missing]
             if not names or kinds[names[0]] not in SOME:
                 print(
                     "no defaults:",
@@ -57,9 +57,9 @@ def filled(proto):
                 )
                 return {}, list(kinds)
             name = names[0]
-            given.append(name)
+            missing.append(name)
             op._set_attr(name, ACCEPTED.get(name, SOME[kinds[name]]))
-    return {name: op.attr(name) for name in op.attr_names() if kinds.get(name) != 8}, given
+    return {name: op.attr(name) for name in op.attr_names() if kinds.get(name) != 8}, missing
 
 
 def compatible():
@@ -75,11 +75,11 @@ def main(target):
     table = {}
     for serialized in core.get_all_op_protos():
         proto = pb.OpProto.FromString(serialized)
-        values, given = filled(proto)
+        values, missing = filled(proto)
         table[proto.type] = {
             "in": [slot.name for slot in proto.inputs],
             "attrs": {
-                attr.name: [attr.type, None if attr.name in given else values.get(attr.name)]
+                attr.name: [attr.type, None if attr.name in missing else values.get(attr.name)]
                 for attr in proto.attrs
                 if attr.name not in STAMPED
             },

@@ -3,13 +3,15 @@
 Run with a Python that has paddlepaddle==1.8.5, then with one that has 3.3.1:  python generate_optimizers.py
 
 Of the options "global_norm" makes a clip, "l2_decay" a regularizer, and "exclude" a function that tells this parameter.
-(In static programs of 3.3.1 clipping by a global norm fails.)
+(In static programs of 3.3.1 clipping by a global norm fails. Its ASGD can be built with the new representation alone,
+whose ops have no slots. Of the gradients by batch that it holds, it uses the first, and its counter stays 0.)
 
 FILE  {"initial": {parameter: array}, "feed": {name: array},
        "cases": {case: {"method": name, "options": {argument: value}, "ops": {parameter: {slot: [name]}},
                         "steps": {number: {persistable: array after that many steps}}}}}
 """
 
+import contextlib
 import os
 
 os.environ["FLAGS_enable_pir_api"] = "0"
@@ -64,8 +66,11 @@ CASES_2X = {
     "adadelta": ("Adadelta", {"rho": 0.9, "l2_decay": 0.1}),
     "adagrad": ("Adagrad", {"initial_accumulator_value": 0.1}),
     "adamax": ("Adamax", {"beta1": 0.8, "beta2": 0.99, "l2_decay": 0.1}),
+    "asgd": ("ASGD", {}),
+    "asgd batches": ("ASGD", {"batch_num": 3, "l2_decay": 0.1}),
 }  # fmt: skip
 LATE = not paddle.__version__.startswith("1.")
+NEW_ONLY = "ASGD"
 
 
 def drawn():
@@ -108,6 +113,19 @@ def loss_of():
 
 def trained(method, options, arrays):
     """The update's slots by parameter, and {number: {persistable: array}} after some steps"""
+    with paddle.pir_utils.IrGuard() if method == NEW_ONLY else contextlib.suppress():
+        ops, steps = run(method, options, arrays)
+    if method == NEW_ONLY:
+        for values in steps.values():
+            for name in list(values):
+                if "_m_" in name:
+                    del values[name]
+                elif "_y_" in name:
+                    values[name] = values[name][0]
+    return ops, steps
+
+
+def run(method, options, arrays):
     static = paddle.static if LATE else paddle.fluid
     unique_name = paddle.utils.unique_name if LATE else paddle.fluid.unique_name
     place = static.cpu_places(1)[0]
@@ -117,7 +135,7 @@ def trained(method, options, arrays):
     scope = static.Scope() if LATE else paddle.fluid.Scope()
     exe = static.Executor(place)
     ops = {}
-    for op in main.global_block().ops:
+    for op in [] if method == NEW_ONLY else main.global_block().ops:
         if "Param" in op.input_names and "ParamOut" in op.output_names:
             ops[op.input("Param")[0]] = {
                 name: list(op.input(name) if name in op.input_names else op.output(name))
@@ -133,7 +151,9 @@ def trained(method, options, arrays):
         for number in range(1, STEPS[-1] + 1):
             exe.run(main, feed={"x": arrays["x"], "y": arrays["y"]})
             if number in STEPS:
-                steps[str(number)] = {n: np.array(scope.find_var(n).get_tensor()).tolist() for n in names}
+                steps[str(number)] = {
+                    n: np.array(scope.find_var(n).get_tensor()).tolist() for n in names
+                }
     return ops, steps
 
 
@@ -144,10 +164,10 @@ def main():
     for case, (method, options) in (CASES_2X if LATE else CASES).items():
         ops, steps = trained(method, options, arrays)
         cases[case] = {"method": method, "options": options, "ops": ops, "steps": steps}
-    held = {name: array.tolist() for name, array in arrays.items()}
+    plain = {name: array.tolist() for name, array in arrays.items()}
     document = {
-        "initial": {name: held[name] for name in SHAPES},
-        "feed": {name: held[name] for name in ("x", "y")},
+        "initial": {name: plain[name] for name in SHAPES},
+        "feed": {name: plain[name] for name in ("x", "y")},
         "cases": cases,
     }
     name = "optimizers_2x.json" if LATE else "optimizers.json"

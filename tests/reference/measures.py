@@ -123,5 +123,5 @@ if __name__ == "__main__":
     from paddle import fluid
 
     path = os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), "measures.json")
-    made = {"steps": {name: measured(fluid, name) for name in CASES}, "summary": summary(fluid)}
-    compact_json.write(path, made, 3)
+    record = {"steps": {name: measured(fluid, name) for name in CASES}, "summary": summary(fluid)}
+    compact_json.write(path, record, 3)

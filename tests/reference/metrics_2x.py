@@ -25,13 +25,13 @@ def run(exe, static, build, **feed):
     """Run what ``build`` makes of variables like the arrays."""
     main = static.Program()
     with static.program_guard(main, static.Program()):
-        made = build(
+        out = build(
             **{
                 key: static.data(key, [None] + list(a.shape[1:]), a.dtype.name)
                 for key, a in feed.items()
             }
         )
-    return np.asarray(exe.run(main, feed=feed, fetch_list=[made])[0])
+    return np.asarray(exe.run(main, feed=feed, fetch_list=[out])[0])
 
 
 def plain(value):
@@ -39,7 +39,7 @@ def plain(value):
 
 
 def accuracies(paddle, exe, topk):
-    static, metric, made = (
+    static, metric, record = (
         paddle.static,
         paddle.metric.Accuracy(topk=topk),
         [paddle.metric.Accuracy(topk=topk).name()],
@@ -48,7 +48,7 @@ def accuracies(paddle, exe, topk):
         one_hot = np.eye(CLASSES, dtype="float32")[y[:, 0]]
         for label in (y, one_hot):
             hits = run(exe, static, lambda x, y: metric.compute(x, y), x=x, y=label)
-            made.append(
+            record.append(
                 [
                     list(hits.shape),
                     plain(hits),
@@ -57,16 +57,16 @@ def accuracies(paddle, exe, topk):
                 ]
             )
     metric.reset()
-    return made + [plain(metric.accumulate())]
+    return record + [plain(metric.accumulate())]
 
 
 def of_chances(paddle, kind):
-    metric, made = getattr(paddle.metric, kind)(), []
+    metric, record = getattr(paddle.metric, kind)(), []
     for _, y, chances in batches():
         metric.update(chances if kind == "Auc" else chances[:, 1], y % 2)
-        made.append(plain(metric.accumulate()))
+        record.append(plain(metric.accumulate()))
     metric.reset()
-    return [metric.name()] + made + [plain(metric.accumulate())]
+    return [metric.name()] + record + [plain(metric.accumulate())]
 
 
 def layer(paddle, exe, k):

@@ -93,9 +93,9 @@ def drawn(fluid: Any, name: str) -> dict[str, Any]:
 
 def read(text: str) -> dict[str, dict[str, int]]:
     """Count boxes by label and arrows by labels; numbers of nodes and name scopes are left out."""
-    found = dict(re.findall(r'(?m)^\s*(\w+) ?\[label="([^"]*)"', text))
+    boxes = dict(re.findall(r'(?m)^\s*(\w+) ?\[label="([^"]*)"', text))
     labels = {}
-    for key, label in found.items():
+    for key, label in boxes.items():
         label = re.sub(r"@\d+|\(\d+\)|^/(\w*/)?", "", label)
         labels[key] = label
     arrows = re.findall(r"(\w+) ?-> ?(\w+)", text)
@@ -108,5 +108,5 @@ def read(text: str) -> dict[str, dict[str, int]]:
 if __name__ == "__main__":
     import paddle.fluid
 
-    made = {name: drawn(paddle.fluid, name) for name in NETS}
-    FILE.write_text(json.dumps(made, indent=0, sort_keys=True) + "\n")
+    pictures = {name: drawn(paddle.fluid, name) for name in NETS}
+    FILE.write_text(json.dumps(pictures, indent=0, sort_keys=True) + "\n")

@@ -39,19 +39,19 @@ def schedules(layers):
 def rates(fluid, builders):
     """Build schedules in one program, run it, and return (op types, rates) of each."""
     main, startup = fluid.Program(), fluid.Program()
-    made, ops = [], []
+    variables, ops = [], []
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         block = main.global_block()
         for build in builders:
             before = len(block.ops)
-            made.append(build())
+            variables.append(build())
             ops.append([op.type for op in block.ops[before:]])
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
-        steps = [exe.run(main, fetch_list=made) for _ in range(STEPS)]
+        steps = [exe.run(main, fetch_list=variables) for _ in range(STEPS)]
     columns = [
-        np.array([np.asarray(step[i]).ravel()[0] for step in steps]) for i in range(len(made))
+        np.array([np.asarray(step[i]).ravel()[0] for step in steps]) for i in range(len(variables))
     ]
     return list(zip(ops, columns))
 

@@ -11,8 +11,8 @@ from .registry import reference
 
 @reference("check_finite_and_unscale")
 def check_finite_and_unscale(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
-    found = not all(np.isfinite(grad).all() for grad in ins["X"])
-    return {"Out": [grad / ins["Scale"] for grad in ins["X"]], "FoundInfinite": np.array([found])}
+    flag = not all(np.isfinite(grad).all() for grad in ins["X"])
+    return {"Out": [grad / ins["Scale"] for grad in ins["X"]], "FoundInfinite": np.array([flag])}
 
 
 @reference("update_loss_scaling")

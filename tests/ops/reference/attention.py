@@ -28,9 +28,9 @@ def fused_dot_product_attention(ins: dict[str, Any], attrs: dict[str, Any]) -> d
     weights = np.exp(scores - top[..., None])
     total = weights.sum(-1)
     weights /= total[..., None]
-    given = attrs["dropout"]
-    if given and given["dropout_implementation"] == "downgrade_in_infer":
-        weights *= 1 - given["dropout_prob"]  # samples are of inference
+    dropout = attrs["dropout"]
+    if dropout and dropout["dropout_implementation"] == "downgrade_in_infer":
+        weights *= 1 - dropout["dropout_prob"]  # samples are of inference
     out = np.einsum("...ts,...sd->...td", weights, v)
     out = out if layout == "bhtd" else np.moveaxis(out, 1, 2)
     return {"Out": out, "SoftmaxMax": top, "SoftmaxSum": total}

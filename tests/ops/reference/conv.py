@@ -27,15 +27,15 @@ def paddings(
     return [(p[2 * i], p[2 * i + 1]) for i in range(len(sizes))]
 
 
-def channels_first(slot: str, made: str) -> Any:
+def channels_first(slot: str, result: str) -> Any:
     """Turn images that have channels last, and what is made of them, around a reference for NCHW."""
 
     def decorate(function: Any) -> Any:
         def turned(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
             if attrs["data_format"] not in ("NHWC", "NDHWC"):
                 return dict(function(ins, attrs))
-            out = function({**ins, slot: np.moveaxis(ins[slot], -1, 1)}, attrs)[made]
-            return {made: np.moveaxis(out, 1, -1)}
+            out = function({**ins, slot: np.moveaxis(ins[slot], -1, 1)}, attrs)[result]
+            return {result: np.moveaxis(out, 1, -1)}
 
         return turned
 

@@ -42,7 +42,8 @@ def assign_value(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 
 @reference("fill_constant_batch_size_like")
 def fill_batch(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
-    return {"Out": np.full([len(ins["Input"]), *attrs["shape"][1:]], attrs["value"])}
+    count = len(ins["Input@LOD"][-1]) - 1 if "Input@LOD" in ins else len(ins["Input"])
+    return {"Out": np.full([count, *attrs["shape"][1:]], attrs["value"])}
 
 
 @reference("top_k")

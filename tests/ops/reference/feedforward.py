@@ -15,9 +15,9 @@ _erf = np.vectorize(math.erf)
 @reference("fused_feedforward")
 def fused_feedforward(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x = rows = ins["X"].reshape(math.prod(ins["X"].shape[: attrs["x_num_col_dims"]]), -1)
-    made: dict[str, Any] = {}
+    statistics: dict[str, Any] = {}
     if attrs["pre_layer_norm"]:
-        made = {"Ln1Mean": x.mean(1), "Ln1Variance": x.var(1)}
+        statistics = {"Ln1Mean": x.mean(1), "Ln1Variance": x.var(1)}
         rows = (x - x.mean(1, keepdims=True)) / np.sqrt(
             x.var(1, keepdims=True) + attrs["ln1_epsilon"]
         )
@@ -33,4 +33,4 @@ def fused_feedforward(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, A
     out = h @ ins["Linear2Weight"] + ins.get("Linear2Bias", 0.0)
     out = out * (1 - attrs["dropout2"].get("dropout_prob", 0.0))
     out = out.reshape(*ins["X"].shape[: attrs["x_num_col_dims"]], -1)
-    return {"Out": out + ins.get("Residual", 0.0), **made}
+    return {"Out": out + ins.get("Residual", 0.0), **statistics}

@@ -34,8 +34,8 @@ def fused_elemwise_activation(ins: dict[str, Any], attrs: dict[str, Any]) -> dic
 
 @reference("fused_batch_norm_act", "fused_bn_add_activation")
 def fused_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
-    made = batch_norm(ins, attrs)
-    return {**made, "Y": act(attrs["act_type"], made["Y"] + ins.get("Z", 0), attrs)}
+    norm = batch_norm(ins, attrs)
+    return {**norm, "Y": act(attrs["act_type"], norm["Y"] + ins.get("Z", 0), attrs)}
 
 
 @reference("fused_gemm_epilogue")

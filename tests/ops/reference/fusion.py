@@ -12,6 +12,6 @@ from .registry import reference
 @reference("fusion_group")
 def fusion_group(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x, bias, d = ins["X"]
-    made = np.tanh(x + bias[:, None])
-    slope = d * (1 - made**2)
-    return {"Out": [made, slope, slope.sum((0, 2))]}
+    out = np.tanh(x + bias[:, None])
+    slope = d * (1 - out**2)
+    return {"Out": [out, slope, slope.sum((0, 2))]}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .registry import reference
+from .sequence import parts
 
 Arrays = dict[str, Any]
 
@@ -28,6 +29,10 @@ def cholesky(ins: Arrays, attrs: Arrays) -> Arrays:
 
 @reference("add_position_encoding")
 def add_position_encoding(ins: Arrays, attrs: Arrays) -> Arrays:
+    if "X@LOD" in ins:
+        rows = [part[None] for part in parts(ins["X"], ins["X@LOD"][-1]) if len(part)]
+        each = [add_position_encoding({"X": x}, attrs)["Out"][0] for x in rows]
+        return {"Out": np.concatenate(each)}
     _, length, width = ins["X"].shape
     half = width // 2
     waves = np.zeros((length, width))

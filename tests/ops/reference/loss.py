@@ -39,6 +39,14 @@ def softmax_with_cross_entropy(ins: dict[str, Any], attrs: dict[str, Any]) -> di
     return {"Softmax": p, "Loss": negative_log(p, ins["Label"], attrs, attrs["axis"])}
 
 
+@reference("cross_entropy_of_scores")
+def cross_entropy_of_scores(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    x = ins["Logits"]
+    p = softmax_of(x, -1)
+    log_sum = x.max(-1, keepdims=True) - np.log(p.max(-1, keepdims=True))
+    return {"Loss": negative_log(p, ins["Label"], attrs, -1), "LogSum": log_sum}
+
+
 @reference("sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x, t = ins["X"], ins["Label"]
@@ -128,13 +136,13 @@ def precision_recall(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, An
 
 
 def six_measures(states: np.ndarray) -> list[float]:
-    made: list[float] = []
+    measures: list[float] = []
     for rows in (states, [states.sum(0)]):
         precision = np.mean([tp / (tp + fp) if tp + fp else 1 for tp, fp, _, _ in rows])
         recall = np.mean([tp / (tp + fn) if tp + fn else 1 for tp, _, _, fn in rows])
         both = precision + recall
-        made += [precision, recall, 2 * precision * recall / both if both else 0]
-    return made
+        measures += [precision, recall, 2 * precision * recall / both if both else 0]
+    return measures
 
 
 @reference("positive_negative_pair")

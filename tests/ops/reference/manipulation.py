@@ -67,6 +67,15 @@ def slice_(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": np.squeeze(ins["Input"][tuple(index)], tuple(attrs["decrease_axis"]))}
 
 
+@reference("slice_at")
+def slice_at(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    bounds = {}
+    for name in ("Starts", "Ends"):
+        tensors = ins.get(f"{name}TensorList", [ins.get(f"{name}Tensor")])
+        bounds[name.lower()] = [int(n) for tensor in tensors for n in np.ravel(tensor)]
+    return slice_(ins, {**attrs, **bounds})
+
+
 @reference("pad")
 def pad(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     margins = np.reshape(attrs["paddings"], (-1, 2))

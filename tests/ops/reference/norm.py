@@ -40,3 +40,11 @@ def layer_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     y = y * ins["Scale"] if "Scale" in ins else y
     y = y + ins["Bias"] if "Bias" in ins else y
     return {"Y": y.reshape(x.shape), "Mean": rows.mean(1), "Variance": rows.var(1)}
+
+
+@reference("inplace_abn")
+def inplace_abn(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    norm = batch_norm(ins, attrs)
+    y, alpha = norm["Y"], attrs["alpha"]
+    below = {"leaky_relu": alpha * y, "elu": alpha * np.expm1(np.minimum(y, 0))}
+    return {**norm, "Y": np.where(y > 0, y, below.get(attrs["activation"], y))}

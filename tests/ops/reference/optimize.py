@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rowlock.graph.ops.fused_optimize import FUSED
+from rowlock.graph.ops.update import WITHOUT_GRAD
 
 from .registry import REFERENCE, reference
 
@@ -14,6 +15,13 @@ from .registry import REFERENCE, reference
 @reference("sgd")
 def sgd(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"ParamOut": ins["Param"] - ins["LearningRate"] * ins["Grad"]}
+
+
+@reference("asgd")
+def asgd(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    total = ins["D"] + ins["Grad"] - ins["Y"]
+    param = ins["Param"] - ins["LearningRate"] * total
+    return {"DOut": total, "YOut": ins["Grad"], "ParamOut": param}
 
 
 @reference("momentum")
@@ -41,9 +49,9 @@ def adam(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 @reference("adamw")
 def adamw(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     rate, root = attrs["lr_ratio"] * ins["LearningRate"], np.sqrt(1 - ins["Beta2Pow"])
-    kept = 1 - rate * attrs["coeff"] if attrs["with_decay"] else 1
+    share = 1 - rate * attrs["coeff"] if attrs["with_decay"] else 1
     return adam(
-        {**ins, "Param": kept * ins["Param"], "LearningRate": rate},
+        {**ins, "Param": share * ins["Param"], "LearningRate": rate},
         {**attrs, "epsilon": attrs["epsilon"] * root},
     )
 
@@ -146,8 +154,8 @@ def ftrl(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 
 
 def proximal(p: np.ndarray, rate: np.ndarray, attrs: dict[str, Any]) -> np.ndarray:
-    kept = np.where(np.abs(p) > rate * attrs["l1"], p - np.sign(p) * rate * attrs["l1"], 0)
-    return kept / (1 + rate * attrs["l2"])
+    rest = np.where(np.abs(p) > rate * attrs["l1"], p - np.sign(p) * rate * attrs["l1"], 0)
+    return rest / (1 + rate * attrs["l2"])
 
 
 @reference("proximal_gd")
@@ -219,15 +227,27 @@ def each(single: str) -> Any:
 
     def merged(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
         rows = [dict(zip(ins, row, strict=True)) for row in zip(*ins.values(), strict=True)]
-        lists = {name: given for name, given in attrs.items() if isinstance(given, list)}
-        made = []
+        lists = {name: values for name, values in attrs.items() if isinstance(values, list)}
+        results = []
         for k, row in enumerate(rows):
-            own = {name: given[k] for name, given in lists.items()}
-            made.append(REFERENCE[single](row, {**attrs, **own}))
-        return {slot: [one[slot] for one in made] for slot in made[0]}
+            own = {name: values[k] for name, values in lists.items()}
+            results.append(REFERENCE[single](row, {**attrs, **own}))
+        return {slot: [one[slot] for one in results] for slot in results[0]}
 
     return merged
 
 
+def without_grad(single: str) -> Any:
+    """The single update with a gradient of zero; powers stay."""
+
+    def update(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+        results = REFERENCE[single]({**ins, "Grad": 0 * ins["Param"]}, attrs)
+        return {slot: result for slot, result in results.items() if result.shape != (1,)}
+
+    return update
+
+
 for _single, _fused in FUSED.items():
+    if _single.endswith(WITHOUT_GRAD):
+        reference(_single)(without_grad(_single.removesuffix(WITHOUT_GRAD)))
     reference(_fused)(each(_single))

@@ -49,27 +49,27 @@ def pool(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x = ins["X"]
     average = attrs["pooling_type"] == "avg"
     out, each = windows(x, attrs)
-    made = np.zeros((*x.shape[:2], *out))
+    result = np.zeros((*x.shape[:2], *out))
     fixed = not (attrs["exclusive"] or attrs["adaptive"] or attrs["global_pooling"])
     for place, window in each:
         flat = x[(..., *window)].reshape(*x.shape[:2], -1)
-        made[(..., *place)] = flat.mean(2) if average else flat.max(2)
+        result[(..., *place)] = flat.mean(2) if average else flat.max(2)
         if average and fixed:
-            made[(..., *place)] *= flat.shape[2] / math.prod(attrs["ksize"])
-    return {"Out": made}
+            result[(..., *place)] *= flat.shape[2] / math.prod(attrs["ksize"])
+    return {"Out": result}
 
 
 @reference("max_pool2d_with_index", "max_pool3d_with_index")
 def max_pool(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x = ins["X"]
     out, each = windows(x, attrs)
-    made, mask = np.zeros((*x.shape[:2], *out)), np.zeros((*x.shape[:2], *out), "int32")
+    largest, mask = np.zeros((*x.shape[:2], *out)), np.zeros((*x.shape[:2], *out), "int32")
     numbers = np.arange(math.prod(x.shape[2:])).reshape(x.shape[2:])
     for place, window in each:
         flat = x[(..., *window)].reshape(*x.shape[:2], -1)
-        made[(..., *place)] = flat.max(2)
+        largest[(..., *place)] = flat.max(2)
         mask[(..., *place)] = numbers[window].ravel()[flat.argmax(2)]
-    return {"Out": made, "Mask": mask}
+    return {"Out": largest, "Mask": mask}
 
 
 @reference("unpool", "unpool3d")
@@ -77,10 +77,10 @@ def unpool(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x, indices = ins["X"], ins["Indices"]
     sides = zip(x.shape[2:], attrs["ksize"], attrs["strides"], attrs["paddings"], strict=True)
     sizes = attrs["output_size"] or [(n - 1) * s - 2 * p + k for n, k, s, p in sides]
-    made = np.zeros((*x.shape[:2], math.prod(sizes)))
+    flat = np.zeros((*x.shape[:2], math.prod(sizes)))
     for place in np.ndindex(*x.shape):
-        made[(*place[:2], indices[place])] = x[place]
-    return {"Out": made.reshape(*x.shape[:2], *sizes)}
+        flat[(*place[:2], indices[place])] = x[place]
+    return {"Out": flat.reshape(*x.shape[:2], *sizes)}
 
 
 @reference("spp")
@@ -93,6 +93,6 @@ def pyramid(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
         pads = [(w * count - n + 1) // 2 for w, n in zip(k, x.shape[2:], strict=True)]
         how = {"ksize": k, "strides": k, "paddings": pads, "ceil_mode": False, "adaptive": False}
         how |= {"global_pooling": False, "exclusive": True, "data_format": "NCHW"}
-        made = pool({"X": x}, {**how, "pooling_type": attrs["pooling_type"]})["Out"]
-        parts.append(made[:, :, :count, :count].reshape(len(x), -1))
+        part = pool({"X": x}, {**how, "pooling_type": attrs["pooling_type"]})["Out"]
+        parts.append(part[:, :, :count, :count].reshape(len(x), -1))
     return {"Out": np.concatenate(parts, 1)}

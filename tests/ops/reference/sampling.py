@@ -51,3 +51,25 @@ def grid_sampler(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
             share = max(0, 1 - abs(px - column)) * max(0, 1 - abs(py - row))
             out[b, :, i, j] += share * x[b, :, row, column]
     return {"Output": out}
+
+
+@reference("deformable_conv", "deformable_conv_v1")
+def deformable_conv(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    x, w, offset = ins["Input"], ins["Filter"], ins["Offset"]
+    (n, c, height, width), (filters, per_group, kh, kw) = x.shape, w.shape
+    parts, image = attrs["deformable_groups"], offset.shape[2:]
+    mask = ins.get("Mask", np.ones((n, parts * kh * kw, *image)))
+    out = np.zeros((n, filters, *image))
+    for b, o, i, j, ch, ki, kj in np.ndindex(n, filters, *image, per_group, kh, kw):
+        channel = o // (filters // attrs["groups"]) * per_group + ch
+        tap = (channel // (c // parts) * kh + ki) * kw + kj
+        y, z = (
+            at * attrs["strides"][k] - attrs["paddings"][k] + step * attrs["dilations"][k]
+            + offset[b, 2 * tap + k, i, j]
+            for k, at, step in ((0, i, ki), (1, j, kj))
+        )  # fmt: skip
+        share_y = np.maximum(0, 1 - np.abs(y - np.arange(height)))
+        share_x = np.maximum(0, 1 - np.abs(z - np.arange(width)))
+        value = share_y @ x[b, channel] @ share_x
+        out[b, o, i, j] += w[o, ch, ki, kj] * mask[b, tap, i, j] * value
+    return {"Output": out}

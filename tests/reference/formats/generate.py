@@ -59,7 +59,7 @@ def expected(models):
 
 
 def old_models(random):
-    found = {}
+    models = {}
     for name, build, params in MODELS:
         main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
         exe = fluid.Executor(fluid.CPUPlace())
@@ -80,11 +80,11 @@ def old_models(random):
             data = data.astype("int64" if name == "words" else "float32")
             results = exe.run(model, {fed[0]: data}, fetched)
         strip(os.path.join(folder, "__model__"))
-        found[name] = {
+        models[name] = {
             "feed": {fed[0]: data.tolist()},
             "fetch": [r.tolist() for r in results],
         }
-    return found
+    return models
 
 
 def old_state(random):

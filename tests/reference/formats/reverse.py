@@ -56,8 +56,8 @@ def save(folder):
     with open(os.path.join(folder, "losses.json"), "w") as file:
         json.dump(steps, file)
     for name in training.MODELS:
-        built = training.build(name, fluid)
-        for which, program in (("main", built.main), ("startup", built.startup)):
+        model = training.build(name, fluid)
+        for which, program in (("main", model.main), ("startup", model.startup)):
             with open(os.path.join(folder, name + "." + which), "wb") as file:
                 file.write(program.desc.serialize_to_string())
 
@@ -74,11 +74,11 @@ def train(folder):
         for which in ("main", "startup"):
             with open(os.path.join(folder, name + "." + which), "rb") as file:
                 programs.append(fluid.Program.parse_from_string(file.read()))
-        built = training.build(name, fluid)
-        fetches = [built.loss.name]
+        model = training.build(name, fluid)
+        fetches = [model.loss.name]
         with fluid.scope_guard(fluid.Scope()):
             exe.run(programs[1])
-            training.set_initial_values(built.main, fluid.global_scope(), fluid.CPUPlace())
+            training.set_initial_values(model.main, fluid.global_scope(), fluid.CPUPlace())
             steps = [
                 exe.run(programs[0], training.feed(name, step), fetches)[0]
                 for step in range(training.STEPS)

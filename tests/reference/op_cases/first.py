@@ -145,7 +145,7 @@ def fused(p):
         "axis": axis,
         "functor_list": functors,
         "scale": p.any(0.5, 2.0),
-        "save_intermediate_out": False,
+        "save_intermediate_out": p.of(False, True),
     }
     return {"X": normal(x), "Y": normal(y)}, attrs
 
@@ -507,7 +507,7 @@ def auc(p):
     }
     for slot in ("StatPos", "StatNeg"):
         inputs[slot] = integers(size, 1 if steps else 4)
-    return inputs, {"num_thresholds": bins, "slide_steps": steps}
+    return inputs, {"num_thresholds": bins, "slide_steps": steps, "curve": p.any("ROC", "PR")}
 
 
 NO_GRADIENT.update(("auc", "mean_iou", "precision_recall", "positive_negative_pair"))
@@ -529,6 +529,9 @@ def strided_slice(p):
         "strides": strides,
         "infer_flags": [1] * len(axes),
     }
+    if len(axes) == 1 and p.any(0, 0, 1):
+        starts, ends, strides = [2], [3], [1]
+        attrs.update(starts=starts, ends=ends, strides=strides, decrease_axis=axes)
     how = p.of("attrs", "tensor", "list")
     for slot, numbers in (("Starts", starts), ("Ends", ends), ("Strides", strides)):
         if how == "tensor":
@@ -830,7 +833,7 @@ def fill(p):
 def fill_like_batch(p):
     dtype = p.of("float32", "float64", "int32", "int64")
     attrs = {
-        "shape": p.any([-1, 3], [2, 5]),
+        "shape": p.any([-1, 3], [2, 5], [3, -1]),
         "dtype": NUMBERS[dtype],
         "value": p.any(0.0, 2.0),
         "input_dim_idx": p.any(0, 1),

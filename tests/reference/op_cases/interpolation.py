@@ -22,7 +22,7 @@ def _sizes(p, names, image):
 
 def _case(p, method, names):
     image = [p.any(3, 4, 6) for _ in names]
-    layout = p.of("NCHW", "NHWC") if method != "bicubic" else "NCHW"
+    layout = p.of("NCHW", "NHWC")
     shape = [2, 3] + image if layout == "NCHW" else [2] + image + [3]
     inputs, attrs = _sizes(p, names, image)
     attrs.update(

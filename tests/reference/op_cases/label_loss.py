@@ -1,12 +1,7 @@
 """Losses of labels and of pairs, and of rows and their classes."""
 
-from tables import FLOATS, IN_PLACE, SIDE, case, integers, normal, positive, values
+from tables import FLOATS, IN_PLACE, case, integers, normal, positive, values
 
-SIDE["margin_rank_loss"] = ("Activated",)
-SIDE["modified_huber_loss"] = ("IntermediateVal",)
-SIDE["smooth_l1_loss"] = ("Diff",)
-SIDE["nll_loss"] = ("Total_weight",)
-SIDE["center_loss"] = ("CentersOut", "SampleCenterDiff")
 IN_PLACE["center_loss"] = {"CentersOut": "Centers"}
 COLUMNS = ([4, 1], [7, 1], [1, 1])
 

@@ -2,17 +2,6 @@
 
 from tables import *  # noqa: F403
 
-SIDE.update({  # noqa: F405
-    "norm": ("Norm",),
-    "cos_sim": ("XNorm", "YNorm"),
-    "group_norm": ("Mean", "Variance"),
-    "instance_norm": ("SavedMean", "SavedVariance"),
-    "lrn": ("MidOut",),
-    "data_norm": ("Means", "Scales"),
-    "squared_l2_distance": ("sub_result",),
-})  # fmt: skip
-
-
 @case("norm", 8)
 def norm(p):
     shape = p.of([3, 4], [2, 3, 2], [2, 1, 3, 2])
@@ -72,14 +61,14 @@ def spectral_norm(p):
     for n in shape:
         width *= n
     inputs = {"Weight": normal(shape, dtype), "U": normal([height], dtype), "V": normal([width // height], dtype)}
-    return inputs, {"dim": dim, "power_iters": p.any(1, 3, 0), "eps": p.of(1e-12, 0.01)}
+    return inputs, {"dim": dim, "power_iters": p.of(1, 3, 0), "eps": p.of(1e-12, 0.01)}
 
 
 @case("p_norm", 8)
 def p_norm(p):
     shape, dtype = p.of([3, 4], [2, 3, 2]), p.any(*FLOATS)
     attrs = {"porder": p.of(2.0, 1.0, 3.0, 0.5), "axis": p.any(0, 1, -1), "keepdim": p.any(False, True)}
-    return {"X": normal(shape, dtype)}, attrs
+    return {"X": normal(shape, dtype)}, dict(attrs, epsilon=p.of(1e-12, 0.1))
 
 
 @case("frobenius_norm", 8)
@@ -89,7 +78,7 @@ def frobenius_norm(p):
     return {"X": normal([2, 3, 4], p.any(*FLOATS))}, attrs
 
 
-@case("l1_norm", 3)
+@case("l1_norm", 5)
 def l1_norm(p):
     return {"X": normal(p.of(*SHAPES))}, {}
 
@@ -111,3 +100,17 @@ def squared_l2_distance(p):
 def add_position_encoding(p):
     attrs = {"alpha": p.of(1.0, 0.5), "beta": p.any(1.0, 2.0, -1.0)}
     return {"X": normal([2, p.any(3, 5), p.of(4, 2, 6)], p.any(*FLOATS))}, attrs
+
+
+IN_PLACE["inplace_abn"] = {"Y": "X", "MeanOut": "Mean", "VarianceOut": "Variance"}  # noqa: F405
+NO_GRADIENT.add("inplace_abn")  # noqa: F405  # runs in place alone, and so not behind a fed operand
+
+
+@case("inplace_abn", 8)
+def inplace_abn(p):
+    layout, act = p.of("NCHW", "NHWC"), p.of("identity", "leaky_relu", "elu")
+    x = normal([4, 3, 2, 3] if layout == "NCHW" else [4, 2, 3, 3], p.any(*FLOATS))
+    inputs = {"X": x, **{s: normal([3], x[1]) for s in ("Bias", "Mean")}}
+    inputs.update({s: positive([3], x[1]) for s in ("Scale", "Variance")})  # noqa: F405
+    attrs = {"data_layout": layout, "activation": act, "alpha": p.any(0.1, 0.5), "momentum": p.any(0.9, 0.5)}
+    return inputs, {**attrs, "epsilon": p.any(1e-5, 1e-3), "use_global_stats": p.any(True, False, False)}

@@ -9,10 +9,11 @@ def dot(p):
     return {"X": normal(shape, dtype), "Y": normal(shape, dtype)}, {}
 
 
-@case("bmm", 3)
+@case("bmm", 5)
 def bmm(p):
     dtype = p.of("float32", "float64")
-    return {"X": normal([2, 3, 4], dtype), "Y": normal([2, 4, 5], dtype)}, {}
+    count, rows, inner, columns = p.of(2, 1, 3), p.any(3, 1), p.any(4, 1), p.any(5, 2)
+    return {"X": normal([count, rows, inner], dtype), "Y": normal([count, inner, columns], dtype)}, {}
 
 
 @case("addmm", 6)

@@ -18,15 +18,12 @@ ALL = ("float32", "int64", "float64", "int32")
 SHAPES = ([3, 4], [5], [2, 3, 2], [2, 1, 3, 2])
 
 CASES = {}  # op type -> (how many cases, function)
-SIDE = {  # outputs that no gradient comes from
-    "batch_norm": ("MeanOut", "VarianceOut", "SavedMean", "SavedVariance"),
-    "layer_norm": ("Mean", "Variance"),
-    "softmax_with_cross_entropy": ("Softmax",),
-    "huber_loss": ("Residual",),
-    "fused_elemwise_activation": ("IntermediateOut",),
-}
 IN_PLACE = {
     "batch_norm": {"MeanOut": "Mean", "VarianceOut": "Variance"},
+    "sample_logits": {
+        "Samples": "CustomizedSamples",
+        "Probabilities": "CustomizedProbabilities",
+    },
     "rmsprop": {f"{slot}Out": slot for slot in ("Param", "Moment", "MeanSquare", "MeanGrad")},
 }
 NO_GRADIENT = set()
@@ -70,6 +67,14 @@ def values(numbers, dtype="int32"):
 def scalars(numbers, dtype="int32"):
     """A list of variables with one element each, as layers make them of a list of numbers and Variables."""
     return [[[1], dtype, "values", [number]] for number in numbers]
+
+
+def offsets(lengths):
+    """A level of sequences, for a slot X@LOD."""
+    ends = [0]
+    for length in lengths:
+        ends.append(ends[-1] + length)
+    return values(ends, "int64")
 
 
 RATES = (0.9, 0.5, 0.99)

@@ -1,0 +1,52 @@
+"""Appends what is installed where, and what the GPU is, entry by entry: one that hangs hides no other."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from tests.gpu.results import FILE, PART, append
+
+_WORDS = ("cupy", "cuda", "nvidia", "torch", "jax", "triton", "ray", "pydantic", "numpy", "ml-dtypes",
+          "ml_dtypes", "msgpack", "pyyaml", "pytest", "rowlock")  # fmt: skip
+
+
+def packages() -> dict[str, list[str]]:
+    """Return version and folder of every package whose name begins with what matters here."""
+    versions = {}
+    for package in metadata.distributions():
+        name = package.metadata["Name"] or ""
+        if name.lower().startswith(_WORDS):
+            versions[name] = [package.version, str(Path(str(package.locate_file(""))))]
+    return dict(sorted(versions.items()))
+
+
+def _tell(**entry: object) -> None:
+    append(os.environ[FILE], part=os.environ[PART], **entry)
+
+
+def main() -> None:
+    """Append all there is to tell, what cannot hang first."""
+    _tell(python=sys.version, executable=sys.executable, system=platform.platform())
+    names = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH", "NCCL_", "XLA_", "ROWLOCK_")
+    _tell(environment={k: v for k, v in os.environ.items() if k.startswith(names)})
+    _tell(tools={name: shutil.which(name) for name in ("nvcc", "g++", "compute-sanitizer")})
+    _tell(packages=packages())
+    if shutil.which("nvidia-smi"):
+        said = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=30)
+        _tell(nvidia_smi=said.stdout + said.stderr)
+    from rowlock.executor.device.gpus import open_gpu
+
+    runtime = open_gpu(0)
+    runtime.use()
+    _tell(gpu=runtime.properties.__dict__, memory=runtime.memory())
+    _tell(libraries=runtime.versions())
+
+
+if __name__ == "__main__":
+    main()

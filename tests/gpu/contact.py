@@ -1,0 +1,167 @@
+"""The first minutes with a GPU: what tells most comes first, under a time limit, and nothing told is lost.
+
+    python -m tests.gpu.contact --minutes 25
+
+Needs no Ray (gangs are threads), no registry and no plugin of pytest. Everything is appended at once to
+``runs/contact.jsonl``, what processes print to ``runs/contact.log``; what libraries were tuned to is packed
+behind each stage as ``runs/contact_caches.tar.gz``, which ``--caches`` of a later run unpacks. ``--only`` goes
+on with some stages. ``--simulated`` tries the script on a simulated GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import glob
+import os
+import sys
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rowlock.executor.device import gpus
+from tests.gpu import run
+from tests.gpu.results import FILE, PART, append, counted, entries, unfinished
+from tests.gpu.run import Part
+
+FOLDER = run.ROOT / "runs"
+CACHE = "ROWLOCK_CACHE_DIR"
+# The timeout is that of a plugin that may be missing; without it, a test that hangs is still shown in the log.
+OPTIONS = ("-p", "tests.gpu.results", "--continue-on-collection-errors", "-o", "timeout=120",
+           "-o", "faulthandler_timeout=100")  # fmt: skip
+
+
+@dataclass
+class Stage:
+    """Parts that run so many at a time, each for at most ``seconds``."""
+
+    name: str
+    files: Sequence[str]
+    seconds: float
+    side_by_side: int = 1  # a part for each file, if more than 1
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Sequence[str] = ()
+    module: str = ""  # run in place of tests
+
+    def parts(self, left: float) -> list[Part]:
+        """Return what is run, within the seconds that are left."""
+        paths = sorted(path for one in self.files for path in glob.glob(one, root_dir=run.ROOT))
+        groups = [[path] for path in paths] if self.side_by_side > 1 else [list(self.files)]
+        limit = max(1.0, min(self.seconds, left))
+        more = {"options": [*OPTIONS, *self.options], "limit": limit, "module": self.module}
+        return [
+            Part(self.name if len(groups) == 1 else f"{self.name}: {group[0]}", group,
+                 self.environment, **more)
+            for group in groups
+        ]  # fmt: skip
+
+
+def stages(workers: int) -> list[Stage]:
+    """Return all stages, in the order in which they tell most."""
+    quick = ("-m", "not slow and not ray")
+    libraries = run.KERNELS[1:]
+    return [
+        Stage("versions", (), 60, module="tests.gpu.about"),
+        Stage("runtime", ("tests/gpu/test_runtime.py",), 120),
+        Stage("smoke", ("tests/gpu/test_smoke.py",), 240),
+        Stage("smoke, kept plans", ("tests/gpu/test_smoke.py",), 120),
+        Stage("plans", ("tests/gpu/test_plans.py",), 240),
+        Stage("NCCL", ("tests/gpu/test_nccl.py", *run.NCCL), 180, options=quick),
+        Stage("programs", ("tests/gpu/test_programs.py", *run.PLANS[1:]), 300, options=quick),
+        Stage("libraries", libraries, 300, side_by_side=2, options=quick),
+        Stage("kernels", run.KERNELS[:1], 400, side_by_side=workers, options=quick),
+        Stage("contract on threads", run.CONTRACT, 3600, environment=run.ON_GPUS, options=quick),
+    ]
+
+
+class Contact:
+    """Runs stages until the time is over; ``results`` is appended to, and so is the log beside it."""
+
+    def __init__(self, results: Path, seconds: float, cache: Path) -> None:
+        self.results, self.cache = results, cache
+        self.until = time.monotonic() + seconds
+        self.failed = 0
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def run(self, stages: Sequence[Stage]) -> None:
+        """Run one after the other, and pack the caches behind each."""
+        for stage in stages:
+            left = self.until - time.monotonic()
+            if left < 1:
+                append(self.results, stage=stage.name, left_out="no time was left")
+                continue
+            with ThreadPoolExecutor(stage.side_by_side) as pool:
+                list(pool.map(self._part, stage.parts(left)))
+            self._pack()
+
+    def _part(self, part: Part) -> None:
+        left = self.until - time.monotonic()
+        if left < 1:
+            append(self.results, part=part.name, left_out="no time was left")
+            return
+        part.limit = min(part.limit, left)
+        append(self.results, part=part.name, began=True, limit=part.limit)
+        part.environment = {
+            **part.environment, FILE: str(self.results), PART: part.name, CACHE: str(self.cache)
+        }  # fmt: skip
+        with open(self.results.with_suffix(".log"), "ab") as log:
+            part.run(log)
+        over = part.seconds >= part.limit
+        self.failed += bool(part.status)
+        lines = [line for line in entries(self.results) if line.get("part") == part.name]
+        files = len(self._kept())
+        part.counts = part.counts or counted(lines)  # one that was killed wrote no report
+        append(self.results, part=part.name, ended=part.status, over_its_limit=over, counts=part.counts,
+               seconds=round(part.seconds, 1), unfinished=unfinished(lines), kept=files)  # fmt: skip
+        how = f", over its limit of {part.limit:.0f} s" if over else ""
+        print(f"{part}{how}", flush=True)
+
+    def _kept(self) -> list[Path]:
+        return [path for path in self.cache.rglob("*") if path.is_file()]
+
+    def _pack(self) -> None:
+        """Pack the caches beside the results; whoever reads the file finds an old one or a whole one."""
+        packed = caches_beside(self.results)
+        partial = packed.with_suffix(".partial")
+        with tarfile.open(partial, "w:gz") as archive:
+            for path in self._kept():
+                archive.add(path, path.relative_to(self.cache))
+        os.replace(partial, packed)
+
+
+def caches_beside(results: Path) -> Path:
+    """Return where a run packs its caches."""
+    return results.with_name(f"{results.stem}_caches.tar.gz")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the stages that the command line names; return 0 if nothing failed."""
+    names = [stage.name for stage in stages(1)]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=25, help="for everything")
+    parser.add_argument("--results", type=Path, default=FOLDER / "contact.jsonl")
+    parser.add_argument("--caches", type=Path, help="packed by a run before, on such a GPU")
+    parser.add_argument("--workers", type=int, default=4, help="of kernels' tests, side by side")
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--simulated", action="store_true", help="on a simulated GPU")
+    options = parser.parse_args(arguments)
+    if options.simulated:
+        os.environ[gpus.COUNT] = "1"
+    elif gpus.simulated_gpus():
+        parser.error(f"this meets a real GPU: take {gpus.COUNT} out of the environment")
+    results = options.results.absolute()
+    results.parent.mkdir(parents=True, exist_ok=True)
+    contact = Contact(results, 60 * options.minutes, results.with_name(f"{results.stem}_caches"))
+    if options.caches:
+        with tarfile.open(options.caches) as archive:
+            archive.extractall(contact.cache, filter="data")
+    append(results, contact=sys.argv, minutes=options.minutes)
+    contact.run([stage for stage in stages(options.workers) if stage.name in options.only])
+    append(results, finished=True, failed=contact.failed)
+    return int(contact.failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+"""First contact where there is no GPU: parts that hang or die, and a run that is killed, lose nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import eventually
+from tests.gpu.contact import Contact, Stage, caches_beside, main, stages
+from tests.gpu.results import append, entries
+from tests.gpu.run import ROOT
+
+PASSES = "def test_passes(record_property): record_property('rate', 7)\n"
+HANGS = "import threading\ndef test_hangs(): threading.Event().wait()\n"
+DIES = "import os\ndef test_dies(): os.kill(os.getpid(), 9)\n"
+LONG = 300  # seconds; longer than anything here takes
+
+
+def stage(folder: Path, name: str, text: str, seconds: float = LONG) -> Stage:
+    path = folder / f"test_{name}.py"
+    path.write_text(text)
+    return Stage(name, [str(path)], seconds)
+
+
+def ended(lines: list[dict[str, object]]) -> dict[object, dict[str, object]]:
+    return {line["part"]: line for line in lines if "ended" in line}
+
+
+@pytest.mark.slow
+def test_a_part_that_hangs_or_dies_leaves_what_it_told_and_the_next_runs(tmp_path: Path) -> None:
+    results = tmp_path / "contact.jsonl"
+    contact = Contact(results, LONG, tmp_path / "caches")
+    (tmp_path / "caches" / "tuned").write_text("kept")
+    hangs = stage(tmp_path, "hangs", PASSES + HANGS, seconds=20)
+    dies = stage(tmp_path, "dies", PASSES + DIES)
+    contact.run([hangs, dies, stage(tmp_path, "last", PASSES)])
+    lines = entries(results)
+    parts = ended(lines)
+    assert list(parts) == ["hangs", "dies", "last"]
+    assert parts["hangs"]["over_its_limit"] and not parts["dies"]["over_its_limit"]
+    assert [str(one).rpartition("::")[2] for one in parts["hangs"]["unfinished"]] == ["test_hangs"]  # type: ignore[attr-defined]
+    assert parts["dies"]["counts"]["passed"] == 1  # type: ignore[index]
+    assert parts["dies"]["ended"] and parts["dies"]["unfinished"]
+    assert parts["last"]["ended"] == 0 and parts["last"]["counts"]["passed"] == 1  # type: ignore[index]
+    passed = [(line["part"], line["outcome"]) for line in lines if "recorded" in line]
+    assert passed == [(part, "passed") for part in ("hangs", "dies", "last")]
+    assert contact.failed == 2
+    with tarfile.open(caches_beside(results)) as packed:
+        assert packed.getnames() == ["tuned"]
+
+
+RUN = """
+import sys
+from pathlib import Path
+from tests.gpu.contact import Contact, Stage
+folder = Path(sys.argv[1])
+files = [[str(folder / f"test_{name}.py")] for name in ("first", "second")]
+contact = Contact(folder / "contact.jsonl", 300, folder / "caches")
+contact.run([Stage(str(i), one, 300) for i, one in enumerate(files)])
+"""
+
+
+@pytest.mark.kills
+@pytest.mark.slow
+def test_a_killed_run_has_written_what_came_before(tmp_path: Path) -> None:
+    stage(tmp_path, "first", PASSES)
+    stage(tmp_path, "second", PASSES + f"import os\ndef test_told(): open({str(tmp_path / 'pid')!r}, 'w')"
+                              f".write(str(os.getpid()))\n" + HANGS)  # fmt: skip
+    process = subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path)], cwd=ROOT)
+    results, pid = tmp_path / "contact.jsonl", tmp_path / "pid"
+
+    def hangs() -> bool:
+        return results.exists() and any(
+            "hangs" in line.get("test", "") for line in entries(results)
+        )
+
+    try:
+        assert eventually(hangs, LONG)
+    finally:
+        process.kill()
+        process.wait()
+        if pid.exists():  # it would have gone on to its limit
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+    lines = entries(results)
+    assert list(ended(lines)) == ["0"]
+    assert [line["outcome"] for line in lines if "told" in line.get("test", "")] == [
+        "began",
+        "passed",
+    ]
+
+
+def test_what_no_time_is_left_for_is_said(tmp_path: Path) -> None:
+    results = tmp_path / "contact.jsonl"
+    Contact(results, 0, tmp_path / "caches").run([stage(tmp_path, "late", PASSES)])
+    assert [line["left_out"] for line in entries(results)] == ["no time was left"]
+
+
+def test_half_a_line_is_not_read(tmp_path: Path) -> None:
+    results = tmp_path / "contact.jsonl"
+    append(results, part="one")
+    with results.open("a") as file:
+        file.write('{"part": "tw')
+    assert [line["part"] for line in entries(results)] == ["one"]
+
+
+def test_every_stage_has_files() -> None:
+    for one in stages(2):
+        assert one.module or all(list(ROOT.glob(pattern)) for pattern in one.files)
+        assert one.module or all(part.files for part in one.parts(100))
+        assert all(part.limit <= 100 for part in one.parts(100))
+
+
+@pytest.mark.slow
+def test_versions_and_caches_of_a_run_before(tmp_path: Path) -> None:
+    before = tmp_path / "before.tar.gz"
+    (tmp_path / "tuned").write_text("kept")
+    with tarfile.open(before, "w:gz") as archive:
+        archive.add(tmp_path / "tuned", "tuned")
+    results = tmp_path / "runs" / "contact.jsonl"
+    options = [
+        "--simulated",
+        "--only",
+        "versions",
+        "--results",
+        str(results),
+        "--caches",
+        str(before),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ROWLOCK_SIMULATED_GPUS", "1")
+        assert main(options) == 0
+    lines = entries(results)
+    assert any("python" in line for line in lines) and any("gpu" in line for line in lines)
+    assert lines[-1]["finished"] and not lines[-1]["failed"]
+    assert (results.parent / "contact_caches" / "tuned").read_text() == "kept"

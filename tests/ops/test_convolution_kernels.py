@@ -1,0 +1,54 @@
+"""Every kernel that convolutions may be given by measurement computes what the reference does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock.executor.kernels.array.conv import CONVOLUTIONS, FORWARD
+from rowlock.executor.kernels.back_ends import VARIANTS
+from rowlock.executor.kernels.capabilities import capabilities, installed
+from rowlock.executor.kernels.registry import KERNELS
+from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ops.registry import OPS
+from tests.ops.harness import draw, gradients, run
+from tests.ops.test_conformance import CASES, reference_of, seeds_of
+
+KINDS = ["numpy", *(VARIANTS if "onednn" in installed() else ())]
+SAMPLES = [(name, i) for name, i in CASES if name in FORWARD]
+
+
+@pytest.mark.parametrize("layout", [IN_ORDER, CHANNELS_LAST])
+@pytest.mark.parametrize("kernel", KINDS)
+@pytest.mark.parametrize(("name", "index"), SAMPLES)
+def test_results_and_gradients(name: str, index: int, kernel: str, layout: str) -> None:
+    op, how = OPS[name], {"layout": layout, "back_end": kernel}
+    inputs, attrs = draw(op, op.samples[index], "float32")
+    outputs = run(op, inputs, attrs, **how)
+    for slot, values in reference_of(op, inputs, attrs).items():
+        for array, value in zip(outputs[slot], values, strict=True):
+            np.testing.assert_allclose(array, value, rtol=2e-5, atol=2e-5, err_msg=slot)
+    exact, _ = draw(op, op.samples[index], "float64")
+    double = run(op, exact, attrs)
+    seeds = seeds_of(op, double)
+    expected = gradients(op, exact, double, seeds, attrs)
+    single: list[Any] = [
+        {s: [a.astype("f4") for a in arrays] for s, arrays in slots.items()}
+        for slots in (inputs, double, seeds)
+    ]
+    slopes = gradients(op, *single, attrs, **how)
+    for slot, grads in slopes.items():
+        alone = gradients(op, *single, attrs, only=slot, **how)[slot]
+        for one, other, value in zip(grads, alone, expected[slot], strict=True):
+            np.testing.assert_allclose(one, value, rtol=1e-4, atol=1e-4, err_msg=slot)
+            np.testing.assert_array_equal(one, other, err_msg=slot)
+
+
+def test_a_variant_has_what_its_library_has_and_is_never_chosen_by_rule() -> None:
+    for name, library in VARIANTS.items():
+        assert {op for op, kind in KERNELS if kind == name} == set(CONVOLUTIONS)
+        assert all((op, library) in KERNELS for op in CONVOLUTIONS)
+        if library in installed():
+            assert capabilities()[name].variant
