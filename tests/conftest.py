@@ -6,15 +6,18 @@ import glob
 import itertools
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 os.environ.update(
     OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0"
 )
+os.environ.setdefault("FLAGS_measure_kernels", "0")  # the same bits in every run
 
 import pytest
 
@@ -228,3 +231,14 @@ def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
     return condition()
+
+
+def freeze(pid: int) -> None:
+    """Stop a process, and return once all its threads stand still: a signal takes them one after the other."""
+    os.kill(pid, signal.SIGSTOP)
+    assert eventually(
+        lambda: all(
+            stat.read_text().rpartition(")")[2].split()[0] == "T"
+            for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+        )
+    )

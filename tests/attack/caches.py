@@ -133,14 +133,14 @@ def attack(report: Report, enough: Enough) -> None:
                 shutil.copytree(whole, folder)
                 damage(folder, draw)
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                for name, found in zip(folders, pool.map(_run, folders.values()), strict=True):
-                    _compare(report, name, wanted, found)
+                for name, output in zip(folders, pool.map(_run, folders.values()), strict=True):
+                    _compare(report, name, wanted, output)
 
 
-def _compare(report: Report, name: str, wanted: str, found: str) -> None:
+def _compare(report: Report, name: str, wanted: str, output: str) -> None:
     report.counts["caches"] += 1
-    if found != wanted:
-        report.note(f"{name}: {found[-500:]}")
+    if output != wanted:
+        report.note(f"{name}: {output[-500:]}")
 
 
 def _run(folder: Path | None) -> str:

@@ -72,11 +72,11 @@ def _in_a_child(report: Report, seed: int) -> None:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        told = pipe.read().splitlines()
+        lines = pipe.read().splitlines()
     _, status = os.waitpid(pid, 0)
-    for text in told[: -1 if told[-1:] == ["done"] else None]:
+    for text in lines[: -1 if lines[-1:] == ["done"] else None]:
         report.note(f"seed {seed}: {text}")
-    if told[-1:] != ["done"]:
+    if lines[-1:] != ["done"]:
         report.note(f"seed {seed}: the process ended, status {status}")
 
 

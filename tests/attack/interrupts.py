@@ -97,11 +97,11 @@ class Trial:
     def _compare(self, what: str, steps: list[int]) -> None:
         """Check that as many steps happened as may have, and that the next one is as it should be."""
         with self.report.waiting(f"{what}: reading"):
-            found = self.model.persistables()
-        happened = int(found["steps"][0])
+            values = self.model.persistables()
+        happened = int(values["steps"][0])
         if happened not in steps:
             raise AssertionError(f"{what}: {happened} steps happened, not one of {steps}")
-        if names := differences(found, self.values[happened]):
+        if names := differences(values, self.values[happened]):
             raise AssertionError(f"{what}: after {happened} steps these differ: {names}")
         with self.report.waiting(f"{what}: the next step"):
             fetched = self.model.run(happened)

@@ -75,7 +75,7 @@ class Trial:
                 self.begin_again()
 
     def _train(self, striker: Striker, strike: Strike, first: int, what: str) -> bool:
-        self.report.told.texts.clear()
+        self.report.log.texts.clear()
         striker.strike(self.model.gang, strike)
         well = True
         for number, fetched in self._steps(first, what):
@@ -91,8 +91,8 @@ class Trial:
                 self.report.note(f"{what}: fetches {wrong} of step {number} differ")
         striker.wait()
         with self.report.waiting(f"{what}: reading"):
-            found = lasting(self.model)
-        for where, values in found.items():
+            by_place = lasting(self.model)
+        for where, values in by_place.items():
             self.report.counts["values compared"] += len(values)
             if names := differences(values, self.record.values[self.trials][where]):
                 well = False
@@ -111,7 +111,7 @@ class Trial:
         """Return the persistables of places that the log named as lost in this trial."""
         if not self._over_actor_calls:
             return set()
-        texts = [text for text in self.report.told.texts if "has for itself" in text]
+        texts = [text for text in self.report.log.texts if "has for itself" in text]
         names = self.model.persistables()
         return {name for name in names if any(name in text for text in texts)}
 

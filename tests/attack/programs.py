@@ -112,8 +112,8 @@ def _regression(optimizer: str, drop: float = 0.0, norm: bool = False) -> tuple[
 def _two_optimizers() -> tuple[Any, list[Any]]:
     """Like a GAN: the second loss sees what the first optimizer wrote; and steps are counted."""
     x, y = _data()
-    made = fluid.layers.fc(x, 5, act="tanh", param_attr="generator")
-    first = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(made, 1), y))
+    hidden = fluid.layers.fc(x, 5, act="tanh", param_attr="generator")
+    first = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
     fluid.optimizer.SGD(0.1).minimize(first)
     again = fluid.layers.mul(x, x.block.var("generator"))
     judged = fluid.layers.fc(again, 1, param_attr="judge")
@@ -165,9 +165,9 @@ KINDS = [
 ]
 
 
-def differences(found: Values, wanted: Values) -> list[str]:
+def differences(ours: Values, wanted: Values) -> list[str]:
     """Return the names whose values are not the same bits."""
-    pairs = {name: (found.get(name), value) for name, value in wanted.items()}
+    pairs = {name: (ours.get(name), value) for name, value in wanted.items()}
     return [n for n, (a, b) in pairs.items() if a is None or not same(a, b)]
 
 

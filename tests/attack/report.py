@@ -59,7 +59,7 @@ class Report:
     counts: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     longest: tuple[float, str] = (0.0, "nothing")
-    told: Told = field(default_factory=Told)
+    log: Told = field(default_factory=Told)
 
     def note(self, text: str) -> None:
         """Count something that went wrong, and say it at once: a later stall must not hide it."""
@@ -95,7 +95,7 @@ class Report:
     def leaving_nothing(self) -> Iterator[None]:
         """Note what is left behind at the end of the block that was not there before."""
         before = set(_left())
-        with Starting.watched(), RunDelay.sampled(), self.told.listening():
+        with Starting.watched(), RunDelay.sampled(), self.log.listening():
             yield
         deadline = time.monotonic() + _END_S
         while (left := set(_left()) - before) and time.monotonic() < deadline:
@@ -107,8 +107,8 @@ class Report:
         """Print the figures, and fail if anything was wrong."""
         print(self, flush=True)
         replay = f"python -m tests.attack --only {self.part} --seed {self.seed}"
-        found = "\n  ".join(self.wrong[:20])
-        assert not self.wrong, f"{len(self.wrong)} found, replay with: {replay}\n  {found}"
+        faults = "\n  ".join(self.wrong[:20])
+        assert not self.wrong, f"{len(self.wrong)} found, replay with: {replay}\n  {faults}"
 
     def __str__(self) -> str:
         counted = ", ".join(f"{count} {what}" for what, count in self.counts.items())
@@ -230,17 +230,20 @@ def _run_delays(pid: int) -> dict[str, int]:
 
 def _left() -> list[str]:
     """Return what there is of gangs: processes, sockets, shared memory, bundles, actors."""
-    found = [f"process {pid}" for pid in Starting.pids if _is_replica(pid)]
-    found += glob.glob("/dev/shm/rowlock-*")
-    mine = {os.readlink(f"/proc/self/fd/{name}") for name in _own_descriptors()}
+    rest = [f"process {pid}" for pid in Starting.pids if _is_replica(pid)]
+    rest += glob.glob("/dev/shm/rowlock-*")
+    mine = set()
+    for name in _own_descriptors():
+        with contextlib.suppress(FileNotFoundError):  # another thread closed it meanwhile
+            mine.add(os.readlink(f"/proc/self/fd/{name}"))
     with open("/proc/net/unix") as sockets:
         ours = [line.split() for line in sockets if "@rowlock-" in line]
-    found += [words[-1] for words in ours if f"socket:[{words[-2]}]" in mine]
+    rest += [words[-1] for words in ours if f"socket:[{words[-2]}]" in mine]
     if ray.is_initialized():
         groups = placement_group_table().values()
-        found += [f"bundles {g['placement_group_id']}" for g in groups if g["state"] != "REMOVED"]
-        found += [f"actor {a['ActorID']}" for a in _actors() if a["State"] not in ("DEAD",)]
-    return found
+        rest += [f"bundles {g['placement_group_id']}" for g in groups if g["state"] != "REMOVED"]
+        rest += [f"actor {a['ActorID']}" for a in _actors() if a["State"] not in ("DEAD",)]
+    return rest
 
 
 def _actors() -> list[dict[str, Any]]:

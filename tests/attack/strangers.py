@@ -219,16 +219,16 @@ class _Compared:
 
 def listening(pid: int) -> list[Door]:
     """Return the doors at which a process of this machine listens, Ray's own among them."""
-    held = set()
+    links = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
         with contextlib.suppress(OSError):
-            held.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+            links.add(os.readlink(f"/proc/{pid}/fd/{name}"))
     doors: list[Door] = []
     for table in ("tcp", "tcp6"):
         with open(f"/proc/{pid}/net/{table}") as file:
             rows = [line.split() for line in file][1:]
         for row in rows:
-            if row[3] == "0A" and f"socket:[{row[9]}]" in held:
+            if row[3] == "0A" and f"socket:[{row[9]}]" in links:
                 host, port = row[1].split(":")
                 known = table == "tcp" and int(host, 16)
                 address = (
@@ -238,7 +238,7 @@ def listening(pid: int) -> list[Door]:
     with open(f"/proc/{pid}/net/unix") as file:
         rows = [line.split() for line in file][1:]
     for row in rows:
-        if row[3] == "00010000" and f"socket:[{row[6]}]" in held and len(row) > 7:
+        if row[3] == "00010000" and f"socket:[{row[6]}]" in links and len(row) > 7:
             doors.append(row[7].replace("@", "\0", 1) if row[7].startswith("@") else row[7])
     return doors
 

@@ -56,7 +56,10 @@ def _command(*command: str) -> str:
 
 
 class Driver:
-    """A script that runs inside a host, talked to by lines."""
+    """A script that runs inside a host, talked to by lines.
+
+    What it says is read from its standard output alone: Ray prints parts of lines to the other at any moment.
+    """
 
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -65,18 +68,30 @@ class Driver:
             env=dict(environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
         )
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        self.output = ""
-        threading.Thread(target=self._read, daemon=True).start()
+        self._output: list[str] = []
+        for read in (self._read_lines, self._read_complaints):
+            threading.Thread(target=read, daemon=True).start()
 
-    def _read(self) -> None:
+    def _read_lines(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            self._output.append(line)
             self._lines.put(line)
         self._lines.put(None)
+
+    def _read_complaints(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._output.append(line)
+
+    @property
+    def output(self) -> str:
+        """All that it has printed so far."""
+        return "".join(self._output)
 
     def until(self, start: str, seconds: float) -> str:
         """Return the rest of the first line that starts so; AssertionError with the output if none comes."""
@@ -90,7 +105,6 @@ class Driver:
                 ) from None
             if line is None:
                 raise AssertionError(f"ended without {start!r}:\n{self.output[-3000:]}")
-            self.output += line
             if line.startswith(start):
                 return line[len(start) :].strip()
 

@@ -83,7 +83,9 @@ class WideNet:
 
 
 def told(what: str, value: Any = "") -> None:
-    print(what, json.dumps(value), flush=True)
+    print(
+        f"{what} {json.dumps(value)}\n", end="", flush=True
+    )  # one write: no other thread's text in it
 
 
 def training() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.cluster.channel import writers
 from rowlock.cluster.channel.channel import Channels
 from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
 from rowlock.cluster.channel.frame import Incoming, Outgoing
@@ -25,7 +26,7 @@ from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica
-from rowlock.strategies.errors import CollectiveError
+from rowlock.strategies.errors import CollectiveError, InvalidType
 
 SECRET = bytes(range(32))
 HOST = "127.0.0.1"
@@ -537,3 +538,26 @@ def test_an_interrupt_while_messages_are_sent_leaves_no_replica_without_its_own(
         theirs.settimeout(1.0)
         assert Incoming().pull(theirs) is not None
         ours.close(), theirs.close()
+
+
+def test_large_feeds_are_written_by_several_threads(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "_MUCH", 0)
+    monkeypatch.setattr(writers, "_CORES", 1)
+    channels = start(2, near=True)
+    wrote: set[str] = set()
+    frame = ReplicaConnection.frame
+
+    def noted(self: Any, *told: Any) -> Any:
+        if told[1].kind == "step":
+            wrote.add(threading.current_thread().name)
+        return frame(self, *told)
+
+    monkeypatch.setattr(ReplicaConnection, "frame", noted)
+    feed = np.arange(300_000, dtype="float32")
+    assert [stepped(channels, i, feed) for i in range(5)][3:] == [True, True]
+    assert all(name.startswith("rowlock-feeds") for name in wrote) and wrote
+    with pytest.raises(InvalidType, match="cannot be sent"):
+        exchange(channels, [step(7, feed), step(7, np.array([object()]))], 10)
+    assert stepped(channels, 8, feed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -164,3 +165,35 @@ def test_elements_that_nccl_does_not_know_are_refused() -> None:
 
 def test_parts_side_by_side_with_one_root_travel_as_one() -> None:
     assert joined_parts([2, 5, 5, 9], [1, 1, 0, 2]) == [(0, 5, 1), (5, 9, 2)]
+
+
+def test_a_communicator_does_not_end_while_it_is_asked_for_errors() -> None:
+    order: list[str] = []
+    asked, ended = threading.Event(), threading.Event()
+
+    class World:
+        def check_async_error(self) -> None:
+            asked.set()
+            ended.wait(0.2)  # only if it may end meanwhile
+            order.append("asked")
+
+        def abort(self) -> None:
+            order.append("ended")
+            ended.set()
+
+    def work(group: NcclGroup) -> None:
+        communicator = group._communicator
+        communicator.abort()
+        communicator.drain()
+        communicator.world = World()
+        with ThreadPoolExecutor(1) as pool:
+            asking = pool.submit(communicator.check)
+            assert asked.wait(20)
+            communicator.abort()
+            asking.result(20)
+        communicator.drain()
+        communicator.check()  # there is none any more
+
+    (failure,) = together(1, work)
+    assert failure is None, failure
+    assert order == ["asked", "ended"]

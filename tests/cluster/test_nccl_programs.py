@@ -112,7 +112,7 @@ def test_gpus_learn_what_cpus_learn(size: int, switches: dict[str, Any]) -> None
 
 
 def bound(team: Crew, rank: int) -> CudaPlan:
-    (kept,) = team.replicas[rank].programs[1].plans.values()
+    (kept,) = team.replicas[rank].programs[1].plans
     assert isinstance(kept.plan, CudaPlan)
     return kept.plan
 
@@ -151,7 +151,7 @@ def test_all_up_to_the_vote_is_one_graph_and_so_are_the_updates() -> None:
         plan = bound(team, 0)
         held = [segment for segment in plan.segments if segment.capturable]
         hosts = [segment for segment in plan.segments if not segment.capturable]
-        assert len(held) <= len(hosts) + 1 and all(segment.graph for segment in held[:1])
+        assert len(held) <= len(hosts) + 1 and all(segment.graphs for segment in held[:1])
         assert any(isinstance(call, Fork) for call in held[0].steps)
         told = " ".join(plan.described())
         assert "replicas meet there" in told

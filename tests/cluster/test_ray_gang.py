@@ -30,7 +30,7 @@ from rowlock.executor.replica.orders import Drop
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import CollectiveError, InvalidState, ReplicaLost, ResourceExhausted
 
-from ..conftest import eventually
+from ..conftest import eventually, freeze
 from ..executor.test_gang_contract import Regression, feeds
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +124,7 @@ def test_survivors_are_released_when_one_dies_in_a_collective(launch: Launch) ->
     model = Regression(gang)
     model.step(feeds(0))
     pid = processes(gang)[0]
-    os.kill(pid, signal.SIGSTOP)  # replica 1 waits for it in the all-reduce
+    freeze(pid)  # replica 1 waits for it in the all-reduce
     threading.Timer(0.5, os.kill, (pid, signal.SIGKILL)).start()
     with pytest.raises(CollectiveError, match=r"replica 0 .* is gone"):
         model.step(feeds(1))
@@ -138,7 +138,7 @@ def test_a_stopped_replica_is_named_long_before_the_deadline(launch: Launch) -> 
     model = Regression(gang)
     model.step(feeds(0))
     pid = processes(gang)[1]
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     began = time.monotonic()
     with pytest.raises(CollectiveError, match=rf"replica 1 \(process {pid} .*is stopped"):
         model.step(feeds(1))
@@ -152,7 +152,7 @@ def test_a_slow_step_is_no_alarm(launch: Launch) -> None:
     gang = launch(2)
     model = Regression(gang)
     pid = processes(gang)[1]
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
     model.step(feeds(0))
     model.step(feeds(1))
@@ -161,7 +161,7 @@ def test_a_slow_step_is_no_alarm(launch: Launch) -> None:
 def test_a_frozen_replica_is_named_after_the_deadline(launch: Launch) -> None:
     gang = launch(2, step_deadline_s=3, on_failure="raise")
     pid = processes(gang)[0]
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     with pytest.raises(
         CollectiveError,
         match=rf"replica 0 \(process {pid}.*(within 3 s.*step_deadline_s|is stopped)",

@@ -56,3 +56,20 @@ def test_without_private_parts_what_is_not_free_is_waited_for(
     assert ray_private.free_per_node() is None
     assert placement._plan_free(1, [], ClusterConfig()) is None
     ray_private.leave_parents_node()
+
+
+def test_ray_can_be_told_of_a_token_after_it_was_imported() -> None:
+    config = ray_private.part(*ray_private.CONFIG)
+    assert hasattr(config, "initialize"), (
+        f"Ray {ray.__version__}: a Ray that scripts share is started without a token"
+    )
+
+
+def test_a_token_that_the_environment_names_stays_in_force() -> None:
+    for name in (ray_private.MODE, ray_private.TOKEN, ray_private.TOKEN_PATH):
+        environment = {name: "as it was"}
+        ray_private.authenticate(environment, "/nowhere")
+        assert environment == {name: "as it was"}
+    environment = {}
+    ray_private.authenticate(environment, "/nowhere")
+    assert environment == {ray_private.MODE: "token", ray_private.TOKEN_PATH: "/nowhere"}

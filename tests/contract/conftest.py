@@ -36,6 +36,18 @@ def _shown_elsewhere(item: pytest.Item) -> bool:
     return both and "test_execution" not in item.nodeid
 
 
+@pytest.fixture
+def fresh_programs() -> Iterator[None]:
+    """Build into programs of the test's own, with names and values of their own."""
+    main, startup = fluid.Program(), fluid.Program()
+    with (
+        fluid.program_guard(main, startup),
+        fluid.unique_name.guard(),
+        fluid.scope_guard(fluid.Scope()),
+    ):
+        yield
+
+
 @pytest.fixture(params=["threads", "ray"])
 def gang(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each kind of gang in turn."""

@@ -43,11 +43,11 @@ class Crew:
 
     def tell(self, messages: Mapping[int, Message]) -> dict[int, Message]:
         """Give each rank its message at the same time; return the answers."""
-        told = {
+        outgoing = {
             rank: message._replace(head={**message.head, "epoch": self.epoch})
             for rank, message in messages.items()
         }
-        asked = {r: self._pool.submit(self.replicas[r].handle, m) for r, m in told.items()}
+        asked = {r: self._pool.submit(self.replicas[r].handle, m) for r, m in outgoing.items()}
         return {rank: one.result(_PATIENCE_S) for rank, one in asked.items()}
 
     def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> dict[int, Message]:
@@ -77,11 +77,11 @@ def crew(kind: str, size: int, within: float) -> Iterator[Crew]:
     kinds = {"threads": _threads, "memory": _memory, "hosts": _hosts, "nccl": _nccl}
     join = kinds[kind](size, within)
     with ThreadPoolExecutor(size) as pool:
-        made = Crew(size, join, pool, within)
+        members = Crew(size, join, pool, within)
         try:
-            yield made
+            yield members
         finally:
-            for replica in made.replicas:
+            for replica in members.replicas:
                 replica.close()
 
 

@@ -62,18 +62,18 @@ def swap(plan: Plan, draw: random.Random, size: int) -> None:
 
 def swap_contents(plan: Plan, draw: random.Random, size: int) -> None:
     """Two collectives carry one another's values."""
-    found = _carrying(plan)
-    if len(found) > 1:
-        a, b = draw.sample(found, 2)
+    nodes = _carrying(plan)
+    if len(nodes) > 1:
+        a, b = draw.sample(nodes, 2)
         for part in ("inputs", "outputs"):
             a[part], b[part] = b[part], a[part]
 
 
 def trade(plan: Plan, draw: random.Random, size: int) -> None:
     """A member of one bucket goes with another's."""
-    found = _carrying(plan)
-    if len(found) > 1:
-        a, b = draw.sample(found, 2)
+    nodes = _carrying(plan)
+    if len(nodes) > 1:
+        a, b = draw.sample(nodes, 2)
         i, j = (draw.randrange(len(node["inputs"]["X"])) for node in (a, b))
         for part, slot in (("inputs", "X"), ("outputs", "Out")):
             a[part][slot][i], b[part][slot][j] = b[part][slot][j], a[part][slot][i]
@@ -94,9 +94,9 @@ def move(plan: Plan, draw: random.Random, size: int) -> None:
 
 def leave_out(plan: Plan, draw: random.Random, size: int) -> None:
     """A member of a bucket does not go at all."""
-    found = _carrying(plan, 2)
-    if found:
-        node = draw.choice(found)
+    nodes = _carrying(plan, 2)
+    if nodes:
+        node = draw.choice(nodes)
         i = draw.randrange(len(node["inputs"]["X"]))
         x, out = node["inputs"]["X"].pop(i), node["outputs"]["Out"].pop(i)
         if node["attrs"].get("roots"):
@@ -106,9 +106,9 @@ def leave_out(plan: Plan, draw: random.Random, size: int) -> None:
 
 def shuffle(plan: Plan, draw: random.Random, size: int) -> None:
     """The members of a bucket lie in another order."""
-    found = _carrying(plan, 2)
-    if found:
-        node = draw.choice(found)
+    nodes = _carrying(plan, 2)
+    if nodes:
+        node = draw.choice(nodes)
         order = list(range(len(node["inputs"]["X"])))
         draw.shuffle(order)
         for part, slot in (("inputs", "X"), ("outputs", "Out")):
@@ -117,9 +117,9 @@ def shuffle(plan: Plan, draw: random.Random, size: int) -> None:
 
 def reshape(plan: Plan, draw: random.Random, size: int) -> None:
     """A member has another size, or the same in other dimensions."""
-    found = _carrying(plan)
-    if found:
-        node = draw.choice(found)
+    nodes = _carrying(plan)
+    if nodes:
+        node = draw.choice(nodes)
         i = draw.randrange(len(node["inputs"]["X"]))
         shape = list(plan["values"][node["inputs"]["X"][i]]["shape"])
         changed = draw.choice(
@@ -131,9 +131,9 @@ def reshape(plan: Plan, draw: random.Random, size: int) -> None:
 
 def retype(plan: Plan, draw: random.Random, size: int) -> None:
     """The members of a bucket, or one of them, have another element type."""
-    found = _carrying(plan)
-    if found:
-        node, dtype = draw.choice(found), draw.choice(DTYPES)
+    nodes = _carrying(plan)
+    if nodes:
+        node, dtype = draw.choice(nodes), draw.choice(DTYPES)
         pairs = list(zip(node["inputs"]["X"], node["outputs"]["Out"], strict=True))
         for pair in pairs if draw.random() < 0.7 else [draw.choice(pairs)]:
             for position in pair:
@@ -150,15 +150,15 @@ def other_op(plan: Plan, draw: random.Random, size: int) -> None:
 
 def other_roots(plan: Plan, draw: random.Random, size: int) -> None:
     """A value goes to, or comes from, another rank."""
-    found = [node for node in meetings(plan) if node["attrs"].get("roots")]
-    if found:
-        roots = draw.choice(found)["attrs"]["roots"]
+    nodes = [node for node in meetings(plan) if node["attrs"].get("roots")]
+    if nodes:
+        roots = draw.choice(nodes)["attrs"]["roots"]
         roots[draw.randrange(len(roots))] = draw.randrange(size)
 
 
 MUTATIONS: Mapping[str, Mutation] = {
-    made.__name__: made
-    for made in (
+    mutation.__name__: mutation
+    for mutation in (
         drop,
         drop_last,
         repeat,
@@ -190,16 +190,16 @@ def mutated(text: str, draw: random.Random, size: int) -> tuple[str, str]:
 
 
 def _number(plan: Plan) -> None:
-    found = meetings(plan)
-    for number, node in enumerate(found):
+    nodes = meetings(plan)
+    for number, node in enumerate(nodes):
         node["attrs"]["bucket"] = number
-    plan["buckets"] = [list(node["inputs"].get("X", ())) for node in found]
+    plan["buckets"] = [list(node["inputs"].get("X", ())) for node in nodes]
 
 
 def _read_alone(plan: Plan, operands: list[int], results: list[int]) -> None:
     """Let what reads the results read the operands instead."""
     instead = dict(zip(results, operands, strict=False))
     for node in plan["nodes"]:
-        for slot, held in node["inputs"].items():
-            node["inputs"][slot] = [instead.get(i, i) for i in held]
+        for slot, values in node["inputs"].items():
+            node["inputs"][slot] = [instead.get(i, i) for i in values]
     plan["fetches"] = [instead.get(i, i) for i in plan["fetches"]]

@@ -93,12 +93,12 @@ def feed(rows: int, step: int = 0) -> dict[str, np.ndarray]:
 
 
 def assert_close(
-    found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], tolerance: float = 1e-6
+    arrays: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray], tolerance: float = 1e-6
 ) -> None:
-    assert set(found) == set(wanted)
+    assert set(arrays) == set(wanted)
     for name in wanted:
         np.testing.assert_allclose(
-            found[name], wanted[name], rtol=tolerance, atol=tolerance, err_msg=name
+            arrays[name], wanted[name], rtol=tolerance, atol=tolerance, err_msg=name
         )
 
 

@@ -106,11 +106,11 @@ def test_losses_of_pairs_are_fused_with_both_gradients() -> None:
 
 
 def detected(x: Any, k: Any) -> Any:
-    found = L.sigmoid_focal_loss(L.fc(x, 2), k, L.fill_constant([1], "int64", 3))
+    focal = L.sigmoid_focal_loss(L.fc(x, 2), k, L.fill_constant([1], "int64", 3))
     scores = L.log_softmax(L.fc(x, 3))
     target = L.label_smooth(L.one_hot(k, 3), epsilon=0.2)
     rows = F.nll_loss(scores, L.reshape(k, [-1])) + L.mean(L.bpr_loss(scores, k))
-    return L.reduce_sum(found) + rows + L.kldiv_loss(scores, target, "batchmean")
+    return L.reduce_sum(focal) + rows + L.kldiv_loss(scores, target, "batchmean")
 
 
 def test_losses_of_classes_train() -> None:

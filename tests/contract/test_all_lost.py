@@ -77,13 +77,13 @@ def in_a_row(net: Net, program: Any) -> None:
 @pytest.mark.parametrize("how", one_in(3, [between, within, in_a_row]))
 def test_told_at_once_until_it_is_healed(how: Callable[..., None]) -> None:
     with lasting("ray"):
-        kept, net = Net(OPTIMIZERS["adam"], layers=2), Net(OPTIMIZERS["adam"], layers=2)
+        twin, net = Net(OPTIMIZERS["adam"], layers=2), Net(OPTIMIZERS["adam"], layers=2)
         if (
             how is not between
         ):  # the startup program is to heal it: it draws others when it runs again
-            kept.run(kept.startup)
-        wanted = losses_of(kept, kept.compiled(2), 4, lambda step: None)
-        parameters = kept.parameters()
+            twin.run(twin.startup)
+        wanted = losses_of(twin, twin.compiled(2), 4, lambda step: None)
+        parameters = twin.parameters()
         program = net.compiled(2)
         test = fluid.CompiledProgram(net.test).with_data_parallel(
             share_vars_from=program, places=fluid.cpu_places(2)

@@ -58,10 +58,10 @@ class Run:
     def check(self, expected: dict[str, Any], when: Any) -> None:
         for name in (name for name in expected if not name.startswith(OTHERS)):
             message = f"{name}, {when}"
-            found = self.value(name)
-            np.testing.assert_allclose(found, expected[name], 1e-5, 1e-5, err_msg=message)
+            value = self.value(name)
+            np.testing.assert_allclose(value, expected[name], 1e-5, 1e-5, err_msg=message)
             if name != "learning_rate_0":  # in Paddle 2.x it has no dimension
-                assert found.shape == np.shape(expected[name]), message
+                assert value.shape == np.shape(expected[name]), message
 
 
 def train(case: str, build: dict[str, Any] | None = None) -> None:
@@ -182,10 +182,10 @@ def again(optimizer: Any, marks: Any) -> Any:
     return wrapped
 
 
-def assert_same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
-    assert found.keys() == expected.keys()
+def assert_same(arrays: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> None:
+    assert arrays.keys() == expected.keys()
     for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        np.testing.assert_array_equal(arrays[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -314,6 +314,7 @@ def decorated() -> Any:
         (lambda: fluid.optimizer.LookaheadOptimizer(sgd(), k=0), AssertionError, "above 0, got 0"),
         (lambda: fluid.optimizer.GradientMergeOptimizer(sgd(), 1.5), AssertionError, "k_steps"),
         (lambda: fluid.optimizer.ExponentialMovingAverage(0.9, 3), TypeError, "thres_steps"),
+        (lambda: fluid.optimizer.ExponentialMovingAverage(2.0), ValueError, r"in \[0, 1\]"),
         (lambda: Run("average_bounds"), ValueError, "must not be above max_average_window=3"),
         (lambda: fluid.optimizer.PipelineOptimizer, AttributeError, "has not built it"),
         (lambda: fluid.clip.ClipByNorm(1.0, need_clip=3), TypeError, "need_clip"),

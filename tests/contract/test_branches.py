@@ -72,16 +72,6 @@ def test_a_test_program_has_no_schedule() -> None:
     )
 
 
-def test_branches_by_row_are_refused() -> None:
-    program = load("counts")
-    op = next(op for op in program.global_block().ops if op.type == "conditional_block")
-    op.attrs["is_scalar_condition"] = False
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(load("counts", "startup"))
-    with pytest.raises(Unsupported, match=r"IfElse.*branches\.py"):
-        exe.run(program, feed=feeds(0), fetch_list=CASES["counts"]["fetch"])
-
-
 def test_a_branch_does_not_call_python() -> None:
     program = load("counts")
     branch = next(op for op in program.global_block().ops if op.type == "conditional_block")

@@ -29,8 +29,8 @@ def test_a_graph_is_as_good_as_its_program(gang: str) -> None:
     net, other = Net(), Net()
     graph = fluid.core.Graph(net.main.desc)
     IrGraph = fluid.framework.IrGraph
-    for given in (graph, IrGraph(graph, for_test=False).graph):
-        program = fluid.CompiledProgram(given).with_data_parallel(
+    for source in (graph, IrGraph(graph, for_test=False).graph):
+        program = fluid.CompiledProgram(source).with_data_parallel(
             loss_name=net.loss.name, places=fluid.cpu_places(2)
         )
         net.run(program, feed(6), [net.loss])
@@ -242,10 +242,10 @@ def test_several_programs_on_one_scope_keep_their_own_values(gang: str) -> None:
 def test_programs_that_nobody_holds_are_unloaded(gang: str) -> None:
     """A notebook compiles again and again: replicas keep what is still in use, and values stay readable."""
     net = Net()
-    kept = net.compiled(2)
-    net.run(kept, feed(6), [])
+    first = net.compiled(2)
+    net.run(first, feed(6), [])
     for step in range(6):
-        program = net.compiled(2, net.test, share_vars_from=kept)
+        program = net.compiled(2, net.test, share_vars_from=first)
         net.run(program, feed(6), [net.loss])
         apart = net.compiled(2)
         net.run(apart, feed(6, step), [])
@@ -253,9 +253,9 @@ def test_programs_that_nobody_holds_are_unloaded(gang: str) -> None:
         del program, apart
         gc.collect()
     assert_close(net.parameters(), trained, 0)
-    run = kept._parallel
-    held = [answer.head for answer in run.gang.all(Inventory())]
-    assert all(one["programs"] <= 4 and one["scopes"] <= 3 for one in held), held
+    run = first._parallel
+    inventories = [answer.head for answer in run.gang.all(Inventory())]
+    assert all(one["programs"] <= 4 and one["scopes"] <= 3 for one in inventories), inventories
 
 
 def test_values_are_saved_as_trained(gang: str) -> None:

@@ -54,13 +54,13 @@ class Net:
     def train(self, program: Any, rows: int = 8, steps: int = _STEPS) -> list[Arrays]:
         """Return what is fetched in each step, and all persistables at the end."""
         rng = np.random.default_rng(1)
-        found = []
+        results = []
         for _ in range(steps):
             feed = {name: rng.random((rows, n), np.float32) for name, n in (("x", 4), ("y", 1))}
-            found.append(
+            results.append(
                 self.exe.run(program, feed=feed, fetch_list=self.fetches, scope=self.scope)
             )
-        return [*found, self.state()]
+        return [*results, self.state()]
 
     def state(self) -> Arrays:
         names = [v.name for v in self.main.list_vars() if v.persistable]
@@ -126,9 +126,9 @@ def test_wherever_ops_are_placed_the_results_are_the_same(count: int, draws: int
                 op.attrs["op_device"] = "cpu" if draw.random() < 0.15 * seed else ""
             kind = CUDAPlace if seed else lambda i: CPUPlace()
             program = net.compiled([kind(i) for i in range(count)])
-            found = net.train(program)
-            expected = expected or found
-            agree(found, expected)
+            results = net.train(program)
+            expected = expected or results
+            agree(results, expected)
             copies += sum(n.op == "memcpy" for n in program.explain().graph.nodes)
     assert copies > 5 * draws
 
@@ -219,11 +219,11 @@ def test_a_place_without_rows_meets_the_others() -> None:
             gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted
         )
         program = net.compiled([CUDAPlace(0), CUDAPlace(1)], strategy)
-        found = net.train(program, rows=1)
+        results = net.train(program, rows=1)
     with rowlock.cluster(launcher="threads"):
         net = Net(build)
         expected = net.train(net.compiled([CPUPlace()] * 2, strategy), rows=1)
-    agree(found[-1:], expected[-1:])
+    agree(results[-1:], expected[-1:])
 
 
 def test_a_program_that_wants_a_value_elsewhere_moves_it() -> None:
@@ -260,8 +260,8 @@ def test_written_values_reach_what_lies_on_the_host() -> None:
         net.train(program, steps=1)
         net.scope.find_var("fc_1.w_0").get_tensor().set(np.zeros((6, 5), np.float32), CPUPlace())
         net.scope.find_var("fc_1.b_0").get_tensor().set(np.zeros(5, np.float32), CPUPlace())
-        found = net.train(program, steps=1)
-    assert not found[0][1].any()
+        results = net.train(program, steps=1)
+    assert not results[0][1].any()
 
 
 def test_the_graph_is_split_where_the_host_computes() -> None:
@@ -301,8 +301,8 @@ def test_what_is_stamped_on_ops_is_what_paddle_stamps() -> None:
 
     with guard("cpu"):
         net = Net(build, fluid.optimizer.Momentum(0.1, 0.9))
-    found = [(op.type, op.attr("op_device")) for op in net.main.global_block().ops]
-    assert found == [
+    ops = [(op.type, op.attr("op_device")) for op in net.main.global_block().ops]
+    assert ops == [
         *(("mul", "cpu"), ("elementwise_add", "cpu"), ("relu", "cpu")),
         *(("mul", "gpu"), ("elementwise_add", "gpu"), ("mean", "")),
         *(("fill_constant", ""), ("mean_grad", "")),
@@ -310,9 +310,9 @@ def test_what_is_stamped_on_ops_is_what_paddle_stamps() -> None:
         *(("relu_grad", "cpu"), ("elementwise_add_grad", "cpu"), ("mul_grad", "cpu")),
         *(("momentum", "cpu"), ("momentum", "cpu"), ("momentum", "gpu"), ("momentum", "gpu")),
     ]
-    made = {op.output("Out")[0]: op.attr("op_device") for op in net.startup.global_block().ops}
-    assert made["fc_0.w_0"] == "cpu" and made["fc_1.w_0"] == "gpu"
-    assert made["fc_1.w_0_velocity_0"] == "gpu" and made["fc_0.w_0_velocity_0"] == "cpu"
+    devices = {op.output("Out")[0]: op.attr("op_device") for op in net.startup.global_block().ops}
+    assert devices["fc_0.w_0"] == "cpu" and devices["fc_1.w_0"] == "gpu"
+    assert devices["fc_1.w_0_velocity_0"] == "gpu" and devices["fc_0.w_0_velocity_0"] == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -325,8 +325,8 @@ def test_what_is_stamped_on_ops_is_what_paddle_stamps() -> None:
     ],
 )
 def test_other_devices_are_refused(device: Any, why: str) -> None:
-    told = f"device_guard takes .* got {device!r}: {why}"
-    with pytest.raises(ValueError, match=told), static.device_guard(device):
+    message = f"device_guard takes .* got {device!r}: {why}"
+    with pytest.raises(ValueError, match=message), static.device_guard(device):
         pass
 
 

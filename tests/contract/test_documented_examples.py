@@ -19,7 +19,10 @@ import rowlock.fluid as fluid
 from tests.conftest import lasting
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples" / "paddle").glob("*.py"))
+PROCESSES = "two_trainers"  # starts others
+EXAMPLES = sorted(
+    path for path in (ROOT / "examples" / "paddle").glob("*.py") if path.stem != PROCESSES
+)
 
 
 @pytest.fixture(autouse=True)
@@ -36,21 +39,21 @@ def like_a_fresh_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def numbers(text: str) -> list[float]:
-    return [float(found) for found in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", text)]
+    return [float(number) for number in re.findall(r"-?\d+\.\d+(?:e-?\d+)?", text)]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_it_runs_on_threads(threads: None, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(path), run_name="__main__")
     printed = capsys.readouterr().out
-    found = numbers(printed)
-    assert found and all(abs(value) < 10 for value in found)
+    values = numbers(printed)
+    assert values and all(abs(value) < 10 for value in values)
     if path.stem in ("regression", "train_and_test", "reader"):
-        assert found[-1] < found[0] or path.stem == "train_and_test"
+        assert values[-1] < values[0] or path.stem == "train_and_test"
     if path.stem == "train_and_test":
-        assert found[-1] > 0.6  # of the test rows are right
+        assert values[-1] > 0.6  # of the test rows are right
     if path.stem == "customized_loss_gradient":
-        assert found[:2] == [0.25, 0.75]
+        assert values[:2] == [0.25, 0.75]
 
 
 def test_it_runs_on_rays_actors(ray_cluster: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,18 +62,27 @@ def test_it_runs_on_rays_actors(ray_cluster: None, capsys: pytest.CaptureFixture
     assert numbers(capsys.readouterr().out)
 
 
+def run(name: str) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment["PYTHONPATH"] = str(ROOT)
+    command = [sys.executable, str(ROOT / "examples" / "paddle" / f"{name}.py")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+@pytest.mark.slow
+@pytest.mark.ray
+def test_two_trainers_as_processes() -> None:
+    ended = run(PROCESSES)
+    assert ended.returncode == 0, ended.stderr
+    for trainer in range(2):
+        losses = numbers("".join(re.findall(rf"trainer {trainer} step .*\n", ended.stdout)))
+        assert losses[-1] < losses[0]
+
+
 @pytest.mark.ray
 def test_a_plain_script_starts_its_own_ray_and_ends_it() -> None:
     """No launcher, no shutdown call: nothing is said at exit, and nothing stays."""
-    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    environment["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "paddle" / "regression.py")],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = run("regression")
     assert done.returncode == 0, done.stderr
     assert "places 2 loss" in done.stdout
     assert "Traceback" not in done.stderr and "Started a local Ray" not in done.stderr

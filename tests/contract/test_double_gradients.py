@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import Unsupported
@@ -34,9 +35,9 @@ def built(name: str) -> tuple[fluid.Program, Any, list[Any]]:
     return main, loss, others
 
 
-def close(found: Any, expected: Any) -> None:
+def close(value: Any, expected: Any) -> None:
     size = max(1e-3, float(np.abs(expected).max()))
-    np.testing.assert_allclose(np.ravel(found), np.ravel(expected), rtol=1e-4, atol=1e-4 * size)
+    np.testing.assert_allclose(np.ravel(value), np.ravel(expected), rtol=1e-4, atol=1e-4 * size)
 
 
 @pytest.mark.parametrize("name", nets.NETS)
@@ -59,11 +60,11 @@ OURS = {"elementwise_div_grad_grad": "DOutput"}
 def test_ops_and_names_are_paddles(name: str) -> None:
     with fluid.scope_guard(fluid.Scope()):
         main, _, _ = built(name)
-    found = [nets.described(op) for op in main.global_block().ops]
-    for op in found:
+    ours = [nets.described(op) for op in main.global_block().ops]
+    for op in ours:
         op[1].pop(OURS.get(op[0], ""), None)
     theirs = [op for op in RECORD[name]["ops"] if op[0] not in SEEDED]
-    assert [op for op in found if op[0] not in SEEDED] == theirs
+    assert [op for op in ours if op[0] not in SEEDED] == theirs
 
 
 @pytest.mark.parametrize("reduces", [False, True], ids=["all_reduce", "reduce"])
@@ -103,6 +104,15 @@ class _Layers:
 
     parameter = data
 
+    def batch_norm(self, x: Any, scale: Any, shift: Any, fixed: bool) -> Any:
+        statistics = (self.parameter("m", [5]), self.parameter("s", [5]))
+        return rowlock.nn.functional.batch_norm(
+            x, *statistics, scale, shift, True, use_global_stats=fixed
+        )
+
+    def layer_norm(self, x: Any, scale: Any, shift: Any) -> Any:
+        return rowlock.nn.functional.layer_norm(x, 5, scale, shift)
+
     def leaky_relu(self, x: Any) -> Any:
         return L.leaky_relu(x, 0.01)
 
@@ -115,11 +125,32 @@ def test_functions_of_2x(name: str) -> None:
     main, net = fluid.Program(), _Layers()
     with fluid.program_guard(main):
         loss, grads = nets.of_2x(net, name)
-    given = {key: value for key, value in nets.inputs_of_2x().items() if key in net.known}
+    feed = {key: value for key, value in nets.inputs_of_2x().items() if key in net.known}
     with fluid.scope_guard(fluid.Scope()):
-        values = fluid.Executor(fluid.CPUPlace()).run(main, feed=given, fetch_list=[loss, *grads])
+        values = fluid.Executor(fluid.CPUPlace()).run(main, feed=feed, fetch_list=[loss, *grads])
     for value, reference in zip(values, RECORD["of_2x"][name], strict=True):
         close(value, reference)
+
+
+@pytest.mark.parametrize("name", [*nets.OURS, "batch_norm"])
+def test_norms_and_softmax_agree_with_differences(name: str) -> None:
+    main, net = fluid.Program(), _Layers()
+    with fluid.program_guard(main):
+        loss, grads = nets.of_2x(net, name)
+    feed = {key: value for key, value in nets.inputs_of_2x().items() if key in net.known}
+    exe = fluid.Executor(fluid.CPUPlace())
+    slopes = exe.run(main, feed=feed, fetch_list=grads)
+    draw = np.random.default_rng(1)
+    for key, slope in zip(("w1", "x", "g"), slopes, strict=True):
+        way = draw.standard_normal(slope.shape).astype("f4")
+        ends = [
+            exe.run(main, feed={**feed, key: feed[key] + step * way}, fetch_list=[loss])[0].item()
+            for step in (0.01, -0.01, 0.005, -0.005)
+        ]
+        # Richardson's step takes the error of second order away.
+        expected = (4 * (ends[2] - ends[3]) / 0.01 - (ends[0] - ends[1]) / 0.02) / 3
+        size = max(1e-3, float(np.abs(slope * way).sum()))
+        np.testing.assert_allclose((slope * way).sum(), expected, atol=2e-3 * size, err_msg=key)
 
 
 def fed(*shape: int, name: str = "x") -> Any:
@@ -161,16 +192,16 @@ def test_a_gradient_that_is_a_constant_is_not_differentiated(program: None) -> N
     x = fed(3)
     (first,) = fluid.gradients(L.square(x), x)
     first.stop_gradient = True
-    (found,) = fluid.gradients(first * x, x)
-    np.testing.assert_allclose(values([found], x=X), [2 * X], rtol=1e-6)
+    (second,) = fluid.gradients(first * x, x)
+    np.testing.assert_allclose(values([second], x=X), [2 * X], rtol=1e-6)
 
 
 def test_no_gradient_set_names_gradients_too(program: None) -> None:
     x = fed(3)
     (first,) = fluid.gradients(L.square(x), x)
-    (found,) = fluid.gradients(first * x, x, no_grad_set={first.name})
+    (second,) = fluid.gradients(first * x, x, no_grad_set={first.name})
     (other,) = fluid.gradients(first * x, x)
-    np.testing.assert_allclose(values([found, other], x=X), [2 * X, 4 * X], rtol=1e-6)
+    np.testing.assert_allclose(values([second, other], x=X), [2 * X, 4 * X], rtol=1e-6)
 
 
 def test_target_gradients_are_differentiated(program: None) -> None:
@@ -185,8 +216,8 @@ def test_target_gradients_are_differentiated(program: None) -> None:
 def test_a_target_that_another_depends_on_gets_both_gradients(program: None) -> None:
     x = fed(3)
     y = L.square(x)
-    found = [fluid.gradients([y, y * y], [x, y]), fluid.gradients([y * y, y], [x, y])]
-    for dx, dy in found:
+    pairs = [fluid.gradients([y, y * y], [x, y]), fluid.gradients([y * y, y], [x, y])]
+    for dx, dy in pairs:
         expected = [2 * X + 4 * X**3, 1 + 2 * X**2]
         np.testing.assert_allclose(values([dx, dy], x=X), expected, rtol=1e-6)
 
@@ -196,8 +227,8 @@ def test_parts_of_a_list_that_nobody_wants(program: None) -> None:
     x, y = fed(3), fluid.data("y", [-1, 3], "float32")
     joined = L.concat([x, y], axis=1)
     (first,) = fluid.gradients(L.square(joined), x)
-    (found,) = fluid.gradients(L.square(first), x)
-    np.testing.assert_allclose(values([found], x=X, y=X), [8 * X], rtol=1e-6)
+    (second,) = fluid.gradients(L.square(first), x)
+    np.testing.assert_allclose(values([second], x=X, y=X), [8 * X], rtol=1e-6)
 
 
 def test_a_gradient_op_without_a_gradient_is_refused(program: None) -> None:
@@ -211,9 +242,9 @@ def test_dropout_drops_the_same_again(program: None) -> None:
     x = fed(3)
     y = L.dropout(x, 0.5, seed=3, dropout_implementation="upscale_in_train")
     (first,) = fluid.gradients(L.square(y), x)
-    (found,) = fluid.gradients(first, x)
-    kept, second = values([y, found], x=np.ones((40, 3)))
-    np.testing.assert_allclose(second, 4 * kept, rtol=1e-6)
+    (slope,) = fluid.gradients(first, x)
+    rest, second = values([y, slope], x=np.ones((40, 3)))
+    np.testing.assert_allclose(second, 4 * rest, rtol=1e-6)
 
 
 def test_through_the_statistics_of_an_instance_norm(program: None) -> None:
@@ -229,5 +260,5 @@ def test_through_the_statistics_of_an_instance_norm(program: None) -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     point, way = np.random.default_rng(0).standard_normal((2, 2, 2, 3))
     up, down = (exe.run(feed={"x": point + h * way}, fetch_list=[loss])[0] for h in (1e-5, -1e-5))
-    (found,) = exe.run(feed={"x": point}, fetch_list=[second])
-    np.testing.assert_allclose((found * way).sum(), ((up - down) / 2e-5).item(), rtol=1e-6)
+    (slope,) = exe.run(feed={"x": point}, fetch_list=[second])
+    np.testing.assert_allclose((slope * way).sum(), ((up - down) / 2e-5).item(), rtol=1e-6)

@@ -101,17 +101,17 @@ def test_a_forked_child_is_refused_and_harms_nothing(
         read, write = os.pipe()
         child = os.fork()
         if child == 0:
-            told = b"ran"
+            answer = b"ran"
             try:
                 net.run(program, feed(8), [net.loss])
             except InvalidState as error:
-                told = str(error).encode()
+                answer = str(error).encode()
             rowlock.shutdown()
-            os.write(write, told)
+            os.write(write, answer)
             os._exit(0)
         os.close(write)
         with os.fdopen(read) as pipe:
-            told = pipe.read()
+            answer = pipe.read()
         os.waitpid(child, 0)
-        assert f"was forked from process {os.getpid()}" in told
+        assert f"was forked from process {os.getpid()}" in answer
         assert len(net.run(program, feed(8), [net.loss])) == 1

@@ -617,13 +617,13 @@ def test_building(name: str) -> None:
     error, words, wrong = BUILDING[name]
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
-        built = Built()
+        model = Built()
         with refused(error, *words):
-            wrong(built)
+            wrong(model)
         assert fluid.default_main_program() is main
         assert fluid.default_startup_program() is startup
-        optimizer.SGD(0.1).minimize(built.loss)  # what was refused left nothing behind
+        optimizer.SGD(0.1).minimize(model.loss)  # what was refused left nothing behind
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup)
-    (loss,) = exe.run(main, {"x": np.ones((2, 3), "float32")}, [built.loss])
+    (loss,) = exe.run(main, {"x": np.ones((2, 3), "float32")}, [model.loss])
     assert np.isfinite(loss).all()

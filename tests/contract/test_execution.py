@@ -43,11 +43,11 @@ def test_temporaries_are_counted_by_bytes(threads: None) -> None:
     net = Net()
     alone = {"memory_optimize": False, "enable_inplace": False}
     program = net.compiled(1, net.test, alone, execution={"num_iteration_per_drop_scope": 0})
-    net.run(program, feed(10), [])
+    net.run(program, feed(100), [])
     count, nbytes = program.temporaries()
     # x, y; mul, add, tanh of 3; mul, add of 1; difference, square; mean
-    assert count >= 9 and nbytes >= 4 * 10 * (4 + 1 + 3 * 3 + 2 + 2)
-    net.run(program, feed(20), [])
+    assert count >= 9 and nbytes >= 4 * 100 * (4 + 1 + 3 * 3 + 2 + 2)
+    net.run(program, feed(200), [])
     assert program.temporaries()[0] == count and program.temporaries()[1] > 1.5 * nbytes
 
 
@@ -72,9 +72,9 @@ def test_a_call_runs_several_steps_and_returns_the_last(gang: str, places: int) 
     many = net.compiled(places, execution={"num_iteration_per_run": 4})
     one = other.compiled(places)
     for call in range(2):
-        (found,) = net.run(many, feed(6, call), [net.loss])
+        (loss,) = net.run(many, feed(6, call), [net.loss])
         wanted = [other.run(one, feed(6, call), [other.loss])[0] for _ in range(4)]
-        np.testing.assert_array_equal(found, wanted[-1])
+        np.testing.assert_array_equal(loss, wanted[-1])
     assert_close(net.parameters(), other.parameters(), 0)
 
 
@@ -200,19 +200,19 @@ def test_a_failure_in_one_lane_releases_the_others() -> None:
         Instruction("second", (), ("b",), "user.py:2", (second,)),
         Instruction("third", ("a", "b"), ("c",), "user.py:3", (lambda: done.append("third"),)),
     ]
-    told: list[str] = []
+    failures: list[str] = []
     lanes = Lanes(
         instructions,
         [0, 1, 0],
         [set(), set(), {0, 1}],
         every_lock=False,
         within=60.0,
-        on_failure=told.append,
+        on_failure=failures.append,
     )
     with pytest.raises(LaneFailed) as caught:
         lanes.run()
     assert caught.value.instruction.op == "second" and "third" not in done
-    assert isinstance(caught.value.__cause__, ValueError) and told == ["second: row 9 of 5"]
+    assert isinstance(caught.value.__cause__, ValueError) and failures == ["second: row 9 of 5"]
     fails[0] = False
     done.clear()
     for _ in range(100):

@@ -47,11 +47,11 @@ def test_only_unknown_first_dimensions_are_split(gang: str) -> None:
         "table": np.arange(8, dtype="float32").reshape(4, 2),
     }
     for fed in (3, 3.0, np.array([3.0], "float32")):  # a Python number has the variable's dtype
-        found = fluid.Executor().run(
+        results = fluid.Executor().run(
             program, {**arrays, "factor": fed}, [total, "table"], scope=scope
         )
-        np.testing.assert_allclose(found[0], arrays["x"] @ arrays["table"].T * 3)
-        assert found[1].shape == (8, 2)
+        np.testing.assert_allclose(results[0], arrays["x"] @ arrays["table"].T * 3)
+        assert results[1].shape == (8, 2)
 
 
 @pytest.mark.parametrize("places", [1, 2, 3])
@@ -66,16 +66,16 @@ def test_a_persistable_is_fed_one_value_or_one_for_each_place(gang: str, places:
     assert_close(net.parameters(), before)
     np.testing.assert_array_equal(net.value(rate), [0.0])
     each = np.linspace(0.1, 0.3, places, dtype="float32")
-    (found,) = net.run(program, {**feed(6), rate: each}, [rate])
-    np.testing.assert_array_equal(found, each)
+    (value,) = net.run(program, {**feed(6), rate: each}, [rate])
+    np.testing.assert_array_equal(value, each)
     assert [float(copy[0]) for copy in device_copies(program, rate)] == [float(e) for e in each]
     with pytest.raises(EnforceNotMet, match=rf"got (shape )?\[4\]( for {places} places|\.)"):
         net.run(program, {**feed(6), rate: np.zeros(4, "float32")}, [])
     weights = np.full((4, 3), 0.5, "float32")
-    (found,) = net.run(
+    (value,) = net.run(
         net.compiled(places, net.test), {**feed(6), "fc_0.w_0": weights}, ["fc_0.w_0"]
     )
-    assert found.shape == (4 * places, 3)
+    assert value.shape == (4 * places, 3)
 
 
 def test_a_persistable_fed_to_one_place_stays(threads: None) -> None:

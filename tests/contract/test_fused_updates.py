@@ -94,9 +94,9 @@ def _update(name: str, rate: Value) -> Node:
 
 def fused(*nodes: Node) -> Graph:
     graph = Graph(nodes, (), {})
-    made = fuse_optimizers(graph, Target())
-    assert fuse_optimizers(made, Target()).nodes == made.nodes, "settled"
-    return made
+    result = fuse_optimizers(graph, Target())
+    assert fuse_optimizers(result, Target()).nodes == result.nodes, "settled"
+    return result
 
 
 def test_each_keeps_its_rate_and_a_change_of_rate_stays_between() -> None:
@@ -117,7 +117,7 @@ def test_why_nothing_is_fused() -> None:
 
 def test_rates_of_parameters_count() -> None:
     """Paddle's fused op gives all parameters the rate of the first; here each keeps its own."""
-    found = []
+    state = []
     for fuse in (False, True):
         main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
         with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -134,7 +134,7 @@ def test_rates_of_parameters_count() -> None:
             build_strategy=BuildStrategy(fuse_all_optimizer_ops=fuse),
         )
         exe.run(program, {"x": np.ones((4, 4), "float32")}, [loss], scope=scope)
-        found.append([np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()])
-    for plain, merged in zip(*found, strict=True):
+        state.append([np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()])
+    for plain, merged in zip(*state, strict=True):
         np.testing.assert_allclose(merged, plain, rtol=1e-6)
-    assert abs(found[1][1]).max() > 0.15 > abs(found[1][0] - 0.5).max()
+    assert abs(state[1][1]).max() > 0.15 > abs(state[1][0] - 0.5).max()

@@ -112,9 +112,9 @@ def test_a_step_is_captured_after_it_ran_once() -> None:
     net.run(program, feed(4), [net.loss])
     assert "0 captured" in str(program.explain())
     net.run(program, feed(4), [net.loss])
-    told = str(program.explain())
-    assert "a step is" in told
-    assert "0 captured" not in told
+    report = str(program.explain())
+    assert "a step is" in report
+    assert "0 captured" not in report
     plain = parallel(on(fluid.CUDAPlace(0)), 0, allow_cuda_graph_capture=False)
     for _ in range(3):
         net.run(plain, feed(4), [])

@@ -19,11 +19,11 @@ Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrateg
 def trained(
     places: int, build: dict[str, Any], steps: int = 3, rows: int = 6, **net: Any
 ) -> tuple[Net, fluid.CompiledProgram]:
-    made = Net(**net)
-    program = made.compiled(places, build=build)
+    model = Net(**net)
+    program = model.compiled(places, build=build)
     for step in range(steps):
-        made.run(program, feed(rows, step), [made.loss])
-    return made, program
+        model.run(program, feed(rows, step), [model.loss])
+    return model, program
 
 
 @product(places=[2, 3], optimizer=OPTIMIZERS, clip=CLIPS)

@@ -79,10 +79,10 @@ def dcgan(places: int, steps: int = 4) -> np.ndarray:
         fluid.optimizer.Adam(2e-2, beta1=0.5).minimize(d_loss, parameter_list=names)
     with fluid.program_guard(g_program, startup):
         noise = fluid.data("noise", [None, 6])
-        made = generator(noise)
+        images = generator(noise)
         sampler = g_program.clone(for_test=True)
         names = [p.name for p in g_program.all_parameters()]
-        g_loss = judged(discriminator(made), 1.0)
+        g_loss = judged(discriminator(images), 1.0)
         fluid.optimizer.Adam(2e-3, beta1=0.5).minimize(g_loss, parameter_list=names)
     exe = fluid.Executor(fluid.CPUPlace())
     rng = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def dcgan(places: int, steps: int = 4) -> np.ndarray:
         for _ in range(steps):
             z = {"noise": rng.standard_normal((ROWS, 6)).astype("float32")}
             real = np.sign(rng.standard_normal((ROWS, 1, 1, 1))) * np.ones((1, 1, 16, 16))
-            (drawn,) = exe.run(sampler, feed=z, fetch_list=[made])
+            (drawn,) = exe.run(sampler, feed=z, fetch_list=[images])
             feed = {"image": real.astype("float32"), "fake": drawn}
             d = exe.run(learn_d, feed=feed, fetch_list=[d_loss])[0]
             g = exe.run(learn_g, feed=z, fetch_list=[g_loss])[0]

@@ -71,35 +71,35 @@ def interrupted(count: int, kill_each: int, seed: int, call: str = "step") -> di
     every = range(1, total + 1)
     places = sorted(draw.sample(every, min(count, total))) if count else every
     others = training.run.gang.ledger.done - training.run.steps  # steps of the undisturbed one
-    told = {"bytecodes": total, "interrupts": 0, "kills": 0}
+    counts = {"bytecodes": total, "interrupts": 0, "kills": 0}
     for k, at in enumerate(places):
         strike = Strike(at)
         strike.during(getattr(training, call))
-        told["interrupts"] += bool(strike.where)
+        counts["interrupts"] += bool(strike.where)
         if kill_each and k % kill_each == kill_each - 1:
             where = training.run.gang.delivery.where
             os.kill(where[draw.randrange(len(where))]["pid"], signal.SIGKILL)
-            told["kills"] += 1
-        told_at = f"interrupt {at} of {total} (seed {seed}) at {strike.where}"
+            counts["kills"] += 1
+        message = f"interrupt {at} of {total} (seed {seed}) at {strike.where}"
         state = training.state()
         gang = training.run.gang
-        assert training.run.steps == gang.ledger.done - others, told_at
-        assert state == states[training.run.steps], told_at
-        assert not gang.under_way, told_at
-        assert not gang.delivery.broken, told_at
+        assert training.run.steps == gang.ledger.done - others, message
+        assert state == states[training.run.steps], message
+        assert not gang.under_way, message
+        assert not gang.delivery.broken, message
         if k % 7 == 0:
             training.step()
     before = training.run.gang.ledger.done
     assert len(training.step()) == 1
     assert training.run.gang.ledger.done == before + 1
-    return told
+    return counts
 
 
 @pytest.mark.parametrize("call", ["step", "two_steps"])
 def test_threads(call: str) -> None:
     with rowlock.cluster(launcher="threads"):
-        told = interrupted(60 * SAMPLED, 0, SEED, call)
-    assert told["interrupts"] > 50
+        counts = interrupted(60 * SAMPLED, 0, SEED, call)
+    assert counts["interrupts"] > 50
 
 
 @pytest.mark.parametrize("call", ["step", "two_steps"])
@@ -107,10 +107,10 @@ def test_replicas_of_ray_that_die(ray_cluster: None, call: str) -> None:
     logging.getLogger("rowlock").setLevel(logging.ERROR)
     try:
         with lasting("ray", spares=1):
-            told = interrupted(15 * SAMPLED, 7, SEED, call)
+            counts = interrupted(15 * SAMPLED, 7, SEED, call)
     finally:
         logging.getLogger("rowlock").setLevel(logging.NOTSET)
-    assert told["interrupts"] > 10 and told["kills"] >= 2
+    assert counts["interrupts"] > 10 and counts["kills"] >= 2
 
 
 def test_a_gang_whose_end_is_interrupted_keeps_its_values(threads: None) -> None:

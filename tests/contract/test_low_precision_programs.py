@@ -68,27 +68,27 @@ def train(net: str, dtype: str, switches: Any = OFF, **how: Any) -> Trained:
     return trained(build(dtype), feeds, switches, **how)
 
 
-def apart(found: Any, wanted: Any) -> float:
-    found, wanted = (np.asarray(a).astype("float64") for a in (found, wanted))
-    return float(np.linalg.norm(found - wanted) / max(np.linalg.norm(wanted), 1e-3))
+def apart(value: Any, wanted: Any) -> float:
+    value, wanted = (np.asarray(a).astype("float64") for a in (value, wanted))
+    return float(np.linalg.norm(value - wanted) / max(np.linalg.norm(wanted), 1e-3))
 
 
-def assert_alike(found: Trained, wanted: Trained, near: float) -> None:
-    for one, other in zip(found.fetched, wanted.fetched, strict=True):
+def assert_alike(ours: Trained, wanted: Trained, near: float) -> None:
+    for one, other in zip(ours.fetched, wanted.fetched, strict=True):
         for a, b in zip(one[:2], other[:2], strict=True):
             assert apart(a, b) < near
-    for name, value in found.state.items():
+    for name, value in ours.state.items():
         assert apart(value, wanted.state[name]) < 4 * near, name  # velocities are small differences
 
 
 @product(net=NETS, dtype=NEAR)
 def test_low_precision_trains_like_float32(net: str, dtype: str) -> None:
-    found, wanted = train(net, dtype), train(net, "float32")
-    assert_alike(found, wanted, NEAR[dtype])
-    for values in found.fetched:
-        assert values[0].dtype == values[1].dtype == dtype
+    ours, wanted = train(net, dtype), train(net, "float32")
+    assert_alike(ours, wanted, NEAR[dtype])
+    for values in ours.fetched:
+        assert (values[0].dtype, values[1].dtype) == ("float32", dtype)  # the loss, the scores
     parameters = re.compile(r"[a-z0-9_]+\.[wb]_\d+")
-    kinds = {n: v.dtype for n, v in found.state.items() if parameters.fullmatch(n)}
+    kinds = {n: v.dtype for n, v in ours.state.items() if parameters.fullmatch(n)}
     for name, kind in kinds.items():
         assert kind == ("float32" if name.startswith("batch_norm") else dtype), name
     assert kinds
@@ -105,14 +105,14 @@ SETS = {
 @product(name=SETS, net=NETS, dtype=NEAR)
 def test_results_agree_with_and_without_switches(name: str, net: str, dtype: str) -> None:
     switches = SETS[name]
-    found = train(net, dtype, switches)
-    assert_alike(found, train(net, dtype), NEAR[dtype])
+    ours = train(net, dtype, switches)
+    assert_alike(ours, train(net, dtype), NEAR[dtype])
     if "fused_attention" in switches:
         fused = {
             "attention": ("fused_attention: 1", "fused_feedforward: 1"),
             "image": ("fuse_bn_act_ops: ",),
         }
-        assert all(text in found.report for text in fused[net])
+        assert all(text in ours.report for text in fused[net])
 
 
 OPTIMIZERS = {
@@ -125,12 +125,12 @@ OPTIMIZERS = {
 @product(rule=OPTIMIZERS, fused=[False, True], dtype=NEAR)
 def test_low_parameters_are_updated_by_a_float32_rate(rule: str, fused: bool, dtype: str) -> None:
     switches = {**OFF, "fuse_all_optimizer_ops": fused}
-    found, wanted = (
+    ours, wanted = (
         train("attention", kind, switches, optimizer=OPTIMIZERS[rule])
         for kind in (dtype, "float32")
     )
-    assert_alike(found, wanted, 2 * NEAR[dtype])
-    losses = [float(np.mean(values[0].astype("f8"))) for values in found.fetched]
+    assert_alike(ours, wanted, 2 * NEAR[dtype])
+    losses = [float(np.mean(values[0].astype("f8"))) for values in ours.fetched]
     assert np.isfinite(losses).all()
 
 
@@ -184,11 +184,11 @@ def test_gradients_have_the_type_of_what_they_are_of() -> None:
 @low_types
 def test_initializers_fill_low_precision(dtype: str) -> None:
     init = fluid.initializer
-    given = np.array([[1.0, 2.5, -3.0]])
+    numbers = np.array([[1.0, 2.5, -3.0]])
     makers = [
         init.Constant(0.5), init.Uniform(-1, 1, seed=3), init.Normal(0.0, 1.0, seed=3),
         init.TruncatedNormal(0.0, 1.0, seed=3), init.Xavier(seed=3), init.MSRA(seed=3),
-        init.NumpyArrayInitializer(given),
+        init.NumpyArrayInitializer(numbers),
     ]  # fmt: skip
 
     def build(kind: str) -> Callable[[], list[Any]]:
@@ -211,8 +211,8 @@ def test_the_scope_holds_low_precision(dtype: str) -> None:
     exe.run(startup, scope=scope)
     tensor = scope.find_var("w").get_tensor()
     value = np.array([0.5, 3.0], dtype)
-    for given in (value, value.view("u2") if dtype == "bfloat16" else value):
-        tensor.set(given, fluid.CPUPlace())
+    for array in (value, value.view("u2") if dtype == "bfloat16" else value):
+        tensor.set(array, fluid.CPUPlace())
         (got,) = exe.run(main, fetch_list=[out], scope=scope)
         assert got.dtype == dtype and np.array(tensor).dtype == dtype
         np.testing.assert_array_equal(got.astype("f4"), [1.5, 5.0])
@@ -220,9 +220,9 @@ def test_the_scope_holds_low_precision(dtype: str) -> None:
 
 def test_replicas_in_low_precision_hold_the_same_bits() -> None:
     """Two gradients a third apart: their sum is rounded once, from float32, in the order of ranks."""
-    found = train("image", "bfloat16", {})
+    first = train("image", "bfloat16", {})
     again = train("image", "bfloat16", {})
-    for name, value in found.state.items():
+    for name, value in first.state.items():
         assert value.tobytes() == again.state[name].tobytes(), name
 
 

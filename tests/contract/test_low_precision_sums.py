@@ -24,14 +24,14 @@ def test_low_precision_sums_are_rounded_once(join: Any, dtype: str, count: int) 
     def work(rank: int) -> list[np.ndarray]:
         group = joined(rank)
         try:
-            found = []
+            sums = []
             for all_reduce in (group.all_reduce, lambda a: group.bound_all_reduce(a)()):
-                found.append(parts[rank].copy())
-                all_reduce(found[-1])
+                sums.append(parts[rank].copy())
+                all_reduce(sums[-1])
             split = parts[rank].copy()
             group.reduce_parts(split, [count // 2, count], [1, 3])
             group.barrier()
-            return [*found, split]
+            return [*sums, split]
         finally:
             group.close()
 

@@ -98,10 +98,10 @@ def test_shapes_and_fetches_change_from_step_to_step(runner: Runner) -> None:
     train = runner.train(net, {})
     for step, rows in enumerate((6, 12, 6, 18)):
         fetches: list[Any] = [[], ["x"], [net.loss, "fc_0.w_0@GRAD"], ["y", "x", "y"]][step]
-        found = net.run(train, feed(rows, step), fetches)
+        arrays = net.run(train, feed(rows, step), fetches)
         alone.run(alone.main, feed(rows, step), [])
-        assert len(found) == len(fetches)
-        for name, array in zip(fetches, found, strict=True):
+        assert len(arrays) == len(fetches)
+        for name, array in zip(fetches, arrays, strict=True):
             if name in ("x", "y"):
                 np.testing.assert_array_equal(array, feed(rows, step)[name])
     assert_close(net.parameters(), alone.parameters(), 1e-5)

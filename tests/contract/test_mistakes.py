@@ -47,16 +47,16 @@ def test_a_loss_minimized_twice_is_warned_of_and_two_losses_are_not() -> None:
         warnings.simplefilter("error")
         fluid.optimizer.Adam(0.1).minimize(loss, parameter_list=["fc_0.b_0"])
         fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(fluid.layers.fc(x, 2)))
-    with pytest.warns(UserWarning, match=r"'fc_0.b_0' \(at .*update them twice") as told:
+    with pytest.warns(UserWarning, match=r"'fc_0.b_0' \(at .*update them twice") as record:
         fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=["fc_0.b_0"])
-    assert told[0].filename == __file__
+    assert record[0].filename == __file__
 
 
 def test_the_truth_of_a_variable_is_warned_of() -> None:
     x, _ = _net()
-    with pytest.warns(UserWarning, match="truth of variable 'x'") as told:
+    with pytest.warns(UserWarning, match="truth of variable 'x'") as record:
         assert x
-    assert told[0].filename == __file__
+    assert record[0].filename == __file__
 
 
 def test_a_data_variable_declared_again_in_the_default_program_is_warned_of() -> None:
@@ -66,9 +66,9 @@ def test_a_data_variable_declared_again_in_the_default_program_is_warned_of() ->
     programs._outermost = fluid.default_main_program()
     try:
         fluid.data("x", [None, 3])
-        with pytest.warns(UserWarning, match=r"'x' is declared again.*program_guard") as told:
+        with pytest.warns(UserWarning, match=r"'x' is declared again.*program_guard") as record:
             fluid.layers.data("x", [3])
-        assert told[0].filename == __file__
+        assert record[0].filename == __file__
     finally:
         programs._outermost = outermost
     with warnings.catch_warnings():
@@ -94,9 +94,9 @@ def test_a_batch_whose_feeds_differ_in_rows_and_a_strategy_changed_too_late() ->
         rows["label"] = np.ones((8, 1), np.float32)
         exe.run(program, feed=rows, fetch_list=[loss])
         strategy.fuse_all_reduce_ops = not strategy.fuse_all_reduce_ops  # for another program, say
-        with pytest.warns(UserWarning, match="BuildStrategy.fuse_all_reduce_ops changed") as told:
+        with pytest.warns(UserWarning, match="BuildStrategy.fuse_all_reduce_ops changed") as record:
             exe.run(program, feed=rows, fetch_list=[loss])
-    assert told[0].filename == __file__
+    assert record[0].filename == __file__
 
 
 def test_errors_of_feeds_tell_the_size_that_was_fed() -> None:
@@ -114,18 +114,6 @@ def test_errors_of_feeds_tell_the_size_that_was_fed() -> None:
             exe.run(program, feed={"x": four, "u": three}, fetch_list=[out])
         with pytest.raises(ShapeError, match="Place 0 of 2 is fed 4 of the 8 rows of 'x'"):
             exe.run(program, feed={"x": three, "u": four}, fetch_list=[out])
-
-
-def test_memory_optimize_says_that_memory_is_planned_anyway(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level("WARNING", logger="rowlock"):
-        assert fluid.memory_optimize(fluid.Program(), skip_opt_set={"x"}) is None
-        assert fluid.transpiler.release_memory(fluid.Program()) is None
-    assert [record.getMessage().split(":")[0] for record in caplog.records] == [
-        "fluid.memory_optimize changes nothing",
-        "fluid.release_memory changes nothing",
-    ]
 
 
 def test_files_and_feeds_that_are_not_there_are_named_with_their_cure(

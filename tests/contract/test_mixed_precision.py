@@ -32,9 +32,9 @@ def mlp() -> Any:
 
 
 def conv() -> Any:
-    made = fluid.layers.conv2d(fluid.data("x", [None, 1, 8, 8]), 6, 3, bias_attr=False)
-    made = fluid.layers.pool2d(fluid.layers.relu(fluid.layers.batch_norm(made)), 2, pool_stride=2)
-    return fluid.layers.fc(made, 4)
+    image = fluid.layers.conv2d(fluid.data("x", [None, 1, 8, 8]), 6, 3, bias_attr=False)
+    image = fluid.layers.pool2d(fluid.layers.relu(fluid.layers.batch_norm(image)), 2, pool_stride=2)
+    return fluid.layers.fc(image, 4)
 
 
 class Job:
@@ -94,10 +94,10 @@ def wrapped(level: str = "O1", dtype: str = "float16", **settings: Any) -> Wrap:
     return lambda optimizer: amp.decorate(optimizer, level=level, dtype=dtype, **settings)
 
 
-def near(found: Any, wanted: Any, tolerance: float) -> None:
+def near(values: Any, wanted: Any, tolerance: float) -> None:
     """By relative norm."""
-    found, wanted = np.asarray(found, "float64"), np.asarray(wanted, "float64")
-    assert np.linalg.norm(found - wanted) <= tolerance * np.linalg.norm(wanted)
+    values, wanted = np.asarray(values, "float64"), np.asarray(wanted, "float64")
+    assert np.linalg.norm(values - wanted) <= tolerance * np.linalg.norm(wanted)
 
 
 TOLERANCE = {"float16": 4e-3, "bfloat16": 3e-2}
@@ -106,11 +106,11 @@ KINDS = [(level, dtype) for level in ("O1", "O2", "OD") for dtype in TOLERANCE]
 
 @pytest.fixture(scope="module")
 def in_float32() -> dict[str, list[float]]:
-    found = {}
+    losses = {}
     for net in (mlp, conv):
         job = Job(net=net)
-        found[net.__name__] = [job.step(images(i)) for i in range(12)]
-    return found
+        losses[net.__name__] = [job.step(images(i)) for i in range(12)]
+    return losses
 
 
 @pytest.mark.parametrize(("level", "dtype"), KINDS)
@@ -142,15 +142,15 @@ def test_masters_keep_steps_that_low_precision_loses() -> None:
     def make() -> Any:
         return paddle.optimizer.SGD(1e-4)
 
-    kept = Job(wrapped("O2", "bfloat16"), optimizer=make)
+    exact = Job(wrapped("O2", "bfloat16"), optimizer=make)
     lost = Job(wrapped("O2", "bfloat16", master_weight=False), optimizer=make)
     assert not any("master" in name for name in lost.lasting())
     start = lost.value("fc_0.w_0")
     for _ in range(5):
-        kept.step(images())
+        exact.step(images())
         lost.step(images())
     stays = (lost.value("fc_0.w_0") == start).mean()
-    moved = kept.value("fc_0.w_0_fp32_master_0") - start.astype("float32")
+    moved = exact.value("fc_0.w_0_fp32_master_0") - start.astype("float32")
     assert stays > 0.9 and (moved != 0).mean() > 0.9
 
 
@@ -159,8 +159,8 @@ def test_losses_in_bfloat16_are_those_of_paddle() -> None:
     _, loss, exe, main, scope = _small(initial, lambda: paddle.optimizer.Momentum(0.1, 0.9),
                                        wrapped(dtype="bfloat16"))  # fmt: skip
     arrays = {"x": np.array(feed["x"], "float32"), "y": np.array(feed["y"])}
-    found = [float(exe.run(main, arrays, [loss], scope=scope)[0][0]) for _ in range(8)]
-    near(found, PADDLE["losses"]["bfloat16"], 5e-3)
+    losses = [float(exe.run(main, arrays, [loss], scope=scope)[0][0]) for _ in range(8)]
+    near(losses, PADDLE["losses"]["bfloat16"], 5e-3)
 
 
 def _small(initial: Mapping[str, Any], optimizer: Callable[[], Any], wrap: Wrap) -> tuple[Any, ...]:
@@ -207,22 +207,22 @@ def test_gradients_that_are_not_finite_do_what_they_do_in_paddle_1_8(name: str) 
             (scale,) = exe.run(main, {"x": fed, "y": y}, [mixed.get_loss_scaling()], scope=scope)
         assert scale[0] == expected["scale"]
         for parameter, value in expected["values"].items():
-            found = scope.find_var(parameter).get_tensor().numpy()
-            np.testing.assert_allclose(found, value, rtol=2e-5, atol=2e-6, err_msg=parameter)
+            array = scope.find_var(parameter).get_tensor().numpy()
+            np.testing.assert_allclose(array, value, rtol=2e-5, atol=2e-6, err_msg=parameter)
 
 
 @pytest.mark.parametrize("case", PADDLE["scaling"], ids=lambda case: str(case["start"]))
 def test_the_scale_is_paddles_step_by_step(case: dict[str, Any]) -> None:
     op = OPS["update_loss_scaling"]
     state = [np.array([case["start"]], "float32"), np.zeros(1, "int32"), np.zeros(1, "int32")]
-    for found, after in zip(case["found"], case["after"], strict=True):
+    for odd, after in zip(case["found"], case["after"], strict=True):
         operands = dict(zip(("PrevLossScaling", "InGoodSteps", "InBadSteps"), state, strict=True))
-        inputs = {"X": [np.ones(3, BFLOAT16)], "FoundInfinite": [np.array([found])]}
+        inputs = {"X": [np.ones(3, BFLOAT16)], "FoundInfinite": [np.array([odd])]}
         inputs |= {slot: [array] for slot, array in operands.items()}
-        made = run(op, inputs, {**op.attrs, **case["attrs"]})
-        state = [made[slot][0] for slot in ("LossScaling", "OutGoodSteps", "OutBadSteps")]
+        results = run(op, inputs, {**op.attrs, **case["attrs"]})
+        state = [results[slot][0] for slot in ("LossScaling", "OutGoodSteps", "OutBadSteps")]
         np.testing.assert_allclose([a[0] for a in state], after, rtol=1e-6)
-        assert (made["Out"][0] == (0 if found else 1)).all()
+        assert (results["Out"][0] == (0 if odd else 1)).all()
 
 
 METHODS = {
@@ -285,14 +285,14 @@ def test_persistables_are_all_that_training_goes_on_from() -> None:
     first = Job(wrapped("O2", **settings), conv, make)
     for i in range(3):
         first.step(images(i))
-    kept = {name: first.value(name) for name in first.lasting()}
-    assert {"loss_scaling_0", "fc_0.w_0", "fc_0.w_0_fp32_master_0"} <= set(kept)
+    values = {name: first.value(name) for name in first.lasting()}
+    assert {"loss_scaling_0", "fc_0.w_0", "fc_0.w_0_fp32_master_0"} <= set(values)
     again = Job(wrapped("O2", **settings), conv, make)
-    for name, value in kept.items():
+    for name, value in values.items():
         again.scope.find_var(name).get_tensor().set(value)
     for i in range(3, 6):
         assert first.step(images(i)) == again.step(images(i))
-    for name in kept:
+    for name in values:
         np.testing.assert_array_equal(first.value(name), again.value(name), err_msg=name)
 
 
@@ -519,8 +519,8 @@ def test_owners_keep_their_gradients_and_send_what_they_found(
     assert owned.scale() < 2.0**20  # some steps were skipped
     checks = [op for op in owned.main.global_block().ops if op.type == "check_finite_and_unscale"]
     founds = [op.output("FoundInfinite")[0] for op in checks]
-    found = owned.exe.run(programs[1], images(), founds, scope=owned.scope)
-    assert not np.concatenate(found).any()
+    flags = owned.exe.run(programs[1], images(), founds, scope=owned.scope)
+    assert not np.concatenate(flags).any()
     run = programs[1]._parallel
     version, *_ = run.versions.values()
     sent = [

@@ -108,7 +108,8 @@ def test_plain_executor() -> None:
             AssertionError,
             "num_trainers is 3, but there are 2 trainers_endpoints",
         ),
-        ({"num_trainers": 2}, NotImplementedError, "num_trainers=2"),
+        ({"num_trainers": 2}, AssertionError, "num_trainers is 2, and there are no endpoints"),
+        ({"async_mode": True}, NotImplementedError, "async_mode=True"),
         (
             {"debug_graphviz_path": "/no/such/folder/g"},
             EnforceNotMet,

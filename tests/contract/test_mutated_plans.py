@@ -162,8 +162,8 @@ class Training:
         self.step += 1
         after = self.crew.held()
         assert all(after[r] != before[r] for r in self.ranks if rows.get(r) != 0)
-        for key in {key for held in after for key in held if key[1] not in self.apart}:
-            assert len({held[key] for held in after}) == 1, key
+        for key in {key for values in after for key in values if key[1] not in self.apart}:
+            assert len({values[key] for values in after}) == 1, key
 
     def afresh(self, *programs: int) -> None:
         """After a failure: a new epoch, and what was loaded for it is forgotten."""
@@ -245,8 +245,8 @@ def test_a_rank_that_has_another_plan_stops_all(kind: str, name: str, size: int)
         training.good()
         for _ in range(-(-SHARES[kind] // PART)):
             before = members.held()
-            told = draw.choice(WAYS)(training, draw)
-            assert members.held() == before, told
+            way = draw.choice(WAYS)(training, draw)
+            assert members.held() == before, way
             training.afresh(MUTANT)
 
 
@@ -311,10 +311,10 @@ def test_words_name_what_was_asked() -> None:
             {rank: training.message(rank, training.step + (rank == 1)) for rank in training.ranks}
         )
         schedule = training.case.program.schedule
-        what = rf"all_reduce \(float32\[\d+\] schedule {schedule}, collective 0 of \d\)"
-        told = rf"ranks \[0, 2\] came for {what} in step 1 \(1 done\); rank 1 came for {what} in step 2"
+        what = rf"all_reduce/sum \(float32\[\d+\] schedule {schedule}, collective 0 of \d\)"
+        message = rf"ranks \[0, 2\] came for {what} in step 1 \(1 done\); rank 1 came for {what} in step 2"
         for answer in answers.values():
-            assert re.search(told, answer.head["text"]), answer.head["text"]
+            assert re.search(message, answer.head["text"]), answer.head["text"]
 
 
 def test_the_schedule_is_of_what_ranks_must_share() -> None:

@@ -54,12 +54,12 @@ def test_the_first_operator_is_named_and_the_step_changes_nothing(places: str) -
         with rowlock.check_numerics():
             exe.run(program, feed={"x": GOOD}, fetch_list=[loss])
             before = _values(scope, main)
-            with pytest.raises(ExecutionError) as told:
+            with pytest.raises(ExecutionError) as error:
                 exe.run(program, feed={"x": BAD}, fetch_list=[loss])
             after = _values(scope, main)
             exe.run(program, feed={"x": GOOD}, fetch_list=[loss])
         exe.run(program, feed={"x": BAD}, fetch_list=[loss])  # not looked at
-    text = str(told.value)
+    text = str(error.value)
     assert "operator log failed: it made 'log_0.tmp_0', which holds 1 NaN of" in text
     assert "all it read is finite" in text and "test_numerics.py:" in text
     assert places == "one" or "replica 1" in text

@@ -11,8 +11,9 @@ import pytest
 
 import rowlock.fluid as fluid
 import rowlock.optimizer
+from rowlock.executor.gang.threads import ThreadGroup
+from rowlock.executor.plan.buckets import Bucket
 from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.errors import ExecutionError
 from tests.conftest import one_in
 
 FILES = Path(__file__).parents[1] / "reference"
@@ -20,7 +21,7 @@ PAGES = {v: json.loads((FILES / f"optimizers{v}.json").read_text()) for v in (""
 CASES = [(version, case) for version, page in PAGES.items() for case in page["cases"]]
 FEED = {name: np.array(value, "float32") for name, value in PAGES[""]["feed"].items()}
 # Slots of Paddle 2.x in other words, or for tensors that are attributes here.
-OTHER_SLOTS = {"nadam", "radam", "rprop"}
+OTHER_SLOTS = {"nadam", "radam", "rprop", "asgd"}
 
 
 def optimizer(version: str, method: str, options: dict[str, Any]) -> Any:
@@ -37,7 +38,7 @@ def optimizer(version: str, method: str, options: dict[str, Any]) -> Any:
     return getattr(rowlock.optimizer if version else fluid.optimizer, method)(0.05, **options)
 
 
-def built(made: Any, width: int = 3) -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
+def built(method: Any, width: int = 3) -> tuple[fluid.Program, fluid.Program, fluid.Variable]:
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -45,7 +46,7 @@ def built(made: Any, width: int = 3) -> tuple[fluid.Program, fluid.Program, flui
         hidden = fluid.layers.fc(x, width, act="tanh", param_attr="w1", bias_attr="b1")
         out = fluid.layers.fc(hidden, 1, param_attr="w2", bias_attr=False)
         loss = fluid.layers.mean(fluid.layers.square_error_cost(out, y))
-        made.minimize(loss)
+        method.minimize(loss)
     return main, startup, loss
 
 
@@ -71,8 +72,8 @@ def check(version: str, case: str, start: int = 0, **build: Any) -> None:
         for number in range(start + 1, max(steps) + 1):
             exe.run(program, feed=FEED, fetch_list=[loss])
             for name, value in steps.get(number, {}).items():
-                found = np.array(scope.find_var(name).get_tensor()).reshape(np.shape(value))
-                np.testing.assert_allclose(found, value, rtol=1e-5, atol=2e-6, err_msg=name)
+                tensor = np.array(scope.find_var(name).get_tensor()).reshape(np.shape(value))
+                np.testing.assert_allclose(tensor, value, rtol=1e-5, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize(("version", "case"), CASES)
@@ -96,17 +97,17 @@ def test_two_places_in_one_update_agree(version: str, case: str, mode: str, thre
 def test_slots_and_names_of_accumulators_are_paddles(version: str, case: str) -> None:
     entry = PAGES[version]["cases"][case]
     main, _, _ = built(optimizer(version, entry["method"], entry["options"]))
-    found = {}
+    ours = {}
     for op in main.global_block().ops:
         if "ParamOut" in op.output_names:
             names = {
                 **{s: op.input(s) for s in op.input_names},
                 **{s: op.output(s) for s in op.output_names},
             }
-            found[op.input("Param")[0]] = {slot: held for slot, held in names.items() if held}
-    given = entry["ops"].items()
-    theirs = {p: {slot: held for slot, held in names.items() if held} for p, names in given}
-    assert found == theirs or case in OTHER_SLOTS
+            ours[op.input("Param")[0]] = {slot: many for slot, many in names.items() if many}
+    ops = entry["ops"].items()
+    theirs = {p: {slot: many for slot, many in names.items() if many} for p, names in ops}
+    assert ours == theirs or case in OTHER_SLOTS
 
 
 def test_names_of_1_8_are_there() -> None:
@@ -120,9 +121,9 @@ def test_names_of_1_8_are_there() -> None:
      ("LarsMomentum", "momentum"), ("Dpsgd", "sigma")],
 )  # fmt: skip
 def test_methods_take_numbers(method: str, argument: str) -> None:
-    given = {"momentum": 0.9} if method == "LarsMomentum" else {}
+    settings = {"momentum": 0.9} if method == "LarsMomentum" else {}
     with pytest.raises(ValueError, match=f"{method}: {argument} must be a number, got None"):
-        getattr(fluid.optimizer, method)(0.1, **{**given, argument: None})
+        getattr(fluid.optimizer, method)(0.1, **{**settings, argument: None})
 
 
 @pytest.mark.parametrize(
@@ -132,7 +133,7 @@ def test_methods_take_numbers(method: str, argument: str) -> None:
         ("RAdam", {"epsilon": -1.0}, "RAdam: epsilon must not be below 0"),
         ("Rprop", {"learning_rate_range": (0.2, 1.0)}, "within learning_rate_range"),
         ("Rprop", {"etas": (1.1, 1.2)}, "one below 1 and one above"),
-        ("ASGD", {}, "imperative mode"),
+        ("ASGD", {"batch_num": 0}, "ASGD: batch_num must be an int from 1 up, got 0"),
         ("LBFGS", {}, "imperative mode"),
     ],
 )
@@ -147,9 +148,9 @@ def test_noise_of_dpsgd_is_normal_and_the_same_at_all_places(
     places: int, seed: int | None, threads: None
 ) -> None:
     """One number for a parameter and a step, as in Paddle; with a seed the same in every step."""
-    made = fluid.optimizer.Dpsgd(1.0, clip=1e-6, batch_size=4.0, sigma=2.0)
-    made._seed = seed
-    main, startup, loss = built(made)
+    method = fluid.optimizer.Dpsgd(1.0, clip=1e-6, batch_size=4.0, sigma=2.0)
+    method._seed = seed
+    main, startup, loss = built(method)
     scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
     program = main if places == 1 else parallel(main, loss)
     draws: dict[str, list[float]] = {"w1": [], "b1": [], "w2": []}
@@ -164,13 +165,13 @@ def test_noise_of_dpsgd_is_normal_and_the_same_at_all_places(
                 np.testing.assert_allclose(noise, noise.flat[0], atol=1e-4)
                 draws[name].append(noise.flat[0])
     if seed is not None:
-        assert all(np.ptp(found) < 1e-4 for found in draws.values())
+        assert all(np.ptp(numbers) < 1e-4 for numbers in draws.values())
         return
-    found = np.array([*draws.values()])
-    assert abs(found.mean()) < 4 / np.sqrt(found.size)
-    assert abs(found.std() - 1) < 4 / np.sqrt(2 * found.size)
-    assert 0.6 < (np.abs(found) < 1).mean() < 0.76  # 68% of a normal distribution
-    apart = np.corrcoef([*found, *found[:, ::-1]])[np.triu_indices(6, 1)]
+    numbers = np.array([*draws.values()])
+    assert abs(numbers.mean()) < 4 / np.sqrt(numbers.size)
+    assert abs(numbers.std() - 1) < 4 / np.sqrt(2 * numbers.size)
+    assert 0.6 < (np.abs(numbers) < 1).mean() < 0.76  # 68% of a normal distribution
+    apart = np.corrcoef([*numbers, *numbers[:, ::-1]])[np.triu_indices(6, 1)]
     assert np.abs(apart).max() < 0.4
 
 
@@ -178,44 +179,115 @@ def dgc(**options: Any) -> Any:
     return fluid.optimizer.DGCMomentumOptimizer(0.05, 0.9, **options)
 
 
+def dgc_steps(
+    optimizer: Any, places: int, steps: int, names: tuple[str, ...] = ("w1", "w2")
+) -> list[list[Any]]:
+    """Return the loss and parameters after each of some steps; w1 has 16384 elements."""
+    main, startup, loss = built(optimizer, width=4096)
+    scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    program = fluid.CompiledProgram(main).with_data_parallel(
+        loss_name=loss.name, places=fluid.cpu_places(places)
+    )
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        record = []
+        for _ in range(steps):
+            (value,) = exe.run(program, feed=FEED, fetch_list=[loss])
+            arrays = [np.array(scope.find_var(name).get_tensor()) for name in names]
+            record.append([value.mean(), *arrays])
+    return record
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("places", [1, 2])
-def test_dgc_is_momentum_until_it_is_to_compress(places: int, threads: None) -> None:
-    """The gradient of the large parameter is not clipped; the step that is to compress changes nothing."""
+def test_dgc_is_momentum_until_it_compresses_and_where_it_keeps_nothing(
+    places: int, nesterov: bool, threads: None
+) -> None:
+    """The gradient of the large parameter is not clipped before."""
     clip = fluid.clip.GradientClipByNorm(1e-3)
     decay = fluid.regularizer.L2Decay(0.1)
-    how = {"grad_clip": clip, "num_trainers": 2, "regularization": decay}
-    found = {}
-    for name, made in (
-        ("dgc", dgc(rampup_begin_step=3, **how)),
-        ("momentum", fluid.optimizer.Momentum(0.05, 0.9, regularization=decay)),
-    ):
-        main, startup, loss = built(made, width=4096)  # w1 has 16384 elements
-        scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
-        program = main if places == 1 else parallel(main, loss)
-        with fluid.scope_guard(scope):
-            exe.run(startup)
-            start = np.array(scope.find_var("w2").get_tensor())
-            for step in range(3 if name == "dgc" else 1):
-                exe.run(program, feed=FEED, fetch_list=[loss])
-                if step == 0:
-                    found[name] = [np.array(scope.find_var(n).get_tensor()) for n in ("w1", "w2")]
-            if name == "dgc":
-                before = np.array(scope.find_var("w1").get_tensor())
-                with pytest.raises(ExecutionError, match="step 3 is to compress gradients"):
-                    exe.run(program, feed=FEED, fetch_list=[loss])
-                np.testing.assert_array_equal(scope.find_var("w1").get_tensor(), before)
-    np.testing.assert_allclose(found["dgc"][0], found["momentum"][0], rtol=1e-6)
-    assert (
-        np.abs(found["momentum"][1] - start).max()
-        > 10 * np.abs(found["dgc"][1] - start * 0.995).max()
+    how = {"regularization": decay, "use_nesterov": nesterov}
+    late = {"rampup_begin_step": 3, "grad_clip": clip, "num_trainers": places}
+    momentum = dgc_steps(fluid.optimizer.Momentum(0.05, 0.9, **how), places, 4)
+    clipped = dgc_steps(dgc(**late, **how), places, 1)
+    before = dgc_steps(dgc(rampup_begin_step=9, **how), places, 4)
+    whole = dgc_steps(dgc(rampup_begin_step=1, sparsity=[0.0], **how), places, 4)
+    for name, steps in (("before", before), ("whole", whole)):
+        for one, other in zip(steps, momentum, strict=True):
+            for array, expected in zip(one, other, strict=True):
+                np.testing.assert_allclose(array, expected, rtol=2e-5, atol=1e-7, err_msg=name)
+    np.testing.assert_allclose(clipped[0][1], momentum[0][1], rtol=1e-5, atol=1e-7)
+    assert np.abs(clipped[0][2] - momentum[0][2]).max() > 1e-4
+
+
+@pytest.mark.parametrize("reduces", [False, True], ids=["all_reduce", "reduce"])
+def test_dgc_lets_the_largest_through_and_keeps_the_rest(reduces: bool, threads: None) -> None:
+    """Of 16384 elements 16 a step and place at 0.999; half of them in the first stage of the ramp."""
+    main, startup, loss = built(
+        dgc(rampup_begin_step=1, rampup_step=2, sparsity=[0.5, 0.999]), width=4096
     )
+    scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+    strategy = fluid.BuildStrategy()
+    if reduces:
+        strategy.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
+    program = fluid.CompiledProgram(main).with_data_parallel(
+        loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
+    )
+    moved = []
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for _ in range(4):
+            start = np.array(scope.find_var("w1").get_tensor())
+            exe.run(program, feed=FEED, fetch_list=[loss])
+            moved.append(int((np.array(scope.find_var("w1").get_tensor()) != start).sum()))
+    assert moved[0] > 16000
+    assert 8192 <= moved[1] <= 16384
+    assert all(16 <= count <= 32 for count in moved[2:])
+
+
+@pytest.mark.cpu
+def test_dgc_sends_places_and_values(threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits as dense sums, and 384 bytes a step in place of 65536: 16 pairs from each of two places."""
+    sent: list[int] = []
+    gather = ThreadGroup.broadcast_parts
+
+    def counted(self: Any, array: Any, *arguments: Any, **settings: Any) -> None:
+        sent.append(array.nbytes)
+        gather(self, array, *arguments, **settings)
+
+    def optimizer() -> Any:
+        return dgc(rampup_begin_step=1, rampup_step=2, sparsity=[0.5, 0.999])
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadGroup, "broadcast_parts", counted)
+        sparse = dgc_steps(optimizer(), 2, 5)
+    monkeypatch.setattr(Bucket, "add_largest", lambda *arguments: None)
+    dense = dgc_steps(optimizer(), 2, 5)
+    for one, other in zip(sparse, dense, strict=True):
+        for array, expected in zip(one, other, strict=True):
+            np.testing.assert_array_equal(array, expected)
+    both = [2 * 16 * 4] * 6 + [
+        2 * 16 * 8
+    ] * 6  # values and places; two places, three steps at 0.999
+    assert sorted(sent) == both  # half would be more than all
+
+
+def test_dgc_trains_with_one_element_in_a_thousand(threads: None) -> None:
+    sparse = dgc(rampup_begin_step=2, rampup_step=4, sparsity=[0.75, 0.9375, 0.984, 0.999])
+    clipped = dgc(rampup_begin_step=0, grad_clip=fluid.clip.GradientClipByNorm(1.0), num_trainers=2)
+    plain = fluid.optimizer.Momentum(0.05, 0.9)
+    first, last = {}, {}
+    for name, optimizer in (("sparse", sparse), ("clipped", clipped), ("plain", plain)):
+        losses = [step[0] for step in dgc_steps(optimizer, 2, 40, ())]
+        first[name], last[name] = losses[0], np.mean(losses[-5:])
+    assert last["sparse"] < 0.5 * first["sparse"] and last["clipped"] < 0.7 * first["clipped"]
 
 
 def test_dgc_of_small_parameters_is_momentum_for_ever() -> None:
     main, _, _ = built(dgc(rampup_begin_step=0))
     types = {op.type for op in main.global_block().ops}
     assert "momentum" in types
-    assert "rampup_limit" not in types
+    assert "dgc" not in types
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
 
 def test_a_residual_net_with_named_parameters_and_piecewise_decay(run) -> None:
     losses = run("resnet_cifar --num_epochs 2 --samples 96 --batch_size 16 --places 2")
-    assert losses[2] < 0.95 * losses[0]  # losses of training; between them, those of testing
+    tested = losses[1::2]  # a loss of training is that of one batch, which the shuffle chose
+    assert tested[1] < 0.95 * tested[0]
 
 
 @pytest.mark.parametrize("places", [1, 2])

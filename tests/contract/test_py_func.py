@@ -29,8 +29,8 @@ TRAINED = [name for name, entry in TABLE.items() if len(entry["steps"][0]) > 2]
 def test_values_gradients_and_ops_are_paddles(name: str, device: str, threads: None) -> None:
     entry, expected = py_func_cases.run(fluid, name), TABLE[name]
     assert (entry["ops"], entry["calls"]) == (expected["ops"], expected["calls"])
-    for step, told in zip(entry["steps"], expected["steps"], strict=True):
-        for value, wanted in zip(step, told, strict=True):
+    for step, numbers in zip(entry["steps"], expected["steps"], strict=True):
+        for value, wanted in zip(step, numbers, strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-7)
 
 
@@ -44,9 +44,9 @@ def test_replicas_train_as_one_place_does(name: str, gang: str) -> None:
     weight = main.all_parameters()[0].name
     with fluid.scope_guard(scope):
         exe.run(startup)
-        for feed, told in zip(py_func_cases.feeds(main), TABLE[name]["steps"], strict=True):
+        for feed, numbers in zip(py_func_cases.feeds(main), TABLE[name]["steps"], strict=True):
             (loss,) = exe.run(program, feed=feed, fetch_list=[fetches[0]])
-            np.testing.assert_allclose(np.mean(loss), told[0][0], rtol=1e-5, atol=1e-7)
+            np.testing.assert_allclose(np.mean(loss), numbers[0][0], rtol=1e-5, atol=1e-7)
     if weight in fetches:
         value = np.array(scope.find_var(weight).get_tensor())
         after = TABLE[name]["steps"][-1][fetches.index(weight)]
@@ -144,16 +144,16 @@ def test_what_a_function_returns_must_fit(function: Any, problem: str) -> None:
 
 
 def test_what_it_keeps_of_a_step_stays() -> None:
-    kept: list[Any] = []
+    tensors: list[Any] = []
 
     def keep(x: Any) -> np.ndarray:
-        kept.append(x)
-        return np.array(x) + len(kept)
+        tensors.append(x)
+        return np.array(x) + len(tensors)
 
     main, out = program_of(keep)
     for _ in range(3):
         run(main, out)
-    assert [np.array(one).tolist() for one in kept] == [ROWS.tolist()] * 3
+    assert [np.array(one).tolist() for one in tensors] == [ROWS.tolist()] * 3
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"], indirect=True)
@@ -190,11 +190,11 @@ def test_mistakes_are_named() -> None:
             bare = main.global_block().create_var(name="bare")
             open_size = main.global_block().create_var(name="p", dtype="float32", shape=[-1, 2])
             named = {"bare": bare, "open": open_size}
-            given = {"func": lambda x: x, "x": x, "out": out}
-            given.update(
+            arguments = {"func": lambda x: x, "x": x, "out": out}
+            arguments.update(
                 {k: named.get(v, v) if isinstance(v, str) else v for k, v in changes.items()}
             )
-            fluid.layers.py_func(**given)
+            fluid.layers.py_func(**arguments)
 
     declare()
     for error, problem, changes in (
@@ -247,11 +247,11 @@ def test_a_function_may_run_another_program_on_the_same_executor() -> None:
 
     with fluid.program_guard(outer, fluid.Program()):
         x = fluid.data("x", [None, 8])
-        made = outer.current_block().create_var(name="made", dtype="float32", shape=[-1, 8])
-        kept = fluid.layers.scale(x, 5.0)
-        fluid.layers.py_func(function, fluid.layers.scale(x, 3.0), made)
-        result = fluid.layers.elementwise_add(made, kept)
+        six = outer.current_block().create_var(name="made", dtype="float32", shape=[-1, 8])
+        five = fluid.layers.scale(x, 5.0)
+        fluid.layers.py_func(function, fluid.layers.scale(x, 3.0), six)
+        result = fluid.layers.elementwise_add(six, five)
     x = np.arange(80, dtype="float32").reshape(10, 8)
     for _ in range(2):
-        (found,) = exe.run(outer, feed={"x": x}, fetch_list=[result])
-        np.testing.assert_array_equal(found, x * 11)
+        (sums,) = exe.run(outer, feed={"x": x}, fetch_list=[result])
+        np.testing.assert_array_equal(sums, x * 11)

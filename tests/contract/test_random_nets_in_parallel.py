@@ -46,22 +46,22 @@ def trained(
     seed: int, build: Mapping[str, Any], execution: Mapping[str, Any], places: int = PLACES
 ) -> tuple[Result, str]:
     """Return the losses and persistables after all steps, and what explain() says."""
-    made, scope = net(seed), fluid.Scope()
+    drawn, scope = net(seed), fluid.Scope()
     strategy = fluid.ExecutionStrategy()
     for name, value in execution.items():
         setattr(strategy, name, value)
-    program = fluid.CompiledProgram(made.main).with_data_parallel(
-        loss_name=made.fetches[0],
+    program = fluid.CompiledProgram(drawn.main).with_data_parallel(
+        loss_name=drawn.fetches[0],
         places=fluid.cpu_places(places),
         build_strategy=BuildStrategy(**build),
         exec_strategy=strategy,
     )
     with fluid.scope_guard(scope):
-        for name, value in made.state.items():
+        for name, value in drawn.state.items():
             scope.var(name).get_tensor().set(value, fluid.CPUPlace())
         exe = fluid.Executor(fluid.CPUPlace())
-        losses = [exe.run(program, feed, [made.fetches[0]])[0] for feed in made.feeds]
-        state = {n: np.array(scope.find_var(n).get_tensor()) for n in made.state}
+        losses = [exe.run(program, feed, [drawn.fetches[0]])[0] for feed in drawn.feeds]
+        state = {n: np.array(scope.find_var(n).get_tensor()) for n in drawn.state}
     return (losses, state), str(program.explain())
 
 
@@ -70,13 +70,13 @@ def plainly(seed: int) -> Result:
     return trained(seed, ALONE, {})[0]
 
 
-def compare(seed: int, found: Result, wanted: Result, losses: bool = True) -> None:
+def compare(seed: int, results: Result, wanted: Result, losses: bool = True) -> None:
     near = 1e-9 if net(seed).dtype == "float64" else 5e-5
-    for one, other in zip(found[0], wanted[0], strict=True) if losses else ():
+    for one, other in zip(results[0], wanted[0], strict=True) if losses else ():
         np.testing.assert_allclose(one, other, rtol=near, atol=near, err_msg=f"net {seed}")
     for name, other in wanted[1].items():
         np.testing.assert_allclose(
-            found[1][name], other, rtol=near, atol=near, err_msg=f"net {seed}: {name}"
+            results[1][name], other, rtol=near, atol=near, err_msg=f"net {seed}: {name}"
         )
 
 

@@ -48,8 +48,8 @@ class Fed:
 
     def run(self, program: Any = None, feed: Any = None) -> list[float]:
         program = self.main if program is None else program
-        (found,) = self.exe.run(program, feed, [self.mean], scope=self.scope)
-        return [float(value) for value in found]
+        (values,) = self.exe.run(program, feed, [self.mean], scope=self.scope)
+        return [float(value) for value in values]
 
     def compiled(self, places: int, **execution: Any) -> fluid.CompiledProgram:
         return fluid.CompiledProgram(self.main).with_data_parallel(
@@ -229,8 +229,8 @@ def test_paddle_1_readers() -> None:
     reader.start()
     one.start()
     exe = fluid.Executor()
-    found = [exe.run(main, fetch_list=[total])[0][:, 0].tolist() for _ in range(2)]
-    assert found == [[0.0, 2.0], [4.0, 6.0]]
+    sums = [exe.run(main, fetch_list=[total])[0][:, 0].tolist() for _ in range(2)]
+    assert sums == [[0.0, 2.0], [4.0, 6.0]]
     with pytest.raises(fluid.core.EOFException):
         exe.run(main, fetch_list=[total])
     reader.reset()

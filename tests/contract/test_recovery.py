@@ -17,11 +17,16 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.executor.gang.recovery import Recovery
+from rowlock.executor.replica.message import Message
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidState, ReplicaLost
 
 from ..conftest import draws, lasting, product
 from .nets import OPTIMIZERS, Net, assert_close, feed
+from .test_data_loops import train
+from .test_sparse_rows import METHODS, MODES
+from .test_sparse_rows import Net as Embeddings
 from .test_sync_batch_norm import Normed
 
 Train = Callable[[Any, Any, int], list[Any]]
@@ -62,18 +67,18 @@ def replicas_equal(net: Net, program: Any) -> None:
 
 
 def losses_of(net: Net, program: Any, steps: int, strike: Callable[[int], None]) -> list[Any]:
-    found = []
+    losses = []
     for step in range(steps):
         strike(step)
-        found.append(net.run(program, feed(8, step), [net.loss])[0])
-    return found
+        losses.append(net.run(program, feed(8, step), [net.loss])[0])
+    return losses
 
 
 @product(optimizer=["sgd", "momentum", "adam"], rank=[0, 1])
 def test_training_goes_on_with_the_same_bits(optimizer: str, rank: int) -> None:
     with lasting("ray"):
-        kept = Net(OPTIMIZERS[optimizer], layers=2, drop=0.3)
-        undisturbed = losses_of(kept, kept.compiled(2), 6, lambda step: None)
+        twin = Net(OPTIMIZERS[optimizer], layers=2, drop=0.3)
+        undisturbed = losses_of(twin, twin.compiled(2), 6, lambda step: None)
         net = Net(OPTIMIZERS[optimizer], layers=2, drop=0.3)
         program = net.compiled(2)
 
@@ -85,15 +90,15 @@ def test_training_goes_on_with_the_same_bits(optimizer: str, rank: int) -> None:
         for one, other in zip(losses, undisturbed, strict=True):
             assert one.tobytes() == other.tobytes()
         for name, value in net.parameters().items():
-            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+            assert value.tobytes() == twin.parameters()[name].tobytes(), name
         replicas_equal(net, program)
 
 
 @pytest.mark.slow
 def test_actor_calls_go_on_as_well() -> None:
     with rowlock.cluster(launcher="ray", transport="actor"):
-        kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
-        losses_of(kept, kept.compiled(2), 5, lambda step: None)
+        twin, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        losses_of(twin, twin.compiled(2), 5, lambda step: None)
         program = net.compiled(2)
 
         def strike(step: int) -> None:
@@ -102,8 +107,45 @@ def test_actor_calls_go_on_as_well() -> None:
 
         losses_of(net, program, 5, strike)
         for name, value in net.parameters().items():
-            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+            assert value.tobytes() == twin.parameters()[name].tobytes(), name
         replicas_equal(net, program)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["all-reduce", "verified"])
+@pytest.mark.parametrize("method", ["adagrad", "momentum", "lazy"])
+def test_rows_go_on_with_the_same_bits(method: str, mode: str) -> None:
+    """One replica is killed twice while rows of sparse gradients are gathered."""
+    make = {**METHODS, "lazy": lambda: fluid.optimizer.Adam(0.01, lazy_mode=True)}[method]
+    with lasting("ray"):
+        losses, tables, _ = Embeddings(make, True).train(2, **MODES[mode][1])
+
+        def strike(step: int, program: Any) -> None:
+            if step in (1, 3):
+                kill(program, 1)
+
+        again, after, _ = Embeddings(make, True).train(2, strike, **MODES[mode][1])
+    assert again == losses
+    np.testing.assert_array_equal(after, tables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spares", [0, 1])
+def test_loops_go_on_with_the_same_bits(spares: int) -> None:
+    """Replicas are killed before a step and within steps whose loops run as long as data say."""
+    timers: list[threading.Timer] = []
+
+    def strike(step: int, program: Any) -> None:
+        if step == 2:
+            kill(program, 1)
+        if step in (3, 5):
+            timers.append(kill_within(program, step % 2, 3e-3))
+
+    with lasting("ray", spares=spares):
+        undisturbed = train(fluid.cpu_places(2))
+        assert train(fluid.cpu_places(2), strike) == undisturbed
+    for timer in timers:
+        timer.join()
 
 
 @draws(2, 4)
@@ -112,9 +154,9 @@ def test_killed_at_any_moment(execution: dict[str, Any], draws: int) -> None:
     """Kills strike before, in and after the vote; with one feed for several steps, too."""
     steps = 33 * draws
     with lasting("ray", spares=1):
-        kept = Net(OPTIMIZERS["adam"], layers=2)
+        twin = Net(OPTIMIZERS["adam"], layers=2)
         undisturbed = losses_of(
-            kept, kept.compiled(2, execution=execution), steps, lambda step: None
+            twin, twin.compiled(2, execution=execution), steps, lambda step: None
         )
         net = Net(OPTIMIZERS["adam"], layers=2)
         program = net.compiled(2, execution=execution)
@@ -131,13 +173,13 @@ def test_killed_at_any_moment(execution: dict[str, Any], draws: int) -> None:
         for one, other in zip(losses, undisturbed, strict=True):
             assert one.tobytes() == other.tobytes()
         for name, value in net.parameters().items():
-            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+            assert value.tobytes() == twin.parameters()[name].tobytes(), name
         replicas_equal(net, program)
 
 
 def test_steps_in_flight_are_done_once() -> None:
     def train(net: Net, program: Any, strike: Callable[[int], None]) -> list[Any]:
-        futures, found, arrays = [], [], feed(8, 0)
+        futures, results, arrays = [], [], feed(8, 0)
         for step in range(60):
             strike(step)
             for name, array in feed(8, step).items():
@@ -146,12 +188,12 @@ def test_steps_in_flight_are_done_once() -> None:
             for array in arrays.values():
                 array[...] = 1e9  # a step that is sent again has what it had
             if len(futures) > 1:
-                found.append(futures.pop(0).result()[0])
-        return found + [future.result()[0] for future in futures]
+                results.append(futures.pop(0).result()[0])
+        return results + [future.result()[0] for future in futures]
 
     with lasting("ray", spares=1):
-        kept = Net(OPTIMIZERS["momentum"], layers=2)
-        undisturbed = train(kept, kept.compiled(2), lambda step: None)
+        twin = Net(OPTIMIZERS["momentum"], layers=2)
+        undisturbed = train(twin, twin.compiled(2), lambda step: None)
         net = Net(OPTIMIZERS["momentum"], layers=2)
         program = net.compiled(2)
 
@@ -163,7 +205,7 @@ def test_steps_in_flight_are_done_once() -> None:
         for one, other in zip(losses, undisturbed, strict=True):
             assert one.tobytes() == other.tobytes()
         for name, value in net.parameters().items():
-            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+            assert value.tobytes() == twin.parameters()[name].tobytes(), name
 
 
 class TwoUpdates(Net):
@@ -184,8 +226,8 @@ class TwoUpdates(Net):
 @pytest.mark.slow
 def test_two_updates_and_a_counter() -> None:
     with lasting("ray"):
-        kept, net = TwoUpdates(), TwoUpdates()
-        losses_of(kept, kept.compiled(2), 9, lambda step: None)
+        twin, net = TwoUpdates(), TwoUpdates()
+        losses_of(twin, twin.compiled(2), 9, lambda step: None)
         program = net.compiled(2)
 
         def strike(step: int) -> None:
@@ -194,7 +236,7 @@ def test_two_updates_and_a_counter() -> None:
 
         losses_of(net, program, 9, strike)
         for name, value in net.parameters().items():
-            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+            assert value.tobytes() == twin.parameters()[name].tobytes(), name
         assert net.run(program, feed(8, 0), [net.counter])[0].tolist() == [10, 10]
         replicas_equal(net, program)
 
@@ -248,8 +290,8 @@ def test_fewer_places_with_steps_in_flight() -> None:
 
 def test_raised_and_mended_at_the_next_run() -> None:
     with rowlock.cluster(launcher="ray", on_failure="raise"):
-        kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
-        losses_of(kept, kept.compiled(2), 4, lambda step: None)
+        twin, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        losses_of(twin, twin.compiled(2), 4, lambda step: None)
         program = net.compiled(2)
         losses_of(net, program, 2, lambda step: None)
         pid = kill(program, 1)
@@ -260,19 +302,19 @@ def test_raised_and_mended_at_the_next_run() -> None:
         for step in (2, 3):
             net.run(program, feed(8, step), [net.loss])
         for name, value in net.parameters().items():
-            assert value.tobytes() == kept.parameters()[name].tobytes(), name
+            assert value.tobytes() == twin.parameters()[name].tobytes(), name
 
 
 @pytest.mark.slow
 def test_values_are_read_and_written_across_a_loss() -> None:
     with lasting("ray"):
-        kept, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
-        losses_of(kept, kept.compiled(2), 1, lambda step: None)
+        twin, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        losses_of(twin, twin.compiled(2), 1, lambda step: None)
         program = net.compiled(2)
         net.run(program, feed(8, 0), [net.loss])
         kill(program, 0)
         for name, value in net.parameters().items():
-            assert value.tobytes() == kept.parameters()[name].tobytes()
+            assert value.tobytes() == twin.parameters()[name].tobytes()
         name, value = next(iter(net.parameters().items()))
         kill(program, 1)
         net.scope.find_var(name).get_tensor().set(np.zeros_like(value))
@@ -303,8 +345,8 @@ def test_reduce_mode_needs_its_owners() -> None:
 
 def test_statistics_of_batch_norm_go_on() -> None:
     with lasting("ray"):
-        kept, net = Normed("rows"), Normed("rows")
-        kept.train(2, sync=True)
+        twin, net = Normed("rows"), Normed("rows")
+        twin.train(2, sync=True)
         struck = []
 
         def strike(program: Any) -> None:
@@ -314,7 +356,27 @@ def test_statistics_of_batch_norm_go_on() -> None:
         net.train(2, sync=True, after_step=strike)
         assert struck
         for name, value in net.values().items():
-            assert value.tobytes() == kept.values()[name].tobytes(), name
+            assert value.tobytes() == twin.values()[name].tobytes(), name
+
+
+@pytest.mark.slow
+def test_a_group_that_some_were_told_to_form_is_left() -> None:
+    """An interrupt kept the others from the message: the next run forms another group at once."""
+    with rowlock.cluster(launcher="ray", step_deadline_s=20):
+        net = Net(OPTIMIZERS["sgd"])
+        program = net.compiled(2)
+        net.run(program, feed(8, 0), [net.loss])
+        gang = program._parallel.gang
+        delivery = gang.delivery
+        delivery._group = "rowlock-of-one"
+        head = {"group": delivery._group, "size": 2, "rank": 0, "pin": None}
+        head |= {"backend": delivery.config.collectives, "within": delivery.config.start_deadline_s}
+        delivery.give_up(delivery.start({0: Message("regroup", head)}))
+        gang.ledger.torn = True
+        with gang.turn:
+            Recovery(gang).resume()
+        net.run(program, feed(8, 1), [net.loss])
+        replicas_equal(net, program)
 
 
 @pytest.mark.slow

@@ -22,22 +22,22 @@ def begin(net: Net, program: Any, step: int, **how: Any) -> Any:
 
 
 def test_results_are_those_of_plain_runs(gang: str) -> None:
-    kept, net = Net(OPTIMIZERS["adam"], drop=0.4), Net(OPTIMIZERS["adam"], drop=0.4)
-    plain, program = kept.compiled(2), net.compiled(2)
-    wanted = [kept.run(plain, feed(8, step), [kept.loss])[0] for step in range(12)]
+    twin, net = Net(OPTIMIZERS["adam"], drop=0.4), Net(OPTIMIZERS["adam"], drop=0.4)
+    plain, program = twin.compiled(2), net.compiled(2)
+    wanted = [twin.run(plain, feed(8, step), [twin.loss])[0] for step in range(12)]
     futures, arrays = [], feed(8, 0)
     for step in range(12):  # the same arrays, filled anew while the steps before may be under way
         for name, array in feed(8, step).items():
             arrays[name][...] = array
         futures.append(net.exe.run_async(program, arrays, [net.loss, "x"], scope=net.scope))
     arrays["x"][...] = np.nan
-    found, seen = zip(*[future.result() for future in reversed(futures)][::-1], strict=True)
-    assert [a.tobytes() for a in found] == [a.tobytes() for a in wanted]
+    losses, seen = zip(*[future.result() for future in reversed(futures)][::-1], strict=True)
+    assert [a.tobytes() for a in losses] == [a.tobytes() for a in wanted]
     for step, rows in enumerate(seen):
         np.testing.assert_array_equal(rows, feed(8, step)["x"])
     assert futures[3].result() is futures[3].result() and futures[3].done()
     for name, value in net.parameters().items():
-        assert value.tobytes() == kept.parameters()[name].tobytes()
+        assert value.tobytes() == twin.parameters()[name].tobytes()
 
 
 def test_what_is_asked_meanwhile_waits_for_them(gang: str) -> None:

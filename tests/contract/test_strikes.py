@@ -49,11 +49,11 @@ class Trial:
 
     def __init__(self, places: int, steps: int) -> None:
         self.rows, self.step = 4 * places, 0
-        kept, self.wanted = Net(OPTIMIZERS["adam"], layers=2), []
-        undisturbed = kept.compiled(places)
+        twin, self.wanted = Net(OPTIMIZERS["adam"], layers=2), []
+        undisturbed = twin.compiled(places)
         for step in range(steps):
-            (loss,) = kept.run(undisturbed, feed(self.rows, step), [kept.loss])
-            self.wanted.append((loss, kept.parameters()))
+            (loss,) = twin.run(undisturbed, feed(self.rows, step), [twin.loss])
+            self.wanted.append((loss, twin.parameters()))
         self.net = Net(OPTIMIZERS["adam"], layers=2)
         self.program = self.net.compiled(places)
         self.go()
@@ -76,10 +76,10 @@ class Trial:
         kill(self.program, rank)
         with striking(strikes) as scene:
             seconds = self.go()
-        told = [(s.point, s.victim.__name__, s.late) for s in strikes]
-        print(f"{told}: back after {seconds:.2f} s")
-        assert not scene.strikes, f"{told}: not made"
-        assert seconds < _BACK_S, told
+        points = [(s.point, s.victim.__name__, s.late) for s in strikes]
+        print(f"{points}: back after {seconds:.2f} s")
+        assert not scene.strikes, f"{points}: not made"
+        assert seconds < _BACK_S, points
         self.go()
 
 

@@ -88,8 +88,8 @@ def trained(
     main.random_seed = startup.random_seed = 7
     with lasting(launcher):
         with fluid.program_guard(main, startup), fluid.unique_name.guard():
-            loss, kept = build()
-            made = [n for op in main.global_block().ops for n in op.output_arg_names]
+            loss, outs = build()
+            outputs = [n for op in main.global_block().ops for n in op.output_arg_names]
             test = main.clone(for_test=True)
             optimizer().minimize(loss)
         exe, strategy = fluid.Executor(fluid.CPUPlace()), BuildStrategy(**switches)
@@ -101,7 +101,7 @@ def trained(
         tested = fluid.CompiledProgram(test).with_data_parallel(
             build_strategy=strategy, share_vars_from=program, places=places
         )
-        fetches = [loss, *kept, *(dict.fromkeys(made) if every else ())]
+        fetches = [loss, *outs, *(dict.fromkeys(outputs) if every else ())]
         fetched = []
         for step, feed in enumerate(feeds):
             strike(step, program)
@@ -113,12 +113,12 @@ def trained(
         return Trained(fetched, state, str(program.explain()))
 
 
-def agree(found: Trained, wanted: Trained, tolerance: float = 2e-4) -> None:
-    for step, (one, other) in enumerate(zip(found.fetched, wanted.fetched, strict=True)):
+def agree(ours: Trained, wanted: Trained, tolerance: float = 2e-4) -> None:
+    for step, (one, other) in enumerate(zip(ours.fetched, wanted.fetched, strict=True)):
         for a, b in zip(one, other, strict=True):
             assert np.shape(a) == np.shape(b) and a.dtype == b.dtype
             np.testing.assert_allclose(a, b, tolerance, tolerance, err_msg=f"step {step}")
-    assert_close(found.state, wanted.state, tolerance)
+    assert_close(ours.state, wanted.state, tolerance)
 
 
 @pytest.fixture
@@ -286,13 +286,13 @@ def test_what_is_not_a_number_reaches_the_loss() -> None:
     def build() -> tuple[Any, list[Any]]:
         x = fluid.data("x", [None, 4])
         label = L.cast(L.scale(fluid.data("y", [None, 1]), 0.0), "int64")
-        made = L.softmax(L.scale(x, 2.0))
-        return L.mean(L.cross_entropy(made, label)) + error(x) * 0.0, [made]
+        shares = L.softmax(L.scale(x, 2.0))
+        return L.mean(L.cross_entropy(shares, label)) + error(x) * 0.0, [shares]
 
     (feed,) = rows(4, 1, 4)
     feed["x"][:, 2] = np.nan
-    ((loss, made),) = trained(build, [feed], {}).fetched
-    assert np.isnan(loss).all() and np.isnan(made).all()
+    ((loss, shares),) = trained(build, [feed], {}).fetched
+    assert np.isnan(loss).all() and np.isnan(shares).all()
 
 
 @pytest.mark.parametrize(("lost", "more"), [(False, {}), (False, REDUCE), (True, {})])
@@ -307,8 +307,8 @@ def test_processes_compute_what_threads_do(
 
     caplog.set_level("ERROR", "rowlock")
     gc.collect()  # values of one place, that tests before left on the gang, would be missed
-    found = trained(*PROGRAMS["image"], {**ON, **more}, launcher="ray", strike=strike)
-    agree(found, trained(*PROGRAMS["image"], {**ON, **more}), 0.0)
+    ours = trained(*PROGRAMS["image"], {**ON, **more}, launcher="ray", strike=strike)
+    agree(ours, trained(*PROGRAMS["image"], {**ON, **more}), 0.0)
 
 
 def test_the_gradient_of_a_variable_that_is_written_again() -> None:
@@ -318,11 +318,11 @@ def test_the_gradient_of_a_variable_that_is_written_again() -> None:
         x = fluid.data("x", [3, 4])
         filled = fluid.initializer.Constant(2.0)
         w = L.create_parameter([4], "float32", name="w", default_initializer=filled)
-        kept = L.create_global_var([4], 1.5, "float32", persistable=True, name="kept")
-        assert kept.stop_gradient
-        kept.stop_gradient = False
-        L.assign(L.elementwise_mul(L.scale(kept, 0.9), w), kept)
-        loss = L.mean(L.elementwise_mul(x, kept))
+        total = L.create_global_var([4], 1.5, "float32", persistable=True, name="kept")
+        assert total.stop_gradient
+        total.stop_gradient = False
+        L.assign(L.elementwise_mul(L.scale(total, 0.9), w), total)
+        loss = L.mean(L.elementwise_mul(x, total))
         fluid.optimizer.SGD(0.1).minimize(loss)
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup, scope=scope)

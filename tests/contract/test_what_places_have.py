@@ -96,18 +96,18 @@ def train(
     net: Any, program: Any, feeds: Any, fetches: Any, ahead: bool, lethal: dict[int, Any]
 ) -> list[list[bytes]]:
     """Return what each step fetches, as bytes; ``lethal`` says who ends when."""
-    futures, found = [], []
+    futures, fetched = [], []
     for step in range(STEPS):
         if step in lethal:
             for future in futures:
-                found.append(bits(future.result()))
+                fetched.append(bits(future.result()))
             futures = []
             doom(program, **lethal[step])
         if ahead:
             futures.append(net.exe.run_async(program, feeds(step), fetches, scope=net.scope))
         else:
-            found.append(bits(net.exe.run(program, feeds(step), fetches, scope=net.scope)))
-    return found + [bits(future.result()) for future in futures]
+            fetched.append(bits(net.exe.run(program, feeds(step), fetches, scope=net.scope)))
+    return fetched + [bits(future.result()) for future in futures]
 
 
 def twice(name: str, make: Any, build: Any, execution: Any, ahead: bool, lethal: Any) -> None:
@@ -122,12 +122,12 @@ def twice(name: str, make: Any, build: Any, execution: Any, ahead: bool, lethal:
             exec_strategy=fluid.ExecutionStrategy(**execution),
         )
         net.exe.run(program, feeds(9), fetches, scope=net.scope)
-        found = train(net, program, feeds, fetches, ahead, kills)
-        results.append((found, held(program._parallel)))
-    (wanted, kept), (found, left) = results
-    for step, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        fetched = train(net, program, feeds, fetches, ahead, kills)
+        results.append((fetched, held(program._parallel)))
+    (wanted, state), (fetched, left) = results
+    for step, (one, other) in enumerate(zip(fetched, wanted, strict=True)):
         assert one == other, f"{name}: what step {step} fetches"
-    differing = [name for name in kept if left[name] != kept[name]]
+    differing = [name for name in state if left[name] != state[name]]
     assert not differing, f"{name}: {differing}"
 
 
@@ -184,11 +184,11 @@ def test_the_same_bits_as_undisturbed(draws: int) -> None:
 def test_without_posts_what_is_lost_is_told(caplog: pytest.LogCaptureFixture) -> None:
     """Actor calls bring only answers: what all have alike is there, the rest is an error or is told."""
     with rowlock.cluster(launcher="ray", transport="actor"):
-        kept, net = Reading(), Reading()
-        programs = [kept.compiled(2), net.compiled(2)]
-        for one, program in zip((kept, net), programs, strict=True):
+        twin, net = Reading(), Reading()
+        programs = [twin.compiled(2), net.compiled(2)]
+        for one, program in zip((twin, net), programs, strict=True):
             one.run(program, feed(8, 0), one.fetches)
-        wanted = [kept.run(programs[0], feed(8, step), kept.alike) for step in (1, 2, 3)]
+        wanted = [twin.run(programs[0], feed(8, step), twin.alike) for step in (1, 2, 3)]
         logging.getLogger("rowlock").setLevel(logging.WARNING)
         doom(programs[1], 0, 1)
         assert bits(net.run(programs[1], feed(8, 1), net.alike)) == bits(wanted[0])

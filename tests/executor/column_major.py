@@ -23,7 +23,7 @@ class ColumnMajorLibrary:
     """What ``ctypes`` would give. ``algorithms``: those it has, by number, and what relu makes of NaN."""
 
     def __init__(self) -> None:
-        self.made: dict[int, dict[Any, Any]] = {}
+        self.objects: dict[int, dict[Any, Any]] = {}
         self.algorithms: dict[int, float] = {3: np.nan}
         self.asked = self.ran = 0
         self.used: list[int] = []
@@ -37,18 +37,18 @@ class ColumnMajorLibrary:
             if kind.endswith(end):
                 return call
         if kind.endswith("Destroy"):
-            return lambda made: self.made.pop(made.value, None) is None
+            return lambda handle: self.objects.pop(handle.value, None) is None
         raise AttributeError(name)
 
-    def _create(self, made: Any, *given: Any) -> int:
-        made._obj.value = len(self.made) + 1
-        while made._obj.value in self.made:
-            made._obj.value += 1
-        self.made[made._obj.value] = {"given": [g.value for g in given]}
+    def _create(self, handle: Any, *arguments: Any) -> int:
+        handle._obj.value = len(self.objects) + 1
+        while handle._obj.value in self.objects:
+            handle._obj.value += 1
+        self.objects[handle._obj.value] = {"given": [g.value for g in arguments]}
         return 0
 
-    def _set(self, made: Any, attribute: Any, value: Any, size: Any) -> int:
-        self.made[made.value][attribute.value] = value._obj.value
+    def _set(self, handle: Any, attribute: Any, value: Any, size: Any) -> int:
+        self.objects[handle.value][attribute.value] = value._obj.value
         return 0
 
     def cublasLtMatmulAlgoGetHeuristic(self, handle: Any, *rest: Any) -> int:
@@ -63,15 +63,15 @@ class ColumnMajorLibrary:
         return 0 if rest[-2]._obj.data[0] in self.algorithms else 15
 
     def _matrix(self, address: Any, layout: Any) -> np.ndarray:
-        _, rows, columns, ld = self.made[layout.value]["given"]
-        batch, stride = (self.made[layout.value].get(i, d) for i, d in ((5, 1), (6, 0)))
+        _, rows, columns, ld = self.objects[layout.value]["given"]
+        batch, stride = (self.objects[layout.value].get(i, d) for i, d in ((5, 1), (6, 0)))
         flat = floats(address.value, (batch - 1) * stride + (columns - 1) * ld + rows)
         steps = (4 * stride, 4, 4 * ld)
         return np.lib.stride_tricks.as_strided(flat, (batch, rows, columns), steps)
 
     def cublasLtMatmul(self, handle: Any, operation: Any, alpha: Any, *rest: Any) -> int:
         a, a_layout, b, b_layout, beta, _, _, d, d_layout, algorithm, *_ = rest
-        set_to = self.made[operation.value]
+        set_to = self.objects[operation.value]
         self.ran += 1
         number = algorithm._obj.data[0]
         self.used.append(number)

@@ -71,23 +71,23 @@ def main() -> None:
     compiled: set[type] = set()
     for line in sys.stdin:
         graph = eval(line, vars(dnn))
-        told: dict[str, Any] = {"graph": str(graph)}
+        answer: dict[str, Any] = {"graph": str(graph)}
         try:
-            made = plan_graph(graph, **where)
-            told["plans"] = made.get_execution_plan_count()
+            plans = plan_graph(graph, **where)
+            answer["plans"] = plans.get_execution_plan_count()
             quick = isinstance(graph, dnn.Convolution)
             if quick or type(graph) not in compiled:  # the others take a second each to compile
-                (first,) = build_plans(made, 1, declines)
-                told["workspace"] = made.get_workspace_size_plan_at_index(first)
+                (first,) = build_plans(plans, 1)
+                answer["workspace"] = plans.get_workspace_size_plan_at_index(first)
             if type(graph) not in compiled:
-                kept = bytes(one_plan(graph, first, **where).serialize())
+                data = bytes(one_plan(graph, first, **where).serialize())
                 again = cudnn.pygraph(**where)
-                again.deserialize(kept)
-                told["again"] = again.get_workspace_size()
+                again.deserialize(data)
+                answer["again"] = again.get_workspace_size()
             compiled.add(type(graph))
         except declines as error:
-            told["declined"] = str(error)[:300]
-        print(json.dumps(told), flush=True)
+            answer["declined"] = str(error)[:300]
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,9 @@ class Frontend:
     def __init__(self, times: tuple[float, ...] = (3.0, 1.0, 2.0)) -> None:
         self.times, self.barred = times, frozenset[int]()
         self.declines = self.fails = self.damaged = False
-        self.keeps_nan = True
+        self.failing: dict[int, Exception] = {}  # by plan
+        self.driver = 0  # what was built for another one does not run
+        self.keeps_nan, self.hiding = True, frozenset[int]()  # plans that hide NaN
         self.clock = 0.0
         self.ran: list[int] = []
         self.packs: list[dict[int, int]] = []
@@ -52,6 +54,8 @@ class Frontend:
     def run(self, plan: int, pack: dict[int, int]) -> None:
         if self.fails:
             raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED\nand more")
+        if plan in self.failing:
+            raise self.failing[plan]
         self.clock += self.times[plan]
         self.ran.append(plan)
         self.packs.append(pack)
@@ -62,6 +66,7 @@ class FakeGraph:
 
     def __init__(self, module: Frontend) -> None:
         self.module, self.chosen = module, 0
+        self.driver = module.driver
         self.outputs: dict[int, Any] = {}
 
     def tensor(self, **how: Any) -> Any:
@@ -72,8 +77,8 @@ class FakeGraph:
 
     def __getattr__(self, name: str) -> Any:
         def operation(*inputs: Any, **named: Any) -> Any:
-            made = [FakeResult() for _ in range(RESULTS.get(name, 1))]
-            return made if name in RESULTS else made[0]
+            results = [FakeResult() for _ in range(RESULTS.get(name, 1))]
+            return results if name in RESULTS else results[0]
 
         return operation
 
@@ -97,7 +102,7 @@ class FakeGraph:
 
     def build_plan_at_index(self, index: int) -> None:
         if index in self.module.barred:
-            raise RuntimeError("barred")
+            raise KeyError("barred")  # in place of the frontend's own errors
 
     def get_workspace_size_plan_at_index(self, index: int) -> int:
         return 1000 * index
@@ -122,6 +127,8 @@ class FakeGraph:
         self.module.run(index, pack)
 
     def execute(self, pack: Any, workspace: int, handle: Any) -> None:
+        if self.driver != self.module.driver:
+            raise RuntimeError("CUDNN_STATUS_INTERNAL_ERROR")
         self.module.run(self.chosen, pack)
 
 
@@ -147,7 +154,8 @@ class FakeRuntime(SimulatedRuntime):
             def synchronize(self) -> None: ...
 
         def asnumpy(array: Any) -> Any:
-            return np.full_like(array, 0xFF if module.keeps_nan else 0)
+            keeps = module.keeps_nan and module.ran[-1] not in module.hiding
+            return np.full_like(array, 0xFF if keeps else 0)
 
         cuda = SimpleNamespace(Event=Event, get_elapsed_time=lambda a, b: b.at - a.at)
         self.xp: Any = SimpleNamespace(cuda=cuda, asnumpy=asnumpy)

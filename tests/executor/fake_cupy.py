@@ -26,6 +26,7 @@ PARAMETERS = {  # of what is called with CUDA in between
     "cuda.function.Module.get_function": "self name",
     "cuda.MemoryPool.malloc": "self size",
     "cuda.alloc_pinned_memory": "size",
+    "cuda.PinnedMemory.__init__": "self size flags",
     "cuda.get_current_stream": "device_id",
     "cuda.using_allocator": "allocator",
     "cuda.runtime.memcpyAsync": "dst src size kind stream",
@@ -50,6 +51,8 @@ class Array:
     def __init__(self, nbytes: int, stream: Any) -> None:
         self.nbytes, self.stream = nbytes, stream  # the one in whose order the pool gave it
         self.data = SimpleNamespace(ptr=id(self))
+        self.size, self.itemsize = nbytes, 1
+        self.shape, self.strides = (nbytes,), (1,)
 
 
 class FakeCupy(ModuleType):
@@ -60,6 +63,7 @@ class FakeCupy(ModuleType):
     def __init__(self) -> None:
         super().__init__("cupy")
         self.did: list[tuple[Any, ...]] = []
+        self.blocks: list[tuple[str, int]] = []  # of pinned memory: CuPy's pool's, or alone
         self.status, self.room, self.refuses = 0, 1 << 30, False
         self.local = threading.local()
         self.null = SimpleNamespace(ptr=0)
@@ -71,7 +75,9 @@ class FakeCupy(ModuleType):
             MemoryPool=lambda: SimpleNamespace(malloc=lambda size: None),
             using_allocator=self.using_allocator,
             get_current_stream=lambda device_id=-1: self.current,
-            alloc_pinned_memory=bytearray,
+            alloc_pinned_memory=lambda size: self.pinned("pool", size),
+            PinnedMemory=lambda size, flags=0: self.pinned("own", size),
+            PinnedMemoryPointer=lambda mem, offset: mem,
             function=SimpleNamespace(Module=lambda: FakeModule(self)),
             memory=SimpleNamespace(OutOfMemoryError=type("OutOfMemoryError", (MemoryError,), {})),
             runtime=SimpleNamespace(
@@ -86,6 +92,13 @@ class FakeCupy(ModuleType):
                 ),
             ),
         )
+
+    def pinned(self, whose: str, size: int) -> bytearray:
+        self.blocks.append((whose, size))
+        return bytearray(size)
+
+    def get_default_memory_pool(self) -> Any:
+        return SimpleNamespace(free_all_blocks=lambda: self.note("free_all_blocks"))
 
     def note(self, *what: Any) -> None:
         self.did.append(what)
@@ -139,6 +152,7 @@ class FakeStream:
         FakeStream.count += 1
         self.cupy, self.ptr, self.device = cupy, FakeStream.count, cupy.device
         self.non_blocking, self.capturing = non_blocking, False
+        self.priority = priority
 
     def use(self) -> FakeStream:
         assert self.device == self.cupy.device

@@ -33,14 +33,14 @@ def run_model(
     name: str, run: str, gang: str
 ) -> tuple[list[dict[str, np.ndarray]], dict[str, float]]:
     """Train for some steps as the reference did; returns what was fetched, and parameter norms."""
-    built = models.build(name, fluid)
+    model = models.build(name, fluid)
     place = fluid.CPUPlace()
     exe = fluid.Executor(place)
     steps = []
     with fluid.scope_guard(fluid.Scope()):
-        exe.run(built.startup)
-        models.set_initial_values(built.main, fluid.global_scope(), place)
-        program, extra = built.main, {}
+        exe.run(model.startup)
+        models.set_initial_values(model.main, fluid.global_scope(), place)
+        program, extra = model.main, {}
         if gang != "single":
             build = fluid.BuildStrategy()
             scale = fluid.BuildStrategy.GradientScaleStrategy
@@ -48,22 +48,22 @@ def run_model(
                 build.gradient_scale_strategy = scale.One
             if run == "parallel_customized":
                 build.gradient_scale_strategy = scale.Customized
-                extra = {built.loss.name + "@GRAD": np.array([0.5, 0.25], "float32")}
-            program = fluid.CompiledProgram(built.main).with_data_parallel(
-                loss_name=built.loss.name, build_strategy=build, places=fluid.cpu_places(2)
+                extra = {model.loss.name + "@GRAD": np.array([0.5, 0.25], "float32")}
+            program = fluid.CompiledProgram(model.main).with_data_parallel(
+                loss_name=model.loss.name, build_strategy=build, places=fluid.cpu_places(2)
             )
         for step in range(models.STEPS):
             fetched = exe.run(
                 program,
                 feed={**models.feed(name, step), **extra},
-                fetch_list=[built.loss, *built.fetches.values()],
+                fetch_list=[model.loss, *model.fetches.values()],
             )
-            steps.append(dict(zip(["loss", *built.fetches], fetched, strict=True)))
+            steps.append(dict(zip(["loss", *model.fetches], fetched, strict=True)))
         norms = {
             p.name: float(
                 np.linalg.norm(np.array(fluid.global_scope().find_var(p.name).get_tensor()))
             )
-            for p in built.main.all_parameters()
+            for p in model.main.all_parameters()
         }
     return steps, norms
 

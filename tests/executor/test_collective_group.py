@@ -48,7 +48,7 @@ def test_what_is_bound_is_done_at_each_call() -> None:
             group.bound_broadcast_parts(row, [1, 4], [1, 0], within=10),
         ):
             call()
-        group.agree(within=10)
+        assert group.bound_agree(within=10)(7) == [7]
         group.landed(within=10)
         group.vote(within=10)
         return row.tolist()

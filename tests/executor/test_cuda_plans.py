@@ -66,13 +66,13 @@ class Trained:
 def test_what_is_fed_may_change_once_the_step_was_begun() -> None:
     trained = Trained()
     x = np.zeros((3, 4), "float32")
-    made = []
+    results = []
     for k in range(6):
         x[...] = k
         arrived = trained.step(x, k)
         x[...] = np.nan
-        made.append([np.array(a) for a in arrived])
-    for k, (y, total) in enumerate(made):
+        results.append([np.array(a) for a in arrived])
+    for k, (y, total) in enumerate(results):
         np.testing.assert_array_equal(y, np.full((3, 4), 2.0 * k))
         np.testing.assert_array_equal(total, np.full((3, 4), 2.0 * k + k + 1))
 
@@ -99,12 +99,12 @@ def test_the_second_step_is_captured_and_others_are_launched() -> None:
     x = np.ones((2, 4), "float32")
     for k in range(4):
         trained.step(x, k).wait()
-        captured = [one.graph is not None for one in trained.plan.segments if len(one.steps) > 2]
+        captured = [bool(one.graphs) for one in trained.plan.segments if len(one.steps) > 2]
         assert captured == [k > 0] * len(captured)
     trained = Trained(captures=False)
     for k in range(3):
         trained.step(x, k).wait()
-    assert all(one.graph is None for one in trained.plan.segments)
+    assert all(not one.graphs for one in trained.plan.segments)
 
 
 def test_what_cuda_refuses_to_capture_goes_on_call_by_call(
@@ -146,8 +146,8 @@ def test_values_that_are_written_come_before_the_next_step() -> None:
     trained.tell("write", {"scope": 7, "names": ["n"]}, [value])
     value[...] = np.nan
     np.testing.assert_array_equal(trained.step(x, 1)[1], np.full((1, 4), 11.0))
-    (held,) = trained.tell("read", {"scope": 7, "names": ["n"]}).arrays
-    np.testing.assert_array_equal(held, [11.0])
+    (counter,) = trained.tell("read", {"scope": 7, "names": ["n"]}).arrays
+    np.testing.assert_array_equal(counter, [11.0])
 
 
 def test_timed_steps_compute_the_same() -> None:
@@ -172,9 +172,9 @@ def test_an_upload_is_not_waited_for_and_many_take_bounded_memory() -> None:
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (3, 2, 1, 0)])
 def test_room_for_an_array_has_its_order_in_memory(order: tuple[int, ...]) -> None:
     array = np.arange(120, dtype=np.int32).reshape(2, 3, 4, 5).transpose(order)
-    made = dense_like(np.zeros(480, np.uint8), array)
-    assert made.strides == array.strides
-    assert made.shape == array.shape
+    room = dense_like(np.zeros(480, np.uint8), array)
+    assert room.strides == array.strides
+    assert room.shape == array.shape
 
 
 def test_the_clock_is_that_of_the_step_however_late_it_is_read() -> None:

@@ -48,17 +48,17 @@ LOW = (np.dtype(np.float16), BFLOAT16)
 def graphs_of(op_type: str, inputs: dict[str, Any], order: str, **attrs: Any) -> Iterator[Graph]:
     """Bind an op and its gradient; yield what they ask of cuDNN. The arrays are never touched."""
     op, dev = OPS[op_type], gpu()
-    given = {**op.attrs, **attrs}
+    settings = {**op.attrs, **attrs}
 
     def memory(shape: tuple[int, ...], kind: Any) -> Any:
         return laid_out(shape, kind, order if shape[0] == BATCH else IN_ORDER)
 
-    held = {slot: [memory(*like)] for slot, like in inputs.items()}
-    specs = infer(op, specs_of(held), given)
-    made = {s: [memory(a.shape, to_numpy(a.dtype)) for a in v] for s, v in specs.items()}
-    steps = bind(op_type, held, made, given, dev, "cudnn")
+    operands = {slot: [memory(*like)] for slot, like in inputs.items()}
+    specs = infer(op, specs_of(operands), settings)
+    results = {s: [memory(a.shape, to_numpy(a.dtype)) for a in v] for s, v in specs.items()}
+    steps = bind(op_type, operands, results, settings, dev, "cudnn")
     assert op.grad is not None
-    near = {**held, **made}
+    near = {**operands, **results}
 
     def like(slots: dict[str, str]) -> dict[str, Any]:
         sources = {slot: near.get(name.partition("@GRAD")[0], []) for slot, name in slots.items()}
@@ -101,10 +101,10 @@ def test_cudnn_computes_what_resnet50_and_gpt2_ask_of_it(tmp_path: Path) -> None
     asked += resnet(np.dtype("f4"), IN_ORDER)
     asked = list(dict.fromkeys(asked))
     assert len(asked) > 3 * 3 * len(CONVOLUTIONS)
-    told = offline(tmp_path, asked)
-    declined = [one for one in told if "declined" in one]
+    answers = offline(tmp_path, asked)
+    declined = [one for one in answers if "declined" in one]
     assert not declined
-    for graph, one in zip(asked, told, strict=True):
+    for graph, one in zip(asked, answers, strict=True):
         low = isinstance(graph, Convolution) and graph.x.dtype != "float32"
         assert one["plans"] > 0
         assert "again" not in one or one["again"] == one["workspace"]  # a plan that was kept
@@ -116,8 +116,8 @@ def test_cudnn_says_what_it_cannot_compute(tmp_path: Path) -> None:
     """A batch norm of three channels has no plan; the kernel would be told so, and ask elsewhere."""
     slots: dict[str, Any] = {"X": ((BATCH, 3, 2, 2), np.dtype("f4"))}
     slots |= dict.fromkeys(("Scale", "Bias", "Mean", "Variance"), ((3,), np.dtype("f4")))
-    told = offline(tmp_path, list(graphs_of("batch_norm", slots, CHANNELS_LAST)))
-    assert all("declined" in one for one in told)
+    answers = offline(tmp_path, list(graphs_of("batch_norm", slots, CHANNELS_LAST)))
+    assert all("declined" in one for one in answers)
 
 
 def offline(folder: Path, graphs: list[Graph]) -> list[dict[str, Any]]:

@@ -26,16 +26,16 @@ CONVOLUTION = Convolution(IMAGE, FILTERS, IMAGE, "y", ONCE, ONCE, (0, 0), (0, 0)
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Frontend]:
     """The frontend, with nothing kept on disk."""
-    made = Frontend()
-    monkeypatch.setitem(sys.modules, "cudnn", made)
+    frontend = Frontend()
+    monkeypatch.setitem(sys.modules, "cudnn", frontend)
     monkeypatch.setenv("ROWLOCK_CACHE_DIR", str(tmp_path))
     cudnn.version.cache_clear()
-    yield made
+    yield frontend
     cudnn.version.cache_clear()
 
 
 def bound(dnn: cudnn.Cudnn, graph: Graph) -> Any:
-    arrays = {name: np.zeros(told.nbytes, np.uint8) for name, told in graph.operands.items()}
+    arrays = {name: np.zeros(operand.nbytes, np.uint8) for name, operand in graph.operands.items()}
     return dnn.bind(graph, arrays, np.zeros(dnn.workspace(graph) or 0, np.uint8))
 
 
@@ -135,3 +135,54 @@ def test_without_room_to_try_plans_the_first_is_taken(
     dnn = cudnn.Cudnn(runtime)
     bound(dnn, CONVOLUTION)()
     assert module.ran == [0]
+
+
+def test_a_plan_that_fails_however_is_told_and_the_next_is_tried(
+    module: Frontend, caplog: pytest.LogCaptureFixture
+) -> None:
+    module.failing = {1: TypeError("execute(): incompatible function arguments"), 2: OSError("no")}
+    with caplog.at_level("INFO", "rowlock"):
+        bound(cudnn.Cudnn(FakeRuntime(module)), CONVOLUTION)()
+    assert module.ran[-1] == 0
+    assert [r.getMessage().split(": ", 1)[1] for r in caplog.records] == [
+        "execute(): incompatible function arguments",
+        "no",
+    ]
+
+
+def test_a_relu_is_left_to_the_next_plan_that_keeps_nan(module: Frontend) -> None:
+    module.hiding = frozenset({1})
+    bound(cudnn.Cudnn(FakeRuntime(module)), BatchNorm(IMAGE, 1e-5, relu=True))()
+    assert module.ran[-1] == 0, "of the two that are tried"
+
+
+def test_a_graph_that_the_frontend_stumbles_over_is_left_to_others(
+    module: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Frontend.numerical_note, "NONDETERMINISTIC")
+    assert cudnn.Cudnn(FakeRuntime(module)).workspace(CONVOLUTION) is None
+
+
+def test_a_stored_plan_that_fails_once_is_chosen_anew(
+    module: Frontend, caplog: pytest.LogCaptureFixture
+) -> None:
+    dnn = cudnn.Cudnn(FakeRuntime(module))
+    calls = [bound(dnn, CONVOLUTION) for _ in range(2)]
+    module.driver += 1
+    module.times = (0.5, 1.0, 2.0)
+    for call in calls:
+        call()
+        call()
+    assert module.ran[-4:] == [0] * 4
+    assert len(caplog.records) == 1 and "INTERNAL_ERROR" in caplog.text, "once for both"
+    module.ran.clear()
+    bound(cudnn.Cudnn(FakeRuntime(module)), CONVOLUTION)()
+    assert module.ran == [0], "the new one is stored"
+
+
+def test_a_new_plan_must_do_with_the_workspace_that_is_bound(module: Frontend) -> None:
+    call = bound(cudnn.Cudnn(FakeRuntime(module)), CONVOLUTION)
+    module.driver += 1
+    module.times = (3.0, 2.0, 1.0)
+    with pytest.raises(ExecutionError, match="INTERNAL_ERROR"):
+        call()

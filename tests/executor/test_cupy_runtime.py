@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import inspect
 import re
@@ -24,10 +25,10 @@ KERNEL = CudaKernel("scale", (("float*", "x"), ("const float*", "y"), ("int", "n
 
 @pytest.fixture
 def cupy(monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
-    made = FakeCupy()
-    monkeypatch.setitem(sys.modules, "cupy", made)
+    fake = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
     monkeypatch.setattr(nvrtc, "machine_code", lambda kernel, capability: b"cubin")
-    return made
+    return fake
 
 
 def test_taking_memory_leaves_the_stream_in_use(cupy: FakeCupy) -> None:
@@ -40,15 +41,15 @@ def test_taking_memory_leaves_the_stream_in_use(cupy: FakeCupy) -> None:
 
 def test_memory_is_in_the_order_of_the_compute_stream_in_every_thread(cupy: FakeCupy) -> None:
     runtime = CupyRuntime(1)
-    found: list[Any] = []
+    streams: list[Any] = []
 
     def take() -> None:
-        found.extend((runtime.empty(64).stream, cupy.current, cupy.device))
+        streams.extend((runtime.empty(64).stream, cupy.current, cupy.device))
 
     thread = threading.Thread(target=take)
     thread.start()
     thread.join()
-    assert found == [runtime.compute, cupy.null, 0]
+    assert streams == [runtime.compute, cupy.null, 0]
 
 
 def test_too_little_memory_is_a_memory_error(cupy: FakeCupy) -> None:
@@ -100,6 +101,12 @@ def test_events_belong_to_the_gpu_of_their_stream(cupy: FakeCupy) -> None:
     assert cupy.device == 0
 
 
+def test_urgent_streams_have_the_highest_priority(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime(1)
+    assert runtime.stream(urgent=True).priority < -5  # CUDA takes the least that the GPU has
+    assert runtime.stream().priority is runtime.compute.priority is None
+
+
 def test_a_graph_is_captured_and_launched_on_the_compute_stream(cupy: FakeCupy) -> None:
     runtime = CupyRuntime()
     seen: list[bool] = []
@@ -107,7 +114,31 @@ def test_a_graph_is_captured_and_launched_on_the_compute_stream(cupy: FakeCupy) 
     assert seen == [True]
     assert not runtime.compute.capturing
     launch()
-    assert cupy.did == [("upload", runtime.compute), ("graph", runtime.compute)]
+    assert cupy.did[-2:] == [("upload", runtime.compute), ("graph", runtime.compute)]
+
+
+def test_nothing_is_under_way_and_no_garbage_goes_while_a_graph_is_captured(cupy: FakeCupy) -> None:
+    runtime = CupyRuntime()
+    seen: list[tuple[bool, bool]] = []
+    went: list[bool] = []
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            went.append(runtime.compute.capturing)
+
+    def step() -> None:
+        synchronized = [did[1] for did in cupy.did if did[0] == "synchronize"]
+        seen.append(({runtime.compute, runtime.copies} <= set(synchronized), gc.isenabled()))
+        Cycle()
+
+    Cycle()
+    runtime.capture([step])
+    assert seen == [(True, False)]
+    assert went == [False] and gc.isenabled()
+    gc.collect()
 
 
 def test_a_step_that_fails_ends_the_capture(cupy: FakeCupy) -> None:
@@ -120,9 +151,11 @@ def test_a_step_that_fails_ends_the_capture(cupy: FakeCupy) -> None:
         runtime.capture([fails])
     assert not runtime.compute.capturing
     cupy.refuses = True
-    with pytest.raises(CUDARuntimeError) as raised:
+    with pytest.raises(ValueError, match="no"):
         runtime.capture([fails])
-    assert isinstance(raised.value.__context__, ValueError)
+    assert not runtime.compute.capturing and gc.isenabled()
+    with pytest.raises(CUDARuntimeError):
+        runtime.capture([])
 
 
 def test_copies_say_their_direction(cupy: FakeCupy) -> None:
@@ -158,10 +191,10 @@ def _parameters(function: Any) -> str:
 @pytest.mark.parametrize("path", PARAMETERS)
 def test_the_stand_in_has_the_parameters_of_cupy(path: str) -> None:
     cupy = pytest.importorskip("cupy")
-    found = cupy
+    part = cupy
     for name in path.split("."):
-        found = getattr(found, name)
-    assert _parameters(found) == PARAMETERS[path]
+        part = getattr(part, name)
+    assert _parameters(part) == PARAMETERS[path]
 
 
 def test_cupys_nccl_has_what_is_called() -> None:
@@ -173,3 +206,33 @@ def test_cupys_nccl_has_what_is_called() -> None:
         assert isinstance(getattr(nccl, f"NCCL_{name}"), int)
     for name in ("reduceScatter", "allGather", "broadcast", "check_async_error", "abort"):
         assert hasattr(nccl.NcclCommunicator, name)
+
+
+def test_large_pinned_blocks_are_as_large_as_was_asked(cupy: FakeCupy) -> None:
+    """CuPy's pool would make 256 MB of the 154 that a batch of images takes."""
+    runtime, images = CupyRuntime(), 256 * 3 * 224 * 224 * 4
+    assert runtime.pinned(images).nbytes == images
+    runtime.pinned(1 << 10)
+    assert cupy.blocks == [("own", images), ("pool", 1 << 10)]
+
+
+def test_kernels_on_one_place_promise_nothing_about_it(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, compiled = CupyRuntime(), list[CudaKernel]()
+    monkeypatch.setattr(
+        nvrtc, "machine_code", lambda kernel, capability: compiled.append(kernel) or b"cubin"
+    )
+    x, y = runtime.empty(64), runtime.empty(64)
+    y.data.ptr = x.data.ptr + 64  # side by side
+    for operands in ((x, y, 1), (x, x, 1), (x, None, 1)):
+        runtime.launch(KERNEL, (1, 1, 1), (32, 1, 1), operands)
+    apart, same = compiled
+    assert apart.own_text.count("__restrict__") == 2 and "__restrict__" not in same.own_text
+    reads = CudaKernel("look", (("const float*", "x"), ("const float*", "y")), "")
+    assert reads.over((x, x), runtime.address) is reads
+
+
+def test_memory_that_is_not_used_goes_back_to_the_gpu(cupy: FakeCupy) -> None:
+    CupyRuntime().give_back()
+    assert cupy.did == [("free_all_blocks",)]

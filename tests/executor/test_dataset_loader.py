@@ -58,19 +58,19 @@ def nothing_left() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Any]:
     with fluid.program_guard(fluid.Program()), fluid.unique_name.guard():
-        told = loader_cases.outcomes(io, lambda n: [fluid.CPUPlace()] * n, Again())
-    return json.loads(json.dumps(told))
+        ours = loader_cases.outcomes(io, lambda n: [fluid.CPUPlace()] * n, Again())
+    return json.loads(json.dumps(ours))
 
 
 class Again:
     """The same two variables each time."""
 
     def __init__(self) -> None:
-        self._made: Any = None
+        self._variables: Any = None
 
     def __call__(self) -> Any:
-        self._made = self._made or variables()
-        return self._made
+        self._variables = self._variables or variables()
+        return self._variables
 
 
 @pytest.mark.parametrize("use", REFERENCE["outcomes"])

@@ -122,7 +122,7 @@ def test_a_file_that_is_damaged_or_foreign_is_written_again(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reason"),
     [
         (lambda path: path.chmod(0o777), "can be written by others (mode 0777)"),
         (lambda path: path.chmod(0o1777), "can be written by others (mode 1777)"),
@@ -139,7 +139,7 @@ def test_a_file_that_is_damaged_or_foreign_is_written_again(
     ],
 )
 def test_a_folder_that_others_can_change_is_not_used(
-    folder: Path, spoil: Callable[[Path], object], told: str, caplog: pytest.LogCaptureFixture
+    folder: Path, spoil: Callable[[Path], object], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fresh().write("a.o", b"code")
     before = sorted(folder.iterdir())
@@ -150,7 +150,7 @@ def test_a_folder_that_others_can_change_is_not_used(
     assert sorted(folder.iterdir()) == before
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
-    for part in (str(folder.parent), told, "chmod go-w", "ROWLOCK_CACHE_DIR"):
+    for part in (str(folder.parent), reason, "chmod go-w", "ROWLOCK_CACHE_DIR"):
         assert part in record.getMessage()
 
 

@@ -138,7 +138,7 @@ def test_what_is_kept_is_a_copy_unless_it_cannot_change() -> None:
     view.flags.writeable = False  # its owner can still be written
     assert not np.shares_memory(snapshot(view, view), array)
     buffer = bytearray(b"abc")
-    assert not np.shares_memory(snapshot(buffer, held := np.asarray(memoryview(buffer))), held)
+    assert not np.shares_memory(snapshot(buffer, raw := np.asarray(memoryview(buffer))), raw)
     tensor = Tensor("y")
     tensor.set(array)
     own = tensor.numpy()

@@ -43,14 +43,14 @@ def gang(request: pytest.FixtureRequest) -> Iterator[Gang]:
         request.getfixturevalue("ray_cluster")
         from rowlock.cluster.gang import launch_ray
 
-        found = launch_ray(places, config)
+        gang = launch_ray(places, config)
     else:
-        found = launch_threads(places, config)
-    yield found
-    found.close()
-    assert found.delivery.broken, "a closed gang is not used again"
+        gang = launch_threads(places, config)
+    yield gang
+    gang.close()
+    assert gang.delivery.broken, "a closed gang is not used again"
     with pytest.raises(InvalidState):
-        found.all(Drop(0))
+        gang.all(Drop(0))
 
 
 class Regression:
@@ -128,9 +128,9 @@ def test_steps_average_gradients_and_keep_replicas_equal(gang: Gang) -> None:
         expected = [np.mean((x @ weight - y) ** 2) for x, y in shares]
         np.testing.assert_allclose([float(loss[0][0]) for loss in losses], expected, rtol=1e-4)
         weight = weight - 0.1 * gradient
-    found = model.weights()
-    np.testing.assert_allclose(found[0], weight, rtol=1e-4)
-    assert found[0].tobytes() == found[1].tobytes()
+    weights = model.weights()
+    np.testing.assert_allclose(weights[0], weight, rtol=1e-4)
+    assert weights[0].tobytes() == weights[1].tobytes()
 
 
 @pytest.mark.parametrize("failing", range(SIZE))

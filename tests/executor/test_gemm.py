@@ -24,7 +24,7 @@ ONE = [e for e in EPILOGUES if "relu_aux" not in e and not e.startswith("drelu")
 
 def gemm(epilogue: str = "none", kind: str = "float32", **more: Any) -> Gemm:
     """A product whose rows lie further apart than they are long."""
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "a_type": kind,
         "b_type": kind,
         "d_type": kind,
@@ -34,15 +34,15 @@ def gemm(epilogue: str = "none", kind: str = "float32", **more: Any) -> Gemm:
         "compute": "float64" if kind == "float64" else "float32",
         "ld_aux": 128 if "relu" in epilogue else N,
     }
-    return Gemm(m=M, n=N, k=K, epilogue=epilogue, **{**given, **more})
+    return Gemm(m=M, n=N, k=K, epilogue=epilogue, **{**settings, **more})
 
 
 def operands(g: Gemm, seed: int = 0) -> Operands:
     rng = np.random.default_rng(seed)
 
     def drawn(kind: str, rows: int, columns: int, ld: int) -> np.ndarray:
-        held = rng.standard_normal((g.batch, rows, ld)).astype(kind)
-        return held[:, :, :columns] if g.batch > 1 else held[0, :, :columns]
+        room = rng.standard_normal((g.batch, rows, ld)).astype(kind)
+        return room[:, :, :columns] if g.batch > 1 else room[0, :, :columns]
 
     a = drawn(g.a_type, *((K, M) if g.transpose_a else (M, K)), g.lda)
     b = drawn(g.b_type, *((N, K) if g.transpose_b else (K, N)), g.ldb)
@@ -68,34 +68,34 @@ def expected(g: Gemm, o: Operands) -> dict[str, np.ndarray]:
     a, b = (wide(x).swapaxes(-1, -2) if t else wide(x)
             for x, t in ((o.a, g.transpose_a), (o.b, g.transpose_b)))  # fmt: skip
     d = g.alpha * np.einsum("...mk,...kn->...mn", a, b) + g.beta * wide(o.d)
-    made: dict[str, np.ndarray] = {}
+    more: dict[str, np.ndarray] = {}
     if g.adds_bias:
         d = d + wide(o.bias)
     if g.epilogue.startswith("relu"):
-        made["aux"], d = d > 0, np.where(d > 0, d, 0)
+        more["aux"], d = d > 0, np.where(d > 0, d, 0)
     elif g.epilogue.startswith("gelu"):
-        made["aux"], d = d, tanh_gelu(d)
+        more["aux"], d = d, tanh_gelu(d)
     elif g.epilogue.startswith("dgelu"):
         at, h = wide(o.aux), 1e-5
         d = d * (tanh_gelu(at + h) - tanh_gelu(at - h)) / (2 * h)
     elif g.epilogue.startswith("drelu"):
         d = d * np.unpackbits(o.aux, axis=1, bitorder="little")[:, :N]
     if g.epilogue.endswith("_bgrad"):
-        made["bias"] = d.sum(0)
+        more["bias"] = d.sum(0)
     if g.epilogue == "bgrad_a":
-        made["bias"] = a.sum(1)
+        more["bias"] = a.sum(1)
     if g.epilogue == "bgrad_b":
-        made["bias"] = b.sum(0)
-    return {"d": d, **({} if "aux" in g.epilogue else {k: v for k, v in made.items() if k != "aux"}),
-            **(made if "aux" in g.epilogue else {})}  # fmt: skip
+        more["bias"] = b.sum(0)
+    return {"d": d, **({} if "aux" in g.epilogue else {k: v for k, v in more.items() if k != "aux"}),
+            **(more if "aux" in g.epilogue else {})}  # fmt: skip
 
 
 def check(g: Gemm, o: Operands, exact: dict[str, np.ndarray], share: float) -> None:
     for name, value in exact.items():
-        made = getattr(o, name)
-        if made.dtype == np.uint8:
-            made = np.unpackbits(made, axis=1, bitorder="little")[:, :N]
-        error = np.abs(wide(made) - value).max()
+        result = getattr(o, name)
+        if result.dtype == np.uint8:
+            result = np.unpackbits(result, axis=1, bitorder="little")[:, :N]
+        error = np.abs(wide(result) - value).max()
         assert error <= share * max(np.abs(value).max(), 1), (g, name)
 
 
@@ -180,12 +180,12 @@ class Runtime:
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ColumnMajorLibrary:
-    made = ColumnMajorLibrary()
+    fake = ColumnMajorLibrary()
     for module in (cublaslt, cublaslt_terms):
-        monkeypatch.setattr(module, "library", lambda name: made)
+        monkeypatch.setattr(module, "library", lambda name: fake)
         monkeypatch.setattr(module, "version", lambda: "13.0.0")
     monkeypatch.setenv("ROWLOCK_CACHE_DIR", str(tmp_path))
-    return made
+    return fake
 
 
 def blas(stand_in: ColumnMajorLibrary) -> Any:
@@ -225,10 +225,10 @@ def test_candidates_are_timed_once_and_the_fastest_is_kept_on_disk(
     stand_in.algorithms = {9: np.nan, 2: np.nan, 5: np.nan}
     g = gemm()
     o = operands(g)
-    kept = o.d.copy()
+    before = o.d.copy()
     on = blas(stand_in)
     step = on.bind(g, o, WORKSPACE)
-    np.testing.assert_array_equal(o.d, kept)  # candidates are not tried on the operands
+    np.testing.assert_array_equal(o.d, before)  # candidates are not tried on the operands
     step()
     assert stand_in.used[-1] == 2
     ran = stand_in.ran
@@ -257,6 +257,6 @@ def test_a_relu_that_hides_what_is_not_a_number_is_not_taken(stand_in: ColumnMaj
 def test_a_product_that_the_library_refuses_is_named(stand_in: ColumnMajorLibrary) -> None:
     stand_in.algorithms = {}
     g = gemm(transpose_a=True, lda=7)
-    told = r"product of float32 \[5, 3\] transposed and float32 \[3, 8\].* 15 \(not supported\)"
-    with pytest.raises(ExecutionError, match=told):
+    message = r"product of float32 \[5, 3\] transposed and float32 \[3, 8\].* 15 \(not supported\)"
+    with pytest.raises(ExecutionError, match=message):
         blas(stand_in).bind(g, operands(g), WORKSPACE)

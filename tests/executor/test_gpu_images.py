@@ -10,7 +10,9 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.executor.cuda.dnn import BatchNormGrad
 from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.simulated.reference_dnn import ReferenceDnn
 from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.build import BuildStrategy
 from tests.ops.gpu import needs_compiler
@@ -84,19 +86,41 @@ NEAR = {"float32": 1e-5, "bfloat16": 1e-2}
 @pytest.mark.parametrize("kind", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_a_residual_net_learns_there_as_on_a_cpu(kind: str) -> None:
     here, _ = learned(lambda: residual(kind), fluid.CPUPlace(), (8, 8, 8))
-    there, told = learned(lambda: residual(kind), fluid.CUDAPlace(0), (8, 8, 8))
+    there, report = learned(lambda: residual(kind), fluid.CUDAPlace(0), (8, 8, 8))
     np.testing.assert_allclose(there, here, rtol=NEAR[kind])
     # three convolutions and their gradients; norms too, where channels lie last
-    assert ("6 on cudnn" if kind == "float32" else "12 on cudnn") in told
-    assert ("channels last" in told) == (kind != "float32")
-    assert "split at" not in told  # the step is one graph
+    assert ("6 on cudnn" if kind == "float32" else "12 on cudnn") in report
+    assert ("channels last" in report) == (kind != "float32")
+    assert "split at" not in report  # the step is one graph
 
 
 def test_attention_in_low_precision_is_one_call_of_cudnn() -> None:
     here, _ = learned(lambda: transformer("bfloat16"), fluid.CPUPlace(), (8, 32))
-    there, told = learned(
+    there, report = learned(
         lambda: transformer("bfloat16"), fluid.CUDAPlace(0), (8, 32), fused_attention=True
     )
     np.testing.assert_allclose(there, here, rtol=NEAR["bfloat16"])
-    assert "2 on cudnn" in told
-    assert "split at" not in told
+    assert "2 on cudnn" in report
+    assert "split at" not in report
+
+
+def test_no_gradient_of_a_norm_lies_where_cudnn_reads_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Batch norm's gradient may be made in place by our kernels; the library promises nothing of that kind."""
+    bound: list[dict[str, Any]] = []
+    bind = ReferenceDnn.bind
+
+    def noted(self: Any, graph: Any, arrays: Any, workspace: Any) -> Any:
+        if isinstance(graph, BatchNormGrad):
+            bound.append(dict(arrays))
+        return bind(self, graph, arrays, workspace)
+
+    monkeypatch.setattr(ReferenceDnn, "bind", noted)
+    learned(lambda: residual("bfloat16"), fluid.CUDAPlace(0), (8, 8, 8))
+    if local_gpus() and not bound:
+        pytest.skip("a real GPU")
+    assert len(bound) >= 3
+    for arrays in bound:
+        for name in ("x", "d_y"):
+            assert not np.shares_memory(arrays["d_x"], arrays[name]), name

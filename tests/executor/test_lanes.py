@@ -22,27 +22,27 @@ REDUCE = BuildStrategy.ReduceStrategy.Reduce
 
 def trained(name: str, places: int, threads: int, **build: Any) -> tuple[dict[str, Any], list[int]]:
     """Return every persistable after some steps, and the signals exchanged on each place."""
-    built = models.build(name, fluid)
-    built.main.random_seed = 7
+    model = models.build(name, fluid)
+    model.main.random_seed = 7
     place = fluid.CPUPlace()
     exe = fluid.Executor(place)
     with (
         fluid.scope_guard(fluid.Scope()),
         rowlock.cluster(launcher="threads", bucket_bytes=SMALL_BUCKET),
     ):
-        exe.run(built.startup)
-        models.set_initial_values(built.main, fluid.global_scope(), place)
-        program = fluid.CompiledProgram(built.main).with_data_parallel(
-            loss_name=built.loss.name,
+        exe.run(model.startup)
+        models.set_initial_values(model.main, fluid.global_scope(), place)
+        program = fluid.CompiledProgram(model.main).with_data_parallel(
+            loss_name=model.loss.name,
             places=fluid.cpu_places(places),
             build_strategy=BuildStrategy(**build),
             exec_strategy=ExecutionStrategy(num_threads=threads, allow_op_delay=threads > 2),
         )
         for step in range(STEPS):
-            exe.run(program, models.feed(name, step), [built.loss])
+            exe.run(program, models.feed(name, step), [model.loss])
         signals = program.signals()
         scope = fluid.global_scope()
-        names = [v.name for v in built.main.list_vars() if v.persistable]
+        names = [v.name for v in model.main.list_vars() if v.persistable]
         return {n: np.array(scope.find_var(n).get_tensor()) for n in names}, signals
 
 
@@ -64,19 +64,19 @@ def test_dealt_at_random(name: str, places: int, monkeypatch: pytest.MonkeyPatch
     assert set(none) == {0}
     monkeypatch.setattr(overlap, "deal", at_random(5))
     for threads in (0, 2, 3):  # 0: a share of the cores, and a lane for communication
-        found, signals = trained(name, places, threads)
+        values, signals = trained(name, places, threads)
         assert min(signals) > 0
         for variable, array in wanted.items():
-            np.testing.assert_array_equal(found[variable], array, err_msg=variable)
+            np.testing.assert_array_equal(values[variable], array, err_msg=variable)
 
 
 def test_dealt_at_random_in_reduce_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, _ = trained("mlp", 2, 1, reduce_strategy=REDUCE)
     monkeypatch.setattr(overlap, "deal", at_random(6))
-    found, signals = trained("mlp", 2, 3, reduce_strategy=REDUCE, remove_unnecessary_lock=False)
+    values, signals = trained("mlp", 2, 3, reduce_strategy=REDUCE, remove_unnecessary_lock=False)
     assert min(signals) > 0
     for variable, array in wanted.items():
-        np.testing.assert_array_equal(found[variable], array, err_msg=variable)
+        np.testing.assert_array_equal(values[variable], array, err_msg=variable)
 
 
 def test_the_expectation_counts_hand_overs() -> None:

@@ -13,7 +13,8 @@ import rowlock.fluid as fluid
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.shapes import Shapes, infer_specs
-from rowlock.executor.replica.replica import PLANS_KEPT
+from rowlock.executor.replica import plan_cache
+from rowlock.executor.replica.plan_cache import PLANS_KEPT
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ops.registry import Spec
 from rowlock.graph.passes.target import Target
@@ -42,6 +43,7 @@ def plans() -> int:
 
 def test_plans_for_many_lengths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CPU_NUM", "2")
+    monkeypatch.setattr(plan_cache.PlanCache.__init__, "__defaults__", (0,))
     before = plans()
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
         main, startup, loss = training()
@@ -67,8 +69,8 @@ def test_what_plans_share_does_not_mix_them_up(monkeypatch: pytest.MonkeyPatch) 
             program = main
             if places > 1:
                 program = fluid.CompiledProgram(main).with_data_parallel(loss_name=loss.name)
-            found = [exe.run(program, feed={"x": x}, fetch_list=[loss])[0] for x in batches]
-            losses.append([float(np.mean(f)) for f in found])
+            means = [exe.run(program, feed={"x": x}, fetch_list=[loss])[0] for x in batches]
+            losses.append([float(np.mean(f)) for f in means])
     np.testing.assert_allclose(*losses, rtol=1e-4)
 
 

@@ -56,15 +56,15 @@ def test_the_plan_is_what_a_step_takes(name: str) -> None:
 
 
 def trained(name: str, places: int, **flags: Any) -> dict[str, Any]:
-    built = models.build(name, fluid)
-    built.main.random_seed = 7
+    model = models.build(name, fluid)
+    model.main.random_seed = 7
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads", bucket_bytes=256):
-        exe.run(built.startup)
-        models.set_initial_values(built.main, fluid.global_scope(), fluid.CPUPlace())
-        program = compiled(built.main, built.loss, places, **flags)
-        fetched = [exe.run(program, models.feed(name, step), [built.loss])[0] for step in range(3)]
-        names = [v.name for v in built.main.list_vars() if v.persistable]
+        exe.run(model.startup)
+        models.set_initial_values(model.main, fluid.global_scope(), fluid.CPUPlace())
+        program = compiled(model.main, model.loss, places, **flags)
+        fetched = [exe.run(program, models.feed(name, step), [model.loss])[0] for step in range(3)]
+        names = [v.name for v in model.main.list_vars() if v.persistable]
         state = {n: np.array(fluid.global_scope().find_var(n).get_tensor()) for n in names}
     return {**state, "fetched": np.concatenate(fetched)}
 
@@ -117,11 +117,11 @@ def test_parts_of_a_gradient_die_early() -> None:
 
 
 def test_addto_says_why_it_finds_nothing() -> None:
-    built = models.build("mlp", fluid)
+    model = models.build("mlp", fluid)
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
-        exe.run(built.startup)
-        program = compiled(built.main, built.loss, enable_addto=True)
+        exe.run(model.startup)
+        program = compiled(model.main, model.loss, enable_addto=True)
         exe.run(program, models.feed("mlp", 0))
         text = str(program.explain())
     assert "enable_addto: nothing to do: no gradient is a sum of parts" in text

@@ -55,8 +55,8 @@ def process(cache: Path, *constants: float) -> tuple[bool, int]:
 
 def test_several_processes_may_compile_the_same_at_once(tmp_path: Path) -> None:
     cache = tmp_path / "not" / "there" / "yet"
-    found = [ended(process) for process in [start(cache, 1.5, 2.5) for _ in range(3)]]
-    assert [complaints for _, complaints in found] == [0] * 3
+    ends = [ended(process) for process in [start(cache, 1.5, 2.5) for _ in range(3)]]
+    assert [complaints for _, complaints in ends] == [0] * 3
     assert sorted(path.suffix for path in cache.iterdir()) == ["", ".o", ".o"], "whole files only"
     assert not process(cache, 1.5, 2.5)[0], "what was kept is good"
 

@@ -18,8 +18,8 @@ from tests.reference import models
 
 
 def program_and_feeds(name: str) -> tuple[ReplicaProgram, list[np.ndarray]]:
-    built, fed = models.build(name, fluid), models.feed(name, 0)
-    compiled = compile_program(built.main, list(fed), [built.loss.name], Target(), capabilities())
+    model, fed = models.build(name, fluid), models.feed(name, 0)
+    compiled = compile_program(model.main, list(fed), [model.loss.name], Target(), capabilities())
     return compiled.program, list(fed.values())
 
 
@@ -39,8 +39,8 @@ def test_a_plan_is_bound_and_run_but_nothing_is_computed(name: str) -> None:
     before = [array.copy() for array in plan.fetched()]
     plan.run(feeds)
     plan.run(feeds, timed=True)
-    for array, kept in zip(plan.fetched(), before, strict=True):
-        np.testing.assert_array_equal(array, kept)
+    for array, copy in zip(plan.fetched(), before, strict=True):
+        np.testing.assert_array_equal(array, copy)
     assert plan.trace is not None and len(plan.trace) == len(plan.instructions)
 
 
@@ -50,10 +50,10 @@ def test_an_ordinary_device_calls_what_kernels_return() -> None:
 
 
 def gpu_program(name: str, runtime: NullRuntime) -> tuple[ReplicaProgram, list[np.ndarray]]:
-    built, fed = models.build(name, fluid), models.feed(name, 0)
+    model, fed = models.build(name, fluid), models.feed(name, 0)
     able = capabilities(frozenset(runtime.versions()))
     compiled = compile_program(
-        built.main, list(fed), [built.loss.name], Target(), able, "cupy"
+        model.main, list(fed), [model.loss.name], Target(), able, "cupy"
     ).program
     return compiled, [fed[compiled.values[i].name] for i in compiled.feeds]
 
@@ -65,11 +65,11 @@ def test_a_step_on_a_gpu_is_bound_captured_and_replayed_without_one(name: str) -
     plan = null_gpu_plan(program, feeds, runtime)
     for _ in range(3):
         plan.run(feeds)
-    held = [one for one in plan.segments if one.capturable and len(one.steps) >= 3]
-    assert held and all(one.graph is not None for one in held)
+    graphs = [one for one in plan.segments if one.capturable and len(one.steps) >= 3]
+    assert graphs and all(one.graphs for one in graphs)
     runtime.call_counts.clear()
     plan.run(feeds)
-    assert runtime.call_counts["graph"] == len(held)
+    assert runtime.call_counts["graph"] == len(graphs)
     assert [array.shape for array in plan.fetched()] == [(1,)]
 
 

@@ -18,7 +18,7 @@ from rowlock.strategies.errors import StrategyError, Unsupported
 
 pytestmark = pytest.mark.skipif(library() is None, reason="oneDNN is not installed")
 
-found = library()
+dnnl = library()
 
 
 def trained(steps: int = 4, **switches: Any) -> tuple[list[Any], str]:
@@ -64,7 +64,7 @@ def test_training_agrees_with_numpy() -> None:
     assert " on onednn" in report and " on onednn" not in plain
 
 
-@pytest.mark.skipif(not (found and found.rounds), reason="no products in bfloat16 here")
+@pytest.mark.skipif(not (dnnl and dnnl.rounds), reason="no products in bfloat16 here")
 def test_products_are_exact_unless_bfloat16_is_asked_for() -> None:
     losses, _ = trained()
     exact, _ = trained(cpu_math="float32")
@@ -96,9 +96,9 @@ def test_compiled_loops_go_before_onednn_where_they_are_faster() -> None:
         (("onednn",), {"sigmoid": "onednn", "softmax": "numpy"}),
     ):
         able = capabilities(frozenset(libraries))
-        made = compile_program(main, ("x",), (across.name,), Target(), able).program
-        assert {node.op: node.kernel for node in made.nodes[:2]} == kernels
-        assert made.nodes[2].kernel == "numpy"  # no loop runs along another axis than the last
+        program = compile_program(main, ("x",), (across.name,), Target(), able).program
+        assert {node.op: node.kernel for node in program.nodes[:2]} == kernels
+        assert program.nodes[2].kernel == "numpy"  # no loop runs along another axis than the last
 
 
 def _classifier() -> tuple[Any, Any, Any]:

@@ -39,25 +39,27 @@ class Trouble:
 @pytest.fixture
 def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trouble]:
     """Two replicas that are threads, on which every all-reduce and every matrix gradient takes a while."""
-    made = Trouble()
+    trouble = Trouble()
     quick = threads.ThreadGroup.bound_all_reduce
 
     def bound_all_reduce(self: threads.ThreadGroup, *args: Any, **how: Any) -> Any:
         call = quick(self, *args, **how)
-        return lambda: (call(), made.befalls("all_reduce", self.rank))
+        return lambda: (call(), trouble.befalls("all_reduce", self.rank))
 
     kernel = emission.Emission._kernel
 
     def bound_kernel(self: emission.Emission, node: Any) -> Any:
         slow = (
-            [partial(made.befalls, "compute", self.part.peers.rank)] if _is_product(node.op) else []
+            [partial(trouble.befalls, "compute", self.part.peers.rank)]
+            if _is_product(node.op)
+            else []
         )
         return [*kernel(self, node), *slow]
 
     monkeypatch.setattr(threads.ThreadGroup, "bound_all_reduce", bound_all_reduce)
     monkeypatch.setattr(emission.Emission, "_kernel", bound_kernel)
     with rowlock.cluster(**BUCKETS):
-        yield made
+        yield trouble
 
 
 def _is_product(op: str) -> bool:
@@ -144,8 +146,8 @@ def test_quick_collectives_are_not_worth_a_lane() -> None:
 
 
 def _loaded(program: Any) -> Any:
-    (found,) = program._parallel.gang.delivery.replicas[0].programs.values()
-    return found
+    (entry,) = program._parallel.gang.delivery.replicas[0].programs.values()
+    return entry
 
 
 def test_what_a_lane_for_communication_promises() -> None:

@@ -38,9 +38,9 @@ def test_plain_and_parallel_steps_are_in_table_and_timeline(
         program.trace()  # still the user's
         exe.run(program, feed=feed)
         assert program.executed()
-    told = capsys.readouterr().out
+    text = capsys.readouterr().out
     rows = {}
-    for line in told.splitlines():
+    for line in text.splitlines():
         words = line.split()
         if words and words[0] in ("this", "replica"):
             place = " ".join(words[:2]).rstrip(",")

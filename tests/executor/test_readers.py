@@ -56,8 +56,8 @@ class Summed:
         )
 
     def run(self, program: Any = None) -> list[float]:
-        (found,) = self.exe.run(program or self.main, None, [self.sum])
-        return list(found.tolist())
+        (total,) = self.exe.run(program or self.main, None, [self.sum])
+        return list(total.tolist())
 
     def until_eof(self, program: Any = None) -> list[list[float]]:
         runs = []
@@ -121,7 +121,7 @@ def test_the_last_batches_are_dropped_in_training() -> None:
     net = Summed(train=True, drop_last=False)
     net.loader.set_batch_generator(ones(5))
     net.loader.start()
-    assert [len(found) for found in net.until_eof(net.on(PLACES))] == [2, 2]
+    assert [len(sums) for sums in net.until_eof(net.on(PLACES))] == [2, 2]
     net.loader.reset()
 
 
@@ -326,16 +326,16 @@ def test_settings_that_cannot_work_are_refused() -> None:
 def test_the_thread_may_drop_the_last_reference() -> None:
     """The garbage collector may end an iteration on the very thread that fills it."""
     done = threading.Event()
-    held: list[Prefetch] = []
+    iterations: list[Prefetch] = []
 
     def generate() -> Iterator[Any]:
-        while not held:
+        while not iterations:
             time.sleep(0.01)
-        held.pop().stop()
+        iterations.pop().stop()
         done.set()
         yield {}
 
-    held.append(Prefetch(generate, 1))
+    iterations.append(Prefetch(generate, 1))
     assert done.wait(60)
 
 

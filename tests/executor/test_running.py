@@ -10,6 +10,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.executor.driver.parallel import bucket_bytes
 from rowlock.strategies.errors import (
     EnforceNotMet,
     ExecutionError,
@@ -340,3 +341,12 @@ def test_dropout_does_not_depend_on_the_split() -> None:
             results.append(net.exe.run(net.parallel(places), feed, [net.logits])[0])
     np.testing.assert_allclose(results[0], results[1], rtol=1e-6)
     np.testing.assert_allclose(results[0], results[2], rtol=1e-6)
+
+
+def test_gradients_travel_in_larger_buckets_among_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROWLOCK_SIMULATED_GPUS", "1")
+    cpu, gpu = fluid.CPUPlace(), fluid.CUDAPlace(0)
+    with rowlock.cluster(launcher="threads"):
+        assert (bucket_bytes(cpu), bucket_bytes(gpu)) == (2 << 20, 25 << 20)
+    with rowlock.cluster(launcher="threads", bucket_bytes=7):
+        assert (bucket_bytes(cpu), bucket_bytes(gpu)) == (7, 7)

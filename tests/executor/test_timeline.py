@@ -90,8 +90,8 @@ def test_clocks_of_one_host_are_found_to_agree(gang: str, tmp_path: Path) -> Non
         assert abs(clock.seconds) < clock.error + ROUNDING_S, "CLOCK_MONOTONIC is the same for all"
 
 
-def _clock(found: dict[str, float]) -> Offset:
-    return Offset(found["ahead_s"], found["error_s"])
+def _clock(clock: dict[str, float]) -> Offset:
+    return Offset(clock["ahead_s"], clock["error_s"])
 
 
 def test_slices_of_a_thread_are_nested_or_apart(gang: str, tmp_path: Path) -> None:
@@ -110,8 +110,8 @@ def test_slices_of_a_thread_are_nested_or_apart(gang: str, tmp_path: Path) -> No
             assert not open_until or end(event) <= open_until[-1] + 1e-3, event
             open_until.append(end(event))
     assert any(e["name"] == "waiting for peers" for events in threads.values() for e in events)
-    built = {e["args"]["built at"] for e in slices(trace, 1) if e["cat"] == "compute"}
-    assert any("nets.py" in where for where in built)
+    lines = {e["args"]["built at"] for e in slices(trace, 1) if e["cat"] == "compute"}
+    assert any("nets.py" in where for where in lines)
 
 
 def test_only_the_last_steps_are_kept(tmp_path: Path) -> None:
@@ -182,14 +182,14 @@ def test_clocks_that_differ_are_set_right() -> None:
     trace = chrome_trace(spans, steps, [Offset(1000.0, 1e-5)], ["replica 0"])
     names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
     assert names == {"steps", "compute", "communication"}
-    found = {e["name"]: e for e in slices(trace, 1)}
-    product, meeting = found["mul_grad"], found["fused_all_reduce"]
+    by_name = {e["name"]: e for e in slices(trace, 1)}
+    product, meeting = by_name["mul_grad"], by_name["fused_all_reduce"]
     assert product["ts"] == pytest.approx(2000) and product["dur"] == pytest.approx(2000)
     assert (product["cat"], meeting["cat"]) == ("compute", "communication")
     assert product["args"]["built at"] == "train.py:7" and product["args"]["writes"] == ["w@GRAD"]
-    assert found["waiting for peers"]["ts"] == pytest.approx(meeting["ts"])
-    assert found["waiting for peers"]["dur"] == pytest.approx(2000)
-    assert found["waiting for peers"]["cat"] == found["waiting for a lane"]["cat"] == "waiting"
+    assert by_name["waiting for peers"]["ts"] == pytest.approx(meeting["ts"])
+    assert by_name["waiting for peers"]["dur"] == pytest.approx(2000)
+    assert by_name["waiting for peers"]["cat"] == by_name["waiting for a lane"]["cat"] == "waiting"
     began, ended = (e for e in trace["traceEvents"] if e.get("cat") == "step")
     assert (began["ph"], ended["ph"]) == ("b", "e")
     assert ended["ts"] - began["ts"] == pytest.approx(11000)

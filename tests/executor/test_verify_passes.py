@@ -33,8 +33,8 @@ def broken(change: Any) -> Pass:
     return Pass("break_it", run, lambda target: True, "for this test")
 
 
-def with_pass(monkeypatch: pytest.MonkeyPatch, made: Pass) -> None:
-    monkeypatch.setattr(pipeline, "PIPELINE", (made, *pipeline.PIPELINE))
+def with_pass(monkeypatch: pytest.MonkeyPatch, first: Pass) -> None:
+    monkeypatch.setattr(pipeline, "PIPELINE", (first, *pipeline.PIPELINE))
 
 
 @pytest.mark.parametrize("kind", ["AllReduce", "Reduce"])

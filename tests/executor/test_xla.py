@@ -33,49 +33,49 @@ STEPS = 3
 
 def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], Any]:
     """Return every persistable and the losses after some steps, and the report."""
-    built = models.build(name, fluid)
-    built.main.random_seed = 7
+    model = models.build(name, fluid)
+    model.main.random_seed = 7
     place = fluid.CPUPlace()
     exe = fluid.Executor(place)
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(launcher="threads"):
-        exe.run(built.startup)
-        models.set_initial_values(built.main, fluid.global_scope(), place)
-        program = fluid.CompiledProgram(built.main).with_data_parallel(
-            loss_name=built.loss.name,
+        exe.run(model.startup)
+        models.set_initial_values(model.main, fluid.global_scope(), place)
+        program = fluid.CompiledProgram(model.main).with_data_parallel(
+            loss_name=model.loss.name,
             places=fluid.cpu_places(places),
             build_strategy=BuildStrategy(**build),
         )
         losses = [
-            exe.run(program, models.feed(name, step), [built.loss, *built.fetches.values()])
+            exe.run(program, models.feed(name, step), [model.loss, *model.fetches.values()])
             for step in range(STEPS)
         ]
         scope = fluid.global_scope()
-        names = [v.name for v in built.main.list_vars() if v.persistable]
-        found = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
-    found |= {f"loss {i} {k}": v for i, step in enumerate(losses) for k, v in enumerate(step)}
-    return found, program.explain()
+        names = [v.name for v in model.main.list_vars() if v.persistable]
+        values = {n: np.array(scope.find_var(n).get_tensor()) for n in names}
+    values |= {f"loss {i} {k}": v for i, step in enumerate(losses) for k, v in enumerate(step)}
+    return values, program.explain()
 
 
 @needs_jax
 @pytest.mark.parametrize("name", one_in(4, ["mlp", "lenet", "resnet", "attention"], more=1))
 def test_training_agrees_with_the_kernels(name: str) -> None:
     wanted, _ = trained(name)
-    found, report = trained(name, build_cinn_pass=True)
+    values, report = trained(name, build_cinn_pass=True)
     assert any(node.op == REGION for node in report.graph.nodes)
     assert "XLA compiles" in str(report)
     assert report.kernels["xla"] >= 1
     for key, array in wanted.items():
-        np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
+        np.testing.assert_allclose(values[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
 
 
 @needs_jax
 def test_reduce_mode_keeps_updates_with_their_owners() -> None:
     reduce = BuildStrategy.ReduceStrategy.Reduce
     wanted, _ = trained("mlp", reduce_strategy=reduce)
-    found, report = trained("mlp", reduce_strategy=reduce, build_cinn_pass=True)
+    values, report = trained("mlp", reduce_strategy=reduce, build_cinn_pass=True)
     assert {node.at for node in report.graph.nodes if node.op == REGION} >= {0, 1}
     for key, array in wanted.items():
-        np.testing.assert_allclose(found[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
+        np.testing.assert_allclose(values[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
 
 
 def test_without_jax_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,12 +83,12 @@ def test_without_jax_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     able.capabilities.cache_clear()
     try:
         wanted, _ = trained("mlp")
-        found, report = trained("mlp", build_cinn_pass=True)
+        values, report = trained("mlp", build_cinn_pass=True)
     finally:
         able.capabilities.cache_clear()
     assert "build_cinn_pass: no effect: jax is not installed" in str(report)
     for key, array in wanted.items():
-        np.testing.assert_array_equal(found[key], array, err_msg=key)
+        np.testing.assert_array_equal(values[key], array, err_msg=key)
 
 
 def plain(op: str, inputs: Any, outputs: Any, attrs: Any) -> dict[str, Any]:
@@ -116,31 +116,31 @@ def lookup(ids: Any, table: Any, out: Any) -> list[Any]:
 def numbered(arrays: dict[str, list[Any]], first: int) -> dict[str, list[int]]:
     """Number arrays by slot from ``first`` on."""
     numbers = itertools.count(first)
-    return {slot: [next(numbers) for _ in held] for slot, held in arrays.items()}
+    return {slot: [next(numbers) for _ in many] for slot, many in arrays.items()}
 
 
 def compiled(
     op: str, inputs: dict[str, list[Any]], attrs: dict[str, Any], like: dict[str, list[Any]]
 ) -> dict[str, list[Any]]:
     """Run an op as a region; ``like`` are arrays such as it makes."""
-    given = [array for held in inputs.values() for array in held]
-    made = {slot: [np.full_like(a, 7) for a in held] for slot, held in like.items()}
-    outputs = numbered(made, len(given))
+    operands = [array for many in inputs.values() for array in many]
+    results = {slot: [np.full_like(a, 7) for a in many] for slot, many in like.items()}
+    outputs = numbered(results, len(operands))
     attrs = {
         "body": [plain(op, numbered(inputs, 0), outputs, attrs)],
-        "results": [i for held in outputs.values() for i in held],
+        "results": [i for many in outputs.values() for i in many],
     }
-    out = [array for held in made.values() for array in held]
-    for step in bind(REGION, {"X": given}, {"Out": out}, attrs, Device(), "xla"):
+    out = [array for many in results.values() for array in many]
+    for step in bind(REGION, {"X": operands}, {"Out": out}, attrs, Device(), "xla"):
         step()
-    return made
+    return results
 
 
 def takes(op: str, attrs: dict[str, Any], inputs: dict[str, list[Any]]) -> bool:
     """Tell whether a region can hold an op with these operands."""
     values = {
-        slot: tuple(Value(slot, Spec(a.shape, to_var_type(a.dtype))) for a in held)
-        for slot, held in inputs.items()
+        slot: tuple(Value(slot, Spec(a.shape, to_var_type(a.dtype))) for a in many)
+        for slot, many in inputs.items()
     }
     return can_lower(Node(op, values, {}, attrs))
 
@@ -153,9 +153,9 @@ def test_images_with_channels_last_are_left_to_the_kernels() -> None:
         op = OPS[name]
         for drawn in op.samples:
             inputs, attrs = harness.draw(op, drawn, "float32")
-            held = {s: tuple(Value(s, x) for x in v) for s, v in harness.specs_of(inputs).items()}
+            values = {s: tuple(Value(s, x) for x in v) for s, v in harness.specs_of(inputs).items()}
             last = attrs["data_format"] == "NHWC"
-            assert not (last and asked(Node(name, held, {}, attrs)))
+            assert not (last and asked(Node(name, values, {}, attrs)))
 
 
 def lowerable(case: tuple[str, int]) -> bool:
@@ -182,20 +182,21 @@ def test_an_op_and_its_gradient_as_a_region(name: str, index: int) -> None:
     rng = np.random.default_rng(3)
     operands = {}
     for slot, source in grad.reads().items():
-        found = inputs.get(source) or outputs.get(source)
+        arrays = inputs.get(source) or outputs.get(source)
         if source.endswith("@GRAD"):
-            found = [rng.standard_normal(a.shape, "float32") for a in outputs[source[:-5]]]
-        if found:
-            operands[slot] = found
+            arrays = [rng.standard_normal(a.shape, "float32") for a in outputs[source[:-5]]]
+        if arrays:
+            operands[slot] = arrays
+    operands |= harness.offsets_for(OPS[grad.type], inputs)
     if takes(grad.type, settings, operands):
         wanted = harness.run(OPS[grad.type], operands, settings)
         close(compiled(grad.type, operands, settings, wanted), wanted)
 
 
-def close(found: dict[str, list[Any]], wanted: dict[str, list[Any]]) -> None:
+def close(results: dict[str, list[Any]], wanted: dict[str, list[Any]]) -> None:
     """Assert equality but for rounding."""
-    for slot, held in wanted.items():
-        for one, other in zip(found[slot], held, strict=True):
+    for slot, many in wanted.items():
+        for one, other in zip(results[slot], many, strict=True):
             np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5, err_msg=slot)
 
 

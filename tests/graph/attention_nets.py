@@ -28,7 +28,7 @@ class AttentionNet:
     def __init__(self, seed: int) -> None:
         self.draw = np.random.default_rng(seed)
         self.feeds: list[dict[str, np.ndarray]] = [{}, {}]
-        self.kept: list[str] = []
+        self.fetches: list[str] = []
 
     def chance(self, part: float) -> bool:
         """Tell true in this part of the draws."""
@@ -51,7 +51,7 @@ class AttentionNet:
         if self.chance(0.7):
             out = L.transpose(out, [0, 2, 1, 3])
         if self.chance(0.15):
-            self.kept.append(out.name)
+            self.fetches.append(out.name)
         return L.mean(L.square(L.fc(out, D, num_flatten_dims=3)))
 
     def packed(self, x: Any) -> list[Any]:
@@ -62,8 +62,8 @@ class AttentionNet:
 
     def apart(self, x: Any) -> list[Any]:
         """A projection each, with heads before rows or (fewer fuse then) in one dimension with the batch."""
-        made = [L.fc(x, H * D, num_flatten_dims=2, bias_attr=False) for _ in range(3)]
-        heads = [L.transpose(L.reshape(a, [0, T, H, D]), [0, 2, 1, 3]) for a in made]
+        parts = [L.fc(x, H * D, num_flatten_dims=2, bias_attr=False) for _ in range(3)]
+        heads = [L.transpose(L.reshape(a, [0, T, H, D]), [0, 2, 1, 3]) for a in parts]
         if self.chance(0.15):
             heads[2].stop_gradient = True
         if self.chance(0.15):
@@ -80,7 +80,7 @@ class AttentionNet:
         scores = L.elementwise_mul(scores, half) if place == 3 else scores
         scores = L.elementwise_div(scores, half) if place == 4 else scores
         if self.chance(0.1):
-            self.kept.append(scores.name)
+            self.fetches.append(scores.name)
         if self.chance(0.7):
             scores = self.masked(scores)
         weights = L.softmax(scores)
@@ -110,7 +110,7 @@ def attention_net(seed: int) -> RandomNet:
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss = drawn.build()
         fluid.optimizer.SGD(0.1).minimize(loss)
-    net = RandomNet(seed, DTYPE, main, drawn.feeds, (loss.name, *drawn.kept))
+    net = RandomNet(seed, DTYPE, main, drawn.feeds, (loss.name, *drawn.fetches))
     compiled = compile_program(startup, (), (), Target(), capabilities())
     run_steps(compiled.program, [{}], net.state)
     return net

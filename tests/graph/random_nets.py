@@ -123,8 +123,8 @@ def random_net(seed: int) -> RandomNet:
         _choose(draw, OPTIMIZERS)().minimize(loss)
     for feed in feeds:
         feed["label"] = draw.standard_normal((ROWS, 1)).astype(dtype)
-    kept = draw.choice(seen, 2).tolist() if draw.random() < 0.3 else []
-    net = RandomNet(seed, dtype, main, feeds, tuple(dict.fromkeys([loss.name, *kept])))
+    fetches = draw.choice(seen, 2).tolist() if draw.random() < 0.3 else []
+    net = RandomNet(seed, dtype, main, feeds, tuple(dict.fromkeys([loss.name, *fetches])))
     compiled = compile_program(startup, (), (), Target(), capabilities(frozenset()))
     run_steps(compiled.program, [{}], net.state)
     return net

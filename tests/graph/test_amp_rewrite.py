@@ -23,7 +23,7 @@ FILES = Path(__file__).parents[1] / "reference"
 PROGRAMS = {
     name: json.loads((FILES / f"{name}.json").read_text())["programs"] for name in ("amp", "amp185")
 }
-CASES = [(name, case) for name, made in PROGRAMS.items() for case in made]
+CASES = [(name, case) for name, cases in PROGRAMS.items() for case in cases]
 WORD = {VarType.FP16: "fp16", VarType.BF16: "bf16", VarType.FP32: "fp32"}
 RULES = {"amp": AutoMixedPrecisionLists, "amp185": AutoMixedPrecisionLists18}
 layers = fluid.layers
@@ -34,8 +34,8 @@ def mlp() -> Any:
 
 
 def conv() -> Any:
-    made = layers.conv2d(fluid.data("x", [None, 1, 8, 8]), 4, 3, bias_attr=False)
-    return layers.fc(layers.relu(layers.batch_norm(made)), 3)
+    image = layers.conv2d(fluid.data("x", [None, 1, 8, 8]), 4, 3, bias_attr=False)
+    return layers.fc(layers.relu(layers.batch_norm(image)), 3)
 
 
 def residual() -> Any:
@@ -44,8 +44,8 @@ def residual() -> Any:
 
 
 def rows() -> Any:
-    made = fluid.embedding(fluid.data("ids", [None, 2], "int64"), [10, 4])
-    return layers.fc(layers.reshape(made, [-1, 8]), 3)
+    vectors = fluid.embedding(fluid.data("ids", [None, 2], "int64"), [10, 4])
+    return layers.fc(layers.reshape(vectors, [-1, 8]), 3)
 
 
 def early() -> Any:
@@ -104,9 +104,9 @@ def test_ops_and_casts_are_paddles(name: str, case: str) -> None:
     ]
     unused = {"XShape", "ReserveSpace", "Mask"}  # nobody computes with them
     for mine, theirs in zip(ops_of(main), expected["ops"], strict=True):
-        for found, wanted in zip(mine[1:], theirs[1:], strict=True):
-            shared = set(found) & set(wanted) - unused
-            assert {s: found[s] for s in shared} == {s: wanted[s] for s in shared}, mine[0]
+        for ours, wanted in zip(mine[1:], theirs[1:], strict=True):
+            shared = set(ours) & set(wanted) - unused
+            assert {s: ours[s] for s in shared} == {s: wanted[s] for s in shared}, mine[0]
 
 
 def test_a_variable_is_cast_once_for_each_type() -> None:
@@ -155,10 +155,10 @@ def test_a_variable_written_twice_keeps_its_type_and_is_cast_twice() -> None:
         "x": np.eye(2, 3, dtype="float32"),
         "w": np.arange(-4, 5, dtype="float32").reshape(3, 3),
     }
-    found = fluid.Executor(fluid.CPUPlace()).run(main, feed, [one, other])
+    results = fluid.Executor(fluid.CPUPlace()).run(main, feed, [one, other])
     expected = feed["x"] @ feed["w"] @ feed["w"]
-    np.testing.assert_array_equal(found[0], expected)
-    np.testing.assert_array_equal(found[1], np.maximum(expected, 0) @ feed["w"])
+    np.testing.assert_array_equal(results[0], expected)
+    np.testing.assert_array_equal(results[1], np.maximum(expected, 0) @ feed["w"])
 
 
 def test_a_users_cast_says_what_it_reads() -> None:
@@ -191,9 +191,9 @@ def test_gradients_of_both_types_are_checked_together() -> None:
     of = {kind: [op for op in block.ops if op.type == kind]
           for kind in ("check_finite_and_unscale", "update_loss_scaling", "reduce_any", "adam")}  # fmt: skip
     assert len(of["check_finite_and_unscale"]) == len(of["update_loss_scaling"]) == 2
-    (found,) = of["reduce_any"][0].output("Out")
-    assert all(op.input("FoundInfinite") == [found] for op in of["update_loss_scaling"])
-    assert all(op.input("SkipUpdate") == [found] for op in of["adam"])
+    (flag,) = of["reduce_any"][0].output("Out")
+    assert all(op.input("FoundInfinite") == [flag] for op in of["update_loss_scaling"])
+    assert all(op.input("SkipUpdate") == [flag] for op in of["adam"])
     assert [op.attrs["stop_update"] for op in of["update_loss_scaling"]] == [False, True]
     assert not any(
         can_lower(node) for node in from_program(main, ["x", "y"]).nodes if node.op == "adam"
@@ -234,9 +234,9 @@ def test_the_guard_bounds_what_is_low() -> None:
     lowered = rewrite(main, rules(level="O2", guard=True))
     assert lowered == {"inside.w_0", "inside.b_0"}
     block = main.global_block()
-    made = {op.output("Out")[0].split(".")[0]: word(block, op.output("Out")[0])
+    types = {op.output("Out")[0].split(".")[0]: word(block, op.output("Out")[0])
             for op in block.ops if op.type == "mul"}  # fmt: skip
-    assert made == {"outside": "fp32", "inside": "fp16", "behind": "fp32"}
+    assert types == {"outside": "fp32", "inside": "fp16", "behind": "fp32"}
 
 
 def test_parameters_of_norms_stay_in_float32() -> None:
@@ -246,8 +246,8 @@ def test_parameters_of_norms_stay_in_float32() -> None:
 
     main, _ = built(net)
     lowered = rewrite(main, rules(level="O2"))
-    kept = {p.name for p in main.all_parameters()} - lowered
-    assert kept == {"norm.w_0", "norm.b_0"}
+    wide = {p.name for p in main.all_parameters()} - lowered
+    assert wide == {"norm.w_0", "norm.b_0"}
 
 
 def test_named_ops_and_variables_are_kept() -> None:
@@ -256,9 +256,9 @@ def test_named_ops_and_variables_are_kept() -> None:
     assert "softmax" in lists.white_list and "softmax" not in lists.black_list
     assert "relu" in lists.black_list and "relu" not in lists.gray_list
     lowered = rewrite(main, Rules(lists, level="O2"))
-    made = {op.type: word(main.global_block(), op.output_arg_names[0])
+    types = {op.type: word(main.global_block(), op.output_arg_names[0])
             for op in main.global_block().ops if op.type != "cast"}  # fmt: skip
-    assert made["relu"] == "fp32" and made["softmax_with_cross_entropy"] == "fp16"
+    assert types["relu"] == "fp32" and types["softmax_with_cross_entropy"] == "fp16"
     assert "fc_1.w_0" not in lowered and "fc_0.w_0" in lowered
 
 
@@ -269,8 +269,8 @@ def test_an_op_in_no_list_follows_its_operands_when_promoted() -> None:
     for promote, expected in ((True, "fp16"), (False, "fp32")):
         main, _ = built(net)
         rewrite(main, rules(promote=promote))
-        (made,) = (op for op in main.global_block().ops if op.type == "sin")
-        assert word(main.global_block(), made.output("Out")[0]) == expected
+        (sine,) = (op for op in main.global_block().ops if op.type == "sin")
+        assert word(main.global_block(), sine.output("Out")[0]) == expected
 
 
 def test_a_test_clone_is_low_and_has_no_updates() -> None:

@@ -26,9 +26,9 @@ def fused(build: Any, *fetches: str) -> Graph:
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         fetched = build(fluid.data("x", [None, 4]))
     names = tuple(v.name for v in fetched)
-    made = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(*names, *fetches)))
-    assert fuse_elementwise(made, Target(fetches=names)).nodes == made.nodes, "settled"
-    return made
+    graph = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(*names, *fetches)))
+    assert fuse_elementwise(graph, Target(fetches=names)).nodes == graph.nodes, "settled"
+    return graph
 
 
 def groups(graph: Graph) -> list[list[str]]:
@@ -97,13 +97,13 @@ def test_a_gradient_that_is_handed_on_is_not_written_again() -> None:
         summed = L.elementwise_add(L.fc(inner, 4, bias_attr=False), inner)
         loss = L.mean(L.tanh(L.scale(summed, 2.0)))
         fluid.optimizer.SGD(0.1).minimize(loss)
-    made = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(loss.name,)))
+    graph = fuse_elementwise(from_program(main, ["x"]), Target(fetches=(loss.name,)))
     back = next(
-        n for n in made.nodes if groups(made)[-1] == [p["op"] for p in n.attrs.get("body", ())]
+        n for n in graph.nodes if groups(graph)[-1] == [p["op"] for p in n.attrs.get("body", ())]
     )
-    assert groups(made) == [["elementwise_add", "scale", "tanh"], ["tanh_grad", "scale"]]
+    assert groups(graph) == [["elementwise_add", "scale", "tanh"], ["tanh_grad", "scale"]]
     assert len(back.outputs["Out"]) == 1
-    (passed_on,) = (n for n in made.nodes if n.op == "elementwise_add_grad")
+    (passed_on,) = (n for n in graph.nodes if n.op == "elementwise_add_grad")
     assert len(passed_on.writes()) == 2
 
 

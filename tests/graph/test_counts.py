@@ -27,15 +27,15 @@ def test_counts_of_a_small_net(capsys: pytest.CaptureFixture[str]) -> None:
     assert dict(single) == {"conv2d": 1, "relu": 1, "pool2d": 1, "mul": 1, "elementwise_add": 1}
     assert ("conv2d->relu", 1) in pairs and ("pool2d->mul", 1) in pairs
     summary(main)
-    told = capsys.readouterr().out
-    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in told.splitlines()[3:7]]
+    text = capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in text.splitlines()[3:7]]
     assert rows == [
         ["conv2d", "(3, 8, 8)", "(4, 8, 8)", "108", str(2 * 256 * 27)],
         ["relu", "(4, 8, 8)", "(4, 8, 8)", "0", "256"],
         ["pool2d", "(4, 8, 8)", "(4, 4, 4)", "0", "256"],
         ["mul", "(4, 4, 4)", "(10,)", "640", str(2 * 64 * 10)],
     ]
-    assert "Total PARAMs: 748 " in told and f"Total FLOPs: {13824 + 512 + 1280} " in told
+    assert "Total PARAMs: 748 " in text and f"Total FLOPs: {13824 + 512 + 1280} " in text
 
 
 def test_what_is_no_program_or_batch_is_refused() -> None:

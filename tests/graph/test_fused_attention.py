@@ -84,14 +84,14 @@ def train(
 )
 def test_a_gpt_follows_paddle(flags: dict[str, bool]) -> None:
     plain, _ = train()
-    fused, told = train(**flags)
+    fused, notes = train(**flags)
     np.testing.assert_allclose(plain, PADDLE, rtol=1e-4)
     np.testing.assert_allclose(fused, PADDLE, rtol=1e-4)
     np.testing.assert_allclose(fused, plain, rtol=1e-5)
     if "fused_feedforward" in flags:
-        assert "fused_feedforward: fused 2 feed-forward(s)" in told
+        assert "fused_feedforward: fused 2 feed-forward(s)" in notes
     if "fused_feedforward" not in flags or len(flags) > 1:
-        assert "fused_attention: fused 2 attention(s), 2 of them with the views around" in told
+        assert "fused_attention: fused 2 attention(s), 2 of them with the views around" in notes
 
 
 def test_two_places_and_dropout_draw_what_they_drew() -> None:
@@ -111,12 +111,12 @@ def test_random_ways_to_write_attention_keep_their_meaning(draws: int) -> None:
     for seed in sample(NETS, draws):
         net = attention_net(seed)
         plain, fused = net.compile(), net.compile(fused_attention=True)
-        found = [node for node in fused.report.graph.nodes if node.op == FUSED]
-        if not found:
+        nodes = [node for node in fused.report.graph.nodes if node.op == FUSED]
+        if not nodes:
             refused[str(fused.report.graph.notes[-1])] += 1
-        layouts.update(node.attrs["layout"] for node in found)
-        masks += sum("Mask" in node.inputs for node in found)
-        dropouts += sum(bool(node.attrs["dropout"]) for node in found)
+        layouts.update(node.attrs["layout"] for node in nodes)
+        masks += sum("Mask" in node.inputs for node in nodes)
+        dropouts += sum(bool(node.attrs["dropout"]) for node in nodes)
         gradients += sum(
             n.op == f"{FUSED}_grad" and "Mask@GRAD" in n.outputs for n in fused.report.graph.nodes
         )
@@ -132,7 +132,7 @@ def test_random_ways_to_write_attention_keep_their_meaning(draws: int) -> None:
 def compare(one: Any, other: Any, seed: int) -> None:
     if isinstance(one, dict):
         assert set(one) == set(other)
-        one, other = ([held[name] for name in sorted(held)] for held in (one, other))
+        one, other = ([state[name] for name in sorted(state)] for state in (one, other))
     if isinstance(one, list):
         for a, b in zip(one, other, strict=True):
             compare(a, b, seed)

@@ -61,9 +61,9 @@ def test_a_cast_inside_a_group_rounds(name: str, shape: tuple[int, ...]) -> None
         rounded = total.astype(kind)
     expected = [total, rounded, rounded.astype("f4") + x]
     inputs = {"X": [x, y]}
-    made = run(OPS["fusion_group"], inputs, attrs, dev=gpu(), back_end="cuda")["Out"]
+    results = run(OPS["fusion_group"], inputs, attrs, dev=gpu(), back_end="cuda")["Out"]
     plain = run(OPS["fusion_group"], inputs, attrs)["Out"]
-    for one, other, exact in zip(made, plain, expected, strict=True):
+    for one, other, exact in zip(results, plain, expected, strict=True):
         assert one.dtype == other.dtype == exact.dtype
         np.testing.assert_array_equal(one.astype("f4"), exact.astype("f4"))
         np.testing.assert_array_equal(other.astype("f4"), exact.astype("f4"))
@@ -77,8 +77,8 @@ def bodies(**flags: Any) -> list[list[str]]:
         wide = L.cast(L.elementwise_add(low, x), "float64")
         L.exp(wide)
     target = Target(fetches=("exp_0.tmp_0",), strategy=BuildStrategy(**flags))
-    made = fuse_elementwise(from_program(main, ["x"]), target)
-    return [[p["op"] for p in n.attrs["body"]] for n in made.nodes if n.op == "fusion_group"]
+    graph = fuse_elementwise(from_program(main, ["x"]), target)
+    return [[p["op"] for p in n.attrs["body"]] for n in graph.nodes if n.op == "fusion_group"]
 
 
 def test_groups_reach_over_casts_but_not_to_double_precision() -> None:

@@ -33,21 +33,21 @@ def feedforward_net(seed: int) -> RandomNet:
     draw = np.random.default_rng(seed)
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = seed + 1
-    kept: list[str] = []
+    fetches: list[str] = []
     flat = 1 if draw.random() < 0.4 else 2
     shape = (ROWS, WIDTH) if flat == 1 else (2, ROWS, WIDTH)
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x = fluid.data("x", [None, *shape[1:]], "float64")
         x = L.elementwise_add(x, L.create_parameter([WIDTH], "float64"))
-        loss = L.mean(L.square(_block(draw, x, flat, kept)))
+        loss = L.mean(L.square(_block(draw, x, flat, fetches)))
         fluid.optimizer.SGD(0.1).minimize(loss)
     feeds = [{"x": draw.standard_normal(shape)} for _ in range(2)]
-    net = RandomNet(seed, "float64", main, feeds, (loss.name, *kept))
+    net = RandomNet(seed, "float64", main, feeds, (loss.name, *fetches))
     run_steps(compile_program(startup, (), (), Target(), capabilities()).program, [{}], net.state)
     return net
 
 
-def _block(draw: np.random.Generator, x: Any, flat: int, kept: list[str]) -> Any:
+def _block(draw: np.random.Generator, x: Any, flat: int, fetches: list[str]) -> Any:
     def chance(part: float) -> bool:
         return bool(draw.random() < part)
 
@@ -56,7 +56,7 @@ def _block(draw: np.random.Generator, x: Any, flat: int, kept: list[str]) -> Any
         h = h + L.reduce_mean(h)
     h = _linear(draw, h, 6, flat)
     if chance(0.1):
-        kept.append(h.name)
+        fetches.append(h.name)
     kind = int(draw.integers(4))
     h = (L.relu, L.gelu, lambda v: L.gelu(v, approximate=True), L.tanh)[kind](h)
     if chance(0.1):
@@ -83,17 +83,17 @@ def test_random_ways_to_write_it_keep_their_meaning(draws: int) -> None:
     fused = gradients = dropouts = 0
     for seed in sample(NETS, draws):
         net = feedforward_net(seed)
-        found = same_as_plain(net, fused_feedforward=True)
-        nodes = [node for node in found.nodes if node.op == FUSED]
+        graph = same_as_plain(net, fused_feedforward=True)
+        nodes = [node for node in graph.nodes if node.op == FUSED]
         fused += len(nodes)
-        gradients += sum(node.op == f"{FUSED}_grad" for node in found.nodes)
+        gradients += sum(node.op == f"{FUSED}_grad" for node in graph.nodes)
         slots.update(slot for node in nodes for slot in (*node.inputs, *node.outputs))
         dropouts += sum(bool(n.attrs["dropout1"]) + bool(n.attrs["dropout2"]) for n in nodes)
     if draws < NETS:
         return
     assert 40 < fused < 95 and gradients == fused and dropouts > 20
-    wanted = {"Linear1Bias", "Linear2Bias", "Ln1Scale", "Ln1Mean", "Residual"}
-    assert all(10 < slots[slot] <= fused for slot in wanted), slots
+    optional = {"Linear1Bias", "Linear2Bias", "Ln1Scale", "Ln1Mean", "Residual"}
+    assert all(10 < slots[slot] <= fused for slot in optional), slots
 
 
 def same_as_plain(net: RandomNet, **flags: bool) -> Any:

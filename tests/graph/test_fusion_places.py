@@ -58,12 +58,12 @@ def test_a_sum_does_not_take_the_place_of_its_bias() -> None:
     """The bias is read for every row, its gradient grows from row to row."""
     op = OPS[FUSION]
     assert op.places is not None
-    (given,) = op.samples
-    inputs, attrs = harness.draw(op, given, "float32")
+    (sample,) = op.samples
+    inputs, attrs = harness.draw(op, sample, "float32")
     read = {"X": [spec_of(a) for a in inputs["X"]]}
-    found = op.places(Inference(op, read, attrs))
+    places = op.places(Inference(op, read, attrs))
     # X: full, bias, full; Out: full, full, the bias's gradient
-    assert set(found) == {("Out", k, "X", j) for k in (0, 1) for j in (0, 2)}
+    assert set(places) == {("Out", k, "X", j) for k in (0, 1) for j in (0, 2)}
 
 
 @pytest.mark.parametrize("back_end", ["numpy", NUMBA])
@@ -72,11 +72,11 @@ def test_every_place_gives_the_same_bits(back_end: str) -> None:
     assert op.places is not None and (FUSION, back_end) in KERNELS
     inputs, attrs = harness.draw(op, op.samples[0], "float32")
     specs = [spec_of(a) for a in inputs["X"]]
-    made = op.infer(Inference(op, {"X": specs}, attrs))["Out"]
+    results = op.infer(Inference(op, {"X": specs}, attrs))["Out"]
 
     def run(place: Any = None) -> list[Any]:
         x = [a.copy() for a in inputs["X"]]
-        out = [np.full(s.shape, np.nan, to_numpy(s.dtype)) for s in made]
+        out = [np.full(s.shape, np.nan, to_numpy(s.dtype)) for s in results]
         if place is not None:
             out[place[1]] = x[place[3]]
         for step in bind(FUSION, {"X": x}, {"Out": out}, attrs, harness.Device(), back_end):
@@ -101,8 +101,8 @@ def test_random_programs_keep_their_bits(draws: int) -> None:
             read = {plan.roots[i] for i in node.inputs["X"] if i in plan.roots}
             shared += any(plan.roots.get(i) in read for i in node.outputs["Out"])
         wanted, state = net.run(program, MemoryOptions(True, False))
-        found, after = net.run(program, MemoryOptions())
-        for ours, theirs in zip(found, wanted, strict=True):
+        fetched, after = net.run(program, MemoryOptions())
+        for ours, theirs in zip(fetched, wanted, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
         for name, array in state.items():

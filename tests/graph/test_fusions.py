@@ -39,8 +39,8 @@ def compiled(
     return compile_program(main, ("x",), (loss.name, *fetch), target, able)
 
 
-def note(made: Compiled, name: str) -> str:
-    return next(n for n in made.report.graph.notes if n.startswith(f"{name}: "))
+def note(result: Compiled, name: str) -> str:
+    return next(n for n in result.report.graph.notes if n.startswith(f"{name}: "))
 
 
 def image() -> Any:
@@ -83,16 +83,16 @@ def test_why_something_is_left_alone(
     build: Callable[[], Any], fetch: tuple[str, ...], flags: dict[str, Any], says: str
 ) -> None:
     name = next(iter(flags))
-    made = compiled(build, fetch, replicas=2 if "sync_batch_norm" in flags else 1, **flags)
-    text = note(made, name)
+    result = compiled(build, fetch, replicas=2 if "sync_batch_norm" in flags else 1, **flags)
+    text = note(result, name)
     assert "built at" not in text or "test_fusions.py:" in text
     assert re.search(says, text), text
 
 
 def test_a_fused_gradient_finishes_the_gradients_of_its_parts() -> None:
     """Both the weight's and the bias's gradient meet their peers after it."""
-    made = compiled(lambda: L.fc(image(), 3, act="gelu"), replicas=2, fuse_gemm_epilogue=True)
-    nodes = made.report.graph.nodes
+    result = compiled(lambda: L.fc(image(), 3, act="gelu"), replicas=2, fuse_gemm_epilogue=True)
+    nodes = result.report.graph.nodes
     fused = next(n for n in nodes if n.op == "fused_gemm_epilogue_grad")
     assert {name for name, _ in fused.grads} == {"fc_0.w_0", "fc_0.b_0"}
     meeting = next(n for n in nodes if n.op == "fused_all_reduce")
@@ -100,12 +100,12 @@ def test_a_fused_gradient_finishes_the_gradients_of_its_parts() -> None:
 
 
 def test_the_pre_activation_is_kept_only_for_a_gradient() -> None:
-    kept = {}
+    spaces = {}
     for act in ("gelu", "relu", None):
-        made = compiled(lambda act=act: L.fc(image(), 3, act=act), fuse_gemm_epilogue=True)
-        (fused,) = (n for n in made.report.graph.nodes if n.op == "fused_gemm_epilogue")
-        kept[act] = "ReserveSpace" in fused.outputs
-    assert kept == {"gelu": True, "relu": False, None: False}
+        result = compiled(lambda act=act: L.fc(image(), 3, act=act), fuse_gemm_epilogue=True)
+        (fused,) = (n for n in result.report.graph.nodes if n.op == "fused_gemm_epilogue")
+        spaces[act] = "ReserveSpace" in fused.outputs
+    assert spaces == {"gelu": True, "relu": False, None: False}
 
 
 @pytest.mark.parametrize("field", ["enable_sequential_execution", "sequential_run"])
@@ -120,13 +120,13 @@ def test_fused_programs_run_in_program_order_if_wanted(field: str) -> None:
             for step in range(3):
                 net.run(program, feed(6, step), [net.loss])
             results.append(net.parameters())
-            events, told = program.executed(), program.explain().graph.nodes
+            events, nodes = program.executed(), program.explain().graph.nodes
     assert_close(*results, 1e-5)
     for place in events:
         ran = [event.op for event in place if event.op != "fetch"]
-        assert ran == [node.op for node in told]
+        assert ran == [node.op for node in nodes]
         assert len({event.lane for event in place}) == 1
-    assert any(node.op == "fused_gemm_epilogue" for node in told)
+    assert any(node.op == "fused_gemm_epilogue" for node in nodes)
 
 
 def test_fusions_on_two_places_learn_what_one_does() -> None:

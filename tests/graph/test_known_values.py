@@ -45,9 +45,9 @@ def test_constants_and_what_is_made_of_them_are_numbers(program: Any) -> None:
     (grad,) = fluid.gradients([L.reduce_sum(both)], [x])
     filled = L.fill_constant(L.shape(both), "float32", L.fill_constant([1], "float32", 2.5))
     values = np.arange(24, dtype="f4").reshape(2, 3, 4)
-    made, slopes, full = run(program, {"x": values}, both, grad, filled)
+    result, slopes, full = run(program, {"x": values}, both, grad, filled)
     picked = values.reshape(2, 12)[:, 7]
-    np.testing.assert_array_equal(made.ravel(), np.tile(picked, 2))
+    np.testing.assert_array_equal(result.ravel(), np.tile(picked, 2))
     expected = np.zeros((2, 12), "f4")
     expected[:, 7] = 2
     np.testing.assert_array_equal(slopes.reshape(2, 12), expected)
@@ -59,9 +59,9 @@ def test_factors_and_limits_are_numbers(program: Any) -> None:
     half, two = (L.fill_constant([1], "float32", v) for v in (0.5, 2.0))
     results = [L.scale(x, half, 1.0), L.pow(x, two), L.clip(x, half, two), L.clip(x, -1, two)]
     values = np.array([[-3, 0, 1], [2, 3, 4]], "f4")
-    made = run(program, {"x": values}, *results)
+    arrays = run(program, {"x": values}, *results)
     expected = [values / 2 + 1, values**2, values.clip(0.5, 2), values.clip(-1, 2)]
-    for one, other in zip(made, expected, strict=True):
+    for one, other in zip(arrays, expected, strict=True):
         np.testing.assert_array_equal(one, other)
     with pytest.raises(TypeError, match="factor must be a number"):
         L.pow(x, "2")
@@ -70,17 +70,38 @@ def test_factors_and_limits_are_numbers(program: Any) -> None:
 def test_a_batch_that_is_not_known_may_be_a_size_of_reshape(program: Any) -> None:
     x = fluid.data("x", [None, 6])
     batch = L.slice(L.shape(x), [0], [0], [1])
-    made = L.reshape(x, [batch, 2, 3])
-    assert made.shape == (-1, 2, 3)
-    (values,) = run(program, {"x": np.ones((5, 6), "f4")}, made)
+    out = L.reshape(x, [batch, 2, 3])
+    assert out.shape == (-1, 2, 3)
+    (values,) = run(program, {"x": np.ones((5, 6), "f4")}, out)
     assert values.shape == (5, 2, 3)
+
+
+def test_a_slice_ends_where_a_step_says(program: Any) -> None:
+    x, n = fluid.data("x", [None, 6]), fluid.data("n", [1], "int32")
+    part = L.slice(x, [1], [1], [n])
+    assert part.shape == (-1, -1)
+    rows = np.arange(12, dtype="f4").reshape(2, 6)
+    for end in (3, -1):
+        (values,) = run(program, {"x": rows, "n": np.array([end], "i4")}, part)
+        np.testing.assert_array_equal(values, rows[:, 1:end])
+
+
+def test_repeated_and_counted_as_often_as_there_are_rows(program: Any) -> None:
+    x = fluid.data("x", [None, 2])
+    batch = L.slice(L.shape(x), [0], [0], [1])
+    tiled = L.expand(L.fill_constant([1, 2], "float32", 3.0), [batch, 1])
+    rows = L.range(0, batch, 1, "int32")
+    assert tiled.shape == (-1, 2) and rows.shape == (-1,)
+    for count in (2, 5):
+        values = run(program, {"x": np.zeros((count, 2), "f4")}, tiled, rows)
+        assert values[0].shape == (count, 2) and values[1].tolist() == list(range(count))
 
 
 def test_unknown_values_are_named_with_the_line(program: Any) -> None:
     x, n = fluid.data("x", [None, 6]), fluid.data("n", [1], "int32")
     for build in (
         lambda: L.topk(x, n),
-        lambda: L.slice(x, [1], [0], [n]),
+        lambda: L.expand(x, [1, n]),
         lambda: L.fill_constant(L.shape(x), "float32", 1.0),
         lambda: L.reshape(x, [L.slice(L.shape(x), [0], [0], [1]), 2]),
     ):

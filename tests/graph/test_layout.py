@@ -54,6 +54,23 @@ def test_images_stay_channels_last_between_convolutions() -> None:
         assert all(v.layout == "" for v in node.writes() if v.spec.shape == (4, 3, 3, 3))
 
 
+def test_images_are_joined_in_the_order_in_which_they_lie() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.layers.data("x", [3, 8, 8])
+        parts = [fluid.layers.conv2d(x, 4, 3) for _ in range(2)]
+        h = fluid.layers.conv2d(fluid.layers.concat(parts, 1), 4, 3)
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(h))
+    graph = from_program(main, ["x"])
+    able = {**capabilities(frozenset()), "numba": back_end("numba", frozenset({"numba"}))}
+    able["onednn"] = back_end("onednn", frozenset({"onednn"}))
+    graph = lay_out(graph, select_kernels(graph, able), able)[0]
+    for node in graph.nodes:
+        if node.op in ("concat", "concat_grad"):
+            assert all(value.layout == CHANNELS_LAST for value in (*node.reads(), *node.writes()))
+    assert not [n for n in graph.nodes if n.op == TRANSFER and "concat" in str(n.reads()[0])]
+
+
 def test_pooling_on_a_gpu_takes_images_as_they_come() -> None:
     for library, layout in ((("conv2d", "conv2d_grad"), CHANNELS_LAST), ((), "")):
         graph = laid_out(*library, pools="cuda")

@@ -28,6 +28,7 @@ from rowlock.graph.ops.collective import COLLECTIVES
 from rowlock.graph.ops.registry import Spec
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.types import VarType
 from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, random_net
 
@@ -60,27 +61,27 @@ def feeds_of(net: RandomNet) -> list[Spec]:
 def check_contents(plan: MemoryPlan) -> None:
     """Go through the step and note what lies where: whatever is read must still lie there."""
     program = plan.usage.program
-    held = {i for i in program.feeds if i in plan.roots}
+    alive = {i for i in program.feeds if i in plan.roots}
 
-    def overlapping(made: int) -> Iterator[int]:
-        begin, end = plan.at(made), plan.at(made) + nbytes(plan.specs[made])
-        for i in held:
+    def overlapping(results: int) -> Iterator[int]:
+        begin, end = plan.at(results), plan.at(results) + nbytes(plan.specs[results])
+        for i in alive:
             if plan.at(i) < end and begin < plan.at(i) + nbytes(plan.specs[i]):
                 yield i
 
     def check(position: int, node: NodeRecord | str) -> None:
         if position in plan.roots and nbytes(plan.specs[position]):
-            assert position in held, f"{node} reads {program.values[position].name}, overwritten"
+            assert position in alive, f"{node} reads {program.values[position].name}, overwritten"
 
     for node in plan.usage.nodes:
         for i in (i for slot in node.inputs.values() for i in slot):
             check(i, node)
-        made = [i for slot in node.outputs.values() for i in slot if i in plan.roots]
-        written = [i for i in made if i not in plan.views and node.op not in COLLECTIVES]
+        results = [i for slot in node.outputs.values() for i in slot if i in plan.roots]
+        written = [i for i in results if i not in plan.views and node.op not in COLLECTIVES]
         for i in written:
-            held.difference_update(list(overlapping(i)))
-        held.update(made)
-        for i in made:
+            alive.difference_update(list(overlapping(i)))
+        alive.update(results)
+        for i in results:
             check(i, node)
     for i in program.fetches:
         check(i, "the fetch")
@@ -110,8 +111,8 @@ def test_same_bits_however_memory_is_shared(memory_options: MemoryOptions, draws
         net = random_net(seed)
         program = net.compile().program
         fetched, state = net.run(program)
-        found, after = net.run(program, memory_options)
-        for ours, theirs in zip(found, fetched, strict=True):
+        results, after = net.run(program, memory_options)
+        for ours, theirs in zip(results, fetched, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
         for name, array in state.items():
@@ -156,12 +157,25 @@ def test_what_follows_the_vote_can_be_done_again() -> None:
     vote = max(k for k, node in enumerate(program.nodes) if node.op in COLLECTIVES)
     late = program.nodes[vote + 1 :]
     read = {i for node in late for slot in node.inputs.values() for i in slot if i in plan.roots}
-    made = {i for node in late for slot in node.outputs.values() for i in slot}
-    assert read - made
-    for i in read - made:
+    results = {i for node in late for slot in node.outputs.values() for i in slot}
+    assert read - results
+    for i in read - results:
         assert plan.spans[plan.roots[i]][1] == len(program.nodes)
 
 
 @pytest.mark.parametrize("most", [0, 1, 6, 9])
 def test_the_largest_that_fits(most: int) -> None:
     assert largest_that_fits(lambda n: n <= most, 10) == most
+
+
+@pytest.mark.parametrize(("order", "views"), [([0, 1], 1), ([1, 0], 0)])
+def test_a_transpose_that_moves_nothing_costs_nothing(order: list[int], views: int) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        doubled = fluid.layers.scale(fluid.data("x", [4, 4], "float32"), 2.0)
+        turned = fluid.layers.transpose(fluid.layers.exp(doubled), order)
+        out = fluid.layers.softmax(turned)
+    target = Target(replicas=1, strategy=BuildStrategy())
+    program = compile_program(main, ("x",), (out.name,), target, capabilities()).program
+    plan = planned(program, [Spec((4, 4), VarType.FP32)], MemoryOptions(True, True))
+    assert [program.values[i].name for i in plan.views] == [turned.name] * views

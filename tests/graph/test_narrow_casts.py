@@ -53,8 +53,8 @@ def graph(level: str) -> tuple[Graph, str]:
     return from_program(main, ["words"]), loss.name
 
 
-def count(made: Graph) -> Counter[str]:
-    return Counter(node.op for node in made.nodes)
+def count(graph: Graph) -> Counter[str]:
+    return Counter(node.op for node in graph.nodes)
 
 
 def learned(level: str, dtype: str, compiled: bool, place: Any = None, **flags: bool) -> list[Any]:
@@ -73,8 +73,8 @@ def learned(level: str, dtype: str, compiled: bool, place: Any = None, **flags: 
         if level == "O2":
             optimizer.amp_init(place)
         losses = [exe.run(run, feed={"words": words}, fetch_list=[loss])[0] for _ in range(STEPS)]
-        held = [scope.find_var(p.name).get_tensor() for p in main.all_parameters()]
-        return [*losses, *map(np.array, held)]
+        tensors = [scope.find_var(p.name).get_tensor() for p in main.all_parameters()]
+        return [*losses, *map(np.array, tensors)]
 
 
 @pytest.mark.parametrize(
@@ -92,37 +92,37 @@ def test_fused_training_on_a_gpu_is_near(monkeypatch: pytest.MonkeyPatch) -> Non
     if not local_gpus():
         monkeypatch.setenv("ROWLOCK_SIMULATED_GPUS", "1")
     flags = ("fused_attention", "fuse_gemm_epilogue", "enable_auto_fusion")
-    made = learned("O1", "bfloat16", True, fluid.CUDAPlace(0), **dict.fromkeys(flags, True))
+    fused = learned("O1", "bfloat16", True, fluid.CUDAPlace(0), **dict.fromkeys(flags, True))
     plain = learned("O1", "bfloat16", False)
-    np.testing.assert_allclose(made[:STEPS], plain[:STEPS], rtol=1e-2)
+    np.testing.assert_allclose(fused[:STEPS], plain[:STEPS], rtol=1e-2)
 
 
 def test_what_moves_and_what_computes_an_element_is_in_low_precision() -> None:
     before, loss = graph("O1")
-    made = narrow_casts(before, Target(fetches=(loss,), strategy=BuildStrategy()))
-    assert count(before)["cast"] - count(made)["cast"] >= 15
+    after = narrow_casts(before, Target(fetches=(loss,), strategy=BuildStrategy()))
+    assert count(before)["cast"] - count(after)["cast"] >= 15
     low = {"squeeze2", "squeeze2_grad", "split", "gelu", "gelu_grad", "transpose2"}
-    for node in made.nodes:
+    for node in after.nodes:
         if node.op in low:
             assert {v.spec.dtype for v in (*node.reads(), *node.writes())} == {VarType.BF16}
-    assert all(n.writes()[0].spec.dtype == VarType.FP32 for n in made.nodes if n.op == "softmax")
-    again = narrow_casts(made, Target(fetches=(loss,), strategy=BuildStrategy()))
-    assert again is made, "settled"
+    assert all(n.writes()[0].spec.dtype == VarType.FP32 for n in after.nodes if n.op == "softmax")
+    again = narrow_casts(after, Target(fetches=(loss,), strategy=BuildStrategy()))
+    assert again is after, "settled"
 
 
 def test_attention_is_found_at_level_o1() -> None:
     before, loss = graph("O1")
     strategy = BuildStrategy(fused_attention=True)
-    made, _ = run_pipeline(before, Target(fetches=(loss,), strategy=strategy))
-    found = count(made)
-    assert found["fused_dot_product_attention"] == found["fused_dot_product_attention_grad"] == 1
-    assert not found["softmax"] and not found["squeeze2"]
+    after, _ = run_pipeline(before, Target(fetches=(loss,), strategy=strategy))
+    counts = count(after)
+    assert counts["fused_dot_product_attention"] == counts["fused_dot_product_attention_grad"] == 1
+    assert not counts["softmax"] and not counts["squeeze2"]
 
 
 def test_tables_are_looked_up_as_they_lie() -> None:
     before, loss = graph("O2")
-    made = narrow_casts(before, Target(fetches=(loss,), strategy=BuildStrategy()))
-    (node,) = (n for n in made.nodes if n.op == "lookup_table_v2")
+    after = narrow_casts(before, Target(fetches=(loss,), strategy=BuildStrategy()))
+    (node,) = (n for n in after.nodes if n.op == "lookup_table_v2")
     assert node.inputs["W"][0] is not None
     assert node.inputs["W"][0].name == "embedding_0.w_0"
     assert node.outputs["Out"][0] is not None
@@ -134,8 +134,8 @@ def test_what_is_to_run_on_the_host_stays_as_it_is() -> None:
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         wide = L.cast(fluid.data("x", [None, 4], "bfloat16"), "float32")
         with fluid.device_guard("cpu"):
-            made = L.gelu(wide)
-        L.cast(made, "bfloat16")
+            hidden = L.gelu(wide)
+        L.cast(hidden, "bfloat16")
     before = from_program(main, ["x"])
     assert narrow_casts(before, Target(fetches=("cast_1.tmp_0",))) is before
 
@@ -144,6 +144,6 @@ def test_what_is_fetched_is_still_made_in_its_type() -> None:
     before, loss = graph("O1")
     wide = [n.writes()[0] for n in before.nodes if n.op in ("squeeze2", "gelu")]
     names = tuple(value.name for value in wide)
-    made = narrow_casts(before, Target(fetches=(loss, *names), strategy=BuildStrategy()))
-    assert set(wide) <= {value for node in made.nodes for value in node.writes()}
-    assert count(made)["cast"] > 0
+    after = narrow_casts(before, Target(fetches=(loss, *names), strategy=BuildStrategy()))
+    assert set(wide) <= {value for node in after.nodes for value in node.writes()}
+    assert count(after)["cast"] > 0

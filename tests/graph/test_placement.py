@@ -61,10 +61,10 @@ def check_sides(graph: Graph) -> None:
     for node in graph.nodes:
         sides = {value.host for value in (*node.reads(), *node.writes())}
         if node.op == COPY:
-            (source,), (made,) = node.reads(), node.writes()
-            assert sides == {True, False} and made.host == (node.attrs["dst_place_type"] == 0)
-            assert (source, made.host) not in copied
-            copied.add((source, made.host))
+            (source,), (copy,) = node.reads(), node.writes()
+            assert sides == {True, False} and copy.host == (node.attrs["dst_place_type"] == 0)
+            assert (source, copy.host) not in copied
+            copied.add((source, copy.host))
         else:
             assert sides <= {node.host}, node
             assert not (node.host and node.op in COLLECTIVES)
@@ -105,8 +105,8 @@ def test_results_do_not_depend_on_where_ops_run() -> None:
         net = guarded(seed)
         expected, state = net.run(net.compile().program)
         after = {name: array.copy() for name, array in net.state.items()}
-        found = run_steps(by_numpy(on_gpus(net).program), net.feeds, after)
-        for ours, theirs in zip(found, expected, strict=True):
+        results = run_steps(by_numpy(on_gpus(net).program), net.feeds, after)
+        for ours, theirs in zip(results, expected, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 np.testing.assert_allclose(one, other, rtol=1e-6, err_msg=f"net {seed}")
         for name, array in state.items():

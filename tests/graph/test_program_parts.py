@@ -9,11 +9,11 @@ import pytest
 
 import rowlock.fluid as fluid
 
-Built = tuple[Any, Any, Any]
+Parts = tuple[Any, Any, Any]
 
 
 @pytest.fixture
-def built() -> Built:
+def parts() -> Parts:
     """Return a program, its block, and its only op."""
     program, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(program, startup), fluid.unique_name.guard():
@@ -23,8 +23,8 @@ def built() -> Built:
     return program, block, block.ops[0]
 
 
-def test_the_text_of_a_program_is_its_messages(built: Built) -> None:
-    program, _, _ = built
+def test_the_text_of_a_program_is_its_messages(parts: Parts) -> None:
+    program, _, _ = parts
     lines = program.to_string(True).splitlines()
     assert lines[:5] == ["blocks {", "  idx: 0", "  parent_idx: -1", "  vars {", '    name: "w"']
     assert lines[5:8] == ["    type {", "      type: LOD_TENSOR", "      lod_tensor {"]
@@ -40,8 +40,8 @@ def test_the_text_of_a_program_is_its_messages(built: Built) -> None:
     assert details.count("stop_gradient: ") == 3
 
 
-def test_operators_tell_and_take_their_parts(built: Built) -> None:
-    _, block, op = built
+def test_operators_tell_and_take_their_parts(parts: Parts) -> None:
+    _, block, op = parts
     assert (op.type, op.idx, op.input("X"), op.input("ScaleTensor")) == ("scale", 0, ["x"], [])
     assert op.output("Out") == op.output_arg_names == ["scale_0.tmp_0"]
     assert op.attr("scale") == 2.5 and op.has_attr("bias") and not op.has_attr("axis")
@@ -54,8 +54,8 @@ def test_operators_tell_and_take_their_parts(built: Built) -> None:
     assert op.input_arg_names == ["z"]
 
 
-def test_blocks_take_and_give_back(built: Built) -> None:
-    program, block, op = built
+def test_blocks_take_and_give_back(parts: Parts) -> None:
+    program, block, op = parts
     x, out = block.var("x"), block.var("scale_0.tmp_0")
     first = block.prepend_op(
         type="relu", inputs={"X": x}, outputs={"Out": block.create_var(name="a")}
@@ -69,8 +69,8 @@ def test_blocks_take_and_give_back(built: Built) -> None:
     assert [v.name for v in program.list_vars()] == ["x", "scale_0.tmp_0", "w", "a"]
     copied = fluid.Program().global_block()._clone_variable(out)
     assert (copied.name, copied.shape, copied.persistable) == (out.name, out.shape, True)
-    made = block.create_parameter(name="q", shape=[2], dtype="float32")
-    assert block.all_parameters() == [block.var("w"), made]
+    parameter = block.create_parameter(name="q", shape=[2], dtype="float32")
+    assert block.all_parameters() == [block.var("w"), parameter]
     with pytest.raises(ValueError, match="in its block no more"):
         _ = second.idx
 
@@ -91,10 +91,10 @@ def test_blocks_take_and_give_back(built: Built) -> None:
     ],
 )
 def test_what_is_not_there_is_refused(
-    built: Built, refused: Callable[..., Any], error: type[Exception]
+    parts: Parts, refused: Callable[..., Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        refused(*built)
+        refused(*parts)
 
 
 def test_a_global_seed_is_that_of_later_programs() -> None:

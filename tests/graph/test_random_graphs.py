@@ -68,20 +68,20 @@ def ops(compiled: Compiled) -> Counter[str]:
 def counted(compiled: Compiled, name: str) -> Counter[str]:
     """What the note of a pass counts."""
     note = next(n for n in compiled.report.graph.notes if n.startswith(f"{name}: "))
-    told = note.removeprefix(f"{name}: ").removeprefix("fused ").partition("; ")[0]
-    if not told[0].isdigit():
+    counts = note.removeprefix(f"{name}: ").removeprefix("fused ").partition("; ")[0]
+    if not counts[0].isdigit():
         return Counter()
-    pairs = (part.split(" ", 1) for part in told.split(", "))
+    pairs = (part.split(" ", 1) for part in counts.split(", "))
     return Counter({what: int(count) for count, what in pairs})
 
 
 def compare(seed: int, trains: bool, compiled: Compiled) -> None:
-    made = net(seed)
+    drawn = net(seed)
     _, fetched, state = plainly(seed, trains)
-    found, after = made.run(compiled.program)
-    near = 1e-9 if made.dtype == "float64" else 2e-5
-    for step, (ours, theirs) in enumerate(zip(found, fetched, strict=True)):
-        for name, one, other in zip(made.fetches, ours, theirs, strict=True):
+    results, after = drawn.run(compiled.program)
+    near = 1e-9 if drawn.dtype == "float64" else 2e-5
+    for step, (ours, theirs) in enumerate(zip(results, fetched, strict=True)):
+        for name, one, other in zip(drawn.fetches, ours, theirs, strict=True):
             np.testing.assert_allclose(
                 one, other, rtol=near, atol=near, err_msg=f"net {seed}, step {step}: {name}"
             )

@@ -40,14 +40,14 @@ def compiled_with(net: RandomNet, takes: Any, wanted: bool = True) -> Compiled:
     return Compiled(replace(compiled.program, nodes=nodes), compiled.report)
 
 
-def agree(net: RandomNet, found: Any, wanted: Any, seed: int, states: bool = True) -> None:
+def agree(net: RandomNet, results: Any, wanted: Any, seed: int, states: bool = True) -> None:
     """Assert that losses, and persistables, are those of the plain program."""
     near = 1e-9 if net.dtype == "float64" else 5e-5
-    for ours, theirs in zip(found[0], wanted[0], strict=True):
+    for ours, theirs in zip(results[0], wanted[0], strict=True):
         for one, other in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one, other, rtol=near, atol=near, err_msg=str(seed))
     for name, other in wanted[1].items() if states else ():
-        np.testing.assert_allclose(found[1][name], other, rtol=near, atol=near, err_msg=name)
+        np.testing.assert_allclose(results[1][name], other, rtol=near, atol=near, err_msg=name)
 
 
 @draws(10, GRAPHS)

@@ -61,15 +61,15 @@ class Many:
         ).program
 
     def alike(self, program: ReplicaProgram) -> set[str]:
-        told = zip(self.names, program.fetches, strict=False)
-        return {name for name, i in told if program.values[i].alike}
+        pairs = zip(self.names, program.fetches, strict=False)
+        return {name for name, i in pairs if program.values[i].alike}
 
 
 ALIKE = {"weight", "gradient", "moment", "norm", "drawn"}
 
 
 @pytest.mark.parametrize(
-    "build, alike, kept",
+    "build, alike, states",
     [
         ({}, ALIKE, 2),
         ({"build_cinn_pass": True}, ALIKE, 2),
@@ -82,12 +82,12 @@ ALIKE = {"weight", "gradient", "moment", "norm", "drawn"}
         ({"reduce_strategy": KINDS._NoReduce}, {"drawn"}, None),
     ],
 )
-def test_what_is_alike(build: dict[str, Any], alike: set[str], kept: int | None) -> None:
+def test_what_is_alike(build: dict[str, Any], alike: set[str], states: int | None) -> None:
     net = Many()
     program = net.compiled(**build)
     assert net.alike(program) == alike
     assert not program.at_risk
-    assert kept is None or len(program.place_states) == kept
+    assert states is None or len(program.place_states) == states
 
 
 def test_a_rate_for_each_place_makes_places_differ() -> None:

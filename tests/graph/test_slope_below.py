@@ -37,8 +37,8 @@ def gradient_ops(approximate: bool = True, fetch: str = "") -> list[Node]:
         loss = L.mean(feed_forward(approximate))
         fluid.optimizer.SGD(0.1).minimize(loss)
     fetches = (loss.name, fetch) if fetch else (loss.name,)
-    made = fuse_gemm_epilogue(from_program(main, ["x"]), Target(fetches=fetches))
-    return [node for node in made.nodes if node.op == GRAD]
+    graph = fuse_gemm_epilogue(from_program(main, ["x"]), Target(fetches=fetches))
+    return [node for node in graph.nodes if node.op == GRAD]
 
 
 def slopes(nodes: list[Node]) -> list[tuple[str, str]]:
@@ -101,13 +101,13 @@ def test_kernels_take_the_gradient_of_x_through_gelu(
     if back_end:
         own["back_end"] = back_end
     attrs = {**OPS[GRAD].attrs, "activation_below": "gelu_grad"}
-    made = run(OPS[GRAD], inputs, attrs, **own)
-    exact = {slot: [held[0].astype("f8")] for slot, held in inputs.items()}
+    results = run(OPS[GRAD], inputs, attrs, **own)
+    exact = {slot: [arrays[0].astype("f8")] for slot, arrays in inputs.items()}
     d_x = run(OPS[GRAD], {s: exact[s] for s in ("DOut", "X", "Y")}, OPS[GRAD].attrs)["DX"]
     through = run(
         OPS["gelu_grad"],
         {"X": exact["Below"], "Out@GRAD": d_x},
         {**OPS["gelu_grad"].attrs, "approximate": True},
     )["X@GRAD"][0]
-    error = np.linalg.norm(made["DX"][0].astype("f8") - through)
+    error = np.linalg.norm(results["DX"][0].astype("f8") - through)
     assert error <= share * np.linalg.norm(through)

@@ -41,8 +41,8 @@ def build(name: str) -> Any:
     return json.loads(done.stdout)
 
 
-def slots(given: dict[str, list[str]]) -> dict[str, list[str]]:
-    return {slot: names for slot, names in given.items() if names}
+def slots(by_slot: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {slot: names for slot, names in by_slot.items() if names}
 
 
 @pytest.mark.parametrize("name", sorted(set(PROGRAMS) - WITH_BRANCHES))
@@ -64,10 +64,10 @@ def test_program_is_paddles(name: str) -> None:
                         attr,
                     )
     for name_, entry in mine["vars"].items():
-        found = next((v for v in theirs["main"][0]["vars"] if v["name"] == name_), None)
-        assert found is not None, f"variable {name_} is not Paddle's"
-        if found["shape"] is not None and found["dtype"] is not None:
+        variable = next((v for v in theirs["main"][0]["vars"] if v["name"] == name_), None)
+        assert variable is not None, f"variable {name_} is not Paddle's"
+        if variable["shape"] is not None and variable["dtype"] is not None:
             # Paddle multiplies unknown sizes: -1 rows of 6 are "-6".
-            shape = [max(size, -1) for size in found["shape"]]
-            assert entry == [shape, found["dtype"], found["persistable"]], name_
+            shape = [max(size, -1) for size in variable["shape"]]
+            assert entry == [shape, variable["dtype"], variable["persistable"]], name_
     assert mine["for_test"] == theirs["for_test"]

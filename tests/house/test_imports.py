@@ -43,7 +43,7 @@ def test_installed_editable_without_generic_names(tmp_path: Path) -> None:
 def test_inside_a_ray_working_dir(tmp_path: Path) -> None:
     code = f"""
 import ray
-ray.init(num_cpus=1, include_dashboard=False, object_store_memory=80_000_000, logging_level="ERROR",
+ray.init("local", num_cpus=1, include_dashboard=False, object_store_memory=80_000_000, logging_level="ERROR",
          runtime_env={{"working_dir": {str(ROOT)!r}, "excludes": [".git", ".venv", "tests", "runs"]}})
 @ray.remote
 def where():

@@ -12,30 +12,24 @@ from .source import nodes
 
 ROOT = Path(__file__).parents[2]
 # These tell that a value exists, and not what it is.
-PARTICIPLES = {"made", "found", "held", "kept", "given", "told"}
-# Folders that still have such variables (``/.``: the folder without those in it); one that has none leaves.
+PARTICIPLES = "made found held kept given told built created brought come"
+# Folders that still have such variables; one that has none leaves.
 NOT_CLEAN = """
-    cluster
-    executor/.
-    executor/codegen
-    executor/kernels
-    graph/lowering
-    graph/ops
-    tests
+    tests/cluster
 """
 # Functions and classes by their old names; the field's words took their place.
 OLD = """
     Alarm Area Begun Bound Edit Links Loaded Meeting Member Outbox Portion Rings Shared Solo Watch
     WatchPost Wishes differing given homes may_vanish meeting settle_threads told uncollected
 """
-ROOMS = ("strategies", "graph", "executor", "cluster", "rowlock")
+ROOMS = ("strategies", "graph", "executor", "cluster", "rowlock", "tests")
 FOLDERS = sorted(
     {str(path.parent.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("*.py")}
 )
 
 
 def is_clean(folder: str) -> bool:
-    return not any(f"{folder}/./".startswith(f"{other}/") for other in NOT_CLEAN.split())
+    return not any(f"{folder}/".startswith(f"{other}/") for other in NOT_CLEAN.split())
 
 
 def variables(path: Path) -> Iterator[tuple[str, int]]:
@@ -53,13 +47,13 @@ def variables(path: Path) -> Iterator[tuple[str, int]]:
 def test_variables_are_nouns(folder: str) -> None:
     for path in sorted((ROOT / folder).glob("*.py")):
         for name, line in variables(path):
-            assert name.strip("_") not in PARTICIPLES, (
+            assert name.strip("_") not in PARTICIPLES.split(), (
                 f"{path.relative_to(ROOT)}:{line} names a variable {name!r}: name what it holds"
             )
 
 
 def test_old_words_stay_away() -> None:
-    for folder in FOLDERS:
+    for folder in (folder for folder in FOLDERS if not folder.startswith("tests")):
         for path in (ROOT / folder).glob("*.py"):
             for node in nodes(path):
                 if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -25,12 +25,12 @@ def run(table: dict[str, Any], modules: dict[str, Any]) -> dict[str, tuple[list[
         names = {"np": np, "paddle": rowlock, **modules}
         for name, (shape, dtype) in expressions.SHAPES.items():
             names[name] = fluid.data(name, shape, dtype)
-        built = expressions.build(table, main.global_block(), names)
+        rows = expressions.build(table, main.global_block(), names)
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
-        fetched = exe.run(main, feed=expressions.arrays(), fetch_list=[out for _, _, out in built])
-    return {text: (ops, value) for (text, ops, _), value in zip(built, fetched, strict=True)}
+        fetched = exe.run(main, feed=expressions.arrays(), fetch_list=[out for _, _, out in rows])
+    return {text: (ops, value) for (text, ops, _), value in zip(rows, fetched, strict=True)}
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,12 @@ def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:
     assert (paddle.get_default_dtype(), paddle.get_device()) == ("float32", "cpu")
     paddle.set_default_dtype("float64")
     try:
-        made = paddle.ones([2]), paddle.to_tensor([0.1]), paddle.arange(0.0, 1.0, 0.25)
-        assert {paddle.get_default_dtype(), *(one.dtype.name for one in made)} == {
+        tensors = paddle.ones([2]), paddle.to_tensor([0.1]), paddle.arange(0.0, 1.0, 0.25)
+        assert {paddle.get_default_dtype(), *(one.dtype.name for one in tensors)} == {
             "float64",
             "FP64",
         }
-        assert fluid.Executor().run(fetch_list=[made[1]])[0][0] == 0.1
+        assert fluid.Executor().run(fetch_list=[tensors[1]])[0][0] == 0.1
     finally:
         paddle.set_default_dtype("float32")
     assert isinstance(paddle.set_device("cpu"), paddle.CPUPlace)
@@ -98,7 +98,6 @@ def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:
         (lambda x, k: paddle.pow(x, "2"), TypeError),
         (lambda x, k: paddle.round(x, 0.5), TypeError),
         (lambda x, k: paddle.where(k == 1, x), ValueError),
-        (lambda x, k: paddle.where(k == 1), Unsupported),
         (lambda x, k: paddle.clip(x, "0"), TypeError),
         (lambda x, k: paddle.arange("3"), TypeError),
         (lambda x, k: paddle.arange(k), Unsupported),
@@ -152,3 +151,77 @@ def test_an_activation_fused_with_a_sum_or_product() -> None:
         fused(x, y, ["elementwise_sub", "relu"])
     with pytest.raises(TypeError, match="x must be a Variable"):
         fused(3, y, ["relu", "elementwise_add"])
+
+
+def test_tables_of_a_network_count_what_paddle_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    """The network and the numbers of Paddle's documentation of ``flops``."""
+    nn = paddle.nn
+    pooled = (nn.ReLU(), nn.MaxPool2D(2, 2))
+    head = (nn.Flatten(), nn.Linear(400, 120), nn.Linear(120, 84), nn.Linear(84, 10))
+    net = nn.Sequential(nn.Conv2D(1, 6, 3, 1, 1), *pooled, nn.Conv2D(6, 16, 5), *pooled, *head)
+    ops = len(paddle.static.default_main_program().global_block().ops)
+    assert paddle.flops(net, [1, 1, 28, 28], print_detail=True) == 347560
+    assert "Total Flops: 347560     Total Params: 61610" in capsys.readouterr().out
+    counts = paddle.summary(net, (-1, 1, 28, 28), "float32")
+    assert counts == {"total_params": 61610, "trainable_params": 61610}
+    out = capsys.readouterr().out
+    assert "[1, 6, 28, 28]" in out and "Trainable params: 61,610" in out
+    assert len(paddle.static.default_main_program().global_block().ops) == ops
+    assert net.training and net[0].training
+    with pytest.raises(TypeError, match=r"of a Program fluid.contrib.model_stat.summary tells"):
+        paddle.flops(paddle.static.default_main_program(), [1])
+    with pytest.raises(ValueError, match=r"summary: only the batch of .* may be unknown"):
+        paddle.summary(net, (1, -1, 28, 28))
+
+
+def test_second_names_and_constants() -> None:
+    x = paddle.static.data("x", [2, 3])
+    assert paddle.cat is paddle.concat
+    assert paddle.lt is paddle.less_than
+    assert x.clamp(0.0, 1.0).shape == (2, 3)
+    assert x.eq(x).dtype == paddle.bool
+    assert paddle.cast(x, paddle.int64).dtype == paddle.int64
+    assert paddle.zeros([2], dtype=paddle.float64).dtype == paddle.float64
+    assert (paddle.pi, paddle.newaxis) == (np.pi, None)
+
+
+def test_what_linalg_does_not_know_is_refused() -> None:
+    x = paddle.static.data("x", [3, 3])
+    with pytest.raises(ValueError, match="matrix_norm: p is 'fro', 'nuc', 1, 2, inf"):
+        paddle.linalg.matrix_norm(x, 3)
+    with pytest.raises(ValueError, match="qr: mode is 'reduced', 'complete' or 'r', got 'raw'"):
+        paddle.linalg.qr(x, "raw")
+    with pytest.raises(ValueError, match="eigh: UPLO is 'L' or 'U', got 'l'"):
+        paddle.linalg.eigh(x, "l")
+    with pytest.raises(Unsupported, match="bitwise_left_shift: shifts keep the sign"):
+        paddle.bitwise_left_shift(x, x, False)
+    with pytest.raises(
+        AttributeError, match=r"linalg.eig is Paddle's, and Rowlock has not built it"
+    ):
+        _ = paddle.linalg.eig
+    with pytest.raises(ValueError, match=r"solve: x must be square matrices"):
+        paddle.linalg.solve(x[:, :2], x)
+    with pytest.raises(ValueError, match="histogram: bins must be above 0"):
+        paddle.histogram(x, 0)
+    with pytest.raises(ValueError, match="gaussian_nll_loss: variance"):
+        F.gaussian_nll_loss(x, x, x[:2])
+
+
+def test_gaussian_losses_are_those_of_the_density() -> None:
+    x, y, v = (paddle.static.data(name, [4, 3]) for name in "xyv")
+    losses = [
+        F.gaussian_nll_loss(x, y, v, full=True, reduction="none"),
+        F.gaussian_nll_loss(x, y, v[:, 0], reduction="sum"),
+        paddle.nn.GaussianNLLLoss(epsilon=0.5)(x, y, v),
+    ]
+    draw = np.random.default_rng(0)
+    rows = {name: draw.uniform(0.1, 2, (4, 3)).astype("f4") for name in "xyv"}
+    full, by_row, cut = fluid.Executor().run(feed=rows, fetch_list=losses)
+    squares = (rows["x"] - rows["y"]) ** 2
+
+    def loss(variance: Any) -> Any:
+        return 0.5 * (np.log(variance) + squares / variance)
+
+    np.testing.assert_allclose(full, loss(rows["v"]) + 0.5 * np.log(2 * np.pi), rtol=1e-5)
+    np.testing.assert_allclose(by_row.item(), loss(rows["v"][:, :1]).sum(), rtol=1e-5)
+    np.testing.assert_allclose(cut.item(), loss(np.maximum(rows["v"], 0.5)).mean(), rtol=1e-5)

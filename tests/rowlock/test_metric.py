@@ -83,8 +83,8 @@ MEASURES = json.loads((Path(__file__).parents[1] / "reference/measures.json").re
 
 @pytest.mark.parametrize("name", MEASURES["steps"])
 def test_measures_of_steps_are_paddles(name: str) -> None:
-    for step, told in zip(measures.measured(fluid, name), MEASURES["steps"][name], strict=True):
-        for value, wanted in zip(step, told, strict=True):
+    for step, numbers in zip(measures.measured(fluid, name), MEASURES["steps"][name], strict=True):
+        for value, wanted in zip(step, numbers, strict=True):
             np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-7)
 
 
@@ -151,7 +151,7 @@ LATER = json.loads((Path(__file__).parents[1] / "reference/metrics_2x.json").rea
 
 
 def test_paddle_metric_gives_the_values_of_paddle_3() -> None:
-    made = metrics_2x.results(paddle, paddle.static.Executor(paddle.CPUPlace()))
-    assert made.keys() == LATER.keys()
-    for name, values in made.items():
+    results = metrics_2x.results(paddle, paddle.static.Executor(paddle.CPUPlace()))
+    assert results.keys() == LATER.keys()
+    for name, values in results.items():
         assert json.dumps(values) == json.dumps(LATER[name]), name

@@ -153,10 +153,6 @@ Refused = Callable[[Any, Any], Any]
         (lambda x, k: paddle.put_along_axis(x, k, 1.0, 0, "mul"), Unsupported, "reduce='mul'"),
         (lambda x, k: paddle.take_along_axis(x, k[:, 0], 0), ValueError, "as many dimensions"),
         (lambda x, k: F.pixel_unshuffle(paddle.ones([1, 1, 3, 4]), 2), ValueError, "by 2"),
-        (lambda x, k: paddle.nonzero(x), Unsupported, "as many rows as"),
-        (lambda x, k: paddle.unique(x), Unsupported, "as many rows as"),
-        (lambda x, k: paddle.masked_select(x, x > 0), Unsupported, "as many rows as"),
-        (lambda x, k: L.unique_with_counts(x), Unsupported, "as many rows as"),
     ],
 )
 def test_what_makes_no_sense_is_refused(refused: Refused, error: type, text: str) -> None:

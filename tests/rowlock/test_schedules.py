@@ -18,12 +18,12 @@ BRANCHES = {"polynomial_cycle", "piecewise", "warmup", "warmup_cosine", "warmup_
 
 def test_rates_are_paddles() -> None:
     table = json.loads((REFERENCE / "schedules.json").read_text())
-    built = schedules.schedules(fluid.layers)
+    lines = schedules.schedules(fluid.layers)
     # noam counts from 1, and a program has one counter.
-    first = schedules.rates(fluid, [built.pop("noam")])
-    others = schedules.rates(fluid, list(built.values()))
-    assert set(table) == {"noam", *built}
-    for name, (ops, rates) in zip(["noam", *built], first + others, strict=True):
+    first = schedules.rates(fluid, [lines.pop("noam")])
+    others = schedules.rates(fluid, list(lines.values()))
+    assert set(table) == {"noam", *lines}
+    for name, (ops, rates) in zip(["noam", *lines], first + others, strict=True):
         their_ops, bits = table[name]
         if name not in BRANCHES:
             assert ops == their_ops[-len(ops) :], name

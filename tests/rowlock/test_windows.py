@@ -29,7 +29,7 @@ def program() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("made", "shape"),
+    ("build", "shape"),
     [
         (lambda: L.conv2d_transpose(image(3, 4, 5), 6, filter_size=3, stride=2), (-1, 6, 9, 11)),
         (lambda: L.conv2d_transpose(image(3, 4, 5), 6, [8, 10], stride=2), (-1, 6, 8, 10)),
@@ -51,8 +51,8 @@ def program() -> Any:
         (lambda: F.max_pool2d(image(2, 5, 5), 2, 2, "SAME", True)[1], (-1, 2, 3, 3)),
     ],
 )  # fmt: skip
-def test_shapes(made: Callable[[], Any], shape: tuple[int, ...]) -> None:
-    assert tuple(made().shape) == shape
+def test_shapes(build: Callable[[], Any], shape: tuple[int, ...]) -> None:
+    assert tuple(build().shape) == shape
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Scripts as users of Paddle write them, which the launchers start."""

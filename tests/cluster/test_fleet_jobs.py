@@ -1,0 +1,82 @@
+"""Fleets as jobs of processes: scripts of Paddle, unchanged, that the launchers start on a Ray of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "fleet_scripts"
+WITHIN_S = 400
+pytestmark = [pytest.mark.slow, pytest.mark.ray]
+
+
+def launched(folder: Path, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a job as ``python -m paddle.distributed...`` would where Paddle is installed."""
+    skipped = ("PADDLE_", "TRAINING_", "RAY_ADDRESS")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(skipped)}
+    environment["PYTHONPATH"] = str(ROOT)
+    line = ["-m", "rowlock.alias", "-m", module, "--print_config", "0", "--log_dir", "logs"]
+    return subprocess.run(
+        [sys.executable, *line, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+    )
+
+
+def write_clicks(folder: Path) -> None:
+    """Write four files of 250 lines whose labels follow from ids and numbers."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal(1000)
+    folder.mkdir()
+    for part in range(4):
+        lines = []
+        for _ in range(250):
+            ids, numbers = rng.integers(0, 1000, 3), rng.standard_normal(4)
+            chance = 1 / (1 + np.exp(-2 * (weights[ids].sum() + numbers.sum())))
+            words = ",".join(f"{n:.3f}" for n in numbers), ",".join(map(str, ids))
+            lines.append(f"{int(rng.random() < chance)}\t{words[0]}\t{words[1]}\n")
+        (folder / f"part-{part}").write_text("".join(lines))
+
+
+@pytest.mark.parametrize("mode", ["sync", "async", "geo"])
+def test_a_click_model_with_servers(mode: str, tmp_path: Path) -> None:
+    write_clicks(tmp_path / "data")
+    command = f"{sys.executable} -m rowlock.alias {SCRIPTS / 'ctr_samples.py'}"
+    port = {"sync": 6370, "async": 6380, "geo": 6390}[mode]
+    done = launched(
+        tmp_path, "paddle.distributed.launch_ps", "--start_port", str(port),
+        str(SCRIPTS / "ctr.py"), mode, command,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    for number in range(2):
+        text = (tmp_path / f"logs/workerlog.{number}").read_text()
+        assert "samples 500 1000\n" in text and text.count("auc\t") == 3
+        assert "served" in (tmp_path / f"logs/serverlog.{number}").read_text()
+    names = {path.name for path in (tmp_path / "model").iterdir()}
+    assert names == {"fc_0.w_0", "fc_0.b_0", "fc_1.w_0", "fc_1.b_0", "table"}
+    assert names | {"__model__"} == {path.name for path in (tmp_path / "inference").iterdir()}
+
+
+def test_a_collective_net_follows_one_worker(tmp_path: Path) -> None:
+    outcomes = []
+    for count in (1, 2):
+        done = launched(
+            tmp_path, "paddle.distributed.launch", "--nproc_per_node", str(count), str(SCRIPTS / "digits.py")
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        logs = [(tmp_path / f"logs/workerlog.{i}").read_text() for i in range(count)]
+        last = [text.strip().splitlines()[-1].rpartition(" ") for text in logs]
+        outcomes.append([(json.loads(losses), float(total)) for losses, _, total in last])
+    (alone,), together = outcomes
+    np.testing.assert_allclose(np.mean([losses for losses, _ in together], 0), alone[0], atol=2e-5)
+    np.testing.assert_allclose([total for _, total in together], alone[1], rtol=1e-6)

@@ -1,0 +1,313 @@
+"""Loops whose rounds only a step tells: numbers, gradients, arrays, sequences, places, and errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.graph.ir.loops import Loops
+from rowlock.strategies.errors import ExecutionError, InvalidType
+from tests.reference import control_flow_cases as nets
+
+L = fluid.layers
+RECORD = json.loads(Path(nets.__file__).with_name("control_flow.json").read_text())
+LOOPS = [name for name in RECORD if name != "trained"]
+
+
+pytestmark = pytest.mark.usefixtures("fresh_programs")
+
+
+def run(feed: dict[str, Any], fetches: list[Any]) -> list[np.ndarray]:
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    return exe.run(feed=feed, fetch_list=fetches)
+
+
+def counted(limit: Any) -> tuple[Any, Any, Any]:
+    """Return a loop that counts to ``limit``, its counter and its condition."""
+    i = L.fill_constant([1], "int64", 0)
+    going = L.less_than(i, limit)
+    return L.While(going), i, going
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 5])
+def test_while_loop_counts_to_what_is_fed(rounds: int) -> None:
+    n = fluid.data("n", [1], "int64")
+    i, total = (L.fill_constant([1], "int64", 0) for _ in range(2))
+    out = L.while_loop(lambda i, t: i < n, lambda i, t: [i + 1, t + i], [i, total])
+    values = run({"n": np.array([rounds])}, out)
+    assert [int(v[0]) for v in values] == [rounds, sum(range(rounds))]
+
+
+def test_a_loop_reads_parameters_and_writes_an_array() -> None:
+    x, n = fluid.data("x", [None, 4]), fluid.data("n", [1], "int64")
+    state, entries = L.assign(x), L.create_array("float32")
+    loop, i, going = counted(n)
+    with loop.block():
+        after = L.fc(state, 4, act="tanh", param_attr="w", bias_attr=False)
+        L.array_write(after, i, entries)
+        L.assign(after, state)
+        L.increment(i)
+        L.less_than(i, n, cond=going)
+    stacked, _ = L.tensor_array_to_tensor(entries, axis=0, use_stack=True)
+    last = L.array_read(entries, i - 1)
+    fed = np.ones((2, 4), "float32")
+    out = run({"x": fed, "n": np.array([3])}, [state, stacked, L.array_length(entries), last])
+    weight = np.array(fluid.global_scope().find_var("w").get_tensor())
+    states = [fed]
+    for _ in range(3):
+        states.append(np.tanh(states[-1] @ weight))
+    np.testing.assert_allclose(out[0], states[-1], rtol=1e-5)
+    np.testing.assert_allclose(out[1], states[1:], rtol=1e-5)
+    assert out[2].tolist() == [3]
+    np.testing.assert_array_equal(out[3], out[0])
+
+
+def test_what_is_carried_may_grow_and_loops_may_nest() -> None:
+    n = fluid.data("n", [1], "int64")
+    rows = L.fill_constant([1, 2], "float32", 1.0)
+    outer, i, going = counted(n)
+    with outer.block():
+        inner, j, more = counted(i + 1)
+        with inner.block():
+            L.assign(L.concat([rows, L.cast(j, "float32") * L.ones([1, 2], "float32")]), rows)
+            L.increment(j)
+            L.less_than(j, i + 1, cond=more)
+        L.increment(i)
+        L.less_than(i, n, cond=going)
+    (value,) = run({"n": np.array([3])}, [rows])
+    assert value[:, 0].tolist() == [1, 0, 0, 1, 0, 1, 2]
+
+
+def test_what_grows_may_be_compiled_with_every_switch(tmp_path: Path) -> None:
+    """Sizes that change from round to round are unknown; the picture of a block is a file of its own."""
+    n = fluid.data("n", [1], "int64")
+    grown, rows = L.fill_constant([2, 0], "float32", 0.0), L.fill_constant([2, 3], "float32", 1.0)
+    loop, i, going = counted(n)
+    with loop.block():
+        longer = L.concat([grown, L.relu(rows + L.cast(i, "float32"))], 1)
+        L.assign(longer, grown)
+        L.increment(i)
+        L.less_than(i, n, cond=going)
+    out = L.reduce_sum(grown, dim=1)
+    strategy = fluid.BuildStrategy()
+    strategy.fuse_elewise_add_act_ops = strategy.enable_auto_fusion = True
+    strategy.debug_graphviz_path = str(tmp_path / "net")
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+        build_strategy=strategy, places=fluid.cpu_places(2)
+    )
+    with rowlock.cluster(launcher="threads"):
+        feed = [{"n": np.array([rounds])} for rounds in (3, 1)]
+        (sums,) = fluid.Executor(fluid.CPUPlace()).run(program, feed=feed, fetch_list=[out])
+    assert sums.tolist() == [18, 18, 3, 3]
+    whole, block = ((tmp_path / f"net{part}_original_graph").read_text() for part in ("", "_loop0"))
+    assert "concat" not in whole and "concat" in block
+
+
+def test_a_round_keeps_the_type_of_what_is_carried() -> None:
+    n, total = fluid.data("n", [1], "int64"), L.fill_constant([1], "float32", 0.0)
+    i = L.fill_constant([1], "int64", 0)
+    with pytest.raises(InvalidType, match=r"while_loop: body returns .*INT64.* for .*FP32"):
+        L.while_loop(lambda i, t: i < n, lambda i, t: [i + 1, L.cast(t, "int64")], [i, total])
+
+
+def test_a_block_keeps_the_type_of_what_it_carries() -> None:
+    n, total = fluid.data("n", [1], "int64"), L.fill_constant([1], "float32", 0.0)
+    loop, i, going = counted(n)
+    with loop.block():
+        L.assign(L.cast(total, "int32"), total)
+        L.increment(i)
+        L.less_than(i, n, cond=going)
+    with pytest.raises(
+        InvalidType, match=r"while: .* is FP32\[1\] before a round and INT32\[1\] behind"
+    ):
+        run({"n": np.array([2])}, [total])
+
+
+def test_a_loop_ends_by_what_it_computes() -> None:
+    x = fluid.data("x", [1])
+    going = L.less_than(x, L.fill_constant([1], "float32", 100))
+    value, loop = L.assign(x), L.While(going)
+    with loop.block():
+        L.assign(value * 2, value)
+        L.less_than(value, L.fill_constant([1], "float32", 100), cond=going)
+    assert run({"x": np.float32([3])}, [value])[0] == [192]
+
+
+def test_entries_keep_their_sequences() -> None:
+    words, n = fluid.data("words", [None, 1], "int64", lod_level=1), fluid.data("n", [1], "int64")
+    entries = L.array_write(words, L.fill_constant([1], "int64", 0))
+    loop, i, going = counted(n)
+    with loop.block():
+        entry = L.array_read(entries, i)
+        L.increment(i)
+        L.array_write(L.sequence_concat([entry, entry]), i, entries)
+        L.less_than(i, n, cond=going)
+    last = L.array_read(entries, i)
+    sums = L.sequence_pool(L.cast(last, "float32"), "sum")
+    fed = fluid.create_lod_tensor(np.arange(3).reshape(3, 1), [[1, 2]], fluid.CPUPlace())
+    out = run({"words": fed, "n": np.array([2])}, [sums])
+    assert out[0].ravel().tolist() == [0, 12]
+
+
+def test_an_entry_that_was_not_written_is_named() -> None:
+    n = fluid.data("n", [1], "int64")
+    entries = L.array_write(L.cast(n, "float32"), n)
+    out = L.array_read(entries, n - 1)
+    with pytest.raises(
+        ExecutionError, match=r"entry 1 of 'array_write_0.out', which has 3, was never"
+    ):
+        run({"n": np.array([2])}, [out])
+    with pytest.raises(ExecutionError, match="has no entry -1"):
+        run({"n": np.array([0])}, [out])
+
+
+def test_explain_tells_of_the_cut() -> None:
+    n = fluid.data("n", [1], "int64")
+    (out,) = L.while_loop(lambda i: i < n, lambda i: i + 1, [L.fill_constant([1], "int64", 0)])
+    program = fluid.CompiledProgram(fluid.default_main_program())
+    fluid.Executor().run(program, feed={"n": np.array([1])}, fetch_list=[out])
+    assert "cut into 2 segments, for what runs between them (while, built at" in str(
+        program.explain()
+    )
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_that_could_be_unrolled_have_the_same_numbers(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Loops, "_unrolled", lambda reader, op: None)
+    main, startup, fetches = nets.build(fluid, name)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup)
+    for feed, expected in zip(nets.feeds(main), RECORD[name]["steps"], strict=True):
+        values = exe.run(main, feed=feed, fetch_list=fetches)
+        for value, reference in zip(values, expected, strict=True):
+            np.testing.assert_allclose(value, reference, rtol=1e-5, atol=1e-6)
+
+
+def recurrent_net() -> tuple[Any, Any]:
+    """Return the loss of a net of as many equal steps as are fed, and what it begins with."""
+    x, n = fluid.data("x", [None, 4]), fluid.data("n", [1], "int64")
+    x.stop_gradient = False
+    loop, i, going = counted(n)
+    i.stop_gradient = True
+    states = L.array_write(L.assign(x), i)
+    with loop.block():
+        after = L.fc(L.array_read(states, i), 4, act="tanh", param_attr="w", bias_attr="b")
+        L.increment(i)
+        L.array_write(after, i, states)
+        L.less_than(i, n, cond=going)
+    return L.mean(L.array_read(states, i)), x
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 4])
+def test_gradients_go_back_through_all_rounds(rounds: int) -> None:
+    loss, _ = recurrent_net()
+    fluid.backward.append_backward(loss)
+    fed = np.random.default_rng(0).random((2, 4), "float32")
+    slopes = run({"x": fed, "n": np.array([rounds])}, ["w@GRAD", "b@GRAD", "x@GRAD"])
+    scope = fluid.global_scope()
+    w, b = (np.array(scope.find_var(n).get_tensor()).astype("float64") for n in "wb")
+    states = [fed.astype("float64")]
+    for _ in range(rounds):
+        states.append(np.tanh(states[-1] @ w + b))
+    dw, db, dx = np.zeros_like(w), np.zeros_like(b), np.full((2, 4), 1 / 8)
+    for before, after in list(pairwise(states))[::-1]:
+        dx = dx * (1 - after**2)
+        dw, db, dx = dw + before.T @ dx, db + dx.sum(0), dx @ w.T
+    for slope, expected in zip(slopes, (dw, db, dx), strict=True):
+        np.testing.assert_allclose(slope, expected, atol=1e-6)
+
+
+def train(
+    places: Any = None, strike: Callable[[int, Any], None] = lambda step, program: None
+) -> list[float]:
+    """Return the losses of steps with ever other numbers of rounds, on one place or several.
+
+    ``strike`` is called before each step, with its number and the program.
+    """
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    main.random_seed = startup.random_seed = 3
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss, _ = recurrent_net()
+        fluid.optimizer.Adam(0.05).minimize(loss)
+    exe = fluid.Executor(places[0] if places else fluid.CPUPlace())
+    rng = np.random.default_rng(0)
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for name in "wb":
+            tensor = scope.find_var(name).get_tensor()
+            tensor.set(rng.standard_normal(tensor.shape()).astype("float32") / 2, fluid.CPUPlace())
+        program: Any = main
+        if places is not None:
+            program = fluid.CompiledProgram(main).with_data_parallel(
+                loss_name=loss.name, places=places
+            )
+        fed = rng.random((4, 4), "float32")
+        feeds = [{"x": fed, "n": np.array([rounds])} for rounds in (1, 3, 2, 5, 3, 1, 4, 2)]
+        losses = []
+        for step, feed in enumerate(feeds):
+            strike(step, program)
+            losses.append(float(np.mean(exe.run(program, feed, [loss])[0])))
+        return losses
+
+
+def test_rounds_and_steps_draw_other_numbers() -> None:
+    n = fluid.data("n", [1], "int64")
+    loop, i, going = counted(n)
+    draws = L.create_array("float32")
+    with loop.block():
+        L.array_write(L.dropout(L.ones([1, 64], "float32"), 0.5), i, draws)
+        L.increment(i)
+        L.less_than(i, n, cond=going)
+    masks, _ = L.tensor_array_to_tensor(draws, axis=0)
+    exe, rows = fluid.Executor(fluid.CPUPlace()), set[bytes]()
+    for _ in range(3):
+        (value,) = exe.run(feed={"n": np.array([4])}, fetch_list=[masks])
+        rows |= {row.tobytes() for row in value}
+    assert len(rows) == 12
+
+
+@pytest.mark.parametrize(
+    ("launcher", "gpus"),
+    [
+        ("threads", False),
+        pytest.param("ray", False, marks=pytest.mark.ray),
+        pytest.param("ray", True, marks=pytest.mark.ray),
+    ],
+)
+def test_training_on_two_places_is_training_on_one(
+    launcher: str, gpus: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if gpus:
+        monkeypatch.setenv("ROWLOCK_SIMULATED_GPUS", "2")
+    with rowlock.cluster(launcher=launcher):
+        losses = train([fluid.CUDAPlace(0), fluid.CUDAPlace(1)] if gpus else fluid.cpu_places(2))
+    np.testing.assert_allclose(losses, train(), rtol=1e-5)
+    assert losses[-1] < losses[3]
+
+
+def test_a_loop_that_never_ends_is_given_up() -> None:
+    x = fluid.data("x", [1])
+    i, going = L.fill_constant([1], "int64", 0), L.less_than(x, x + 1)
+    loop = L.While(going)
+    with loop.block():
+        L.increment(i)
+        L.less_than(x, x + 1, cond=going)
+    with (
+        rowlock.cluster(step_deadline_s=1.0),
+        pytest.raises(
+            ExecutionError, match=r"while failed: it goes on after .*test_data_loops\.py"
+        ),
+    ):
+        run({"x": np.float32([1])}, [i])
+    assert run({"x": np.float32([np.inf])}, [i])[0] == [0]

@@ -1,0 +1,223 @@
+"""Collective fleets: one worker on several places, two workers on threads, checkpoints, and switches."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.fluid.incubate.fleet.base import role_maker
+from rowlock.fluid.incubate.fleet.collective import (
+    Collective,
+    DistributedStrategy,
+    TrainStatus,
+)
+from rowlock.strategies.errors import (
+    DamagedFile,
+    EnforceNotMet,
+    InvalidArgument,
+    InvalidState,
+    InvalidType,
+    InvalidValue,
+    MissingFile,
+    Unsupported,
+)
+
+STEPS, ROWS = 4, 8
+_ports = itertools.count(40000)
+
+
+@pytest.fixture(autouse=True)
+def on_threads() -> Iterator[None]:
+    with rowlock.cluster(launcher="threads", start_deadline_s=30, step_deadline_s=30):
+        yield
+
+
+def fleet_of(number: int, endpoints: list[str]) -> Collective:
+    fleet = Collective()
+    fleet.init(role_maker.UserDefinedCollectiveRoleMaker(number, endpoints))
+    return fleet
+
+
+def built(fleet: Collective, strategy: Any = None, optimizer: Any = None) -> tuple[Any, Any]:
+    """Return the loss, and the hidden variable that recomputation keeps."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 5
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 4])
+        y = fluid.data("y", [None, 1])
+        hidden = fluid.layers.fc(x, 3, act="tanh", param_attr="w")
+        loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
+        if strategy is not None and strategy.forward_recompute:
+            strategy.recompute_checkpoints = [hidden]
+        chosen = fluid.optimizer.SGD(0.1) if optimizer is None else optimizer
+        fleet.distributed_optimizer(chosen, strategy).minimize(loss)
+    return loss, hidden
+
+
+def feeds() -> list[dict[str, Any]]:
+    rng = np.random.default_rng(1)
+    batches = [rng.standard_normal((ROWS, 4)).astype("float32") for _ in range(STEPS)]
+    return [{"x": x, "y": x.sum(1, keepdims=True)} for x in batches]
+
+
+def trained(fleet: Collective, loss: Any, scope: Any, part: slice) -> list[float]:
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fleet.startup_program, scope=scope)
+    mine = [{name: value[part] for name, value in feed.items()} for feed in feeds()]
+    return [float(np.mean(exe.run(fleet.main_program, f, [loss], scope=scope)[0])) for f in mine]
+
+
+def alone(strategy: Any = None) -> list[float]:
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    return trained(fleet, built(fleet, strategy)[0], fluid.Scope(), slice(None))
+
+
+def switched(**switches: Any) -> Any:
+    strategy = DistributedStrategy()
+    for name, value in switches.items():
+        setattr(strategy, name, value)
+    return strategy
+
+
+SWITCHES = [
+    {},
+    {"use_local_sgd": True},
+    {"mode": "collective", "collective_mode": "grad_allreduce"},
+    {"forward_recompute": True},
+]
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=lambda s: ",".join(s) or "nccl2")
+def test_two_workers_follow_one(switches: dict[str, Any]) -> None:
+    endpoints = [f"127.0.0.1:{next(_ports)}" for _ in range(2)]
+    fleets = [fleet_of(i, endpoints) for i in range(2)]
+    losses = [built(fleet, switched(**switches))[0] for fleet in fleets]
+    outcomes: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        part = slice(number * ROWS // 2, (number + 1) * ROWS // 2)
+        try:
+            outcomes[number] = trained(fleets[number], losses[number], fluid.Scope(), part)
+        except BaseException as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    for outcome in outcomes.values():
+        if isinstance(outcome, BaseException):
+            raise outcome
+    np.testing.assert_allclose(np.mean([outcomes[0], outcomes[1]], 0), alone(), rtol=1e-5)
+
+
+def test_one_worker_uses_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CPU_NUM", "2")
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    losses = trained(fleet, built(fleet)[0], fluid.Scope(), slice(None))
+    monkeypatch.setenv("CPU_NUM", "1")
+    assert repr(fleet.main_program).startswith("<CompiledProgram: data parallel on 2 places")
+    np.testing.assert_allclose(losses, alone(), rtol=1e-5)
+    assert fleet._origin_program is not None and fleet.startup_program is not None
+
+
+def test_mixed_precision_scales_the_loss() -> None:
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    built(fleet, switched(use_amp=True, amp_loss_scaling=8.0))
+    assert any(op.type == "cast" for op in fleet.main_program.program.global_block().ops)
+    ops = fleet.startup_program.global_block().ops
+    scales = [op for op in ops if op.type == "fill_constant" and op.attr("value") == 8.0]
+    assert len(scales) == 1
+
+
+def test_checkpoints(tmp_path: Path) -> None:
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    loss, _ = built(fleet)
+    scope, folder = fluid.Scope(), str(tmp_path / "points")
+    exe = fluid.Executor(fluid.CPUPlace())
+    assert fleet.load_check_point(exe, folder, 0) is None
+    with pytest.raises(MissingFile, match="has no folder"):
+        fleet.load_check_point(exe, folder, 0, ignore_empty=False)
+    with fluid.scope_guard(scope):
+        trained(fleet, loss, scope, slice(None))
+        values = np.array(scope.find_var("w").get_tensor())
+        for epoch in range(3):
+            fleet.save_check_point(exe, folder, TrainStatus(epoch))
+        assert len(list(Path(folder).iterdir())) == 3
+        scope.find_var("w").get_tensor().set(np.zeros_like(values))
+        status = fleet.load_check_point(exe, folder, 0)
+        assert status == TrainStatus(2) and status is not None and status.next() == 3
+        np.testing.assert_array_equal(np.array(scope.find_var("w").get_tensor()), values)
+        fleet.save_check_point(exe, folder, TrainStatus(3), remain_all_checkpoint=False)
+        (last,) = Path(folder).iterdir()
+        (last / "fleet_train_status").write_text(json.dumps({"epoch": 3}))
+        with pytest.raises(DamagedFile, match="is no status"):
+            fleet.load_check_point(exe, folder, 0)
+        with pytest.raises(InvalidType, match="TrainStatus"):
+            fleet.save_check_point(exe, folder, 3)  # type: ignore[arg-type]
+        with pytest.raises(Unsupported, match="LocalFS"):
+            fleet.save_check_point(exe, folder, TrainStatus(3), fs="hdfs")  # type: ignore[arg-type]
+
+
+def test_a_model_is_saved_as_it_was(tmp_path: Path) -> None:
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    loss, hidden = built(fleet)
+    scope = fluid.Scope()
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(scope):
+        trained(fleet, loss, scope, slice(None))
+        fleet.save_inference_model(exe, str(tmp_path / "model"), ["x"], [hidden])
+        program, names, targets = fluid.io.load_inference_model(str(tmp_path / "model"), exe)
+        feed = feeds()[0]
+        (ran,) = exe.run(program, {names[0]: feed["x"]}, targets)
+        assert ran.shape == (ROWS, 3)
+        fleet.save_persistables(exe, str(tmp_path / "all"))
+        assert (tmp_path / "all" / "w").exists()
+        with pytest.raises(InvalidArgument, match=r"compiled\.program"):
+            fleet.save_persistables(exe, str(tmp_path), fleet.main_program)
+        with pytest.raises(InvalidArgument, match="takes an Executor"):
+            fleet.save_persistables(3, str(tmp_path))
+
+
+def refused(strategy: Any, optimizer: Any = None) -> None:
+    built(fleet_of(0, ["127.0.0.1:1"]), strategy, optimizer)
+
+
+def test_switches_that_do_not_go_together() -> None:
+    sgd = fluid.optimizer.SGD(0.1)
+    decorated = fluid.contrib.mixed_precision.decorate(sgd)
+    with pytest.raises(InvalidArgument, match="needs mode='collective'"):
+        refused(switched(collective_mode="local_sgd"))
+    with pytest.raises(Unsupported, match="use_dist_fc"):
+        refused(switched(use_dist_fc=True))
+    with pytest.raises(InvalidValue, match="does not go with"):
+        refused(switched(use_amp=True), decorated)
+    strategy = switched(forward_recompute=True)
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    with pytest.raises(InvalidValue, match="recompute_checkpoints"):
+        fleet.distributed_optimizer(sgd, strategy).minimize(fluid.data("loss", [1]))
+    with pytest.raises(EnforceNotMet, match="Did you mean"):
+        switched(use_local_sdg=True)
+    with pytest.raises(InvalidType, match="takes a DistributedStrategy"):
+        fleet.distributed_optimizer(sgd, 3)  # type: ignore[arg-type]
+    with pytest.raises(InvalidType, match="takes an optimizer"):
+        fleet.distributed_optimizer(3)
+    with pytest.raises(InvalidState, match=r"call fleet\.init"):
+        built(Collective())
+
+
+def test_calls_for_servers_only_warn(caplog: pytest.LogCaptureFixture) -> None:
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    fleet.init_worker()
+    fleet.run_server()
+    assert caplog.text.count("does nothing in collective mode") == 2

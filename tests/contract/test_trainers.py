@@ -1,0 +1,403 @@
+"""Several trainers train as one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.driver import parallel
+from rowlock.executor.gang.trainers import (
+    Card,
+    LocalTable,
+    Trainers,
+    World,
+    launcher_of,
+    meet,
+)
+from rowlock.graph.compile import Compiled
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import (
+    CollectiveError,
+    EnforceNotMet,
+    ExecutionError,
+    InvalidArgument,
+    InvalidValue,
+    TrainerLost,
+    Unsupported,
+)
+from tests.conftest import eventually, lasting
+from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
+from tests.contract.trainers import (
+    all_well,
+    at_once,
+    endpoints,
+    images,
+    normalised,
+    part,
+    rows_of_table,
+    train,
+    trained,
+)
+
+Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrategy
+
+
+@pytest.mark.parametrize(("count", "places"), [(2, 1), (2, 2), (3, 1)])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_trainers_equal_one_with_all_places(
+    gang: str, optimizer: str, count: int, places: int
+) -> None:
+    ends = endpoints(count)
+    nets = [Net(OPTIMIZERS[optimizer]) for _ in range(count)]
+    alone = Net(OPTIMIZERS[optimizer])
+    program = alone.compiled(count * places)
+    losses = [alone.run(program, feed(12, step), [alone.loss])[0] for step in range(20)]
+    for net in nets[1:]:  # what it begins with is trainer 0's
+        for parameter in net.main.all_parameters():
+            tensor = net.scope.find_var(parameter.name).get_tensor()
+            tensor.set(np.zeros(parameter.shape, "float32"))
+    fetched = all_well(
+        at_once([partial(train, net, t, ends, places, 20) for t, net in enumerate(nets)])
+    )
+    for net in nets:
+        assert_close(net.parameters(), alone.parameters())
+    for step, loss in enumerate(losses):
+        np.testing.assert_allclose(
+            np.concatenate([steps[step][0] for steps in fetched]), loss, rtol=1e-5
+        )
+
+
+def test_each_trainer_fetches_what_it_wants(gang: str) -> None:
+    ends = endpoints(2)
+    nets = [Net(OPTIMIZERS["adam"], drop=0.3) for _ in range(2)]
+    alone = Net(OPTIMIZERS["adam"], drop=0.3)
+    program = alone.compiled(2)
+
+    def run(trainer: int) -> None:
+        net = nets[trainer]
+        program = trained(net, trainer, ends, 1)
+        for step in range(6):
+            wanted = [net.loss] if trainer == 0 and step % 2 else []
+            wanted += [net.prediction] if trainer == 1 and step > 2 else []
+            net.run(program, part(feed(8, step), trainer, 2), wanted)
+
+    all_well(at_once([partial(run, t) for t in range(2)]))
+    for step in range(6):
+        alone.run(program, feed(8, step), [])
+    for net in nets:  # what dropout draws is as if one had fed all rows
+        assert_close(net.parameters(), alone.parameters())
+
+
+def test_own_places_and_statistics(threads: None) -> None:
+    ends = endpoints(2)
+    nets = [normalised() for _ in range(2)]
+    fetched = all_well(at_once([partial(train, net, t, ends, 2, 3) for t, net in enumerate(nets)]))
+    assert [len(steps[0][0]) for steps in fetched] == [2, 2]
+    alone = normalised()
+    program = alone.compiled(4)
+    for step in range(3):
+        alone.run(program, feed(12, step), [])
+    moving = {
+        "batch_norm_0.w_1",
+        "batch_norm_0.w_2",
+    }  # of the rows of the trainer's own first place
+    whole, own = alone.parameters(), [net.parameters() for net in nets]
+    assert_close(own[0], whole)
+    assert_close(*({n: v for n, v in one.items() if n not in moving} for one in (own[1], whole)))
+    assert not any(np.allclose(own[1][name], whole[name]) for name in moving)
+
+
+def refused(results: list[object], kind: type[Exception], *words: str) -> None:
+    """Check that every trainer raised an error that says so."""
+    for result in results:
+        assert isinstance(result, kind), results
+        for word in words:
+            assert word in str(result), (word, str(result))
+
+
+def test_lists_that_differ(gang: str) -> None:
+    ends = endpoints(3)
+    lists = [ends[:2], [ends[0], ends[2]]]
+    nets = [Net(), Net()]
+    results = at_once([partial(train, net, t, lists[t], 1, 1) for t, net in enumerate(nets)])
+    refused(
+        results, InvalidValue, "the list of trainers is", ends[1], ends[2], "trainer 1 (process"
+    )
+
+
+def card(trainer: int, ends: list[str], **others: Any) -> Card:
+    return Card(trainer, ends, **{"places": 1, "device": "CPU", "libraries": {}, **others})
+
+
+def test_two_drivers_with_one_number() -> None:
+    ends, table = endpoints(3), LocalTable()
+
+    def come(trainer: int) -> World:
+        trainers = Trainers(tuple(ends), trainer)
+        assert trainer == 0 or eventually(lambda: table.get(trainers.key(0)) is not None)
+        return meet(trainers, card(trainer, ends), table, 30)
+
+    results = at_once([partial(come, trainer) for trainer in (0, 1, 1)])
+    refused(results, InvalidValue, f"two drivers are trainer 1 ({ends[1]})", "its own trainer_id")
+
+
+def test_places_of_two_kinds() -> None:
+    ends, table = endpoints(2), LocalTable()
+
+    def come(trainer: int) -> World:
+        own = card(trainer, ends, device=("CPU", "GPU")[trainer])
+        return meet(Trainers(tuple(ends), trainer), own, table, 30)
+
+    results = at_once([partial(come, trainer) for trainer in (0, 1)])
+    refused(results, InvalidValue, "the places are ", "CPU", "GPU")
+
+
+def test_what_an_earlier_run_left_is_no_trainer() -> None:
+    ends, table = endpoints(2), LocalTable()
+    dead = [card(t, ends, process=1 << 22) for t in range(2)]
+    others = [card(t, [*ends, "other:1"], process=1 << 22) for t in range(2)]
+    for left in (dead, others):
+        for trainer, one in enumerate(left):
+            seen = {str(1 - trainer): left[1 - trainer].nonce}
+            table.put(Trainers(tuple(ends), 0).key(trainer), replace(one, seen=seen).packed())
+        with pytest.raises(TrainerLost, match=r"trainer 1 .* did not come"):
+            meet(Trainers(tuple(ends), 0), card(0, ends), table, 0.5)
+
+    def come(trainer: int) -> World:
+        own = card(trainer, ends, places=trainer + 1)
+        return meet(Trainers(tuple(ends), trainer), own, table, 30)
+
+    worlds = all_well(at_once([partial(come, trainer) for trainer in (0, 1)]))
+    assert worlds[0].name == worlds[1].name
+    assert [(world.first, world.size) for world in worlds] == [(0, 3), (1, 3)]
+
+
+def test_what_a_trainer_said_before_it_ended_is_heard() -> None:
+    ends = endpoints(2)
+    cards = [card(0, ends), card(1, ends, process=1 << 22)]  # no process has this number
+
+    class Late(LocalTable):
+        """A table whose values are seen from the second look on."""
+
+        def get(self, key: str) -> bytes | None:
+            value = super().get(key)
+            if value is None and key.endswith("/word/1"):
+                self.put(key, b"3")
+            return value
+
+    assert World(Trainers(tuple(ends), 0), cards, Late()).exchange("word", 2, 60) == [2, 3]
+    with pytest.raises(TrainerLost, match=r"trainer 1 .* has ended"):
+        World(Trainers(tuple(ends), 0), cards, LocalTable()).exchange("word", 2, 60)
+
+
+def test_a_trainer_that_never_comes(threads: None) -> None:
+    ends = endpoints(3)
+    with rowlock.cluster(launcher="threads", start_deadline_s=1.0):
+        nets = [Net(), Net()]
+        results = at_once([partial(train, net, t, ends, 1, 1) for t, net in enumerate(nets)])
+    refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 1 s", "2 of 3")
+
+
+def test_a_late_trainer_is_waited_for(threads: None) -> None:
+    ends = endpoints(2)
+    nets = [Net(), Net()]
+    table, key = launcher_of("threads").table(), Trainers(tuple(ends), 0).key(0)
+
+    def late() -> None:
+        assert eventually(lambda: table.get(key) is not None)
+        train(nets[1], 1, ends, 1, 1)
+
+    all_well(at_once([partial(train, nets[0], 0, ends, 1, 1), late]))
+
+
+@pytest.mark.parametrize(
+    ("others", "words"),
+    [
+        ({"layers": 2}, ("'fc_1.w_0'", "at trainer 0")),
+        ({"decay": 0.1}, ("at trainer 1", "built at")),
+        ({"optimizer": OPTIMIZERS["adam"]}, ("the persistable", "trainer 1")),
+    ],
+)
+def test_other_programs(threads: None, others: dict[str, object], words: tuple[str, ...]) -> None:
+    ends = endpoints(2)
+    nets = [Net(), Net(**others)]
+    results = at_once([partial(train, net, t, ends, 1, 1) for t, net in enumerate(nets)])
+    refused(results, InvalidValue, "has another program than trainer 0", *words)
+
+
+def test_trainers_that_are_none(threads: None) -> None:
+    net, ends = Net(), endpoints(2)
+    for fields, error, word in (
+        ({"trainer_id": 2}, EnforceNotMet, "trainer_id=2"),
+        ({"trainers_endpoints": []}, InvalidArgument, "no endpoints"),
+        ({"trainers_endpoints": [ends[0]] * 2}, InvalidValue, "endpoint of two trainers"),
+        ({"reduce_strategy": Reduce.Reduce}, Unsupported, "Use ReduceStrategy.AllReduce"),
+        ({"gradient_scale_strategy": Scale.SampleWeighted}, Unsupported, "SampleWeighted"),
+    ):
+        program = trained(net, 0, ends, 1, **fields)
+        with pytest.raises(error, match=word):
+            net.run(program, feed(4), [])
+
+
+def test_an_op_that_fails_is_named_at_the_others(gang: str) -> None:
+    ends = endpoints(2)
+    nets = [rows_of_table(), rows_of_table()]
+
+    def run(trainer: int) -> list[object]:
+        net, came = nets[trainer], []
+        program = trained(net, trainer, ends, 1)
+        for step in range(4):
+            ids = np.array([[1], [2 + 100 * (step == 1 and trainer == 1)]], "int64")
+            try:
+                came.append(net.run(program, {"ids": ids}, [net.loss])[0])
+            except EnforceNotMet as error:
+                came.append(error)
+        return came
+
+    results = all_well(at_once([partial(run, t) for t in range(2)]))
+    wrong = [came[1] for came in results]
+    assert isinstance(wrong[1], ExecutionError) and "lookup_table" in str(wrong[1])
+    assert isinstance(wrong[0], CollectiveError), wrong
+    assert "trainer 1 (process" in str(wrong[0]) and "lookup_table" in str(wrong[0])
+    for came in results:  # all met again
+        assert all(isinstance(came[step], np.ndarray) for step in (0, 2, 3)), results
+    assert_close(nets[0].parameters(), nets[1].parameters())
+
+
+def test_a_step_that_one_does_not_come_to(threads: None) -> None:
+    ends = endpoints(2)
+    with rowlock.cluster(launcher="threads", collective_deadline_s=1.0):
+        nets = [Net(), Net()]
+        results = at_once(
+            [partial(train, nets[0], 0, ends, 2, 2), partial(train, nets[1], 1, ends, 2, 1)]
+        )
+        assert isinstance(results[0], TrainerLost), results
+    assert "trainer 1 (process" in str(results[0]) and "missing" in str(results[0])
+
+
+def test_a_program_without_a_loss_runs_alone(gang: str) -> None:
+    ends = endpoints(2)
+    nets = [Net(), Net()]
+
+    def run(trainer: int) -> None:
+        net = nets[trainer]
+        program = trained(net, trainer, ends, 2)
+        net.run(program, part(feed(8), trainer, 2), [])
+        if trainer == 0:
+            test = net.compiled(2, net.test, share_vars_from=program)
+            (prediction,) = net.run(test, feed(6), [net.prediction])
+            assert prediction.shape == (6, 1)
+        net.run(program, part(feed(8, 1), trainer, 2), [])
+
+    all_well(at_once([partial(run, t) for t in range(2)]))
+    assert_close(nets[0].parameters(), nets[1].parameters())
+
+
+def test_programs_that_were_transpiled_for_nccl2(gang: str) -> None:
+    ends, alone = endpoints(2), Net(OPTIMIZERS["momentum"])
+    nets = [Net(OPTIMIZERS["momentum"]) for _ in range(2)]
+
+    def run(trainer: int) -> None:
+        net, config = nets[trainer], fluid.DistributeTranspilerConfig()
+        config.mode = "nccl2"
+        fluid.DistributeTranspiler(config).transpile(
+            trainer,
+            net.main,
+            trainers=",".join(ends),
+            startup_program=net.startup,
+            current_endpoint=ends[trainer],
+        )
+        net.run(net.startup)
+        program = trained(net, trainer, ends, 1, trainers_endpoints=[])
+        for step in range(5):
+            net.run(program, part(feed(8, step), trainer, 2), [net.loss])
+
+    all_well(at_once([partial(run, t) for t in range(2)]))
+    program = alone.compiled(2)
+    for step in range(5):
+        alone.run(program, feed(8, step), [])
+    for net in nets:
+        assert_close(net.parameters(), alone.parameters())
+
+
+def test_the_front_of_paddle_1(threads: None) -> None:
+    ends, nets = endpoints(2), [Net(), Net()]
+
+    def run(trainer: int) -> int:
+        net, build = nets[trainer], BuildStrategy(trainers_endpoints=ends)
+        exe = fluid.ParallelExecutor(
+            use_cuda=False,
+            loss_name=net.loss.name,
+            main_program=net.main,
+            build_strategy=build,
+            num_trainers=2,
+            trainer_id=trainer,
+            scope=net.scope,
+        )
+        rows = 4 * exe.device_count
+        (loss,) = exe.run([net.loss.name], feed=part(feed(2 * rows), trainer, 2))
+        return len(loss)
+
+    assert all_well(at_once([partial(run, t) for t in range(2)])) == [len(fluid.cpu_places())] * 2
+    assert_close(nets[0].parameters(), nets[1].parameters())
+
+
+def test_kernels_are_those_that_trainer_0_chose(threads: None, monkeypatch: Any) -> None:
+    ends, nets, asked = endpoints(2), [images(), images()], []
+
+    def choose(compiled: Compiled, *others: Any) -> Compiled:
+        asked.append(compiled)
+        nodes = [
+            replace(node, kernel=names[-1] if names else node.kernel)
+            for node, names in zip(
+                compiled.program.nodes, compiled.alternatives or [()] * 999, strict=False
+            )
+        ]
+        return replace(compiled, program=replace(compiled.program, nodes=tuple(nodes)))
+
+    monkeypatch.setattr(parallel, "chosen", choose)
+
+    def run(trainer: int) -> list[str]:
+        net = nets[trainer]
+        program = trained(net, trainer, ends, 1, measure_kernels=True)
+        fed = {"x": np.ones((2, 3, 8, 8), "float32")}
+        for fetches in ([net.loss], []):
+            net.run(program, fed, fetches)
+        return [node.kernel for node in program._parallel.last.program.nodes]
+
+    kernels = all_well(at_once([partial(run, t) for t in range(2)]))
+    assert len(asked) == 1 and kernels[0] == kernels[1]
+    assert_close(nets[0].parameters(), nets[1].parameters())
+
+
+@pytest.mark.cuda
+def test_trainers_on_gpus(ray_cluster: None) -> None:
+    ends, nets = endpoints(2), [Net(), Net()]
+
+    def run(trainer: int) -> None:
+        net = nets[trainer]
+        build = {"num_trainers": 2, "trainer_id": trainer, "trainers_endpoints": ends}
+        program = fluid.CompiledProgram(net.main).with_data_parallel(
+            loss_name=net.loss.name,
+            build_strategy=BuildStrategy(**build),
+            places=fluid.cuda_places([trainer]),
+        )
+        exe = fluid.Executor(fluid.CUDAPlace(trainer))
+        for step in range(4):
+            exe.run(program, part(feed(8, step), trainer, 2), [net.loss], scope=net.scope)
+
+    with lasting("ray"):
+        all_well(at_once([partial(run, t) for t in range(2)]))
+        alone = Net()
+        program = alone.compiled(2)
+        for step in range(4):
+            alone.run(program, feed(8, step), [])
+        for net in nets:
+            assert_close(net.parameters(), alone.parameters(), 1e-5)
+        rowlock.shutdown()

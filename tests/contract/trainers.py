@@ -1,0 +1,113 @@
+"""Several trainers as threads of one process: each with a program, a scope and a gang of its own."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import rowlock.fluid as fluid
+from tests.contract.nets import Net, feed
+
+_ports = itertools.count(7000)
+
+
+def endpoints(count: int) -> list[str]:
+    """Return a list of trainers that no other test has."""
+    return [f"127.0.0.1:{next(_ports)}" for _ in range(count)]
+
+
+def at_once(bodies: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Call every one on a thread of its own; return results, or the errors that were raised, in order."""
+    results: list[Any] = [None] * len(bodies)
+
+    def run(k: int) -> None:
+        try:
+            results[k] = bodies[k]()
+        except Exception as error:
+            results[k] = error
+
+    threads = [threading.Thread(target=run, args=(k,), daemon=True) for k in range(len(bodies))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), results
+    return results
+
+
+def all_well(results: Sequence[Any]) -> list[Any]:
+    """Return the results if nobody failed."""
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return list(results)
+
+
+def trained(net: Net, trainer: int, ends: list[str], places: int, **fields: Any) -> Any:
+    """Return the program of one of several trainers."""
+    build = {"num_trainers": len(ends), "trainer_id": trainer, "trainers_endpoints": ends, **fields}
+    return net.compiled(places, build=build)
+
+
+def part(fed: dict[str, Any], trainer: int, count: int) -> dict[str, Any]:
+    """Return a trainer's rows of a batch."""
+    rows = len(fed["x"]) // count
+    return {name: value[trainer * rows : (trainer + 1) * rows] for name, value in fed.items()}
+
+
+def train(
+    net: Net, trainer: int, ends: list[str], places: int, steps: int, rows: int = 12, **fields: Any
+) -> list[Any]:
+    """Train one's part of each batch; return what was fetched of each step."""
+    program = trained(net, trainer, ends, places, **fields)
+    return [
+        net.run(program, part(feed(rows, step), trainer, len(ends)), [net.loss])
+        for step in range(steps)
+    ]
+
+
+class _Own(Net):
+    """A net of the test's own in the place of ``Net``'s."""
+
+    def __init__(self, build: Callable[[], Any]) -> None:
+        self.main, self.startup = fluid.Program(), fluid.Program()
+        self.main.random_seed = self.startup.random_seed = 5
+        self.scope, self.exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+            self.loss = build()
+            fluid.optimizer.SGD(0.1).minimize(self.loss)
+        self.run(self.startup)
+
+
+def normalised() -> Net:
+    """Return a net with a batch norm."""
+
+    def build() -> Any:
+        x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
+        hidden = fluid.layers.batch_norm(fluid.layers.fc(x, 3))
+        return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
+
+    return _Own(build)
+
+
+def rows_of_table() -> Net:
+    """Return a net that fails if it is fed a number from 10 up."""
+
+    def build() -> Any:
+        ids = fluid.data("ids", [None, 1], "int64")
+        return fluid.layers.mean(fluid.layers.embedding(ids, [10, 4]))
+
+    return _Own(build)
+
+
+def images() -> Net:
+    """Return a net with a convolution."""
+
+    def build() -> Any:
+        x = fluid.data("x", [None, 3, 8, 8])
+        hidden = fluid.layers.conv2d(x, num_filters=4, filter_size=3, act="relu")
+        return fluid.layers.mean(fluid.layers.fc(hidden, 1))
+
+    return _Own(build)

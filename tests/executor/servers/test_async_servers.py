@@ -1,0 +1,104 @@
+"""Asynchronous modes learn, tell how stale gradients were, and keep to a bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rowlock import fluid
+from rowlock.strategies.errors import InvalidValue
+
+from .nets import Layers, batches, plain_sgd, regression, shared_out
+from .roles import Roles, threads, together
+
+
+def late_split(config: Any) -> None:
+    config.runtime_split_send_recv = True
+
+
+def compensated(config: Any) -> None:
+    config.enable_dc_asgd = True
+
+
+def half(config: Any) -> None:
+    config.half_async = True
+
+
+def geo(config: Any) -> None:
+    config.geo_sgd_mode, config.geo_sgd_need_push_nums = True, 5
+
+
+MODES: dict[str, Callable[[Any], None] | None] = {
+    "async": None, "late split": late_split, "dc-asgd": compensated, "half-async": half, "geo": geo
+}  # fmt: skip
+
+
+def learned(roles: Roles) -> None:
+    assert not roles.errors
+    for losses in roles.losses:
+        assert np.mean(losses[-5:]) < 0.4 * np.mean(losses[:5])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_learns(mode: str, sparse: bool) -> None:
+    if mode == "late split" and sparse:
+        pytest.skip("a table is cut where it is looked up")
+    net = partial(regression, plain_sgd, sparse)
+    with threads():
+        roles = together(net, shared_out(batches(60, sparse)), sync=False, config=MODES[mode])
+    learned(roles)
+    trainers = roles.reports[0]["trainers"]
+    assert trainers[0]["steps"] == (12 if mode == "geo" else 60)
+    staleness = trainers[0]["staleness"]
+    assert 0 <= staleness["mean"] <= staleness["max"] <= 60
+
+
+def test_a_schedule_counts_the_steps_of_all_trainers() -> None:
+    def at_ten() -> Any:
+        return fluid.optimizer.SGD(Layers.piecewise_decay([10], [0.005, 0.0]))
+
+    feeds = batches(10)
+    with threads():
+        roles = together(partial(regression, at_ten), [feeds, feeds], sync=False)
+    assert not roles.errors
+    assert roles.left["learning_rate"] == 0.0
+    assert roles.left["@LR_DECAY_COUNTER@.trainer_0"] == 10
+
+
+@pytest.mark.parametrize("bound", [1, 3])
+def test_staleness_keeps_to_its_bound(bound: int) -> None:
+    feeds = batches(40)
+    with threads(staleness_bound=bound):
+        roles = together(partial(regression, plain_sgd), shared_out(feeds), sync=False)
+    learned(roles)
+    for report in roles.reports:
+        assert all(one["staleness"]["max"] <= bound for one in report["trainers"].values())
+
+
+def test_a_bound_that_nobody_can_keep_is_refused() -> None:
+    with threads(staleness_bound=0, start_deadline_s=0.2):
+        roles = together(partial(regression, plain_sgd), shared_out(batches(1)), sync=False)
+    refused = [e for name, e in roles.errors.items() if name.startswith("server")]
+    assert len(refused) == 2
+    assert all(isinstance(error, InvalidValue) for error in refused)
+    assert "staleness_bound is 0" in str(refused[0])
+
+
+def test_geo_sgd_ends_near_the_mean_of_what_trainers_found() -> None:
+    """With steps in between, trainers differ; what they push adds up at the servers."""
+    with threads():
+        roles = together(
+            partial(regression, plain_sgd), shared_out(batches(10)), sync=False, config=geo
+        )
+    learned_parts = np.concatenate([roles.left["fc_0.w_0.block0"], roles.left["fc_0.w_0.block1"]])
+    assert not np.array_equal(learned_parts, roles.initial["fc_0.w_0"])
+    own = [trainer["fc_0.w_0"] for trainer in roles.parameters]
+    assert (
+        np.abs(learned_parts - np.mean(own, 0)).max()
+        < np.abs(own[0] - roles.initial["fc_0.w_0"]).max()
+    )

@@ -1,0 +1,85 @@
+"""Which plans are kept: those used lately, as many as some thousands of instructions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.driver import parallel
+from rowlock.executor.replica.plan_cache import KEYS_KEPT, PLANS_KEPT, PlanCache
+
+L = fluid.layers
+
+
+class Bound:
+    def __init__(self, size: int) -> None:
+        self.size, self.closed = size, False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_the_least_lately_used_goes_first() -> None:
+    cache = PlanCache[Bound](most=0)
+    bounds = [Bound(100) for _ in range(PLANS_KEPT + 1)]
+    for k, bound in enumerate(bounds[:-1]):
+        cache.keep(k, None, bound)
+    assert cache.get(0) is bounds[0]
+    cache.keep("new", None, bounds[-1])
+    assert [bound.closed for bound in bounds[:3]] == [False, True, False]
+    assert cache.get(1) is None and cache.get(0) is bounds[0] and len(cache) == PLANS_KEPT
+
+
+def test_small_plans_may_be_many() -> None:
+    cache = PlanCache[Bound](most=1000)
+    for k in range(2000):
+        cache.keep(k, None, Bound(10))
+    assert len(cache) == 100
+    cache.keep("large", None, Bound(2000))
+    assert len(cache) == PLANS_KEPT
+
+
+def test_keys_of_one_shape_have_one_plan() -> None:
+    cache, bound = PlanCache[Bound](), Bound(10)
+    for k in range(KEYS_KEPT + 5):
+        assert cache.alike("shapes") is (bound if k else None)
+        cache.keep(k, "shapes", bound)
+    assert cache.get(0) is None and cache.get(KEYS_KEPT) is bound and len(cache) == 1
+    cache.forget(bound)
+    assert bound.closed and cache.get(KEYS_KEPT) is cache.alike("shapes") is None
+    cache.keep("again", "shapes", Bound(10))
+    cache.clear()
+    assert not len(cache) and cache.get("again") is None
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_variants_for_many_lengths_are_bounded(
+    places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program is compiled for each length of what a recurrent net walks."""
+    monkeypatch.setattr(parallel, "VARIANTS_KEPT", 4)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, None, 2])
+        net = L.StaticRNN()
+        with net.step():
+            state = net.memory(shape=[-1, 2], batch_ref=x, ref_batch_dim_idx=1)
+            after = state + net.step_input(x)
+            net.update_memory(state, after)
+            net.step_output(after)
+        total = L.reduce_sum(net())
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        exe, program = fluid.Executor(fluid.CPUPlace()), main
+        if places > 1:
+            program = fluid.CompiledProgram(main).with_data_parallel(
+                places=[fluid.CPUPlace()] * places
+            )
+        for steps in [*range(1, 9), 1]:
+            feed = {"x": np.ones((steps, 2, 2), "float32")}
+            fed = [feed] * places if places > 1 else feed
+            (sums,) = exe.run(program, feed=fed, fetch_list=[total])
+            assert sums.ravel().tolist() == [2.0 * steps * (steps + 1)] * places
+        (run,) = [program._parallel] if places > 1 else exe._runs._runs.values()
+        assert len(run.versions) <= 4

@@ -1,0 +1,244 @@
+"""Programs whose shapes are data: sequences, values known before a step, and steps that are cut in segments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.graph.compile import compile_program
+from rowlock.graph.ir.segments import cut
+from rowlock.graph.passes.target import Target
+from rowlock.strategies.errors import FeedError, InvalidState, SequenceError, ShapeError
+
+L = fluid.layers
+
+
+def sequences(lengths: list[int], width: int = 2, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((sum(lengths), width)).astype("f4")
+    return fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())
+
+
+class Net:
+    """A program of sequences with one parameter, and what it fetches."""
+
+    def __init__(self, build: Any, rate: float = 0.0) -> None:
+        self.main, self.startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 2], lod_level=1)
+            start = fluid.initializer.NumpyArrayInitializer(np.linspace(-1, 1, 6).reshape(2, 3))
+            h = L.fc(x, 3, param_attr=fluid.ParamAttr("w", initializer=start), bias_attr=False)
+            self.fetches, self.loss = build(h)
+            if rate:
+                fluid.optimizer.SGD(rate).minimize(self.loss)
+        self.scope = fluid.Scope()
+        self.exe = fluid.Executor(fluid.CPUPlace())
+        with fluid.scope_guard(self.scope):
+            self.exe.run(self.startup)
+
+    def run(self, x: Any, places: int = 1, *, verify: bool = False) -> list[Any]:
+        program: Any = self.main
+        if places > 1:
+            if not hasattr(self, "parallel"):
+                build = fluid.BuildStrategy()
+                build.verify_passes = verify
+                self.parallel = fluid.CompiledProgram(self.main).with_data_parallel(
+                    self.loss.name, build, places=[fluid.CPUPlace()] * places
+                )
+            program = self.parallel
+        with fluid.scope_guard(self.scope):
+            return self.exe.run(program, {"x": x}, self.fetches, return_numpy=False)
+
+    @property
+    def w(self) -> np.ndarray:
+        return np.array(self.scope.find_var("w").get_tensor())
+
+
+def pooled(h: Any) -> tuple[list[Any], Any]:
+    total = L.sequence_pool(h, "sum")
+    return [total, h], L.mean(total)
+
+
+def padded(h: Any) -> tuple[list[Any], Any]:
+    rows, length = L.sequence_pad(h, L.fill_constant([1], "float32", 0.0))
+    back = L.sequence_unpad(rows, length)
+    return [rows, length, back], L.mean(L.sequence_pool(back, "sum"))
+
+
+def selected(h: Any) -> tuple[list[Any], Any]:
+    positive = rowlock.masked_select(h, h > 0.0)
+    return [positive], L.reduce_sum(positive)
+
+
+def test_what_only_reads_offsets_is_bound_once_for_rows_and_sequences() -> None:
+    net = Net(pooled)
+    before = net.exe.bindings
+    for lengths in ([2, 3], [1, 4], [5, 0], [4, 1]):
+        total, h = net.run(sequences(lengths))
+        assert h.recursive_sequence_lengths() == [lengths] and total.lod() == []
+        parts = np.split(np.array(h), [lengths[0]])
+        np.testing.assert_allclose(total, [part.sum(0) for part in parts], atol=1e-6)
+    assert net.exe.bindings == before + 1
+
+
+def test_what_has_the_size_of_the_longest_is_bound_for_each_longest() -> None:
+    net = Net(padded)
+    before = net.exe.bindings
+    for lengths in ([2, 3], [1, 4], [3, 2], [2, 3]):
+        rows, length, back = net.run(sequences(lengths))
+        assert rows.shape() == [2, max(lengths), 3] and length.numpy().tolist() == lengths
+        assert back.recursive_sequence_lengths() == [lengths]
+    assert net.exe.bindings == before + 2
+
+
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.parametrize("build", [pooled, padded, selected])
+def test_two_places_train_like_one(build: Any, verify: bool) -> None:
+    """The gradient is the mean over places: of means over sequences, or half of a sum over all."""
+    with rowlock.cluster(launcher="threads"):
+        one, two = Net(build, 0.05 if build is selected else 0.1), Net(build, 0.1)
+        for step in range(3):
+            x = sequences([3, 1, 3, 2], seed=step)
+            alone, halves = one.run(x), two.run(x, places=2, verify=verify)
+            for whole, joined in zip(alone, halves, strict=True):
+                np.testing.assert_allclose(joined, whole, atol=1e-5)
+                assert joined.lod() == whole.lod()
+            np.testing.assert_allclose(one.w, two.w, atol=1e-5)
+
+
+def test_a_program_is_cut_where_a_shape_depends_on_what_it_computes() -> None:
+    net = Net(selected, 0.1)
+    fetches = [net.fetches[0].name]
+    compiled = compile_program(net.main, ["x", "x@LOD0"], fetches, Target(), capabilities())
+    first, second = cut(compiled.program)
+    assert second.nodes[0].op == "where_index"
+    assert "sgd" not in [node.op for node in first.nodes]
+    assert "2 segments" in str(compiled.report)
+    x = sequences([2, 3])
+    w, (positive,) = net.w, net.run(x)
+    h = np.array(x) @ w
+    np.testing.assert_allclose(positive, h[h > 0], rtol=1e-5)
+    np.testing.assert_allclose(net.w, w - 0.1 * np.array(x).T @ (h > 0), atol=1e-5)
+
+
+def test_a_place_without_rows_cannot_run_segments() -> None:
+    with rowlock.cluster(launcher="threads"):
+        net = Net(selected)
+        parallel = fluid.CompiledProgram(net.main).with_data_parallel(places=[fluid.CPUPlace()] * 3)
+        with fluid.scope_guard(net.scope), pytest.raises(InvalidState, match="at least one row"):
+            net.exe.run(parallel, {"x": sequences([2, 3])}, net.fetches, return_numpy=False)
+
+
+def test_wrong_sequences_are_refused_and_the_next_step_runs() -> None:
+    net = Net(pooled)
+    with pytest.raises(ShapeError, match=r"sequence_pool: 'X' holds no sequences.*Built at"):
+        net.run(np.ones((5, 2), "f4"))
+    short = sequences([2, 3])
+    short.set(np.ones((7, 2), "f4"))
+    with pytest.raises(SequenceError, match=r"'x'.*end at row 5, and it has 7 rows"):
+        net.run(short)
+    with pytest.raises(FeedError, match="0 rows"):
+        net.run(fluid.create_lod_tensor(np.ones((0, 2), "f4"), [[0, 0]], fluid.CPUPlace()))
+    assert net.run(sequences([2, 3]))[0].shape() == [2, 3]
+
+
+def test_what_differs_and_what_is_not_zero() -> None:
+    main = fluid.Program()
+    x = np.array([3, 1, 3, 0, 1], "i8")
+    with fluid.program_guard(main, fluid.Program()):
+        v = fluid.data("x", [None], "int64")
+        fetches = [
+            *L.unique_with_counts(v),
+            *rowlock.unique(v, return_index=True, return_inverse=True, return_counts=True),
+            rowlock.unique(L.stack([v, v], 1), axis=0),
+            L.where(v),
+            *rowlock.where(L.stack([v, v], 1)),
+            v[v > 0],
+            L.stack([v, v], 1)[v > 0],
+        ]
+    results = fluid.Executor(fluid.CPUPlace()).run(main, {"x": x}, fetches)
+    sides = np.nonzero(np.stack([x, x], 1))
+    expected = [
+        *([3, 1, 0], [0, 1, 0, 2, 1], [2, 2, 1]),
+        *np.unique(x, return_index=True, return_inverse=True, return_counts=True),
+        np.unique(np.stack([x, x], 1), axis=0),
+        np.argwhere(x),
+        *(side[:, None] for side in sides),
+        x[x > 0],
+        np.stack([x, x], 1)[x > 0],
+    ]
+    for result, wanted in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
+
+
+def test_a_shape_may_depend_on_a_persistable() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        mask = L.create_global_var([3], 1, "bool", persistable=True)
+        places = L.where(mask)
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    for elements in ([True, True, True], [False, True, False]):
+        scope.find_var(mask.name).get_tensor().set(np.array(elements), fluid.CPUPlace())
+        (value,) = exe.run(main, fetch_list=[places], scope=scope)
+        assert value.ravel().tolist() == np.flatnonzero(elements).tolist()
+
+
+class Tagged:
+    """A program that keeps sequences by their tags, and trains on what is left."""
+
+    def __init__(self) -> None:
+        self.main, self.startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 2], lod_level=1)
+            tags = fluid.data("tags", [None, 1], "int64", lod_level=1)
+            wanted = fluid.data("wanted", [None, 1], "int64")
+            start = fluid.initializer.NumpyArrayInitializer(np.ones((2, 1)))
+            h = L.fc(x, 1, param_attr=fluid.ParamAttr("w", initializer=start), bias_attr=False)
+            out, weight = L.filter_by_instag(h, tags, wanted, True)
+            loss = L.reduce_sum(L.sequence_pool(out, "sum") * weight)
+            fluid.optimizer.SGD(0.5).minimize(loss)
+        self.fetches, self.scope = [out, weight], fluid.Scope()
+        self.exe = fluid.Executor(fluid.CPUPlace())
+        with fluid.scope_guard(self.scope):
+            self.exe.run(self.startup)
+
+    def run(self, wanted: list[int], lists: Any = (2, 1, 1)) -> Any:
+        tags = fluid.create_lod_tensor(
+            np.array([[1], [2], [2], [3]]), [list(lists)], fluid.CPUPlace()
+        )
+        feed = {"x": sequences([2, 1, 3]), "tags": tags, "wanted": np.array(wanted).reshape(-1, 1)}
+        with fluid.scope_guard(self.scope):
+            return self.exe.run(self.main, feed, self.fetches, return_numpy=False)
+
+    @property
+    def w(self) -> Any:
+        return np.array(self.scope.find_var("w").get_tensor()).copy()
+
+
+def test_sequences_are_kept_by_their_tags() -> None:
+    net, x = Tagged(), np.array(sequences([2, 1, 3]))
+    for wanted, rows, lengths in (([1], [0, 1], [2]), ([3, 2], range(6), [2, 1, 3])):
+        before = net.w
+        out, weight = net.run(wanted)
+        np.testing.assert_allclose(out, (x @ before)[list(rows)], rtol=1e-5)
+        assert out.recursive_sequence_lengths() == [lengths]
+        assert np.array(weight).tolist() == [[1.0]] * len(lengths)
+        slope = x[list(rows)].sum(0)[:, None]
+        np.testing.assert_allclose(net.w, before - 0.5 * slope, rtol=1e-5)
+
+
+def test_no_sequence_with_a_tag_trains_nothing() -> None:
+    net = Tagged()
+    before = net.w
+    out, weight = net.run([7])
+    assert np.array(out).tolist() == [[0.0]]
+    assert np.array(weight).tolist() == [[0.0]]
+    np.testing.assert_array_equal(net.w, before)
+    with pytest.raises(ShapeError, match=r"Ins_tag has 2 lists of tags, Ins 3 sequences.*Built at"):
+        net.run([1], lists=(2, 2))
