@@ -173,6 +173,11 @@ def _batch_norm_grad(builder: _Builder, norm: BatchNormGrad) -> None:
 
 
 def _mask(builder: _Builder, attention: Attention) -> dict[str, Any]:
+    if attention.causal:
+        return {
+            "diagonal_alignment": builder.cudnn.diagonal_alignment.TOP_LEFT,
+            "diagonal_band_right_bound": 0,
+        }
     return {} if attention.mask is None else {"bias": builder.read("mask")[0]}
 
 

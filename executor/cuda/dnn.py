@@ -156,6 +156,7 @@ class Attention:
     mask: Tensor | None
     out: Tensor
     scale: float
+    causal: bool = False  # no weight for keys behind the query
 
     @property
     def stats(self) -> Tensor:
@@ -177,7 +178,8 @@ class Attention:
         return ("out", "stats")
 
     def __str__(self) -> str:
-        return f"attention of {self.q} to {self.k} and {self.v}, mask {self.mask}"
+        mask = "causal" if self.causal else f"mask {self.mask}"
+        return f"attention of {self.q} to {self.k} and {self.v}, {mask}"
 
 
 @dataclass(frozen=True)

@@ -138,6 +138,9 @@ def _batch_norm_grad(norm: BatchNormGrad, read: Arrays) -> tuple[np.ndarray, ...
 
 def _scores(attention: Attention, read: Arrays) -> np.ndarray:
     scores = np.float32(attention.scale) * (read["q"] @ read["k"].swapaxes(2, 3))
+    if attention.causal:
+        later = np.triu(np.ones(scores.shape[2:], bool), 1)
+        scores = np.where(later, np.float32(-np.inf), scores)
     return scores + read["mask"] if attention.mask is not None else scores
 
 

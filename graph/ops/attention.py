@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims, of_shape, statistic
-from .samples import normal, sample
+from .samples import normal, sample, table
 
 LAYOUTS = ("bhtd", "bthd", "packed")
 
+RULED_OUT = -1e4  # with this or less added to its score, the weight of a key is zero
 # ``layout``: the order of dimensions of Q, K, V and Out. bhtd may have fewer leading dimensions; with packed,
 # Q is [B, T, 3, H, D] and holds K and V too, and Out is bthd. ``mask_axis`` places Mask in the scores as the
-# axis of elementwise_add does. ``dropout``: the attributes of the dropout of weights, if there is one, and as
-# ``name`` the variable that it wrote: the same numbers are drawn.
+# axis of elementwise_add does. ``causal``: all that Mask does is rule out keys behind each query, so a kernel
+# may leave out Mask and these keys. ``dropout``: the attributes of the dropout of weights, if there is one, and
+# as ``name`` the variable that it wrote: the same numbers are drawn.
 NO_DROPOUT = {
     "dropout_prob": 0.0,
     "is_test": False,
@@ -75,6 +79,10 @@ def attention_shape(op: Inference) -> Mapping[str, Specs]:
     keys = _agreed(op, "the rows of K and V", k[-2], v[-2])
     if op.has("Mask"):
         _check_mask(op, (*lead, q[-2], keys))
+    op.require(
+        not op.attr("causal") or (op.has("Mask") and merge_dims(q[-2], keys) is not None),
+        "causal attention has a Mask, and as many keys as queries",
+    )
     x = op.spec("Q")
     out = (*lead, q[-2], v[-1])
     rows = Spec(out[:-1], statistic(x.dtype))
@@ -95,6 +103,9 @@ def _check_mask(op: Inference, scores: tuple[int, ...]) -> None:
         )
 
 
+_CAUSAL = table(np.triu(np.full((3, 3), -12345.5), 1))
+
+
 def _qkv(*lead: int, queries: int = 3, keys: int = 5, width: int = 4) -> dict[str, object]:
     return {
         "Q": normal(*lead, queries, width),
@@ -111,6 +122,7 @@ class FusedDotProductAttentionOperands(Operands):
     scale: float = 1.0
     layout: str = "bhtd"
     mask_axis: int = -1
+    causal: bool = False
     dropout: Mapping[str, Any] = {}
 
 
@@ -149,11 +161,13 @@ define(
                 layout="bthd",
             ),
             sample({"Q": normal(2, 3, 3, 2, 4), "Mask": normal(3, 3)}, layout="packed", scale=0.5),
+            sample({**_qkv(2, 2, keys=3), "Mask": _CAUSAL}, causal=True, scale=0.5),
             sample(_qkv(2, 2), dropout={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3}),
         ),
         refuses=(
             sample({**_qkv(2), "Mask": normal(4, 5)}),
             sample({"Q": normal(2, 3, 4), "K": normal(2, 5, 3), "V": normal(2, 5, 4)}),
+            sample({**_qkv(2), "Mask": normal(3, 5)}, causal=True),
         ),
     ),
     Op(

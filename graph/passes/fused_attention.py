@@ -10,11 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ...strategies.types import FLOATS
 from ..ir.graph import Graph, Node, Value
+from ..ops.attention import RULED_OUT
 from ..ops.registry import Spec
 from ..ops.rules import statistic
 from .attention_layout import take_views
+from .constants import constant
 from .match import GraphRewriter, nonempty_slots, output_of, sole_value
 from .path import Hop, can_fuse_away, derives_same, gradient_op, with_gradients
 from .target import Pass, Target
@@ -32,6 +36,7 @@ def fused_attention(graph: Graph, target: Target) -> Graph:
     counts = {
         "attention(s)": fused,
         "of them with the views around": views,
+        "causal": sum(node.attrs["causal"] for node in edit.nodes(FUSED)) if fused else 0,
         "of their gradients": back,
     }
     return edit.result("fused_attention", counts, "the program has no matmul, softmax, matmul")
@@ -186,7 +191,7 @@ class _Attention:
             FUSED,
             nonempty_slots(read),
             nonempty_slots(results),
-            self._attrs(),
+            self._attrs(mask),
             where=self.last.node.where,
         )
         if not derives_same(self.edit, node):
@@ -205,14 +210,29 @@ class _Attention:
             pairs.append((self.backward, grad))
         return self.edit.fuse_all(pairs)
 
-    def _attrs(self) -> dict[str, Any]:
+    def _attrs(self, mask: Value | None) -> dict[str, Any]:
         axis = -1
         if self.add is not None and self.add.slot == "X":
             axis = self.add.node.attrs["axis"]
         dropout: dict[str, Any] = {}
         if self.dropout is not None:
             dropout = {**self.dropout.node.attrs, "name": self.dropout.result().name}
-        return {"scale": self.scale, "layout": "bhtd", "mask_axis": axis, "dropout": dropout}
+        return {
+            "scale": self.scale,
+            "layout": "bhtd",
+            "mask_axis": axis,
+            "causal": _is_causal(constant(self.edit, mask), self.first.result().spec.shape),
+            "dropout": dropout,
+        }
+
+
+def _is_causal(mask: np.ndarray | None, scores: tuple[int, ...]) -> bool:
+    """Tell whether a constant mask rules out the keys behind each query, and does nothing else."""
+    rows, keys = scores[-2:]
+    if mask is None or rows != keys or mask.shape[-2:] != (rows, keys) or mask.size != rows * keys:
+        return False
+    mask, later = mask.reshape(rows, keys), np.triu(np.ones((rows, keys), bool), 1)
+    return not mask[~later].any() and bool((mask[later] <= RULED_OUT).all())
 
 
 def _is_on(target: Target) -> bool:

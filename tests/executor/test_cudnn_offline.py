@@ -46,7 +46,10 @@ LOW = (np.dtype(np.float16), BFLOAT16)
 
 
 def graphs_of(op_type: str, inputs: dict[str, Any], order: str, **attrs: Any) -> Iterator[Graph]:
-    """Bind an op and its gradient; yield what they ask of cuDNN. The arrays are never touched."""
+    """Bind an op and its gradient; yield what they ask of cuDNN. The arrays are never touched.
+
+    Of a causal mask, which is constant, no gradient is asked.
+    """
     op, dev = OPS[op_type], gpu()
     settings = {**op.attrs, **attrs}
 
@@ -65,6 +68,7 @@ def graphs_of(op_type: str, inputs: dict[str, Any], order: str, **attrs: Any) ->
         return {slot: [memory(a.shape, a.dtype) for a in v] for slot, v in sources.items()}
 
     reads, writes = like(op.grad.reads()), like(op.grad.writes())
+    writes = {s: a for s, a in writes.items() if s != "Mask@GRAD" or not attrs.get("causal")}
     steps += bind(op.grad.type, reads, writes, {**OPS[op.grad.type].attrs, **attrs}, dev, "cudnn")
     yield from (step.graph for step in steps if hasattr(step, "graph"))
 
@@ -87,13 +91,14 @@ def resnet(kind: Any, order: str) -> Iterator[Graph]:
 
 
 def gpt(kind: Any) -> Iterator[Graph]:
-    """Heads of GPT-2, from one projection, with a mask and without."""
+    """Heads of GPT-2, from one projection: without a mask, with one, and with one that is causal."""
     attention, how = "fused_dot_product_attention", {"layout": "packed", "scale": 0.125}
     mask = {"Mask": ((1024, 1024), kind)}
     for rows in (8, 32):
         q = {"Q": ((rows, 1024, 3, 12, 64), kind)}
         yield from graphs_of(attention, q, IN_ORDER, **how)
         yield from graphs_of(attention, {**q, **mask}, IN_ORDER, **how)
+        yield from graphs_of(attention, {**q, **mask}, IN_ORDER, **how, causal=True)
 
 
 def test_cudnn_computes_what_resnet50_and_gpt2_ask_of_it(tmp_path: Path) -> None:

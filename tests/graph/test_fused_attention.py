@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -150,7 +151,7 @@ def explained(build: Callable[[], tuple[Any, list[Any]]], **flags: bool) -> str:
             fluid.optimizer.SGD(0.1).minimize(loss)
         else:
             fluid.append_backward(loss)
-    feeds = [v.name for v in main.list_vars() if v.name in ("q", "k", "v")]
+    feeds = [v.name for v in main.list_vars() if v.name in ("q", "k", "v", "mask")]
     target = Target(
         strategy=fluid.BuildStrategy(**(flags or {"fused_attention": True})), has_loss=True
     )
@@ -194,6 +195,38 @@ def test_what_stops_it_is_told(case: str, why: str) -> None:
 
     note = explained(lambda: written(case))
     assert re.match(rf"fused_attention: nothing fused: .*{why}", note), note
+
+
+def _masks() -> dict[str, Callable[[], Any]]:
+    """Ways to write a mask of scores [3, 3]."""
+    later, low = np.triu(np.ones((3, 3), "float32"), 1), np.float32(-1e9)
+    full = functools.partial(L.fill_constant, [3, 3], "float32")
+    return {
+        "assigned": lambda: L.assign(later * low),
+        "assigned for each head": lambda: L.assign((later * low)[None]),
+        "triangle": lambda: L.triu(full(-np.inf), 1),
+        "scaled": lambda: L.scale(L.tril(full(1.0)), scale=1e4, bias=-1e4),
+        "difference": lambda: (1.0 - L.tril(L.ones_like(full(3.0)))) * -1e9,
+        "unsqueezed": lambda: L.unsqueeze(L.triu(full(-65504.0), 1), [0]),
+        "too weak": lambda: L.triu(full(-100.0), 1),
+        "from the diagonal on": lambda: L.triu(full(-1e9), 0),
+        "the other way": lambda: L.tril(full(-1e9), -1),
+        "trained": lambda: L.create_parameter([3, 3], "float32"),
+        "fed": lambda: fluid.data("mask", [3, 3], "float32"),
+        "of ones above": lambda: L.assign(later * low + 1),
+    }
+
+
+@pytest.mark.parametrize("name", _masks())
+def test_a_mask_of_constants_that_hides_what_follows_is_told(name: str) -> None:
+    def build() -> tuple[Any, list[Any]]:
+        q, k, v = (fluid.data(letter, [None, 3, 4], "float32") for letter in "qkv")
+        q.stop_gradient = False
+        scores = L.elementwise_add(L.matmul(q, k, transpose_y=True), _masks()[name]())
+        return L.mean(L.matmul(L.softmax(scores), v)), []
+
+    before = list(_masks()).index("too weak")
+    assert ("1 causal" in explained(build)) is (list(_masks()).index(name) < before)
 
 
 def test_nothing_to_find_is_told() -> None:

@@ -139,6 +139,7 @@ def packed(mask: Any = None) -> Arrays:
 
 
 UPSCALED = {"is_test": True, "dropout_prob": 0.3, "dropout_implementation": "upscale_in_train"}
+CAUSAL = {"layout": "packed", "scale": 0.35, "causal": True}
 ATTENDED: list[tuple[Arrays, dict[str, Any]]] = [
     (heads(2, 3), {"scale": 0.5}),
     (heads(2, mask=(5, 7)), {}),
@@ -147,6 +148,7 @@ ATTENDED: list[tuple[Arrays, dict[str, Any]]] = [
     (heads(2, 3, mask=(3, 5, 7)), {"mask_axis": 1}),
     (packed((6, 6)), {"layout": "packed", "scale": 0.35}),
     ({s: [a[0].swapaxes(1, 2)] for s, a in heads(2, 3).items()}, {"layout": "bthd"}),
+    ({**packed((6, 6)), "Mask": [np.triu(np.full((6, 6), -12345.5), 1)]}, CAUSAL),
 ]
 
 

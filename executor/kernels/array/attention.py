@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ BLOCK_BYTES = 1 << 19  # of scores, where heads are short: what stays in the cac
 LEAST_ROWS = 512  # where they are long: with fewer, products read K and V too often
 
 Views = tuple[Any, Any, Any]
+Settings = FusedDotProductAttention | FusedDotProductAttentionGrad  # the attributes of either op
 
 
 @dataclass(frozen=True)
@@ -128,13 +129,11 @@ class Attention:
 
     drops = Dropout
 
-    def __init__(
-        self, dev: Device, views: Views, mask: Any, scale: float, dropout: Mapping[str, Any]
-    ) -> None:
-        self.dev, self.mask, self.scale = dev, mask, scale
+    def __init__(self, dev: Device, views: Views, mask: Any, a: Settings) -> None:
+        self.dev, self.mask, self.scale = dev, mask, a.scale
         self.q, self.k, self.v = views
         self.shape = (*self.q.shape[:3], self.k.shape[2])
-        self.dropout = self.drops(dev, math.prod(self.shape[1:]), dropout)
+        self.dropout = self.drops(dev, math.prod(self.shape[1:]), a.dropout)
         self.blocks = list(blocks(self.shape, BLOCK_BYTES // self.q.dtype.itemsize, LEAST_ROWS))
         self.scores = self.space(self.shape[3])
         self.queries = self.space(self.q.shape[3])
@@ -351,14 +350,10 @@ def _backward(
     return list(bound.backward(results, heads_first(a.d_out, layout), wanted, d_mask))
 
 
-def _bound(
-    attention: Callable[..., Any],
-    dev: Device,
-    a: FusedDotProductAttention | FusedDotProductAttentionGrad,
-) -> Any:
+def _bound(attention: Callable[..., Any], dev: Device, a: Settings) -> Any:
     views = operands(a.q, a.k, a.v, a.layout)
     mask = mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
-    return attention(dev, views, mask, a.scale, a.dropout)
+    return attention(dev, views, mask, a)
 
 
 register(kernel, Attention)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..array.attention import Block, Space, Views, blocks, part, register
+from ..array.attention import Block, Settings, Space, Views, blocks, part, register
 from ..cuda.random import CudaDropout
 from ..registry import Step
 from .product import product
@@ -29,13 +29,11 @@ _LEAST_ROWS = 1024  # of one head, where one head's do not fit
 class CublasLtAttention:
     """Binds the passes of one attention, block by block."""
 
-    def __init__(
-        self, dev: Device, views: Views, mask: Any, scale: float, dropout: dict[str, Any]
-    ) -> None:
-        self.dev, self.mask, self.scale = dev, mask, scale
+    def __init__(self, dev: Device, views: Views, mask: Any, a: Settings) -> None:
+        self.dev, self.mask, self.scale = dev, mask, a.scale
         self.q, self.k, self.v = views
         self.shape = (*self.q.shape[:3], self.k.shape[2])
-        self.dropout = CudaDropout(dev, math.prod(self.shape[1:]), dropout)
+        self.dropout = CudaDropout(dev, math.prod(self.shape[1:]), a.dropout)
         self.blocks = list(blocks(self.shape, _SCORES, _LEAST_ROWS))
         self.wide = wide_type(self.q.dtype)
         shapes = [block.shape for block in self.blocks]

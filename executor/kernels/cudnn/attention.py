@@ -50,10 +50,11 @@ def _described(
     a: FusedDotProductAttention | FusedDotProductAttentionGrad,
 ) -> tuple[Attention, dict[str, Any]]:
     q, k, v = operands(a.q, a.k, a.v, a.layout)
-    mask = mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
+    causal = a.causal and getattr(a, "d_mask", None) is None
+    mask = None if causal else mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
     out = heads_first(a.out, results_layout(a.layout))
     dense = None if mask is None else _dense(mask)
-    described = Attention(tensor(q), tensor(k), tensor(v), dense, tensor(out), a.scale)
+    described = Attention(tensor(q), tensor(k), tensor(v), dense, tensor(out), a.scale, causal)
     masked = {} if mask is None else {"mask": mask}
     return described, {"q": q, "k": k, "v": v, **masked, "out": out}
 

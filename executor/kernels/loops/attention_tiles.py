@@ -19,7 +19,7 @@ import numpy as np
 
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..array.attention import Block, Space, Views, add_part, blocks, part, register, spans
+from ..array.attention import Block, Settings, Space, Views, add_part, blocks, part, register, spans
 from ..onednn.linear import product
 from ..onednn.primitive import SUM
 from ..onednn.support import onednn
@@ -48,13 +48,13 @@ class _Near:
 class TiledAttention:
     """Binds the passes of one attention. Calls that are alike, for all heads, are bound once."""
 
-    def __init__(
-        self, dev: Device, views: Views, mask: Any, scale: float, dropout: dict[str, Any]
-    ) -> None:
-        self.dev, self.mask, self.scale = dev, mask, scale
+    def __init__(self, dev: Device, views: Views, mask: Any, a: Settings) -> None:
+        self.dev, self.mask, self.scale = dev, mask, a.scale
         self.q, self.k, self.v = views
         self.shape = (*self.q.shape[:3], self.k.shape[2])
-        self.dropout = CompiledDropout(dev, math.prod(self.shape[1:]), dropout)
+        self.dropout = CompiledDropout(dev, math.prod(self.shape[1:]), a.dropout)
+        # Whether keys behind a block's last query are left out; marks of dropout are counted for all keys.
+        self.skips = a.causal and not self.dropout.draws
         self.products: dict[tuple[Any, ...], list[Step]] = {}
 
     def forward(self, out: Array, top: Any, total: Any) -> Iterator[Step]:
@@ -66,10 +66,12 @@ class TiledAttention:
             rows, at = block.shape[:3], block.at
             query, result = near("q", *rows, widths["q"]), near("out", *rows, widths["out"])
             keys, values, copies = self._keys(near, block)
-            scores, mark = near("scores", *block.shape), self._mark(near, block)
+            seen = slice(0, self._keys_seen(block))
+            keys, values = keys[:, :, seen], values[:, :, seen]
+            scores, mark = near("scores", *rows, seen.stop), self._mark(near, block)
             yield loops.copies([(self.q[at], query, self.scale), *copies])
             yield from self._product(query, _turned(keys), scores)
-            yield soften(scores, self._masked(block), top[at], total[at])
+            yield soften(scores, _along(self._masked(block), seen), top[at], total[at])
             yield from self.dropout.mark(block.start, mark)
             yield from self.dropout.zero(scores, mark)
             yield from self._product(scores, values, result)
@@ -79,7 +81,9 @@ class TiledAttention:
         """Yield the calls of all blocks: ``results`` are Out and two columns, ``wanted`` gradients or None."""
         size = TILE_BYTES // self.q.itemsize
         pieces = list(blocks(self.shape, size, TILE_ROWS))
-        near = self._near_back(pieces, size, d_mask)
+        most = max((math.prod(block.shape[:3]) for block in pieces), default=1)
+        tiles = spans(self.shape[3], max(size // most, 1))
+        near = self._near_back(pieces, tiles, d_mask)
         if d_mask is not None:
             yield partial(d_mask.fill, 0)
         for block in pieces:
@@ -89,7 +93,9 @@ class TiledAttention:
             views = (d_out, *results)
             yield loops.shares([a[block.at] for a in views], rows.d_out, rows.columns)
             yield from self.dropout.mark(block.start, self._mark(near, block))
-            for span in self._tiles(block, size):
+            for span in tiles:
+                if span.start >= self._keys_seen(block):
+                    break
                 yield from self._tile(near, block, span, rows, (keys, values), wanted, d_mask)
             moves = [] if wanted[0] is None else [(rows.d_q, wanted[0][block.at], self.scale)]
             yield from self._written(near, block, moves, wanted)
@@ -116,13 +122,18 @@ class TiledAttention:
         if d_mask is not None:
             sums = near.spaces["sums"]
             yield from add_part(self.dev, _along(part(d_mask, block), span), d_scores, sums)
-        first, d_k, d_v = block.at[2].start == 0, *self._sums(near, block)
+        first = block.at[2].start <= (span.start if self.skips else 0)  # block that sees these keys
+        d_k, d_v = self._sums(near, block)
         if wanted[2] is not None:
             yield from self._product(_turned(weights), rows.d_out, d_v[:, :, span], more=not first)
         if wanted[1] is not None:
             yield from self._product(_turned(d_scores), rows.q, d_k[:, :, span], more=not first)
         if wanted[0] is not None:
             yield from self._product(d_scores, keys, rows.d_q, more=span.start > 0)
+
+    def _keys_seen(self, block: Block) -> int:
+        """Return how many keys a block's rows look at."""
+        return block.at[2].stop if self.skips else self.shape[3]
 
     def _written(
         self, near: _Near, block: Block, moves: list[loops.Copy], wanted: Views
@@ -148,29 +159,26 @@ class TiledAttention:
         spaces["marks"] = Space(self.dev, marked, np.bool_)
         return _Near(spaces)
 
-    def _near_back(self, pieces: Sequence[Block], size: int, d_mask: Any) -> _Near:
+    def _near_back(self, pieces: Sequence[Block], tiles: list[slice], d_mask: Any) -> _Near:
         K, V = self.k.shape[3], self.v.shape[3]
         rows = {"q": K, "d_q": K, "d_out": V, "top": 1, "part": 1, "share": 1}
         near = self._near(pieces, rows, {"k": K, "v": V, "d_k": K, "d_v": V})
-        tiles = [(*b.shape[:3], s.stop - s.start) for b in pieces for s in self._tiles(b, size)]
-        near.spaces["weights"], near.spaces["d_scores"] = self._beside(tiles)
+        shapes = [(*b.shape[:3], s.stop - s.start) for b in pieces for s in tiles]
+        near.spaces["weights"], near.spaces["d_scores"] = self._beside(shapes)
         sums = [] if d_mask is None else [part(d_mask, b).shape for b in pieces]
         near.spaces["sums"] = Space(self.dev, sums, self.q.dtype)
         return near
 
-    def _beside(self, tiles: Sequence[tuple[int, ...]]) -> tuple[Space, Space]:
+    def _beside(self, shapes: Sequence[tuple[int, ...]]) -> tuple[Space, Space]:
         """Return space for two tiles whose addresses differ in their last bits.
 
         A loop that writes one while it reads the other would wait, were they the same: a processor takes
         what it reads for what it just wrote.
         """
         page = PAGE // self.q.itemsize
-        size = -(-max(map(math.prod, tiles), default=0) // page) * page + page // 2
+        size = -(-max(map(math.prod, shapes), default=0) // page) * page + page // 2
         both = Space(self.dev, [(2, size)], self.q.dtype)
         return both.half(0, size), both.half(1, size)
-
-    def _tiles(self, block: Block, size: int) -> list[slice]:
-        return spans(self.shape[3], max(size // math.prod(block.shape[:3]), 1))
 
     def _keys(self, near: _Near, block: Block) -> tuple[Any, Any, list[loops.Copy]]:
         """Return K and V of the block's heads, side by side, and the copies if it is the first with them."""
