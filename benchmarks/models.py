@@ -132,13 +132,6 @@ def mobilenet(fluid, rng):
     return loss, fluid.optimizer.Momentum(1e-3, 0.9), images(rng, 32, 3, 32, 32)
 
 
-def constant(fluid, value):
-    """Return a variable that holds an array and is not trained."""
-    given = fluid.initializer.NumpyArrayInitializer(value)
-    attr = fluid.ParamAttr(initializer=given, trainable=False)
-    return fluid.layers.create_parameter(list(value.shape), "float32", attr=attr)
-
-
 def attention(fluid, x, size, mask=None):
     """Return self-attention of several heads, its output projection included."""
     layers, width, length, heads = fluid.layers, size["width"], size["length"], size["heads"]
@@ -225,7 +218,7 @@ def densenet(fluid, rng):
 def gpt(fluid, rng):
     """Four causal transformer layers, width 256, 128 tokens, 2 x 8 rows, Adam."""
     size, layers, length = GPT, fluid.layers, GPT["length"]
-    mask = constant(fluid, np.triu(np.full((length, length), -1e9, "float32"), 1))
+    mask = layers.triu(layers.fill_constant([length, length], "float32", -1e9), 1)
     hidden = embedded(fluid, size)
     label = layers.data("label", [length, 1], dtype="int64")
     for _ in range(size["layers"]):
