@@ -15,6 +15,7 @@ import functools
 import math
 import re
 import socket
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -133,10 +134,12 @@ def encode_beside(number: int, text: bytes, step: int, slot: int) -> list[memory
 
 
 class Outgoing:
-    """A message on its way into a socket."""
+    """A message on its way into a socket; ``descriptors``: open files that go with its first byte."""
 
-    def __init__(self, pieces: list[memoryview]) -> None:
+    def __init__(self, pieces: list[memoryview], descriptors: Sequence[int] = ()) -> None:
         self._pieces = pieces
+        files = array("i", descriptors)
+        self._files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)] if descriptors else []
         self._total = sum(map(len, pieces))
         self._moved: list[int] = []
 
@@ -147,7 +150,7 @@ class Outgoing:
             moved[:] = [done]
             try:
                 rest = self._from(done) if done else self._pieces[:_PIECES]
-                moved.extend(map(sock.sendmsg, (rest,)))
+                moved.extend(map(sock.sendmsg, (rest,), ([] if done else self._files,)))
             except BlockingIOError:
                 return False
         return True

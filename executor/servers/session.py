@@ -52,7 +52,8 @@ Values = Mapping[str, Array]
 class Session:
     """One trainer and its servers, for all programs of this process that name them.
 
-    ``number``: steps that it has pushed. The first server in order decides when steps may begin.
+    ``number``: steps that it has pushed. ``turn``: the lock of those who talk to the servers, and read what came.
+    The first server in order decides when steps may begin.
     """
 
     def __init__(self, trainer: int, endpoints: Sequence[str], config: ClusterConfig) -> None:
@@ -61,7 +62,7 @@ class Session:
         self._wire: Wire = server_launcher().wire(config)
         self._joined: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(max(len(endpoints), 1), f"rowlock-trainer-{trainer}")
-        self._turn = threading.RLock()
+        self.turn = threading.RLock()
         self.open = True
 
     # -- steps ----------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ class Session:
         names: Mapping[str, tuple[str, ...]],
     ) -> Values:
         """Push to servers, end the step and pull; without ``outgoing`` there is no step to end."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             self._join(exchange)
             number = self.number + (outgoing is not None)
@@ -123,7 +124,7 @@ class Session:
 
     def lookup(self, exchange: Exchange, lookup: TableLookup, ids: Array) -> Array:
         """Return rows of a table for ids of any shape; those of ``padding_idx`` are zeros."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             self._join(exchange)
             shape = ids.shape[:-1] if lookup.drops_last else ids.shape
@@ -211,14 +212,14 @@ class Session:
 
     def save(self, saved: Sequence[Saved]) -> None:
         """Have servers write tables."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             for one in saved:
                 self._call(one.endpoint, Save(one.folder, (one.table,)), None)
 
     def reports(self) -> list[Report]:
         """Return what each server that was joined tells of itself."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             asked: dict[str, list[Single]] = {
                 e: [Ask()] for e in self.endpoints if e in self._joined
@@ -227,7 +228,7 @@ class Session:
 
     def close(self) -> None:
         """Say goodbye to all servers that still answer."""
-        with self._turn:
+        with self.turn:
             if not self.open:
                 return
             self.open = False

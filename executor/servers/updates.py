@@ -36,9 +36,11 @@ class Updates:
         self._gang = LocalGang(self._place)
         self._runs: dict[Hashable, LocalRun] = {}
         self._first: LocalRun | None = None
-        for name, gradient in server.by_pushed.items():
-            if not gradient.rows:
-                self.tensor(name).allocate(server.shape(name), self._dtype(name))
+        self._own = {
+            name: self.tensor(name).allocate(server.shape(name), self._dtype(name))
+            for name, gradient in server.by_pushed.items()
+            if not gradient.rows
+        }
         missing = [n for n in sorted(server.lasting) if not self.tensor(n).initialized]
         if missing:
             raise NotInitialized(
@@ -95,11 +97,22 @@ class Updates:
 
     # -- updates --------------------------------------------------------------------------------
 
+    def place(self, name: str, lent: Array | None = None) -> Array:
+        """Return the memory that a block reads a gradient from, which may be lent until :meth:`keep`."""
+        memory = self._own[name] if lent is None else lent
+        if self.memory(name) is not memory:
+            self.tensor(name).adopt(memory)
+        return memory
+
     def write(self, name: str, values: Array) -> None:
         """Put a push into the memory that its block reads."""
-        memory = self.memory(name)
-        if memory is not values:
-            np.copyto(memory, values)
+        if self.memory(name) is not values:
+            np.copyto(self.place(name), values)
+
+    def keep(self, name: str) -> None:
+        """Copy a gradient that lies in memory that was lent."""
+        if name in self._own and (lent := self.memory(name)) is not self._own[name]:
+            np.copyto(self.place(name), lent)
 
     def schedule(self) -> None:
         """Compute the learning rate of the next step."""
