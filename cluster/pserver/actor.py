@@ -19,7 +19,7 @@ from ..primitives.shm import Segment
 from .address import Address
 from .message_server import MessageServer
 from .moving import Destination
-from .segments import published
+from .segments import publish
 from .snapshots import SnapshotFolder, SnapshotTaker
 
 NAMESPACE = "rowlock-servers"
@@ -134,7 +134,7 @@ class ServerActor:
             values = self._destination.take(terms.within_s)
             if terms.folder:
                 SnapshotFolder(terms.folder, terms.endpoint).set_aside()
-            self._published = published(values, terms.published)
+            self._published = publish(values, terms.published)
             return terms.build(values), 0
         newest = SnapshotFolder(terms.folder, terms.endpoint).newest()
         if newest is None:
@@ -144,7 +144,7 @@ class ServerActor:
             )
         snapshot, step = newest
         values = dict(snapshot.arrays)
-        self._published = published(values, terms.published)
+        self._published = publish(values, terms.published)
         service = terms.build(values)
         service.restore(snapshot)
         return service, step

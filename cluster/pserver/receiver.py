@@ -65,7 +65,7 @@ class Receiver:
         if body != (places_bytes(layout) if flags else layout.nbytes):
             raise NoMessage("what arrived is no message: its head describes another body.")
         if flags:
-            arrays = self._beside(bytes(text), layout, go_on)
+            arrays = self._beside(layout, go_on)
         else:
             arrays = self._arrays(layout, go_on) if body else _empty(layout)
         return number, Message(layout.kind, layout.head, arrays, step)
@@ -88,13 +88,11 @@ class Receiver:
             self._inbox.take([number for (number,) in _INT.iter_unpack(files)])
         self._fill(header[count:], go_on)
 
-    def _beside(
-        self, text: bytes, layout: Layout, go_on: Callable[[], None]
-    ) -> Sequence[np.ndarray]:
+    def _beside(self, layout: Layout, go_on: Callable[[], None]) -> Sequence[np.ndarray]:
         """Return arrays that lie in memory of the other end."""
         places = bytearray(places_bytes(layout))
         self._fill(memoryview(places), go_on)
-        arrays = self._inbox.arrays(text, layout, bytes(places))
+        arrays = self._inbox.arrays(layout, bytes(places))
         self._places(layout, arrays)
         return arrays
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ class Sender:
         begin, size = self._published.address, len(self._published.array)
         places = [int(array.ctypes.data) - begin for array in arrays]
         inside = all(
-            0 <= place <= size - array.nbytes and array.flags.c_contiguous
+            0 <= place <= size - array.nbytes and not place % _ALIGN and array.flags.c_contiguous
             for place, array in zip(places, arrays, strict=True)
         )
         return places if inside else None
@@ -79,7 +80,6 @@ class Sender:
             np.copyto(place, array)
         return offsets[:-1]
 
-
     def sent(self) -> None:
         """Close the descriptor of memory that the receiver has now, or will never have."""
         if self._segment is not None and self._published is None and self._segment.descriptor >= 0:
@@ -92,7 +92,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self._segment: Segment | None = None
-        self._views: BoundedDict[tuple[bytes, bytes], list[np.ndarray]] = BoundedDict(_LAYOUTS_KEPT)
+        self._views: BoundedDict[tuple[Any, bytes], list[np.ndarray]] = BoundedDict(_LAYOUTS_KEPT)
 
     def take(self, descriptors: Sequence[int]) -> None:
         """Map the memory that came with a frame, in place of the last.
@@ -109,26 +109,47 @@ class Inbox:
         except (OSError, ValueError) as error:
             raise NoMessage(f"what came is no memory of the other end: {error}.") from error
 
-    def arrays(self, text: bytes, layout: Layout, places: bytes) -> list[np.ndarray]:
+    def arrays(self, layout: Layout, places: bytes) -> list[np.ndarray]:
         """Return the arrays that a head describes and that lie at these places: the same ones each time.
 
         Raises:
             NoMessage: there is nothing at these places.
         """
-        views = self._views.get((text, places))
+        key = (tuple(layout.arrays), places)
+        views = self._views.get(key)
         if views is None:
             memory = self._segment.array.data if self._segment is not None else b""
+            offsets = np.frombuffer(places, _OFFSET).tolist()
             try:
-                views = [
+                if any(offset % _ALIGN for offset in offsets):
+                    raise ValueError("an array lies where none can begin")
+                views = self._views[key] = [
                     np.ndarray(shape, dtype, memory, offset)
-                    for (dtype, shape), offset in zip(
-                        layout.arrays, np.frombuffer(places, _OFFSET).tolist(), strict=True
-                    )
+                    for (dtype, shape), offset in zip(layout.arrays, offsets, strict=True)
                 ]
             except (ValueError, TypeError) as error:
                 raise NoMessage(f"a message cannot be read: {error}.") from error
-            self._views[text, places] = views
         return views
+
+
+def publish(values: dict[str, np.ndarray], names: Sequence[str]) -> Segment | None:
+    """Move arrays, one by one, into memory that other processes may read; None where there is none, or no name.
+
+    ``values`` has them there afterwards.
+    """
+    if not names:
+        return None
+    offsets = _offsets([values[name].nbytes for name in names])
+    try:
+        segment = Segment.unnamed(max(offsets[-1], _ALIGN))
+    except OSError:
+        return None
+    for name, offset in zip(names, offsets, strict=False):
+        array = values[name]
+        values[name] = np.ndarray(array.shape, array.dtype, segment.array.data, offset)
+        np.copyto(values[name], array)
+    segment.seal()
+    return segment
 
 
 def places_bytes(layout: Layout) -> int:
@@ -147,21 +168,3 @@ def _offsets(sizes: Sequence[int]) -> list[int]:
 def _rounded(nbytes: int) -> int:
     """Return room for at least so many bytes, in powers of two so that it rarely has to grow."""
     return 1 << (nbytes - 1).bit_length()
-
-
-def published(values: dict[str, np.ndarray], names: Sequence[str]) -> Segment | None:
-    """Move arrays, one by one, into memory that other processes may read; None where there is none.
-
-    ``values`` has them there afterwards.
-    """
-    offsets = _offsets([values[name].nbytes for name in names])
-    try:
-        segment = Segment.unnamed(max(offsets[-1], 1))
-    except OSError:
-        return None
-    for name, offset in zip(names, offsets, strict=False):
-        array = values[name]
-        values[name] = np.ndarray(array.shape, array.dtype, segment.array.data, offset)
-        np.copyto(values[name], array)
-    segment.seal()
-    return segment

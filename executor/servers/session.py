@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +62,15 @@ class Session:
         self._wire: Wire = server_launcher().wire(config)
         self._joined: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(max(len(endpoints), 1), f"rowlock-trainer-{trainer}")
+        self._calls: Sequence[Future[Any]] = ()
         self.turn = threading.RLock()
         self.open = True
 
     # -- steps ----------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Wait for calls that went on when another failed: they may still read what the last step computed."""
+        wait(self._calls)
 
     def exchange(self, exchange: Exchange, values: Values) -> Values:
         """Push what a step computed and pull what the next one reads, by the names servers have for it."""
@@ -197,6 +202,7 @@ class Session:
         if len(calls) < 2:
             return {endpoint: call() for endpoint, call in calls.items()}
         futures = {endpoint: self._pool.submit(call) for endpoint, call in calls.items()}
+        self._calls = list(futures.values())
         try:
             return {endpoint: future.result() for endpoint, future in futures.items()}
         except KeyboardInterrupt:  # or the process would wait for the others before it ends
