@@ -123,6 +123,8 @@ class ServerActor:
         finally:
             delete(table_key(terms.endpoint))
             server.close()
+            if self._published is not None:
+                self._published.close()
             if taker is not None:
                 taker.close()
 
