@@ -15,7 +15,6 @@ import functools
 import math
 import re
 import socket
-from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -138,7 +137,7 @@ class Outgoing:
 
     def __init__(self, pieces: list[memoryview], descriptors: Sequence[int] = ()) -> None:
         self._pieces = pieces
-        files = array("i", descriptors)
+        files = np.array(descriptors, np.intc).tobytes()
         self._files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)] if descriptors else []
         self._total = sum(map(len, pieces))
         self._moved: list[int] = []

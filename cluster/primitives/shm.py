@@ -1,7 +1,7 @@
 """Shared memory that does not outlive its users.
 
 A named file is unlinked once all have mapped it. One whose maker was killed before that is swept by the next
-gang or replica that starts on the host. An unnamed one is handed over as a descriptor, and leaves nothing behind.
+gang or replica that starts on the host. An unnamed one is handed over as a descriptor and leaves nothing.
 """
 
 from __future__ import annotations

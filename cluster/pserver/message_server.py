@@ -230,7 +230,7 @@ class MessageServer:
                     self._busy -= 1
 
     def _places(self, layout: Layout, lent: Sequence[np.ndarray] | None) -> Places:
-        """Return where the service wants to have the arrays of pushes that are about to be read, or are lent."""
+        """Return where the service wants the arrays of pushes that are about to be read, or are lent."""
         places: list[np.ndarray | None] = [None] * len(layout.arrays)
         for at, trainer, number, name in pushes_of(layout.kind, layout.head):
             dtype, shape = layout.arrays[at]

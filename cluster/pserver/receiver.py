@@ -32,8 +32,8 @@ def _nowhere(layout: Layout, lent: Sequence[np.ndarray] | None) -> Places:
 class Receiver:
     """Takes messages out of a socket that waits for no longer than a tick at a time.
 
-    ``places(layout, lent)`` returns, for each array of a message, the memory that it is to be read into, or None
-    for memory of ``buffers``. ``lent``: the arrays themselves, where they lie in memory of the other end already.
+    ``places(layout, lent)`` returns, for each array of a message, the memory that it is to be read into, or
+    None for memory of ``buffers``. ``lent``: the arrays themselves, where they lie in memory of the other end.
     """
 
     def __init__(

@@ -1,8 +1,9 @@
 """Memory that a trainer and a server of one host share, so that large arrays need not pass through a socket.
 
-The sender has one segment: a frame tells where its arrays lie there, and brings the segment's descriptor when the
-other end does not have it yet. A trainer owns one for each connection, and writes what it pushes there; it leaves
-that alone until it is answered, and hangs up where it is not. A server has one for all: its parameters live there.
+A sender has one segment: a frame tells where its arrays lie there, and brings the segment's descriptor when
+the other end does not have it yet. A trainer has one for each connection, and writes what it pushes there; it
+leaves that alone until it is answered, and hangs up if it is not. A server has one for all trainers: its
+parameters live there, and trainers can only read them.
 """
 
 from __future__ import annotations
@@ -133,9 +134,9 @@ class Inbox:
 
 
 def publish(values: dict[str, np.ndarray], names: Sequence[str]) -> Segment | None:
-    """Move arrays, one by one, into memory that other processes may read; None where there is none, or no name.
+    """Move arrays, one by one, into memory that other processes may read: ``values`` has them there then.
 
-    ``values`` has them there afterwards.
+    None: there is no such memory, or nothing to publish.
     """
     if not names:
         return None

@@ -111,7 +111,7 @@ class ParameterServer:
             return Refused(type(error).__name__, str(error))
 
     def _keep_lent(self, message: Message) -> None:
-        """Copy what a trainer pushed in memory of its own, and what is not applied: it will write there again."""
+        """Copy pushes that lie in memory of their trainer and are not applied: it will write there again."""
         parts = message.messages if isinstance(message, Together) else (message,)
         pushes = [part for part in parts if isinstance(part, Push)]
         if not pushes:
@@ -124,7 +124,7 @@ class ParameterServer:
 
     @property
     def published(self) -> Sequence[str]:
-        """Names of the values that trainers may pull where they lie: nothing writes them before the next push."""
+        """Names of the values that trainers may read where they lie: a push must come before they change."""
         parts = self.state.parts
         tables = {gradient.param for gradient in parts.gradients.values() if gradient.rows}
         return [name for name in parts.params if name not in tables] if parts.sync else []

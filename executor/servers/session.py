@@ -52,8 +52,8 @@ Values = Mapping[str, Array]
 class Session:
     """One trainer and its servers, for all programs of this process that name them.
 
-    ``number``: steps that it has pushed. ``turn``: the lock of those who talk to the servers, and read what came.
-    The first server in order decides when steps may begin.
+    ``number``: steps that it has pushed. ``turn``: the lock for talking to the servers, and for reading what
+    they answered. The first server in order decides when steps may begin.
     """
 
     def __init__(self, trainer: int, endpoints: Sequence[str], config: ClusterConfig) -> None:
@@ -68,7 +68,7 @@ class Session:
 
     # -- steps ----------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait for calls that went on when another failed: they may still read what the last step computed."""
         wait(self._calls)
 

@@ -102,7 +102,7 @@ class TrainerRun:
             feed = self._with_rows(feed)
         if exchange.changes is not None and self._shared is None:
             self._shared = SharedChanges(exchange, exchange.changes, self.session, self.scope)
-        self.session.settle()
+        self.session.drain()
         parts = self._computed(feed, own, return_numpy)
         if self._shared is not None:
             self._shared.stepped()

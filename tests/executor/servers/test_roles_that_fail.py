@@ -145,7 +145,7 @@ def test_a_step_waits_for_calls_that_went_on_when_another_failed() -> None:
         order.append("pushed")
 
     def go_on() -> None:
-        both.settle()
+        both.drain()
         order.append("next step")
 
     with threads():
