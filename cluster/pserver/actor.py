@@ -38,7 +38,8 @@ class Terms(NamedTuple):
     """What an actor is told about its server.
 
     ``build`` makes the service from its values; trainers pull those that ``published`` names. ``folder``: where
-    snapshots go ("": none are taken), one in ``every`` steps. ``generation``: 1, and one more each time that it is restored.
+    snapshots go ("": none are taken), one in ``every`` steps. ``generation``: 1, and one more each time that
+    it is restored.
     """
 
     endpoint: str

@@ -193,15 +193,14 @@ class MessageServer:
 
     def _note(self, caller: _Caller, record: Record) -> None:
         """Learn whom a caller speaks for: the process that said hello last."""
-        for part in record.messages if isinstance(record, Together) else ():
-            self._note(caller, part)
-        with self._lock:
-            if isinstance(record, Hello):
-                for other in self._callers.values():
-                    other.trainers.discard(record.trainer)
-                caller.trainers.add(record.trainer)
-            elif isinstance(record, Goodbye):
-                caller.trainers.discard(record.trainer)
+        for part in record.messages if isinstance(record, Together) else (record,):
+            if not isinstance(part, (Hello, Goodbye)):
+                continue
+            with self._lock:
+                for other in self._callers.values() if isinstance(part, Hello) else (caller,):
+                    other.trainers.discard(part.trainer)
+                if isinstance(part, Hello):
+                    caller.trainers.add(part.trainer)
 
     # -- messages ------------------------------------------------------------------------------------
 

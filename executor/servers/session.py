@@ -94,7 +94,10 @@ class Session:
             first: dict[str, list[Single]] = {e: [] for e in self.endpoints}
             for endpoint in self.endpoints if outgoing is not None else ():
                 pushes = (outgoing or {}).get(endpoint, ())
-                first[endpoint] += [replace(push, number=number) for push in pushes]
+                first[endpoint] += [
+                    push if push.number == number else replace(push, number=number)
+                    for push in pushes
+                ]
                 first[endpoint].append(Barrier(self.trainer, number, "send"))
             last: dict[str, list[Single]] = {
                 e: [Pull(self.trainer, number, names[e])] if names.get(e) else []
@@ -160,7 +163,7 @@ class Session:
     # -- messages -------------------------------------------------------------------------------
 
     def _join(self, exchange: Exchange) -> None:
-        digests = {e: exchange.digest(e) for e in self.endpoints}
+        digests = exchange.digests
         new = {
             e: d
             for e, d in digests.items()

@@ -36,8 +36,9 @@ class Updates:
         self._gang = LocalGang(self._place)
         self._runs: dict[Hashable, LocalRun] = {}
         self._first: LocalRun | None = None
+        self._specs: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         self._own = {
-            name: self.tensor(name).allocate(server.shape(name), self._dtype(name))
+            name: self.tensor(name).allocate(*self._spec(name))
             for name, gradient in server.by_pushed.items()
             if not gradient.rows
         }
@@ -60,10 +61,13 @@ class Updates:
         array: Array = self.tensor(name).memory()
         return array
 
-    def _dtype(self, name: str) -> np.dtype[Any]:
-        dtype = self.server.program.global_block().var(name).dtype
-        assert dtype is not None
-        return to_numpy(dtype)
+    def _spec(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return the shape and element type that the server's program declares."""
+        if name not in self._specs:
+            dtype = self.server.program.global_block().var(name).dtype
+            assert dtype is not None
+            self._specs[name] = self.server.shape(name), to_numpy(dtype)
+        return self._specs[name]
 
     # -- checks ---------------------------------------------------------------------------------
 
@@ -75,8 +79,7 @@ class Updates:
             InvalidValue: a row that the table does not have.
         """
         what = f"trainer {push.trainer} pushes {push.name!r} in step {push.number}"
-        declared = self.server.shape(gradient.param)
-        dtype = self._dtype(gradient.param)
+        declared, dtype = self._spec(gradient.param)
         if (push.rows is not None) != gradient.rows:
             kinds = ("rows of a table", "a tensor")
             raise ShapeError(
