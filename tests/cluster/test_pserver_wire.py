@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock import fluid
 from rowlock.cluster.channel.frame import head_of
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.cluster.primitives.shm import Segment
@@ -41,7 +42,9 @@ from rowlock.executor.rpc.messages import (
     Together,
     Welcome,
 )
+from rowlock.executor.servers.server import ParameterServer
 from rowlock.strategies import log
+from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.endpoints import split_endpoint
 from rowlock.strategies.errors import (
     InvalidState,
@@ -486,6 +489,51 @@ def test_one_that_said_goodbye_is_not_lost(servers: Servers) -> None:
     wire.close()
     assert eventually(lambda: not server._callers)
     assert not service.lost_trainers
+
+
+def _served(endpoint: str) -> ParameterServer:
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        top = fluid.layers.fc(fluid.data("x", [None, 200]), 200, bias_attr=False)
+        fluid.optimizer.SGD(1.0).minimize(fluid.layers.mean(top))
+    transpiler = fluid.DistributeTranspiler()
+    transpiler.transpile(0, main, endpoint, 2, startup_program=startup)
+    program, initial = transpiler.get_pserver_programs(endpoint)
+    fluid.Executor().run(initial, scope=scope)
+    return ParameterServer(program, scope, ClusterConfig(lost_trainer="continue"))
+
+
+def _pushing(directory: Known, message: Together) -> None:
+    wire = SocketWire(directory)
+    wire.call(END, Hello(0, 2, ""), 60)
+    wire.call(END, message, 60)
+
+
+def test_what_a_trainer_pushed_outlives_it(servers: Servers) -> None:
+    service = _served(END)
+    servers.serve(service)
+    (gradient,) = service.state.parts.gradients.values()
+    before = service.state.updates.memory(gradient.param).copy()
+    steps = [
+        Together(
+            (
+                Push(trainer, 1, name, np.full(before.shape, value, "f4")),
+                Barrier(trainer, 1, "send"),
+                Pull(trainer, 1, (gradient.param,)),
+            )
+        )
+        for trainer, (name, value) in enumerate(zip(gradient.names, (1.0, 3.0), strict=True))
+    ]
+    process = _fork.Process(target=_pushing, args=(servers.directory, steps[0]), daemon=True)
+    process.start()
+    assert eventually(lambda: service.state.by_id[0].arrived)
+    process.kill()
+    process.join(60)
+    wire = servers.wire()
+    wire.call(END, Hello(1, 2, ""), 60)
+    answer = wire.call(END, steps[1], 60)
+    assert isinstance(answer, Arrays)
+    np.testing.assert_allclose(answer.by_name[gradient.param], before - 2.0, 1e-5, 1e-5)
 
 
 # -- servers that do not answer ----------------------------------------------------------------------
