@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.program.program import Program, default_main_program
-from ..graph.transpiler.server_program import serves
 from ..strategies.errors import (
     InvalidArgument,
     InvalidState,
@@ -87,11 +86,11 @@ class Executor:
         if not isinstance(scope, Scope):
             raise InvalidType(f"Executor.run: scope must be a Scope, got {type(scope).__name__}.")
         fetch_names, updates = fetch_names_of(fetch_list)
-        if isinstance(program, Program) and serves(program):
-            serve(program, scope)
-            return []
         if isinstance(program, Program):
-            exchange = self._trainer_runs.exchange_of(program)
+            serving, exchange = self._trainer_runs.role_of(program)
+            if serving:
+                serve(program, scope)
+                return []
             sent: tuple[str, ...] = ()
             if exchange is not None:
                 program, sent = exchange.compute, exchange.fetches

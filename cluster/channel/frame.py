@@ -133,10 +133,12 @@ def encode_beside(number: int, text: bytes, step: int, slot: int) -> list[memory
 
 
 class Outgoing:
-    """A message on its way into a socket."""
+    """A message on its way into a socket; ``descriptors``: open files that go with its first byte."""
 
-    def __init__(self, pieces: list[memoryview]) -> None:
+    def __init__(self, pieces: list[memoryview], descriptors: Sequence[int] = ()) -> None:
         self._pieces = pieces
+        files = np.array(descriptors, np.intc).tobytes()
+        self._files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)] if descriptors else []
         self._total = sum(map(len, pieces))
         self._moved: list[int] = []
 
@@ -147,7 +149,7 @@ class Outgoing:
             moved[:] = [done]
             try:
                 rest = self._from(done) if done else self._pieces[:_PIECES]
-                moved.extend(map(sock.sendmsg, (rest,)))
+                moved.extend(map(sock.sendmsg, (rest,), ([] if done else self._files,)))
             except BlockingIOError:
                 return False
         return True

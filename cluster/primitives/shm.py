@@ -1,7 +1,7 @@
-"""Named shared memory that does not outlive its users.
+"""Shared memory that does not outlive its users.
 
-A file is unlinked once all have mapped it. One whose maker was killed before that is swept by the next
-gang or replica that starts on the host.
+A named file is unlinked once all have mapped it. One whose maker was killed before that is swept by the next
+gang or replica that starts on the host. An unnamed one is handed over as a descriptor and leaves nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _POLL_S = 0.0005
 FORMING_BYTES = 1 << 20  # a rank's share of what a group has before anything is reduced
 _HUGE = 4 << 20  # bytes from which 2 MiB pages are asked for
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which Python's mmap does not name yet
+_SEAL_FUTURE_WRITE = 0x10  # F_SEAL_FUTURE_WRITE, which Python's fcntl does not name yet
 
 
 def segment_path(group: str, part: str) -> str:
@@ -59,10 +60,13 @@ class Segment:
     ``descriptor`` is the open file where that was asked for (``keep``) or is needed; else -1.
     """
 
-    def __init__(self, descriptor: int, nbytes: int, path: str, keep: bool = False) -> None:
+    def __init__(
+        self, descriptor: int, nbytes: int, path: str, keep: bool = False, writes: bool = True
+    ) -> None:
         self.path = path
         keep = keep or not _populates()
-        self._map = mmap.mmap(descriptor, nbytes)
+        access = mmap.ACCESS_WRITE if writes else mmap.ACCESS_READ
+        self._map = mmap.mmap(descriptor, nbytes, access=access)
         self.descriptor = descriptor if keep else -1
         if not keep:
             os.close(descriptor)
@@ -119,6 +123,46 @@ class Segment:
                     f"host; are all of them on it, and alive?"
                 )
             time.sleep(_POLL_S)
+
+    @classmethod
+    def unnamed(cls, nbytes: int) -> Segment:
+        """Make memory that other processes get by its descriptor, which it keeps; it never gets smaller.
+
+        Raises:
+            OSError: the system gives none.
+        """
+        flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        descriptor = os.memfd_create(_PREFIX + "segment", flags)
+        try:
+            os.ftruncate(descriptor, nbytes)
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            return cls(descriptor, nbytes, "", keep=True)
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+    def seal(self) -> None:
+        """Let processes that map unnamed memory from now on read it only."""
+        with contextlib.suppress(OSError):  # a kernel before 5.1 has no such seal
+            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEAL_FUTURE_WRITE)
+
+    @classmethod
+    def received(cls, descriptor: int) -> Segment:
+        """Map unnamed memory of a peer, whose descriptor came from there and is closed.
+
+        Raises:
+            OSError, ValueError: it is something else, or may get smaller while it is read.
+        """
+        try:
+            seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+            if not seals & fcntl.F_SEAL_SHRINK:
+                raise ValueError("the memory may get smaller")
+            writes, nbytes = not seals & _SEAL_FUTURE_WRITE, os.fstat(descriptor).st_size
+            segment = cls(descriptor, nbytes, "", keep=True, writes=writes)
+            segment.descriptor = -1
+            return segment
+        finally:
+            os.close(descriptor)
 
     def populate(self, at: int = 0, nbytes: int = 0) -> None:
         """Take the pages (all, or some that begin at a page) now, so that no collective pays for it.

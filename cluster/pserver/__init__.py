@@ -7,5 +7,6 @@ Start at ``launcher.py`` ``RayServerLauncher``, what ``ClusterConfig(launcher="r
   ``message_server.py`` hands messages to the service.
 * A trainer: ``wire.py`` ``SocketWire`` finds servers by endpoint, and repeats what a restored one forgot.
 * Both: ``connection.py`` carries ``codec.py``'s messages, and ``receiver.py`` reads arrays where they belong.
+  On one host they lie in memory that both ends share (``segments.py``).
 * ``topology.py`` ``launch``: all of it from one driver.
 """

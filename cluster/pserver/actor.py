@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,11 @@ from ...executor.rpc.messages import Service
 from ...strategies.errors import EnforceNotMet, InvalidState
 from ..primitives.doorway import SECRET_BYTES
 from ..primitives.ray_private import delete, put
+from ..primitives.shm import Segment
 from .address import Address
 from .message_server import MessageServer
 from .moving import Destination
+from .segments import publish
 from .snapshots import SnapshotFolder, SnapshotTaker
 
 NAMESPACE = "rowlock-servers"
@@ -29,18 +31,20 @@ def table_key(endpoint: str) -> str:
     return f"server {endpoint}"
 
 
-Build = Callable[[Mapping[str, np.ndarray]], Service]
+Build = Callable[[dict[str, np.ndarray]], Service]
 
 
 class Terms(NamedTuple):
     """What an actor is told about its server.
 
-    ``build`` makes the service from its values. ``folder``: where snapshots go ("": none are taken), one in
-    ``every`` steps. ``generation``: 1, and one more each time that it is restored.
+    ``build`` makes the service from its values; trainers pull those that ``published`` names. ``folder``: where
+    snapshots go ("": none are taken), one in ``every`` steps. ``generation``: 1, and one more each time that
+    it is restored.
     """
 
     endpoint: str
     build: Build
+    published: Sequence[str]
     generation: int
     folder: str
     every: int
@@ -62,6 +66,7 @@ class ServerActor:
         self._host = ray.util.get_node_ip_address()
         self._destination: Destination | None = None
         self._service: Service | None = None
+        self._published: Segment | None = None
 
     @ray.method(concurrency_group="admin")
     def expect(self) -> tuple[Any, ...]:
@@ -97,6 +102,7 @@ class ServerActor:
             terms.lost_after_s,
             taker.answered if taker is not None else lambda record, answer: 0,
             terms.endpoint,
+            self._published,
         )
         server.start()
         address = Address(
@@ -118,6 +124,8 @@ class ServerActor:
         finally:
             delete(table_key(terms.endpoint))
             server.close()
+            if self._published is not None:
+                self._published.close()
             if taker is not None:
                 taker.close()
 
@@ -129,6 +137,7 @@ class ServerActor:
             values = self._destination.take(terms.within_s)
             if terms.folder:
                 SnapshotFolder(terms.folder, terms.endpoint).set_aside()
+            self._published = publish(values, terms.published)
             return terms.build(values), 0
         newest = SnapshotFolder(terms.folder, terms.endpoint).newest()
         if newest is None:
@@ -137,6 +146,8 @@ class ServerActor:
                 f"node sees it. ClusterConfig.server_snapshot_folder must be a folder that all nodes share."
             )
         snapshot, step = newest
-        service = terms.build(dict(snapshot.arrays))
+        values = dict(snapshot.arrays)
+        self._published = publish(values, terms.published)
+        service = terms.build(values)
         service.restore(snapshot)
         return service, step

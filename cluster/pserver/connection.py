@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 
 from ...executor.replica.message import Message
-from ..channel.frame import ChannelClosed, Outgoing, encode
+from ..channel.frame import ChannelClosed
 from ..primitives.doorway import Claim, introduce, prepared
 from .address import Address
 from .receiver import Receiver
+from .segments import Sender
 
 CALLS, WATCH = 0, 1  # what a connection is for
 TICK_S = 0.25  # after which a waiting end looks whether it should go on
@@ -27,11 +28,15 @@ class Late(Exception):
 class Connection:
     """Sends and receives whole messages; waits no longer than a tick at a time.
 
-    ``go_on`` is asked at every tick, and ends the waiting by raising.
+    ``go_on`` is asked at every tick, and ends the waiting by raising. ``sender``: how arrays are sent (default:
+    through the socket).
     """
 
-    def __init__(self, sock: socket.socket, receiver: Receiver) -> None:
+    def __init__(
+        self, sock: socket.socket, receiver: Receiver, sender: Sender | None = None
+    ) -> None:
         self._socket, self._receiver = sock, receiver
+        self._sender = sender if sender is not None else Sender(near=False)
         self._number = 0
         sock.setblocking(True)
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -47,12 +52,14 @@ class Connection:
         Raises:
             ChannelClosed: the other end is gone.
         """
-        outgoing = Outgoing(encode(number, message))
+        outgoing = self._sender.frame(number, message)
         try:
             while not outgoing.push(self._socket):
                 go_on()
         except OSError as error:
             raise ChannelClosed(f"the connection broke: {error}.") from error
+        finally:
+            self._sender.sent()
 
     def receive(self, go_on: Callable[[], None]) -> tuple[int, Message]:
         """Return the next message and its number.

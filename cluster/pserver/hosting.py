@@ -42,7 +42,8 @@ class Job(NamedTuple):
 
     ``build`` makes its service from values by name, in another process: a function of a module, or a
     ``functools.partial`` of one with plain data. ``value_of`` returns a value, ``let_go`` is told when this
-    process does not need to hold it any more.
+    process does not need to hold it any more. Trainers pull the values that ``published`` names, as they lie in
+    memory.
     """
 
     endpoint: str
@@ -50,6 +51,7 @@ class Job(NamedTuple):
     names: Sequence[str]
     value_of: Callable[[str], np.ndarray]
     let_go: Callable[[str], object]
+    published: Sequence[str] = ()
 
 
 class RayDirectory(Directory):
@@ -131,6 +133,7 @@ class HostedServer:
         terms = Terms(
             self.job.endpoint,
             self.job.build,
+            self.job.published,
             self.generation,
             config.server_snapshot_folder or "",
             config.server_snapshot_steps,

@@ -59,9 +59,8 @@ def job_of(server: ParameterServer) -> Job:
         server.scope.home(name).get_tensor().move(moved)
 
     server.scope.erase(list(state.parts.by_pushed))  # what trainers would have pushed into
-    return Job(
-        server.endpoint, functools.partial(build_server, program, config), names, value_of, let_go
-    )
+    build = functools.partial(build_server, program, config)
+    return Job(server.endpoint, build, names, value_of, let_go, server.published)
 
 
 def build_server(program: bytes, config: str, values: dict[str, np.ndarray]) -> Service:
@@ -70,7 +69,7 @@ def build_server(program: bytes, config: str, values: dict[str, np.ndarray]) -> 
     push_config(settings)
     scope = Scope()
     for name in list(values):
-        scope.var(name).get_tensor().set(values.pop(name))
+        scope.var(name).get_tensor().adopt(values.pop(name))
     return ParameterServer(Program.parse_from_string(program), scope, settings, save_arrays)
 
 

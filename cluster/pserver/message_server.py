@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,10 +23,12 @@ from ...strategies.errors import ProtocolError
 from ...strategies.log import log
 from ..channel.frame import ChannelClosed, Layout
 from ..primitives.doorway import STRANGERS, Claim, Doorway
+from ..primitives.shm import Segment
 from .buffers import BufferPool
 from .codec import Record, framed, pushes_of, record_of, refusal_of
 from .connection import CALLS, WATCH, Connection
 from .receiver import Places, Receiver
+from .segments import Sender
 
 _LOOK_S = 0.1
 _LAST_ANSWERS_S = 2.0
@@ -63,7 +65,8 @@ class MessageServer:
     """Serves from :meth:`start` until :meth:`close`.
 
     ``answered(record, answer)`` is called before an answer is sent, and returns the step of its sender that
-    is surely not forgotten when the server ends (0: none).
+    is surely not forgotten when the server ends (0: none). ``published``: memory in which arrays of answers lie
+    that trainers of this host read there.
     """
 
     def __init__(
@@ -75,8 +78,10 @@ class MessageServer:
         lost_after_s: float = 30.0,
         answered: Callable[[Record, Record], int] = lambda record, answer: 0,
         endpoint: str = "",
+        published: Segment | None = None,
     ) -> None:
         self._service, self._generation, self._lost_after = service, generation, lost_after_s
+        self._published = published
         self._answered = answered
         self._callers: dict[int, _Caller] = {}
         self._lock = threading.Lock()
@@ -127,7 +132,9 @@ class MessageServer:
             self._look_after()
 
     def _let_in(self, claim: Claim, sock: socket.socket) -> None:
-        connection = Connection(sock, Receiver(sock, self._buffers, self._places))
+        near = sock.family == socket.AF_UNIX and self._published is not None
+        sender = Sender(near=near, published=self._published)
+        connection = Connection(sock, Receiver(sock, self._buffers, self._places), sender)
         with self._lock:
             caller = self._callers.setdefault(claim.caller, _Caller())
             caller.connections.add(connection)
@@ -186,15 +193,14 @@ class MessageServer:
 
     def _note(self, caller: _Caller, record: Record) -> None:
         """Learn whom a caller speaks for: the process that said hello last."""
-        for part in record.messages if isinstance(record, Together) else ():
-            self._note(caller, part)
-        with self._lock:
-            if isinstance(record, Hello):
-                for other in self._callers.values():
-                    other.trainers.discard(record.trainer)
-                caller.trainers.add(record.trainer)
-            elif isinstance(record, Goodbye):
-                caller.trainers.discard(record.trainer)
+        for part in record.messages if isinstance(record, Together) else (record,):
+            if not isinstance(part, (Hello, Goodbye)):
+                continue
+            with self._lock:
+                for other in self._callers.values() if isinstance(part, Hello) else (caller,):
+                    other.trainers.discard(part.trainer)
+                if isinstance(part, Hello):
+                    caller.trainers.add(part.trainer)
 
     # -- messages ------------------------------------------------------------------------------------
 
@@ -222,12 +228,13 @@ class MessageServer:
                 with self._lock:
                     self._busy -= 1
 
-    def _places(self, layout: Layout) -> Places:
-        """Return where the service wants to have the arrays of pushes that are about to be read."""
+    def _places(self, layout: Layout, lent: Sequence[np.ndarray] | None) -> Places:
+        """Return where the service wants the arrays of pushes that are about to be read, or are lent."""
         places: list[np.ndarray | None] = [None] * len(layout.arrays)
         for at, trainer, number, name in pushes_of(layout.kind, layout.head):
             dtype, shape = layout.arrays[at]
-            places[at] = self._service.destination(trainer, number, name, shape, dtype.name)
+            array = None if lent is None else lent[at]
+            places[at] = self._service.destination(trainer, number, name, shape, dtype.name, array)
         return places
 
     def _answer(self, caller: _Caller, message: Message) -> tuple[Record, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import socket
 import threading
 import time
 from collections import deque
@@ -37,6 +38,7 @@ from .buffers import BufferPool
 from .codec import error_of, framed, record_of
 from .connection import CALLS, WATCH, Connection, Late, open_socket
 from .receiver import Receiver
+from .segments import Sender
 
 _AGAIN_S = 0.1
 _BEAT_S = 0.5
@@ -166,7 +168,8 @@ class _Link:
             sock = open_socket(address, self._caller, purpose, patience)
         except CollectiveError as error:  # another process listens there now
             raise ChannelClosed(str(error)) from error
-        return Connection(sock, Receiver(sock, self._buffers))
+        near = sock.family == socket.AF_UNIX
+        return Connection(sock, Receiver(sock, self._buffers), Sender(near=near))
 
     def _exchange(
         self, generation: int, connection: Connection, question: Framed, deadline: float

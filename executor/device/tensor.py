@@ -94,10 +94,15 @@ class Tensor:
     def allocate(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """Return the tensor's own array, a new one if shape or dtype differ."""
         if self._array is None or self._array.shape != shape or self._array.dtype != dtype:
-            self._array = np.zeros(shape, dtype)
-            Storage.generation += 1
-            Storage.writes.note()
+            self.adopt(np.zeros(shape, dtype))
+        assert self._array is not None
         return self._array
+
+    def adopt(self, array: np.ndarray) -> None:
+        """Take an array for the tensor's own; nothing is copied."""
+        self._array = array
+        Storage.generation += 1
+        Storage.writes.note()
 
     def move(self, link: Link) -> None:
         """Let go of the memory: the value is where ``link`` pulls it from."""

@@ -115,7 +115,7 @@ class LocalRun(ParallelRun):
             plan = replica.run_step(ready.loaded, key, fed, step, PROFILER.on)
             if PROFILER.on:
                 PROFILER.note(step, plan)
-            fetched = plan.fetched()
+            fetched = plan.fetched(lent=self.lent)
             self._count = (step + 1, ())
             for tensor in ready.written:
                 if tensor.link is not None:

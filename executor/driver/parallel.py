@@ -161,6 +161,7 @@ class ParallelRun:
         self._copies = Copies()
         self._sized = SizedPrograms(program)
         self.iterations = max(self.execution.num_iteration_per_run, 1)
+        self.lent = 0  # how many of the last fetches need not outlive the next step, nor be copied
         self.tracing, self.spans = False, Spans()
         self.last: CompiledVariant | None = None
         self.versions: dict[tuple[Any, ...], CompiledVariant] = {}

@@ -205,8 +205,8 @@ class CudaPlan(Plan):
         for steps in self._by_instruction[self._late :]:
             self._through(steps)
 
-    def fetched(self, early: Container[int] = ()) -> Arriving:
-        """Return what the last step fetches, less what was handed over; it is on its way."""
+    def fetched(self, early: Container[int] = (), lent: int = 0) -> Arriving:
+        """Return what the last step fetches, less what was handed over; it is on its way, and copied anyway."""
         which = [i for i in range(len(self._fetched)) if i not in early]
         return self._outward.arriving(which, behind=self._inward.read)
 

@@ -118,9 +118,17 @@ class Plan:
                 for call in instruction.calls:
                     call()
 
-    def fetched(self, early: Container[int] = ()) -> Sequence[np.ndarray]:
-        """Return copies of what is fetched, less what was handed over before (by position)."""
-        return [array.copy() for i, array in enumerate(self._fetched) if i not in early]
+    def fetched(self, early: Container[int] = (), lent: int = 0) -> Sequence[np.ndarray]:
+        """Return copies of what is fetched, less what was handed over before (by position).
+
+        The last ``lent`` are no copies: the next step writes them.
+        """
+        copied = len(self._fetched) - lent
+        return [
+            array.copy() if i < copied else array
+            for i, array in enumerate(self._fetched)
+            if i not in early
+        ]
 
     def where(self) -> Instruction | None:
         """Return the instruction under way, of the first lane that does not wait; any thread may ask."""

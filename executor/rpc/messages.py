@@ -152,17 +152,24 @@ class Service(Protocol):
     def handle(self, message: Message) -> Answer:
         """Do what a message asks; may wait for other trainers, within the service's deadline.
 
-        What it keeps of a push it copies; arrays that it answers are read by nobody else until the trainer's
-        next message.
+        What it keeps of a push beyond its answer it copies. Arrays that it answers may be memory that it works
+        on: they stay as they are until the trainer pushes again.
         """
 
     def destination(
-        self, trainer: int, number: int, name: str, shape: tuple[int, ...], dtype: str
+        self,
+        trainer: int,
+        number: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        lent: np.ndarray[Any, Any] | None = None,
     ) -> np.ndarray[Any, Any] | None:
         """Return the memory that a dense push will be put into, for a wire to receive it there.
 
         The ``Push`` that follows has this very array as its values. None: it would not be put anywhere as it
-        is (it was taken before, is refused, or rows are pushed), so the wire receives it elsewhere.
+        is (it was taken before, is refused, or rows are pushed), so the wire receives it elsewhere. ``lent``:
+        where it lies already; the service may work on that until it has answered.
         """
 
     def lost(self, trainer: int, reason: str) -> None:
@@ -193,6 +200,8 @@ class Wire(Protocol):
 
     def call(self, endpoint: str, message: Message, within: float) -> Answer:
         """Return the answer. A server that restarts meanwhile is asked again: messages are numbered.
+
+        Its arrays may be the server's own memory: they are to be read, and before the trainer pushes again.
 
         Raises:
             ServerLost: none came within ``within`` seconds.

@@ -6,6 +6,7 @@ from weakref import WeakKeyDictionary
 
 from ...graph.program.program import Program
 from ...graph.transpiler.exchange import Exchange, exchange_of, exchanges
+from ...graph.transpiler.server_program import serves
 from ...strategies.current import current_config
 from ..driver.parallel import ParallelRun
 from ..driver.runnable import Steps
@@ -33,19 +34,21 @@ class TrainerRuns:
     """The trainers' programs that an executor ran, and their sessions, which end with it."""
 
     def __init__(self) -> None:
-        self._exchanges: WeakKeyDictionary[Program, tuple[int, Exchange | None]] = (
+        # By program, as of a version: whether it is a server's, and what it exchanges with servers.
+        self._roles: WeakKeyDictionary[Program, tuple[int, bool, Exchange | None]] = (
             WeakKeyDictionary()
         )
         self._runs: WeakKeyDictionary[ParallelRun, TrainerRun] = WeakKeyDictionary()
         self.sessions: dict[Session, None] = {}
 
-    def exchange_of(self, program: Program) -> Exchange | None:
-        """Return what a program exchanges with servers (None: nothing), as it is now."""
-        version, exchange = self._exchanges.get(program, (-1, None))
+    def role_of(self, program: Program) -> tuple[bool, Exchange | None]:
+        """Return whether a program is a server's, and what it exchanges with servers (None: nothing)."""
+        version, serving, exchange = self._roles.get(program, (-1, False, None))
         if version != program.version:
-            exchange = exchange_of(program) if exchanges(program) else None
-            self._exchanges[program] = (program.version, exchange)
-        return exchange
+            serving = serves(program)
+            exchange = exchange_of(program) if not serving and exchanges(program) else None
+            self._roles[program] = (program.version, serving, exchange)
+        return serving, exchange
 
     def run_of(self, exchange: Exchange, run: ParallelRun, scope: Scope) -> TrainerRun:
         """Return what runs a trainer's program on one place."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,6 +97,12 @@ class ParameterServer:
     def handle(self, message: Message) -> Answer:
         """Do what a message asks; may wait for other trainers, within the deadlines of the configuration."""
         try:
+            return self._handle(message)
+        finally:
+            self._keep_lent(message)
+
+    def _handle(self, message: Message) -> Answer:
+        try:
             handler = self._handlers.get(type(message))
             if handler is None:
                 raise Unsupported(f"a parameter server does not know {type(message).__name__}.")
@@ -104,10 +110,35 @@ class ParameterServer:
         except EnforceNotMet as error:
             return Refused(type(error).__name__, str(error))
 
+    def _keep_lent(self, message: Message) -> None:
+        """Copy pushes that lie in memory of their trainer and are not applied: it will write there again."""
+        parts = message.messages if isinstance(message, Together) else (message,)
+        pushes = [part for part in parts if isinstance(part, Push)]
+        if not pushes:
+            return
+        with self.state.changed:
+            for push in pushes:
+                one = self.state.by_id.get(push.trainer)
+                if one is not None and push.name in one.pushed:
+                    self.state.updates.keep(push.name)
+
+    @property
+    def published(self) -> Sequence[str]:
+        """Names of the values that trainers may read where they lie: a push must come before they change."""
+        parts = self.state.parts
+        tables = {gradient.param for gradient in parts.gradients.values() if gradient.rows}
+        return [name for name in parts.params if name not in tables] if parts.sync else []
+
     def destination(
-        self, trainer: int, number: int, name: str, shape: tuple[int, ...], dtype: str
+        self,
+        trainer: int,
+        number: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        lent: Array | None = None,
     ) -> Array | None:
-        """Return the memory that a dense push will be put into, if a wire may receive it there."""
+        """Return the memory that a dense push will be put into, if a wire may receive it there, or lends it."""
         gradient = self.state.parts.by_pushed.get(name)
         if (
             gradient is None
@@ -116,11 +147,13 @@ class ParameterServer:
             or self.state.failure
         ):
             return None
+        updates = self.state.updates
+        if updates.memory(name).shape != shape or updates.memory(name).dtype != np.dtype(dtype):
+            return None
         with self.state.changed:
             if not self.steps.takes_alone(self.state.by_id[trainer], number, name):
                 return None
-        memory = self.state.updates.memory(name)
-        return memory if memory.shape == shape and memory.dtype == np.dtype(dtype) else None
+            return updates.place(name, lent)
 
     def lost(self, trainer: int, reason: str) -> None:
         """Take note that a trainer died; those who wait for it are told, or go on, as configured."""
@@ -207,7 +240,7 @@ class ParameterServer:
     def _together(self, message: Together) -> Answer:
         answer: Answer = Taken()
         for one in message.messages:
-            answer = self.handle(one)
+            answer = self._handle(one)
             if isinstance(answer, Refused):
                 break
         return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,8 @@ Values = Mapping[str, Array]
 class Session:
     """One trainer and its servers, for all programs of this process that name them.
 
-    ``number``: steps that it has pushed. The first server in order decides when steps may begin.
+    ``number``: steps that it has pushed. ``turn``: the lock for talking to the servers, and for reading what
+    they answered. The first server in order decides when steps may begin.
     """
 
     def __init__(self, trainer: int, endpoints: Sequence[str], config: ClusterConfig) -> None:
@@ -61,10 +62,15 @@ class Session:
         self._wire: Wire = server_launcher().wire(config)
         self._joined: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(max(len(endpoints), 1), f"rowlock-trainer-{trainer}")
-        self._turn = threading.RLock()
+        self._calls: Sequence[Future[Any]] = ()
+        self.turn = threading.RLock()
         self.open = True
 
     # -- steps ----------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Wait for calls that went on when another failed: they may still read what the last step computed."""
+        wait(self._calls)
 
     def exchange(self, exchange: Exchange, values: Values) -> Values:
         """Push what a step computed and pull what the next one reads, by the names servers have for it."""
@@ -81,14 +87,17 @@ class Session:
         names: Mapping[str, tuple[str, ...]],
     ) -> Values:
         """Push to servers, end the step and pull; without ``outgoing`` there is no step to end."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             self._join(exchange)
             number = self.number + (outgoing is not None)
             first: dict[str, list[Single]] = {e: [] for e in self.endpoints}
             for endpoint in self.endpoints if outgoing is not None else ():
                 pushes = (outgoing or {}).get(endpoint, ())
-                first[endpoint] += [replace(push, number=number) for push in pushes]
+                first[endpoint] += [
+                    push if push.number == number else replace(push, number=number)
+                    for push in pushes
+                ]
                 first[endpoint].append(Barrier(self.trainer, number, "send"))
             last: dict[str, list[Single]] = {
                 e: [Pull(self.trainer, number, names[e])] if names.get(e) else []
@@ -123,7 +132,7 @@ class Session:
 
     def lookup(self, exchange: Exchange, lookup: TableLookup, ids: Array) -> Array:
         """Return rows of a table for ids of any shape; those of ``padding_idx`` are zeros."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             self._join(exchange)
             shape = ids.shape[:-1] if lookup.drops_last else ids.shape
@@ -154,7 +163,7 @@ class Session:
     # -- messages -------------------------------------------------------------------------------
 
     def _join(self, exchange: Exchange) -> None:
-        digests = {e: exchange.digest(e) for e in self.endpoints}
+        digests = exchange.digests
         new = {
             e: d
             for e, d in digests.items()
@@ -196,6 +205,7 @@ class Session:
         if len(calls) < 2:
             return {endpoint: call() for endpoint, call in calls.items()}
         futures = {endpoint: self._pool.submit(call) for endpoint, call in calls.items()}
+        self._calls = list(futures.values())
         try:
             return {endpoint: future.result() for endpoint, future in futures.items()}
         except KeyboardInterrupt:  # or the process would wait for the others before it ends
@@ -211,14 +221,14 @@ class Session:
 
     def save(self, saved: Sequence[Saved]) -> None:
         """Have servers write tables."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             for one in saved:
                 self._call(one.endpoint, Save(one.folder, (one.table,)), None)
 
     def reports(self) -> list[Report]:
         """Return what each server that was joined tells of itself."""
-        with self._turn:
+        with self.turn:
             self._check_open()
             asked: dict[str, list[Single]] = {
                 e: [Ask()] for e in self.endpoints if e in self._joined
@@ -227,7 +237,7 @@ class Session:
 
     def close(self) -> None:
         """Say goodbye to all servers that still answer."""
-        with self._turn:
+        with self.turn:
             if not self.open:
                 return
             self.open = False

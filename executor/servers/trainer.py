@@ -53,6 +53,7 @@ class TrainerRun:
         self._places = len(run.places)
         self._iterations = max(run.execution.num_iteration_per_run, 1)
         run.iterations = 1  # what a step receives is read by the next
+        run.lent = len(exchange.fetches)  # it is sent before that
         if exchange.merged_rows and self._places > 1:
             raise Unsupported(
                 "a clip of gradients that are rows of a table on parameter servers acts on the rows of one "
@@ -101,11 +102,13 @@ class TrainerRun:
             feed = self._with_rows(feed)
         if exchange.changes is not None and self._shared is None:
             self._shared = SharedChanges(exchange, exchange.changes, self.session, self.scope)
+        self.session.drain()
         parts = self._computed(feed, own, return_numpy)
         if self._shared is not None:
             self._shared.stepped()
         else:
-            self._receive(self.session.exchange(exchange, self._values(parts[len(own) :])))
+            with self.session.turn:  # what came may be the servers' memory, until the next push
+                self._receive(self.session.exchange(exchange, self._values(parts[len(own) :])))
         self.session.save(exchange.saved)
         results = {
             name: _joined(name, each, return_numpy) if return_merged else each
@@ -120,11 +123,10 @@ class TrainerRun:
             if names:
                 raise FeedError(f"fetch {names[0]!r}: the program computes nothing, it exchanges.")
             return []
-        sent = self.exchange.fetches
+        sent, count = self.exchange.fetches, len(names)
         if return_numpy or not names:
             return self.inner.run(feed, (*names, *sent), True, False)
         parts = self.inner.run(feed, (*names, *sent), False, False)
-        count = len(names)
         return [*parts[:count], *([np.asarray(p) for p in each] for each in parts[count:])]
 
     def describe(self) -> list[str]:

@@ -36,9 +36,12 @@ class Updates:
         self._gang = LocalGang(self._place)
         self._runs: dict[Hashable, LocalRun] = {}
         self._first: LocalRun | None = None
-        for name, gradient in server.by_pushed.items():
-            if not gradient.rows:
-                self.tensor(name).allocate(server.shape(name), self._dtype(name))
+        self._specs: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+        self._own = {
+            name: self.tensor(name).allocate(*self._spec(name))
+            for name, gradient in server.by_pushed.items()
+            if not gradient.rows
+        }
         missing = [n for n in sorted(server.lasting) if not self.tensor(n).initialized]
         if missing:
             raise NotInitialized(
@@ -58,10 +61,13 @@ class Updates:
         array: Array = self.tensor(name).memory()
         return array
 
-    def _dtype(self, name: str) -> np.dtype[Any]:
-        dtype = self.server.program.global_block().var(name).dtype
-        assert dtype is not None
-        return to_numpy(dtype)
+    def _spec(self, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Return the shape and element type that the server's program declares."""
+        if name not in self._specs:
+            dtype = self.server.program.global_block().var(name).dtype
+            assert dtype is not None
+            self._specs[name] = self.server.shape(name), to_numpy(dtype)
+        return self._specs[name]
 
     # -- checks ---------------------------------------------------------------------------------
 
@@ -73,8 +79,7 @@ class Updates:
             InvalidValue: a row that the table does not have.
         """
         what = f"trainer {push.trainer} pushes {push.name!r} in step {push.number}"
-        declared = self.server.shape(gradient.param)
-        dtype = self._dtype(gradient.param)
+        declared, dtype = self._spec(gradient.param)
         if (push.rows is not None) != gradient.rows:
             kinds = ("rows of a table", "a tensor")
             raise ShapeError(
@@ -95,11 +100,22 @@ class Updates:
 
     # -- updates --------------------------------------------------------------------------------
 
+    def place(self, name: str, lent: Array | None = None) -> Array:
+        """Return the memory that a block reads a gradient from, which may be lent until :meth:`keep`."""
+        memory = self._own[name] if lent is None else lent
+        if self.memory(name) is not memory:
+            self.tensor(name).adopt(memory)
+        return memory
+
     def write(self, name: str, values: Array) -> None:
         """Put a push into the memory that its block reads."""
-        memory = self.memory(name)
-        if memory is not values:
-            np.copyto(memory, values)
+        if self.memory(name) is not values:
+            np.copyto(self.place(name), values)
+
+    def keep(self, name: str) -> None:
+        """Copy a gradient that lies in memory that was lent."""
+        if name in self._own and (lent := self.memory(name)) is not self._own[name]:
+            np.copyto(self.place(name), lent)
 
     def schedule(self) -> None:
         """Compute the learning rate of the next step."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ...strategies.errors import Unsupported
@@ -147,15 +148,18 @@ class Exchange:
                 names += [sent.variable, sent.variable + ROWS] if sent.height else [sent.variable]
         return tuple(names)
 
-    def digest(self, endpoint: str) -> str:
-        """Return a hash of what is pulled from a server, by which it knows its own trainers."""
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """By endpoint, a hash of what is pulled from a server, by which it knows its own trainers."""
         block = self.compute.global_block()
-        return digest(
-            (piece.name, (_rows(block, received.variable, piece), *_tail(block, received.variable)))
-            for received in self.received
-            for piece in received.pieces
-            if piece.endpoint == endpoint
-        )
+        pulled: dict[str, list[tuple[str, tuple[int, ...]]]] = {e: [] for e in self.endpoints}
+        for received in self.received:
+            tail = _tail(block, received.variable)
+            for piece in received.pieces:
+                shape = (_rows(block, received.variable, piece), *tail)
+                if piece.endpoint in pulled:
+                    pulled[piece.endpoint].append((piece.name, shape))
+        return {endpoint: digest(shapes) for endpoint, shapes in pulled.items()}
 
 
 def digest(shapes: Any) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType
@@ -279,6 +279,7 @@ def fed_rows(gradient: str) -> tuple[str, str]:
     return gradient + ROWS, gradient + _ROW_VALUES
 
 
+@cache
 def of_trainer(name: str) -> int | None:
     """Return the trainer whose gradient has this name, if the name tells."""
     match = _OF_TRAINER.match(name)

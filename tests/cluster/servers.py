@@ -117,10 +117,19 @@ class Summing:
             raise TrainerLost(self.reason or "the others did not come")
 
     def destination(
-        self, trainer: int, number: int, name: str, shape: tuple[int, ...], dtype: str
+        self,
+        trainer: int,
+        number: int,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: str,
+        lent: np.ndarray | None = None,
     ) -> np.ndarray | None:
         if name not in self.values or shape != self.values[name].shape:
             return None
+        if lent is not None:
+            self.places[trainer, name] = lent
+            return lent
         return self.places.setdefault((trainer, name), np.empty(shape, dtype))
 
     def lost(self, trainer: int, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import multiprocessing
 import os
 import queue
@@ -16,10 +17,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock import fluid
+from rowlock.cluster.channel.frame import head_of
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
+from rowlock.cluster.primitives.shm import Segment
+from rowlock.cluster.primitives.wire import STEP, frame_head
 from rowlock.cluster.pserver.address import Address
 from rowlock.cluster.pserver.codec import framed, record_of
+from rowlock.cluster.pserver.connection import CALLS, open_socket
 from rowlock.cluster.pserver.message_server import MessageServer
+from rowlock.cluster.pserver.segments import BESIDE, publish
 from rowlock.cluster.pserver.wire import Directory, SocketWire
 from rowlock.executor.rpc.messages import (
     Arrays,
@@ -35,7 +42,9 @@ from rowlock.executor.rpc.messages import (
     Together,
     Welcome,
 )
+from rowlock.executor.servers.server import ParameterServer
 from rowlock.strategies import log
+from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.endpoints import split_endpoint
 from rowlock.strategies.errors import (
     InvalidState,
@@ -47,7 +56,7 @@ from rowlock.strategies.errors import (
 )
 
 from ..conftest import eventually, freeze
-from .servers import Summing, expected, gradient, initial, step_of, train
+from .servers import Summing, expected, gradient, initial, size_of, step_of, train
 
 END = "127.0.0.1:6174"
 _fork = multiprocessing.get_context("fork")
@@ -75,7 +84,12 @@ class Servers:
         self.wires: list[SocketWire] = []
 
     def serve(
-        self, service: Any, endpoint: str = END, restores: bool = False, **how: Any
+        self,
+        service: Any,
+        endpoint: str = END,
+        restores: bool = False,
+        near: bool = True,
+        **how: Any,
     ) -> MessageServer:
         before = self.directory.addresses.get(endpoint)
         generation = before.generation + 1 if before else 1
@@ -84,7 +98,8 @@ class Servers:
         server.start()
         self.running[endpoint] = server
         self.directory.addresses[endpoint] = Address(
-            "127.0.0.1", server.port, server.local_name, secret, generation, restores
+            *("127.0.0.1", server.port, server.local_name if near else ""),
+            *(secret, generation, restores),
         )
         return server
 
@@ -178,17 +193,92 @@ def test_threads_train_on_two_servers(servers: Servers) -> None:
     assert all(service.wait(10) for service in services.values())
 
 
-def test_large_arrays_are_read_into_the_memory_that_the_service_names(servers: Servers) -> None:
+def _no_memory(*_: Any) -> int:
+    raise OSError("no memory can be shared")
+
+
+@pytest.mark.parametrize("way", ["shared memory", "no shared memory", "another host"])
+def test_large_arrays_are_put_into_the_memory_that_the_service_names(
+    servers: Servers, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = Summing(1, initial(["large", "w"]))
-    servers.serve(service)
+    segment = publish(service.values, ["large"])
+    servers.serve(service, near=way != "another host", published=segment)
+    if way == "no shared memory":
+        monkeypatch.setattr(os, "memfd_create", _no_memory)
     wire = servers.wire()
     wire.call(END, Hello(0, 1, "same"), 60)
-    pushes = [Push(0, 1, name, gradient(name, 0, 1)) for name in ("large", "w")]
-    wire.call(END, Together((*pushes, Barrier(0, 1, "send"))), 60)
-    assert service.direct == 2
-    answer = wire.call(END, Pull(0, 1, ("large",)), 60)
+    answer = wire.call(END, Pull(0, 0, ("large",)), 60)
     assert isinstance(answer, Arrays)
-    np.testing.assert_array_equal(answer.by_name["large"], -gradient("large", 0, 1))
+    service.values["large"][0] = 5.0
+    assert answer.by_name["large"][0, 0] == (0.0 if way == "another host" else 5.0)
+    assert answer.by_name["large"].flags.writeable == (way == "another host")
+    service.values["large"][0] = 0.0
+    for number in (1, 2):
+        pushes = [Push(0, number, name, gradient(name, 0, number)) for name in ("large", "w")]
+        wire.call(END, Together((*pushes, Barrier(0, number, "send"))), 60)
+    assert service.direct == 4
+    answer = wire.call(END, Pull(0, 2, ("large",)), 60)
+    assert isinstance(answer, Arrays)
+    np.testing.assert_array_equal(
+        answer.by_name["large"], expected(["large"], 1, 2)["large"], strict=True
+    )
+
+
+def _descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_shared_memory_leaves_no_descriptor_open(servers: Servers) -> None:
+    before = _descriptors()
+    service = Summing(1, initial(["large", "large2"]))
+    segment = publish(service.values, ["large"])
+    assert segment is not None
+    server = servers.serve(service, published=segment)
+    wire = servers.wire()
+    wire.call(END, Hello(0, 1, "same"), 60)
+    for names in (["large"], ["large", "large2"]):  # the second does not fit where the first was
+        pushes = [Push(0, 1, name, gradient(name, 0, 1)) for name in names]
+        wire.call(END, Together(tuple(pushes)), 60)
+        wire.call(END, Pull(0, 0, ("large",)), 60)
+    wire.close()
+    server.close()
+    del servers.running[END], servers.wires[:], wire, server
+    service.values.clear()
+    service.places.clear()
+    segment.close()
+    assert eventually(lambda: _descriptors() <= before)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["nothing", "a pipe", "memory that may get smaller", "a place behind its end", "odd"]
+)
+def test_who_tells_of_memory_that_is_not_there_is_hung_up_on(servers: Servers, wrong: str) -> None:
+    service = Summing(1, initial(["large"]))
+    servers.serve(service)
+    sock = open_socket(servers.directory.addresses[END], 7, CALLS, 60)
+    array = np.zeros(size_of("large"), "f4")
+    text = head_of(framed(Push(0, 1, "large", array)), [array])
+    place = {"a place behind its end": 1 << 17, "odd": 4}.get(wrong, 0)
+    frame = frame_head(STEP, 1, text, BESIDE, 8) + place.to_bytes(8, "little")
+    files: list[int] = []
+    if wrong == "a pipe":
+        files += os.pipe()
+    elif wrong == "memory that may get smaller":
+        files.append(os.memfd_create("open"))
+        os.ftruncate(files[0], 1 << 18)
+    elif wrong != "nothing":
+        files.append(Segment.unnamed(1 << 18 if wrong == "odd" else 1 << 17).descriptor)
+    socket.send_fds(sock, [frame], files[:1])
+    for file in files:
+        os.close(file)
+    sock.settimeout(60)
+    with contextlib.suppress(ConnectionError):
+        assert sock.recv(1) == b""
+    sock.close()
+    assert servers.wire().call(END, Hello(0, 1, "same"), 60) == Welcome(0)
+    assert not service.received
 
 
 def test_rows(servers: Servers) -> None:
@@ -399,6 +489,51 @@ def test_one_that_said_goodbye_is_not_lost(servers: Servers) -> None:
     wire.close()
     assert eventually(lambda: not server._callers)
     assert not service.lost_trainers
+
+
+def _served(endpoint: str) -> ParameterServer:
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        top = fluid.layers.fc(fluid.data("x", [None, 200]), 200, bias_attr=False)
+        fluid.optimizer.SGD(1.0).minimize(fluid.layers.mean(top))
+    transpiler = fluid.DistributeTranspiler()
+    transpiler.transpile(0, main, endpoint, 2, startup_program=startup)
+    program, initial = transpiler.get_pserver_programs(endpoint)
+    fluid.Executor().run(initial, scope=scope)
+    return ParameterServer(program, scope, ClusterConfig(lost_trainer="continue"))
+
+
+def _pushing(directory: Known, message: Together) -> None:
+    wire = SocketWire(directory)
+    wire.call(END, Hello(0, 2, ""), 60)
+    wire.call(END, message, 60)
+
+
+def test_what_a_trainer_pushed_outlives_it(servers: Servers) -> None:
+    service = _served(END)
+    servers.serve(service)
+    (gradient,) = service.state.parts.gradients.values()
+    before = service.state.updates.memory(gradient.param).copy()
+    steps = [
+        Together(
+            (
+                Push(trainer, 1, name, np.full(before.shape, value, "f4")),
+                Barrier(trainer, 1, "send"),
+                Pull(trainer, 1, (gradient.param,)),
+            )
+        )
+        for trainer, (name, value) in enumerate(zip(gradient.names, (1.0, 3.0), strict=True))
+    ]
+    process = _fork.Process(target=_pushing, args=(servers.directory, steps[0]), daemon=True)
+    process.start()
+    assert eventually(lambda: service.state.by_id[0].arrived)
+    process.kill()
+    process.join(60)
+    wire = servers.wire()
+    wire.call(END, Hello(1, 2, ""), 60)
+    answer = wire.call(END, steps[1], 60)
+    assert isinstance(answer, Arrays)
+    np.testing.assert_allclose(answer.by_name[gradient.param], before - 2.0, 1e-5, 1e-5)
 
 
 # -- servers that do not answer ----------------------------------------------------------------------

@@ -134,6 +134,31 @@ def test_an_interrupt_ends_the_calls_under_way(monkeypatch: pytest.MonkeyPatch) 
     assert closed.is_set() and both.open
 
 
+def test_a_step_waits_for_calls_that_went_on_when_another_failed() -> None:
+    gate, order = threading.Event(), []
+
+    def fail() -> None:
+        raise ServerLost("a server is lost")
+
+    def push() -> None:
+        assert gate.wait(60)
+        order.append("pushed")
+
+    def go_on() -> None:
+        both.drain()
+        order.append("next step")
+
+    with threads():
+        both = session.Session(0, ["a:1", "b:1"], current_config())
+    with pytest.raises(ServerLost):
+        both._at_once({"a:1": fail, "b:1": push})
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    gate.set()
+    thread.join(60)
+    assert order == ["pushed", "next step"]
+
+
 def test_a_trainer_of_another_program_is_refused() -> None:
     def wider(trainer: int) -> Any:
         return partial(_net, 1000 + 100 * trainer)

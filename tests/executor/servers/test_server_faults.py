@@ -183,6 +183,34 @@ def test_pushes_are_received_where_blocks_read_them() -> None:
     assert server.destination(0, 1, push.name, push.values.shape, "float32") is None
 
 
+def test_a_gradient_that_its_trainer_lends_is_read_there_until_the_answer() -> None:
+    bench = Bench()
+    bench.join()
+    server, updates = bench.server, bench.server.state.updates
+    for number in (1, 2):
+        pushes = bench.pushes(0, number)
+        push, ends = pushes[0], Barrier(0, number, "send")
+        param = server.state.parts.by_pushed[push.name].param
+        lent = push.values
+        assert server.destination(0, number, push.name, lent.shape, "float32", lent) is lent
+        assert updates.memory(push.name) is lent
+        if (
+            number == 1
+        ):  # the trainer is answered before the step is applied, and writes there again
+            assert server.handle(Together((*pushes, ends))) == Taken()
+            lent[...] = 100.0
+            bench.step(1, number, 3.0)
+            assert updates.memory(push.name) is not lent
+        else:
+            asked = Together((*pushes, ends, Pull(0, number, (param,))))
+            thread, answers = in_thread(partial(server.handle, asked))
+            bench.step(1, number, 3.0)
+            thread.join(30)
+            assert isinstance(answers[0], Arrays)
+            assert updates.memory(push.name) is lent
+        assert bench.changed(param) == pytest.approx(2.0 * number, rel=1e-3)
+
+
 def test_parameters_are_kept_once() -> None:
     bench = Bench(sparse=True)
     bench.join()

@@ -112,11 +112,13 @@ def test_one_trainer_with_one_server_is_training_alone() -> None:
 def test_fetching_a_parameter_gives_what_was_received() -> None:
     net, feeds = partial(regression, plain_sgd), batches(2)
     fetched: list[np.ndarray] = []
+    gradients: list[tuple[np.ndarray, np.ndarray]] = []
 
     def step(trainer: Trainer, feed: dict[str, Any]) -> float:
-        names = ["fc_1.w_0", trainer.loss.name, "fc_0.w_0"]
+        names = ["fc_1.w_0", trainer.loss.name, "fc_0.w_0", "fc_1.w_0@GRAD"]
         values = trainer.exe.run(trainer.main, feed=feed, fetch_list=names, scope=trainer.scope)
         fetched[:] = values
+        gradients.append((values[3], values[3].copy()))
         return float(values[1])
 
     with threads():
@@ -124,6 +126,8 @@ def test_fetching_a_parameter_gives_what_was_received() -> None:
     compare(roles, net, feeds)
     np.testing.assert_array_equal(fetched[0], roles.parameters[0]["fc_1.w_0"])
     np.testing.assert_array_equal(fetched[2], roles.parameters[0]["fc_0.w_0"])
+    for gradient, then in gradients:  # the user's own, unlike what is sent
+        np.testing.assert_array_equal(gradient, then)
 
 
 def test_several_iterations_of_a_run_are_as_many_steps() -> None:
