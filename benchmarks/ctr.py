@@ -1,8 +1,9 @@
 """Modes of parameter servers on clicks: AUC on unseen rows and staleness, with two trainers and two servers.
 
-``python benchmarks/ctr.py [--steps N] [--rows N] [--paces N,N]``. 26 fields with 1,000,000 ids in total, each field's by
-Zipf's law; a click follows from hidden weights of ids and of pairs of fields. All roles are threads of one process.
-``--paces``: trainer 1 sleeps so many milliseconds before each step, so that it lags behind.
+``python benchmarks/ctr.py [--steps N] [--rows N] [--paces MS,MS] [--modes NAME,...]``. 26 fields with 1,000,000
+ids in total, each field's by Zipf's law; a click follows from hidden weights of ids and of pairs of fields. All
+roles are threads of one process. ``--paces``: milliseconds that each trainer sleeps before a step, so that one
+lags behind. In geo-SGD a step of the servers is what a trainer changed in ten.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ FIELDS, IDS = 26, 1_000_000
 TRAINERS, SERVERS = 2, 2
 WIDTH, HIDDEN = 8, 64
 RATE = 0.05
+EVERY = 10  # steps of a trainer after which it sends what changed, in geo-SGD
 ZIPF = 1.3  # the exponent of an id's frequency by rank
 TEST_ROWS, TEST_BATCH = 40_000, 4_000
 SEED = 20
@@ -90,7 +92,7 @@ def transpiled(mode: str, trainer: int, endpoints: list[str]) -> tuple[Any, ...]
     config = fluid.DistributeTranspilerConfig()
     config.sync_mode = mode == "sync"
     config.half_async = mode == "half-async"
-    config.geo_sgd_mode, config.geo_sgd_need_push_nums = mode == "geo", 10
+    config.geo_sgd_mode, config.geo_sgd_need_push_nums = mode == "geo", EVERY
     transpiler = fluid.DistributeTranspiler(config)
     transpiler.transpile(
         trainer,
@@ -109,7 +111,9 @@ def transpiled(mode: str, trainer: int, endpoints: list[str]) -> tuple[Any, ...]
 class Training:
     """One training in a mode. ``auc``: of trainer 0's parameters when all trainers are done."""
 
-    def __init__(self, mode: str, clicks: Clicks, steps: int, rows: int, paces: list[float]) -> None:
+    def __init__(
+        self, mode: str, clicks: Clicks, steps: int, rows: int, paces: list[float]
+    ) -> None:
         self.clicks, self.steps, self.rows, self.paces = clicks, steps, rows, paces
         self.endpoints = [f"127.0.0.1:{next(_ports)}" for _ in range(SERVERS)]
         self.trainers = [transpiled(mode, i, self.endpoints) for i in range(TRAINERS)]
@@ -157,7 +161,6 @@ class Training:
                 exe.run(main, feed, [loss], scope=scope)
             self.done.wait()
             if not number:
-                run = exe._trainer_runs.run_of
                 for session in exe._trainer_runs.sessions:
                     self.staleness = session.reports()[0].facts["trainers"]
                 self.auc = self.tested(exe, test, probability, scope)
@@ -181,21 +184,17 @@ def main() -> None:
     line.add_argument("--steps", type=int, default=500, help="of each trainer")
     line.add_argument("--rows", type=int, default=256, help="of a batch")
     line.add_argument("--paces", default="0,0", help="milliseconds that each trainer sleeps a step")
-    line.add_argument("--rate", type=float, default=RATE)
     line.add_argument("--modes", default=",".join(MODES))
     arguments = line.parse_args()
-    globals()['RATE']=arguments.rate
     paces = [float(each) / 1e3 for each in arguments.paces.split(",")]
     clicks = Clicks()
     rows, probabilities = clicks.test()
     print(
         f"{FIELDS} fields, {IDS:,} ids, {arguments.steps} steps of {arguments.rows} rows by each of "
-        f"{TRAINERS} trainers, {SERVERS} servers, paces {arguments.paces} ms; clicks: {rows['click'].mean():.3f}"
+        f"{TRAINERS} trainers, {SERVERS} servers, paces {arguments.paces} ms; clicked: {rows['click'].mean():.0%}"
     )
     measure = fluid.metrics.Auc("auc", num_thresholds=(1 << 16) - 1)
-    measure.update(
-        np.stack([1 - probabilities, probabilities], 1), rows["click"].astype("int64")
-    )
+    measure.update(np.stack([1 - probabilities, probabilities], 1), rows["click"].astype("int64"))
     print(f"AUC of the probabilities themselves: {measure.eval():.4f}")
     print(f"{'mode':12}{'AUC':>8}{'staleness: mean':>18}{'max':>6}{'steps':>8}{'processor s':>14}")
     with rowlock.cluster(launcher="threads", step_deadline_s=120):
@@ -206,7 +205,8 @@ def main() -> None:
             mean, most = np.mean([f["mean"] for f in facts]), max(f["max"] for f in facts)
             steps = facts[0]["steps"]
             print(
-                f"{mode:12}{training.auc:8.4f}{mean:18.2f}{most:6}{steps:8}{seconds:14.1f}", flush=True
+                f"{mode:12}{training.auc:8.4f}{mean:18.2f}{most:6}{steps:8}{seconds:14.1f}",
+                flush=True,
             )
 
 

@@ -23,7 +23,6 @@ from .rewriting import (
     DIST,
     append,
     control_variable,
-    copy_op,
     copy_variable,
     insert,
     last_writer,
@@ -207,8 +206,3 @@ class TableServer:
         block = self._new_block(parent)
         append(block, "save", ({"X": self.part}, {}), {"file_path": "none"}, 0)
         return block.idx
-
-
-def initialize(block: Block, op: Operator, table: Table, servers: int) -> None:
-    """Append what makes a server's part of a table, from what makes the table."""
-    copy_op(block, op, {}, {"shape": list(table.shape(servers))})
