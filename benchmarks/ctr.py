@@ -23,7 +23,7 @@ from rowlock import fluid
 FIELDS, IDS = 26, 1_000_000
 TRAINERS, SERVERS = 2, 2
 WIDTH, HIDDEN = 8, 64
-RATE = 0.05
+RATE = 0.004
 EVERY = 10  # steps of a trainer after which it sends what changed, in geo-SGD
 ZIPF = 1.3  # the exponent of an id's frequency by rank
 TEST_ROWS, TEST_BATCH = 40_000, 4_000
@@ -88,7 +88,7 @@ def transpiled(mode: str, trainer: int, endpoints: list[str]) -> tuple[Any, ...]
     main.random_seed = startup.random_seed = SEED
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss, probability = net()
-        fluid.optimizer.Adagrad(RATE).minimize(loss)
+        fluid.optimizer.Adam(RATE, lazy_mode=True).minimize(loss)
     config = fluid.DistributeTranspilerConfig()
     config.sync_mode = mode == "sync"
     config.half_async = mode == "half-async"
@@ -109,7 +109,7 @@ def transpiled(mode: str, trainer: int, endpoints: list[str]) -> tuple[Any, ...]
 
 
 class Training:
-    """One training in a mode. ``auc``: of trainer 0's parameters when all trainers are done."""
+    """One training in a mode. ``auc``: of the servers' parameters when all trainers are done."""
 
     def __init__(
         self, mode: str, clicks: Clicks, steps: int, rows: int, paces: list[float]
@@ -123,7 +123,7 @@ class Training:
 
     def run(self) -> float:
         """Train; return the processor's seconds."""
-        calls = [(self.serve, endpoint) for endpoint in self.endpoints]
+        calls: list[tuple[Any, Any]] = [(self.serve, endpoint) for endpoint in self.endpoints]
         calls += [(self.train, number) for number in range(TRAINERS)]
         threads = [threading.Thread(target=self.attempt, args=call) for call in calls]
         began = time.process_time()
@@ -163,6 +163,7 @@ class Training:
             if not number:
                 for session in exe._trainer_runs.sessions:
                     self.staleness = session.reports()[0].facts["trainers"]
+                exe.run(startup, scope=scope)  # receives what all trainers' last steps made
                 self.auc = self.tested(exe, test, probability, scope)
             self.done.wait()
         finally:
@@ -191,7 +192,7 @@ def main() -> None:
     rows, probabilities = clicks.test()
     print(
         f"{FIELDS} fields, {IDS:,} ids, {arguments.steps} steps of {arguments.rows} rows by each of "
-        f"{TRAINERS} trainers, {SERVERS} servers, paces {arguments.paces} ms; clicked: {rows['click'].mean():.0%}"
+        f"{TRAINERS} trainers, {SERVERS} servers, paces {arguments.paces} ms; {rows['click'].mean():.0%} clicked"
     )
     measure = fluid.metrics.Auc("auc", num_thresholds=(1 << 16) - 1)
     measure.update(np.stack([1 - probabilities, probabilities], 1), rows["click"].astype("int64"))

@@ -1,4 +1,4 @@
-"""Parameter servers: steps a second of a dense net of 51 MB, and what pushing some rows of a table costs.
+"""Parameter servers: steps of a dense net of 51 MB, a trainer's memory, what pushing some rows of a table costs.
 
 ``python benchmarks/pserver.py [--paddle PYTHON] [--steps N] [--table MB]``. ``--paddle``: a Python that has
 Paddle 1.8.5, whose own servers then run the same script on the same machine.
@@ -26,10 +26,11 @@ from rowlock.executor.rpc.messages import Barrier, Goodbye, Hello, Push, Togethe
 from rowlock.executor.servers.server import ParameterServer
 from rowlock.strategies.cluster import ClusterConfig
 
-ROLE = Path(__file__).parent / "workers" / "pserver_role.py"
+WORKERS = Path(__file__).parent / "workers"
 MODEL_BYTES = 5 * 1600 * 1600 * 4
 TRAINERS, SERVERS = 2, 2
 WIDTH = 64
+HEIGHTS, MEMORY_STEPS = (10_000, 4_000_000), 20
 REPEATS = 5
 JOIN_S = 300
 
@@ -53,26 +54,31 @@ def copies() -> float:
 
 def dense(library: str, python: str, steps: int, port: int) -> list[float]:
     """Return the steps a second of each trainer."""
+    words = [python, str(WORKERS / "pserver_role.py"), library]
+    return _trainers_say("steps/s ", words, TRAINERS, port, [str(TRAINERS), str(steps)])
+
+
+def memory(height: int, port: int) -> float:
+    """Return the most megabytes that a trainer had, whose table of ``height`` rows only servers have."""
+    words = [sys.executable, str(WORKERS / "table_role.py")]
+    return _trainers_say("MB ", words, 1, port, [str(height), str(MEMORY_STEPS)])[0]
+
+
+def _trainers_say(
+    label: str, words: list[str], count: int, port: int, rest: list[str]
+) -> list[float]:
+    """Run servers and ``count`` trainers as processes; return the number that each prints behind a label."""
     endpoints = ",".join(f"127.0.0.1:{port + i}" for i in range(SERVERS))
 
     def start(role: str, number: int) -> subprocess.Popen[str]:
-        words = [
-            python,
-            str(ROLE),
-            library,
-            role,
-            str(number),
-            endpoints,
-            str(TRAINERS),
-            str(steps),
-        ]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = [*words, role, str(number), endpoints, *rest]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     servers = [start("server", i) for i in range(SERVERS)]
-    trainers = [start("trainer", i) for i in range(TRAINERS)]
+    trainers = [start("trainer", i) for i in range(count)]
     try:
         said = [trainer.communicate(timeout=JOIN_S)[0] for trainer in trainers]
-        return [float(text.partition("steps/s ")[2].split()[0]) for text in said]
+        return [float(text.partition(label)[2].split()[0]) for text in said]
     finally:
         for process in (*trainers, *servers):
             process.kill()
@@ -95,7 +101,8 @@ def rows(megabytes: int) -> dict[str, dict[str, float]]:
         hosted.append(HostedServer(job_of(server), config))
         hosted[-1].start()
         wire.call(endpoint, Hello(0, 1, ""), JOIN_S)
-    pids = [os.getpid(), *(directory.find(e, JOIN_S).pid for e in endpoints)]
+    addresses = [directory.find(endpoint, JOIN_S) for endpoint in endpoints]
+    pids = [os.getpid(), *(address.pid for address in addresses if address is not None)]
     own = height // SERVERS
     counts, values = {"1 %": own // 100, "all": own}, np.ones((own, WIDTH), "f4")
     costs: dict[str, list[tuple[float, float]]] = {label: [] for label in counts}
@@ -110,10 +117,10 @@ def rows(megabytes: int) -> dict[str, dict[str, float]]:
                 push = Push(0, number, name, values[:count], ids, own)
                 wire.call(endpoint, Together((push, Barrier(0, number, "send"))), JOIN_S)
             costs[label].append((time.perf_counter() - began, sum(map(_processor, pids)) - worked))
-    for endpoint, server in zip(endpoints, hosted, strict=True):
+    for endpoint, host in zip(endpoints, hosted, strict=True):
         wire.call(endpoint, Goodbye(0), 60)
-        server.wait(10)
-        server.kill()
+        host.wait(10)
+        host.kill()
     wire.close()
     leave_ray()
     medians = {label: np.median(each, 0) for label, each in costs.items()}
@@ -159,6 +166,9 @@ def main() -> None:
         result["rowlock"] = dense("rowlock", sys.executable, arguments.steps, 7960)
         if arguments.paddle:
             result["paddle 1.8.5"] = dense("paddle", arguments.paddle, arguments.steps, 7970)
+    result["most MB of a trainer by rows of a table on servers"] = {
+        height: memory(height, 7980 + SERVERS * k) for k, height in enumerate(HEIGHTS)
+    }
     result[f"seconds to push rows of {arguments.table} MB"] = rows(arguments.table)
     print(json.dumps(result, indent=1))
 

@@ -48,9 +48,7 @@ def save_distributed(dirname: str | None, program: Program, filename: str | None
     session = open_session(exchange)
     remote = _remote(distribution)
     elsewhere = {*remote, distribution.distributed_table}
-    own = select_variables(
-        program, None, lambda v: is_persistable(v) and v.name not in elsewhere
-    )
+    own = select_variables(program, None, lambda v: is_persistable(v) and v.name not in elsewhere)
     with replacing() as files:
         for name in sorted(v.name for v in own):
             tensor = value_of(name, global_scope())
@@ -81,7 +79,7 @@ def load_distributed(dirname: str | None, program: Program, filename: object = N
         StateMismatch: a file's shape or element type is not the program's.
     """
     folder, distribution = _folder(dirname, filename), _distribution(program)
-    here = program._ps_endpoint
+    here = str(program._ps_endpoint)
     missing = []
     for name, shards in (distribution.shards | distribution.state).items():
         path, own = inside(folder, name), [s for s in shards if s.endpoint == here]

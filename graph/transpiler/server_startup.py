@@ -40,7 +40,9 @@ def write_server_startup(server: Program, plan: Plan, endpoint: str) -> Program:
     for op in ops:
         name = (op.output_arg_names or [""])[0]
         if plan.table is not None and plan.table.name == name:
-            copy_op(block, op, {}, _rows_of_table(op, plan.table, plan.topology.endpoints, endpoint))
+            copy_op(
+                block, op, {}, _rows_of_table(op, plan.table, plan.topology.endpoints, endpoint)
+            )
             continue
         targets = [(shard.parameter, shard) for shard in shards.get(name, ())]
         for target, shard in targets or state.get(name, []):
@@ -131,7 +133,9 @@ def _rows_of_table(
         )
     lists = {}
     for name in (name for name in _VALUES if op.attrs.get(name)):
-        own = np.reshape(op.attrs[name], (-1, *shape[1:]))[endpoints.index(endpoint) :: len(endpoints)]
+        own = np.reshape(op.attrs[name], (-1, *shape[1:]))[
+            endpoints.index(endpoint) :: len(endpoints)
+        ]
         part = np.zeros(shape, own.dtype)
         part[: len(own)] = own
         lists[name] = part.reshape(-1).tolist()

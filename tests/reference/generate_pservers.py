@@ -63,7 +63,9 @@ def net(fluid, optimizer, clip):
     hidden = layers.fc(x, WIDE, act="tanh", param_attr=attr("w0", 6, WIDE), bias_attr=attr("b0", WIDE))
     guess = layers.fc(hidden, 1, param_attr=attr("w1", WIDE, 1), bias_attr=attr("b1", 1))
     loss = layers.mean(layers.square_error_cost(guess, y))
-    rate = layers.piecewise_decay([3, 6], [0.05, 0.02, 0.01])
+    rate = 0.05
+    if not optimizer.startswith("constant"):
+        rate = layers.piecewise_decay([3, 6], [0.05, 0.02, 0.01])
     decay = fluid.regularizer.L2Decay(0.01)
     if clip:
         fluid.clip.set_gradient_clip(fluid.clip.GradientClipByGlobalNorm(clip))
@@ -72,8 +74,8 @@ def net(fluid, optimizer, clip):
         "momentum": lambda: fluid.optimizer.Momentum(rate, 0.9, regularization=decay),
         "adam": lambda: fluid.optimizer.Adam(rate),
         "adagrad": lambda: fluid.optimizer.Adagrad(rate, regularization=decay),
-        "constant sgd": lambda: fluid.optimizer.SGD(0.05),
-        "constant adam": lambda: fluid.optimizer.Adam(0.05),
+        "constant sgd": lambda: fluid.optimizer.SGD(rate),
+        "constant adam": lambda: fluid.optimizer.Adam(rate),
     }
     make[optimizer]().minimize(loss)
     return loss

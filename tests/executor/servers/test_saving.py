@@ -28,7 +28,6 @@ def adam() -> Any:
     return fluid.optimizer.Adam(Layers.piecewise_decay([3, 6], [0.001, 0.0005, 0.0002]))
 
 
-
 def trained(net: Any, feeds: Any, target: Path, steps: int, **how: Any) -> Roles:
     """Train; behind so many steps trainer 0 saves."""
     count = [0]
@@ -111,9 +110,7 @@ def test_what_cannot_be_saved_or_loaded_is_refused(
         with pytest.raises(InvalidValue, match="no filename"):
             fluid.io.load_persistables(exe, folder, server, filename="all")
     trained(net, [batches(1)], Path(folder), 1, servers=1)
-    (tmp_path / "saved" / "fc_0.w_0").write_bytes(
-        (tmp_path / "saved" / "fc_1.w_0").read_bytes()
-    )
+    (tmp_path / "saved" / "fc_0.w_0").write_bytes((tmp_path / "saved" / "fc_1.w_0").read_bytes())
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
         with pytest.raises(StateMismatch, match=r"\[20, 1000\].*\[1000, 1\]"):
