@@ -192,7 +192,8 @@ def main() -> None:
     rows, probabilities = clicks.test()
     print(
         f"{FIELDS} fields, {IDS:,} ids, {arguments.steps} steps of {arguments.rows} rows by each of "
-        f"{TRAINERS} trainers, {SERVERS} servers, paces {arguments.paces} ms; {rows['click'].mean():.0%} clicked"
+        f"{TRAINERS} trainers, {SERVERS} servers, paces {arguments.paces} ms; "
+        f"{rows['click'].mean():.0%} clicked"
     )
     measure = fluid.metrics.Auc("auc", num_thresholds=(1 << 16) - 1)
     measure.update(np.stack([1 - probabilities, probabilities], 1), rows["click"].astype("int64"))

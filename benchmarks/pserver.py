@@ -1,4 +1,4 @@
-"""Parameter servers: steps of a dense net of 51 MB, a trainer's memory, what pushing some rows of a table costs.
+"""Parameter servers: steps of a dense net of 51 MB, a trainer's memory, the price of rows of a table.
 
 ``python benchmarks/pserver.py [--paddle PYTHON] [--steps N] [--table MB]``. ``--paddle``: a Python that has
 Paddle 1.8.5, whose own servers then run the same script on the same machine.

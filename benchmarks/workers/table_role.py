@@ -1,7 +1,7 @@
 """A trainer or a server of a net whose table (``is_distributed=True``) only servers have.
 
-``table_role.py <role> <number> <endpoints> <rows of the table> <steps>``. A trainer prints the most megabytes that
-it had.
+``table_role.py <role> <number> <endpoints> <rows of the table> <steps>``. A trainer prints the most
+megabytes that it had.
 """
 
 import resource

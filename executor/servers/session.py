@@ -306,8 +306,8 @@ def open_session(exchange: Exchange) -> Session:
     if session is None or not session.open:
         raise InvalidState(
             f"trainer {exchange.trainer} is not connected to the parameter servers "
-            f"{', '.join(exchange.endpoints)}, which have what is to be saved. Save behind the startup program, "
-            f"and before exe.close() or fleet.stop_worker()."
+            f"{', '.join(exchange.endpoints)}, which have what is to be saved. Save behind the startup "
+            f"program, and before exe.close() or fleet.stop_worker()."
         )
     return session
 

@@ -186,7 +186,7 @@ class ServerWriter:
         return self.by_parameter.get(entry.parameter.name, [])
 
     def _own_state(self, op: Operator, name: str, entry: Trained, shard: Shard) -> dict[str, str]:
-        """Declare what an operator of a shard reads or writes; return its name at the server, if it is another."""
+        """Declare what an operator of a shard reads or writes; return its name at the server, if another."""
         source = self._source(op, name)
         if source.shape != entry.parameter.shape or not entry.split:
             self._declare_state(op, name)

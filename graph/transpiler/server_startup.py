@@ -121,7 +121,7 @@ def _rows_of_values(op: Operator, shard: Shard) -> dict[str, Any]:
 def _rows_of_table(
     op: Operator, table: Table, endpoints: Sequence[str], endpoint: str
 ) -> dict[str, Any]:
-    """Return the attributes by which an op makes a server's part of a table: every so many rows, and spare ones."""
+    """Return the attributes by which an op makes a server's part of a table, every so many rows of it."""
     shape = table.shape(len(endpoints))
     if op.type in _FILL:
         return {"shape": list(shape)}

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
-from ..program.operator import Operator
 from ..program.program import Block, Program
 from ..program.role import ROLE_VAR
 from ..program.variable import Variable

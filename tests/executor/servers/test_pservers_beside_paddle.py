@@ -15,18 +15,12 @@ from rowlock import fluid
 from tests.reference.generate_pservers import (
     CASES,
     EARLY,
-    HEIGHT,
     WAYS,
     feeds,
-    looked_up,
     net,
-    table,
-    values,
 )
 
-from .nets import shared_out
-from .roles import JOIN_S, Feed, Trainer, alone, threads, together
-from .test_tables import interleaved
+from .roles import JOIN_S, Feed, Trainer, threads, together
 
 PADDLE: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "reference" / "pservers.json").read_text()
@@ -85,12 +79,3 @@ def test_half_async_trainers_wait_for_servers_and_not_for_each_other() -> None:
         roles = together(make, data, sync=False, config=half, compiled=compiled, step=step)
     assert not roles.errors
     np.testing.assert_allclose(roles.losses, PADDLE["half-async"], 1e-4, 1e-5)
-
-
-@pytest.mark.parametrize("distributed", [False, True])
-def test_tables_are_trained_as_paddle_trains_them_in_one_process(distributed: bool) -> None:
-    make = partial(table, fluid, distributed)
-    with threads():
-        roles = together(make, shared_out(looked_up()))
-    assert not roles.errors
-    np.testing.assert_allclose(np.mean(roles.losses, 0), PADDLE["table"]["losses"], 1e-4, 1e-5)

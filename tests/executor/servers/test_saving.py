@@ -13,8 +13,10 @@ import pytest
 from rowlock import fluid
 from rowlock.executor.saving.variables import read_values
 from rowlock.strategies.errors import InvalidState, InvalidValue, MissingFile, StateMismatch
-from tests.reference.generate_pservers import EARLY, WAYS, feeds
+from tests.reference.generate_pservers import EARLY, PADDING, WAYS, feeds, looked_up, values
+from tests.reference.generate_pservers import STEPS as PADDLE_STEPS
 from tests.reference.generate_pservers import net as small_net
+from tests.reference.generate_pservers import table as small_table
 
 from .nets import Layers, batches, plain_sgd, regression, shared_out
 from .roles import Feed, Roles, Trainer, endpoints, threads, together, transpiled
@@ -69,12 +71,30 @@ def test_files_are_those_of_paddle(tmp_path: Path) -> None:
     roles = trained(net, [feeds(k)[:EARLY] for k in range(2)], tmp_path, EARLY, config=whole)
     np.testing.assert_allclose(roles.losses, PADDLE["saved"], 1e-4, 1e-5)
     assert {path.name for path in tmp_path.iterdir()} == set(PADDLE["files"])
-    for name, values in PADDLE["files"].items():
+    for name, expected in PADDLE["files"].items():
         value = read_values(str(tmp_path / name), [name])[name]
-        np.testing.assert_allclose(value.reshape(-1), values, 1e-4, 1e-6, err_msg=name)
+        np.testing.assert_allclose(value.reshape(-1), expected, 1e-4, 1e-6, err_msg=name)
     rest = [feeds(k)[EARLY:] for k in range(2)]
     again = trained(net, rest, tmp_path, -1, config=whole, folder=str(tmp_path))
     np.testing.assert_allclose(again.losses, PADDLE["resumed"], 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("distributed", [False, True])
+def test_tables_are_trained_as_paddle_trains_them_in_one_process(
+    distributed: bool, tmp_path: Path
+) -> None:
+    net = partial(small_table, fluid, distributed)
+    roles = trained(net, shared_out(looked_up()), tmp_path, PADDLE_STEPS)
+    np.testing.assert_allclose(np.mean(roles.losses, 0), PADDLE["table"]["losses"], 1e-4, 1e-5)
+    rows = np.array(PADDLE["table"]["rows"])
+    parts = {str(k): tmp_path / "__lookup_table__" / f"table_{k}" / "table" for k in range(2)}
+    if distributed:
+        each = {k: read_values(str(path), ["table"])["table"] for k, path in parts.items()}
+        saved = interleaved(each)[: len(rows)]
+    else:
+        saved = read_values(str(tmp_path / "table"), ["table"])["table"]
+    rows[PADDING] = values(len(rows), 4)[PADDING]  # Paddle moves it, although its lookups are zeros
+    np.testing.assert_allclose(saved, rows, 1e-4, 1e-6)
 
 
 def test_a_distributed_table_is_saved_by_its_servers(tmp_path: Path) -> None:

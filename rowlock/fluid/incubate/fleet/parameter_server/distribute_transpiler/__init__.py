@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from ......executor.executor import Executor
 from ......executor.feed.scope import global_scope
@@ -15,7 +11,7 @@ from ......executor.saving.distributed import served_value
 from ......executor.servers.session import Session, session_for
 from ......graph.program.program import Program, default_startup_program
 from ......graph.transpiler.distribute import DistributeTranspiler
-from ......graph.transpiler.exchange import TableLookup, exchange_of
+from ......graph.transpiler.exchange import exchange_of
 from ......graph.transpiler.plan import Distribution
 from ......graph.transpiler.server_program import serves
 from ......names import listing, missing
@@ -24,7 +20,6 @@ from ......strategies.errors import (
     InvalidType,
     InvalidValue,
     MissingFile,
-    StateMismatch,
     Unsupported,
 )
 from ..... import io
