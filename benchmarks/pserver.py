@@ -1,4 +1,4 @@
-"""Parameter servers: steps a second of a dense net of 51 MB, and what pushing some rows of a table costs.
+"""Parameter servers: steps of a dense net of 51 MB, a trainer's memory, the price of rows of a table.
 
 ``python benchmarks/pserver.py [--paddle PYTHON] [--steps N] [--table MB]``. ``--paddle``: a Python that has
 Paddle 1.8.5, whose own servers then run the same script on the same machine.
@@ -26,10 +26,11 @@ from rowlock.executor.rpc.messages import Barrier, Goodbye, Hello, Push, Togethe
 from rowlock.executor.servers.server import ParameterServer
 from rowlock.strategies.cluster import ClusterConfig
 
-ROLE = Path(__file__).parent / "workers" / "pserver_role.py"
+WORKERS = Path(__file__).parent / "workers"
 MODEL_BYTES = 5 * 1600 * 1600 * 4
 TRAINERS, SERVERS = 2, 2
 WIDTH = 64
+HEIGHTS, MEMORY_STEPS = (10_000, 4_000_000), 20
 REPEATS = 5
 JOIN_S = 300
 
@@ -53,63 +54,93 @@ def copies() -> float:
 
 def dense(library: str, python: str, steps: int, port: int) -> list[float]:
     """Return the steps a second of each trainer."""
+    words = [python, str(WORKERS / "pserver_role.py"), library]
+    return _trainers_say("steps/s ", words, TRAINERS, port, [str(TRAINERS), str(steps)])
+
+
+def memory(height: int, port: int) -> float:
+    """Return the most megabytes that a trainer had, whose table of ``height`` rows only servers have."""
+    words = [sys.executable, str(WORKERS / "table_role.py")]
+    return _trainers_say("MB ", words, 1, port, [str(height), str(MEMORY_STEPS)])[0]
+
+
+def _trainers_say(
+    label: str, words: list[str], count: int, port: int, rest: list[str]
+) -> list[float]:
+    """Run servers and ``count`` trainers as processes; return the number that each prints behind a label."""
     endpoints = ",".join(f"127.0.0.1:{port + i}" for i in range(SERVERS))
 
     def start(role: str, number: int) -> subprocess.Popen[str]:
-        words = [
-            python,
-            str(ROLE),
-            library,
-            role,
-            str(number),
-            endpoints,
-            str(TRAINERS),
-            str(steps),
-        ]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        line = [*words, role, str(number), endpoints, *rest]
+        return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     servers = [start("server", i) for i in range(SERVERS)]
-    trainers = [start("trainer", i) for i in range(TRAINERS)]
+    trainers = [start("trainer", i) for i in range(count)]
     try:
         said = [trainer.communicate(timeout=JOIN_S)[0] for trainer in trainers]
-        return [float(text.partition("steps/s ")[2].split()[0]) for text in said]
+        return [float(text.partition(label)[2].split()[0]) for text in said]
     finally:
         for process in (*trainers, *servers):
             process.kill()
             process.wait()
 
 
-def rows(megabytes: int) -> dict[str, float]:
-    """Return the seconds of a step that pushes one in a hundred rows of a table, and of one that pushes all."""
+def rows(megabytes: int) -> dict[str, dict[str, float]]:
+    """Return what a step costs that pushes one in a hundred rows of a table, and one that pushes all, in turn.
+
+    Half of the table is at each of two servers. Seconds are medians: by the clock, and of the processor in this
+    process and the servers'.
+    """
     height = megabytes * (1 << 20) // (4 * WIDTH)
-    endpoint, config = "127.0.0.1:7990", ClusterConfig()
-    server = _table(endpoint, height, config)
-    name = next(iter(server.state.parts.by_pushed))
-    hosted = HostedServer(job_of(server), config)
-    hosted.start()
-    wire = SocketWire(RayDirectory(config))
-    wire.call(endpoint, Hello(0, 1, ""), 60)
-    number, seconds = 0, {}
-    for label, count in (("1 %", height // 100), ("all", height)):
-        ids = np.random.default_rng(0).permutation(height)[:count]
-        values = np.ones((count, WIDTH), "f4")
-        times = []
-        for _ in range(REPEATS):
-            number += 1
-            push = Push(0, number, name, values, ids, height)
-            began = time.perf_counter()
-            wire.call(endpoint, Together((push, Barrier(0, number, "send"))), 300)
-            times.append(time.perf_counter() - began)
-        seconds[label] = min(times)
-    wire.call(endpoint, Goodbye(0), 60)
-    hosted.wait(10)
-    hosted.kill()
+    endpoints, config = [f"127.0.0.1:{7990 + number}" for number in range(SERVERS)], ClusterConfig()
+    directory, wire = RayDirectory(config), SocketWire(RayDirectory(config))
+    hosted, names = [], {}
+    for endpoint in endpoints:
+        server = _table(endpoint, endpoints, height, config)
+        names[endpoint] = next(iter(server.state.parts.by_pushed))
+        hosted.append(HostedServer(job_of(server), config))
+        hosted[-1].start()
+        wire.call(endpoint, Hello(0, 1, ""), JOIN_S)
+    addresses = [directory.find(endpoint, JOIN_S) for endpoint in endpoints]
+    pids = [os.getpid(), *(address.pid for address in addresses if address is not None)]
+    own = height // SERVERS
+    counts, values = {"1 %": own // 100, "all": own}, np.ones((own, WIDTH), "f4")
+    costs: dict[str, list[tuple[float, float]]] = {label: [] for label in counts}
+    for repeat in range(REPEATS):
+        draw = np.random.default_rng(repeat)
+        for number, (label, count) in enumerate(counts.items(), len(counts) * repeat + 1):
+            ids = np.sort(
+                draw.permutation(own)[:count]
+            )  # as trainers send them: each row once, in order
+            began, worked = time.perf_counter(), sum(map(_processor, pids))
+            for endpoint, name in names.items():
+                push = Push(0, number, name, values[:count], ids, own)
+                wire.call(endpoint, Together((push, Barrier(0, number, "send"))), JOIN_S)
+            costs[label].append((time.perf_counter() - began, sum(map(_processor, pids)) - worked))
+    for endpoint, host in zip(endpoints, hosted, strict=True):
+        wire.call(endpoint, Goodbye(0), 60)
+        host.wait(10)
+        host.kill()
     wire.close()
     leave_ray()
-    return seconds
+    medians = {label: np.median(each, 0) for label, each in costs.items()}
+    kinds = ("clock", "processor")
+    result = {
+        label: dict(zip(kinds, map(float, each), strict=True)) for label, each in medians.items()
+    }
+    shares = 100 * medians["1 %"] / medians["all"]
+    return result | {"1 % of all, in %": dict(zip(kinds, map(float, shares), strict=True))}
 
 
-def _table(endpoint: str, height: int, config: ClusterConfig) -> ParameterServer:
+def _processor(pid: int) -> float:
+    """Return the processor's seconds of a process."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _table(
+    endpoint: str, endpoints: list[str], height: int, config: ClusterConfig
+) -> ParameterServer:
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
     with fluid.program_guard(main, startup):
         ids = fluid.data("ids", [None, 1], "int64")
@@ -117,7 +148,7 @@ def _table(endpoint: str, height: int, config: ClusterConfig) -> ParameterServer
         loss = fluid.layers.mean(table)
         fluid.optimizer.SGD(0.1).minimize(loss)
     transpiler = fluid.DistributeTranspiler()
-    transpiler.transpile(0, main, endpoint, 1, startup_program=startup)
+    transpiler.transpile(0, main, ",".join(endpoints), 1, startup_program=startup)
     program, initial = transpiler.get_pserver_programs(endpoint)
     fluid.Executor().run(initial, scope=scope)
     return ParameterServer(program, scope, config)
@@ -126,14 +157,19 @@ def _table(endpoint: str, height: int, config: ClusterConfig) -> ParameterServer
 def main() -> None:
     line = argparse.ArgumentParser(description=__doc__)
     line.add_argument("--paddle", help="a Python that has Paddle 1.8.5")
-    line.add_argument("--steps", type=int, default=20)
+    line.add_argument("--steps", type=int, default=20, help="of the dense net; 0: rows alone")
     line.add_argument("--table", type=int, default=256, help="megabytes")
     arguments = line.parse_args()
-    result: dict[str, Any] = {"copies allow": copies()}
-    result["rowlock"] = dense("rowlock", sys.executable, arguments.steps, 7960)
-    if arguments.paddle:
-        result["paddle 1.8.5"] = dense("paddle", arguments.paddle, arguments.steps, 7970)
-    result["seconds to push rows"] = rows(arguments.table)
+    result: dict[str, Any] = {}
+    if arguments.steps:
+        result["copies allow"] = copies()
+        result["rowlock"] = dense("rowlock", sys.executable, arguments.steps, 7960)
+        if arguments.paddle:
+            result["paddle 1.8.5"] = dense("paddle", arguments.paddle, arguments.steps, 7970)
+    result["most MB of a trainer by rows of a table on servers"] = {
+        height: memory(height, 7980 + SERVERS * k) for k, height in enumerate(HEIGHTS)
+    }
+    result[f"seconds to push rows of {arguments.table} MB"] = rows(arguments.table)
     print(json.dumps(result, indent=1))
 
 

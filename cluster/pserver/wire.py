@@ -281,7 +281,8 @@ class _Link:
             return ServerLost(
                 f"the parameter server {self._endpoint} ended, and was not restored within {within:g} s. The "
                 f"process that ran its program (exe.run) restores it as long as it lives: look there for the "
-                f"reason."
+                f"reason. If that process ended, start all roles anew, and have servers load what "
+                f"fluid.io.save_persistables saved (fluid.io.load_persistables, fleet.init_server)."
             )
         others = ", ".join(self._directory.others()) or "none"
         return ServerLost(
@@ -299,8 +300,8 @@ class _Link:
     def _ended(self) -> ServerLost:
         return ServerLost(
             f"the parameter server {self._endpoint} ended, and its values with it: no snapshots were taken. "
-            f"Begin anew from a checkpoint; with ClusterConfig.server_snapshot_folder a server that ends is "
-            f"restored."
+            f"Begin anew from what fluid.io.save_persistables saved; with ClusterConfig.server_snapshot_folder "
+            f"a server that ends is restored as long as the process that ran its program lives."
         )
 
     def _silent(self, within: float) -> ServerLost:

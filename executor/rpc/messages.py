@@ -49,8 +49,7 @@ class Push:
 class Barrier:
     """A trainer has pushed (``kind`` "send") or pulled ("fetch") all of a step; or it asks to wait.
 
-    It waits until it may begin a step by the bound of staleness ("begin"), or until all trainers have done one
-    ("meet").
+    It waits until it may begin a step by the bound of staleness ("begin").
     """
 
     trainer: int
@@ -69,7 +68,7 @@ class Pull:
 
 @dataclass(frozen=True)
 class Lookup:
-    """Asks for rows ``ids`` [n] int64, numbered within the server's part of a table."""
+    """Asks for rows ``ids`` [n] int64, numbered within the server's part of a table or of state."""
 
     trainer: int
     number: int

@@ -300,8 +300,6 @@ class ParameterServer:
                 self.state.changed.notify_all()
             elif message.kind == "begin":
                 self.steps.begin(one, message.number)
-            elif message.kind == "meet":
-                self.steps.meet(message.number)
             elif message.kind != "fetch":
                 raise InvalidValue(f"there is no barrier {message.kind!r}.")
         return Taken()
@@ -317,7 +315,7 @@ class ParameterServer:
             return Arrays(self.steps.pull(self.state.trainer(message.trainer), message))
 
     def _lookup(self, message: Lookup) -> Answer:
-        tables = self.state.parts.tables
+        tables = self.state.parts.readable
         if message.table not in tables:
             raise NotFound(
                 f"parameter server {self.endpoint} has no table {message.table!r}."

@@ -77,7 +77,7 @@ class Session:
         number = self.number + 1
         outgoing = {e: _pushes(exchange, e, values, self.trainer, number) for e in self.endpoints}
         names = {e: _names(exchange.received, e) for e in self.endpoints}
-        pushes = bool(exchange.sent or exchange.sync or exchange.meets)
+        pushes = bool(exchange.sent or exchange.sync)
         return self.step(exchange, outgoing if pushes else None, names)
 
     def step(
@@ -103,18 +103,15 @@ class Session:
                 e: [Pull(self.trainer, number, names[e])] if names.get(e) else []
                 for e in self.endpoints
             }
-            pulled = self._phases(first, self._waits(exchange, number, outgoing is not None), last)
+            pulled = self._phases(first, self._waits(exchange, number), last)
             self.number = number
             return pulled
 
-    def _waits(self, exchange: Exchange, number: int, ended: bool) -> list[Single]:
+    def _waits(self, exchange: Exchange, number: int) -> list[Single]:
         """Return what the first server is asked to wait for, between the pushes and the pulls."""
-        waits: list[Single] = []
-        if exchange.meets and ended:
-            waits.append(Barrier(self.trainer, number, "meet"))
-        if self.config.staleness_bound is not None and not exchange.sync:
-            waits.append(Barrier(self.trainer, number + 1, "begin"))
-        return waits
+        if self.config.staleness_bound is None or exchange.sync:
+            return []
+        return [Barrier(self.trainer, number + 1, "begin")]
 
     def _phases(
         self,
@@ -131,7 +128,7 @@ class Session:
         return _pulled(self._all(last))
 
     def lookup(self, exchange: Exchange, lookup: TableLookup, ids: Array) -> Array:
-        """Return rows of a table for ids of any shape; those of ``padding_idx`` are zeros."""
+        """Return rows of a table, or of state, for ids of any shape; those of ``padding_idx`` are zeros."""
         with self.turn:
             self._check_open()
             self._join(exchange)
@@ -152,12 +149,12 @@ class Session:
             for endpoint, message, answer in self._each(asked):
                 there = expected(answer, Arrays, endpoint).by_name[message.table]
                 if rows is None:
-                    rows = np.zeros((len(wanted), there.shape[1]), there.dtype)
+                    rows = np.zeros((len(wanted), *there.shape[1:]), there.dtype)
                 rows[chosen[endpoint, message.table]] = there
             assert rows is not None, "there are ids, each in a part of the table"
             if lookup.padding_idx != -1:
                 rows[wanted == lookup.padding_idx] = 0
-            result: Array = rows[places.reshape(-1)].reshape(*shape, rows.shape[1])
+            result: Array = rows[places.reshape(-1)].reshape(*shape, *rows.shape[1:])
             return result
 
     # -- messages -------------------------------------------------------------------------------
@@ -308,10 +305,30 @@ _sessions: dict[tuple[str, int, tuple[str, ...]], Session] = {}
 _lock = threading.Lock()
 
 
+def open_session(exchange: Exchange) -> Session:
+    """Return the session that a trainer has with its servers.
+
+    Raises:
+        InvalidState: there is none: the trainer has not begun, or has said goodbye.
+    """
+    with _lock:
+        session = _sessions.get(_key(exchange))
+    if session is None or not session.open:
+        raise InvalidState(
+            f"trainer {exchange.trainer} is not connected to the parameter servers "
+            f"{', '.join(exchange.endpoints)}, which have what is to be saved. Save behind the startup "
+            f"program, and before exe.close() or fleet.stop_worker()."
+        )
+    return session
+
+
+def _key(exchange: Exchange) -> tuple[str, int, tuple[str, ...]]:
+    return current_config().model_dump_json(), exchange.trainer, exchange.endpoints
+
+
 def session_for(exchange: Exchange) -> Session:
     """Return the session of a trainer with its servers, begun if there is none."""
-    config = current_config()
-    key = (config.model_dump_json(), exchange.trainer, exchange.endpoints)
+    config, key = current_config(), _key(exchange)
     with _lock:
         for closed in [other for other, session in _sessions.items() if not session.open]:
             del _sessions[closed]

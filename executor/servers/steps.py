@@ -64,12 +64,6 @@ class Steps(ABC):
         """Wait until a trainer may begin a step."""
         raise InvalidState("a sync server begins steps for all trainers at once.")
 
-    def meet(self, number: int) -> None:
-        """Wait until all trainers have done a step."""
-        raise InvalidState(
-            "trainers of a sync server meet in every step: it waits for all of them."
-        )
-
     def count(self, one: Progress, push: Push) -> None:
         """Add to a trainer's counter of steps."""
         raise InvalidState("trainers of a sync server do not count steps: the server does.")
@@ -280,14 +274,6 @@ class AsyncSteps(Steps):
             f"(ClusterConfig.staleness_bound={bound})",
         )
         one.begin()
-
-    def meet(self, number: int) -> None:
-        """Wait until every live trainer has done a step."""
-        self.state.until(
-            lambda: all(one.number >= number for one in self.state.trainers if one.live),
-            lambda: [one for one in self.state.trainers if one.live and one.number < number],
-            f"parameter server {self.state.endpoint}, step {number}",
-        )
 
     def restored(self, applied: int) -> None:
         """Go on: what was applied since the snapshot is lost, and what comes next is applied."""

@@ -27,6 +27,7 @@ from .ports import wait_server_ready
 from .rewriting import copy_variable
 from .server import ServerWriter, counters
 from .server_startup import write_server_startup
+from .state import served_state
 from .table import distributed_table, look_up
 from .topology import COUNTER, Topology, check_topology
 from .trainer import TrainerRewriter, drop_updates, look_up_remotely, write_startup
@@ -166,6 +167,7 @@ class DistributeTranspiler:
             plan.servers[endpoint] = write(plan, endpoint)
             for program in plan.servers[endpoint]:
                 program._is_distributed, program._ps_endpoint = True, endpoint
+                program.distribution = plan.main.distribution
         return plan.servers[endpoint]
 
     def _write_server(self, plan: Plan, endpoint: str) -> tuple[Program, Program]:
@@ -245,7 +247,8 @@ def _rewrite(
     TrainerRewriter(main, topology, trained, dealt, table).run()
     write_startup(startup, topology, [entry for entry in trained if not entry.table])
     main._endpoints = topology.endpoints
-    main.distribution = startup.distribution = Distribution.of(topology, trained, table)
+    state = served_state(source, trained, topology.endpoints)
+    main.distribution = startup.distribution = Distribution.of(topology, trained, table, state)
     return plan
 
 

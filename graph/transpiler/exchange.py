@@ -123,7 +123,7 @@ class Changes:
 class Exchange:
     """What a program exchanges. ``compute`` is the program without that; it fetches ``fetches`` beside others.
 
-    ``sync``: steps end when all trainers' gradients are applied; ``meets``: trainers wait for each other.
+    ``sync``: steps end when all trainers' gradients are applied.
     """
 
     compute: Program
@@ -134,7 +134,6 @@ class Exchange:
     lookups: tuple[TableLookup, ...] = ()
     changes: Changes | None = None
     sync: bool = False
-    meets: bool = False
     merged_rows: bool = False
     trainers: int = 0  # 0: not known
     saved: tuple[Saved, ...] = ()
@@ -222,7 +221,7 @@ class _Reader:
         sends: list[Operator] = []
         lookups: list[TableLookup] = []
         saved: list[Saved] = []
-        sync = meets = False
+        sync = False
         if self.distribution is not None:
             self.endpoints = dict.fromkeys(self.distribution.topology.endpoints)
         for number, op in enumerate(self.ops):
@@ -236,8 +235,7 @@ class _Reader:
             elif op.type == "send":
                 sends.append(op)
             elif op.type == "send_barrier":
-                meets = bool(op.attrs.get("half_async"))
-                sync = not meets
+                sync = not op.attrs.get("half_async")  # that one waits for servers alone
             elif op.type == "recv":
                 self._receive(op)
             elif op.type in _LOOKUPS:
@@ -269,7 +267,6 @@ class _Reader:
             tuple(lookups),
             changes,
             sync,
-            meets,
             merged_rows=merged,
             trainers=0 if known is None else known.topology.trainers,
             saved=tuple(saved),

@@ -34,6 +34,7 @@ class Distribution:
 
     ``shards``: by parameter. ``rows``: parameters whose gradients, or changes, are sent as rows. ``tables``:
     those of which trainers have no copy. ``distributed_table``: that of ``table.py``, which has no shards.
+    ``state``: by name what servers carry from step to step beside parameters, in parts or as copies.
     """
 
     topology: Topology
@@ -41,10 +42,15 @@ class Distribution:
     rows: frozenset[str]
     tables: frozenset[str]
     distributed_table: str = ""
+    state: dict[str, tuple[Shard, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, topology: Topology, trained: Sequence[Trained], table: Table | None = None
+        cls,
+        topology: Topology,
+        trained: Sequence[Trained],
+        table: Table | None = None,
+        state: dict[str, tuple[Shard, ...]] | None = None,
     ) -> Distribution:
         """Return that of some parameters."""
         return cls(
@@ -53,6 +59,7 @@ class Distribution:
             frozenset(entry.parameter.name for entry in trained if entry.sparse),
             frozenset(entry.parameter.name for entry in trained if entry.table),
             "" if table is None else table.name,
+            state or {},
         )
 
     def vars_info(self) -> dict[str, dict[str, Any]]:

@@ -12,15 +12,15 @@ from ..program.operator import Operator
 from ..program.program import Block, Program
 from ..program.role import ROLE, OpRole
 from ..program.variable import Variable
-from .placement import Shard, Trained, is_update, role_var_of
+from .placement import Shard, Trained, is_update
 from .plan import Plan
 from .rewriting import append, copy_op, copy_variable
+from .state import schedule_of, state_name, updates_of
 from .table import TableServer
 from .topology import COUNTER, Topology
 
 TRAINER_ID = "@TRAINER_ID@"
 THREADS = ("rpc_get_thread_num", "rpc_send_thread_num", "rpc_prefetch_thread_num")
-_LR_ROLES = (OpRole.LRSched, OpRole.LRSched | OpRole.Optimize)
 
 
 @dataclass
@@ -107,8 +107,7 @@ class ServerWriter:
 
     def _write_schedule(self) -> int:
         """Copy the operators that compute learning rates; return their block (-1: there are none)."""
-        source = self.source.global_block()
-        ops = [op for op in source.ops if op.role in _LR_ROLES]
+        ops = schedule_of(self.source)
         if not ops:
             return -1
         block = self._new_block(0)
@@ -182,24 +181,17 @@ class ServerWriter:
         append(block, "scale", ({"X": gradient}, {"Out": gradient}), share, 0)
 
     def _ops_of(self, entry: Trained) -> list[Operator]:
-        """Return the operators of a parameter: decay of weights, the update, what advances its state."""
         if not self.by_parameter:
-            for op in self.source.global_block().ops:
-                if op.role == OpRole.Optimize:
-                    self.by_parameter.setdefault(role_var_of(op), []).append(op)
+            self.by_parameter = updates_of(self.source)
         return self.by_parameter.get(entry.parameter.name, [])
 
     def _own_state(self, op: Operator, name: str, entry: Trained, shard: Shard) -> dict[str, str]:
-        """Declare what an operator of a shard reads or writes; return its name at the server, if it is another.
-
-        Two shards of a parameter at one server (by HashName) have state of their own.
-        """
+        """Declare what an operator of a shard reads or writes; return its name at the server, if another."""
         source = self._source(op, name)
         if source.shape != entry.parameter.shape or not entry.split:
             self._declare_state(op, name)
             return {}
-        here = [s for s in entry.shards if s.endpoint == self.endpoint]
-        own = name if here.index(shard) == 0 else f"{name}.{shard.parameter.rpartition('.')[2]}"
+        own = state_name(name, entry, shard)
         copy_variable(self.block, source, name=own, shape=shard.shape)
         return {name: own}
 

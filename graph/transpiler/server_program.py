@@ -108,6 +108,11 @@ class ServerProgram:
         return names
 
     @cached_property
+    def readable(self) -> Mapping[str, str]:
+        """Return the names of all that lasts, too: what is saved is read like rows."""
+        return {name: name for name in self.lasting} | dict(self.tables)
+
+    @cached_property
     def counters(self) -> tuple[str, ...]:
         """Names of the trainers' counters of steps, from which an asynchronous schedule counts (or none)."""
         names = (name for name in self.program.global_block().vars)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from ...strategies.errors import InvalidValue
 from ..program.operator import Operator
@@ -12,7 +15,7 @@ from ..program.variable import Variable
 from .placement import Shard, Trained
 from .plan import Plan
 from .rewriting import append, copy_op, copy_variable
-from .table import initialize
+from .table import Table
 
 # These fill a shape that an attribute gives; those that draw give a shard numbers of its own.
 _FILL = {"gaussian_random", "fill_constant", "uniform_random", "truncated_gaussian_random"}
@@ -37,7 +40,9 @@ def write_server_startup(server: Program, plan: Plan, endpoint: str) -> Program:
     for op in ops:
         name = (op.output_arg_names or [""])[0]
         if plan.table is not None and plan.table.name == name:
-            initialize(block, op, plan.table, len(plan.topology.endpoints))
+            copy_op(
+                block, op, {}, _rows_of_table(op, plan.table, plan.topology.endpoints, endpoint)
+            )
             continue
         targets = [(shard.parameter, shard) for shard in shards.get(name, ())]
         for target, shard in targets or state.get(name, []):
@@ -111,6 +116,30 @@ def _rows_of_values(op: Operator, shard: Shard) -> dict[str, Any]:
     part = slice(shard.begin * width, (shard.begin + shard.rows) * width)
     lists = {n: list(op.attrs[n])[part] for n in _VALUES if op.attrs.get(n)}
     return {"shape": list(shard.shape), **lists}
+
+
+def _rows_of_table(
+    op: Operator, table: Table, endpoints: Sequence[str], endpoint: str
+) -> dict[str, Any]:
+    """Return the attributes by which an op makes a server's part of a table, every so many rows of it."""
+    shape = table.shape(len(endpoints))
+    if op.type in _FILL:
+        return {"shape": list(shape)}
+    if op.type != "assign_value":
+        raise InvalidValue(
+            f"DistributeTranspiler: {op.type!r} cannot make parts of the table {table.name!r} "
+            f"(is_distributed=True). Initialize it with Constant, Uniform, Normal, TruncatedNormal or "
+            f"NumpyArrayInitializer. {op.where}"
+        )
+    lists = {}
+    for name in (name for name in _VALUES if op.attrs.get(name)):
+        own = np.reshape(op.attrs[name], (-1, *shape[1:]))[
+            endpoints.index(endpoint) :: len(endpoints)
+        ]
+        part = np.zeros(shape, own.dtype)
+        part[: len(own)] = own
+        lists[name] = part.reshape(-1).tolist()
+    return {"shape": list(shape), **lists}
 
 
 def _back_up(block: Block, shards: dict[str, list[Shard]]) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
-from ..program.operator import Operator
 from ..program.program import Block, Program
 from ..program.role import ROLE_VAR
 from ..program.variable import Variable
@@ -23,7 +22,6 @@ from .rewriting import (
     DIST,
     append,
     control_variable,
-    copy_op,
     copy_variable,
     insert,
     last_writer,
@@ -207,8 +205,3 @@ class TableServer:
         block = self._new_block(parent)
         append(block, "save", ({"X": self.part}, {}), {"file_path": "none"}, 0)
         return block.idx
-
-
-def initialize(block: Block, op: Operator, table: Table, servers: int) -> None:
-    """Append what makes a server's part of a table, from what makes the table."""
-    copy_op(block, op, {}, {"shape": list(table.shape(servers))})

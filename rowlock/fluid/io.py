@@ -23,6 +23,7 @@ from ..executor.loading.sample_readers import (
     xmap_readers,
 )
 from ..executor.saving import states
+from ..executor.saving.distributed import is_trainers, load_distributed, save_distributed
 from ..executor.saving.models import load_inference_model, save_inference_model
 from ..executor.saving.states import load, load_program_state, set_program_state
 from ..executor.saving.variables import (
@@ -38,6 +39,7 @@ from ..executor.saving.variables import (
 from ..graph.program.formats.inference import append_fetch_ops, prepend_feed_ops
 from ..graph.program.program import Program, default_main_program
 from ..graph.program.variable import Parameter, Variable
+from ..graph.transpiler.server_program import serves
 from ..names import listing, missing
 
 
@@ -72,7 +74,13 @@ def save_params(
 def save_persistables(
     executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None
 ) -> bytes | None:
-    """Save every persistable variable of a program, optimizer state included; see :func:`save_vars`."""
+    """Save every persistable variable of a program, optimizer state included; see :func:`save_vars`.
+
+    Of a trainer with parameter servers, trainer 0 also saves what they hold; ``filename`` must be None.
+    """
+    if main_program is not None and is_trainers(program_of(main_program)):
+        save_distributed(dirname, program_of(main_program), filename)
+        return None
     return save_variables(select_variables(main_program, None, is_persistable), dirname, filename)
 
 
@@ -101,7 +109,13 @@ def load_params(
 def load_persistables(
     executor: Any, dirname: str | None, main_program: Any = None, filename: Any = None
 ) -> None:
-    """Load every persistable variable of a program; see :func:`load_vars`."""
+    """Load every persistable variable of a program; see :func:`load_vars`.
+
+    A parameter server's program is given its rows of what trainers saved.
+    """
+    if main_program is not None and serves(program_of(main_program)):
+        load_distributed(dirname, program_of(main_program), filename)
+        return
     load_variables(select_variables(main_program, None, is_persistable), dirname, filename)
 
 

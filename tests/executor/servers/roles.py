@@ -16,6 +16,7 @@ from rowlock import fluid
 
 Feed = dict[str, Any]
 _ports = itertools.count(20000)
+_global_scope = threading.Lock()  # what saves and loads takes the process's
 JOIN_S = 120.0
 
 
@@ -134,10 +135,12 @@ def together(
     config: Callable[[Any], None] | None = None,
     compiled: Callable[[Any, Any], Any] | None = None,
     step: Callable[[Trainer, Feed], float] = Trainer.step,
+    folder: str | None = None,
 ) -> Roles:
     """Train with a trainer for each list of feeds, and so many servers.
 
     ``compiled`` makes of a trainer's program and loss what is run; ``step`` runs a step and returns its loss.
+    Servers load what was saved in ``folder``.
     """
     where, count = endpoints(servers), len(feeds)
     trainers = [transpiled(net, i, where, count, sync, config) for i in range(count)]
@@ -147,6 +150,9 @@ def together(
         program, startup = trainers[0][0].get_pserver_programs(endpoint)
         scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
         exe.run(startup, scope=scope)
+        if folder is not None:
+            with _global_scope, fluid.scope_guard(scope):
+                fluid.io.load_persistables(exe, folder, program)
         names = [n for n in scope.local_var_names() if scope.find_tensor(n).initialized]
         roles.served |= {n: np.array(scope.find_tensor(n)) for n in names}
         if "table" in names:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from ......executor.executor import Executor
 from ......executor.feed.scope import global_scope
-from ......executor.saving.variables import read_values
+from ......executor.saving.distributed import served_value
 from ......executor.servers.session import Session, session_for
 from ......graph.program.program import Program, default_startup_program
 from ......graph.transpiler.distribute import DistributeTranspiler
-from ......graph.transpiler.exchange import TableLookup, exchange_of
+from ......graph.transpiler.exchange import exchange_of
 from ......graph.transpiler.plan import Distribution
 from ......graph.transpiler.server_program import serves
 from ......names import listing, missing
@@ -24,7 +20,6 @@ from ......strategies.errors import (
     InvalidType,
     InvalidValue,
     MissingFile,
-    StateMismatch,
     Unsupported,
 )
 from ..... import io
@@ -55,7 +50,6 @@ class DistributedTranspiler(Fleet):
         self._origin_program: Program | None = None
         self._transpiler: DistributeTranspiler | None = None
         self._distribution: Distribution | None = None
-        self._trainer_program: Program | None = None
         self._transpile_config: DistributedStrategy | None = None
 
     def init_worker(self) -> None:
@@ -67,7 +61,7 @@ class DistributedTranspiler(Fleet):
         self._own_program("init_worker")
 
     def init_server(self, model_dir: str | None = None) -> None:
-        """Run this server's startup program; with ``model_dir`` load its rows of the parameters saved there.
+        """Run this server's startup program; with ``model_dir`` load its rows of what was saved there.
 
         Raises:
             InvalidValue: ``minimize`` was not called.
@@ -79,42 +73,7 @@ class DistributedTranspiler(Fleet):
             raise MissingFile(f"init_server: there is no folder {model_dir!r} to load from.")
         self._own_executor().run(self.startup_program)
         if model_dir:
-            self._load_rows(model_dir)
-
-    def _load_rows(self, folder: str) -> None:
-        """Load this server's parts of the parameters from files that hold them whole."""
-        own = self.server_endpoints()[self.server_index()]
-        for name, shards in self._parts().shards.items():
-            if not any(shard.endpoint == own for shard in shards):
-                continue
-            whole = read_values(os.path.join(folder, name), [name])[name]
-            for part, rows in self._rows(name, own):
-                _fill(part, whole if rows is None else whole[rows], name)
-
-    def _rows(self, name: str, endpoint: str) -> Iterator[tuple[str, Any]]:
-        """Yield the names of a server's parts of a parameter, and the numbers of their rows (None: all)."""
-        shards = self._parts().shards[name]
-        if name in self._parts().tables:
-            lookup = self._lookup(name)
-            numbers = np.arange(lookup.height)
-            for piece in lookup.pieces:
-                if piece.endpoint == endpoint:
-                    yield piece.name, numbers[piece.holds(numbers)]
-            return
-        for shard in shards:
-            if shard.endpoint == endpoint:
-                whole = len(shards) == 1
-                yield (
-                    shard.parameter,
-                    None if whole else slice(shard.begin, shard.begin + shard.rows),
-                )
-
-    def _lookup(self, name: str) -> TableLookup:
-        """Return which server has which rows of a table."""
-        names = {shard.parameter for shard in self._parts().shards[name]}
-        assert self._trainer_program is not None, "there is one once minimize was called"
-        lookups = exchange_of(self._trainer_program).lookups
-        return next(one for one in lookups if one.pieces[0].name in names)
+            io.load_persistables(self._executor, model_dir, self.main_program)
 
     def run_server(self) -> None:
         """Serve until all workers have finished.
@@ -208,9 +167,9 @@ class DistributedTranspiler(Fleet):
         )
         self._distribution = main.distribution
         # The startup program waits for servers itself, wherever they are.
-        self._trainer_program = self._transpiler.get_trainer_program(wait_port=False)
         if worker:
-            self.main_program, self.startup_program = self._trainer_program, startup
+            self.main_program = self._transpiler.get_trainer_program(wait_port=False)
+            self.startup_program = startup
         else:
             self.main_program, self.startup_program = self._transpiler.get_pserver_programs(own)
 
@@ -246,13 +205,12 @@ class DistributedTranspiler(Fleet):
             global_scope().erase(tables)
 
     def save_persistables(self, executor: Any, dirname: str, main_program: Any = None) -> None:
-        """Save the parameters, as they are here; tables on servers are fetched for it.
-
-        What optimizers keep is on the servers: ``ClusterConfig.server_snapshot_folder`` has them save it.
+        """Save what this worker trains, and of the first worker what servers hold: see ``fluid.io``.
 
         Raises:
             InvalidType: no Executor, or no Program.
             InvalidValue: the program was not distributed.
+            InvalidState: the worker has not run its startup program, or was stopped.
         """
         program = self._checked("save_persistables", executor, main_program)
         if not program._is_distributed:
@@ -260,18 +218,7 @@ class DistributedTranspiler(Fleet):
                 "fleet.save_persistables saves a program that minimize distributed; use "
                 "fluid.io.save_persistables for others."
             )
-        tables = self._fetch_tables()
-        try:
-            parameters = [
-                p for p in self._origin().all_parameters() if p.name in self._parts().shards
-            ]
-            io.save_vars(executor, dirname, self._origin(), vars=parameters)
-        finally:
-            global_scope().erase(tables)
-
-    def _origin(self) -> Program:
-        assert self._origin_program is not None, "there is one once minimize was called"
-        return self._origin_program
+        io.save_persistables(executor, dirname, program)
 
     def _checked(self, method: str, executor: Any, program: Any) -> Program:
         if not isinstance(executor, Executor):
@@ -289,23 +236,9 @@ class DistributedTranspiler(Fleet):
         exchange = exchange_of(self._own_program("save"))
         names = sorted(self._parts().tables)
         for name in names:
-            every = replace(self._lookup(name), padding_idx=-1, drops_last=False)
-            rows = self._session().lookup(exchange, every, np.arange(every.height))
-            global_scope().var(name).get_tensor().set(rows)
+            value = served_value(self._session(), exchange, name, self._parts().shards[name])
+            global_scope().var(name).get_tensor().set(value)
         return names
-
-
-def _fill(part: str, rows: Any, name: str) -> None:
-    """Write rows over those that a server's startup program made; there may be spare ones behind."""
-    tensor = global_scope().var(part).get_tensor()
-    value = np.array(tensor)
-    if value.shape[1:] != rows.shape[1:] or len(value) < len(rows):
-        raise StateMismatch(
-            f"init_server: parameter {name!r} has a part {list(value.shape)} here, the file has rows "
-            f"{list(rows.shape)} for it. Build the program as it was when it was saved."
-        )
-    value[: len(rows)] = rows
-    tensor.set(value)
 
 
 class TranspilerOptimizer(DistributedOptimizer):
