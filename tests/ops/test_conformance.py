@@ -255,7 +255,7 @@ SIDE = {
     "IntermediateOut", "ReserveSpace", "SoftmaxMax", "SoftmaxSum", "Ln1Mean", "Ln1Variance", "Means", "MidOut",
     "Norm", "Scales", "Tmp", "XNorm", "YNorm", "sub_result", "Gate", "ResetHiddenPrev", "PreOut", "W_Out",
     "BatchGate", "BatchCellPreAct", "BatchHidden", "BatchResetHiddenPrev", "Alpha", "EmissionExps",
-    "TransitionExps", "WarpCTCGrad", "SampleLogits", "Probabilities", "LogSum",
+    "TransitionExps", "WarpCTCGrad", "SampleLogits", "Probabilities", "LogSum", "Col",
 }  # fmt: skip
 NO_DERIVATIVE = {"cvm"}  # what its gradient op writes are counts
 STATISTICS = {"BatchSize", "BatchSum", "BatchSquareSum"}  # data_norm's "gradients" of them are sums

@@ -7,6 +7,7 @@ from ...graph.layers.sequence import (
     fused_embedding_seq_pool,
     match_matrix_tensor,
     sequence_topk_avg_pooling,
+    var_conv_2d,
 )
 from ...graph.layers.trees import tree_conv
 from ...names import listing, missing
@@ -25,6 +26,7 @@ __all__ = [
     "sequence_topk_avg_pooling",
     "shuffle_batch",
     "tree_conv",
+    "var_conv_2d",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)
