@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
@@ -172,14 +172,35 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
         states = [stays(x) for x in read]
         return None if None in states else all(states)
 
+    inside = {name for node in graph.nodes for name in _looked_up_inside(node.attrs)}
     for node in graph.nodes:
-        if node.op == "adam" and node.attrs["lazy_mode"] and stays(node.inputs["Grad"][0]) is False:
+        if node.op != "adam" or not node.attrs["lazy_mode"]:
+            continue
+        (param,), (grad,) = node.inputs["Param"], node.inputs["Grad"]
+        assert param is not None
+        if param.name in inside:
             raise Unsupported(
-                f"Adam(lazy_mode=True): the gradient of '{node.inputs['Param'][0]}' cannot stay rows, and a "
+                f"Adam(lazy_mode=True): the gradient of '{param}' cannot stay rows, for it is looked up in a "
+                f"loop whose rounds data decide, and a dense update would move all rows. Look it up before "
+                f"the loop, or leave lazy_mode out. Built at {node.where}."
+            )
+        if stays(grad) is False:
+            raise Unsupported(
+                f"Adam(lazy_mode=True): the gradient of '{param}' cannot stay rows, and a "
                 f"dense update would move all rows. Rows need CPU places, and on several of them what is "
                 f"looked up must be fed, or computed before a loop or a shape that data decide. Built at "
                 f"{node.where}."
             )
+
+
+def _looked_up_inside(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of tables of which the block of a loop, or one within it, has sparse gradients."""
+    block = attrs.get("block")
+    for node in block["nodes"] if isinstance(block, dict) else ():
+        lookup = _LOOKUPS.get(node["op"])
+        if lookup is not None and node["attrs"].get("is_sparse"):
+            yield block["values"][node["inputs"][lookup.table][0]]["name"]
+        yield from _looked_up_inside(node["attrs"])
 
 
 def _sparse(node: Node) -> bool:

@@ -378,6 +378,27 @@ def test_a_lazy_update_that_would_be_dense_is_refused() -> None:
         exe.run(program, {"ids": np.arange(4)}, [])
 
 
+def test_a_lazy_update_of_what_a_loop_looks_up_is_refused() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        words = fluid.data("words", [None, 1], "int64", lod_level=1)
+        recurrent = L.DynamicRNN()
+        with recurrent.block():
+            word = recurrent.step_input(words)
+            rows = L.embedding(word, [4, 2], is_sparse=True, param_attr="table")
+            state = recurrent.memory(shape=[2])
+            recurrent.update_memory(state, state + rows)
+            recurrent.output(rows)
+        FIRST.Adam(0.1, lazy_mode=True).minimize(L.mean(recurrent()))
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup)
+    feed = {"words": fluid.create_lod_tensor(np.arange(4)[:, None], [[1, 3]], fluid.CPUPlace())}
+    with pytest.raises(
+        Unsupported, match="'table' cannot stay rows, for it is looked up in a loop"
+    ):
+        exe.run(main, feed, [])
+
+
 def expanded(rows: Any, words: Any) -> Any:
     """As many copies of each document's sum as it has words."""
     sums = L.sequence_expand(L.sequence_pool(rows, "sum"), words)
