@@ -6,7 +6,6 @@ These are those of a program of its own, to which ``gradients`` appends those of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from ..layers.stacked_lstm import write_out
@@ -18,8 +17,8 @@ from ..program.program import Program, program_guard
 from ..program.role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, grad_name
 from ..program.variable import Variable
 from ..training.backward import gradients
-from .block_reader import BlockReader, Scope, finished, node_of
-from .graph import Node, Value
+from .block_reader import BlockReader, Scope
+from .graph import Node
 
 _OPERANDS = ("Input", "InitH", "InitC", "W")
 _RESULTS = tuple(slot.name for slot in CudnnLstm.declared().outputs)
@@ -43,14 +42,16 @@ class StackedLstm(BlockReader):
         op.declaration.infer(Inference(op.declaration, read, op.attrs, names, op.where))
         program = Program()
         with program_guard(program, Program()), unique_name.guard():
-            sources = [_variable(program, slot, value.spec) for slot, value in operands.items()]
-            results = write_out(*sources, op.attrs)
+            x, h, c, w = (_variable(program, slot, value.spec) for slot, value in operands.items())
+            results = write_out(x, h, c, w, op.attrs)
         around = dict(self.current)
         with self._body(_mark(op), operands):
             yield from self._read_as(op, program, 0)
             scope = self._left(around, _OPERANDS)
         for slot, result in zip(_RESULTS, results, strict=True):
-            yield from self._named(op, slot, scope.values[result.name])
+            value = scope.values[result.name]
+            for name in op.outputs.get(slot, ()):
+                yield from self._named(op, name, value, value)
         self.scopes[op.outputs["Out"][0]] = _WrittenOut(program, results, scope)
 
     def _lstm_gradient(self, op: Operator) -> Iterator[Node]:
@@ -75,7 +76,8 @@ class StackedLstm(BlockReader):
             yield from self._read_as(op, program, count)
             computed = [None if slope is None else self.current[slope.name] for slope in slopes]
         for slot, value in zip(wanted, computed, strict=True):
-            yield from self._named(op, grad_name(slot), value, known.scope.values[slot])
+            for name in op.outputs[grad_name(slot)]:
+                yield from self._named(op, name, value, known.scope.values[slot])
 
     def _read_as(self, op: Operator, program: Program, first: int) -> Iterator[Node]:
         """Read a program's ops from one on; errors name the line that built ``op``."""
@@ -86,23 +88,6 @@ class StackedLstm(BlockReader):
                 k: op.attrs[k] for k in (CALLSTACK, DEVICE, NAMESCOPE, ROLE) if k in op.attrs
             }
         yield from self._nodes(block)
-
-    def _named(
-        self, op: Operator, slot: str, value: Value | None, like: Value | None = None
-    ) -> Iterator[Node]:
-        """Have a value go by the name that the program has for it; of none, zeros.
-
-        Paddle declares results of both directions as if there were one.
-        """
-        for name in op.outputs.get(slot, ()):
-            written = self._write(op.block, name)
-            if written is None:
-                continue
-            kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
-            assert source is not None
-            self.current[name] = result = replace(written, spec=source.spec)
-            grads = finished(op, {name: result})
-            yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
 
 
 def _mark(op: Operator) -> str:

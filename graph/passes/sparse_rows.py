@@ -196,7 +196,9 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
 def _looked_up_inside(attrs: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of tables of which the block of a loop, or one within it, has sparse gradients."""
     block = attrs.get("block")
-    for node in block["nodes"] if isinstance(block, dict) else ():
+    if not isinstance(block, dict):
+        return
+    for node in block["nodes"]:
         lookup = _LOOKUPS.get(node["op"])
         if lookup is not None and node["attrs"].get("is_sparse"):
             yield block["values"][node["inputs"][lookup.table][0]]["name"]
