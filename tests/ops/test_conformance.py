@@ -64,8 +64,9 @@ LATER_ATTRIBUTES = {
 }
 OURS = {
     "act_attrs",
+    "child_nums",
     "l2_decay",
-}  # of the activation in fused_elemwise_activation; folded into updates
+}  # of the activation in fused_elemwise_activation; missing from the list of prototypes; folded into updates
 # Paddle makes a gradient op for these where none belongs.
 NO_SLOPE = {"increment"}  # counts a loop's steps back
 # Computed beside the GPU: py_func by Python, and most others on CPUs in Paddle, too.

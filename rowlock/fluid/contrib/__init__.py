@@ -17,6 +17,7 @@ from .layers import (
     partial_sum,
     sequence_topk_avg_pooling,
     shuffle_batch,
+    tdm_child,
     tree_conv,
     var_conv_2d,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "partial_sum",
     "sequence_topk_avg_pooling",
     "shuffle_batch",
+    "tdm_child",
     "tree_conv",
     "var_conv_2d",
 ]

@@ -9,7 +9,7 @@ from ...graph.layers.sequence import (
     sequence_topk_avg_pooling,
     var_conv_2d,
 )
-from ...graph.layers.trees import tree_conv
+from ...graph.layers.trees import tdm_child, tree_conv
 from ...names import listing, missing
 from ...nn.layer.basic_units import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
 
@@ -25,6 +25,7 @@ __all__ = [
     "partial_sum",
     "sequence_topk_avg_pooling",
     "shuffle_batch",
+    "tdm_child",
     "tree_conv",
     "var_conv_2d",
 ]
