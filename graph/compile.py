@@ -20,12 +20,11 @@ from .lowering.layout import lay_out
 from .lowering.placement import all_here, place_on_host
 from .lowering.select import alternatives, refuse_exact, select_kernels
 from .ops.collective import COLLECTIVES
-from .ops.host_call import HOST_CALL
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
 from .passes.replicated import place_states, replicated
-from .passes.sparse_rows import refuse_lazy
+from .passes.sparse_rows import counted_before, refuse_lazy
 from .passes.sync_batch_norm import expand_sync_ops
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
@@ -74,15 +73,8 @@ def compile_program(
     compilers = (able.takes.get(REGION) for able in capabilities.values())
     compiles = next((takes for takes in compilers if takes is not None), None)
     names = (*fetch_names, *level_names)
-    # How many rows one of several places brings must be known before a step: nothing may depend on what that
-    # computes.
-    fixed = not any(
-        node.op == HOST_CALL or OPS[node.op].values_read(node.attrs, node.inputs)
-        for node in graph.nodes
-    )
-    # Nor does a trainer know it of the others.
-    alone = fixed or target.replicas == 1
-    rows = alone and back_end == "numpy" and target.trainers == 1
+    # A trainer does not know how many rows the others bring.
+    rows = back_end == "numpy" and target.trainers == 1 and counted_before(graph, target)
     target = replace(target, fetches=names, compiles=compiles, rows=rows)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None

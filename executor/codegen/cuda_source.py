@@ -229,6 +229,8 @@ class CudaWriter:
         number = int(value) if whole else float(value)
         if abs(number) in _PLAIN and not (number == 0 and math.copysign(1, number) < 0):
             literal = str(number) if whole else f"{number}{'f' if kind == 'float' else ''}"
+            if whole and kind != "int":  # a template takes both operands in one type
+                return f"(({kind}){literal})"
             return f"({literal})" if number < 0 else literal
         parameter = "long long" if whole else kind
         for constant in self.constants:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -494,7 +495,9 @@ class ParallelRun:
             arrays = [*portion.complete().values(), np.zeros_like(counts)]
             if all(array.size or not array.ndim for array in portion.arrays.values()):
                 specs = self._inferred(version, arrays, portion, portions)
-                counts[:, place] = [specs[i].shape[0] for i in version.gathered]
+                counts[:, place] = [
+                    sum(prod(specs[i].shape) for i in counted) for counted in version.gathered
+                ]
         return [counts]
 
     def _version(

@@ -58,8 +58,8 @@ class CompiledVariant:
         fed = [program.values[v] for v in program.feeds]
         gathers = [node for node in program.nodes if node.op == GATHER_ROWS]
         gathers.sort(key=lambda node: node.attrs["number"])
-        # By collective: the position of the rows that a place brings.
-        self.gathered = [node.inputs["Rows"][0] for node in gathers]
+        # By collective: the positions of values that have as many elements as a place brings rows.
+        self.gathered = [node.inputs["Counted"] for node in gathers]
         self.batch = [i for i, v in enumerate(fed) if v.varies and sequence_of(v.name) is None]
         self.checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(SHAPES_KEPT)
         # By the identity of cuts, which are kept here: where the rows of each place stand.

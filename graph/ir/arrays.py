@@ -39,7 +39,7 @@ class Arrays(HostCalls):
             if elements is not None:
                 self.constants[result] = elements
 
-    def _index(self, op: Operator) -> int | None:
+    def _index(self, op: Operator, array: str) -> int | None:
         """Return which entry is meant; None if that is known only when the program runs.
 
         Raises:
@@ -50,7 +50,7 @@ class Arrays(HostCalls):
             return None
         number = int(np.ravel(index)[0])
         if number < 0:
-            raise InvalidValue(f"{op.type}: an array has no entry {number}. {op.where}")
+            raise InvalidValue(f"{op.type}: the array {array!r} has no entry {number}. {op.where}")
         return number
 
     def _entries(self, op: Operator, slot: str = "X") -> list[Value]:
@@ -69,7 +69,8 @@ class Arrays(HostCalls):
         return [entry for entry in entries if entry is not None]
 
     def _array_read(self, op: Operator) -> Iterator[Node]:
-        name, index = op.inputs["X"][0], self._index(op)
+        name = op.inputs["X"][0]
+        index = self._index(op, name)
         if index is None or self._is_array(name):
             yield from self._entry_read(op, name)
             return
@@ -94,7 +95,8 @@ class Arrays(HostCalls):
             yield node_of(op, kind, {"X": (entry,)}, {"Out": (value,)})
 
     def _array_write(self, op: Operator) -> Iterator[Node]:
-        name, index = op.outputs["Out"][0], self._index(op)
+        name = op.outputs["Out"][0]
+        index = self._index(op, name)
         if index is None or self._is_array(name):
             yield from self._entry_written(op, name)
             return

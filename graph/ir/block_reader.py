@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...strategies.errors import Unsupported
@@ -109,6 +109,19 @@ class BlockReader(ABC):
     def _new(self, name: str, spec: Spec) -> Value:
         """Return a value that the program has no variable for."""
         return Value(f"{name}{self.inside}", spec)
+
+    def _named(self, op: Operator, name: str, value: Value | None, like: Value) -> Iterator[Node]:
+        """Have a value go by a name of the program; of none, zeros like another.
+
+        The variable may have been declared for what another op writes to it.
+        """
+        written = self._write(op.block, name)
+        if written is None:
+            return
+        kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
+        self.current[name] = result = replace(written, spec=source.spec)
+        grads = finished(op, {name: result})
+        yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
 
     def _above(self, op: Operator, slot: str) -> dict[str, Value]:
         """Return the gradients of a slot's variables that were computed, by the names they have in a block."""

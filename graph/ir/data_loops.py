@@ -17,7 +17,7 @@ from ..program.operator import Operator
 from ..program.program import Block
 from ..program.role import EMPTY_VAR, grad_name
 from .arrays import Arrays
-from .block_reader import Scope, block_of, finished, node_of, replaced
+from .block_reader import Scope, block_of, node_of, replaced
 from .graph import FEED, STATE, Graph, Node, Value
 from .sequences import Sequences
 
@@ -235,11 +235,9 @@ class DataLoops(Arrays):
             if value is not None and value in self.array_levels:
                 self.current[name] = value
                 continue
-            like, result = self._read(op.block, x), self._write(op.block, name)
-            assert like is not None and result is not None
-            kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
-            grads = finished(op, {name: result})
-            yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
+            like = self._read(op.block, x)
+            assert like is not None
+            yield from self._named(op, name, value, like)
 
     def _body_back(
         self,

@@ -1,6 +1,7 @@
 """Read a Program into a Graph: every write becomes a value of its own.
 
-Ops that hold blocks are read by ``branches.py`` and ``recurrent.py``, as if their ops stood in block 0.
+Ops that hold blocks are read by ``branches.py`` and ``recurrent.py``, as if their ops stood in block 0; and
+``cudnn_lstm`` by ``stacked_lstm.py``, as if those stood there that compute it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .graph import FEED, STATE, TEMP, Graph, Node, Value, infer_node
 from .loops import Loops
 from .recurrent import Recurrence
 from .sequences import level_name, sequence_of
+from .stacked_lstm import StackedLstm
 from .trainer_ops import READERS as TRAINER_READERS
 from .trainer_ops import TrainerOps
 
@@ -41,7 +43,7 @@ def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
     return _Reader(program, feed_names).read()
 
 
-class _Reader(Branches, Recurrence, Loops, TrainerOps):
+class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
     """Follows the program's ops in order and gives every write its own value."""
 
     def __init__(self, program: Program, feed_names: Sequence[str]) -> None:
@@ -201,6 +203,8 @@ _READERS: Mapping[str, Callable[[_Reader, Operator], Iterator[Node]]] = {
     "select_output": _Reader._selection_gradient,
     "array_to_lod_tensor": _Reader._sequences_together,
     "beam_search_decode": _Reader._hypotheses,
+    "cudnn_lstm": _Reader._lstm,
+    "cudnn_lstm_grad": _Reader._lstm_gradient,
     "lod_array_length": _Reader._array_length,
     "lod_tensor_to_array": _Reader._sequences_apart,
     "read_from_array": _Reader._array_read,

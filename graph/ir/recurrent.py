@@ -134,26 +134,19 @@ class Recurrence(BlockReader):
         for name, _ in wanted["inputs"].values():
             yield from self._stacked(op, name, parts[name])
         for name, like in wanted["parameters"].values():
-            yield from self._total(op, name, sums.get(name), like)
+            yield from self._named(op, name, sums.get(name), like)
         starts = op.inputs.get("initial_states", ())
         names = op.outputs.get("initial_states@GRAD", ())
         for state, operand, name in zip(states, starts, names, strict=False):
             start = self._read(op.block, operand)
             if name != EMPTY_VAR and start is not None:
-                yield from self._total(op, name, carried.get(grad_name(state)), start)
+                yield from self._named(op, name, carried.get(grad_name(state)), start)
 
     def _wanted(self, op: Operator, slot: str) -> dict[str, tuple[str, Value]]:
         """Return the gradients that an op computes of a slot: by operand their name, and what they are like."""
         names = zip(op.inputs.get(slot, ()), op.outputs.get(f"{slot}@GRAD", ()), strict=False)
         likes = {x: (name, self._read(op.block, x)) for x, name in names if name != EMPTY_VAR}
         return {x: (name, like) for x, (name, like) in likes.items() if like is not None}
-
-    def _total(self, op: Operator, name: str, value: Value | None, like: Value) -> Iterator[Node]:
-        result = self._write(op.block, name)
-        assert result is not None
-        kind, operand = ("fill_zeros_like", like) if value is None else ("assign", value)
-        grads = finished(op, {name: result})
-        yield node_of(op, kind, {"X": (operand,)}, {"Out": (result,)}, None, grads)
 
     def _memory(self, op: Operator) -> Iterator[Node]:
         operand = self._operand(op, "X", op.inputs)

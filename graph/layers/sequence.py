@@ -292,19 +292,19 @@ def im2sequence(
     check_float(input, "input", "im2sequence")
     if input_image_size is not None:
         raise Unsupported("im2sequence: images of several sizes (input_image_size) are not built.")
-    paddings = _pair(padding, "padding")
+    paddings = _pair(padding, "padding", "im2sequence")
     attrs = {
-        "kernels": _pair(filter_size, "filter_size"),
-        "strides": _pair(stride, "stride"),
+        "kernels": _pair(filter_size, "filter_size", "im2sequence"),
+        "strides": _pair(stride, "stride", "im2sequence"),
         "paddings": paddings * 2 if len(paddings) == 2 else paddings,
     }
     helper = LayerHelper("im2sequence", name)
     return helper.apply("im2sequence", {"X": input}, attrs, dtype=input.dtype)
 
 
-def _pair(value: Any, argument: str) -> list[int]:
+def _pair(value: Any, argument: str, layer: str) -> list[int]:
     numbers = list(value) if isinstance(value, (list, tuple)) else [value, value]
-    return [integer(number, argument, "im2sequence") for number in numbers]
+    return [integer(number, argument, layer) for number in numbers]
 
 
 def match_matrix_tensor(
@@ -334,6 +334,60 @@ def match_matrix_tensor(
     inputs = {"X": x, "Y": y, "W": weight}
     helper.append_op("match_matrix_tensor", inputs, {"Out": out, "Tmp": tmp}, {"dim_t": channels})
     return helper.activate(out, act), tmp
+
+
+def var_conv_2d(
+    input: Variable,
+    row: Variable,
+    col: Variable,
+    input_channel: int,
+    output_channel: int,
+    filter_size: Any,
+    stride: Any = 1,
+    param_attr: Any = None,
+    act: str | None = None,
+    dtype: Any = "float32",
+    name: str | None = None,
+) -> Variable:
+    """Convolve images of several sizes, padded so that a stride of 1 leaves their size as it is.
+
+    Args:
+        input: for each image its numbers [input_channel, height, width], as a sequence of [N, 1].
+        row, col: sequences as long as the images are high and wide.
+        filter_size, stride: one number, or [height, width]; a side of n gets (n - 1) // stride + 1.
+
+    Returns:
+        For each image [output_channel, height, width], as a sequence of [.., 1].
+    """
+    check_float(input, "input", "var_conv_2d")
+    for argument, variable in (("row", row), ("col", col)):
+        check_variable(variable, argument, "var_conv_2d")
+    helper = LayerHelper("var_conv_2d", name)
+    kernel, steps = (
+        _pair(value, argument, "var_conv_2d")
+        for argument, value in (("filter_size", filter_size), ("stride", stride))
+    )
+    inputs, outputs = (
+        integer(value, argument, "var_conv_2d")
+        for argument, value in (
+            ("input_channel", input_channel),
+            ("output_channel", output_channel),
+        )
+    )
+    weight = helper.create_parameter(param_attr, [outputs, inputs * kernel[0] * kernel[1]], dtype)
+    out, windows = helper.new(dtype), helper.new(dtype, stop_gradient=True)
+    helper.append_op(
+        "var_conv_2d",
+        {"X": input, "ROW": row, "COLUMN": col, "W": weight},
+        {"Out": out, "Col": windows},
+        {
+            "InputChannel": inputs,
+            "OutputChannel": outputs,
+            **dict(zip(("KernelH", "KernelW"), kernel, strict=True)),
+            **dict(zip(("StrideH", "StrideW"), steps, strict=True)),
+        },
+    )
+    return helper.activate(out, act)
 
 
 def sequence_topk_avg_pooling(

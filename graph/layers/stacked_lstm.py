@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...strategies.errors import InvalidValue
+from ...strategies.types import VarType
+from ..ops.stacked_lstm import elements
 from ..program.variable import Variable
 from . import shape as tensors
 from .binary import mul
@@ -64,8 +66,8 @@ def lstm(
         The states of the last layer, [steps, batch, directions * D]; its last states and cells as ``init_h``.
 
     Raises:
-        InvalidValue: a size is below 1, ``input`` is not [steps, batch, in], or a first state has another
-            shape.
+        InvalidValue: a size is below 1, or ``input`` is not [steps, batch, in].
+        ShapeError: a first state has another shape.
     """
     for each, argument in ((input, "input"), (init_h, "init_h"), (init_c, "init_c")):
         check_variable(each, argument, "lstm")
@@ -79,24 +81,48 @@ def lstm(
             f"lstm: takes [steps, batch, in], hidden_size and num_layers from 1 on, got {input}, {size} and "
             f"{layers}."
         )
-    directions = 2 if is_bidirec else 1
-    for state, argument in ((init_h, "init_h"), (init_c, "init_c")):
-        shape = state.shape or ()
-        if len(shape) != 3 or shape[0] != layers * directions or shape[2] != size:
-            raise InvalidValue(
-                f"lstm: {argument} must be [layers * directions, batch, hidden_size] = "
-                f"[{layers * directions}, batch, {size}], got {state}."
-            )
     helper = LayerHelper("cudnn_lstm", name)
-    widths = [sizes[2], *[directions * size] * (layers - 1)]
-    walks = _parameters(helper, widths, size, directions, input.dtype, default_initializer)
-    rows = _as_sequences(input)
+    shape = [elements(sizes[2], size, layers, 2 if is_bidirec else 1)]
+    weight = helper.create_parameter(
+        None, shape, input.dtype, default_initializer=default_initializer
+    )
+    cache = helper.block.create_var(type=VarType.RAW, persistable=True, stop_gradient=True)
+    inputs = {"Input": input, "InitH": init_h, "InitC": init_c, "W": weight, "Cache": cache}
+    out, last_h, last_c = (helper.new(input.dtype) for _ in range(3))
+    attrs = {
+        "max_len": max_len,
+        "dropout_prob": float(dropout_prob),
+        "is_bidirec": is_bidirec,
+        "input_size": sizes[2],
+        "hidden_size": size,
+        "num_layers": layers,
+        "is_test": is_test,
+        "seed": seed,
+    }
+    outputs = {"Out": out, "last_h": last_h, "last_c": last_c}
+    helper.append_op("cudnn_lstm", inputs, outputs, attrs)
+    return out, last_h, last_c
+
+
+def write_out(
+    x: Variable,
+    init_h: Variable,
+    init_c: Variable,
+    weight: Variable,
+    attrs: Mapping[str, Any],
+) -> tuple[Variable, Variable, Variable]:
+    """Append the ops that compute what ``cudnn_lstm`` does, by its attributes; return its results."""
+    size, layers, probability = (attrs[k] for k in ("hidden_size", "num_layers", "dropout_prob"))
+    directions = 2 if attrs["is_bidirec"] else 1
+    widths = [(x.shape or ())[2], *[directions * size] * (layers - 1)]
+    walks = _parameters(weight, widths, size, directions)
+    rows = _as_sequences(x)
     states = [_unstacked(each, layers * directions) for each in (init_h, init_c)]
     ends: list[tuple[Variable, Variable]] = []
     for layer in range(layers):
-        if layer and dropout_prob:
+        if layer and probability:
             rows = dropout(
-                rows, dropout_prob, is_test, seed if seed >= 0 else None,
+                rows, probability, attrs["is_test"], attrs["seed"] if attrs["seed"] >= 0 else None,
                 dropout_implementation="upscale_in_train",
             )  # fmt: skip
         both: list[Variable] = []
@@ -106,26 +132,17 @@ def lstm(
             last = sequence_first_step if backwards else sequence_last_step
             ends.append((last(hidden), last(cell)))
             both.append(hidden)
-        rows = tensors.concat(both, 1) if is_bidirec else both[0]
-    padded, _ = sequence_pad(rows, tensors.fill_constant([1], input.dtype, 0.0))
+        rows = tensors.concat(both, 1) if directions == 2 else both[0]
+    padded, _ = sequence_pad(rows, tensors.fill_constant([1], x.dtype, 0.0))
     last_h, last_c = (tensors.stack([end[k] for end in ends]) for k in (0, 1))
     return tensors.transpose(padded, [1, 0, 2]), last_h, last_c
 
 
 def _parameters(
-    helper: LayerHelper,
-    widths: Sequence[int],
-    size: int,
-    directions: int,
-    dtype: Any,
-    initializer: Initializer | None,
+    weight: Variable, widths: Sequence[int], size: int, directions: int
 ) -> Iterator[_Walk]:
-    """Create the parameter, and yield what it holds for each direction of each layer."""
-    matrices = sum(4 * size * (width + size) * directions for width in widths)
-    shape = [matrices + 8 * size * directions * len(widths)]
-    weight = helper.create_parameter(None, shape, dtype, default_initializer=initializer)
-    assert weight is not None
-    at, biases_at = 0, matrices
+    """Yield what the parameter holds for each direction of each layer."""
+    at, biases_at = 0, sum(4 * size * (width + size) * directions for width in widths)
 
     def part(begin: int, rows: int, columns: int) -> Variable:
         """Return [columns, 4D] of a stored [4D, columns], its gates in the order of ``lstm``."""

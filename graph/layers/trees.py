@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...strategies.errors import InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .helper import LayerHelper
+from .initializer import ConstantInitializer
 from .label_loss import check_integers
 from .numbers import integer
 from .tensors import check_float
@@ -60,6 +62,34 @@ def gather_tree(ids: Variable, parents: Variable) -> Variable:
     check_integers(parents, "parents", "gather_tree")
     helper = LayerHelper("gather_tree")
     return helper.apply("gather_tree", {"Ids": ids, "Parents": parents}, dtype=ids.dtype)
+
+
+def tdm_child(
+    x: Variable, node_nums: int, child_nums: int, param_attr: Any = None, dtype: Any = "int32"
+) -> tuple[Variable, Variable]:
+    """Return the children of nodes of a tree, [..., child_nums], and 1 where a child stands for an item.
+
+    Args:
+        x: integers below ``node_nums``; node 0 is none.
+        param_attr: of the tree, [node_nums, 3 + child_nums]: item, layer, parent and children of each node,
+            0 where there is none.
+        dtype: of the tree and of the results, int32 or int64.
+    """
+    check_integers(x, "x", "tdm_child")
+    helper, number = LayerHelper("tdm_child"), to_var_type(dtype)
+    if number not in (VarType.INT32, VarType.INT64):
+        raise InvalidType(f"tdm_child: dtype must be int32 or int64, got {dtype!r}.")
+    count = integer(child_nums, "child_nums", "tdm_child")
+    shape = [integer(node_nums, "node_nums", "tdm_child"), 3 + count]
+    zeros = ConstantInitializer(0)
+    tree = helper.create_parameter(
+        param_attr, shape, dtype, default_initializer=zeros, stop_gradient=True
+    )
+    child, leaf_mask = (helper.new(dtype, stop_gradient=True) for _ in range(2))
+    outputs = {"Child": child, "LeafMask": leaf_mask}
+    attrs = {"child_nums": count, "dtype": int(number)}
+    helper.append_op("tdm_child", {"X": x, "TreeInfo": tree}, outputs, attrs)
+    return child, leaf_mask
 
 
 def hsigmoid(

@@ -58,6 +58,17 @@ class OffsetsOfPairs(Operands):
     dim_t: int = 1
 
 
+class OffsetsOfImages(Operands):
+    x: Input
+    y: Input
+    z: Input
+    out: Output
+    InputChannel: int = 1
+    OutputChannel: int = 1
+    StrideH: int = 1
+    StrideW: int = 1
+
+
 class OffsetsOfPatches(Operands):
     x: Input
     out: Output
@@ -113,9 +124,9 @@ def outermost_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.specs("X")[0]}
 
 
-def pairs_shape(op: Inference) -> Mapping[str, Specs]:
-    """As many offsets as both operands have."""
-    sizes = {op.shape("X")[0], op.shape("Y")[0]} - {-1}
+def equally_many(op: Inference) -> Mapping[str, Specs]:
+    """As many offsets as each of the operands has."""
+    sizes = {op.shape(slot.name)[0] for slot in op.op.input_slots} - {-1}
     op.require(len(sizes) <= 1, "the operands must have equally many sequences")
     return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
 
@@ -229,8 +240,24 @@ define(
     Op(
         type="lod_of_pairs",
         record=OffsetsOfPairs,
-        shape=pairs_shape,
+        shape=equally_many,
         lod=no_sequences,
         samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
+    )
+)
+define(
+    Op(
+        type="lod_of_images",
+        record=OffsetsOfImages,
+        shape=equally_many,
+        lod=no_sequences,
+        samples=(
+            sample(
+                {"X": offsets(24, 0, 20), "Y": offsets(4, 1, 2), "Z": offsets(3, 0, 5)},
+                InputChannel=2,
+                OutputChannel=3,
+                StrideH=2,
+            ),
+        ),
     )
 )

@@ -16,7 +16,7 @@ from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
-from .operands import Input, Offsets, Operands, Output
+from .operands import Input, Inputs, Offsets, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import of_shape, product, same
 from .samples import integers, lengths, normal, offsets, sample
@@ -205,12 +205,14 @@ define(
 class RowsCollective(Operands):
     """Rows of all ranks, which only ``root`` needs (-1: all do), or those that ``root`` has for all.
 
-    ``number`` is that of the gradient, whose table has ``height`` rows.
+    ``number`` is that of the gradient, whose table has ``height`` rows. ``counted`` have, together, as many
+    elements as a rank brings rows: the driver counts these.
     """
 
     rows: Input
     values: Input
     counts: Input
+    counted: Inputs | None
     out_rows: Output
     out_values: Output
     bucket: int = 0

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS
+from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
 from . import formula as f
-from .lod import no_sequences
+from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims, of_shape, same_shape
 from .sampled_classes import rows_of_scores
 from .samples import integers, normal, sample, uniform
@@ -154,6 +154,61 @@ define(
             sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 2, high=2)}),
             sample({"Ids": normal(4, 2, 3), "Parents": integers(4, 2, 3, high=3)}),
         ),
+    )
+)
+
+
+class TdmChild(Operands):
+    x: Input
+    tree_info: Input
+    child: Output
+    leaf_mask: Output
+    child_nums: int = 0
+    dtype: int = 2
+
+
+def tdm_child_shape(op: Inference) -> Mapping[str, Specs]:
+    """[..., child_nums] of nodes X and TreeInfo [nodes, 3 + child_nums]."""
+    x, tree, count = op.spec("X"), op.spec("TreeInfo"), op.attr("child_nums")
+    op.require(x.dtype in INTEGERS and tree.dtype in INTEGERS, "X and TreeInfo must be integers")
+    fits = count > 0 and len(tree.shape) == 2 and tree.shape[1] == 3 + count
+    op.require(fits, f"TreeInfo must be [nodes, 3 + child_nums {count}]")
+    children = Spec((*x.shape, count), VarType(op.attr("dtype")))
+    return {"Child": children, "LeafMask": children}
+
+
+def tdm_child(a: TdmChild) -> f.Results:
+    """The children of nodes, and 1 where a child stands for an item; node 0 is none, and has none.
+
+    A row of TreeInfo has a node's item, layer and parent, and its children; 0 where there is none.
+    """
+    nodes = f.checked(a.x.reshape(-1), a.tree_info.shape[0], "node", "rows of TreeInfo")
+    rows = f.take(a.tree_info, nodes)
+    has_some = f.not_equal(nodes, 0) & f.not_equal(rows[:, 3], 0)
+    children = f.where(has_some.reshape(-1, 1), rows[:, 3:], 0)
+    index = f.checked(children, a.tree_info.shape[0], "child", "rows of TreeInfo")
+    is_item = f.not_equal(f.take(a.tree_info[:, 0], index), 0) & has_some.reshape(-1, 1)
+    shape, dtype = (*a.x.shape, a.child_nums), to_numpy(a.dtype)
+    masks = f.where(is_item, 1, 0)
+    return {
+        "child": children.astype(dtype).reshape(shape),
+        "leaf_mask": masks.astype(dtype).reshape(shape),
+    }
+
+
+_TREE = {"X": integers(4, 1, high=7), "TreeInfo": integers(7, 5, high=7)}
+define(
+    Op(
+        type="tdm_child",
+        record=TdmChild,
+        shape=tdm_child_shape,
+        lod=like("X", "Child", "LeafMask"),
+        formula=tdm_child,
+        samples=(
+            sample(_TREE, child_nums=2),
+            sample(_TREE, child_nums=2, dtype=3),
+        ),
+        refuses=(sample(_TREE, child_nums=3), sample({**_TREE, "X": normal(4, 1)}, child_nums=2)),
     )
 )
 

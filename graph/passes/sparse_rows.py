@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
 from ..ir.graph import FEED, TEMP, Graph, Node, Value, infer_node
+from ..ir.replica_program import lower
+from ..ir.segments import first_segment
 from ..ops.amp import CHECK, UPDATE
 from ..ops.collective import GATHER_ROWS, SPREAD_ROWS
 from ..ops.registry import OPS, Spec
@@ -30,10 +33,14 @@ _COUNTS = Value(ROW_COUNTS, Spec((-1, -1), VarType.INT64), FEED)  # until their 
 
 
 class _Lookup(NamedTuple):
-    """The slot of the table that an op's forward looks rows up in; what makes rows of its gradient, of what."""
+    """The slot of the table that an op's forward looks rows up in; what makes rows of its gradient, of what.
+
+    ``counted``: the slot whose elements are as many as these rows.
+    """
 
     table: str
     op: str
+    counted: str
     slots: tuple[str, ...]
     attrs: tuple[str, ...]
 
@@ -42,7 +49,7 @@ class _Lookup(NamedTuple):
         return f"{self.table}@GRAD"
 
 
-_EMBEDDING = _Lookup("W", "embedding_rows", ("Ids", "Ids@LOD", "Out@GRAD"), ("padding_idx",))
+_EMBEDDING = _Lookup("W", "embedding_rows", "Ids", ("Ids", "Ids@LOD", "Out@GRAD"), ("padding_idx",))
 _LOOKUPS: Mapping[str, _Lookup] = {  # by gradient op
     "lookup_table_grad": _EMBEDDING,
     "lookup_table_v2_grad": _EMBEDDING,
@@ -50,12 +57,14 @@ _LOOKUPS: Mapping[str, _Lookup] = {  # by gradient op
     "nce_grad": _Lookup(
         "Weight",
         "nce_rows",
+        "SampleLabels",
         ("Input", "SampleWeight", "CustomDistProbs", "SampleLogits", "SampleLabels", "Cost@GRAD"),
         ("num_total_classes", "num_neg_samples", "sampler"),
     ),
     "hierarchical_sigmoid_grad": _Lookup(
         "W",
         "hierarchical_sigmoid_rows",
+        "PreOut",
         ("X", "Label", "PathTable", "PathCode", "PreOut", "Out@GRAD"),
         ("num_classes",),
     ),
@@ -65,11 +74,13 @@ _LOOKUPS: Mapping[str, _Lookup] = {  # by gradient op
 class Rows(NamedTuple):
     """A gradient as rows; ``merged`` ones are each there once, in order.
 
-    ``number``: by which the feed has how many each place brought, once they are gathered.
+    ``counted`` have as many elements as there are rows. ``number``: by which the feed has how many each place
+    brought, once they are gathered.
     """
 
     rows: Value
     values: Value
+    counted: tuple[Value | None, ...] = ()
     merged: bool = False
     number: int = -1
 
@@ -122,6 +133,22 @@ def sparse_rows(graph: Graph, target: Target) -> Graph:
     return graph
 
 
+def counted_before(graph: Graph, target: Target) -> bool:
+    """Tell whether it is known before a step how many rows a place brings: one place need not know.
+
+    What is looked up must have a shape before the step is cut.
+    """
+    lookups = [node for node in graph.nodes if _sparse(node)]
+    if target.replicas == 1 or not lookups:
+        return True
+    first = first_segment(lower(graph, (), dict.fromkeys(graph.nodes, ""), 0))
+    outputs = (positions for node in first.nodes for positions in node.outputs.values())
+    records = [first.values[i] for i in (*first.feeds, *chain(*outputs)) if i >= 0]
+    known = {(record.name, record.version) for record in records}
+    counted = chain(*(node.inputs[_LOOKUPS[node.op].counted] for node in lookups))
+    return known >= {(value.name, value.version) for value in counted if value is not None}
+
+
 def refuse_lazy(graph: Graph, target: Target) -> None:
     """Refuse a lazy update of sparse gradients that cannot be rows here: a dense one would move all rows.
 
@@ -145,13 +172,37 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
         states = [stays(x) for x in read]
         return None if None in states else all(states)
 
+    inside = {name for node in graph.nodes for name in _looked_up_inside(node.attrs)}
     for node in graph.nodes:
-        if node.op == "adam" and node.attrs["lazy_mode"] and stays(node.inputs["Grad"][0]) is False:
+        if node.op != "adam" or not node.attrs["lazy_mode"]:
+            continue
+        (param,), (grad,) = node.inputs["Param"], node.inputs["Grad"]
+        assert param is not None
+        if param.name in inside:
             raise Unsupported(
-                f"Adam(lazy_mode=True): the gradient of '{node.inputs['Param'][0]}' cannot stay rows, and a "
-                f"dense update would move all rows. Rows need CPU places, and shapes that follow from "
-                f"feeds. Built at {node.where}."
+                f"Adam(lazy_mode=True): the gradient of '{param}' cannot stay rows, for it is looked up in a "
+                f"loop whose rounds data decide, and a dense update would move all rows. Look it up before "
+                f"the loop, or leave lazy_mode out. Built at {node.where}."
             )
+        if stays(grad) is False:
+            raise Unsupported(
+                f"Adam(lazy_mode=True): the gradient of '{param}' cannot stay rows, and a "
+                f"dense update would move all rows. Rows need CPU places, and on several of them what is "
+                f"looked up must be fed, or computed before a loop or a shape that data decide. Built at "
+                f"{node.where}."
+            )
+
+
+def _looked_up_inside(attrs: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of tables of which the block of a loop, or one within it, has sparse gradients."""
+    block = attrs.get("block")
+    if not isinstance(block, dict):
+        return
+    for node in block["nodes"]:
+        lookup = _LOOKUPS.get(node["op"])
+        if lookup is not None and node["attrs"].get("is_sparse"):
+            yield block["values"][node["inputs"][lookup.table][0]]["name"]
+        yield from _looked_up_inside(node["attrs"])
 
 
 def _sparse(node: Node) -> bool:
@@ -220,7 +271,7 @@ class _Rewriter:
         attrs["height"] = table.spec.shape[0]
         new, (rows, values) = self._new(node, lookup.op, inputs, ("Rows", "Values"), attrs)
         yield new
-        self._rows[grad] = Rows(rows, values)
+        self._rows[grad] = Rows(rows, values, tuple(node.inputs[lookup.counted]))
         of_table = tuple(pair for pair in node.grads if pair[1] == grad)
         yield from self._gather(replace(node, grads=of_table))
 
@@ -232,7 +283,8 @@ class _Rewriter:
             new, whole = self._new(node, "concat", {"X": tuple(column)}, ("Out",), {"axis": 0})
             yield new
             wholes += whole
-        self._rows[total] = Rows(wholes[0], wholes[1])
+        counted = tuple(chain(*(part.counted for part in parts)))
+        self._rows[total] = Rows(wholes[0], wholes[1], counted)
         yield from self._gather(node)
 
     def _row_by_row(self, node: Node) -> Iterator[Node]:
@@ -262,22 +314,22 @@ class _Rewriter:
     def _gather(self, node: Node) -> Iterator[Node]:
         """Yield what gathers the rows of all replicas, if a node finishes a parameter's gradient."""
         for _, grad in node.grads if self._gathers and node.role & OpRole.Backward else ():
-            rows, values, *_ = self._rows[grad]
+            rows, values, counted, *_ = self._rows[grad]
             height = grad.spec.shape[0]
             new, rows, values = self._meeting(node, GATHER_ROWS, rows, values, self.gathers, height)
-            yield new
+            yield replace(new, inputs={**new.inputs, "Counted": counted})
             self._rows[grad] = Rows(rows, values, number=self.gathers)
             self.gathers += 1
 
     def _merge(self, value: Value, like: Node) -> Iterator[Node]:
         """Yield what merges equal rows, unless they are merged."""
         if not self._rows[value].merged:
-            rows, values, _, number = self._rows[value]
+            rows, values, *_ = self._rows[value]
             inputs, attrs = {"Rows": (rows,), "Values": (values,)}, {"height": value.spec.shape[0]}
             slots = ("OutRows", "OutValues")
             new, (rows, values) = self._new(like, "merge_rows", inputs, slots, attrs)
             yield new
-            self._rows[value] = Rows(rows, values, merged=True, number=number)
+            self._rows[value] = self._rows[value]._replace(rows=rows, values=values, merged=True)
 
     def _make_dense(self, value: Value, reader: Node) -> Iterator[Node]:
         """Yield what makes the whole gradient, the first time that one is needed."""
@@ -303,7 +355,7 @@ class _Rewriter:
         update = OPS[node.op].update
         assert param is not None and grad is not None and update is not None
         yield from self._merge(grad, node)
-        rows, values, _, number = self._rows[grad]
+        rows, values, _, _, number = self._rows[grad]
         lazy = node.op == "adam" and node.attrs["lazy_mode"]
         alone = lazy or update.keeps(node.attrs)
         tables = {

@@ -112,6 +112,24 @@ def test_what_grows_may_be_compiled_with_every_switch(tmp_path: Path) -> None:
     assert "concat" not in whole and "concat" in block
 
 
+def test_what_grows_trains_on_two_places() -> None:
+    x, n = fluid.data("x", [None, 4]), fluid.data("n", [1], "int64")
+    state = L.fc(x, 4)
+    start = [L.fill_constant([1], "int64", 0), state]
+    _, grown = L.while_loop(lambda i, s: i < n, lambda i, s: [i + 1, L.concat([s, s], 1)], start)
+    loss = L.reduce_mean(L.square(L.reduce_sum(grown, 1)))
+    fluid.optimizer.SGD(0.0001).minimize(loss)
+    feed = {"x": np.ones((1, 4), "float32"), "n": np.array([3])}
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    with rowlock.cluster(launcher="threads"):
+        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+            loss.name, places=[fluid.CPUPlace()] * 2
+        )
+        losses = [exe.run(program, [feed, feed], [loss])[0].mean() for _ in range(3)]
+    assert losses == sorted(losses, reverse=True)
+
+
 def test_a_round_keeps_the_type_of_what_is_carried() -> None:
     n, total = fluid.data("n", [1], "int64"), L.fill_constant([1], "float32", 0.0)
     i = L.fill_constant([1], "int64", 0)

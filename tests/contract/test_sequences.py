@@ -315,6 +315,18 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         EnforceNotMet,
         "rows 0 to 4 are outside sequence 1 of X, which has 3",
     ),
+    "longer than what it is padded to": (
+        lambda x: layers.sequence_pad(x, layers.fill_constant([1], "float32", 0.0), maxlen=2)[0],
+        {"x": sequences(ROWS, TWO)},
+        ExecutionError,
+        "sequence_pad: length 3 is outside the 3 lengths within padded_length 2",
+    ),
+    "an image of another size": (
+        lambda x, row, col: fluid.contrib.layers.var_conv_2d(x, row, col, 1, 1, 3),
+        {name: sequences(ROWS[:, :1], TWO) for name in ("x", "row", "col")},
+        SequenceError,
+        r"var_conv_2d: sequence 0 of X has 2 numbers, not 1 \* 2 \* 2",
+    ),
     "other sequences": (
         lambda x, y: layers.sequence_concat([x, y]),
         {"x": sequences(ROWS, TWO), "y": sequences(ROWS, [[5]])},

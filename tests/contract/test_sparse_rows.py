@@ -58,6 +58,17 @@ MODES: dict[str, tuple[int, dict[str, Any]]] = {
 ROWS = (8, 8, 7, 9)  # of the steps: two places do not always get as many
 
 
+def on_places(main: Any, loss: Any, places: int, **strategy: Any) -> Any:
+    """Return the program for so many places."""
+    if places == 1:
+        return main
+    build = fluid.BuildStrategy()
+    for name, value in strategy.items():
+        setattr(build, name, value)
+    program = fluid.CompiledProgram(main)
+    return program.with_data_parallel(loss.name, build, places=[fluid.CPUPlace()] * places)
+
+
 class Net:
     """Two lookups of one table, of which one has a padding row, one of another table, and a loss."""
 
@@ -80,16 +91,10 @@ class Net:
     ) -> tuple[list[float], np.ndarray, Any]:
         """Train some steps, with ``strike`` before each; return losses, tables and the program."""
         rng = np.random.default_rng(0)
-        exe, losses, program = fluid.Executor(fluid.CPUPlace()), [], self.main
+        exe, losses = fluid.Executor(fluid.CPUPlace()), []
         with fluid.scope_guard(fluid.Scope()):
             exe.run(self.startup)
-            if places > 1:
-                build = fluid.BuildStrategy()
-                for name, value in strategy.items():
-                    setattr(build, name, value)
-                program = fluid.CompiledProgram(self.main).with_data_parallel(
-                    self.loss.name, build, places=[fluid.CPUPlace()] * places
-                )
+            program = on_places(self.main, self.loss, places, **strategy)
             for step, rows in enumerate(ROWS):
                 if strike is not None:
                     strike(step, program)
@@ -355,6 +360,7 @@ def test_a_lazy_update_that_would_be_dense_is_refused() -> None:
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
         ids = fluid.data("ids", [None], "int64")
+        ids = ids + L.create_global_var([1], 0, "int64", persistable=True)
         rows = fluid.embedding(L.unique(ids)[0], [4, 2], is_sparse=True, param_attr="table")
         loss = L.reduce_sum(rows)
         FIRST.Adam(0.1, lazy_mode=True).minimize(loss)
@@ -370,3 +376,74 @@ def test_a_lazy_update_that_would_be_dense_is_refused() -> None:
         pytest.raises(Unsupported, match="'table' cannot stay rows"),
     ):
         exe.run(program, {"ids": np.arange(4)}, [])
+
+
+def test_a_lazy_update_of_what_a_loop_looks_up_is_refused() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup):
+        words = fluid.data("words", [None, 1], "int64", lod_level=1)
+        recurrent = L.DynamicRNN()
+        with recurrent.block():
+            word = recurrent.step_input(words)
+            rows = L.embedding(word, [4, 2], is_sparse=True, param_attr="table")
+            state = recurrent.memory(shape=[2])
+            recurrent.update_memory(state, state + rows)
+            recurrent.output(rows)
+        FIRST.Adam(0.1, lazy_mode=True).minimize(L.mean(recurrent()))
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup)
+    feed = {"words": fluid.create_lod_tensor(np.arange(4)[:, None], [[1, 3]], fluid.CPUPlace())}
+    with pytest.raises(
+        Unsupported, match="'table' cannot stay rows, for it is looked up in a loop"
+    ):
+        exe.run(main, feed, [])
+
+
+def expanded(rows: Any, words: Any) -> Any:
+    """As many copies of each document's sum as it has words."""
+    sums = L.sequence_expand(L.sequence_pool(rows, "sum"), words)
+    return L.sequence_pool(L.concat([rows, sums], 1), "max")
+
+
+def step_by_step(rows: Any, words: Any) -> Any:
+    recurrent = L.DynamicRNN()
+    with recurrent.block():
+        step, state = recurrent.step_input(rows), recurrent.memory(shape=[4])
+        new = L.fc([step, state], 4, act="tanh")
+        recurrent.update_memory(state, new)
+        recurrent.output(new)
+    return L.sequence_last_step(recurrent())
+
+
+def in_a_loop(rows: Any, words: Any) -> Any:
+    """As many rounds as the first word says."""
+    rounds = L.reshape(L.slice(words, [0], [0], [1]), [1])
+    start = [L.fill_constant([1], "int64", 0), L.sequence_pool(rows, "sum")]
+    return L.while_loop(lambda i, s: L.less_than(i, rounds), lambda i, s: [i + 1, s * 0.9], start)[
+        1
+    ]
+
+
+@pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
+@pytest.mark.parametrize("body", [expanded, step_by_step, in_a_loop])
+def test_rows_meet_in_programs_whose_shapes_are_data(body: Any, mode: str) -> None:
+    """Lazy updates of two places are those of one; what is looked up is known before the step is cut."""
+    drawn = np.array([3, 4, 5, 6, 7, 3, 8, 9, 4, 5])[:, None]  # both places' loops make 3 rounds
+    feed = {"words": fluid.create_lod_tensor(drawn, [[2, 3, 1, 4]], fluid.CPUPlace())}
+    tables = []
+    for places, strategy in (MODES["one place"], MODES[mode]):
+        main, startup = fluid.Program(), fluid.Program()
+        main.random_seed = startup.random_seed = 1
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            words = fluid.data("words", [None, 1], "int64", lod_level=1)
+            rows = L.embedding(words, [20, 4], is_sparse=True, param_attr="table")
+            loss = L.mean(L.square(L.fc(body(rows, words), 2)))
+            FIRST.Adam(0.1, lazy_mode=True).minimize(loss)
+        with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(startup)
+            program = on_places(main, loss, places, **strategy)
+            for _ in range(3):
+                exe.run(program, feed, [loss])
+            tables.append(np.array(fluid.global_scope().find_var("table").get_tensor()))
+    np.testing.assert_allclose(*tables, atol=2e-6)

@@ -77,6 +77,34 @@ def test_numbers_are_those_of_lstms_written_out(layers: int, directions: int) ->
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("layers", "directions"), [(2, 1), (2, 2)])
+def test_gradients_of_a_loaded_program_are_those_of_lstms_written_out(
+    layers: int, directions: int
+) -> None:
+    """Along one direction of all operands, by differences; ``c`` is read for its gradient alone."""
+    outputs, feed = net(layers, directions), fed(layers, directions)
+    main, startup = fluid.default_main_program(), fluid.default_startup_program()
+    operands = [*(main.global_block().var(name) for name in "xhc"), main.all_parameters()[0]]
+    for operand in operands[:3]:
+        operand.stop_gradient = False
+    slopes = fluid.gradients(L.sums([L.reduce_sum(L.square(v)) for v in outputs[:2]]), operands)
+    types = [op.type for op in main.global_block().ops]
+    assert types.count("cudnn_lstm") == types.count("cudnn_lstm_grad") == 1
+    exe, rng = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(2)
+    exe.run(startup)
+    loaded = fluid.Program.parse_from_string(main.desc.serialize_to_string())
+    *grads, weight = exe.run(loaded, feed=feed, fetch_list=[*slopes, operands[3]])
+    point = [each.astype("float64") for each in (*feed.values(), weight)]
+    along = [rng.standard_normal(each.shape) for each in point]
+
+    def loss(h: float) -> float:
+        moved = [p + h * d for p, d in zip(point, along, strict=True)]
+        return sum(float((v**2).sum()) for v in reference(*moved, layers, directions)[:2])
+
+    slope = sum(float((g * d).sum()) for g, d in zip(grads, along, strict=True))
+    np.testing.assert_allclose(slope, (loss(1e-5) - loss(-1e-5)) / 2e-5, rtol=1e-4)
+
+
 def test_it_trains_with_dropout_on_two_places() -> None:
     output, last_h, last_c = net(2, 2, dropout_prob=0.2, seed=3)
     loss = L.mean(L.square(output - 0.5)) + L.mean(last_h) * L.mean(last_c)
@@ -97,8 +125,15 @@ def test_sizes_are_checked() -> None:
         L.lstm(fluid.data("x", [None, W]), *[fluid.data(n, [1, None, D]) for n in "hc"], T, D, 1)
 
 
+def test_operands_that_do_not_fit_attributes_is_named() -> None:
+    output, *_ = net(1, 1)
+    fluid.default_main_program().global_block().ops[0].attrs["is_bidirec"] = True
+    with pytest.raises(InvalidValue, match=r"cudnn_lstm: InitH must be .* = \[2, batch, 2\]"):
+        fluid.Executor(fluid.CPUPlace()).run(feed=fed(1, 1), fetch_list=[output])
+
+
 def test_first_states_of_another_size_are_named() -> None:
     with fluid.program_guard(fluid.Program(), fluid.Program()):
         x, h = fluid.data("x", [5, 2, 3]), fluid.data("h", [1, 2, 4])
-        with pytest.raises(InvalidValue, match=r"init_h must be .* = \[1, batch, 7\], got .* h"):
+        with pytest.raises(InvalidValue, match=r"InitH must be .* = \[1, 2, 7\] \(got .*InitH 'h'"):
             fluid.layers.lstm(x, h, h, 5, 7, 1)

@@ -64,8 +64,9 @@ LATER_ATTRIBUTES = {
 }
 OURS = {
     "act_attrs",
+    "child_nums",
     "l2_decay",
-}  # of the activation in fused_elemwise_activation; folded into updates
+}  # of the activation in fused_elemwise_activation; missing from the list of prototypes; folded into updates
 # Paddle makes a gradient op for these where none belongs.
 NO_SLOPE = {"increment"}  # counts a loop's steps back
 # Computed beside the GPU: py_func by Python, and most others on CPUs in Paddle, too.
@@ -255,7 +256,7 @@ SIDE = {
     "IntermediateOut", "ReserveSpace", "SoftmaxMax", "SoftmaxSum", "Ln1Mean", "Ln1Variance", "Means", "MidOut",
     "Norm", "Scales", "Tmp", "XNorm", "YNorm", "sub_result", "Gate", "ResetHiddenPrev", "PreOut", "W_Out",
     "BatchGate", "BatchCellPreAct", "BatchHidden", "BatchResetHiddenPrev", "Alpha", "EmissionExps",
-    "TransitionExps", "WarpCTCGrad", "SampleLogits", "Probabilities", "LogSum",
+    "TransitionExps", "WarpCTCGrad", "SampleLogits", "Probabilities", "LogSum", "Col",
 }  # fmt: skip
 NO_DERIVATIVE = {"cvm"}  # what its gradient op writes are counts
 STATISTICS = {"BatchSize", "BatchSum", "BatchSquareSum"}  # data_norm's "gradients" of them are sums

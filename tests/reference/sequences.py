@@ -426,6 +426,21 @@ def largest(topks, channels):
     return build
 
 
+def convolved_images(heights, widths, channels, kernel, stride):
+    def build(fluid):
+        sizes = [channels * h * w for h, w in zip(heights, widths)]
+        x, feed = sequences(fluid, "x", sum(sizes), [1], [sizes])
+        row, one = sequences(fluid, "row", sum(heights), [2], [heights])
+        column, two = sequences(fluid, "column", sum(widths), [2], [widths])
+        feed.update(one), feed.update(two)
+        weight = constant(fluid, [2, channels * kernel[0] * kernel[1]])
+        conv = fluid.contrib.layers.var_conv_2d
+        out = conv(x, row, column, channels, 2, list(kernel), list(stride), weight, "tanh")
+        return [out], [x, fluid.default_main_program().all_parameters()[0]], feed
+
+    return build
+
+
 def matched(fluid):
     x, feed = sequences(fluid, "x", 5, [3], [[2, 3]])
     y, more = sequences(fluid, "y", 6, [3], [[4, 2]], 1)
@@ -623,6 +638,9 @@ computed(
     embedding_pool_end=pooled_rows(-1),
     largest=largest([1, 3], 2),
     largest_of_few=largest([2, 5], 1),
+    images=convolved_images([4, 1], [3, 5], 2, (3, 3), (1, 1)),
+    images_some_empty=convolved_images([3, 0, 2], [2, 3, 4], 1, (2, 5), (2, 1)),
+    images_wide_steps=convolved_images([6, 5, 1], [5, 4, 1], 3, (1, 2), (3, 2)),
     matched=matched,
     matched_and_pooled=matched_and_pooled,
     distances=distances(False),

@@ -11,6 +11,7 @@ from ....graph.ops.lod_levels import (
     OffsetsAligned,
     OffsetsErased,
     OffsetsOfCopies,
+    OffsetsOfImages,
     OffsetsOfPairs,
     OffsetsOfPatches,
     OffsetsReshaped,
@@ -154,5 +155,25 @@ def lod_of_pairs(dev: Device, a: OffsetsOfPairs) -> Step:
     def run() -> None:
         a.out[0] = 0
         xp.cumsum(xp.diff(a.x) * xp.diff(a.y) * a.dim_t, out=a.out[1:])
+
+    return run
+
+
+@kernel("lod_of_images")
+def lod_of_images(dev: Device, a: OffsetsOfImages) -> Step:
+    """The numbers of each image's convolution: one for each channel and every stride-th row and column."""
+    xp: Any = dev.xp
+
+    def run() -> None:
+        height, width = xp.diff(a.y), xp.diff(a.z)
+        if dev.runtime is None:  # the host does not see offsets on a GPU
+            for i in np.flatnonzero(a.InputChannel * height * width != np.diff(a.x))[:1]:
+                raise SequenceError(
+                    f"var_conv_2d: sequence {i} of X has {a.x[i + 1] - a.x[i]} numbers, not "
+                    f"{a.InputChannel} * {height[i]} * {width[i]} (InputChannel, rows of ROW, rows of COLUMN)."
+                )
+        lines, columns = (height - 1) // a.StrideH + 1, (width - 1) // a.StrideW + 1
+        a.out[0] = 0
+        xp.cumsum(lines * columns * a.OutputChannel, out=a.out[1:])
 
     return run

@@ -11,10 +11,15 @@ from .layers import (
     basic_gru,
     basic_lstm,
     fused_elemwise_activation,
+    fused_embedding_seq_pool,
+    match_matrix_tensor,
     partial_concat,
     partial_sum,
+    sequence_topk_avg_pooling,
     shuffle_batch,
+    tdm_child,
     tree_conv,
+    var_conv_2d,
 )
 
 __all__ = [
@@ -29,15 +34,20 @@ __all__ = [
     "decoder",
     "extend_with_decoupled_weight_decay",
     "fused_elemwise_activation",
+    "fused_embedding_seq_pool",
     "layers",
+    "match_matrix_tensor",
     "memory_usage",
     "mixed_precision",
     "model_stat",
     "op_freq_statistic",
     "partial_concat",
     "partial_sum",
+    "sequence_topk_avg_pooling",
     "shuffle_batch",
+    "tdm_child",
     "tree_conv",
+    "var_conv_2d",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -7,8 +7,9 @@ from ...graph.layers.sequence import (
     fused_embedding_seq_pool,
     match_matrix_tensor,
     sequence_topk_avg_pooling,
+    var_conv_2d,
 )
-from ...graph.layers.trees import tree_conv
+from ...graph.layers.trees import tdm_child, tree_conv
 from ...names import listing, missing
 from ...nn.layer.basic_units import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
 
@@ -24,7 +25,9 @@ __all__ = [
     "partial_sum",
     "sequence_topk_avg_pooling",
     "shuffle_batch",
+    "tdm_child",
     "tree_conv",
+    "var_conv_2d",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

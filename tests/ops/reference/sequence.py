@@ -327,6 +327,40 @@ def match_matrix_tensor(ins: Slots, attrs: Slots) -> Slots:
     }
 
 
+def images(ins: Slots, attrs: Slots) -> Any:
+    """Yield each image, [channels, height, width]."""
+    lods = (np.diff(ins[f"{slot}@LOD"][-1]) for slot in ("ROW", "COLUMN"))
+    for block, height, width in zip(parts(ins["X"], ins["X@LOD"][-1]), *lods, strict=True):
+        yield block.reshape(attrs["InputChannel"], height, width)
+
+
+@reference("var_conv_2d")
+def var_conv_2d(ins: Slots, attrs: Slots) -> Slots:
+    kernel = attrs["KernelH"], attrs["KernelW"]
+    columns = []
+    for image in images(ins, attrs):
+        padded = np.pad(image, [(0, 0), *((k // 2, k) for k in kernel)])
+        corners = [
+            (y, x)
+            for y in range(0, image.shape[1], attrs["StrideH"])
+            for x in range(0, image.shape[2], attrs["StrideW"])
+        ]
+        windows = [padded[:, y : y + kernel[0], x : x + kernel[1]].ravel() for y, x in corners]
+        columns.append(np.reshape(windows, (len(windows), ins["W"].shape[1])).T)
+    return {
+        "Out": np.concatenate([np.ravel(ins["W"] @ col) for col in columns]).reshape(-1, 1),
+        "Col": np.concatenate([np.ravel(col) for col in columns]).reshape(-1, 1),
+    }
+
+
+@reference("lod_of_images")
+def lod_of_images(ins: Slots, attrs: Slots) -> Slots:
+    sizes = zip(np.diff(ins["Y"]), np.diff(ins["Z"]), strict=True)
+    steps = attrs["StrideH"], attrs["StrideW"]
+    counts = [len(range(0, h, steps[0])) * len(range(0, w, steps[1])) for h, w in sizes]
+    return {"Out": np.cumsum([0, *counts]) * attrs["OutputChannel"]}
+
+
 @reference("lod_of_patches")
 def lod_of_patches(ins: Slots, attrs: Slots) -> Slots:
     rows = len(im2sequence(ins, attrs)["Out"])

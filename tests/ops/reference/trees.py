@@ -49,6 +49,20 @@ def gather_tree(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": out}
 
 
+@reference("tdm_child")
+def tdm_child(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    tree, dtype = ins["TreeInfo"].tolist(), [np.int32, np.int64][attrs["dtype"] - 2]
+    none = [0] * attrs["child_nums"]
+    rows = [tree[node][3:] if node and tree[node][3] else none for node in ins["X"].ravel()]
+    some = [any(row) for row in rows]
+    masks = [[int(s and tree[c][0] != 0) for c in row] for row, s in zip(rows, some, strict=True)]
+    shape = (*ins["X"].shape, attrs["child_nums"])
+    return {
+        "Child": np.array(rows, dtype).reshape(shape),
+        "LeafMask": np.array(masks, dtype).reshape(shape),
+    }
+
+
 @reference("hierarchical_sigmoid")
 def hierarchical_sigmoid(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x, w, classes = ins["X"], ins["W"], attrs["num_classes"]

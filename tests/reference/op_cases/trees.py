@@ -1,6 +1,6 @@
 """Cases of ops that follow trees, of marks, and of fused products."""
 
-from tables import FLOATS, NO_GRADIENT, OUTPUT_COUNT, case, integers, normal
+from tables import FLOATS, NO_GRADIENT, NUMBERS, OUTPUT_COUNT, case, integers, normal
 
 OUTPUT_COUNT["fusion_repeated_fc_relu"] = lambda attrs, arrays: len(arrays["W"]) - 1
 NO_GRADIENT |= {"fc", "fusion_repeated_fc_relu", "fusion_squared_mat_sub", "similarity_focus"}
@@ -24,6 +24,14 @@ def tree_conv(p):
 def gather_tree(p):
     dtype = p.of("int64", "int32")
     return {"Ids": integers([5, 2, 3], 9, dtype), "Parents": integers([5, 2, 3], 3, dtype)}, {}
+
+
+@case("tdm_child", 6)
+def tdm_child(p):
+    count, dtype = p.of(2, 3), p.of("int32", "int64")
+    inputs = {"X": integers(p.of([5, 1], [2, 3], [4]), 9, p.of("int64", "int32"))}
+    inputs["TreeInfo"] = integers([9, 3 + count], p.of(9, 3), dtype)
+    return inputs, {"child_nums": count, "dtype": NUMBERS[dtype]}
 
 
 @case("hierarchical_sigmoid", 10)

@@ -1,0 +1,157 @@
+"""Convolution of images of several sizes: sequences (LoD) of numbers. Legend: P pixels of all results.
+
+An image is [channels, height, width]: its sequence in ROW has as many rows as it is high, in COLUMN as wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import FLOATS
+from . import formula as f
+from .lod import Lods
+from .operands import Array, Input, Offsets, Operands, Output, named
+from .registry import Inference, Op, Specs, define
+from .rules import of_shape
+from .samples import normal, offsets, sample
+from .sequence import one_level, result
+
+
+class VarConvAttributes(Operands):
+    InputChannel: int = 1
+    OutputChannel: int = 1
+    KernelH: int = 1
+    KernelW: int = 1
+    StrideH: int = 1
+    StrideW: int = 1
+
+
+class VarConvOperands(VarConvAttributes):
+    x: Input
+    row: Input = named("ROW")
+    column: Input = named("COLUMN")
+    w: Input
+    x_lod: Offsets
+    row_lod: Offsets = named("ROW@LOD")
+    column_lod: Offsets = named("COLUMN@LOD")
+
+
+class VarConv2d(VarConvOperands):
+    out_lod: Offsets
+    out: Output
+    col: Output
+
+
+class VarConv2dGrad(VarConvOperands):
+    out_lod: Offsets = named("Out@GRAD@LOD")
+    d_out: Input
+    d_x: Output | None
+    d_w: Output | None
+
+
+def var_conv_shape(op: Inference) -> Mapping[str, Specs]:
+    """[numbers of all results, 1]; Col, what the windows hold, is [P InputChannel KernelH KernelW, 1]."""
+    x = op.spec("X")
+    count = {op.sequences(slot) for slot in ("X", "ROW", "COLUMN")} - {-1}
+    for slot in ("X", "ROW", "COLUMN"):
+        one_level(op, slot)
+    op.require(x.dtype in FLOATS, "X must hold floats")
+    op.require(len(x.shape) == 2 and x.shape[1] in (1, -1), "X must have one number in a row")
+    for name in VarConvAttributes.declared().attrs:
+        op.require(op.attr(name) > 0, f"{name} must be positive, got {op.attr(name)}")
+    channels = op.attr("OutputChannel")
+    window = op.attr("InputChannel") * op.attr("KernelH") * op.attr("KernelW")
+    op.require(
+        op.shape("W") == (channels, window),
+        f"W must be [{channels}, {window}]: OutputChannel, InputChannel * KernelH * KernelW",
+    )
+    op.require(len(count) <= 1, "X, ROW and COLUMN must have equally many sequences")
+    ends = op.value("Out@LOD") if op.has("Out@LOD") else None
+    rows = -1 if ends is None else int(ends[-1])
+    windows = -1 if ends is None else rows // channels * window
+    return {"Out": of_shape((rows, 1), x), "Col": of_shape((windows, 1), x)}
+
+
+def var_conv_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The numbers of an image are a sequence."""
+    levels = {slot: op.of(slot)[-1:] for slot in ("X", "ROW", "COLUMN")}
+    if not all(levels.values()):
+        return {}
+    names = ("InputChannel", "OutputChannel", "StrideH", "StrideW")
+    operands = {"X": levels["X"], "Y": levels["ROW"], "Z": levels["COLUMN"]}
+    return {"Out": (op.level("lod_of_images", operands, {n: op.attrs[n] for n in names}),)}
+
+
+def var_conv_2d(a: VarConv2d) -> f.Results:
+    """Products of W with the window around every stride-th pixel, that has zeros outside the image.
+
+    Of K elements along a side, K // 2 lie before the pixel.
+    """
+    rows, channels = result(a).shape[0], a.OutputChannel
+    pixels = rows // channels
+    ends = f.floor_divide(a.out_lod[-1], channels)
+    image = f.sequence_of(ends, pixels, "Out")
+    begin, height, width = (
+        f.take(part, image).reshape(-1, 1)
+        for part in (a.x_lod[-1], _lengths(a.row_lod[-1]), _lengths(a.column_lod[-1]))
+    )
+    place = (f.table(range(pixels), "int64") - f.take(ends, image)).reshape(-1, 1)
+    columns = f.floor_divide(width - 1, a.StrideW) + 1
+    line = f.floor_divide(place, columns)
+    channel, dy, dx = np.indices((a.InputChannel, a.KernelH, a.KernelW)).reshape(3, -1)
+    y = line * a.StrideH + f.table(dy - a.KernelH // 2)
+    x = (place - line * columns) * a.StrideW + f.table(dx - a.KernelW // 2)
+    near_y, near_x = (f.minimum(f.maximum(at, 0), n - 1) for at, n in ((y, height), (x, width)))
+    source = begin + (f.table(channel) * height + near_y) * width + near_x
+    window = f.where(f.not_equal(y, near_y), 0, f.take(a.x.reshape(-1), source))
+    window = f.where(f.not_equal(x, near_x), 0, window)
+    return {"out": _by_image(window @ a.w.T, ends), "col": _by_image(window, ends)}
+
+
+def _lengths(level: Array) -> Array:
+    return level[1:] - level[:-1]
+
+
+def _by_image(values: Array, ends: Array) -> Array:
+    """Return [P, channels] image by image, and channel by channel within: [P channels, 1]."""
+    pixels, channels = values.shape
+    image = f.sequence_of(ends * channels, pixels * channels, "Out")
+    begin, count = f.take(ends, image), f.take(_lengths(ends), image)
+    within = f.table(range(pixels * channels), "int64") - begin * channels
+    channel = f.floor_divide(within, count)
+    source = (begin + within - channel * count) * channels + channel
+    return f.take(values.reshape(-1), source).reshape(-1, 1)
+
+
+_IMAGES = {
+    "X": normal(44, 1),
+    "ROW": normal(7, 2),
+    "COLUMN": normal(8, 3),
+    "W": normal(3, 12),
+    "X@LOD": [offsets(24, 0, 20)],
+    "ROW@LOD": [offsets(4, 1, 2)],
+    "COLUMN@LOD": [offsets(3, 0, 5)],
+    "Out@LOD": [offsets(18, 0, 15)],
+}
+_SIZES = {"InputChannel": 2, "OutputChannel": 3, "KernelH": 3, "KernelW": 2, "StrideH": 2}
+define(
+    Op(
+        type="var_conv_2d",
+        record=VarConv2d,
+        shape=var_conv_shape,
+        reads_values=lambda attrs: ("Out@LOD",),
+        lod=var_conv_lod,
+        formula=var_conv_2d,
+        samples=(sample(_IMAGES, **_SIZES),),
+        refuses=(
+            sample({**_IMAGES, "W": normal(3, 6)}, **_SIZES),
+            sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),
+            sample({**_IMAGES, "X": normal(22, 2)}, **_SIZES),
+            sample(_IMAGES, **_SIZES, StrideW=0),
+        ),
+    ),
+    Op(type="var_conv_2d_grad", record=VarConv2dGrad),
+)
