@@ -112,8 +112,9 @@ class Channels:
             self._make_room(cramped, within)
         lasting = number is not None
         number = self.reserve() if number is None else number
-        frames = frames_of(self.lines, number, messages, slot)
-        outgoing = {rank: Outgoing(pieces) for rank, pieces in frames.items()}
+        outgoing = {}
+        for rank, pieces in frames_of(self.lines, number, messages, slot).items():
+            outgoing[rank] = Outgoing(pieces)
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = _Exchange(slot, outgoing, set(messages), lasting=lasting)
         try:
@@ -242,24 +243,28 @@ class Channels:
         if not events:
             for rank in self._waiting():
                 self._pull(rank)
-            if time.monotonic() >= deadline and self._waiting():
+            waiting = self._waiting()
+            if waiting and time.monotonic() >= deadline:
                 return False
-            self._watch(self._waiting())
-        came = {self._ranks[descriptor] for descriptor, event in events if event != select.POLLOUT}
+            self._watch(sorted(waiting))
+        came = set()
+        for descriptor, event in events:
+            if event != select.POLLOUT:
+                came.add(self._ranks[descriptor])
         for rank in came:
             self._pull(rank)
         if self._last in came:  # the others are most likely there, too
-            for rank in set(self._waiting()) - came:
+            for rank in self._waiting() - came:
                 self._pull(rank)
             self._last = max(self._waiting(), default=self._last)
         return True
 
-    def _waiting(self) -> list[int]:
+    def _waiting(self) -> set[int]:
         """Return the ranks that still have to answer, less those that never will."""
-        waiting = [rank for exchange in self._under_way.values() for rank in exchange.waiting]
-        if not waiting:
-            return []
-        return sorted(set(waiting).intersection(self._ranks.values()))
+        waiting = set()
+        for exchange in self._under_way.values():
+            waiting |= exchange.waiting
+        return waiting - self._silent if self._silent else waiting
 
     def _for_the_last(self) -> select.poll:
         """Return what to wait with: for the replica that was last before, and for the end of any other.
