@@ -7,7 +7,7 @@ import math
 import select
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -108,8 +108,8 @@ class Channels:
                     raise self._late(self._unsent(), within)
             taken = {exchange.slot for exchange in self._under_way.values()}
             slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
-        elif cramped := [rank for rank, line in self.lines.items() if line.cramped]:
-            self._make_room(cramped, within)
+        else:
+            self._make_room(within)
         lasting = number is not None
         number = self.reserve() if number is None else number
         outgoing = {}
@@ -216,9 +216,12 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(late), within)
 
-    def _make_room(self, ranks: Iterable[int], within: float) -> None:
-        """Give replicas a larger area, for something did not fit."""
-        messages = {rank: room for rank in ranks if (room := self.lines[rank].room())}
+    def _make_room(self, within: float) -> None:
+        """Give replicas a larger area, if something did not fit."""
+        messages = {}
+        for rank, line in self.lines.items():
+            if line.cramped and (room := line.room()) is not None:
+                messages[rank] = room
         if not messages:
             return
         number = self.reserve()
