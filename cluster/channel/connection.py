@@ -66,7 +66,7 @@ class ReplicaConnection:
 
     def _head(self, message: Message) -> bytes:
         """Return a message's head; steps have the same one over and over."""
-        shapes = []
+        shapes: list[Any] = []
         for array in message.arrays:
             shapes += (array.dtype, array.shape)
         if message.head != self._last[0] or shapes != self._last[1]:

@@ -28,7 +28,7 @@ from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
 from ..device.place import CUDAPlace, Place
-from ..device.tensor import Storage
+from ..device.tensor import LoD, Storage
 from ..feed.feeds import FeedShard, check, fed_names, rows_of, with_rows
 from ..feed.fetches import Joined
 from ..feed.scope import Scope
@@ -710,6 +710,8 @@ class ParallelRun:
         for name, lods, parts in zip(
             names, version.program.fetch_lods, zip(*fetched, strict=False), strict=False
         ):
-            levels = [[tuple(place[k].tolist()) for k in lods] for place in fetched] if lods else ()
+            levels: list[LoD] = []
+            if lods:
+                levels = [tuple([tuple(place[k].tolist()) for k in lods]) for place in fetched]
             joined.append(Joined(name, parts, levels))
         return joined
