@@ -96,15 +96,17 @@ class RayDelivery:
     @property
     def broken(self) -> bool:
         """Whether no replica is left, or the Ray that they ran on is gone."""
-        return self._closed or not any(m.alive for m in self._members) or self._ray_is_gone()
+        for member in self._members:  # every step asks this
+            if member.alive:
+                return self._closed or self._ray_is_gone()
+        return True
 
     def _ray_is_gone(self) -> bool:
-        """Tell whether Ray was shut down since; ending it and starting another takes far longer than a look."""
-        if not ray.is_initialized():
-            return True
+        """Tell whether Ray was shut down since, which takes far longer than the time between two looks."""
         now = time.monotonic()
         if now - self._looked > _SESSION_S:
-            self._looked, self._other = now, session() != self._session
+            self._looked = now
+            self._other = session() != self._session
         return self._other
 
     @property
@@ -131,10 +133,10 @@ class RayDelivery:
         """
         if self.broken:
             raise InvalidState(VALUES_GONE)
-        loading = [rank for rank, message in messages.items() if message.kind == "load"]
-        if loading:  # one program, on all of them
-            functions = messages[loading[0]].head["functions"]
-            teach([self._members[r] for r in loading], functions, self.config.start_deadline_s)
+        first = next(iter(messages.values()), None)
+        if first is not None and first.kind == "load":  # one program, on all of them
+            functions = first.head["functions"]
+            teach([self._members[r] for r in messages], functions, self.config.start_deadline_s)
         return self._channels.start(messages, self.config.step_deadline_s, number)
 
     def finish(self, number: int) -> dict[int, Message]:

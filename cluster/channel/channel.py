@@ -7,7 +7,7 @@ import math
 import select
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -108,12 +108,13 @@ class Channels:
                     raise self._late(self._unsent(), within)
             taken = {exchange.slot for exchange in self._under_way.values()}
             slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
-        elif cramped := [rank for rank, line in self.lines.items() if line.cramped]:
-            self._make_room(cramped, within)
+        else:
+            self._make_room(within)
         lasting = number is not None
         number = self.reserve() if number is None else number
-        frames = frames_of(self.lines, number, messages, slot)
-        outgoing = {rank: Outgoing(pieces) for rank, pieces in frames.items()}
+        outgoing = {}
+        for rank, pieces in frames_of(self.lines, number, messages, slot).items():
+            outgoing[rank] = Outgoing(pieces)
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = _Exchange(slot, outgoing, set(messages), lasting=lasting)
         try:
@@ -215,9 +216,12 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(late), within)
 
-    def _make_room(self, ranks: Iterable[int], within: float) -> None:
-        """Give replicas a larger area, for something did not fit."""
-        messages = {rank: room for rank in ranks if (room := self.lines[rank].room())}
+    def _make_room(self, within: float) -> None:
+        """Give replicas a larger area, if something did not fit."""
+        messages = {}
+        for rank, line in self.lines.items():
+            if line.cramped and (room := line.room()) is not None:
+                messages[rank] = room
         if not messages:
             return
         number = self.reserve()
@@ -242,24 +246,28 @@ class Channels:
         if not events:
             for rank in self._waiting():
                 self._pull(rank)
-            if time.monotonic() >= deadline and self._waiting():
+            waiting = self._waiting()
+            if waiting and time.monotonic() >= deadline:
                 return False
-            self._watch(self._waiting())
-        came = {self._ranks[descriptor] for descriptor, event in events if event != select.POLLOUT}
+            self._watch(sorted(waiting))
+        came = set()
+        for descriptor, event in events:
+            if event != select.POLLOUT:
+                came.add(self._ranks[descriptor])
         for rank in came:
             self._pull(rank)
         if self._last in came:  # the others are most likely there, too
-            for rank in set(self._waiting()) - came:
+            for rank in self._waiting() - came:
                 self._pull(rank)
             self._last = max(self._waiting(), default=self._last)
         return True
 
-    def _waiting(self) -> list[int]:
+    def _waiting(self) -> set[int]:
         """Return the ranks that still have to answer, less those that never will."""
-        waiting = [rank for exchange in self._under_way.values() for rank in exchange.waiting]
-        if not waiting:
-            return []
-        return sorted(set(waiting).intersection(self._ranks.values()))
+        waiting = set()
+        for exchange in self._under_way.values():
+            waiting |= exchange.waiting
+        return waiting - self._silent if self._silent else waiting
 
     def _for_the_last(self) -> select.poll:
         """Return what to wait with: for the replica that was last before, and for the end of any other.

@@ -66,7 +66,9 @@ class ReplicaConnection:
 
     def _head(self, message: Message) -> bytes:
         """Return a message's head; steps have the same one over and over."""
-        shapes = [(array.dtype, array.shape) for array in message.arrays]
+        shapes: list[Any] = []
+        for array in message.arrays:
+            shapes += (array.dtype, array.shape)
         if message.head != self._last[0] or shapes != self._last[1]:
             self._last = (dict(message.head), shapes, head_of(message, message.arrays))
         return self._last[2]
@@ -177,7 +179,7 @@ class ReplicaServer:
                 if owed is not None:
                     self._answer(*owed)
                 owed = answer
-                if answer is not None and not isinstance(answer[1].arrays, Arriving):
+                if answer is not None and type(answer[1].arrays) is not Arriving:
                     self._answer(*answer)
                     owed = None
         self._let_go()

@@ -36,6 +36,7 @@ class SharedFeedBuffer:
         self._words = self._bytes[:_WORDS].cast("Q")
         self._taken: set[int] = set()
         self._known: BoundedDict[tuple[int, bytes], Places] = BoundedDict(_LAYOUTS_KEPT)
+        self._begins = [_PAGE + slot * (fed + posted) for slot in range(SLOTS)]
 
     @staticmethod
     def new_path() -> str:
@@ -70,18 +71,19 @@ class SharedFeedBuffer:
             CollectiveError: there is no room. (Touching a page then would end the process.)
         """
         if slot not in self._taken:
-            self.segment.populate(self._begin(slot), self.fed + self.posted)
+            self.segment.populate(self._begins[slot], self.fed + self.posted)
             self._taken.add(slot)
 
     def places(self, slot: int, text: bytes) -> Places | None:
         """Return the arrays that a head describes: the same list each time; None if they do not fit."""
-        return self._places(slot, text, self._begin(slot), self.fed)
+        places = self._known.get((slot, text))  # a head is either fed or posted
+        if places is None:
+            places = self._places(slot, text, self._begins[slot], self.fed)
+        return places
 
     def post(self, slot: int, number: int, text: bytes, arrays: Iterable[np.ndarray]) -> bool:
         """Write a posted message; False if there is no room for it."""
-        begin = self._begin(slot) + self.fed
-        head = -(-len(text) // _ALIGN) * _ALIGN
-        places = self._places(slot, text, begin + head, self.posted - head)
+        begin, places = self._posted(slot, text)
         if places is None:
             return False
         self._bytes[begin : begin + len(text)] = text
@@ -95,19 +97,20 @@ class SharedFeedBuffer:
         """Return what was posted for a message, if it was: its head, and copies of its arrays."""
         if self._words[2 * slot] != number:
             return None
-        begin, length = self._begin(slot) + self.fed, self._words[2 * slot + 1]
-        text = bytes(self._bytes[begin : begin + length])
-        head = -(-length // _ALIGN) * _ALIGN
-        places = self._places(slot, text, begin + head, self.posted - head)
+        begin = self._begins[slot] + self.fed
+        text = bytes(self._bytes[begin : begin + self._words[2 * slot + 1]])
+        _, places = self._posted(slot, text)
         return None if places is None else (text, [place.copy() for place in places])
 
-    def _begin(self, slot: int) -> int:
-        return _PAGE + slot * (self.fed + self.posted)
+    def _posted(self, slot: int, text: bytes) -> tuple[int, Places | None]:
+        """Return where a posted head lies, and the arrays that it describes."""
+        begin, places = self._begins[slot] + self.fed, self._known.get((slot, text))
+        if places is None:
+            head = -(-len(text) // _ALIGN) * _ALIGN
+            places = self._places(slot, text, begin + head, self.posted - head)
+        return begin, places
 
     def _places(self, slot: int, text: bytes, begin: int, room: int) -> Places | None:
-        places = self._known.get((slot, text))  # a head is either fed or posted
-        if places is not None:
-            return places
         layout = read_head(text)
         offsets = layout.offsets()
         if offsets[-1] > room:

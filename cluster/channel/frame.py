@@ -207,8 +207,21 @@ class Incoming:
             buffer, moved, wanted = self._state
             if (done := sum(moved)) < wanted:
                 moved[:] = [done]
-                if not self._read(sock, buffer[done:], moved, wait):
+                rest = buffer[done:]
+                # A blocking socket is to fill a large buffer in one call, a small one with what there is.
+                flags = socket.MSG_WAITALL if len(rest) > _ROOM else 0
+                try:
+                    moved.extend(
+                        map(
+                            sock.recv_into, (rest,), (0,), (flags if wait else socket.MSG_DONTWAIT,)
+                        )
+                    )
+                except BlockingIOError:
                     return None
+                except OSError as error:
+                    raise ChannelClosed(f"the step channel broke: {error}.") from error
+                if moved[-1] == 0:
+                    raise ChannelClosed("the step channel was closed by the other end.")
                 continue
             try:
                 _, number, head, flags, body, step = read_header(buffer, STEP)
@@ -248,21 +261,6 @@ class Incoming:
     def ahead(self) -> bool:
         """Whether something of the next message was read already; no event of the socket will tell."""
         return sum(self._state[1]) > 0
-
-    @staticmethod
-    def _read(sock: socket.socket, rest: memoryview, moved: list[int], wait: bool) -> bool:
-        # A blocking socket is to fill a large buffer in one call, a small one with what there is.
-        flags = socket.MSG_WAITALL if len(rest) > _ROOM else 0
-        flags = flags if wait else socket.MSG_DONTWAIT
-        try:
-            moved.extend(map(sock.recv_into, (rest,), (0,), (flags,)))
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            raise ChannelClosed(f"the step channel broke: {error}.") from error
-        if moved[-1] == 0:
-            raise ChannelClosed("the step channel was closed by the other end.")
-        return True
 
     def _arrays(self, buffer: memoryview, head: int, layout: Layout) -> list[np.ndarray]:
         offset, arrays = HEADER_BYTES + head, []

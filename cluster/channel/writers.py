@@ -22,25 +22,32 @@ def frames_of(
     slot: int | None,
 ) -> dict[int, list[memoryview]]:
     """Return the pieces to send to each rank; a message for all is encoded once."""
-    by_message = {id(message): (lines[rank], message) for rank, message in messages.items()}
-    if len(by_message) > 1 and _is_much(messages):
-        pieces = _at_once(by_message, number, slot)
-    else:
-        pieces = {
-            key: line.frame(number, message, slot) for key, (line, message) in by_message.items()
-        }
-    return {rank: pieces[id(message)] for rank, message in messages.items()}
+    pieces: dict[int, list[memoryview]] = {}  # by the identity of a message
+    if len(messages) > 1 and _is_much(messages):
+        pieces = _at_once(lines, number, messages, slot)
+    frames = {}
+    for rank, message in messages.items():
+        key = id(message)
+        if key not in pieces:
+            pieces[key] = lines[rank].frame(number, message, slot)
+        frames[rank] = pieces[key]
+    return frames
 
 
 def _is_much(messages: Mapping[int, Message]) -> bool:
-    arrays = next(iter(messages.values())).arrays  # the others' are about as large
-    much = len(messages) * sum(array.nbytes for array in arrays) > _MUCH
-    return much and len(os.sched_getaffinity(0)) >= _CORES
+    nbytes = 0
+    for array in next(iter(messages.values())).arrays:  # the others' are about as large
+        nbytes += array.nbytes
+    return len(messages) * nbytes > _MUCH and len(os.sched_getaffinity(0)) >= _CORES
 
 
 def _at_once(
-    by_message: Mapping[int, tuple[ReplicaConnection, Message]], number: int, slot: int | None
+    lines: Mapping[int, ReplicaConnection],
+    number: int,
+    messages: Mapping[int, Message],
+    slot: int | None,
 ) -> dict[int, list[memoryview]]:
+    by_message = {id(message): (lines[rank], message) for rank, message in messages.items()}
     writing = {
         key: _writers().submit(line.frame, number, message, slot)
         for key, (line, message) in by_message.items()

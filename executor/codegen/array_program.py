@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from operator import is_
 from typing import Any
 
 import numpy as np
@@ -64,6 +63,7 @@ _APART = {
     "segment_argmax",
 }
 _NO_FUNCTION = frozenset({*_VIEWS, *_KNOWN, *_APART, "sum"})
+_NOT_COMPUTED = frozenset({*_VIEWS, *_KNOWN})
 _COSTS = {"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide"}
 _LONG = 1024  # elements of a sequence for which a call is not too much
 _CHEAP = 4  # functions that are computed twice rather than written and read
@@ -126,20 +126,22 @@ def bind_terms(
 def _merged(roots: Sequence[Term]) -> list[Term]:
     """Return the roots with one term in place of all that are the same function of the same terms."""
     same: dict[tuple[Any, ...], Term] = {}
-    merged: dict[int, Term] = {}
+    merged: dict[Term, Term] = {}
     for term in in_order(roots):
-        args = [merged[id(arg)] for arg in term.args]
+        args = tuple([merged[arg] for arg in term.args])
         options = term.options
         if isinstance(options, np.ndarray):
             options = id(options)
         elif isinstance(options, float):
             options = repr(options)  # -0.0 is not 0.0
-        key = (term.fn, *map(id, args), term.shape, term.dtype, type(options), options)
-        if key not in same:
-            own = all(map(is_, args, term.args))
-            same[key] = term if own else Term(term.fn, args, term.shape, term.dtype, term.options)
-        merged[id(term)] = same[key]
-    return [merged[id(root)] for root in roots]
+        key = (term.fn, args, term.shape, term.dtype, type(options), options)
+        known = same.get(key)
+        if known is None:
+            own = args == term.args
+            known = term if own else Term(term.fn, args, term.shape, term.dtype, term.options)
+            same[key] = known
+        merged[term] = known
+    return [merged[root] for root in roots]
 
 
 @dataclass
@@ -163,8 +165,8 @@ class _Program:
     ) -> None:
         self.dev, self.op, self.means = dev, op, means
         self.steps: list[Step] = []
-        self.values: dict[int, Any] = {}
-        self.targets: dict[int, Any] = {}
+        self.values: dict[Term, Any] = {}
+        self.targets: dict[Term, Any] = {}
         self.arrays = arrays
         self.order = in_order(root for root, _ in roots)
         self.copies: list[tuple[Term, Any]] = []
@@ -179,28 +181,28 @@ class _Program:
 
     def _aim(self, term: Term, out: Any) -> None:
         """Let a term be computed where a result lies, and what it is a view of, too."""
-        while id(term) not in self.targets:
+        while term not in self.targets:
             if term.fn == "reshape" and out.flags.c_contiguous:
                 out = out.reshape(term.args[0].shape)
             elif term.fn == "transpose":
                 out = out.transpose([term.options.index(i) for i in range(term.ndim)])
-            elif term.fn in _KNOWN | _VIEWS:
+            elif term.fn in _NOT_COMPUTED:
                 break
             else:
-                self.targets[id(term)] = out
+                self.targets[term] = out
                 return
             term = term.args[0]
         self.copies.append((term, out))
 
-    def _stored(self) -> set[int]:
+    def _stored(self) -> set[Term]:
         """Return which terms lie in memory of their own."""
-        stored = set(self.targets) | {id(t) for t in self.order if t.fn in _APART or t.fn == "sum"}
-        stored |= {id(term) for term, _ in self.copies if elementwise(term)}
+        stored = set(self.targets) | {t for t in self.order if t.fn in _APART or t.fn == "sum"}
+        stored |= {term for term, _ in self.copies if elementwise(term)}
         for term in self.order:
             inside = elementwise(term) or term.fn == "sum"
             for arg in term.args:
                 if elementwise(arg) and not (inside and self._joins(arg, term)):
-                    stored.add(id(arg))
+                    stored.add(arg)
         return stored
 
     def _joins(self, arg: Term, term: Term) -> bool:
@@ -210,28 +212,28 @@ class _Program:
         types = {_type(arg), _type(term)}
         return len(types) == 1 or np.dtype(bool) in types
 
-    def _stages(self) -> dict[int, int]:
+    def _stages(self) -> dict[Term, int]:
         """Return, for each term, how many passes come before its value is there."""
-        stages: dict[int, int] = {}
+        stages: dict[Term, int] = {}
         for term in self.order:
-            before = max((stages[id(arg)] for arg in term.args), default=0)
-            stages[id(term)] = before + (id(term) in self.stored)
+            before = max((stages[arg] for arg in term.args), default=0)
+            stages[term] = before + (term in self.stored)
         return stages
 
     def _share(self) -> None:
         """Store what loops of different passes would compute again at a price."""
-        users: dict[int, set[tuple[Any, ...]]] = {}
-        costs: dict[int, int] = {}
+        users: dict[Term, set[tuple[Any, ...]]] = {}
+        costs: dict[Term, int] = {}
         for term in self.order:
-            parts = [arg for arg in term.args if elementwise(arg) and id(arg) not in self.stored]
+            parts = [arg for arg in term.args if elementwise(arg) and arg not in self.stored]
             price = 4 if term.fn in _COSTS else 1
-            costs[id(term)] = price + sum(costs[id(part)] for part in parts)
+            costs[term] = price + sum(costs[part] for part in parts)
         for term in self.order:
-            if id(term) in self.stored and (elementwise(term) or term.fn == "sum"):
+            if term in self.stored and (elementwise(term) or term.fn == "sum"):
                 shape = term.args[0].shape if term.fn == "sum" else term.shape
                 for part in self._inside(term):
-                    loop = (self.stages[id(term)], shape) if self.means.one_pass else (id(term),)
-                    users.setdefault(id(part), set()).add(loop)
+                    loop = (self.stages[term], shape) if self.means.one_pass else (term,)
+                    users.setdefault(part, set()).add(loop)
         cheap = _CHEAP if self.means.one_pass else 0
         again = {key for key, loops in users.items() if len(loops) > 1 and costs[key] > cheap}
         if again:
@@ -240,20 +242,20 @@ class _Program:
 
     def _inside(self, root: Term) -> list[Term]:
         """Return the terms that the loop of a stored term computes on the way."""
-        parts: dict[int, Term] = {}
+        parts: dict[Term, Term] = {}
         waiting = list(root.args)
         while waiting:
             term = waiting.pop()
-            if elementwise(term) and id(term) not in self.stored and id(term) not in parts:
-                parts[id(term)] = term
+            if elementwise(term) and term not in self.stored and term not in parts:
+                parts[term] = term
                 waiting += term.args
         return list(parts.values())
 
     def _emit(self) -> None:
         stages: dict[int, list[Term]] = {}
         for term in self.order:
-            if id(term) in self.stored:
-                stages.setdefault(self.stages[id(term)], []).append(term)
+            if term in self.stored:
+                stages.setdefault(self.stages[term], []).append(term)
         for stage in sorted(stages):
             loops: dict[tuple[Any, ...], _Loop] = {}
             for term in stages[stage]:
@@ -267,19 +269,19 @@ class _Program:
 
     def _place(self, term: Term) -> Any:
         """Return the memory of a stored term."""
-        if id(term) in self.values:
-            return self.values[id(term)]
-        array = self.targets.get(id(term))
+        if term in self.values:
+            return self.values[term]
+        array = self.targets.get(term)
         if array is None:
             array = self.dev.scratch(term.shape, term.dtype)
-        self.values[id(term)] = array
+        self.values[term] = array
         return array
 
     def _array(self, term: Term) -> Any:
         """Return a term that lies in memory, or a view of it."""
-        if id(term) not in self.values:
-            self.values[id(term)] = self._view(term)
-        return self.values[id(term)]
+        if term not in self.values:
+            self.values[term] = self._view(term)
+        return self.values[term]
 
     def _view(self, term: Term) -> Any:
         if term.fn == "arg":
@@ -321,22 +323,22 @@ class _Program:
     def _loop(self, loop: _Loop) -> None:
         names: dict[int, str] = {}
         arrays: dict[str, Any] = {}
-        known: dict[int, e.Expr] = {}
+        known: dict[Term, e.Expr] = {}
 
         def expression(term: Term) -> e.Expr:
-            if id(term) not in known:
+            if term not in known:
                 while term.fn == "broadcast" and term.args[0].fn == "number":
                     term = term.args[0]
                 if term.fn == "number":
-                    known[id(term)] = e.constant(term.options)
-                elif elementwise(term) and id(term) not in self.stored:
-                    known[id(term)] = e.Expr(term.fn, tuple(map(expression, term.args)))
+                    known[term] = e.constant(term.options)
+                elif elementwise(term) and term not in self.stored:
+                    known[term] = e.Expr(term.fn, tuple(map(expression, term.args)))
                 else:
                     array = self._array(term)
                     name = names.setdefault(id(array), f"t{len(names)}")
                     arrays[name] = array
-                    known[id(term)] = e.argument(name)
-            return known[id(term)]
+                    known[term] = e.argument(name)
+            return known[term]
 
         outputs = []
         for term in loop.terms:

@@ -50,9 +50,8 @@ def bind_loops(entries: Sequence[tuple[Outputs, Mapping[str, Any]]]) -> list[nat
     calls: list[native.Launch] = []
     forms: dict[str, tuple[_Loop, list[int], list[Any]]] = {}
     for outputs, arrays in entries:
-        shape = np.broadcast_shapes(
-            *(a.shape for a in arrays.values()), *(a.shape for _, a in outputs)
-        )
+        shapes = {a.shape for a in arrays.values()}.union([a.shape for _, a in outputs])
+        shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         for _, out in outputs:
             if out.shape != (1,) * (len(shape) - out.ndim) + shape:
                 calls.append(partial(out.fill, 0))
@@ -72,10 +71,12 @@ def bind_loops(entries: Sequence[tuple[Outputs, Mapping[str, Any]]]) -> list[nat
 
 def _bounds(memory: _Memory) -> tuple[int, int]:
     """Return where an array's bytes begin and end."""
-    array = memory.array
+    low, high, array = memory.address, memory.address + memory.array.itemsize, memory.array
     if array.flags.forc:
-        return memory.address, memory.address + array.nbytes
-    return np.lib.array_utils.byte_bounds(array)
+        return low, low + array.nbytes
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        low, high = low + min((size - 1) * stride, 0), high + max((size - 1) * stride, 0)
+    return low, high
 
 
 class _Loop:
@@ -96,10 +97,13 @@ class _Loop:
 
     def _memory(self, array: Any, shape: tuple[int, ...]) -> int:
         """Return the number of an array, the same for the same memory seen twice."""
-        padded = (1,) * (self._rank - array.ndim) + array.shape
-        steps = (0,) * (self._rank - array.ndim) + tuple(s // array.itemsize for s in array.strides)
-        strides = tuple(0 if size == 1 else step for size, step in zip(padded, steps, strict=True))
-        at = array.ctypes.data
+        itemsize = array.itemsize
+        own = [
+            0 if size == 1 else step // itemsize
+            for size, step in zip(array.shape, array.strides, strict=True)
+        ]
+        strides = (0,) * (self._rank - array.ndim) + tuple(own)
+        at = array.__array_interface__["data"][0]
         for k, known in enumerate(self.memories):
             same = known.address == at and known.strides == strides
             if same and known.array.dtype == array.dtype:

@@ -77,12 +77,12 @@ def _made(source: str) -> tuple[Any, ...]:
 
 def launch(source: str, words: Sequence[int], *alive: Any) -> Launch:
     """Return a call of a compiled source on these words; ``alive`` are the arrays whose addresses they hold."""
-    table = np.array(words, np.int64)
-    unused = np.zeros(2, np.int64)  # a compiled function has room for a result and for an exception
-    room = ctypes.c_void_p(unused.ctypes.data)
-    return _Launch(compiled(source), room, room, ctypes.c_void_p(table.ctypes.data)).kept(
-        table, unused, alive
-    )
+    # A compiled function has room for a result and for an exception, which nothing reads: at the end.
+    table = np.array([*words, 0, 0], np.int64)
+    begin = table.__array_interface__["data"][0]
+    room = ctypes.c_void_p(begin + table.itemsize * len(words))
+    call = _Launch(compiled(source), room, room, ctypes.c_void_p(begin))
+    return call.kept(table[: len(words)], alive)
 
 
 class _Launch(partial[Any]):

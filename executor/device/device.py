@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from ..host.writes import Writes
 _ROUNDS = (
     1 << 61
 ) - 1  # a prime: steps, rounds and rounds of inner loops fall together by accident alone
+
+T = TypeVar("T")
 
 _METHODS = {
     "add": "sum",
@@ -129,6 +131,25 @@ class Device:
         nbytes = math.prod(shape) * dtype.itemsize
         block = self._take(max(nbytes, 1)) if self.memory is None else self._cut(nbytes)
         return block[:nbytes].view(dtype).reshape(shape)
+
+    def rebound(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what ``make`` binds to the scratch that it takes, as an earlier plan did on the same memory.
+
+        ``key`` tells it from whatever else may be bound there; it depends on nothing else, of the plan or its
+        values.
+        """
+        if not isinstance(self.memory, Memory):
+            return make()
+        self.tied = True
+        region, begin = self.memory.scratch(self.lane), self._region_bytes
+        bound, nbytes = region.bound.get((key, begin), (None, 0))
+        if bound is not None:
+            self._cut(nbytes)
+            return cast(T, bound)
+        bound = make()
+        if self.memory.scratch(self.lane) is region:  # not a larger one
+            region.bound[key, begin] = bound, self._region_bytes - begin
+        return bound
 
     @property
     def gpu(self) -> int | None:

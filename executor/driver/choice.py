@@ -20,7 +20,6 @@ from ...graph.ir.segments import first_segment
 from ...graph.ops.registry import Spec
 from ...strategies.errors import ShapeError
 from ...strategies.types import to_numpy
-from ..feed.feeds import FeedShard
 from ..gang.gang import Gang
 from ..host.arena import spec_of
 from ..kernels.measure import Operand, Question, fastest
@@ -28,12 +27,6 @@ from ..plan.shapes import Shapes
 from ..replica.orders import Measure, Timings, pack
 
 WITHIN_S = 2.0  # for all that is not known already
-
-
-def with_rows(portions: Sequence[FeedShard]) -> Mapping[str, np.ndarray]:
-    """Return what a place is fed that gets rows, the first one if none does."""
-    full = (p for p in portions if all(a.size for a in p.arrays.values()))
-    return next(full, portions[0]).complete()
 
 
 def chosen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..feed.fetches import Joined
@@ -77,11 +78,11 @@ class StepFuture:
         """
         if self._result is None:
             return_numpy, return_merged = self._how
-            joined = self._run.finish(self._begun)
-            request = self._begun.request
-            with self._run.spans("join", request.step if request is not None else 0):
-                if return_merged:
-                    self._result = [one.merged(return_numpy) for one in joined]
-                else:
-                    self._result = [one.separate(return_numpy) for one in joined]
+            joined, began = self._run.finish(self._begun), time.perf_counter()
+            if return_merged:
+                self._result = [one.merged(return_numpy) for one in joined]
+            else:
+                self._result = [one.separate(return_numpy) for one in joined]
+            if self._run.spans.on and self._begun.request is not None:
+                self._run.spans.note("join", self._begun.request.step, began)
         return self._result

@@ -137,6 +137,9 @@ class LocalRun(ParallelRun):
         refuse_empty(self.program, shard.arrays)
         whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
         version = self._version([shard], fetch_names, whole)
+        loaded = self.gang.replica.programs[version.number]
+        if not loaded.earlier:  # what is inferred to check what is fed is inferred to bind it, too
+            version.shapes = loaded.cache.shapes
         values.adopt(version.states, version.owners, version.needed)
         version.budget.limit, _ = self._room(version.number, version.states)
         self._check(version, [shard])
@@ -144,7 +147,6 @@ class LocalRun(ParallelRun):
             self._verify(version, [Share(list(arrays.values()), [0], [1.0], [False])])
         read = values.tensors(version.program.needed_names())
         written = values.tensors(version.program.written_names())
-        loaded = self.gang.replica.programs[version.number]
         known = version.shapes.known.feeds
         return _Ready(version, loaded, read, written, values.moves, known)
 

@@ -24,13 +24,13 @@ from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
 from ...strategies.cluster import CPU_BUCKET_BYTES, GPU_BUCKET_BYTES
 from ...strategies.current import current_config
-from ...strategies.errors import EnforceNotMet, InvalidType, ShapeError
+from ...strategies.errors import EnforceNotMet, InvalidType, RowlockError, ShapeError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
 from ..device.place import CUDAPlace, Place
-from ..device.tensor import Storage
-from ..feed.feeds import FeedShard, check, rows_of
+from ..device.tensor import LoD, Storage
+from ..feed.feeds import FeedShard, check, fed_names, rows_of, with_rows
 from ..feed.fetches import Joined
 from ..feed.scope import Scope
 from ..feed.splitting import Portions, Splitter
@@ -48,13 +48,13 @@ from ..replica.options import RunOptions
 from ..replica.orders import Drop, Order, Trace
 from .budget import Budget
 from .checks import check_initialized, set_scheduled_rate
-from .choice import chosen, with_rows
+from .choice import chosen
 from .copies import Copies
 from .future import InFlightSteps, StepFuture
 from .profiler import PROFILER
 from .rings import refuse_rings, rings_of
 from .sized import SizedPrograms
-from .timeline import NO_SPAN, Spans
+from .timeline import Spans
 from .together import Together, trainers_of
 from .validation import validate_strategies
 from .values import DeviceValues, Values
@@ -172,19 +172,17 @@ class ParallelRun:
         within = current_config().step_deadline_s
         return Together(trainers, self.gang, device, within, rings=self._plain)
 
-    def _meet_trainers(self) -> None:
+    def _meet_trainers(self, together: Together) -> None:
         """Meet the other trainers; what was compiled for others, that met before, is of no use any more."""
-        together = self._together
-        if together is not None and together.meet():
+        if together.meet():
             assert together.world is not None
             self.versions, self.last = {}, None
             name = together.world.name
             self.options = replace(self.options, trainers=name, rings=together.rings)
 
-    def _spread_values(self, version: CompiledVariant) -> None:
+    def _spread_values(self, together: Together, version: CompiledVariant) -> None:
         """Begin with the values of one trainer, and count on from its steps."""
-        together = self._together
-        if together is not None and together.spread(self.values.id, sorted(version.needed)):
+        if together.spread(self.values.id, sorted(version.needed)):
             self.gang.ledger.place_values.forget(self.values.id)
             self.values.version += 1
             if together.steps > self.steps:
@@ -192,6 +190,11 @@ class ParallelRun:
 
     def _explaining(self) -> AbstractContextManager[None]:
         return nullcontext() if self._together is None else self._together.explaining()
+
+    def _explain(self, error: RowlockError) -> None:
+        """Name the trainer at fault, if there are several, in what stopped a step, and tell the others."""
+        if self._together is not None:
+            self._together.explain(error)
 
     def run(
         self,
@@ -224,8 +227,9 @@ class ParallelRun:
         if PROFILER.on:
             PROFILER.follow(self)
         iterations, copies = self.iterations, self._copies if ahead else None
+        began = time.perf_counter()
         # A reader may have to be waited for: other threads have their turn meanwhile.
-        with self._splitting, self.spans("split", self.steps) if self.tracing else NO_SPAN:
+        with self._splitting:
             splitter = self._splitter
             if copies is None:
                 begun = InFlightSteps(splitter.batches(feed, iterations), fetch_names, iterations)
@@ -234,6 +238,8 @@ class ParallelRun:
                 batches = splitter.batches(feed, iterations, copies.copy)
                 begun = InFlightSteps(batches, fetch_names, iterations)
                 copies.lend(begun)
+        if self.tracing:
+            self.spans.note("split", self.steps, began)
         self._in_turn(self._start, begun, splitter, ahead)
         return StepFuture(self, begun, return_numpy, return_merged)
 
@@ -309,22 +315,29 @@ class ParallelRun:
 
     def _begin(self, begun: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
-        batches, fetch_names = begun.batches, begun.fetch_names
-        with self._explaining():
+        batches, fetch_names, together = begun.batches, begun.fetch_names, self._together
+        try:
             self.gang.make_way(ahead)
-            self._meet_trainers()
-        with self.spans("prepare", self.steps) if self.tracing else NO_SPAN:
-            shards = [portion for portions in batches for portion in portions]
-            version = self._version(shards, fetch_names, self._splitter.whole(batches))
-            shares = self._shares(version, batches)
-            self.values.adopt(version.states, version.owners, version.needed)
-            if self.program.lr_scheduler is not None:
-                set_scheduled_rate(self.program, self.values.scope)
-            if version.stages:
-                self._verify(version, shares)
-            self.values.flush()
-            with self._explaining():
-                self._spread_values(version)
+            if together is not None:
+                self._meet_trainers(together)
+        except RowlockError as error:
+            self._explain(error)
+            raise
+        preparing = time.perf_counter()
+        shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
+        version = self._version(shards, fetch_names, self._splitter.whole(batches))
+        shares = self._shares(version, batches)
+        self.values.adopt(version.states, version.owners, version.needed)
+        if self.program.lr_scheduler is not None:
+            set_scheduled_rate(self.program, self.values.scope)
+        if version.stages:
+            self._verify(version, shares)
+        self.values.flush()
+        if together is not None:
+            with together.explaining():
+                self._spread_values(together, version)
+        if self.tracing:
+            self.spans.note("prepare", self.steps, preparing)
         self._since_drop += begun.iterations
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
@@ -354,8 +367,14 @@ class ParallelRun:
             changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
-        with self.spans("send", step) if self.tracing else NO_SPAN, self._explaining():
+        sending = time.perf_counter()
+        try:
             self.gang.begin(request, ahead, *changes)
+        except RowlockError as error:
+            self._explain(error)
+            raise
+        if self.tracing:
+            self.spans.note("send", step, sending)
         if drop:
             self._since_drop = 0
 
@@ -364,13 +383,18 @@ class ParallelRun:
         while True:
             request = begun.request
             assert request is not None and begun.version is not None
+            waiting = time.perf_counter()
             try:
-                waits = self.spans("wait", request.step) if self.tracing else NO_SPAN
-                with waits, self._explaining():
-                    fetched = self.gang.finish(request)
-                return self._joined(begun.version, begun.fetch_names, fetched)
+                fetched = self.gang.finish(request)
             except GangChanged:
                 self.gang.go_on()
+                continue
+            except RowlockError as error:
+                self._explain(error)
+                raise
+            if self.tracing:
+                self.spans.note("wait", request.step, waiting)
+            return self._joined(begun.version, begun.fetch_names, fetched)
 
     def go_on(self, request: Request) -> None:
         """Split over the places that are left what has not happened of a void request, and send it."""
@@ -504,8 +528,7 @@ class ParallelRun:
         self, shards: Sequence[FeedShard], fetches: tuple[str, ...], whole: frozenset[str]
     ) -> CompiledVariant:
         """Return the program compiled for what is fed, its kernels chosen for these shapes if it is new."""
-        fed, checks = with_rows(shards), checking()
-        feeds = tuple(fed)
+        feeds, checks = fed_names(shards), checking()
         program, sizes = self._sized.of(shards)
         key = (feeds, fetches, whole, checks, sizes)
         known = self.versions.get(key)
@@ -528,7 +551,7 @@ class ParallelRun:
                 keep=self._keep,
             )
             if self._measures():
-                compiled = chosen(compiled, fed, self._held, self.gang)
+                compiled = chosen(compiled, with_rows(shards), self._held, self.gang)
             if self._together is not None:
                 with self._explaining():
                     compiled = self._together.agree(compiled, self.steps)
@@ -687,14 +710,12 @@ class ParallelRun:
         fetched: Sequence[Sequence[np.ndarray]],
     ) -> list[Joined]:
         """Return what each place answered, by fetch, with its sequences."""
-        lods = version.program.fetch_lods
-        return [
-            Joined(
-                name,
-                [place[i] for place in fetched],
-                [tuple(tuple(place[k].tolist()) for k in lods[i]) for place in fetched]
-                if lods[i]
-                else (),
-            )
-            for i, name in enumerate(names)
-        ]
+        joined = []
+        for name, lods, parts in zip(
+            names, version.program.fetch_lods, zip(*fetched, strict=False), strict=False
+        ):
+            levels: list[LoD] = []
+            if lods:
+                levels = [tuple([tuple(place[k].tolist()) for k in lods]) for place in fetched]
+            joined.append(Joined(name, parts, levels))
+        return joined

@@ -6,7 +6,6 @@ replica, a thread for each lane.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import time
@@ -51,20 +50,10 @@ class Spans:
             self.recent.clear()
         self.on = on
 
-    def __call__(self, name: str, step: int) -> contextlib.AbstractContextManager[None]:
-        """Return a context that is a span."""
-        return self._timed(name, step) if self.on else NO_SPAN
-
-    @contextlib.contextmanager
-    def _timed(self, name: str, step: int) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
+    def note(self, name: str, step: int, began: float) -> None:
+        """Keep what was done for a step since ``began`` (``time.perf_counter``)."""
+        if self.on:
             self.recent.append(Span(name, step, began, time.perf_counter()))
-
-
-NO_SPAN = contextlib.nullcontext()
 
 
 class Offset(NamedTuple):

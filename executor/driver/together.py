@@ -160,12 +160,17 @@ class Together:
         try:
             yield
         except RowlockError as error:
-            world = self.world
-            if world is None or world.ended is not None:
-                raise
-            explained = world.explain(error)
-            self._gang.part(world)
-            raise explained from error
+            self.explain(error)
+            raise
+
+    def explain(self, error: RowlockError) -> None:
+        """Raise an error that names the trainer at fault, and tell the others; return if they know already."""
+        world = self.world
+        if world is None or world.ended is not None:
+            return
+        explained = world.explain(error)
+        self._gang.part(world)
+        raise explained from error
 
 
 def _makes(program: ReplicaProgram, node: NodeRecord) -> tuple[str, ...]:

@@ -214,6 +214,20 @@ class FeedShard(NamedTuple):
         return {**self.arrays, **levels}
 
 
+def with_rows(shards: Sequence[FeedShard]) -> Mapping[str, np.ndarray]:
+    """Return what a place is fed that gets rows, the first one if none does."""
+    full = (shard for shard in shards if all(a.size for a in shard.arrays.values()))
+    return next(full, shards[0]).complete()
+
+
+def fed_names(shards: Sequence[FeedShard]) -> tuple[str, ...]:
+    """Return the names of what places are fed, offsets of sequences among them."""
+    for shard in shards:
+        if shard.lods:
+            return tuple(with_rows(shards))
+    return tuple(shards[0].arrays)
+
+
 def sequences_in(feed: Feed) -> dict[str, LoD]:
     """Return the LoD of each fed tensor that holds sequences.
 
@@ -313,16 +327,13 @@ def cuts(
 
 def cut(arrays: Mapping[str, np.ndarray], by_place: Cuts) -> list[FeedShard]:
     """Return each place's parts of arrays."""
-    return [
-        FeedShard(
-            {
-                name: array if rows is None else array[rows]
-                for (name, array), rows in zip(arrays.items(), own, strict=True)
-            },
-            {},
-        )
-        for own in by_place
-    ]
+    shards = []
+    for own in by_place:
+        parts = {}
+        for (name, array), rows in zip(arrays.items(), own, strict=True):
+            parts[name] = array if rows is None else array[rows]
+        shards.append(FeedShard(parts, {}))
+    return shards
 
 
 def _rows(

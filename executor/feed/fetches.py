@@ -88,11 +88,7 @@ class Joined:
     def __init__(self, name: str, parts: Sequence[np.ndarray], lods: Sequence[LoD] = ()) -> None:
         self.name = name
         self.parts = [part if part.ndim else part.reshape(1) for part in parts]
-        pairs = [(lod, part) for lod, part in zip(lods, self.parts, strict=False) if len(part)]
-        cut = all(lod and lod[-1] and lod[-1][-1] == len(part) for lod, part in pairs)
-        self.lods = [
-            lod if cut and len(part) else () for lod, part in zip(lods, self.parts, strict=False)
-        ]
+        self.lods = _of_rows(lods, self.parts) if lods else []
 
     def separate(self, return_numpy: bool) -> list[Any]:
         """Return one value per place."""
@@ -111,14 +107,13 @@ class Joined:
             SequenceError: the values hold sequences, and ``return_numpy`` is True.
         """
         first = self.parts[0]
-        if len(self.parts) > 1 and any(
-            p.shape[1:] != first.shape[1:] or p.dtype != first.dtype for p in self.parts
-        ):
-            shapes = ", ".join(f"{list(part.shape)} {part.dtype}" for part in self.parts)
-            raise InvalidValue(
-                f"fetch {self.name!r}: the places' values cannot be joined on dim 0: {shapes}. "
-                f"Use return_merged=False."
-            )
+        for part in self.parts:
+            if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
+                shapes = ", ".join(f"{list(each.shape)} {each.dtype}" for each in self.parts)
+                raise InvalidValue(
+                    f"fetch {self.name!r}: the places' values cannot be joined on dim 0: {shapes}. "
+                    f"Use return_merged=False."
+                )
         array = first if len(self.parts) == 1 else np.concatenate(self.parts)
         lod = joined_lods(self.lods) if self.lods else ()
         if return_numpy:
@@ -133,6 +128,15 @@ class Joined:
                 f"fetch {self.name!r} holds sequences (LoD of {len(lod)} level(s)), which a NumPy array "
                 f"cannot tell. Use return_numpy=False."
             )
+
+
+def _of_rows(lods: Sequence[LoD], parts: Sequence[np.ndarray]) -> list[LoD]:
+    """Return the LoDs of parts that have rows; none at all unless each ends where the rows end."""
+    pairs = list(zip(lods, parts, strict=True))
+    for lod, part in pairs:
+        if len(part) and not (lod and lod[-1] and lod[-1][-1] == len(part)):
+            return [()] * len(pairs)
+    return [lod if len(part) else () for lod, part in pairs]
 
 
 def joined_lods(lods: Sequence[LoD]) -> LoD:

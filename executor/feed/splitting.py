@@ -85,6 +85,9 @@ class Splitter:
         if feed is None:
             return Portions(FeedShard({}, {}) for _ in range(count))
         if isinstance(feed, (dict, Mapping)):  # a dict is known at once
+            shape_cuts = self._cuts_before(feed) if keep is None else None
+            if shape_cuts is not None:
+                return Portions(cut(feed, shape_cuts), shape_cuts)
             arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
             if lods:
@@ -109,9 +112,16 @@ class Splitter:
         each = [FeedShard(convert(self.program, item, keep), sequences_in(item)) for item in feed]
         return self._alike(each)
 
+    def _cuts_before(self, feed: Mapping[str, Any]) -> Cuts | None:
+        """Return how earlier arrays of the same shapes were cut, which converting leaves as they are."""
+        for value in feed.values():
+            if type(value) is not np.ndarray:
+                return None
+        return self._cuts_by_shape.get(_shapes(feed))
+
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:
         """Return portions of arrays, cut like earlier ones of the same shapes."""
-        shapes = tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
+        shapes = _shapes(arrays)
         shape_cuts = self._cuts_by_shape.get(shapes)
         if shape_cuts is None:
             refuse_uneven(self.program, arrays, {}, self.count)
@@ -174,6 +184,10 @@ class Splitter:
             else:
                 arrays[name] = each[0]
         return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
+
+
+def _shapes(arrays: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+    return tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
 
 
 def _have_same_bits(arrays: Sequence[np.ndarray]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+from collections.abc import Hashable
 from types import ModuleType
 from typing import Any
 
@@ -14,9 +15,11 @@ from ...graph.ir.capabilities import CHANNELS_LAST
 from ...graph.lowering.memory import ALIGNMENT, MemoryPlan, aligned
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy, to_var_type
+from .bounded_dict import BoundedDict
 
 _LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
 _ROOM = 4  # reserve so many times the bytes needed now: larger shapes may follow
+_BOUND_KEPT = 64  # by region
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 
 
@@ -34,7 +37,10 @@ def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:
 
 
 class Region:
-    """Reserved address space. Views of it stay usable after :meth:`give_back`."""
+    """Reserved address space. Views of it stay usable after :meth:`give_back`.
+
+    ``bound`` is what kernels bound to it for any plan, and the bytes from where on that takes, by what it is.
+    """
 
     def __init__(self, capacity: int) -> None:
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
@@ -44,6 +50,7 @@ class Region:
             raise MemoryError(str(error)) from error
         self.bytes = np.frombuffer(self._map, np.uint8)
         self.capacity = capacity
+        self.bound: BoundedDict[Hashable, tuple[Any, int]] = BoundedDict(_BOUND_KEPT)
         with contextlib.suppress(OSError):  # huge pages, as NumPy requests for its own arrays
             self._map.madvise(mmap.MADV_HUGEPAGE)
 

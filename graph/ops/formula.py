@@ -449,18 +449,20 @@ _ENDS = FLAT | {
 
 def in_order(roots: Iterable[Term]) -> list[Term]:
     """Return the terms that roots are made of, each behind its operands."""
-    ordered: dict[int, Term] = {}
-    waiting: list[tuple[Term, bool]] = [(root, False) for root in reversed(list(roots))]
+    ordered: dict[Term, None] = {}
+    waiting = list(roots)[::-1]
     while waiting:
-        term, ready = waiting.pop()
-        if id(term) in ordered:
-            continue
-        if ready:
-            ordered[id(term)] = term
-        else:
-            waiting.append((term, True))
-            waiting += [(arg, False) for arg in reversed(term.args) if id(arg) not in ordered]
-    return list(ordered.values())
+        term = waiting[-1]
+        if term not in ordered:
+            before = len(waiting)
+            for arg in reversed(term.args):
+                if arg not in ordered:
+                    waiting.append(arg)
+            if len(waiting) > before:
+                continue
+            ordered[term] = None
+        waiting.pop()
+    return list(ordered)
 
 
 def slopes_of(seeds: Sequence[tuple[Term, Term]], wanted: Sequence[Term]) -> list[Term | None]:

@@ -11,6 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.kernels.onednn import recurrence
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.shapes import Shapes, infer_specs
 from rowlock.executor.replica import plan_cache
@@ -72,6 +73,43 @@ def test_what_plans_share_does_not_mix_them_up(monkeypatch: pytest.MonkeyPatch) 
             means = [exe.run(program, feed={"x": x}, fetch_list=[loss])[0] for x in batches]
             losses.append([float(np.mean(f)) for f in means])
     np.testing.assert_allclose(*losses, rtol=1e-4)
+
+
+def test_recurrences_of_other_lengths_share_what_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses have the bits of plans that share nothing; products are bound for each batch size alone."""
+    bound: list[int] = []
+    bind = recurrence._Products.__init__
+
+    def noted(self: Any, dev: Any, sizes: Any, rows: int, dtype: Any) -> None:
+        bound.append(rows)
+        bind(self, dev, sizes, rows, dtype)
+
+    monkeypatch.setattr(recurrence._Products, "__init__", noted)
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 7
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 12], lod_level=1)
+        h, _ = L.dynamic_lstm(L.dynamic_gru(x, 4) @ L.create_parameter([4, 16], "float32"), 16)
+        loss = L.mean(L.square(L.sequence_pool(h, "max")))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    rng = np.random.default_rng(2)
+    batches = [[3, 2, 4], [9, 1, 1], [2, 2, 7, 1, 1], [5, 8, 2], [1, 1, 1, 1, 20], [3, 2, 4]]
+    rows = [rng.standard_normal((sum(lengths), 12)).astype("f4") for lengths in batches]
+    place = fluid.CPUPlace()
+    losses = {}
+    for shared in (True, False):
+        exe, scope = fluid.Executor(place), fluid.Scope()
+        exe.run(startup, scope=scope)
+        bound.clear()
+        losses[shared], counts = [], []
+        for array, lengths in zip(rows, batches, strict=True):
+            exe = exe if shared else fluid.Executor(place)
+            feed = {"x": fluid.create_lod_tensor(array, [lengths], place)}
+            losses[shared] += exe.run(main, feed, [loss], scope=scope)
+            counts.append(len(bound))
+        if shared:
+            assert counts[0] == counts[1] and counts[2] == counts[-1], "bound for 3 and 5 sequences"
+    np.testing.assert_array_equal(losses[True], losses[False])
 
 
 def test_shapes_that_were_inferred_before_are_inferred_alike() -> None:

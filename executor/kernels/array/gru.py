@@ -46,11 +46,11 @@ def _forward(dev: Device, a: Gru, factors: Factors) -> Step:
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
     like = partial(dev.scratch, dtype=a.input.dtype)
+    pair, last = _factors(dev, a, count, factors)  # first: where they lie, rows make no difference
     gates = like((rows, 3 * width)) if a.batch_gate is None else a.batch_gate
     after_reset = a.batch_reset_hidden_prev
     after_reset = like((rows, width)) if after_reset is None else after_reset
     hidden = like((rows, width)) if a.batch_hidden is None else a.batch_hidden
-    pair, last = _factors(dev, a, count, factors)
 
     def run() -> None:
         steps = steps_of()
@@ -90,9 +90,9 @@ def _backward(dev: Device, a: GruGrad, factors: Factors) -> Step:
     count = a.input_lod[-1].shape[0] - 1
     steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
     like = partial(dev.scratch, dtype=a.input.dtype)
+    pair, last = _factors(dev, a, count, factors, turned=True)
     d_gates, into = like((rows, 3 * width)), like((rows, width))
     carried, work = (like((count, width)) for _ in range(2))
-    pair, last = _factors(dev, a, count, factors, turned=True)
 
     def run() -> None:
         steps = steps_of()

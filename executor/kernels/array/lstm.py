@@ -132,9 +132,12 @@ def _forward(
     project: Callable[[int, int], None] | None,
     results: Sequence[tuple[Array | None, Array]],
     means: Means,
-    others: tuple[Factor, ...] = (),
+    factors: Sequence[Factor],
 ) -> Step:
-    """Run all steps; ``fed_back`` is what a step reads of the one before: ``hidden``, or its projection."""
+    """Run all steps; ``fed_back`` is what a step reads of the one before: ``hidden``, or its projection.
+
+    The first of ``factors`` is what it is multiplied by.
+    """
     xp = dev.xp
     rows, width = len(a.input), hidden.shape[1]
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
@@ -143,12 +146,10 @@ def _forward(
     gates = like((rows, 4 * width)) if a.batch_gate is None else a.batch_gate
     active = like((rows, width)) if a.batch_cell_pre_act is None else a.batch_cell_pre_act
     cell = like((rows, width))
-    count = a.input_lod[-1].shape[0] - 1
-    weight = means.factors(dev, lambda: a.weight, a.weight.shape, count, a.weight.dtype)
 
     def run() -> None:
         steps = steps_of()
-        for factor in (weight, *others):
+        for factor in factors:
             factor.renew()
         bias = cells.bias[: 4 * width]
         last = None if a.h0 is None else a.h0[steps.order]
@@ -159,7 +160,7 @@ def _forward(
             gather(xp, a.input, steps.rows[span], now_gates)
             xp.add(now_gates, bias, now_gates)
             if last is not None:
-                xp.add(now_gates, weight(last[:n]), now_gates)
+                xp.add(now_gates, factors[0](last[:n]), now_gates)
             now = None if before is None else before[:n]
             cells.forward(now_gates, now, cell[span], active[span], hidden[span])
             if project is not None:
@@ -180,10 +181,13 @@ def _backward(
     fed_back: Array,
     unproject: Callable[[Array, Array, int, int], Array] | None,
     means: Means,
-    others: tuple[Factor, ...] = (),
+    factors: Sequence[Factor],
     finish: Callable[[], None] | None = None,
 ) -> Step:
-    """Go back through all steps; ``d_result`` is the gradient of what the op returns and a step reads."""
+    """Go back through all steps; ``d_result`` is the gradient of what the op returns and a step reads.
+
+    The first of ``factors`` is what that of gates is multiplied by.
+    """
     xp, rows = dev.xp, len(a.input)
     steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
     cells = means.cells(dev, a)
@@ -194,12 +198,10 @@ def _backward(
     into = like((rows, fed_back.shape[1])) if d_result is not None else None
     d_cells = like((rows, width)) if a.d_cell is not None else None
     by_time = like(fed_back.shape)
-    sizes = (a.weight.shape[1], a.weight.shape[0])
-    turned = means.factors(dev, lambda: a.weight.T, sizes, count, a.weight.dtype)
 
     def run() -> None:
         steps = steps_of()
-        for factor in (turned, *others):
+        for factor in factors:
             factor.renew()
         gather(xp, a.cell, steps.rows, cell)
         gather(xp, fed_back, steps.rows, by_time)
@@ -230,7 +232,7 @@ def _backward(
                 d_cell[:n],
                 d_gates[span],
             )
-            xp.copyto(d_last[:n], turned(d_gates[span]))
+            xp.copyto(d_last[:n], factors[0](d_gates[span]))
         if a.d_input is not None:
             a.d_input[steps.rows] = d_gates
         for result, d_state in ((a.d_h0, d_last), (a.d_c0, d_cell)):
@@ -283,41 +285,52 @@ def _bias(
 def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
     """Register the kernels that are made of a library's products."""
 
+    def factor(dev: Device, a: LstmOperands, matrix: Array, turned: bool = False) -> Factor:
+        """Return a matrix to multiply by. Taken first, it lies where the number of rows makes no difference."""
+        sizes = matrix.shape[::-1] if turned else matrix.shape
+        count = a.input_lod[-1].shape[0] - 1
+        return means.factors(
+            dev, lambda: matrix.T if turned else matrix, sizes, count, matrix.dtype
+        )
+
     @on("lstm")
     def lstm(dev: Device, a: Lstm) -> Step:
+        weight = factor(dev, a, a.weight)
         hidden = dev.scratch((len(a.input), a.weight.shape[0]), a.input.dtype)
-        return _forward(dev, "lstm", a, hidden, hidden, None, [(a.hidden, hidden)], means)
+        results = [(a.hidden, hidden)]
+        return _forward(dev, "lstm", a, hidden, hidden, None, results, means, [weight])
 
     @on("lstm_grad")
     def lstm_grad(dev: Device, a: LstmGrad) -> Step:
-        return _backward(dev, "lstm", a, a.d_hidden, a.hidden, None, means)
+        turned = factor(dev, a, a.weight, turned=True)
+        return _backward(dev, "lstm", a, a.d_hidden, a.hidden, None, means, [turned])
 
     @on("lstmp")
     def lstmp(dev: Device, a: Lstmp) -> Step:
         xp, (width, projected), rows = dev.xp, a.proj_weight.shape, len(a.input)
-        count, dtype = a.input_lod[-1].shape[0] - 1, a.input.dtype
+        dtype = a.input.dtype
+        factors = [factor(dev, a, a.weight), factor(dev, a, a.proj_weight)]
         hidden = dev.scratch((rows, width), dtype) if a.batch_hidden is None else a.batch_hidden
         projection = dev.scratch((rows, projected), dtype)
-        weight = means.factors(dev, lambda: a.proj_weight, a.proj_weight.shape, count, dtype)
 
         def project(begin: int, end: int) -> None:
             result = projection[begin:end]
-            xp.copyto(result, weight(hidden[begin:end]))
+            xp.copyto(result, factors[1](hidden[begin:end]))
             activate(xp, a.proj_activation, result)
             if a.proj_clip > 0:
                 xp.clip(result, -a.proj_clip, a.proj_clip, out=result)
 
         results = [(a.projection, projection)]
-        return _forward(dev, "lstmp", a, hidden, projection, project, results, means, (weight,))
+        return _forward(dev, "lstmp", a, hidden, projection, project, results, means, factors)
 
     @on("lstmp_grad")
     def lstmp_grad(dev: Device, a: LstmpGrad) -> Step:
         """The projection's activation and its clip are undone from what it returned."""
-        xp, (width, projected), dtype = dev.xp, a.proj_weight.shape, a.input.dtype
+        xp, projected, dtype = dev.xp, a.proj_weight.shape[1], a.input.dtype
         count = a.input_lod[-1].shape[0] - 1
+        factors = [factor(dev, a, matrix, turned=True) for matrix in (a.weight, a.proj_weight)]
         d_products = dev.scratch((len(a.input), projected), dtype)
         work = dev.scratch((count, projected), dtype)
-        turned = means.factors(dev, lambda: a.proj_weight.T, (projected, width), count, dtype)
 
         def unproject(d: Array, projection: Array, begin: int, end: int) -> Array:
             result, d_product = projection[begin:end], d_products[begin:end]
@@ -325,14 +338,14 @@ def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
             if a.proj_clip > 0:
                 xp.multiply(d_product, xp.abs(result) < a.proj_clip, d_product)
             times_slope(xp, a.proj_activation, result, d_product, work[: end - begin])
-            return turned(d_product)
+            return factors[1](d_product)
 
         def finish() -> None:
             if a.d_proj_weight is not None:
                 xp.matmul(a.batch_hidden.T, d_products, out=a.d_proj_weight)
 
         return _backward(
-            dev, "lstmp", a, a.d_projection, a.projection, unproject, means, (turned,), finish
+            dev, "lstmp", a, a.d_projection, a.projection, unproject, means, factors, finish
         )
 
 

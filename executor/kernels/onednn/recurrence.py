@@ -6,6 +6,7 @@ Other libraries pack it for each product, which for a few rows takes longer than
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
@@ -22,6 +23,30 @@ from .primitive import DST, SRC, WEIGHTS, Format, Layout, Memory, layout_of
 _SIZES = 32  # numbers of rows that are compiled for, at most: others take the next larger
 
 
+class _Products:
+    """Products of up to ``rows`` rows by a matrix, and its packing, all of them bound to scratch memory."""
+
+    def __init__(self, dev: Device, sizes: tuple[int, int], rows: int, dtype: Any) -> None:
+        self.unit = -(-rows // _SIZES)
+        most = -(-rows // self.unit) * self.unit
+        self.matrix = dev.scratch(sizes, dtype)
+        self.result = dev.scratch((most, sizes[1]), dtype)
+        self.left = dev.scratch((most, sizes[0]), dtype)
+        self.packs: list[Step] = []
+        self.calls: list[Step] = []
+        packs: list[tuple[Format, Memory]] = []
+        for n in range(self.unit, most + 1, self.unit):
+            left, out = self.left[:n], self.result[:n]
+            primitive = matmul_of(layout_of(left), Layout(sizes), None, layout_of(out), ())
+            wanted = primitive.format(WEIGHTS)
+            memory = next((m for f, m in packs if f.equals(wanted)), None)
+            if memory is None:
+                memory, pack = primitive.pack(dev, WEIGHTS, self.matrix)
+                packs.append((wanted, memory))
+                self.packs.append(pack)
+            self.calls += primitive.bind(dev, {SRC: left, WEIGHTS: memory}, {DST: out})
+
+
 class PackedFactor(Factor):
     """A matrix in the order that the library likes for a product with some number of rows."""
 
@@ -33,36 +58,22 @@ class PackedFactor(Factor):
         rows: int,
         dtype: Any,
     ) -> None:
-        self._unit = -(-rows // _SIZES)
-        most = -(-rows // self._unit) * self._unit
-        super().__init__(dev, source, sizes, most, dtype)
-        self._left = dev.scratch((most, sizes[0]), dtype)
-        self._left.fill(0)
-        self._packs: list[Step] = []
-        self._products: list[Step] = []
-        packs: list[tuple[Format, Memory]] = []
-        for n in range(self._unit, most + 1, self._unit):
-            left, out = self._left[:n], self.result[:n]
-            primitive = matmul_of(layout_of(left), Layout(sizes), None, layout_of(out), ())
-            wanted = primitive.format(WEIGHTS)
-            memory = next((m for f, m in packs if f.equals(wanted)), None)
-            if memory is None:
-                memory, pack = primitive.pack(dev, WEIGHTS, self.matrix)
-                packs.append((wanted, memory))
-                self._packs.append(pack)
-            self._products += primitive.bind(dev, {SRC: left, WEIGHTS: memory}, {DST: out})
+        make = partial(_Products, dev, sizes, rows, dtype)
+        self._products = products = dev.rebound((_Products, sizes, rows, dtype), make)
+        self.xp, self._source = dev.xp, source
+        self.matrix, self.result = products.matrix, products.result
 
     def renew(self) -> None:
         """Copy and pack the matrix as it is now."""
         super().renew()
-        for pack in self._packs:
+        for pack in self._products.packs:
             pack()
 
     def __call__(self, left: Array) -> Array:
         """Return ``left`` times the matrix, in memory that the next call overwrites."""
-        count = len(left)
-        self._left[:count] = left
-        self._products[-(-count // self._unit) - 1]()
+        products, count = self._products, len(left)
+        products.left[:count] = left
+        products.calls[-(-count // products.unit) - 1]()
         return self.result[:count]
 
 
