@@ -7,10 +7,9 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 
-from ...strategies.endpoints import LARGEST_PORT
+from ...strategies.endpoints import LARGEST_PORT, checked_endpoints
 from ...strategies.errors import InvalidValue
 from .processes import JobProcess
-from .roles import checked_endpoints
 
 STARTED_PORT = 6070
 

@@ -128,11 +128,10 @@ class ParallelRun:
         ]
         self._edits = build.edits, execution.edits
         self._edits_seen = self._edit_count()
-        # A program without a loss sums no gradients: it runs on this driver's own places.
-        trainers = trainers_of(build, program) if self.has_loss else None
         if plain:
             trainers = rings_of(program, scope)
         else:
+            trainers = trainers_of(build, program, self.has_loss)
             refuse_rings(program)
         if gang is None:
             gang = gang_for(self.places, trainers) if share_with is None else share_with.gang

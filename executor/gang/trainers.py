@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
+from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import (
     CollectiveAborted,
     CollectiveError,
@@ -39,9 +40,13 @@ ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 
 
 def listed_endpoints() -> tuple[str, ...]:
-    """Return the trainers' endpoints as the environment lists them."""
-    listed = (one.strip() for one in os.environ.get(ENDPOINTS, "").split(","))
-    return tuple(filter(None, listed))
+    """Return the trainers' endpoints as the environment lists them; none without a list.
+
+    Raises:
+        InvalidValue: one is not ``ip:port``, or stands there twice.
+    """
+    listed = os.environ.get(ENDPOINTS, "").strip()
+    return tuple(checked_endpoints(ENDPOINTS, listed)) if listed else ()
 
 
 class Trainers(NamedTuple):

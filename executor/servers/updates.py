@@ -44,7 +44,7 @@ class Updates:
             raise NotInitialized(
                 f"{len(missing)} variable(s) of the server hold no value in the scope: "
                 f"{', '.join(map(repr, missing[:5]))}. Run its startup program first: "
-                f"exe.run(transpiler.get_startup_program(endpoint, pserver_program))."
+                f"exe.run(transpiler.get_startup_program(endpoint, pserver_program)), or fleet.init_server()."
             )
         for name in server.counters:  # trainers' steps so far
             self.memory(name)[...] = 0

@@ -167,4 +167,4 @@ def test_several_hosts_need_a_cluster(tmp_path: Path) -> None:
     )
     assert done.returncode == 2 and "RAY_ADDRESS names none" in done.stderr
     done = run(tmp_path, "rowlock.distributed.launch_ps", "--endpoints", "here", "tell.py")
-    assert done.returncode == 2 and "is not ip:port" in done.stderr
+    assert done.returncode == 2 and "and has 'here'" in done.stderr
