@@ -80,9 +80,7 @@ def compile_program(
         node.op == HOST_CALL or OPS[node.op].values_read(node.attrs, node.inputs)
         for node in graph.nodes
     )
-    # Nor does a trainer know it of the others.
-    alone = fixed or target.replicas == 1
-    rows = alone and back_end == "numpy" and target.trainers == 1
+    rows = (fixed or target.replicas == 1) and back_end == "numpy"
     target = replace(target, fetches=names, compiles=compiles, rows=rows)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None

@@ -484,15 +484,21 @@ class ParallelRun:
     def _row_counts(
         self, version: CompiledVariant, portions: Sequence[FeedShard]
     ) -> list[np.ndarray]:
-        """Return the feed of how many rows of sparse gradients each place brings, if there are any."""
+        """Return the feed of how many rows of sparse gradients each place brings, if there are any.
+
+        Those of other trainers are taken to be like the own first place's, until replicas tell each other.
+        """
         if not version.gathered:
             return []
-        counts = np.zeros((len(version.gathered), len(portions)), np.int64)
+        world = None if self._together is None else self._together.world
+        first, places = (0, len(portions)) if world is None else (world.first, world.size)
+        counts = np.zeros((len(version.gathered), places), np.int64)
         for place, portion in enumerate(portions):
             arrays = [*portion.complete().values(), np.zeros_like(counts)]
             if all(array.size or not array.ndim for array in portion.arrays.values()):
                 specs = self._inferred(version, arrays, portion, portions)
-                counts[:, place] = [specs[i].shape[0] for i in version.gathered]
+                counts[:, first + place] = [specs[i].shape[0] for i in version.gathered]
+        counts[:, :first] = counts[:, first + len(portions) :] = counts[:, first : first + 1]
         return [counts]
 
     def _version(

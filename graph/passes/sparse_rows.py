@@ -15,7 +15,7 @@ from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
 from ..ir.graph import FEED, TEMP, Graph, Node, Value, infer_node
 from ..ops.amp import CHECK, UPDATE
-from ..ops.collective import GATHER_ROWS, SPREAD_ROWS
+from ..ops.collective import GATHER_ROWS, ROW_COUNTS, SPREAD_ROWS
 from ..ops.registry import OPS, Spec
 from ..ops.rules import product
 from ..ops.update import WITHOUT_GRAD
@@ -23,9 +23,6 @@ from ..program.role import OpRole
 from .collectives import newest_versions
 from .target import Pass, Target
 
-ROW_COUNTS = (
-    "@ROW_COUNTS"  # the feed of how many rows each place brings, by gradient; the driver fills it
-)
 _COUNTS = Value(ROW_COUNTS, Spec((-1, -1), VarType.INT64), FEED)  # until their number is known
 
 

@@ -43,6 +43,7 @@ from tests.contract.trainers import (
     rows_of_table,
     train,
     trained,
+    words,
 )
 
 Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrategy
@@ -389,6 +390,37 @@ def test_the_front_of_paddle_1(threads: None) -> None:
 
     assert all_well(at_once([partial(run, t) for t in range(2)])) == [len(fluid.cpu_places())] * 2
     assert_close(nets[0].parameters(), nets[1].parameters())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lazy adam"])
+@pytest.mark.parametrize("places", [1, 2])
+def test_gradients_of_sparse_tables_travel_as_rows(
+    threads: None, optimizer: str, places: int
+) -> None:
+    """Places bring different numbers of rows, which change by step."""
+    ends, nets, alone = endpoints(2), [words(optimizer) for _ in range(2)], words(optimizer)
+    rows = [(3, 4, 2, 5), (5, 2, 2, 3), (3, 4, 2, 5)]  # of each place, by step
+
+    def batch(step: int, place: int) -> dict[str, Any]:
+        rng, count = np.random.default_rng([step, place]), rows[step][place]
+        return {"ids": rng.integers(0, 12, (count, 3)), "y": rng.random((count, 1), "float32")}
+
+    def run(trainer: int) -> list[str]:
+        net = nets[trainer]
+        program = trained(net, trainer, ends, places)
+        for step in range(len(rows)):
+            fed = [batch(step, trainer * places + k) for k in range(places)]
+            net.exe.run(program, fed, [net.loss], scope=net.scope)
+        return [note for note in program.explain().graph.notes if "stay rows" in note]
+
+    notes = all_well(at_once([partial(run, t) for t in range(2)]))
+    assert notes[0] == notes[1] and len(notes[0]) == 1
+    program = alone.compiled(2 * places)
+    for step in range(len(rows)):
+        fed = [batch(step, place) for place in range(2 * places)]
+        alone.exe.run(program, fed, [alone.loss], scope=alone.scope)
+    for net in nets:
+        assert_close(net.parameters(), alone.parameters())
 
 
 def test_kernels_are_those_that_trainer_0_chose(threads: None, monkeypatch: Any) -> None:
