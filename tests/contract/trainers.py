@@ -113,6 +113,18 @@ def images() -> Net:
     return _Own(build)
 
 
+def wide() -> Net:
+    """Return a net with a gradient of a megabyte."""
+
+    def build() -> Any:
+        x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
+        hidden = fluid.layers.fc(x, 65536, bias_attr=False)
+        mean = fluid.layers.reduce_mean(hidden, 1, keep_dim=True)
+        return fluid.layers.mean(fluid.layers.square_error_cost(mean, y))
+
+    return _Own(build)
+
+
 def words(optimizer: str) -> Net:
     """Return a net with a table of 50 rows whose gradients are sparse."""
 
