@@ -39,6 +39,8 @@ class Updates:
         for name, gradient in server.by_pushed.items():
             if not gradient.rows:
                 self.tensor(name).allocate(server.shape(name), self._dtype(name))
+        for name in server.scheduled:
+            self.tensor(name).allocate(server.shape(name), self._dtype(name))
         missing = [n for n in sorted(server.lasting) if not self.tensor(n).initialized]
         if missing:
             raise NotInitialized(
