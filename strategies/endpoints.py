@@ -64,7 +64,9 @@ def checked_endpoints(what: str, endpoints: Any) -> list[str]:
         )
     cleaned = [name.strip() for name in names]
     if not any(cleaned):
-        raise InvalidValue(f"{what} must be endpoints, ip:port each, and is empty: name at least one.")
+        raise InvalidValue(
+            f"{what} must be endpoints, ip:port each, and is empty: name at least one."
+        )
     for name in cleaned:
         if not is_endpoint(name):
             raise InvalidValue(
@@ -72,7 +74,9 @@ def checked_endpoints(what: str, endpoints: Any) -> list[str]:
                 f"{LARGEST_PORT}, and has {name!r}."
             )
         if cleaned.count(name) > 1:
-            raise InvalidValue(f"{what} has {name!r} twice: give each process an endpoint of its own.")
+            raise InvalidValue(
+                f"{what} has {name!r} twice: give each process an endpoint of its own."
+            )
     return cleaned
 
 

@@ -51,9 +51,7 @@ def run_command(
         settings = (f"{name}: {value}" for name, value in sorted(vars(arguments).items()))
         print("\n".join(settings), flush=True)
     try:
-        command = script_command(
-            arguments.training_script, arguments.training_script_args, aliased
-        )
+        command = script_command(arguments.training_script, arguments.training_script_args, aliased)
         processes = members(arguments)
         with common_ray(len(arguments.cluster_node_ips.split(",")), len(processes)):
             return run_job(processes, command, arguments.log_dir or None)

@@ -234,7 +234,9 @@ class PaddleCloudRoleMaker(RoleMakerBase):
             self._worker_endpoints[self._current_id],
         )
         if own is not None and own != listed:
-            number = f"{self._current_id} (PADDLE_TRAINER_ID{'' if numbered else ', which is not set'})"
+            number = (
+                f"{self._current_id} (PADDLE_TRAINER_ID{'' if numbered else ', which is not set'})"
+            )
             raise InvalidValue(
                 f"PADDLE_CURRENT_ENDPOINT is {own!r}, but trainer {number} is at {listed!r} in "
                 f"PADDLE_TRAINER_ENDPOINTS. Set both to those of this trainer."

@@ -96,7 +96,13 @@ def counted(trainer: Trainer) -> None:
         say("counted")
 
 
-SCENARIOS = {"counted": counted, "training": training, "endless": endless, "joining": joining, "once": once}
+SCENARIOS = {
+    "counted": counted,
+    "training": training,
+    "endless": endless,
+    "joining": joining,
+    "once": once,
+}
 
 
 def main() -> None:

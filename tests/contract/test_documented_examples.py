@@ -82,12 +82,13 @@ def test_every_mode_of_several_trainers(mode: str, ray_cluster: None, tmp_path: 
 
     serves = not mode.endswith(COLLECTIVE)
     (first, *_) = free_ports(1)  # the second server's is the next
-    line = ["launch_ps", "--start_port"] if serves else ["launch", "--nproc_per_node=2", "--started_port"]
+    module = "launch_ps" if serves else "launch"
+    ports = ["--start_port"] if serves else ["--nproc_per_node=2", "--started_port"]
     script = str(ROOT / "examples" / "paddle" / f"{PROCESSES}.py")
+    line = ["-m", f"rowlock.distributed.{module}", *ports, str(first), "--log_dir", "logs", script]
     own = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", f"rowlock.distributed.{line[0]}", *line[1:], str(first)]
-        + ["--log_dir", "logs", script, mode],
+        [sys.executable, *line, mode],
         cwd=tmp_path,
         env={**os.environ, **own},
         capture_output=True,

@@ -279,7 +279,7 @@ def test_trainers_of_the_environment_and_of_the_transpiler(monkeypatch: pytest.M
         net.compiled(1, build={"num_trainers": 2, "trainer_id": number})
 
     monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "a:1;b:1")
-    with pytest.raises(InvalidValue, match="PADDLE_TRAINER_ENDPOINTS .* commas .* has 'a:1;b:1'"):
+    with pytest.raises(InvalidValue, match=r"PADDLE_TRAINER_ENDPOINTS .* commas .* has 'a:1;b:1'"):
         compiled(0)
     monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", ",".join(BOTH))
     compiled(1)

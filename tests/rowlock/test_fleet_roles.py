@@ -88,7 +88,12 @@ def without(environment: dict[str, str], name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("environment", "collective", "builtin", "text"),
     [
-        (without(TRAINER, "TRAINING_ROLE"), False, KeyError, "has no TRAINING_ROLE, which tells the part"),
+        (
+            without(TRAINER, "TRAINING_ROLE"),
+            False,
+            KeyError,
+            "has no TRAINING_ROLE, which tells the part",
+        ),
         (without(TRAINER, "PADDLE_TRAINER_ID"), False, KeyError, "has no PADDLE_TRAINER_ID"),
         (without(SERVER, "POD_IP"), False, KeyError, "has no POD_IP"),
         ({**TRAINER, "TRAINING_ROLE": "WORKER"}, False, ValueError, "must be TRAINER or PSERVER"),
@@ -109,10 +114,20 @@ def without(environment: dict[str, str], name: str) -> dict[str, str]:
             "at '10.0.0.2:6171' .* does not have",
         ),
         ({**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": ""}, False, ValueError, "is empty: name at"),
-        ({**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "a:1;b:1"}, False, ValueError, "commas between"),
+        (
+            {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "a:1;b:1"},
+            False,
+            ValueError,
+            "commas between",
+        ),
         ({**SERVER, "POD_IP": "localhost"}, False, ValueError, "letter by letter"),
         ({}, True, KeyError, "has no PADDLE_TRAINER_ENDPOINTS"),
-        ({**COLLECTIVE, "PADDLE_TRAINERS_NUM": "3"}, True, ValueError, "TRAINERS_NUM is 3, .* lists 2"),
+        (
+            {**COLLECTIVE, "PADDLE_TRAINERS_NUM": "3"},
+            True,
+            ValueError,
+            "TRAINERS_NUM is 3, .* lists 2",
+        ),
         (without(COLLECTIVE, "PADDLE_TRAINER_ID"), True, ValueError, "0 .* is not set.* Set both"),
         ({**COLLECTIVE, "TRAINING_ROLE": "PSERVER"}, True, AssertionError, "trainers alone"),
         ({**COLLECTIVE, "PADDLE_TRAINER_ID": "2"}, True, ValueError, "must be from 0 to 1"),

@@ -56,14 +56,16 @@ class Fleet(ABC):
         if self._mode != Mode.COLLECTIVE:
             if not maker.get_pserver_endpoints():
                 raise InvalidValue(
-                    f"fleet.init: this fleet has servers, and {maker!r} names none. Use PaddleCloudRoleMaker() or "
-                    f"UserDefinedRoleMaker, or the fleet of fluid.incubate.fleet.collective."
+                    f"fleet.init: this fleet has servers, and {maker!r} names none. Use "
+                    f"PaddleCloudRoleMaker() or UserDefinedRoleMaker, or the fleet of "
+                    f"fluid.incubate.fleet.collective."
                 )
         elif maker.is_server() or (maker.worker_num() > 1 and not maker.get_trainer_endpoints()):
             raise InvalidValue(
-                f"fleet.init: a collective fleet has workers with endpoints alone, and {maker!r} is of a job with "
-                f"servers. Use PaddleCloudRoleMaker(is_collective=True) or UserDefinedCollectiveRoleMaker, or the "
-                f"fleet of fluid.incubate.fleet.parameter_server.distribute_transpiler."
+                f"fleet.init: a collective fleet has workers with endpoints alone, and {maker!r} is of a "
+                f"job with servers. Use PaddleCloudRoleMaker(is_collective=True) or "
+                f"UserDefinedCollectiveRoleMaker, or the fleet of "
+                f"fluid.incubate.fleet.parameter_server.distribute_transpiler."
             )
 
     @property
