@@ -38,9 +38,9 @@ def start(
     ports = [end.rpartition(":")[2] for end in endpoints(each)]
     ends = [f"{address}:{port}" for address in pair.addresses for port in ports]
     for number, end in enumerate(ends):
-        told = json.dumps([scenario, number, ends, places, settings])
+        arguments = json.dumps([scenario, number, ends, places, settings])
         own = {HOST: end.rpartition(":")[0]}
-        drivers.append(pair.driver(number // each, "-m", module, told, **own))
+        drivers.append(pair.driver(number // each, "-m", module, arguments, **own))
     return drivers
 
 

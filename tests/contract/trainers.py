@@ -130,8 +130,8 @@ def words(optimizer: str) -> Net:
 
     def build() -> Any:
         ids, y = fluid.data("ids", [None, 3], "int64"), fluid.data("y", [None, 1])
-        found = fluid.layers.reduce_sum(fluid.embedding(ids, [50, 4], is_sparse=True), 1)
-        return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(found, 1), y))
+        rows = fluid.layers.reduce_sum(fluid.embedding(ids, [50, 4], is_sparse=True), 1)
+        return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(rows, 1), y))
 
     kinds = {
         "sgd": lambda: fluid.optimizer.SGD(0.1),
