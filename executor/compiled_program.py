@@ -19,6 +19,7 @@ from .driver.insight import executed, explain, temporaries, timeline
 from .driver.local import LocalRun
 from .driver.parallel import ParallelRun
 from .driver.runnable import Runnable, Steps
+from .driver.together import trainers_of
 from .feed.scope import Scope
 from .gang.gang import Gang
 from .gang.launchers import gang_at, launching
@@ -112,8 +113,12 @@ class CompiledProgram(Runnable):
             places: a place or a list of them; default: ``cpu_places()``.
 
         Raises:
-            InvalidArgument: called twice, no places, or a program with gradients without ``loss_name``.
+            InvalidArgument: called twice, no places, a program with gradients without ``loss_name``, or
+                trainers without as many endpoints.
             InvalidType: ``loss_name`` is no string.
+            InvalidValue: an endpoint of a trainer is none, or another's.
+            EnforceNotMet: ``trainer_id`` is none of ``num_trainers``.
+            Unsupported: a strategy that several trainers cannot follow.
         """
         if self._data_parallel:
             raise InvalidArgument("with_data_parallel was called before on this CompiledProgram.")
@@ -136,12 +141,20 @@ class CompiledProgram(Runnable):
         )
         self._exec_strategy = exec_strategy
         self._share_vars_from = share_vars_from
+        self._check_trainers()
         if places is not None:
             places = list(places) if isinstance(places, (list, tuple)) else [places]
             if not places:
                 raise InvalidArgument("there are no places to run on: the place list is empty.")
             self._places = [check_place(place, "places") for place in places]
         return self
+
+    def _check_trainers(self) -> None:
+        """Refuse trainers that cannot be now: the first step would wait for them."""
+        from ..strategies.build import BuildStrategy
+
+        if isinstance(self._build_strategy, BuildStrategy):
+            trainers_of(self._build_strategy, self._snapshot, bool(self._loss_name))
 
     def _check_loss_name(self, loss_name: str | None) -> None:
         if loss_name is not None and not isinstance(loss_name, str):

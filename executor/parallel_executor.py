@@ -24,7 +24,8 @@ class ParallelExecutor:
     """Runs a program on every place; they are fixed here: all GPUs, or ``CPU_NUM`` CPU places.
 
     Raises:
-        InvalidArgument: ``use_cuda`` without a GPU.
+        InvalidArgument: ``use_cuda`` without a GPU, or trainers without as many endpoints.
+        EnforceNotMet: ``trainer_id`` is none of ``num_trainers``.
         InvalidType: ``share_vars_from`` is no ParallelExecutor.
     """
 

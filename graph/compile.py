@@ -73,8 +73,7 @@ def compile_program(
     compilers = (able.takes.get(REGION) for able in capabilities.values())
     compiles = next((takes for takes in compilers if takes is not None), None)
     names = (*fetch_names, *level_names)
-    # A trainer does not know how many rows the others bring.
-    rows = back_end == "numpy" and target.trainers == 1 and counted_before(graph, target)
+    rows = back_end == "numpy" and counted_before(graph, target)
     target = replace(target, fetches=names, compiles=compiles, rows=rows)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None

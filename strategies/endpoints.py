@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from .errors import InvalidType, InvalidValue
 
@@ -45,6 +47,37 @@ def split_endpoint(endpoint: object) -> tuple[str, int]:
             f"the endpoint {endpoint!r} has the host {host!r}, which is neither an IP address nor a name."
         )
     return host, int(port)
+
+
+def checked_endpoints(what: str, endpoints: Any) -> list[str]:
+    """Return endpoints as a list; ``what`` names them: a text with commas, or a list of texts.
+
+    Raises:
+        InvalidType: they are no text and no list of it.
+        InvalidValue: there is none, one is not ``ip:port``, or one stands there twice.
+    """
+    names = endpoints.split(",") if isinstance(endpoints, str) else endpoints
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InvalidType(
+            f"{what} must be endpoints, such as '10.0.0.1:6174,10.0.0.2:6174' or a list of them, got "
+            f"{endpoints!r}."
+        )
+    cleaned = [name.strip() for name in names]
+    if not any(cleaned):
+        raise InvalidValue(
+            f"{what} must be endpoints, ip:port each, and is empty: name at least one."
+        )
+    for name in cleaned:
+        if not is_endpoint(name):
+            raise InvalidValue(
+                f"{what} must be endpoints, ip:port with commas between them and ports from 1 to "
+                f"{LARGEST_PORT}, and has {name!r}."
+            )
+        if cleaned.count(name) > 1:
+            raise InvalidValue(
+                f"{what} has {name!r} twice: give each process an endpoint of its own."
+            )
+    return cleaned
 
 
 def _is_host(host: str) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
-from ...strategies.endpoints import LARGEST_PORT
+from ...strategies.endpoints import LARGEST_PORT, checked_endpoints
 from ...strategies.errors import InvalidValue
 from .processes import JobProcess
-from .roles import checked_endpoints
 
 STARTED_PORT = 6070
 
@@ -51,7 +51,7 @@ def _worker(rank: int, endpoints: Sequence[str], gpu: str, local: int) -> JobPro
     return JobProcess(f"trainer {rank} ({endpoints[rank]})", environment, f"workerlog.{local}")
 
 
-def server_members(workers: int, servers: Sequence[str]) -> list[JobProcess]:
+def server_members(workers: int, servers: str | Sequence[str]) -> list[JobProcess]:
     """Return the workers and the servers of a job on this host.
 
     Raises:
@@ -59,7 +59,7 @@ def server_members(workers: int, servers: Sequence[str]) -> list[JobProcess]:
     """
     if workers < 1:
         raise InvalidValue(f"--worker_num must be above 0, got {workers}.")
-    checked_endpoints("--endpoints", list(servers))
+    servers = checked_endpoints("--endpoints (or --start_port and --server_num)", servers)
     shared = {
         "PADDLE_PSERVERS_IP_PORT_LIST": ",".join(servers),
         "PADDLE_TRAINERS_NUM": str(workers),
@@ -131,12 +131,17 @@ def common_ray(hosts: int, members: int) -> Iterator[None]:
         leave_ray()
 
 
-def cloud_hosts(hosts: str, own: str, port: int | None) -> tuple[str, str, int | None]:
-    """Return the hosts, this one and the first port as PADDLE_TRAINERS, POD_IP and PADDLE_PORT have them."""
+def cloud_hosts(arguments: Namespace) -> None:
+    """Take hosts, this host and the first port from PADDLE_TRAINERS, POD_IP and PADDLE_PORT where they are set.
+
+    Raises:
+        InvalidValue: PADDLE_PORT is no number.
+    """
     environment = os.environ
-    text = environment.get("PADDLE_PORT", "")
-    return (
-        environment.get("PADDLE_TRAINERS", hosts),
-        environment.get("POD_IP", own),
-        int(text) if text.isdecimal() else port,
-    )
+    arguments.cluster_node_ips = environment.get("PADDLE_TRAINERS", arguments.cluster_node_ips)
+    arguments.node_ip = environment.get("POD_IP", arguments.node_ip)
+    port = environment.get("PADDLE_PORT", "")
+    if port:
+        if not port.isdecimal():
+            raise InvalidValue(f"PADDLE_PORT must be a port, the environment has {port!r}.")
+        arguments.started_port = int(port)

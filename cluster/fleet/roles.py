@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ...strategies.endpoints import LARGEST_PORT, is_endpoint
+from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import (
     InvalidArgument,
     InvalidType,
@@ -25,6 +25,15 @@ class Role:
     SERVER = 2
 
 
+_MEANINGS = {
+    "TRAINING_ROLE": "the part of this process, TRAINER or PSERVER",
+    "PADDLE_PSERVERS_IP_PORT_LIST": "the endpoints of all servers",
+    "PADDLE_TRAINER_ENDPOINTS": "the endpoints of all trainers",
+    "PADDLE_TRAINERS_NUM": "how many trainers there are",
+    "PADDLE_TRAINER_ID": "the number of this trainer",
+    "POD_IP": "the address of this server",
+    "PADDLE_PORT": "the port of this server",
+}
 _WORDS = {Role.WORKER: "TRAINER", Role.SERVER: "PSERVER"}
 
 
@@ -195,7 +204,7 @@ class PaddleCloudRoleMaker(RoleMakerBase):
         if self._is_collective:
             self._generate_collective()
             return
-        self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST", "servers")
+        self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST")
         self._worker_count = _number("PADDLE_TRAINERS_NUM", 1)
         role = _role("TRAINING_ROLE", _environment("TRAINING_ROLE"))
         if role == Role.WORKER:
@@ -205,22 +214,32 @@ class PaddleCloudRoleMaker(RoleMakerBase):
         self._role = role
 
     def _generate_collective(self) -> None:
-        self._worker_endpoints = _endpoints("PADDLE_TRAINER_ENDPOINTS", "trainers")
-        word = os.environ.get("PADDLE_TRAINING_ROLE", "TRAINER")
-        if word != "TRAINER":
-            raise InvalidArgument(
-                f"PADDLE_TRAINING_ROLE is {word!r}: a collective job has trainers alone. Unset it, or leave "
-                f"out is_collective=True."
-            )
-        count = len(self._worker_endpoints)
-        self._current_id = (
-            _number("PADDLE_TRAINER_ID", 0, count) if "PADDLE_TRAINER_ID" in os.environ else 0
-        )
-        own = os.environ.get("PADDLE_CURRENT_ENDPOINT")
-        if own is not None and own != self._worker_endpoints[self._current_id]:
+        self._worker_endpoints = _endpoints("PADDLE_TRAINER_ENDPOINTS")
+        for name in ("PADDLE_TRAINING_ROLE", "TRAINING_ROLE"):
+            word = os.environ.get(name, "TRAINER")
+            if word != "TRAINER":
+                raise InvalidArgument(
+                    f"{name} is {word!r}: a collective job has trainers alone. Unset it, or leave out "
+                    f"is_collective=True."
+                )
+        count, numbered = len(self._worker_endpoints), "PADDLE_TRAINER_ID" in os.environ
+        if "PADDLE_TRAINERS_NUM" in os.environ and _number("PADDLE_TRAINERS_NUM", 1) != count:
             raise InvalidValue(
-                f"PADDLE_CURRENT_ENDPOINT is {own!r}, but trainer {self._current_id} (PADDLE_TRAINER_ID) is at "
-                f"{self._worker_endpoints[self._current_id]!r} in PADDLE_TRAINER_ENDPOINTS."
+                f"PADDLE_TRAINERS_NUM is {os.environ['PADDLE_TRAINERS_NUM']}, and PADDLE_TRAINER_ENDPOINTS "
+                f"lists {count}: {', '.join(self._worker_endpoints)}. Set one endpoint for each trainer."
+            )
+        self._current_id = _number("PADDLE_TRAINER_ID", 0, count) if numbered else 0
+        own, listed = (
+            os.environ.get("PADDLE_CURRENT_ENDPOINT"),
+            self._worker_endpoints[self._current_id],
+        )
+        if own is not None and own != listed:
+            number = (
+                f"{self._current_id} (PADDLE_TRAINER_ID{'' if numbered else ', which is not set'})"
+            )
+            raise InvalidValue(
+                f"PADDLE_CURRENT_ENDPOINT is {own!r}, but trainer {number} is at {listed!r} in "
+                f"PADDLE_TRAINER_ENDPOINTS. Set both to those of this trainer."
             )
         self._role = Role.WORKER
 
@@ -248,8 +267,8 @@ class GeneralRoleMaker(RoleMakerBase):
                 )
 
     def _generate(self) -> None:
-        self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST", "servers")
-        self._worker_endpoints = _endpoints("PADDLE_TRAINER_ENDPOINTS", "trainers")
+        self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST")
+        self._worker_endpoints = _endpoints("PADDLE_TRAINER_ENDPOINTS")
         role = _role("TRAINING_ROLE", _environment("TRAINING_ROLE"))
         if role == Role.WORKER:
             self._current_id = _number("PADDLE_TRAINER_ID", 0, len(self._worker_endpoints))
@@ -283,7 +302,7 @@ class UserDefinedRoleMaker(RoleMakerBase):
         super().__init__()
         if role not in _WORDS:
             raise InvalidType(f"role must be Role.WORKER or Role.SERVER, got {role!r}.")
-        self._server_endpoints = checked_endpoints("server_endpoints", server_endpoints)
+        self._server_endpoints = _listed("server_endpoints", server_endpoints)
         workers = _whole("worker_num", worker_num)
         if workers < 1:
             raise InvalidValue(f"worker_num must be above 0, got {workers}.")
@@ -305,7 +324,7 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
 
     def __init__(self, current_id: int = 0, worker_endpoints: Sequence[str] | None = None) -> None:
         super().__init__()
-        self._worker_endpoints = checked_endpoints("worker_endpoints", worker_endpoints)
+        self._worker_endpoints = _listed("worker_endpoints", worker_endpoints)
         count = len(self._worker_endpoints)
         self._current_id = _below("current_id", _whole("current_id", current_id), count, "TRAINER")
         self._role = Role.WORKER
@@ -330,29 +349,10 @@ def _refuse_mpi() -> NoReturn:
     )
 
 
-def checked_endpoints(what: str, endpoints: Any) -> list[str]:
-    """Return a list of endpoints.
-
-    Raises:
-        InvalidType: it is no list of str.
-        InvalidValue: it is empty, has one twice, or one is not ``ip:port``.
-    """
+def _listed(what: str, endpoints: Any) -> list[str]:
     if not isinstance(endpoints, (list, tuple)):
         raise InvalidType(f"{what} must be a list such as ['127.0.0.1:6170'], got {endpoints!r}.")
-    if not endpoints:
-        raise InvalidValue(f"{what} is empty: a job has at least one.")
-    for endpoint in endpoints:
-        if not isinstance(endpoint, str):
-            raise InvalidType(f"{what} must be a list of str, got {endpoint!r} in it.")
-        if not is_endpoint(endpoint):
-            raise InvalidValue(
-                f"{what} has {endpoint!r}, which is not ip:port with a port from 1 to {LARGEST_PORT}."
-            )
-        if endpoints.count(endpoint) > 1:
-            raise InvalidValue(
-                f"{what} has {endpoint!r} twice; each process has an endpoint of its own."
-            )
-    return list(endpoints)
+    return checked_endpoints(what, endpoints)
 
 
 def _environment(name: str) -> str:
@@ -360,17 +360,14 @@ def _environment(name: str) -> str:
         return os.environ[name]
     except KeyError:
         raise MissingVariable(
-            f"the environment has no {name}, which says which part this process plays. Start the script "
+            f"the environment has no {name}, which tells {_MEANINGS[name]}. Start the script "
             f"by python -m rowlock.distributed.launch (collective) or launch_ps (with servers), set it by "
             f"hand, or use UserDefinedRoleMaker."
         ) from None
 
 
-def _endpoints(name: str, whose: str) -> list[str]:
-    text = _environment(name)
-    return checked_endpoints(
-        f"{name} (the endpoints of the {whose})", [e.strip() for e in text.split(",")]
-    )
+def _endpoints(name: str) -> list[str]:
+    return checked_endpoints(f"{name} ({_MEANINGS[name]})", _environment(name))
 
 
 def _number(name: str, least: int, below: int | None = None) -> int:
@@ -397,7 +394,7 @@ def _own_number(endpoints: Sequence[str]) -> int:
     if own not in endpoints:
         raise InvalidValue(
             f"this server is at {own!r} (POD_IP and PADDLE_PORT), which PADDLE_PSERVERS_IP_PORT_LIST does not "
-            f"have: {', '.join(endpoints)}."
+            f"have: {', '.join(endpoints)}. Set them to one of these, letter by letter."
         )
     return endpoints.index(own)
 

@@ -129,11 +129,10 @@ class ParallelRun:
         ]
         self._edits = build.edits, execution.edits
         self._edits_seen = self._edit_count()
-        # A program without a loss sums no gradients: it runs on this driver's own places.
-        trainers = trainers_of(build, program) if self.has_loss else None
         if plain:
             trainers = rings_of(program, scope)
         else:
+            trainers = trainers_of(build, program, self.has_loss)
             refuse_rings(program)
         if gang is None:
             gang = gang_for(self.places, trainers) if share_with is None else share_with.gang
@@ -511,17 +510,23 @@ class ParallelRun:
     def _row_counts(
         self, version: CompiledVariant, portions: Sequence[FeedShard]
     ) -> list[np.ndarray]:
-        """Return the feed of how many rows of sparse gradients each place brings, if there are any."""
+        """Return the feed of how many rows of sparse gradients each place brings, if there are any.
+
+        Those of other trainers are taken to be like the own first place's, until replicas tell each other.
+        """
         if not version.gathered:
             return []
-        counts = np.zeros((len(version.gathered), len(portions)), np.int64)
+        world = None if self._together is None else self._together.world
+        first, places = (0, len(portions)) if world is None else (world.first, world.size)
+        counts = np.zeros((len(version.gathered), places), np.int64)
         for place, portion in enumerate(portions):
             arrays = [*portion.complete().values(), np.zeros_like(counts)]
             if all(array.size or not array.ndim for array in portion.arrays.values()):
                 specs = self._inferred(version, arrays, portion, portions)
-                counts[:, place] = [
+                counts[:, first + place] = [
                     sum(prod(specs[i].shape) for i in counted) for counted in version.gathered
                 ]
+        counts[:, :first] = counts[:, first + len(portions) :] = counts[:, first : first + 1]
         return [counts]
 
     def _version(

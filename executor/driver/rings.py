@@ -105,9 +105,10 @@ def _ring(number: int, op: Operator, scope: Scope) -> Ring:
     rank = os.environ.get(_NUMBER, "")
     if endpoints and rank.isdecimal() and int(rank) < len(endpoints):
         return Ring(endpoints, int(rank))
-    if endpoints and rank:
+    if endpoints:
+        is_set = f"is {rank!r}" if rank else "is not set"
         raise InvalidValue(
-            f"{op.type}: {_NUMBER} is {rank!r}, and {ENDPOINTS} lists {len(endpoints)} trainers: it must be "
+            f"{op.type}: {_NUMBER} {is_set}, and {ENDPOINTS} lists {len(endpoints)} trainers: it must be "
             f"from 0 to {len(endpoints) - 1}. Built at {op.where}."
         )
     raise InvalidState(

@@ -13,7 +13,14 @@ from ...graph.compile import Compiled
 from ...graph.ir.graph import STATE
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.program.program import Program
-from ...strategies.errors import InvalidArgument, InvalidValue, RowlockError, Unsupported
+from ...strategies.endpoints import checked_endpoints
+from ...strategies.errors import (
+    EnforceNotMet,
+    InvalidArgument,
+    InvalidValue,
+    RowlockError,
+    Unsupported,
+)
 from ...strategies.types import VarType
 from ..gang.gang import Gang
 from ..gang.trainers import ENDPOINTS, Trainers, World, listed_endpoints
@@ -23,34 +30,47 @@ if TYPE_CHECKING:
     from ...strategies.build import BuildStrategy
 
 
-def trainers_of(build: BuildStrategy, program: Program) -> Trainers | None:
-    """Return the trainers that a data-parallel program is trained by, None if this driver trains alone.
+def trainers_of(build: BuildStrategy, program: Program, has_loss: bool) -> Trainers | None:
+    """Return the trainers that a data-parallel program is trained by, None if this driver runs it alone.
 
-    Their endpoints are those of the strategy, of the transpiled program, or of the environment.
+    Their endpoints are those of the strategy, of the transpiled program, or of the environment. A program
+    without a loss sums no gradients: it runs on this driver's own places.
 
     Raises:
         InvalidArgument: there are several trainers, and no list of them, or one of another length.
+        InvalidValue: an endpoint is not ``ip:port``, or stands there twice.
+        EnforceNotMet: ``trainer_id`` is none of the trainers.
         Unsupported: a strategy that several trainers cannot follow.
     """
-    if build.num_trainers <= 1:
+    count, own = build.num_trainers, build.trainers_endpoints
+    if own and len(own) != count:
+        raise InvalidArgument(
+            f"num_trainers is {count}, but there are {len(own)} trainers_endpoints ({', '.join(own)}). Give "
+            f"one for each trainer."
+        )
+    if count < 1:
+        raise EnforceNotMet(f"num_trainers must be at least 1, got {count}.")
+    if build.trainer_id < 0 or build.trainer_id >= count > 1:  # scripts that train alone give any
+        raise EnforceNotMet(
+            f"trainer_id={build.trainer_id} must be at least 0 and below the number of trainers ({count})."
+        )
+    if count == 1 or not has_loss:
         return None
-    endpoints = list(build.trainers_endpoints or program._trainers_endpoints or listed_endpoints())
-    if len(endpoints) != build.num_trainers:
+    endpoints = list(own or program._trainers_endpoints or listed_endpoints())
+    if len(endpoints) != count:
         listed = (
             f"{len(endpoints)} endpoints ({', '.join(endpoints)})" if endpoints else "no endpoints"
         )
         raise InvalidArgument(
-            f"num_trainers is {build.num_trainers}, and there are {listed}: list one for each trainer, in the "
-            f"same order everywhere, in BuildStrategy.trainers_endpoints, by transpiling in nccl2 mode, "
-            f"or in {ENDPOINTS}."
+            f"num_trainers is {count}, and there are {listed}: list one for each trainer, in the same order "
+            f"everywhere, in BuildStrategy.trainers_endpoints, by transpiling in nccl2 mode, or in "
+            f"{ENDPOINTS}."
         )
-    _check_distinct(endpoints)
+    endpoints = checked_endpoints("trainers_endpoints", endpoints)
     for field in ("reduce_strategy", "gradient_scale_strategy"):
         value = getattr(build, field).name
         if value in _ALONE:
-            raise Unsupported(
-                f"{field}={value} with num_trainers={build.num_trainers}: {_ALONE[value]}"
-            )
+            raise Unsupported(f"{field}={value} with num_trainers={count}: {_ALONE[value]}")
     return Trainers(tuple(endpoints), build.trainer_id)
 
 
@@ -61,14 +81,6 @@ _ALONE = {
     "SampleWeighted": "no trainer knows how many samples the others have. Use CoeffNumDevice, and feed each "
     "place as many.",
 }
-
-
-def _check_distinct(endpoints: Sequence[str]) -> None:
-    twice = sorted({end for end in endpoints if endpoints.count(end) > 1})
-    if twice:
-        raise InvalidValue(
-            f"{', '.join(twice)} is the endpoint of two trainers: give each its own."
-        )
 
 
 class Together:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...strategies.errors import EnforceNotMet, InvalidArgument, Unsupported
+from ...strategies.errors import Unsupported
 
 if TYPE_CHECKING:
     from ...strategies.build import BuildStrategy
@@ -15,22 +15,10 @@ def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> N
     """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
 
     Raises:
-        InvalidArgument: as many trainers as endpoints are needed.
-        EnforceNotMet: ``trainer_id`` is none of the trainers.
         Unsupported: names the fields.
     """
     from ...strategies.base import unbuilt
 
-    ends = len(build.trainers_endpoints)
-    if ends and build.num_trainers != ends:
-        raise InvalidArgument(
-            f"num_trainers is {build.num_trainers}, but there are {ends} trainers_endpoints."
-        )
-    if build.trainer_id < 0 or (ends and build.trainer_id >= ends):
-        raise EnforceNotMet(
-            f"trainer_id={build.trainer_id} must be at least 0 and below the number of trainers "
-            f"({ends or build.num_trainers})."
-        )
     refused = unbuilt(build)[1] + unbuilt(execution)[1]
     if refused:
         raise Unsupported(

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
+from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import (
     CollectiveAborted,
     CollectiveError,
@@ -32,16 +33,22 @@ if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
 
 _BEAT_S = 0.2  # how often a card that waits is laid anew
-_LOOK_S = 0.005
+_LOOK_S = 0.005  # between the first looks at a table
+_SELDOM_S = 0.25  # between looks after a long time
+_SHARE = 0.125  # of the time since the last news: by how much news may be seen too late
 _LAST_WORDS_S = 5.0  # for which trainers that stop wait for each other's reasons
 _ENTRY = "trainers"
 ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 
 
 def listed_endpoints() -> tuple[str, ...]:
-    """Return the trainers' endpoints as the environment lists them."""
-    listed = (one.strip() for one in os.environ.get(ENDPOINTS, "").split(","))
-    return tuple(filter(None, listed))
+    """Return the trainers' endpoints as the environment lists them; none without a list.
+
+    Raises:
+        InvalidValue: one is not ``ip:port``, or stands there twice.
+    """
+    listed = os.environ.get(ENDPOINTS, "").strip()
+    return tuple(checked_endpoints(ENDPOINTS, listed)) if listed else ()
 
 
 class Trainers(NamedTuple):
@@ -75,6 +82,22 @@ class Table(Protocol):
     def delete(self, key: str) -> None:
         """Forget a value."""
         ...
+
+
+class _Looks:
+    """Pauses between looks at a table: short where news is fresh, longer the longer there is none."""
+
+    def __init__(self) -> None:
+        self.news()
+
+    def news(self) -> None:
+        """Note that something changed: more may follow soon."""
+        self._since = time.monotonic()
+
+    def pause(self) -> None:
+        """Wait for the next look."""
+        waited = time.monotonic() - self._since
+        time.sleep(min(max(_LOOK_S, _SHARE * waited), _SELDOM_S))
 
 
 Form = Callable[[str, int, int, "Runtime | None", float], CollectiveGroup]
@@ -146,6 +169,7 @@ class _Meeting:
         self.cards: dict[int, Card] = {}
         self._first: dict[int, Card] = {}  # as each was when it was seen first
         self._laid = 0.0
+        self._looks = _Looks()
 
     def wait(self, within: float) -> World:
         deadline, waiting = time.monotonic() + within, WaitLog()
@@ -157,7 +181,7 @@ class _Meeting:
             if time.monotonic() > deadline:
                 self._give_up(within)
             waiting.look(f"trainer {self._named(self._missing())}")
-            time.sleep(_LOOK_S)
+            self._looks.pause()
 
     def _everyone(self) -> list[Card]:
         return [self.cards.get(t, self.card) for t in range(self.trainers.size)]
@@ -188,6 +212,8 @@ class _Meeting:
                 "" if card.trainer == t else "its number is another"
             )
             if not problem:
+                if (known := self.cards.get(t)) is None or known.seen != card.seen:
+                    self._looks.news()
                 self.cards[t] = card
             elif card.beat != first.beat or self.card.nonce in card.seen.values():  # it is alive
                 self._refuse(
@@ -293,7 +319,7 @@ class World:
         self._table.put(mine, json.dumps(value).encode())
         deadline, values, waiting = time.monotonic() + within, [], WaitLog()
         for t, card in enumerate(self.cards):
-            over = False
+            over, looks = False, _Looks()
             while (entry := self._table.get(self._key(what, t))) is None:
                 if over:
                     raise TrainerLost(f"{card} has ended; it was waited for to agree on {what}.")
@@ -304,7 +330,7 @@ class World:
                     raise TrainerLost(
                         f"{card} did not come within {within:g} s to agree on {what}."
                     )
-                time.sleep(_LOOK_S)
+                looks.pause()
             values.append(json.loads(entry))
         return values
 
@@ -355,7 +381,7 @@ class World:
     def _last_words(self) -> dict[int, Any]:
         """Return what each trainer that still speaks said as it stopped, by number."""
         heard: dict[int, Any] = {}
-        deadline = time.monotonic() + _LAST_WORDS_S
+        deadline, looks = time.monotonic() + _LAST_WORDS_S, _Looks()
         while True:
             waiting = False
             for t, card in enumerate(self.cards):
@@ -367,7 +393,7 @@ class World:
             at_fault = any(said["at_fault"] for said in heard.values())
             if at_fault or not waiting or time.monotonic() > deadline:
                 return heard
-            time.sleep(_LOOK_S)
+            looks.pause()
 
     def leave(self) -> None:
         """Tell the others that this trainer ended, and take what it left for them away."""

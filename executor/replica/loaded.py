@@ -10,6 +10,7 @@ import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ir.segments import Part, cut, cut_block
+from ...graph.ops.collective import ROW_COUNTS
 from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
 from ..host.arena import Memory
@@ -133,6 +134,8 @@ class LoadedProgram(Segment):
         self._check_libraries(runtime)
         self.options = options = order.options
         self.alone = options.alone
+        fed = [self.whole.values[i].name for i in self.whole.feeds]
+        self.row_counts = fed.index(ROW_COUNTS) if ROW_COUNTS in fed else None
         if (
             group is not None and not self.alone and twin is None
         ):  # all have the same, or nobody has it

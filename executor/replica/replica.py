@@ -291,6 +291,7 @@ class Replica:
             feeds = arrays[s * width : (s + 1) * width] if sets > 1 else arrays
             now = DeviceClock(self._step + k, order.rows[s], order.parts[s])
             self._began = time.monotonic()
+            feeds = self._with_row_counts(loaded, feeds, now.step)
             feeds = self._after_earlier(loaded, feeds, order.idle[s], now)
             bound = self._bound(loaded, feeds, order.idle[s])
             bound.plan.device.clock.show(now)
@@ -498,12 +499,7 @@ class Replica:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
         seat = loaded.seat
-        if seat.group is not None:
-            if loaded.options.trainers:
-                step = seat.done if loaded.options.rings else plan.device.clock.step
-                seat.group.begin(pack_step(step, seat.done))
-            else:
-                seat.group.begin(pack_step(plan.device.clock.step, self.done))
+        self._begin_collectives(loaded, plan.device.clock.step)
         loaded.alive = loaded.last = self._under_way = plan
         if self._lasting and not loaded.earlier and isinstance(plan, CudaPlan):
             plan.stage(feeds, lasting=True)
@@ -548,6 +544,28 @@ class Replica:
             on_failure=group.abort if group is not None else lambda reason: None,
             waited=bound.plan.waited,
         )
+
+    def _begin_collectives(self, loaded: LoadedProgram, step: int) -> None:
+        """Say which step the collectives of a program belong to from now on."""
+        seat, options = loaded.seat, loaded.options
+        if seat.group is not None:
+            done = seat.done if options.trainers else self.done
+            seat.group.begin(pack_step(done if options.rings else step, done))
+
+    def _with_row_counts(
+        self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], step: int
+    ) -> Sequence[np.ndarray]:
+        """Return the feeds with the row counts of all trainers' places: a driver knows those of its own."""
+        place, group = loaded.row_counts, loaded.seat.group
+        if place is None or group is None or not loaded.options.trainers:
+            return feeds
+        self._begin_collectives(loaded, step)
+        by_rank = np.array(feeds[place].T, order="C")
+        ends = [by_rank.shape[1] * (rank + 1) for rank in range(group.size)]
+        tag = f"row counts of schedule {loaded.schedule}"
+        flat = by_rank.reshape(-1)
+        group.broadcast_parts(flat, ends, range(group.size), within=self.within, tag=tag)
+        return [*feeds[:place], np.ascontiguousarray(by_rank.T), *feeds[place + 1 :]]
 
     def _after_earlier(
         self,

@@ -42,12 +42,14 @@ class Updates:
             for name, gradient in server.by_pushed.items()
             if not gradient.rows
         }
+        for name in server.scheduled:
+            self.tensor(name).allocate(*self._spec(name))
         missing = [n for n in sorted(server.lasting) if not self.tensor(n).initialized]
         if missing:
             raise NotInitialized(
                 f"{len(missing)} variable(s) of the server hold no value in the scope: "
                 f"{', '.join(map(repr, missing[:5]))}. Run its startup program first: "
-                f"exe.run(transpiler.get_startup_program(endpoint, pserver_program))."
+                f"exe.run(transpiler.get_startup_program(endpoint, pserver_program)), or fleet.init_server()."
             )
         for name in server.counters:  # trainers' steps so far
             self.memory(name)[...] = 0

@@ -14,6 +14,8 @@ from .rules import of_shape
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
 BARRIER = "replica_barrier"
 GATHER_ROWS, SPREAD_ROWS = "gather_rows", "spread_rows"  # declared in ``selected_rows.py``
+# The feed of how many rows each place brings, by gradient: of a driver's own places the driver knows it.
+ROW_COUNTS = "@ROW_COUNTS"
 # Of users' own programs, on values of any size: they lie in no bucket.
 RING_REDUCE, RING_BROADCAST = "ring_all_reduce", "ring_broadcast"
 RING_GATHER, RING_SCATTER = "ring_all_gather", "ring_reduce_scatter"

@@ -18,7 +18,7 @@ from ..ir.graph import FEED, TEMP, Graph, Node, Value, infer_node
 from ..ir.replica_program import lower
 from ..ir.segments import first_segment
 from ..ops.amp import CHECK, UPDATE
-from ..ops.collective import GATHER_ROWS, SPREAD_ROWS
+from ..ops.collective import GATHER_ROWS, ROW_COUNTS, SPREAD_ROWS
 from ..ops.registry import OPS, Spec
 from ..ops.rules import product
 from ..ops.update import WITHOUT_GRAD
@@ -26,9 +26,6 @@ from ..program.role import OpRole
 from .collectives import newest_versions
 from .target import Pass, Target
 
-ROW_COUNTS = (
-    "@ROW_COUNTS"  # the feed of how many rows each place brings, by gradient; the driver fills it
-)
 _COUNTS = Value(ROW_COUNTS, Spec((-1, -1), VarType.INT64), FEED)  # until their number is known
 
 
@@ -134,12 +131,12 @@ def sparse_rows(graph: Graph, target: Target) -> Graph:
 
 
 def counted_before(graph: Graph, target: Target) -> bool:
-    """Tell whether it is known before a step how many rows a place brings: one place need not know.
+    """Tell whether it is known before a step how many rows a place brings: one place alone need not know.
 
     What is looked up must have a shape before the step is cut.
     """
     lookups = [node for node in graph.nodes if _sparse(node)]
-    if target.replicas == 1 or not lookups:
+    if target.replicas * target.trainers == 1 or not lookups:
         return True
     first = first_segment(lower(graph, (), dict.fromkeys(graph.nodes, ""), 0))
     outputs = (positions for node in first.nodes for positions in node.outputs.values())

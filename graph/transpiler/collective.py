@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
 from ...strategies.types import VarType
 from ..program import unique_name
@@ -20,7 +21,6 @@ from ..program.variable import Variable
 from .config import COLLECTIVE_MODES, DistributeTranspilerConfig
 from .placement import is_update
 from .rewriting import append, copy_variable, insert
-from .topology import check_endpoints
 
 BACKWARD, OPTIMIZE = int(OpRole.Backward), int(OpRole.Optimize)
 _LOSS_GRADIENT = BACKWARD | int(OpRole.Loss)
@@ -44,7 +44,7 @@ def write_nccl2(
         raise InvalidArgument(
             f'transpile: in mode "nccl2" trainers are endpoints, "host:port,host:port", got {trainers!r}.'
         )
-    endpoints = check_endpoints("trainers", trainers)
+    endpoints = checked_endpoints("transpile: trainers", trainers)
     _check_member(endpoints, trainer_id, current_endpoint)
     inner = config.hierarchical_allreduce_inter_nranks
     if config.use_hierarchical_allreduce:
@@ -88,7 +88,7 @@ def rewrite(
             f'transpile: in mode "collective" trainers are endpoints, "host:port,host:port" or a list, got '
             f"{trainers!r}."
         )
-    endpoints = check_endpoints("trainers", trainers)
+    endpoints = checked_endpoints("transpile: trainers", trainers)
     mode = _check_mode(config.collective_mode)
     if len(endpoints) < 2:
         raise InvalidValue(

@@ -273,7 +273,8 @@ class _Reader:
         )
 
     def _note(self, op: Operator) -> None:
-        self.trainer = int(op.attrs.get("trainer_id", self.trainer))
+        # Some operators are written without it, which reads as trainer 0.
+        self.trainer = max(self.trainer, int(op.attrs.get("trainer_id", 0)))
         if self.distribution is None:  # it was loaded: its operators tell all that is known
             for endpoint in (*op.attrs.get("epmap", ()), *op.attrs.get("endpoints", ())):
                 self.endpoints[endpoint] = None

@@ -148,6 +148,15 @@ class ServerProgram:
         return frozenset(lasting | backups | set(self.params)) - pushed
 
     @cached_property
+    def scheduled(self) -> frozenset[str]:
+        """Names of what updates read and the schedule computes anew before them, such as a rate that decays."""
+        if self.lr_block < 0:
+            return frozenset()
+        block = self.program.block(self.lr_block)
+        written = {name for op in block.ops for name in op.output_arg_names}
+        return self.lasting & written - self._read_first(block)
+
+    @cached_property
     def backups(self) -> Mapping[str, tuple[str, ...]]:
         """In DC-ASGD, by parameter the names of what each trainer pulled last."""
         return {

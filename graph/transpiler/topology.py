@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from ...strategies.endpoints import LARGEST_PORT, is_endpoint
+from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import InvalidType, InvalidValue
 
 COUNTER = "@LR_DECAY_COUNTER@"
@@ -89,35 +88,4 @@ def check_topology(
         )
     if not isinstance(sync_mode, bool):
         raise InvalidType(f"transpile: sync_mode must be a bool, got {sync_mode!r}.")
-    return trainer_id, trainers, check_endpoints("pservers", pservers)
-
-
-def check_endpoints(argument: str, endpoints: Any) -> list[str]:
-    """Return endpoints that were given as ``"host:port,host:port"`` or a list.
-
-    Raises:
-        InvalidType: they are no text and no list of it.
-        InvalidValue: there is none, one is no ``host:port``, or one appears twice.
-    """
-    names = endpoints.split(",") if isinstance(endpoints, str) else endpoints
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise InvalidType(
-            f'transpile: {argument} must be endpoints as "host:port,host:port", got {endpoints!r}.'
-        )
-    cleaned = [name.strip() for name in names]
-    for name in cleaned:
-        check_endpoint(argument, name)
-    twice = {name for name in cleaned if cleaned.count(name) > 1}
-    if not cleaned or twice:
-        what = f"{sorted(twice)[0]!r} appears twice" if twice else "there is none"
-        raise InvalidValue(f"transpile: {argument} names each endpoint once, but {what}.")
-    return cleaned
-
-
-def check_endpoint(argument: str, endpoint: str) -> None:
-    """Raise InvalidValue unless an endpoint is ``host:port``."""
-    if not is_endpoint(endpoint):
-        raise InvalidValue(
-            f"transpile: {argument} must be endpoints as host:port with ports from 1 to {LARGEST_PORT}, got "
-            f"{endpoint!r}."
-        )
+    return trainer_id, trainers, checked_endpoints("transpile: pservers", pservers)

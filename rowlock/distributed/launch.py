@@ -8,17 +8,19 @@ The module can be called, too: ``rowlock.distributed.launch(servers, trainers)``
 
 from __future__ import annotations
 
+import os
 import sys
-from argparse import REMAINDER, ArgumentParser, Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from ..alias import is_installed
-from ..cluster.fleet.jobs import collective_members, common_ray
-from ..cluster.fleet.processes import run_job, script_command
+from ..cluster.fleet.command_line import job_parser, run_command
+from ..cluster.fleet.jobs import cloud_hosts, collective_members
+from ..cluster.fleet.processes import JobProcess
 from ..executor.device.gpus import local_gpus
-from ..strategies.errors import EnforceNotMet, InvalidValue
+from ..strategies.errors import InvalidValue
 
 if TYPE_CHECKING:
     from ..cluster.pserver.topology import Topology, Trainer
@@ -27,13 +29,9 @@ if TYPE_CHECKING:
 
 def parser() -> ArgumentParser:
     """Return the parser of the command line."""
-    line = ArgumentParser("rowlock.distributed.launch", description=__doc__)
+    line = job_parser("rowlock.distributed.launch", __doc__, log_dir=None)
     line.add_argument(
-        "--cluster_node_ips", default="127.0.0.1", help="addresses of all hosts, with commas"
-    )
-    line.add_argument("--node_ip", default="127.0.0.1", help="the address of this host")
-    line.add_argument(
-        "--use_paddlecloud", action="store_true", help="take the three from the environment"
+        "--use_paddlecloud", action="store_true", help="take hosts and port from the environment"
     )
     line.add_argument(
         "--started_port", type=int, help="the first port (6070; on one host a free one)"
@@ -43,42 +41,21 @@ def parser() -> ArgumentParser:
     )
     line.add_argument("--selected_gpus", help="numbers of GPUs, with commas, one for each worker")
     line.add_argument(
-        "--print_config", type=_switch, default=True, help="True: print these settings first"
-    )
-    line.add_argument(
         "--log_level", type=int, default=20, help="above 20: do not print the settings"
     )
-    line.add_argument("--log_dir", help="a folder for what workers write: workerlog.<number>")
-    line.add_argument("training_script", help="the script that each worker runs")
-    line.add_argument("training_script_args", nargs=REMAINDER, help="its arguments")
     return line
-
-
-def _switch(text: str) -> bool:
-    if text not in ("True", "False", "1", "0"):
-        raise ValueError(text)
-    return text in ("True", "1")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a job; return its status."""
-    arguments = parser().parse_args(argv)
-    if arguments.print_config and arguments.log_level <= 20:
-        settings = (f"{name}: {value}" for name, value in sorted(vars(arguments).items()))
-        print("\n".join(settings), flush=True)
-    try:
-        return launch(arguments)
-    except EnforceNotMet as error:
-        print(f"rowlock.distributed.launch: {error}", file=sys.stderr)
-        return 2
+    return run_command(parser(), members, is_installed(), argv)
 
 
-def launch(arguments: Namespace) -> int:
-    """Run the job that arguments of the command line describe; return its status.
+def members(arguments: Namespace) -> list[JobProcess]:
+    """Return this host's workers of the job that a command line asks for.
 
     Raises:
-        InvalidValue: they contradict each other.
-        MissingFile: there is no such script.
+        InvalidValue: its parts contradict each other.
     """
     gpus = _gpus(arguments)
     count = arguments.nproc_per_node if arguments.nproc_per_node is not None else len(gpus) or 1
@@ -86,39 +63,31 @@ def launch(arguments: Namespace) -> int:
         raise InvalidValue(
             f"--nproc_per_node is {count}, for {len(gpus)} GPU(s): each worker has one, or none has."
         )
-    hosts, own, port = _hosts(arguments)
-    command = script_command(
-        arguments.training_script, arguments.training_script_args, is_installed()
-    )
-    members = collective_members(hosts, own, count, port, gpus)
-    with common_ray(len(hosts), len(members)):
-        return run_job(members, command, arguments.log_dir)
-
-
-def _hosts(arguments: Namespace) -> tuple[list[str], str, int | None]:
-    """Return the hosts, this one, and the first port."""
-    hosts, own, port = arguments.cluster_node_ips, arguments.node_ip, arguments.started_port
     if arguments.use_paddlecloud:
-        from ..cluster.fleet.jobs import cloud_hosts
-
-        hosts, own, port = cloud_hosts(hosts, own, port)
-    return [ip.strip() for ip in hosts.split(",")], own, port
+        cloud_hosts(arguments)
+    hosts = [ip.strip() for ip in arguments.cluster_node_ips.split(",")]
+    return collective_members(hosts, arguments.node_ip, count, arguments.started_port, gpus)
 
 
 def _gpus(arguments: Namespace) -> list[str]:
-    """Return a GPU for each worker; none where there are none, or fewer than workers that were asked for."""
+    """Return a GPU for each worker; none where there are none, or fewer than workers that were asked for.
+
+    They are numbered among those that CUDA_VISIBLE_DEVICES shows; ``--selected_gpus`` names them as it does.
+    """
     present = [str(i) for i in range(local_gpus())]
     if arguments.selected_gpus is None:
         count = arguments.nproc_per_node
         return present[: count if count is not None else len(present)] if present else []
-    chosen: list[str] = [number.strip() for number in arguments.selected_gpus.split(",")]
-    for number in chosen:
-        if number not in present:
+    shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    names = shown if any(shown) else present
+    chosen: list[str] = [name.strip() for name in arguments.selected_gpus.split(",")]
+    for name in chosen:
+        if name not in names[: len(present)]:
             raise InvalidValue(
-                f"--selected_gpus has {number!r}; this host has {len(present)} GPU(s)"
-                f"{': ' + ', '.join(present) if present else ''}."
+                f"--selected_gpus has {name!r}; this host has {len(present)} GPU(s)"
+                f"{': ' + ', '.join(names) if present else ''}."
             )
-    return chosen
+    return [str(names.index(name)) for name in chosen]
 
 
 class _CallableModule(ModuleType):

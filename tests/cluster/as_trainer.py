@@ -13,10 +13,11 @@ import ray
 import rowlock
 from rowlock.strategies.errors import RowlockError
 from tests.contract.nets import OPTIMIZERS, Net, feed
-from tests.contract.trainers import part, trained
+from tests.contract.trainers import part, trained, wide
 
 STEPS = 20
 ROWS = 12
+COUNTED = 5
 ENDLESS_S = 120.0
 HOST = "ROWLOCK_TEST_HOST"  # the address of this host, where hosts share the folder in which Ray notes it
 
@@ -28,13 +29,12 @@ def say(word: str, what: Any = None) -> None:
 class Trainer:
     """One trainer's net and program."""
 
-    def __init__(self, trainer: int, ends: list[str], places: int) -> None:
-        self.trainer, self.ends = trainer, ends
-        self.net = Net(OPTIMIZERS["adam"])
+    def __init__(self, trainer: int, ends: list[str], places: int, net: Net) -> None:
+        self.trainer, self.ends, self.net = trainer, ends, net
         self.program = trained(self.net, trainer, ends, places)
 
-    def step(self, number: int) -> None:
-        rows = part(feed(ROWS, number % STEPS), self.trainer, len(self.ends))
+    def step(self, number: int, count: int = ROWS) -> None:
+        rows = part(feed(count, number % STEPS), self.trainer, len(self.ends))
         self.net.run(self.program, rows, [self.net.loss])
 
     def tell_where(self) -> None:
@@ -86,7 +86,23 @@ def once(trainer: Trainer) -> None:
         say("error", f"{type(error).__name__}: {error}")
 
 
-SCENARIOS = {"training": training, "endless": endless, "joining": joining, "once": once}
+def counted(trainer: Trainer) -> None:
+    """Train some steps each time one is told to."""
+    trainer.step(0, 4 * len(trainer.ends))
+    say("ready")
+    while sys.stdin.readline().strip():
+        for number in range(COUNTED):
+            trainer.step(number, 4 * len(trainer.ends))
+        say("counted")
+
+
+SCENARIOS = {
+    "counted": counted,
+    "training": training,
+    "endless": endless,
+    "joining": joining,
+    "once": once,
+}
 
 
 def main() -> None:
@@ -99,7 +115,8 @@ def main() -> None:
             log_to_driver=False,
         )
     with rowlock.cluster(launcher="ray", **settings):
-        SCENARIOS[scenario](Trainer(trainer, ends, places))
+        net = wide() if scenario == "counted" else Net(OPTIMIZERS["adam"])
+        SCENARIOS[scenario](Trainer(trainer, ends, places, net))
     say("done")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import queue
 import secrets
@@ -236,6 +237,11 @@ class Hosts:
         """Undo :meth:`slow`."""
         for name, device in [(self._names[host], "v0"), (self._switch, f"p{host}")]:
             ip("netns", "exec", name, "tc", "qdisc", "del", "dev", device, "root")
+
+    def sent(self, host: int) -> int:
+        """Return the bytes that a host has sent to the others so far."""
+        (link,) = json.loads(ip("-n", self._names[host], "-s", "-j", "link", "show", "v0"))
+        return int(link["stats64"]["tx"]["bytes"])
 
     @property
     def names(self) -> list[str]:

@@ -140,16 +140,17 @@ def three() -> Iterator[Hosts]:
         pytest.skip(f"no hosts as network namespaces here: {error}")
 
 
-def actor_on(three: Hosts, host: int) -> int:
-    """Return the process of the server that runs on a host."""
+def actor_on(three: Hosts, host: int) -> int | None:
+    """Return the process of the server that runs on a host; None without one."""
     for pid in three.processes(host):
         with contextlib.suppress(OSError):
             if "ServerActor" in Path(f"/proc/{pid}/cmdline").read_text():
                 return pid
-    raise AssertionError(f"no server on host {host}")
+    return None
 
 
 def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_path: Path) -> None:
+    """One server starts late, too; what is learnt is that of a training in which nothing happened."""
     where = [f"{three.addresses[host]}:6174" for host in (1, 2)]
     settings = {
         "trainer_deadline_s": 100.0,
@@ -161,11 +162,16 @@ def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_p
         told = environment(role, where, number, SETTINGS=settings, **own)
         return three.driver(host, "-m", MODULE, **told)
 
-    servers = [start(host, "PSERVER", number) for number, host in enumerate((1, 2))]
+    servers = [start(1, "PSERVER", 0)]
     first = start(0, "TRAINER", 0, PAUSES=[2, 5, 8])
-    second = start(2, "TRAINER", 1)  # each role starts when it likes
+    second = start(2, "TRAINER", 1)
+    late = f"waiting for the parameter server {where[1]}"
+    assert eventually(lambda: late in first.output, ROLE_S), first.output[-3000:]
+    servers.append(start(2, "PSERVER", 1))
     first.until("paused 2", ROLE_S)
-    os.kill(actor_on(three, 1), signal.SIGKILL)
+    server = actor_on(three, 1)
+    assert server is not None
+    os.kill(server, signal.SIGKILL)
     first.say("the server of host 1 is gone")
     first.until("paused 5", ROLE_S)
     second.kill()
@@ -202,8 +208,10 @@ def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_p
 
 def test_a_server_that_never_comes_is_named_on_every_trainer(three: Hosts) -> None:
     where = [f"{three.addresses[1]}:6175", f"{three.addresses[2]}:6175"]
-    settings = {"start_deadline_s": 8.0, "step_deadline_s": 8.0, "trainer_deadline_s": 3.0}
+    settings = {"start_deadline_s": 100.0, "trainer_deadline_s": 3.0}
     server = three.driver(1, "-m", MODULE, **environment("PSERVER", where, 0, SETTINGS=settings))
+    assert eventually(lambda: actor_on(three, 1) is not None, ROLE_S), server.output[-3000:]
+    settings = {"start_deadline_s": 15.0, "step_deadline_s": 15.0}
     trainers = [
         three.driver(i, "-m", MODULE, **environment("TRAINER", where, i, SETTINGS=settings))
         for i in range(2)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cluster.as_trainer import HOST, ROWS, STEPS
+from tests.cluster.as_trainer import COUNTED, HOST, ROWS, STEPS
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.trainers import endpoints
 
@@ -30,21 +30,18 @@ def pair() -> Iterator[Hosts]:
         pytest.skip(f"no hosts as network namespaces here: {error}")
 
 
-def start(pair: Hosts, scenario: str, ends: list[str], **settings: Any) -> list[Driver]:
-    """Start a trainer with two places on each host."""
-    module = "tests.cluster.as_trainer"
-    return [
-        pair.driver(
-            *(host, "-m", module, json.dumps([scenario, host, ends, 2, settings])),
-            **{HOST: address},
-        )
-        for host, address in enumerate(pair.addresses)
-    ]
-
-
-def ends_of(pair: Hosts) -> list[str]:
-    (end,) = endpoints(1)
-    return [f"{address}:{end.rpartition(':')[2]}" for address in pair.addresses]
+def start(
+    pair: Hosts, scenario: str, each: int = 1, places: int = 2, **settings: Any
+) -> list[Driver]:
+    """Start as many trainers on each host, with so many places each."""
+    module, drivers = "tests.cluster.as_trainer", []
+    ports = [end.rpartition(":")[2] for end in endpoints(each)]
+    ends = [f"{address}:{port}" for address in pair.addresses for port in ports]
+    for number, end in enumerate(ends):
+        arguments = json.dumps([scenario, number, ends, places, settings])
+        own = {HOST: end.rpartition(":")[0]}
+        drivers.append(pair.driver(number // each, "-m", module, arguments, **own))
+    return drivers
 
 
 def where(driver: Driver) -> list[dict[str, Any]]:
@@ -58,7 +55,7 @@ def values(driver: Driver) -> dict[str, np.ndarray]:
 
 
 def test_trainers_of_two_hosts_train_as_one(pair: Hosts) -> None:
-    drivers = start(pair, "training", ends_of(pair))
+    drivers = start(pair, "training")
     alone = Net(OPTIMIZERS["adam"])
     for step in range(STEPS):
         alone.run(alone.main, feed(ROWS, step), [])
@@ -69,8 +66,29 @@ def test_trainers_of_two_hosts_train_as_one(pair: Hosts) -> None:
         assert driver.end() == 0
 
 
+def test_one_of_each_host_speaks_for_all_its_trainers(pair: Hosts) -> None:
+    """What travels between hosts for a gradient of a megabyte depends on hosts, not on trainers or places."""
+    megabytes = []
+    for each, places in ((1, 1), (2, 2)):
+        drivers = start(pair, "counted", each, places)
+        for driver in drivers:
+            driver.until("ready", DRIVER_S)
+        before = pair.sent(0)
+        for driver in drivers:
+            driver.say("go on")
+        for driver in drivers:
+            driver.until("counted", DRIVER_S)
+        megabytes.append((pair.sent(0) - before) / COUNTED / 2**20)
+        for driver in drivers:
+            driver.say("")
+        for driver in drivers:
+            assert driver.end() == 0
+    # Each host sends half of its own sum, and half of the sum of both; frames and Ray's own words add a bit.
+    assert all(0.9 < sent < 1.4 for sent in megabytes), megabytes
+
+
 def test_a_host_that_dies_is_named(pair: Hosts) -> None:
-    drivers = start(pair, "endless", ends_of(pair), heartbeat_deadline_s=5.0)
+    drivers = start(pair, "endless", heartbeat_deadline_s=5.0)
     own = [where(driver)[-1]["pid"] for driver in drivers]
     pair.kill_node(1)
     text = json.loads(drivers[0].until("error", AT_ONCE_S))

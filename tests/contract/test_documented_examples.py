@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 import rowlock.fluid as fluid
+from rowlock.cluster.fleet.jobs import free_ports
 from tests.conftest import lasting
 
 ROOT = Path(__file__).parents[2]
-PROCESSES = "two_trainers"  # starts others
+PROCESSES = "distributed"  # is run by a launcher
 EXAMPLES = sorted(
     path for path in (ROOT / "examples" / "paddle").glob("*.py") if path.stem != PROCESSES
 )
@@ -69,14 +70,38 @@ def run(name: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
 
 
+COLLECTIVE = ("nccl2", "grad_allreduce", "local_sgd")
+WITH_SERVERS = ("sync", "async", "half_async", "dc_asgd", "geo")
+BY_FLEET = [f"fleet_{mode}" for mode in (*WITH_SERVERS, *COLLECTIVE) if mode != "dc_asgd"]
+
+
 @pytest.mark.slow
-@pytest.mark.ray
-def test_two_trainers_as_processes() -> None:
-    ended = run(PROCESSES)
-    assert ended.returncode == 0, ended.stderr
+@pytest.mark.parametrize("mode", [*WITH_SERVERS, *COLLECTIVE, *BY_FLEET])
+def test_every_mode_of_several_trainers(mode: str, ray_cluster: None, tmp_path: Path) -> None:
+    import ray
+
+    serves = not mode.endswith(COLLECTIVE)
+    (first, *_) = free_ports(1)  # the second server's is the next
+    module = "launch_ps" if serves else "launch"
+    ports = ["--start_port"] if serves else ["--nproc_per_node=2", "--started_port"]
+    script = str(ROOT / "examples" / "paddle" / f"{PROCESSES}.py")
+    line = ["-m", f"rowlock.distributed.{module}", *ports, str(first), "--log_dir", "logs", script]
+    own = {"RAY_ADDRESS": ray.get_runtime_context().gcs_address, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, *line, mode],
+        cwd=tmp_path,
+        env={**os.environ, **own},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
     for trainer in range(2):
-        losses = numbers("".join(re.findall(rf"trainer {trainer} step .*\n", ended.stdout)))
-        assert losses[-1] < losses[0]
+        log = (tmp_path / f"logs/workerlog.{trainer}").read_text()
+        before, behind = numbers("".join(re.findall(rf"trainer {trainer} loss .*\n", log)))
+        assert behind < before / 2, log
+        if serves:
+            assert "has ended" in (tmp_path / f"logs/serverlog.{trainer}").read_text()
 
 
 @pytest.mark.ray

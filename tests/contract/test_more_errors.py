@@ -97,18 +97,6 @@ def test_plain_executor() -> None:
 @pytest.mark.parametrize(
     ("fields", "error", "message"),
     [
-        ({"trainer_id": -1}, EnforceNotMet, "trainer_id=-1 must be at least 0"),
-        (
-            {"num_trainers": 2, "trainer_id": 2, "trainers_endpoints": ["a:1", "b:2"]},
-            EnforceNotMet,
-            r"trainer_id=2 .* below the number of trainers \(2\)",
-        ),
-        (
-            {"num_trainers": 3, "trainers_endpoints": ["a:1", "b:2"]},
-            AssertionError,
-            "num_trainers is 3, but there are 2 trainers_endpoints",
-        ),
-        ({"num_trainers": 2}, AssertionError, "num_trainers is 2, and there are no endpoints"),
         ({"async_mode": True}, NotImplementedError, "async_mode=True"),
         (
             {"debug_graphviz_path": "/no/such/folder/g"},

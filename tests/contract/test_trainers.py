@@ -43,6 +43,7 @@ from tests.contract.trainers import (
     rows_of_table,
     train,
     trained,
+    words,
 )
 
 Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrategy
@@ -231,18 +232,61 @@ def test_other_programs(threads: None, others: dict[str, object], words: tuple[s
     refused(results, InvalidValue, "has another program than trainer 0", *words)
 
 
-def test_trainers_that_are_none(threads: None) -> None:
-    net, ends = Net(), endpoints(2)
-    for fields, error, word in (
-        ({"trainer_id": 2}, EnforceNotMet, "trainer_id=2"),
-        ({"trainers_endpoints": []}, InvalidArgument, "no endpoints"),
-        ({"trainers_endpoints": [ends[0]] * 2}, InvalidValue, "endpoint of two trainers"),
+BOTH = ["127.0.0.1:7101", "127.0.0.1:7102"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "text"),
+    [
+        ({"trainer_id": 2}, EnforceNotMet, r"trainer_id=2 .* number of trainers \(2\)"),
+        ({"trainer_id": -1}, EnforceNotMet, "trainer_id=-1 must be at least 0"),
+        ({"trainer_id": -1, "num_trainers": 1}, InvalidArgument, "1, but there are 2 trainers_end"),
+        ({"trainer_id": 3, "trainers_endpoints": []}, EnforceNotMet, "trainer_id=3"),
+        ({"num_trainers": 0, "trainers_endpoints": []}, EnforceNotMet, "at least 1, got 0"),
+        ({"num_trainers": 3}, InvalidArgument, "is 3, but there are 2 .* Give one for each"),
+        ({"trainers_endpoints": []}, InvalidArgument, "no endpoints: list one for each trainer"),
+        ({"trainers_endpoints": [BOTH[0]] * 2}, InvalidValue, "twice: give each process an endp"),
+        ({"trainers_endpoints": ["a:1", "b"]}, InvalidValue, "trainers_endpoints .* has 'b'"),
+        ({"trainers_endpoints": ["", ""]}, InvalidValue, "is empty: name at least one"),
         ({"reduce_strategy": Reduce.Reduce}, Unsupported, "Use ReduceStrategy.AllReduce"),
-        ({"gradient_scale_strategy": Scale.SampleWeighted}, Unsupported, "SampleWeighted"),
-    ):
-        program = trained(net, 0, ends, 1, **fields)
-        with pytest.raises(error, match=word):
-            net.run(program, feed(4), [])
+        ({"reduce_strategy": Reduce._NoReduce}, Unsupported, "Leave num_trainers at 1"),
+        ({"gradient_scale_strategy": Scale.SampleWeighted}, Unsupported, "Use CoeffNumDevice"),
+    ],
+)
+def test_trainers_that_cannot_be(
+    fields: dict[str, Any], error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused where they are named, not by the first step, which would wait for others."""
+    monkeypatch.delenv("PADDLE_TRAINER_ENDPOINTS", raising=False)
+    net = Net()
+    wrong = {"num_trainers": 2, "trainer_id": 0, "trainers_endpoints": BOTH, **fields}
+    with pytest.raises(error, match=text):
+        net.compiled(2, build=wrong)
+    count, number = wrong.pop("num_trainers"), wrong.pop("trainer_id")
+    with pytest.raises(error, match=text):
+        fluid.ParallelExecutor(
+            use_cuda=False,
+            loss_name=net.loss.name,
+            main_program=net.main,
+            build_strategy=BuildStrategy(num_trainers=count, trainer_id=number, **wrong),
+        )
+
+
+def test_trainers_of_the_environment_and_of_the_transpiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = Net()
+
+    def compiled(number: int) -> None:
+        net.compiled(1, build={"num_trainers": 2, "trainer_id": number})
+
+    monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", "a:1;b:1")
+    with pytest.raises(InvalidValue, match=r"PADDLE_TRAINER_ENDPOINTS .* commas .* has 'a:1;b:1'"):
+        compiled(0)
+    monkeypatch.setenv("PADDLE_TRAINER_ENDPOINTS", ",".join(BOTH))
+    compiled(1)
+    net.main._trainers_endpoints = [*BOTH, "127.0.0.1:7103"]
+    with pytest.raises(InvalidArgument, match="num_trainers is 2, and there are 3 endpoints"):
+        compiled(0)
+    net.compiled(1, build={"trainer_id": 1})  # alone: scripts give the number that they have
 
 
 def test_an_op_that_fails_is_named_at_the_others(gang: str) -> None:
@@ -346,6 +390,37 @@ def test_the_front_of_paddle_1(threads: None) -> None:
 
     assert all_well(at_once([partial(run, t) for t in range(2)])) == [len(fluid.cpu_places())] * 2
     assert_close(nets[0].parameters(), nets[1].parameters())
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lazy adam"])
+@pytest.mark.parametrize("places", [1, 2])
+def test_gradients_of_sparse_tables_travel_as_rows(
+    threads: None, optimizer: str, places: int
+) -> None:
+    """Places bring different numbers of rows, which change by step."""
+    ends, nets, alone = endpoints(2), [words(optimizer) for _ in range(2)], words(optimizer)
+    rows = [(3, 4, 2, 5), (5, 2, 2, 3), (3, 4, 2, 5)]  # of each place, by step
+
+    def batch(step: int, place: int) -> dict[str, Any]:
+        rng, count = np.random.default_rng([step, place]), rows[step][place]
+        return {"ids": rng.integers(0, 12, (count, 3)), "y": rng.random((count, 1), "float32")}
+
+    def run(trainer: int) -> list[str]:
+        net = nets[trainer]
+        program = trained(net, trainer, ends, places)
+        for step in range(len(rows)):
+            fed = [batch(step, trainer * places + k) for k in range(places)]
+            net.exe.run(program, fed, [net.loss], scope=net.scope)
+        return [note for note in program.explain().graph.notes if "stay rows" in note]
+
+    notes = all_well(at_once([partial(run, t) for t in range(2)]))
+    assert notes[0] == notes[1] and len(notes[0]) == 1
+    program = alone.compiled(2 * places)
+    for step in range(len(rows)):
+        fed = [batch(step, place) for place in range(2 * places)]
+        alone.exe.run(program, fed, [alone.loss], scope=alone.scope)
+    for net in nets:
+        assert_close(net.parameters(), alone.parameters())
 
 
 def test_kernels_are_those_that_trainer_0_chose(threads: None, monkeypatch: Any) -> None:

@@ -71,13 +71,13 @@ def train(
 class _Own(Net):
     """A net of the test's own in the place of ``Net``'s."""
 
-    def __init__(self, build: Callable[[], Any]) -> None:
+    def __init__(self, build: Callable[[], Any], optimizer: Any = None) -> None:
         self.main, self.startup = fluid.Program(), fluid.Program()
         self.main.random_seed = self.startup.random_seed = 5
         self.scope, self.exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
         with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
             self.loss = build()
-            fluid.optimizer.SGD(0.1).minimize(self.loss)
+            (optimizer or fluid.optimizer.SGD(0.1)).minimize(self.loss)
         self.run(self.startup)
 
 
@@ -111,3 +111,31 @@ def images() -> Net:
         return fluid.layers.mean(fluid.layers.fc(hidden, 1))
 
     return _Own(build)
+
+
+def wide() -> Net:
+    """Return a net with a gradient of a megabyte."""
+
+    def build() -> Any:
+        x, y = fluid.data("x", [None, 4]), fluid.data("y", [None, 1])
+        hidden = fluid.layers.fc(x, 65536, bias_attr=False)
+        mean = fluid.layers.reduce_mean(hidden, 1, keep_dim=True)
+        return fluid.layers.mean(fluid.layers.square_error_cost(mean, y))
+
+    return _Own(build)
+
+
+def words(optimizer: str) -> Net:
+    """Return a net with a table of 50 rows whose gradients are sparse."""
+
+    def build() -> Any:
+        ids, y = fluid.data("ids", [None, 3], "int64"), fluid.data("y", [None, 1])
+        rows = fluid.layers.reduce_sum(fluid.embedding(ids, [50, 4], is_sparse=True), 1)
+        return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(rows, 1), y))
+
+    kinds = {
+        "sgd": lambda: fluid.optimizer.SGD(0.1),
+        "momentum": lambda: fluid.optimizer.Momentum(0.1, 0.9),
+        "lazy adam": lambda: fluid.optimizer.Adam(0.1, lazy_mode=True),
+    }
+    return _Own(build, kinds[optimizer]())

@@ -88,7 +88,12 @@ def without(environment: dict[str, str], name: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("environment", "collective", "builtin", "text"),
     [
-        (without(TRAINER, "TRAINING_ROLE"), False, KeyError, "has no TRAINING_ROLE, which says"),
+        (
+            without(TRAINER, "TRAINING_ROLE"),
+            False,
+            KeyError,
+            "has no TRAINING_ROLE, which tells the part",
+        ),
         (without(TRAINER, "PADDLE_TRAINER_ID"), False, KeyError, "has no PADDLE_TRAINER_ID"),
         (without(SERVER, "POD_IP"), False, KeyError, "has no POD_IP"),
         ({**TRAINER, "TRAINING_ROLE": "WORKER"}, False, ValueError, "must be TRAINER or PSERVER"),
@@ -99,7 +104,7 @@ def without(environment: dict[str, str], name: str) -> dict[str, str]:
             {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "10.0.0.1"},
             False,
             ValueError,
-            "is not ip:port",
+            "ip:port .* and has '10.0.0.1'",
         ),
         ({**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "a:1,a:1"}, False, ValueError, "'a:1' twice"),
         (
@@ -108,7 +113,23 @@ def without(environment: dict[str, str], name: str) -> dict[str, str]:
             ValueError,
             "at '10.0.0.2:6171' .* does not have",
         ),
+        ({**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": ""}, False, ValueError, "is empty: name at"),
+        (
+            {**TRAINER, "PADDLE_PSERVERS_IP_PORT_LIST": "a:1;b:1"},
+            False,
+            ValueError,
+            "commas between",
+        ),
+        ({**SERVER, "POD_IP": "localhost"}, False, ValueError, "letter by letter"),
         ({}, True, KeyError, "has no PADDLE_TRAINER_ENDPOINTS"),
+        (
+            {**COLLECTIVE, "PADDLE_TRAINERS_NUM": "3"},
+            True,
+            ValueError,
+            "TRAINERS_NUM is 3, .* lists 2",
+        ),
+        (without(COLLECTIVE, "PADDLE_TRAINER_ID"), True, ValueError, "0 .* is not set.* Set both"),
+        ({**COLLECTIVE, "TRAINING_ROLE": "PSERVER"}, True, AssertionError, "trainers alone"),
         ({**COLLECTIVE, "PADDLE_TRAINER_ID": "2"}, True, ValueError, "must be from 0 to 1"),
         ({**COLLECTIVE, "PADDLE_TRAINING_ROLE": "PSERVER"}, True, AssertionError, "trainers alone"),
         (
@@ -138,12 +159,12 @@ def test_environments_that_cannot_be(
         ((0, 3, 1, ["a:1"]), TypeError, "role must be"),
         ((0, Role.WORKER, 0, ["a:1"]), ValueError, "worker_num must be above 0"),
         ((0, Role.WORKER, 1, "a:1"), TypeError, "server_endpoints must be a list"),
-        ((0, Role.WORKER, 1, [1]), TypeError, "list of str"),
+        ((0, Role.WORKER, 1, [1]), TypeError, "must be endpoints, such as"),
         ((0, Role.WORKER, 1, []), ValueError, "is empty"),
         ((1, Role.WORKER, 1, ["a:1"]), ValueError, "from 0 to 0 for a TRAINER"),
         ((1, Role.SERVER, 5, ["a:1"]), ValueError, "from 0 to 0 for a PSERVER"),
         (("0", Role.WORKER, 1, ["a:1"]), TypeError, "whole number"),
-        ((0, Role.WORKER, 1, ["a:70000"]), ValueError, "with a port from 1 to 65535"),
+        ((0, Role.WORKER, 1, ["a:70000"]), ValueError, "ports from 1 to 65535, and has"),
     ],
 )
 def test_arguments_that_cannot_be(
@@ -152,6 +173,16 @@ def test_arguments_that_cannot_be(
     with pytest.raises(EnforceNotMet, match=text) as caught:
         role_maker.UserDefinedRoleMaker(*arguments)
     assert isinstance(caught.value, builtin)
+
+
+def test_roles_of_the_other_kind_of_fleet() -> None:
+    collective = role_maker.UserDefinedCollectiveRoleMaker(0, ["a:1", "b:1"])
+    with pytest.raises(EnforceNotMet, match=r"has servers.*names none.*UserDefinedRoleMaker"):
+        DistributedTranspiler().init(collective)
+    for part in (Role.WORKER, Role.SERVER):
+        with pytest.raises(EnforceNotMet, match=r"of a job with servers.*is_collective=True"):
+            Collective().init(role_maker.UserDefinedRoleMaker(0, part, 2, ["a:1"]))
+    Collective().init(role_maker.UserDefinedRoleMaker(0, Role.WORKER, 1, ["a:1"]))
 
 
 def test_what_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -140,20 +141,46 @@ def test_an_interrupt_ends_all(tmp_path: Path, number: int) -> None:
     assert not is_alive(int((tmp_path / "process").read_text()))
 
 
+HOSTS = ["--cluster_node_ips", "10.0.0.1,10.0.0.2"]
+
+
 @pytest.mark.parametrize(
-    ("arguments", "text"),
+    ("module", "arguments", "text"),
     [
-        (["nothing.py"], "there is no script 'nothing.py'"),
-        (["--node_ip", "10.0.0.9", "tell.py"], "is not among --cluster_node_ips"),
-        (["--nproc_per_node", "0", "tell.py"], "--nproc_per_node is 0"),
-        (["--started_port", "70000", "tell.py"], "--started_port must be a port"),
-        (["--selected_gpus", "77", "tell.py"], "--selected_gpus has '77'"),
+        ("launch", ["nothing.py"], "there is no script 'nothing.py'"),
+        ("launch", ["--node_ip", "10.0.0.9", "tell.py"], "is not among --cluster_node_ips"),
+        ("launch", [*HOSTS, "tell.py"], "--node_ip 127.0.0.1 is not among --cluster_node_ips"),
+        ("launch", ["--cluster_node_ips", "a b", "--node_ip", "a b", "tell.py"], "_ips must be"),
+        ("launch", ["--cluster_node_ips", "a,a", "--node_ip", "a", "tell.py"], "twice"),
+        ("launch", ["--nproc_per_node", "0", "tell.py"], "--nproc_per_node is 0"),
+        ("launch", ["--started_port", "70000", "tell.py"], "--started_port must be a port"),
+        ("launch", ["--selected_gpus", "77", "tell.py"], "--selected_gpus has '77'"),
+        ("launch", ["--use_paddlecloud", "tell.py"], "PADDLE_PORT must be a port"),
+        ("launch_ps", ["nothing.py"], "there is no script 'nothing.py'"),
+        ("launch_ps", [*HOSTS, "tell.py"], "names several hosts; launch_ps starts all"),
+        ("launch_ps", ["--worker_num", "0", "tell.py"], "--worker_num must be above 0, got 0"),
+        ("launch_ps", ["--server_num", "0", "tell.py"], "--server_num) must be endpoints"),
+        ("launch_ps", ["--start_port", "65535", "tell.py"], "and has '127.0.0.1:65536'"),
+        ("launch_ps", ["--endpoints", "here", "tell.py"], "and has 'here'"),
+        ("launch_ps", ["--endpoints", "a:1,a:1", "tell.py"], "'a:1' twice"),
     ],
 )
-def test_command_lines_that_cannot_be(tmp_path: Path, arguments: list[str], text: str) -> None:
+def test_command_lines_that_cannot_be(
+    module: str,
+    arguments: list[str],
+    text: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "tell.py").write_text(TELL)
-    done = run(tmp_path, "rowlock.distributed.launch", *arguments)
-    assert done.returncode == 2 and text in done.stderr
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PADDLE_PORT", "x")
+    monkeypatch.delenv("POD_IP", raising=False)
+    line = importlib.import_module(f"rowlock.distributed.{module}")
+    assert line.main(["--print_config", "0", *arguments]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"rowlock.distributed.{module}: ") and text in said
 
 
 def test_several_hosts_need_a_cluster(tmp_path: Path) -> None:
@@ -166,5 +193,3 @@ def test_several_hosts_need_a_cluster(tmp_path: Path) -> None:
         line, cwd=tmp_path, env=without, capture_output=True, text=True, timeout=WITHIN_S
     )
     assert done.returncode == 2 and "RAY_ADDRESS names none" in done.stderr
-    done = run(tmp_path, "rowlock.distributed.launch_ps", "--endpoints", "here", "tell.py")
-    assert done.returncode == 2 and "is not ip:port" in done.stderr

@@ -10,6 +10,9 @@ from ...graph.training.lr import (
     piecewise_decay,
     polynomial_decay,
 )
+from ...graph.training.lr import (
+    decay_step_counter as _decay_step_counter,  # noqa: F401 - schedules of public models count by it
+)
 from ...names import listing, missing
 
 __all__ = [

@@ -31,6 +31,18 @@ def regression(optimizer: Optimizer, sparse: bool = False, clip: float = 0.0) ->
     return loss
 
 
+def table_alone(optimizer: Optimizer) -> Any:
+    """Build a net whose only parameter is a sparse table; return its loss."""
+    ids, x = fluid.data("ids", [None, 3, 1], "int64"), fluid.data("x", [None, 20])
+    y = fluid.data("y", [None, 1])
+    rows = Layers.embedding(ids, size=[ROWS, 20], is_sparse=True, param_attr="table")
+    product = Layers.elementwise_mul(Layers.reduce_sum(rows, 1), x)
+    score = Layers.reduce_sum(product, 1, keep_dim=True)
+    loss = Layers.mean(Layers.square_error_cost(score, y))
+    optimizer().minimize(loss)
+    return loss
+
+
 def batches(steps: int, sparse: bool = False, rows: int = 8) -> list[dict[str, Any]]:
     """Return feeds of :func:`regression`, whose target is linear in x."""
     draw = np.random.default_rng(5)
@@ -60,6 +72,17 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "momentum": lambda: fluid.optimizer.Momentum(0.002, 0.9),
     "adam": lambda: fluid.optimizer.Adam(Layers.piecewise_decay([5], [0.001, 0.0005])),
     "adagrad": lambda: fluid.optimizer.Adagrad(0.01),
+}
+
+
+SCHEDULES: dict[str, Callable[[], Any]] = {
+    "exponential": lambda: Layers.exponential_decay(0.01, 4, 0.5, staircase=True),
+    "natural exponential": lambda: Layers.natural_exp_decay(0.01, 10, 0.5),
+    "inverse time": lambda: Layers.inverse_time_decay(0.01, 10, 0.5),
+    "polynomial": lambda: Layers.polynomial_decay(0.01, 8, 0.001, power=2.0, cycle=True),
+    "cosine": lambda: Layers.cosine_decay(0.01, 2, 5),
+    "noam": lambda: Layers.noam_decay(512, 10, 0.05),
+    "warm-up": lambda: Layers.linear_lr_warmup(Layers.cosine_decay(0.01, 2, 5), 4, 0.001, 0.01),
 }
 
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from rowlock import fluid
+from rowlock.graph.transpiler.exchange import exchange_of
 from rowlock.strategies.errors import InvalidValue
 
-from .nets import Layers, batches, plain_sgd, regression, shared_out
-from .roles import Roles, threads, together
+from .nets import Layers, batches, plain_sgd, regression, shared_out, table_alone
+from .roles import Roles, threads, together, transpiled
 
 
 def late_split(config: Any) -> None:
@@ -56,6 +57,14 @@ def test_every_mode_learns(mode: str, sparse: bool) -> None:
     assert trainers[0]["steps"] == (12 if mode == "geo" else 60)
     staleness = trainers[0]["staleness"]
     assert 0 <= staleness["mean"] <= staleness["max"] <= 60
+
+
+@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "late split"])
+def test_a_trainer_of_tables_alone_is_itself(mode: str) -> None:
+    """No operator behind its sends, which are written without a number, tells which trainer it is."""
+    net = partial(table_alone, plain_sgd)
+    _, main, startup, _ = transpiled(net, 1, ["a:1", "b:1"], sync=False, config=MODES[mode])
+    assert exchange_of(startup).trainer == exchange_of(main).trainer == 1
 
 
 def test_a_schedule_counts_the_steps_of_all_trainers() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from rowlock import fluid
 
-from .nets import OPTIMIZERS, batches, plain_sgd, regression, shared_out
+from .nets import OPTIMIZERS, SCHEDULES, batches, plain_sgd, regression, shared_out
 from .roles import Roles, Trainer, alone, table, threads, together
 
 STEPS = 20
@@ -46,6 +46,13 @@ def test_sync_training_follows_one_process(name: str, sliced: bool, sparse: bool
         sparse and name != "sgd"
     ):  # with decay of weights, which moves all rows, the table is no rows
         assert 0 < sum(report["rows"] for report in roles.reports) <= STEPS * 8 * 3
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_schedule_runs_on_servers(name: str) -> None:
+    net, feeds = partial(regression, lambda: fluid.optimizer.SGD(SCHEDULES[name]())), batches(12)
+    with threads():
+        compare(together(net, shared_out(feeds)), net, feeds)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

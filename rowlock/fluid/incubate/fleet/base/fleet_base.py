@@ -11,7 +11,7 @@ from .....executor.device.place import CPUPlace
 from .....executor.executor import Executor
 from .....graph.training.optimizer.base import Optimizer
 from .....names import listing, missing
-from .....strategies.errors import InvalidState, InvalidType
+from .....strategies.errors import InvalidState, InvalidType, InvalidValue
 from .mode import Mode
 
 
@@ -38,7 +38,7 @@ class Fleet(ABC):
         Raises:
             InvalidType: this is no role maker.
             MissingVariable: the environment does not say.
-            InvalidValue: it says what cannot be.
+            InvalidValue: it says what cannot be, or the role is one of the other kind of fleets.
         """
         if role_maker is None:
             raise NoRole(
@@ -47,9 +47,26 @@ class Fleet(ABC):
         if not isinstance(role_maker, RoleMakerBase):
             raise InvalidType(f"fleet.init takes a role maker, got {type(role_maker).__name__}.")
         role_maker.generate_role()
+        self._check_kind(role_maker)
         self._maker = role_maker
         self._executor = Executor(CPUPlace())
         self._is_initialized = True
+
+    def _check_kind(self, maker: RoleMakerBase) -> None:
+        if self._mode != Mode.COLLECTIVE:
+            if not maker.get_pserver_endpoints():
+                raise InvalidValue(
+                    f"fleet.init: this fleet has servers, and {maker!r} names none. Use "
+                    f"PaddleCloudRoleMaker() or UserDefinedRoleMaker, or the fleet of "
+                    f"fluid.incubate.fleet.collective."
+                )
+        elif maker.is_server() or (maker.worker_num() > 1 and not maker.get_trainer_endpoints()):
+            raise InvalidValue(
+                f"fleet.init: a collective fleet has workers with endpoints alone, and {maker!r} is of a "
+                f"job with servers. Use PaddleCloudRoleMaker(is_collective=True) or "
+                f"UserDefinedCollectiveRoleMaker, or the fleet of "
+                f"fluid.incubate.fleet.parameter_server.distribute_transpiler."
+            )
 
     @property
     def _role_maker(self) -> RoleMakerBase:

@@ -57,8 +57,13 @@ class DistributedTranspiler(Fleet):
 
         Raises:
             InvalidValue: it was not.
+            InvalidState: this process is a server.
         """
-        self._own_program("init_worker")
+        if serves(self._own_program("init_worker")):
+            raise InvalidState(
+                f"fleet.init_worker: this process is a server: {self._maker!r}. Ask fleet.is_worker() first; a "
+                f"server calls fleet.init_server() and fleet.run_server()."
+            )
 
     def init_server(self, model_dir: str | None = None) -> None:
         """Run this server's startup program; with ``model_dir`` load its rows of what was saved there.
