@@ -88,7 +88,7 @@ def test_who_arrived_before_it_died_counts(
         if group.rank == 1:
             words = group._rendezvous._words
             others = [rank * _LINE for rank in range(size) if rank != 1]
-            assert eventually(lambda: all(words[at] > group._rendezvous._base for at in others))
+            assert eventually(lambda: all(words[at] > words[_LINE] for at in others))
 
             def end(address: int) -> None:
                 if how == "killed":
