@@ -158,8 +158,8 @@ class Starting:
 class RunDelay:
     """Samples for how long threads of this process and of the replicas were ready, but had no processor.
 
-    Samples that come late show a pause of the machine itself. A wait that nothing ends shows none of it: nothing
-    is ready meanwhile, and samples are in time. So what is taken off for it hides no stall.
+    Samples that come late show a pause of the machine itself. A wait that nothing ends shows none of it:
+    nothing is ready meanwhile, and samples are in time. So what is taken off for it hides no stall.
     """
 
     _samples: ClassVar[deque[tuple[float, dict[int, dict[str, int]]]]] = deque(maxlen=1200)
