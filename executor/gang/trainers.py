@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _BEAT_S = 0.2  # how often a card that waits is laid anew
 _LOOK_S = 0.005
-_LAST_WORDS_S = 5.0  # for which trainers that stop wait for each other's reasons
+_LAST_WORDS_S = 10.0  # for which trainers that stop wait for each other's reasons
 _ENTRY = "trainers"
 ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 

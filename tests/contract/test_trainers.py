@@ -272,8 +272,9 @@ def test_an_op_that_fails_is_named_at_the_others(gang: str) -> None:
     assert_close(nets[0].parameters(), nets[1].parameters())
 
 
-def test_a_step_that_one_does_not_come_to(threads: None) -> None:
+def test_a_step_that_one_does_not_come_to(threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = endpoints(2)
+    monkeypatch.setattr("rowlock.executor.gang.trainers._LAST_WORDS_S", 0.5)
     with rowlock.cluster(launcher="threads", collective_deadline_s=3.0):
         nets = [Net(), Net()]
         results = at_once(
