@@ -8,6 +8,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from rowlock.cluster.channel import writers
 from rowlock.cluster.channel.channel import Channels
 from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
 from rowlock.cluster.channel.frame import Incoming, Outgoing
-from rowlock.cluster.channel.heartbeat import HeartbeatServer
+from rowlock.cluster.channel.heartbeat import HeartbeatServer, look_at
 from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
@@ -29,7 +31,7 @@ from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica
 from rowlock.strategies.errors import CollectiveError, InvalidType
 
-from ..conftest import eventually
+from ..conftest import eventually, freeze
 
 SECRET = bytes(range(32))
 HOST = "127.0.0.1"
@@ -361,6 +363,30 @@ def test_an_interrupt_leaves_every_replica_the_same_steps(start: Start, count: i
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert struck[0] > 10
+
+
+SPINS = "import threading\nthreading.Thread(target=lambda: sum(iter(int, 1))).start()\n"
+
+
+@pytest.mark.kills
+def test_a_process_that_waits_for_a_processor_is_told_from_one_that_sleeps() -> None:
+    """Its main thread sleeps in both: whether another one is ready tells."""
+    asleep = "import time\ntime.sleep(60)\n"
+    commands = [[sys.executable, "-S", "-c", text] for text in (SPINS, asleep)]
+    processes = [subprocess.Popen(command) for command in commands]
+    spinning, sleeping = (process.pid for process in processes)
+    try:
+        assert eventually(lambda: look_at(spinning)[0] == "R")
+        assert eventually(lambda: look_at(sleeping) == ("S", 0))
+        freeze(spinning)
+        assert look_at(spinning) == ("T", 0)
+    finally:
+        for process in processes:
+            process.kill()
+    assert eventually(lambda: look_at(spinning, 0.0)[0] == "Z")
+    for process in processes:
+        process.wait()
+    assert look_at(spinning, 0.0) == ("", 0)
 
 
 # -- who may connect ------------------------------------------------------------------------------
