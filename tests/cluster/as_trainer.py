@@ -18,6 +18,7 @@ from tests.contract.trainers import part, trained
 STEPS = 20
 ROWS = 12
 ENDLESS_S = 120.0
+ACTORS_S = 180.0  # in which a busy host starts them
 HOST = "ROWLOCK_TEST_HOST"  # the address of this host, where hosts share the folder in which Ray notes it
 
 
@@ -98,7 +99,7 @@ def main() -> None:
             logging_level="ERROR",
             log_to_driver=False,
         )
-    with rowlock.cluster(launcher="ray", **settings):
+    with rowlock.cluster(**{"launcher": "ray", "start_deadline_s": ACTORS_S, **settings}):
         SCENARIOS[scenario](Trainer(trainer, ends, places))
     say("done")
 

@@ -20,7 +20,7 @@ from tests.contract.trainers import endpoints
 from .namespaces import ROOT, Driver
 
 AT_ONCE_S = 60.0
-START_S = 120.0
+START_S = 200.0
 
 Start = Callable[..., Driver]
 
