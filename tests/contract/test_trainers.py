@@ -201,8 +201,8 @@ def test_a_trainer_that_never_comes(threads: None) -> None:
     with rowlock.cluster(launcher="threads", start_deadline_s=0.2):
         results = at_once([partial(train, Net(), 0, ends[:2], 1, 1)])
     refused(results, TrainerLost, f"trainer 1 ({ends[1]}) did not come within 0.2 s", "1 of 2")
-    come = partial(meet, table=table, within=2.0)
-    results = at_once([partial(come, Trainers(tuple(ends), t), card(t, ends)) for t in range(2)])
+    meeting = partial(meet, table=table, within=2.0)
+    results = at_once([partial(meeting, Trainers(tuple(ends), t), card(t, ends)) for t in range(2)])
     refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 2 s", "2 of 3")
 
 
