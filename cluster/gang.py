@@ -36,7 +36,7 @@ from .ray.session import join_ray, leave_ray, session, unjoined
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
 
 _END_S = 2.0
-_LOOK_S = 0.5
+_LOOK_S = 2.0
 _SESSION_S = 0.05
 _UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there, but does nothing
 
@@ -205,8 +205,8 @@ class RayDelivery:
             )
         elif report[0] in ("T", "t"):
             text = "is stopped (by SIGSTOP, or from a terminal) and does not answer"
-        elif report[1] > 0 or not self._silent_for(rank, _UNKNOWN_S):
-            return  # it computes, and keeps Python's lock meanwhile
+        elif report[1] > 0 or report[0] in ("R", "D") or not self._silent_for(rank, _UNKNOWN_S):
+            return  # it computes, and keeps Python's lock meanwhile; or others keep it from computing
         else:
             text = f"does not answer; its process is there (state {report[0]}) and does nothing"
         raise self._gone([rank], f"{self._named(rank)}{self._doing(rank)} {text}.")

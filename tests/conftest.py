@@ -19,12 +19,14 @@ os.environ.update(
 )
 os.environ.setdefault("FLAGS_measure_kernels", "0")  # the same bits in every run
 
+import numpy as np
 import pytest
 
 import rowlock
 from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.simulated.host_compiler import host_compiler
 from rowlock.executor.simulated.simulated import COUNT
+from rowlock.graph.program import program, seeds
 from rowlock.strategies.current import pop_config
 
 # Actors import the package hundreds of times: its bytecode halves the time in which one starts.
@@ -145,17 +147,23 @@ def pytest_report_header() -> str:
     return f"ROWLOCK_TEST_SEED={SEED}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs a GPU where none can be simulated either."""
+    """Let what a test and its fixtures draw depend on the seed alone, which is shown if the test fails.
+
+    Weights of programs without a seed, and NumPy's numbers, are the same under every seed: whether a net
+    learns in a few steps, or how far a sum rounds, is no matter of luck. What needs a GPU is skipped where
+    none can be simulated either.
+    """
+    print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
+    random.seed(f"{SEED} {item.nodeid}")
+    same = random.Random(item.nodeid)
+    np.random.seed(same.getrandbits(32))
+    seeds.randbits = same.getrandbits
+    if program._default_seed:  # a program with paddle.seed ran before
+        program.Program.global_seed(0)
     if item.get_closest_marker("cuda") and not local_gpus() and not host_compiler():
         pytest.skip("a simulated GPU needs g++ on this host")
-
-
-@pytest.fixture(autouse=True)
-def drawn_again(request: pytest.FixtureRequest) -> None:
-    """Let what a test draws depend on the seed alone, which is shown if the test fails."""
-    print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
-    random.seed(f"{SEED} {request.node.nodeid}")
 
 
 @pytest.fixture(scope="session")
@@ -221,8 +229,7 @@ def start_ray() -> None:
 def nothing_left_behind() -> Iterator[None]:
     """No shared memory of ours outlives the tests."""
     yield
-    left = set(glob.glob("/dev/shm/rowlock-*"))  # perhaps of tests that run beside these
-    assert eventually(lambda: not left.intersection(glob.glob("/dev/shm/rowlock-*")), 30)
+    assert segments_end()
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
@@ -231,6 +238,12 @@ def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.02)
     return condition()
+
+
+def segments_end() -> bool:
+    """Wait until the shared memory that is there now has gone; tests beside this one make other."""
+    there = set(glob.glob("/dev/shm/rowlock-*"))
+    return eventually(lambda: not there.intersection(glob.glob("/dev/shm/rowlock-*")))
 
 
 def freeze(pid: int) -> None:

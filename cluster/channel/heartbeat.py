@@ -8,6 +8,7 @@ the operating system then tells.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -113,7 +114,7 @@ class HeartbeatServer(threading.Thread):
         self._connection.close()
 
 
-def process_state(pid: int) -> str:
+def process_state(pid: int | str) -> str:
     """Return the state letter of a process of this host (T: stopped), empty if it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
@@ -133,7 +134,21 @@ def processor_ticks(pid: int) -> int:
 
 
 def look_at(pid: int, seconds: float = 0.1) -> tuple[str, int]:
-    """Return a process's state, and the clock ticks that it computes in so many seconds."""
+    """Return a process's state, and the clock ticks that it computes in so many seconds.
+
+    The state is R or D if that of any thread is: it waits for a processor, or for a disk.
+    """
     before = processor_ticks(pid)
     time.sleep(seconds)
-    return process_state(pid), processor_ticks(pid) - before
+    ticks, state = processor_ticks(pid) - before, process_state(pid)
+    if state not in ("T", "t"):
+        states = {process_state(f"{pid}/task/{thread}") for thread in _threads(pid)}
+        state = next((waiting for waiting in "RD" if waiting in states), state)
+    return state, ticks
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []

@@ -31,6 +31,9 @@ from .receiver import Places, Receiver
 from .segments import Sender
 
 _LOOK_S = 0.1
+_PAUSE_S = (
+    1.0  # of the time between two looks, what counts: this process may have been stopped meanwhile
+)
 _LAST_ANSWERS_S = 2.0
 _CONNECTIONS = 64  # that a trainer's process may have at one time
 
@@ -41,7 +44,7 @@ class _Caller:
 
     trainers: set[int] = field(default_factory=set)
     connections: set[Connection] = field(default_factory=set)
-    heard: float = field(default_factory=time.monotonic)
+    heard: float = 0.0  # by the server's clock
 
 
 def _listen(host: str, endpoint: str) -> list[socket.socket]:
@@ -84,6 +87,7 @@ class MessageServer:
         self._published = published
         self._answered = answered
         self._callers: dict[int, _Caller] = {}
+        self._clock, self._looked = 0.0, time.monotonic()
         self._lock = threading.Lock()
         self._buffers = BufferPool()
         self._closed = False
@@ -138,7 +142,7 @@ class MessageServer:
         with self._lock:
             caller = self._callers.setdefault(claim.caller, _Caller())
             caller.connections.add(connection)
-            caller.heard = time.monotonic()
+            caller.heard = self._clock
         serve = self._answer_calls if claim.purpose == CALLS else self._answer_heartbeats
         threading.Thread(
             target=self._serve,
@@ -164,11 +168,13 @@ class MessageServer:
     def _look_after(self) -> None:
         """Tell the service of trainers without a sign of life for too long; forget callers that left."""
         now = time.monotonic()
+        self._clock += min(now - self._looked, _PAUSE_S)
+        self._looked = now
         with self._lock:
             silent = {
                 number: caller
                 for number, caller in self._callers.items()
-                if now - caller.heard > self._lost_after
+                if self._clock - caller.heard > self._lost_after
             }
             for number in silent:
                 del self._callers[number]
@@ -211,7 +217,7 @@ class MessageServer:
     def _answer_heartbeats(self, caller: _Caller, connection: Connection) -> None:
         while True:
             number, _ = connection.receive(self._go_on)
-            caller.heard = time.monotonic()
+            caller.heard = self._clock
             connection.send(number, Message("pong", {}), self._go_on)
 
     def _answer_calls(self, caller: _Caller, connection: Connection) -> None:

@@ -42,6 +42,7 @@ from .segments import Sender
 
 _AGAIN_S = 0.1
 _BEAT_S = 0.5
+_LOOKS = 20  # for a sign of life that is due, before a server is called frozen
 _CONNECT_S = 5.0
 _LOG_BYTES = 2 << 30  # of pushes that a server might have to hear again
 _IDLE = 16  # connections to one server that are kept open
@@ -305,8 +306,8 @@ class _Link:
         )
 
     def _silent(self, within: float) -> ServerLost:
-        silence = self._watch.silence if self._watch is not None else None
-        if silence is None or silence > 2 * _BEAT_S + 1:
+        silence = self._watch.listen() if self._watch is not None else None
+        if silence is None or silence > 0:
             since = "" if silence is None else f"; the last sign of life is {silence:.1f} s old"
             return ServerLost(
                 f"the parameter server {self._endpoint} did not answer within {within:g} s{since}. Its process "
@@ -328,10 +329,16 @@ class _Watch(threading.Thread):
         self._asked = self._heard = time.monotonic()
         self.start()
 
-    @property
-    def silence(self) -> float:
-        """Seconds since a sign of life was asked for that has not come; 0 where all came."""
-        return 0.0 if self._heard >= self._asked else time.monotonic() - self._asked
+    def listen(self) -> float:
+        """Return the seconds since a sign of life was asked for that does not come; 0 where all came.
+
+        This process, too, may have been stopped until just now: looks are counted, not seconds.
+        """
+        for _ in range(_LOOKS):
+            if self._heard >= self._asked:
+                return 0.0
+            time.sleep(_AGAIN_S)
+        return time.monotonic() - self._asked
 
     def run(self) -> None:
         with contextlib.suppress(ChannelClosed, OSError, Late):

@@ -78,7 +78,10 @@ class ReplicaHandle:
         try:
             ray.get(self.serving, timeout=_DEATH_NOTICE_S)
         except GetTimeoutError:
-            return "its process is still there."
+            if not self.near:
+                return "Ray has not told why."
+            ended = process_state(self.where["pid"]) in ("", "Z", "X")
+            return "its process has ended." if ended else "its process is still there."
         except RayError as error:
             return why(error)
         return "it stopped serving."

@@ -36,7 +36,7 @@ _BEAT_S = 0.2  # how often a card that waits is laid anew
 _LOOK_S = 0.005  # between the first looks at a table
 _SELDOM_S = 0.25  # between looks after a long time
 _SHARE = 0.125  # of the time since the last news: by how much news may be seen too late
-_LAST_WORDS_S = 5.0  # for which trainers that stop wait for each other's reasons
+_LAST_WORDS_S = 10.0  # for which trainers that stop wait for each other's reasons
 _ENTRY = "trainers"
 ENDPOINTS = "PADDLE_TRAINER_ENDPOINTS"
 

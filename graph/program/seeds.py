@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+from secrets import randbits
 from weakref import WeakKeyDictionary
 
 from .program import Program
@@ -15,7 +15,7 @@ def seed_of(program: Program) -> int:
     if program.random_seed:
         return program.random_seed
     if program not in _drawn_seeds:
-        _drawn_seeds[program] = secrets.randbits(31) | 1
+        _drawn_seeds[program] = randbits(31) | 1
     return _drawn_seeds[program]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import itertools
 import logging
 import os
 import threading
@@ -22,7 +23,7 @@ from rowlock.cluster import gang as ray_gang
 DEADLINE_S = 20.0  # of steps and collectives: an attack that runs into it has found a stall
 BOUND_S = 5.0  # promised for any operation, less what Ray and other processes on the host take
 START_S = 45.0  # within which Ray starts actors on a busy machine; the deadline is 60 s
-_END_S = 10.0
+_END_S = 60.0
 _SAMPLE_S = 0.5
 
 
@@ -157,8 +158,8 @@ class Starting:
 class RunDelay:
     """Samples for how long threads of this process and of the replicas were ready, but had no processor.
 
-    A wait that nothing ends shows none of it: nothing is ready meanwhile. So what is taken off for it hides
-    no stall.
+    Samples that come late show a pause of the machine itself. A wait that nothing ends shows none of it:
+    nothing is ready meanwhile, and samples are in time. So what is taken off for it hides no stall.
     """
 
     _samples: ClassVar[deque[tuple[float, dict[int, dict[str, int]]]]] = deque(maxlen=1200)
@@ -208,7 +209,10 @@ class RunDelay:
             for pid, threads in after.items()
         }
         own = waits.pop(os.getpid(), 0)
-        return min((own + max(waits.values(), default=0)) / 1e9, ended - began)
+        with cls._lock:
+            times = [when for when, _ in cls._samples if when >= before[0]]
+        late = sum(max(b - a - 2 * _SAMPLE_S, 0) for a, b in itertools.pairwise(times))
+        return min(max((own + max(waits.values(), default=0)) / 1e9, late), ended - began)
 
 
 def _when(sample: tuple[float, Any]) -> float:

@@ -27,7 +27,7 @@ from rowlock.strategies.errors import CollectiveError
 from . import inside
 from .kills import CONFIG, Enough
 from .programs import KINDS, Fetched, Model, same
-from .report import DEADLINE_S, Report, Starting, own_descriptors
+from .report import DEADLINE_S, START_S, Report, Starting, own_descriptors
 
 _FLOOD = 200
 _HOSTS = 3
@@ -127,7 +127,7 @@ def _at_the_driver(report: Report, draw: random.Random) -> None:
             with report.waiting("forming a gang"):
                 struck, calm = Model(kind), Model(kind)
                 struck.run(0), calm.run(0)
-            if Starting.seconds - began > DEADLINE_S:
+            if Starting.seconds - began > START_S:
                 report.note(f"a gang took {Starting.seconds - began:.1f} s to form")
             for step in range(1, 50):
                 if step % 10 == 0:  # the newcomer connects while they call

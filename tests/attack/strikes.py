@@ -168,7 +168,7 @@ class Striker:
         missed = len(self.points.waiting)
         self.points.waiting.clear()
         calls = [m.actor.__ray_call__.remote(inside.disarm) for m in gang.delivery._members]
-        ray.wait(calls, num_returns=len(calls), timeout=5.0)
+        ray.wait(calls, num_returns=len(calls), timeout=60.0)
         return missed
 
     def _later(self, gang: Any, strike: Strike) -> None:

@@ -13,8 +13,8 @@ from .report import Report
 # What each part counts (kills, interrupts, steps, groups formed, caches, frames), and the seconds after
 # which it begins no more.
 SIZES = {
-    "kills": (200, 60),
-    "interrupts": (2000, 40),
+    "kills": (200, 50),
+    "interrupts": (2000, 30),
     "threads": (1, 20),
     "strangers": (1, 10),
     "caches": (1, 10),

@@ -19,6 +19,7 @@ STEPS = 20
 ROWS = 12
 COUNTED = 5
 ENDLESS_S = 120.0
+ACTORS_S = 180.0  # in which a busy host starts them
 HOST = "ROWLOCK_TEST_HOST"  # the address of this host, where hosts share the folder in which Ray notes it
 
 
@@ -114,7 +115,7 @@ def main() -> None:
             logging_level="ERROR",
             log_to_driver=False,
         )
-    with rowlock.cluster(launcher="ray", **settings):
+    with rowlock.cluster(**{"launcher": "ray", "start_deadline_s": ACTORS_S, **settings}):
         net = wide() if scenario == "counted" else Net(OPTIMIZERS["adam"])
         SCENARIOS[scenario](Trainer(trainer, ends, places, net))
     say("done")

@@ -25,6 +25,7 @@ from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 PLACES = 2
 STEPS = 3
 ENDLESS_S = 120.0
+ACTORS_S = 180.0  # in which a busy host starts them
 
 
 class Training:
@@ -185,7 +186,7 @@ SCENARIOS = {
 
 def main() -> None:
     settings = json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
-    with rowlock.cluster(launcher="ray", **settings):
+    with rowlock.cluster(**{"launcher": "ray", "start_deadline_s": ACTORS_S, **settings}):
         SCENARIOS[sys.argv[1]]()
     told("done")
 

@@ -50,7 +50,7 @@ def together(size: int, work: Callable[[Any], Any], kind: str = "memory") -> lis
         process.start()
     found = dict(results.get(timeout=240) for _ in range(size))
     for process in processes:
-        process.join(10)
+        process.join(60)
     assert not glob.glob(segment_path(name, "*"))
     return [found[rank] for rank in range(size)]
 
@@ -195,15 +195,17 @@ def test_a_missing_rank_is_named_after_the_deadline(kind: str) -> None:
 
 
 def test_an_abort_releases_the_others_and_a_reset_mends_the_group(kind: str) -> None:
-    answered = _context.Barrier(2)
+    answered, ready = _context.Barrier(2), _context.Event()
 
     def work(group: Any) -> Any:
         array = group.buffer(4).view("f4")
         said = ""
         try:
             if group.rank == 1:
-                time.sleep(0.3)  # the other rank has its buffer and waits at the barrier by now
+                assert ready.wait(60)
+                time.sleep(0.1)  # the other rank most likely waits at the barrier by now
                 group.abort("label 12 is no class")
+            ready.set()
             group.barrier()
         except CollectiveAborted as error:
             said = str(error)

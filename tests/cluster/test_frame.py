@@ -253,7 +253,7 @@ def mutated(frame: bytes, draw: random.Random) -> bytes:
 
 def test_mutated_messages_are_read_or_refused_at_once() -> None:
     """Nothing else comes out than a message or an error of the protocol, quickly and without much memory."""
-    seed = random.SystemRandom().randrange(1 << 32)
+    seed = random.getrandbits(32)
     print(f"seed {seed}")  # shown when the test fails
     draw = random.Random(seed)
     pieces = [
@@ -279,7 +279,7 @@ def test_mutated_messages_are_read_or_refused_at_once() -> None:
         with here, there:
             here.sendall(data)
             here.shutdown(socket.SHUT_WR)
-            incoming, began = Incoming(reuse=True), time.process_time()
+            incoming, began = Incoming(reuse=True), time.thread_time()
             try:
                 while True:  # it ends with the end of the bytes at the latest
                     incoming.pull(there)
@@ -288,7 +288,7 @@ def test_mutated_messages_are_read_or_refused_at_once() -> None:
                 outcomes["refused"] += 1
             except ChannelClosed:
                 outcomes["cut off"] += 1
-            assert time.process_time() - began < 1, data
+            assert time.thread_time() - began < 1, data
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 256 << 10
     assert min(outcomes.values()) > 500, outcomes
 

@@ -254,7 +254,7 @@ def cable() -> Iterator[tuple[str, str]]:
 @pytest.mark.slow
 def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, str]) -> None:
     results: Any = _context.SimpleQueue()
-    tag = cable[0][4:9]
+    tag, cut = cable[0][4:9], _context.Event()
 
     def body(rank: int) -> None:
         space = os.open(f"/var/run/netns/{cable[rank]}", os.O_RDONLY)
@@ -268,6 +268,8 @@ def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, 
         group.all_reduce(array, within=60)
         if rank == 0:
             subprocess.run(["ip", "-n", cable[0], "link", "set", f"r{tag}a", "down"], check=True)
+            cut.set()
+        assert cut.wait(60)
         began = time.monotonic()
         text = failing(lambda: group.all_reduce(array, within=1.0))
         results.put((time.monotonic() - began, text))

@@ -17,11 +17,12 @@ import pytest
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.ray_groups import RayGroup
-from rowlock.cluster.collective.rendezvous import Rendezvous
+from rowlock.cluster.collective.rendezvous import _LINE, Rendezvous
 from rowlock.cluster.primitives import futex
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_collective_group import together
+from tests.conftest import eventually
 
 _context = multiprocessing.get_context("fork")
 
@@ -85,14 +86,15 @@ def test_who_arrived_before_it_died_counts(
 
     def work(group: SharedMemoryGroup) -> Any:
         if group.rank == 1:
-            time.sleep(0.2)
+            words = group._rendezvous._words
+            others = [rank * _LINE for rank in range(size) if rank != 1]
+            assert eventually(lambda: all(words[at] > words[_LINE] for at in others))
 
             def end(address: int) -> None:
                 if how == "killed":
                     os.kill(os.getpid(), signal.SIGKILL)
                 monkeypatch.undo()
                 group.abort("told to")
-                time.sleep(0.5)
 
             monkeypatch.setattr(futex, "wake", end)
         group.barrier(within=60)

@@ -6,13 +6,14 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
+from rowlock.cluster.channel.heartbeat import processor_ticks
 from rowlock.cluster.ray import pinning
 from rowlock.cluster.ray.pinning import Counters, PinPolicy, Sample
+from tests.conftest import eventually
 
 CALM, BUSY = Sample(0.25, 0.05, 0.5), Sample(0.25, 0.9, 0.9)
 
@@ -98,7 +99,8 @@ def test_a_busy_process_is_foreign_unless_it_belongs_to_the_gang() -> None:
         for keeper in keepers:
             keeper.step()
             befores.append(keeper._counters())
-        time.sleep(0.5)
+        began = sum(map(processor_ticks, pids))
+        assert eventually(lambda: sum(map(processor_ticks, pids)) > began + 30)
         alone, together = (
             before.until(keeper._counters(), len(cores))
             for before, keeper in zip(befores, keepers, strict=True)

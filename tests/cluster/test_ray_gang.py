@@ -30,7 +30,7 @@ from rowlock.executor.replica.orders import Drop
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import CollectiveError, InvalidState, ReplicaLost, ResourceExhausted
 
-from ..conftest import eventually, freeze
+from ..conftest import eventually, freeze, segments_end
 from ..executor.test_gang_contract import Regression, feeds
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_closing_leaves_nothing(launch: Launch) -> None:
     gang.close()
     gang.close()
     assert eventually(lambda: not any(map(running, pids)))
-    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
+    assert segments_end()
     assert eventually(lambda: descriptors() <= opened)
     table = ray.util.placement_group_table()[reservation]
     assert table["state"] == "REMOVED"
@@ -109,7 +109,8 @@ def test_a_killed_replica_is_named_at_once(launch: Launch) -> None:
     os.kill(pid, signal.SIGKILL)
     began = time.monotonic()
     with pytest.raises(
-        CollectiveError, match=rf"replica 1 \(process {pid} on .*node .*worker proc"
+        CollectiveError,
+        match=rf"replica 1 \(process {pid} on .*node .*(worker proc|process has ended)",
     ):
         gang.all(Drop(0))
     assert time.monotonic() - began < _AT_ONCE_S
@@ -149,23 +150,21 @@ def test_a_stopped_replica_is_named_long_before_the_deadline(launch: Launch) -> 
 
 
 def test_a_slow_step_is_no_alarm(launch: Launch) -> None:
-    gang = launch(2)
+    gang = launch(2, heartbeat_deadline_s=60)
     model = Regression(gang)
     pid = processes(gang)[1]
     freeze(pid)
     threading.Timer(0.5, os.kill, (pid, signal.SIGCONT)).start()
     model.step(feeds(0))
     model.step(feeds(1))
+    assert processes(gang)[1] == pid
 
 
-def test_a_frozen_replica_is_named_after_the_deadline(launch: Launch) -> None:
-    gang = launch(2, step_deadline_s=3, on_failure="raise")
+def test_a_stopped_replica_that_takes_nothing_in_is_named(launch: Launch) -> None:
+    gang = launch(2, on_failure="raise")
     pid = processes(gang)[0]
     freeze(pid)
-    with pytest.raises(
-        CollectiveError,
-        match=rf"replica 0 \(process {pid}.*(within 3 s.*step_deadline_s|is stopped)",
-    ):
+    with pytest.raises(CollectiveError, match=rf"replica 0 \(process {pid}.*is stopped"):
         gang.each([Message("drop", {"id": 0}, [np.zeros(2_000_000)])] * 2)
     assert delivery(gang).alive == [1]
 
@@ -197,7 +196,7 @@ def test_a_gang_that_cannot_form_leaves_nothing(
     monkeypatch.setattr("rowlock.cluster.gang.Listener", Misled)
     with pytest.raises(CollectiveError, match=r"replica . \(process .* did not start: .*refused"):
         launch(2)
-    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
+    assert segments_end()
 
 
 def test_threads_of_the_array_library_are_set() -> None:
@@ -341,25 +340,33 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     assert resident(os.getpid()) < before[1] + grown
     assert resident(survivor) < before[2] + grown
     assert eventually(lambda: own() == 3), "two, and a spare"
-    assert eventually(lambda: not glob.glob("/dev/shm/rowlock-*"))
+    assert segments_end()
 
 
 @pytest.mark.slow
 def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:
     """It answers whoever asks what it is at, so nobody takes it for frozen before the deadline."""
-    with rowlock.cluster(step_deadline_s=5.0, on_failure="raise"):
+
+    def stuck(x: Any) -> Any:
+        time.sleep(float(np.max(x)))
+        return x
+
+    with rowlock.cluster(on_failure="raise"):
         main, startup = fluid.Program(), fluid.Program()
         with fluid.program_guard(main, startup):
-            x = fluid.data("x", [None, 1500])
-            for _ in range(200):
-                x = fluid.layers.matmul(x, x, transpose_y=True)
+            x = fluid.data("x", [None, 1])
+            y = main.current_block().create_var(name="y", dtype="float32", shape=[-1, 1])
+            fluid.layers.py_func(stuck, x, y)
         program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
-        feed = np.ones((3000, 1500), "float32")
+        exe = fluid.Executor()
+        exe.run(program, {"x": np.zeros((2, 1), "float32")}, [y])
+        gang = delivery(program._parallel.gang)
+        gang.config = gang.config.model_copy(update={"step_deadline_s": 5.0})
         with pytest.raises(
             ReplicaLost,
-            match=r"no answer from replica .*\[in matmul, built at .*test_ray_gang.py:\d+",
+            match=r"no answer from replica .*\[in py_func, built at .*test_ray_gang.py:\d+",
         ):
-            fluid.Executor().run(program, {"x": feed}, [x])
+            exe.run(program, {"x": np.full((2, 1), 300, "float32")}, [y])
 
 
 def test_memory_that_is_not_there_is_refused_before_the_step(launch: Launch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Callable
 
 import pytest
@@ -23,6 +22,7 @@ from rowlock.cluster.primitives.wire import (
     read_header,
 )
 from rowlock.strategies.errors import ProtocolError
+from tests.conftest import eventually
 
 KINDS = {STEP: 1 << 28, COLLECTIVE: 224, ABORT: REASON_BYTES, FAREWELL: 0}
 
@@ -73,9 +73,7 @@ def _abort(data: bytes) -> str:
     channel = AbortChannel({1: there}, {1: "host 1"}, lambda: None, reasons.append)
     with here:
         here.sendall(data)
-        until = time.monotonic() + 5
-        while not reasons and time.monotonic() < until:
-            time.sleep(0.005)
+        assert eventually(lambda: reasons)
         channel.close()
     return reasons[0]
 

@@ -154,11 +154,13 @@ def test_the_form_of_2x(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.slow
 def test_ray_brings_the_text_to_the_driver() -> None:
     code = (
-        "import rowlock, rowlock.fluid as fluid, time\n"
+        "import contextlib, io, rowlock, rowlock.fluid as fluid\n"
+        "from tests.conftest import eventually\n"
         "from tests.contract.test_print import run\n"
-        "with rowlock.cluster(launcher='ray'):\n"
+        "with rowlock.cluster(launcher='ray'), contextlib.redirect_stdout(io.StringIO()) as text:\n"
         "    run(1, places=2, print_phase='forward')\n"
-        "    time.sleep(3)\n"
+        "    eventually(lambda: text.getvalue().count('data: ') == 2)\n"
+        "print(text.getvalue())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True

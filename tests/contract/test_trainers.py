@@ -198,11 +198,13 @@ def test_what_a_trainer_said_before_it_ended_is_heard() -> None:
 
 
 def test_a_trainer_that_never_comes(threads: None) -> None:
-    ends = endpoints(3)
-    with rowlock.cluster(launcher="threads", start_deadline_s=1.0):
-        nets = [Net(), Net()]
-        results = at_once([partial(train, net, t, ends, 1, 1) for t, net in enumerate(nets)])
-    refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 1 s", "2 of 3")
+    ends, table = endpoints(3), LocalTable()
+    with rowlock.cluster(launcher="threads", start_deadline_s=0.2):
+        results = at_once([partial(train, Net(), 0, ends[:2], 1, 1)])
+    refused(results, TrainerLost, f"trainer 1 ({ends[1]}) did not come within 0.2 s", "1 of 2")
+    meeting = partial(meet, table=table, within=2.0)
+    results = at_once([partial(meeting, Trainers(tuple(ends), t), card(t, ends)) for t in range(2)])
+    refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 2 s", "2 of 3")
 
 
 def test_a_late_trainer_is_waited_for(threads: None) -> None:
@@ -314,9 +316,10 @@ def test_an_op_that_fails_is_named_at_the_others(gang: str) -> None:
     assert_close(nets[0].parameters(), nets[1].parameters())
 
 
-def test_a_step_that_one_does_not_come_to(threads: None) -> None:
+def test_a_step_that_one_does_not_come_to(threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     ends = endpoints(2)
-    with rowlock.cluster(launcher="threads", collective_deadline_s=1.0):
+    monkeypatch.setattr("rowlock.executor.gang.trainers._LAST_WORDS_S", 0.5)
+    with rowlock.cluster(launcher="threads", collective_deadline_s=3.0):
         nets = [Net(), Net()]
         results = at_once(
             [partial(train, nets[0], 0, ends, 2, 2), partial(train, nets[1], 1, ends, 2, 1)]

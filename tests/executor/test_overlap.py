@@ -16,6 +16,7 @@ from rowlock.executor.gang import threads
 from rowlock.executor.plan import emission, overlap
 from rowlock.executor.plan.run import Event, deal
 from rowlock.graph.ops.collective import COLLECTIVES
+from rowlock.strategies.errors import ExecutionError
 from tests.contract.nets import Net, assert_close, feed
 
 LAYERS = 6
@@ -172,21 +173,24 @@ def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
     from rowlock.executor.plan.instruction import Instruction
     from rowlock.executor.plan.run import Lanes
 
-    slow = [
-        Instruction("slow", (), (str(i),), "user.py:1", (partial(time.sleep, 0.6),))
-        for i in range(4)
-    ]
-    last = Instruction("fused_all_reduce", (), ("b",), "user.py:2", (lambda: None,))
-    lanes = Lanes(
-        [*slow, last],
-        [0, 0, 0, 0, 1],
-        [set(), set(), set(), set(), {3}],
-        every_lock=False,
-        within=2.0,
-        on_failure=lambda reason: None,
-    )
-    lanes.run()
-    lanes.close()
+    steps = [Instruction("slow", (), (str(i),), "user.py:1", ()) for i in range(4)]
+    no_failure: Any = None
+    lanes = Lanes(steps, [0] * 4, [set()] * 4, every_lock=False, within=2.0, on_failure=no_failure)
+
+    class Lock:
+        """Is released behind the last of so many steps; each takes as long as a lane may wait."""
+
+        def __init__(self, *ahead: Instruction) -> None:
+            self.ahead = iter(ahead)
+
+        def acquire(self, timeout: float) -> bool:
+            assert timeout == 2.0
+            lanes.at[0] = next(self.ahead)
+            return lanes.at[0] is steps[-1]
+
+    lanes._wait([Lock(*steps)])  # type: ignore[list-item]
+    with pytest.raises(ExecutionError, match="did not finish within 2"):
+        lanes._wait([Lock(steps[1], steps[1])])  # type: ignore[list-item]
 
 
 def test_ranks_may_choose_differently(trouble: Trouble, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -221,4 +221,4 @@ def test_nothing_is_left_of_plans_that_are_gone() -> None:
     before = held()
     for _ in range(1000):
         bind("mul", *slots, Device(), "onednn")
-    assert held() == before
+    assert held() <= before

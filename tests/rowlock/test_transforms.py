@@ -31,6 +31,11 @@ def test_pixels_as_in_paddle(call: str) -> None:
     if "normalize" in call.lower() or "ToTensor" in call:
         values, pixels = (np.frombuffer(bytes.fromhex(p), kind) for p in (values[2], pixels))
         np.testing.assert_allclose(values, pixels, 1e-6)
+    elif "Perspective" in call:  # LAPACK rounds its coefficients as the processor would have it
+        values, pixels = (
+            np.frombuffer(bytes.fromhex(p), "u1").astype(int) for p in (values[2], pixels)
+        )
+        assert (abs(values - pixels) > 1).sum() <= 3, "more than a pixel on a border"
     else:
         assert values[2] == pixels
 

@@ -56,7 +56,7 @@ def stop(where: str, thread: threading.Thread) -> None:
     service = service_at(where)
     assert service is not None
     service.stop("the test is over.")
-    thread.join(30.0)
+    thread.join(60.0)
     assert not thread.is_alive()
 
 
@@ -72,7 +72,7 @@ def test_a_trainer_without_servers_is_told_where_none_are() -> None:
 
 
 def test_a_trainer_that_others_wait_for_is_named() -> None:
-    with threads(start_deadline_s=1.0):
+    with threads(start_deadline_s=3.0):
         where = endpoints(1)
         transpiler, main, startup, loss = transpiled(Net, 0, where)
         roles = Roles([], [])
@@ -93,7 +93,7 @@ def test_a_trainer_that_others_wait_for_is_named() -> None:
 
 
 def test_two_servers_at_one_endpoint_are_refused() -> None:
-    with threads(start_deadline_s=2.0):
+    with threads():
         (where,) = endpoints(1)
         transpiler = transpiled(Net, 0, [where])[0]
         first = in_background(where, transpiler)

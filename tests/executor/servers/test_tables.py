@@ -89,7 +89,7 @@ def _read(loaders: list[Any]) -> Any:
 
 
 def _fails(net: Any, feeds: list[dict[str, Any]]) -> BaseException:
-    with threads(start_deadline_s=10.0):
+    with threads():
         roles: Roles = together(net, [feeds], servers=1)
     return roles.errors["trainer 0"]
 
