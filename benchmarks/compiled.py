@@ -69,7 +69,7 @@ def text_of(name: str, places: int, fused: bool) -> str:
 
 def _living(kind: type) -> list[str]:
     """Return the distinct texts of all objects of a kind, in order."""
-    objects: list[Any] = [thing for thing in gc.get_objects() if isinstance(thing, kind)]
+    objects: list[Any] = [thing for thing in gc.get_objects() if issubclass(type(thing), kind)]
     return sorted(
         {o.schedule + "\n" + o.to_json() if kind is ReplicaProgram else str(o) for o in objects}
     )

@@ -29,7 +29,7 @@ _START_S = 200.0
 _END_S = 60.0
 _PREFIX = "rowlock-test"
 _FOLDER = "rl"  # Ray's sockets lie in it, and their paths may not be long
-_made = itertools.count()
+_counter = itertools.count()
 # A killed node is known dead in about 1.5 s, one that is cut off only after 30 s: tests restore it before.
 _HEALTH = {
     "RAY_health_check_initial_delay_ms": "0",
@@ -141,7 +141,7 @@ class Hosts:
     ) -> None:
         self.count, self.cpus, self.labels, self.dashboard = count, cpus, labels, dashboard
         self.addresses = [f"10.9.0.{i + 1}" for i in range(count)]
-        own = f"{_PREFIX}-{os.getpid()}-{next(_made)}"
+        own = f"{_PREFIX}-{os.getpid()}-{next(_counter)}"
         self._names = [f"{own}-h{i}" for i in range(count)]
         self._switch = f"{own}-switch"
         self._folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir="/tmp")
@@ -324,11 +324,11 @@ def hosts(
     if shutil.which("ip") is None:
         raise CannotMakeHosts("there is no ip command (iproute2)")
     _clear_leftovers()
-    made = Hosts(count, cpus, labels or {}, dashboard, environment or {})
+    network = Hosts(count, cpus, labels or {}, dashboard, environment or {})
     try:
-        made.wire()
+        network.wire()
         for host in range(count if ray else 0):
-            made.start_node(host)
-        yield made
+            network.start_node(host)
+        yield network
     finally:
-        made.close()
+        network.close()

@@ -65,8 +65,8 @@ class Echo(Replica):
         self.post(Message("posted", {"which": [0]}, arrays[:1]))
         if head.get("die") == "then":
             os._exit(3)
-        told = np.array([again, self._step])
-        return Message("fetched", {}, [*(array.copy() for array in arrays[1:]), told])
+        reply = np.array([again, self._step])
+        return Message("fetched", {}, [*(array.copy() for array in arrays[1:]), reply])
 
     before: Any = None
 
@@ -126,11 +126,11 @@ def start() -> Iterator[Start]:
             started.append(kind(target=_serve, args=(listener.address, rank), daemon=True))
             started[-1].start()
         opened.append(Channels(lost, late))
-        found = listener.accept_all(10, lambda: None)
+        ends_by_rank = listener.accept_all(10, lambda: None)
         opened[-1].use(
-            {rank: ReplicaConnection(ends.steps, near=near) for rank, ends in found.items()}
+            {rank: ReplicaConnection(ends.steps, near=near) for rank, ends in ends_by_rank.items()}
         )
-        watches.extend(ends.watch for ends in found.values())
+        watches.extend(ends.watch for ends in ends_by_rank.values())
         return opened[0]
 
     watches: list[socket.socket] = []
@@ -146,8 +146,8 @@ def start() -> Iterator[Start]:
 
 def exchange(channels: Channels, messages: Any, within: float) -> list[Message]:
     """Send a message to each replica and return the answers in rank order."""
-    found = channels.finish(channels.start(dict(enumerate(messages)), within), within)
-    return [found[rank] for rank in range(len(messages))]
+    answers = channels.finish(channels.start(dict(enumerate(messages)), within), within)
+    return [answers[rank] for rank in range(len(messages))]
 
 
 def echo(i: int, *arrays: np.ndarray) -> Message:
@@ -246,8 +246,8 @@ def stepped(channels: Channels, number: int, *arrays: np.ndarray) -> bool:
         assert len(answer.arrays) == len(arrays) + 1
         for came, sent in zip(answer.arrays, arrays, strict=False):
             np.testing.assert_array_equal(came, sent + rank)
-        same, told = answer.arrays[-1].tolist()
-        assert told == number
+        same, last = answer.arrays[-1].tolist()
+        assert last == number
         again.append(bool(same))
     return all(again)
 
@@ -256,10 +256,10 @@ def stepped(channels: Channels, number: int, *arrays: np.ndarray) -> bool:
 def test_feeds_are_used_where_they_were_written(start: Start, near: bool) -> None:
     channels = start(2, near=near)
     small, large = np.arange(6.0).reshape(2, 3), np.arange(300_000, dtype="float32")
-    kept = [stepped(channels, i, small) for i in range(5)]
-    assert kept[3:] == [near, near], "the first step tells how much room is needed"
-    kept = [stepped(channels, i, large, small) for i in range(5)]
-    assert kept[3:] == [near, near]
+    again = [stepped(channels, i, small) for i in range(5)]
+    assert again[3:] == [near, near], "the first step tells how much room is needed"
+    again = [stepped(channels, i, large, small) for i in range(5)]
+    assert again[3:] == [near, near]
     assert stepped(channels, 9, small) in (True, False)
     assert not stepped(channels, 9, small.astype("int64")), "others have places of their own"
 
@@ -549,10 +549,10 @@ def test_large_feeds_are_written_by_several_threads(
     wrote: set[str] = set()
     frame = ReplicaConnection.frame
 
-    def noted(self: Any, *told: Any) -> Any:
-        if told[1].kind == "step":
+    def noted(self: Any, *args: Any) -> Any:
+        if args[1].kind == "step":
             wrote.add(threading.current_thread().name)
-        return frame(self, *told)
+        return frame(self, *args)
 
     monkeypatch.setattr(ReplicaConnection, "frame", noted)
     feed = np.arange(300_000, dtype="float32")
