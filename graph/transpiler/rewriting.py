@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from ..program.variable import Variable
 

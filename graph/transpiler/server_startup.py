@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from ...strategies.errors import InvalidValue
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.variable import Variable
 from .placement import Shard, Trained
 from .plan import Plan

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import ROLE, ROLE_VAR
 
 ROWS = "@ROWS"

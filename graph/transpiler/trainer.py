@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType
-from ..program.program import Block, Program
+from ..program.block import Block
+from ..program.program import Program
 from ..program.role import ROLE, ROLE_VAR, OpRole
 from ..program.variable import Variable
 from .placement import LOOKUPS, Trained, row_gradients
