@@ -137,7 +137,7 @@ def test_what_is_missing_is_said(backend: str, package: str) -> None:
 
 
 def test_an_unknown_backend_is_refused() -> None:
-    with pytest.raises(CollectiveError, match="'mpi' is not one of .*, rowlock"):
+    with pytest.raises(CollectiveError, match=r"'mpi' is not one of .*, rowlock"):
         form_group("any", 0, 2, "mpi")
 
 
