@@ -73,22 +73,11 @@ def lstm(
         integer(hidden_size, "hidden_size", "lstm"),
         integer(num_layers, "num_layers", "lstm"),
     )
-    sizes = input.shape or ()
-    if size < 1 or layers < 1 or len(sizes) != 3 or sizes[2] < 1:
-        raise InvalidValue(
-            f"lstm: takes [steps, batch, in], hidden_size and num_layers from 1 on, got {input}, {size} and "
-            f"{layers}."
-        )
     directions = 2 if is_bidirec else 1
-    for state, argument in ((init_h, "init_h"), (init_c, "init_c")):
-        shape = state.shape or ()
-        if len(shape) != 3 or shape[0] != layers * directions or shape[2] != size:
-            raise InvalidValue(
-                f"lstm: {argument} must be [layers * directions, batch, hidden_size] = "
-                f"[{layers * directions}, batch, {size}], got {state}."
-            )
+    width = _checked_width(input, size, layers)
+    _check_states(init_h, init_c, layers * directions, size)
     helper = LayerHelper("cudnn_lstm", name)
-    widths = [sizes[2], *[directions * size] * (layers - 1)]
+    widths = [width, *[directions * size] * (layers - 1)]
     walks = _parameters(helper, widths, size, directions, input.dtype, default_initializer)
     rows = _as_sequences(input)
     states = [_unstacked(each, layers * directions) for each in (init_h, init_c)]
@@ -110,6 +99,26 @@ def lstm(
     padded, _ = sequence_pad(rows, tensors.fill_constant([1], input.dtype, 0.0))
     last_h, last_c = (tensors.stack([end[k] for end in ends]) for k in (0, 1))
     return tensors.transpose(padded, [1, 0, 2]), last_h, last_c
+
+
+def _checked_width(input: Variable, size: int, layers: int) -> int:
+    sizes = input.shape or ()
+    if size < 1 or layers < 1 or len(sizes) != 3 or sizes[2] < 1:
+        raise InvalidValue(
+            f"lstm: takes [steps, batch, in], hidden_size and num_layers from 1 on, got {input}, {size} and "
+            f"{layers}."
+        )
+    return sizes[2]
+
+
+def _check_states(init_h: Variable, init_c: Variable, walks: int, size: int) -> None:
+    for state, argument in ((init_h, "init_h"), (init_c, "init_c")):
+        shape = state.shape or ()
+        if len(shape) != 3 or shape[0] != walks or shape[2] != size:
+            raise InvalidValue(
+                f"lstm: {argument} must be [layers * directions, batch, hidden_size] = "
+                f"[{walks}, batch, {size}], got {state}."
+            )
 
 
 def _parameters(
