@@ -48,7 +48,7 @@ class Supervisor:
 
 
 def ran(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *arguments],
         env=environment,
         stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ def ran(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
         text=True,
         timeout=240,
     )
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 def main() -> None:

@@ -49,10 +49,10 @@ def ip(*arguments: str) -> str:
 
 
 def _command(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {process.stderr.strip()}")
+    return process.stdout
 
 
 class Driver:
@@ -193,7 +193,7 @@ class Hosts:
             *([f"--labels={self.labels[host]}"] if host in self.labels else []),
         ]
         with tempfile.TemporaryFile("w+") as log:  # daemons keep it open: a pipe would not end
-            done = subprocess.run(
+            process = subprocess.run(
                 ["ip", "netns", "exec", self._names[host], *command],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -202,7 +202,7 @@ class Hosts:
                 timeout=_START_S,
             )
             log.seek(0)
-            assert done.returncode == 0, f"host {host}: {log.read()[-3000:]}"
+            assert process.returncode == 0, f"host {host}: {log.read()[-3000:]}"
 
     def driver(self, host: int, *arguments: str, **environment: str) -> Driver:
         """Start Python with these arguments inside a host, told where the Ray cluster is."""

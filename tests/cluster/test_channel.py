@@ -244,8 +244,8 @@ def stepped(channels: Channels, number: int, *arrays: np.ndarray) -> bool:
         exchange(channels, [step(number, *(a + r for a in arrays)) for r in range(2)], 10)
     ):
         assert len(answer.arrays) == len(arrays) + 1
-        for came, sent in zip(answer.arrays, arrays, strict=False):
-            np.testing.assert_array_equal(came, sent + rank)
+        for received, array in zip(answer.arrays, arrays, strict=False):
+            np.testing.assert_array_equal(received, array + rank)
         same, last = answer.arrays[-1].tolist()
         assert last == number
         again.append(bool(same))
@@ -386,9 +386,9 @@ def ended(connection: socket.socket) -> bool:
 def test_strangers_are_dropped_and_hold_up_nobody() -> None:
     listener, result = accept(2)
     silent = [socket.create_connection(listener.address) for _ in range(6)]
-    gone = socket.create_connection(listener.address)
-    gone.sendall(b"RLK4")
-    gone.close()
+    caller = socket.create_connection(listener.address)
+    caller.sendall(b"RLK4")
+    caller.close()
     talker = socket.create_connection(listener.address)
     talker.sendall(b"GET / HTTP/1.1\r\nHost: driver\r\nAccept: text/html\r\n\r\n")
     assert ended(talker)
@@ -546,18 +546,18 @@ def test_large_feeds_are_written_by_several_threads(
     monkeypatch.setattr(writers, "_MUCH", 0)
     monkeypatch.setattr(writers, "_CORES", 1)
     channels = start(2, near=True)
-    wrote: set[str] = set()
+    thread_names: set[str] = set()
     frame = ReplicaConnection.frame
 
     def noted(self: Any, *args: Any) -> Any:
         if args[1].kind == "step":
-            wrote.add(threading.current_thread().name)
+            thread_names.add(threading.current_thread().name)
         return frame(self, *args)
 
     monkeypatch.setattr(ReplicaConnection, "frame", noted)
     feed = np.arange(300_000, dtype="float32")
     assert [stepped(channels, i, feed) for i in range(5)][3:] == [True, True]
-    assert all(name.startswith("rowlock-feeds") for name in wrote) and wrote
+    assert all(name.startswith("rowlock-feeds") for name in thread_names) and thread_names
     with pytest.raises(InvalidType, match="cannot be sent"):
         exchange(channels, [step(7, feed), step(7, np.array([object()]))], 10)
     assert stepped(channels, 8, feed)

@@ -193,9 +193,9 @@ def test_what_a_killed_run_left_is_cleared(two_hosts: Hosts) -> None:
         "    os._exit(1)\n"
     )
     run = [sys.executable, "-c", killed]
-    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    left = done.stdout.split()
-    assert len(left) == 3 and set(left) <= set(namespaces()), done.stderr
+    process = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    names = process.stdout.split()
+    assert len(names) == 3 and set(names) <= set(namespaces()), process.stderr
     with hosts(1, ray=False):
-        assert not set(left) & set(namespaces())
+        assert not set(names) & set(namespaces())
     assert two_hosts.exists()

@@ -57,7 +57,7 @@ print("RESULT" + json.dumps([on_gpus, on_cpus]))
 def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced() -> None:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "ROWLOCK_SIMULATED_GPUS": "2", "PYTHONPATH": root}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", DRIVER],
         capture_output=True,
         text=True,
@@ -65,8 +65,8 @@ def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced(
         env=environment,
         cwd=root,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    (line,) = [row for row in done.stdout.splitlines() if row.startswith("RESULT")]
+    assert process.returncode == 0, process.stderr[-3000:]
+    (line,) = [row for row in process.stdout.splitlines() if row.startswith("RESULT")]
     (losses, values, report), (expected, known, on_cpus) = json.loads(line.removeprefix("RESULT"))
     assert len(losses) == 8
     for loss, wanted in zip(losses, expected, strict=True):

@@ -121,17 +121,17 @@ def test_file_systems_without_nameless_files(monkeypatch: pytest.MonkeyPatch) ->
 def in_small_memory(mount: str, body: str) -> str:
     """Run Python in a mount namespace of its own; returns what it prints."""
     script = f"mount -t tmpfs {mount} tmpfs /dev/shm && exec {sys.executable} -c '{body}'"
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "-m", "--propagation", "private", "sh", "-c", script],
         capture_output=True,
         text=True,
         timeout=240,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    if done.returncode and "Operation not permitted" in done.stderr:
+    if process.returncode and "Operation not permitted" in process.stderr:
         pytest.skip("mount namespaces are not permitted here")
-    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
-    return done.stdout
+    assert process.returncode == 0, (process.returncode, process.stderr[-500:])
+    return process.stdout
 
 
 _TOLD = "\nexcept CollectiveError as error:\n print(error)\n"

@@ -35,10 +35,10 @@ print(json.dumps({"main": ops(built.main), "startup": ops(built.startup),
 
 def build(name: str) -> Any:
     """Build a model in a process of its own: name scopes are numbered for the whole process."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", DUMP, name], capture_output=True, text=True, check=True, timeout=60
     )
-    return json.loads(done.stdout)
+    return json.loads(process.stdout)
 
 
 def slots(by_slot: dict[str, list[str]]) -> dict[str, list[str]]:

@@ -12,7 +12,7 @@ from .source import nodes
 
 ROOT = Path(__file__).parents[2]
 # These tell that a value exists, and not what it is.
-PARTICIPLES = "made found held kept given told built created brought come"
+PARTICIPLES = "made found held kept given told built created brought come came got gone wrote"
 # Functions and classes by their old names; the field's words took their place.
 OLD = """
     Alarm Area Begun Bound Edit Links Loaded Meeting Member Outbox Portion Rings Shared Solo Watch

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from typing import Any, TypeGuard
+from typing import Any
 
 import pytest
 
-from rowlock.strategies.base import Strategy, unbuilt
+from rowlock.strategies.base import unbuilt
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import EnforceNotMet, StrategyError, UnknownField
 from rowlock.strategies.execution import ExecutionStrategy
-from rowlock.strategies.fleet import DistributedStrategy
-from tests.house.source import nodes
-from tests.house.test_house import FILES
 
 
 def test_defaults_are_the_documents() -> None:
@@ -132,20 +128,6 @@ def test_what_is_not_built_is_known() -> None:
     ignored, refused = unbuilt(strategy)
     assert ignored == ["cache_runtime_context"]
     assert refused == ["async_mode=True"]
-
-
-@pytest.mark.parametrize(
-    "kind", [BuildStrategy, ExecutionStrategy, ClusterConfig, DistributedStrategy]
-)
-def test_code_reads_every_field_that_is_neither_a_hint_nor_refused(kind: type[Strategy]) -> None:
-    attributes = {node.attr for path in FILES for node in nodes(path) if is_read(node)}
-    fields = kind.model_fields.items()
-    acting = {name for name, field in fields if field.json_schema_extra == {"built": "all"}}
-    assert acting and acting <= attributes, acting - attributes
-
-
-def is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
-    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
 
 
 @pytest.mark.parametrize(
