@@ -244,8 +244,8 @@ class RayDelivery:
 
     def outcome(self, number: int, rank: int) -> Outcome:
         """Return what came from a replica for a message: what it posted, its answer, what it kept by step."""
-        came = self._channels.came(number, rank)
-        return Outcome(*came, self._channels.own(number, rank))
+        answers = self._channels.came(number, rank)
+        return Outcome(*answers, self._channels.own(number, rank))
 
     def replace(self) -> list[int]:
         """Put a spare, or a new actor, in the place of each that was lost; return their ranks.

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from .base import effect
+from .base import effect, hint, semantic
 from .build import BuildStrategy, Flag
 from .execution import ExecutionStrategy
 
@@ -18,14 +18,14 @@ class DistributedStrategy(BuildStrategy):
     ("grad_allreduce", or "local_sgd": parameters are averaged behind each update) into it. ``use_local_sgd``
     sets both. ``forward_recompute`` with ``recompute_checkpoints``: variables whose values are kept; what lies
     between them is computed again. ``use_amp``: float16 with a loss scaled by ``amp_loss_scaling`` at first.
-    ``exec_strategy``: how a step is run.
+    ``exec_strategy``: how a step is run. ``use_dist_fc`` is refused; nothing reads its ``dist_fc_config``.
     """
 
     mode: Literal["nccl2", "collective"] = effect("nccl2")
     collective_mode: Literal["grad_allreduce", "local_sgd"] | None = effect(None)
     use_local_sgd: Flag = effect(False)
-    use_dist_fc: Flag = effect(False)  # refused where the fleet reads it
-    dist_fc_config: Any = effect(None)
+    use_dist_fc: Flag = semantic(False)
+    dist_fc_config: Any = hint(None)
     forward_recompute: Flag = effect(False)
     recompute_checkpoints: list[Any] = effect([])
     use_amp: Flag = effect(False)

@@ -241,8 +241,8 @@ class Channels:
     def _turn(self, deadline: float) -> bool:
         """Send what can be sent, wait, and take in what came. False: it is too late."""
         poller = self._both_ways() if self._push() else self._for_the_last()
-        left = max(math.ceil((deadline - time.monotonic()) * 1e3), 0)
-        events = poller.poll(min(left, _WATCH_MS))
+        remaining_ms = max(math.ceil((deadline - time.monotonic()) * 1e3), 0)
+        events = poller.poll(min(remaining_ms, _WATCH_MS))
         if not events:
             for rank in self._waiting():
                 self._pull(rank)
@@ -250,14 +250,14 @@ class Channels:
             if waiting and time.monotonic() >= deadline:
                 return False
             self._watch(sorted(waiting))
-        came = set()
+        ready = set()
         for descriptor, event in events:
             if event != select.POLLOUT:
-                came.add(self._ranks[descriptor])
-        for rank in came:
+                ready.add(self._ranks[descriptor])
+        for rank in ready:
             self._pull(rank)
-        if self._last in came:  # the others are most likely there, too
-            for rank in self._waiting() - came:
+        if self._last in ready:  # the others are most likely there, too
+            for rank in self._waiting() - ready:
                 self._pull(rank)
             self._last = max(self._waiting(), default=self._last)
         return True
@@ -315,17 +315,17 @@ class Channels:
 
     def _push(self) -> bool:
         """Send what can be sent at once, and tell whether something is left."""
-        left = False
+        unsent = False
         for exchange in list(self._under_way.values()):
             for rank in list(exchange.outgoing):
                 try:
                     if exchange.outgoing[rank].push(self.lines[rank].connection):
                         del exchange.outgoing[rank]
                     else:
-                        left = True
+                        unsent = True
                 except OSError:
                     raise self._gone(rank) from None
-        return left
+        return unsent
 
     def _gone(self, rank: int) -> CollectiveError:
         """Listen to a replica no more; what it left in its area can still be read."""

@@ -71,9 +71,9 @@ class Connector:
                         self._take(doorway.look(_AGAIN_S), connections)
             while missing := set(keys) - set(connections):
                 self._refuse_aborted()
-                came = doorway.look(_LOOK_S)
-                self._take(came, connections)
-                if not came and time.monotonic() > deadline:
+                callers = doorway.look(_LOOK_S)
+                self._take(callers, connections)
+                if not callers and time.monotonic() > deadline:
                     raise CollectiveError(
                         f"hosts {sorted({peer for peer, _ in missing})} did not connect in time."
                     )
@@ -87,11 +87,11 @@ class Connector:
 
     @staticmethod
     def _take(
-        came: Sequence[tuple[Claim, socket.socket]],
+        callers: Sequence[tuple[Claim, socket.socket]],
         connections: dict[tuple[int, int], socket.socket],
     ) -> None:
         """Note the hosts that called. One that calls again did not hear that it was let in."""
-        for claim, connection in came:
+        for claim, connection in callers:
             key = (claim.caller, claim.purpose)
             if key in connections:
                 connections[key].close()

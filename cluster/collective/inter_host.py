@@ -128,14 +128,14 @@ class InterHostTransport:
         if self.size == 2 and row.nbytes > _SMALL:
             self._swap_and_combine(row, op, request, within)
         elif row.nbytes <= _SMALL:
-            got = {peer: self._spare(peer, row) for peer in self._others}
+            theirs = {peer: self._spare(peer, row) for peer in self._others}
             self.exchange(
                 {peer: [row] for peer in self._others},
-                {p: [g] for p, g in got.items()},
+                {p: [g] for p, g in theirs.items()},
                 request,
                 within,
             )
-            combine_apart(self._in_order(row, got), op, row)
+            combine_apart(self._in_order(row, theirs), op, row)
         else:
             self._scatter_and_gather(row, op, request, within)
 
@@ -160,18 +160,18 @@ class InterHostTransport:
         """Each host combines its part, block by block, and sends each block as soon as it is complete."""
         part = [row[share(row.size, row.itemsize, host, self.size)] for host in range(self.size)]
         mine = part[self.index]
-        got = {peer: self._spare(peer, mine) for peer in self._others}
+        theirs = {peer: self._spare(peer, mine) for peer in self._others}
         step = max(_BLOCK // row.itemsize, 1)
         cuts = [slice(at, at + step) for at in range(0, mine.size, step)]
-        into = {p: [*(got[p][cut] for cut in cuts), part[p]] for p in self._others}
-        came = [0] * len(cuts)
+        into = {p: [*(theirs[p][cut] for cut in cuts), part[p]] for p in self._others}
+        counts = [0] * len(cuts)
 
         def arrived(_: int, number: int) -> None:
             if number < len(cuts):
-                came[number] += 1
-                if came[number] == len(self._others):
+                counts[number] += 1
+                if counts[number] == len(self._others):
                     block = mine[cuts[number]]
-                    pieces = {p: g[cuts[number]] for p, g in got.items()}
+                    pieces = {p: g[cuts[number]] for p, g in theirs.items()}
                     combine_apart(self._in_order(block, pieces), op, block)
                     for stream in self._streams.values():
                         stream.add(block)
@@ -195,20 +195,20 @@ class InterHostTransport:
             for peer in self._others
         }
         total = sum(part.size for part in mine)
-        got: dict[int, list[np.ndarray]] = {}
+        theirs: dict[int, list[np.ndarray]] = {}
         for peer in self._others:
             spare, at = (
                 self._spare(peer, np.empty(total, parts[0].dtype) if mine else parts[0][:0]),
                 0,
             )
-            got[peer] = []
+            theirs[peer] = []
             for part in mine:
-                got[peer].append(spare[at : at + part.size])
+                theirs[peer].append(spare[at : at + part.size])
                 at += part.size
         request = f"reduce_parts/{op} ({describe(parts[0])}.. {len(parts)} parts {tag})"
-        self.exchange(out, got, request, within)
+        self.exchange(out, theirs, request, within)
         for number, part in enumerate(mine):
-            pieces = {peer: got[peer][number] for peer in self._others}
+            pieces = {peer: theirs[peer][number] for peer in self._others}
             combine_apart(self._in_order(part, pieces), op, part)
 
     def broadcast_parts(

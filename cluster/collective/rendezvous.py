@@ -229,7 +229,7 @@ class Rendezvous:
     def _disagree(self, target: int, kind: str) -> None:
         if not self._all_arrived(target):
             self.refuse_aborted(kind)  # a rank that began afresh already is not here for this
-        turn, came = target & 1, dict[int, str]()
+        turn, texts = target & 1, dict[int, str]()
         for peer in range(self.size):
             begin = (2 * peer + turn) * _TEXT_BYTES
             text = (
@@ -238,8 +238,8 @@ class Rendezvous:
                 .decode("utf-8", "replace")
             )
             step = self._words[peer * _LINE + _REQUESTS[turn] + 1]
-            came[self.ranks[peer]] = text + format_step(step)
-        reason = mismatch_message(came)
+            texts[self.ranks[peer]] = text + format_step(step)
+        reason = mismatch_message(texts)
         self.abort(reason)
         raise CollectiveError(f"group {self.name}: {reason}.")
 

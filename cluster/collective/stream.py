@@ -278,14 +278,14 @@ class Exchange:
         return False
 
     def _disagree(self) -> None:
-        came: dict[str, list[int]] = {}
+        parties_by_text: dict[str, list[int]] = {}
         for party in sorted(self._names):
             header = self.streams[party].header if party in self.streams else self._mine
             if header is not None:
-                came.setdefault(str(header), []).append(party)
+                parties_by_text.setdefault(str(header), []).append(party)
         sentences = [
             f"{' and '.join(self._names[party] for party in parties)} came for {text}"
-            for text, parties in came.items()
+            for text, parties in parties_by_text.items()
         ]
         raise Disagreement(
             f"one came for another collective than the others: {'; '.join(sentences)}."

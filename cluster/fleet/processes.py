@@ -106,24 +106,24 @@ def _watch(one: _Running, ended: queue.SimpleQueue[_Running]) -> None:
 
 def _await(running: Sequence[_Running], ended: queue.SimpleQueue[_Running]) -> int:
     """Wait until all have ended, servers last, or one fails."""
-    left = {one.member.name for one in running}
+    names = {one.member.name for one in running}
     serving = {one.member.name for one in running if one.member.serves}
     deadline: float | None = None
-    while left:
-        if deadline is None and left <= serving < {one.member.name for one in running}:
+    while names:
+        if deadline is None and names <= serving < {one.member.name for one in running}:
             deadline = time.monotonic() + _SERVERS_S
         try:
             one = ended.get(timeout=None if deadline is None else deadline - time.monotonic())
         except (queue.Empty, ValueError):  # ValueError: the deadline has passed
             print(
-                f"rowlock: all workers have ended, and {', '.join(sorted(left))} not within {_SERVERS_S:g} s: "
+                f"rowlock: all workers have ended, and {', '.join(sorted(names))} not within {_SERVERS_S:g} s: "
                 f"they are ended. A worker says that it has finished by fleet.stop_worker() or exe.close().",
                 file=sys.stderr,
             )
             return 0
-        left.discard(one.member.name)
+        names.discard(one.member.name)
         if one.process.returncode:
-            others = f" {', '.join(sorted(left))}: ended for it." if left else ""
+            others = f" {', '.join(sorted(names))}: ended for it." if names else ""
             print(f"rowlock: {one.story()}\nrowlock: the job failed.{others}", file=sys.stderr)
             code = one.process.returncode
             return code if code > 0 else 128 - code

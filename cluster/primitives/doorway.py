@@ -137,7 +137,7 @@ class Doorway:
 
     def look(self, within: float) -> list[tuple[Claim, socket.socket]]:
         """Return the callers that proved themselves; wait ``within`` seconds at most until one moves."""
-        came = []
+        callers = []
         for key, _ in self._selector.select(within):
             if key.fileobj in self._listeners:
                 self._let_in(key.fileobj)  # a socket
@@ -152,13 +152,13 @@ class Doorway:
                     self._turn_away(stranger)
             elif hmac.compare_digest(said, stranger.expected) and self._awaited(claim):
                 self._forget(stranger)
-                came.append((claim, prepared(stranger.connection)))
+                callers.append((claim, prepared(stranger.connection)))
             else:
                 self._turn_away(stranger)
         now = time.monotonic()
         for stranger in [s for s in self._strangers.values() if now > s.deadline]:
             self._turn_away(stranger)
-        return came
+        return callers
 
     def _let_in(self, listener: socket.socket) -> None:
         """Take the callers of now; silent ones make room for them first, then the one that is there longest."""

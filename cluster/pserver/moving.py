@@ -48,9 +48,9 @@ class Destination:
                 raise CollectiveError(f"a server's values did not come within {within:g} s.")
 
         try:
-            while not (came := self._doorway.look(_LOOK_S)):
+            while not (callers := self._doorway.look(_LOOK_S)):
                 go_on()
-            sock = came[0][1]
+            sock = callers[0][1]
             connection = Connection(sock, Receiver(sock, BufferPool(kept_bytes=0)))
             try:
                 return _take_all(connection, go_on)

@@ -99,8 +99,8 @@ class ActorCalls:
         deadline = time.monotonic() + within
         asked, answers = exchange.asked, exchange.answers
         while waiting := {asked[r]: r for r in asked if r in ranks and r not in answers}:
-            came, _ = ray.wait(list(waiting), num_returns=1, timeout=_WATCH_S)
-            for reference in came:
+            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_WATCH_S)
+            for reference in ready:
                 rank = waiting[reference]
                 try:
                     answers[rank] = _own(ray.get(reference))
@@ -108,7 +108,7 @@ class ActorCalls:
                     raise self._lost(rank) from None
             if time.monotonic() > deadline:
                 raise self._late(sorted(set(waiting.values()) - set(answers)), within)
-            if not came:
+            if not ready:
                 self._watch(sorted(waiting.values()))
 
     def poll(self, number: int) -> bool:

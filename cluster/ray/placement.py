@@ -105,11 +105,11 @@ def _plan_free(
     free = free_per_node()
     if free is None:
         return None
-    left = [
+    free_nodes = [
         Node(node.id, node.address, free.get(node.id, {}), node.labels) for node in cluster_nodes
     ]
     try:
-        return plan(size, left, config)
+        return plan(size, free_nodes, config)
     except PlacementError:
         return None
 

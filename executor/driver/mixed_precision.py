@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...graph.program.block import ProgramBlocks
 from ...graph.program.program import Program
 from ...graph.training.amp.lists import AutoMixedPrecisionLists, low_type
 from ...graph.training.amp.optimizer import MixedPrecision
@@ -48,7 +49,7 @@ class OptimizerWithMixedPrecision(MixedPrecision):
 
 
 def cast_parameters(
-    program: Program,
+    program: ProgramBlocks,
     scope: Scope | None,
     names: Collection[str] | None,
     dtype: VarType,

@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -538,7 +538,6 @@ class ParallelRun:
         key = (feeds, fetches, whole, checks, sizes)
         known = self.versions.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
-            supported, began = capabilities(self._libraries()), time.perf_counter()
             target = replace(
                 self._target(),
                 whole_feeds=whole,
@@ -546,59 +545,71 @@ class ParallelRun:
                 keeps=self.gang.keeps and not (self._together and self._together.rings),
                 checks=checks,
             )
-            compiled = self._compile(
-                program,
-                feeds,
-                fetches,
-                target,
-                supported,
-                "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
-                keep=self._keep,
-            )
-            if self._measures():
-                compiled = chosen(compiled, with_rows(shards), self._held, self.gang)
-            if self._together is not None:
-                with self._explaining():
-                    compiled = self._together.agree(compiled, self.steps)
-            self.compilations += 1
-            self.report = compiled.report
-            took = time.perf_counter() - began
-            (log.debug if self.versions or self._plain else log.info)(
-                "compiled a step of %d ops for %d replica(s) in %.2f s",
-                len(compiled.program.nodes),
-                len(self.places),
-                took,
-            )
-            generation = Storage.generation
-            check_initialized(compiled.program, self.values.scope)
-            with self._explaining():
-                number = self.gang.load(
-                    *(compiled.program, self.values.id, self.options),
-                    compiled.program.functions(),
-                )
-            limit, whose = self._room(number, compiled.program.state_names())
-            budget = Budget(
-                first_segment(compiled.program),
-                self.options.memory_options,
-                limit,
-                whose,
-                len(self.places),
-            )
-            version = CompiledVariant(
-                compiled.program, number, budget, compiled.stages, self.values.id, generation
-            )
-            self.values.written.update(compiled.program.written_names())
-            self.values.note_own(version.own, version.results.own_names)
+            version = self._loaded(self._compiled(program, with_rows(shards), fetches, target))
             self._forget_variants()
             self.versions[key] = version
-            version.unload = weakref.finalize(self, self.gang.forget, "programs", number)
             if self.tracing:
-                self.gang.all(Trace(number, True))
+                self.gang.all(Trace(version.number, True))
         version = self.versions[key]
         if version.generation != Storage.generation:
             generation = Storage.generation
             check_initialized(version.program, self.values.scope)
             version.generation = generation
+        return version
+
+    def _compiled(
+        self, program: Program, fed: Mapping[str, Any], fetches: tuple[str, ...], target: Target
+    ) -> Compiled:
+        """Return the program compiled, kernels chosen by measurement and as all trainers do; report it."""
+        supported, began = capabilities(self._libraries()), time.perf_counter()
+        compiled = self._compile(
+            program,
+            tuple(fed),
+            fetches,
+            target,
+            supported,
+            "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
+            keep=self._keep,
+        )
+        if self._measures():
+            compiled = chosen(compiled, fed, self._held, self.gang)
+        if self._together is not None:
+            with self._explaining():
+                compiled = self._together.agree(compiled, self.steps)
+        self.compilations += 1
+        self.report = compiled.report
+        took = time.perf_counter() - began
+        (log.debug if self.versions or self._plain else log.info)(
+            "compiled a step of %d ops for %d replica(s) in %.2f s",
+            len(compiled.program.nodes),
+            len(self.places),
+            took,
+        )
+        return compiled
+
+    def _loaded(self, compiled: Compiled) -> CompiledVariant:
+        """Send a compiled program to the replicas, and return it with the memory that it may take there."""
+        generation = Storage.generation
+        check_initialized(compiled.program, self.values.scope)
+        with self._explaining():
+            number = self.gang.load(
+                *(compiled.program, self.values.id, self.options),
+                compiled.program.functions(),
+            )
+        limit, whose = self._room(number, compiled.program.state_names())
+        budget = Budget(
+            first_segment(compiled.program),
+            self.options.memory_options,
+            limit,
+            whose,
+            len(self.places),
+        )
+        version = CompiledVariant(
+            compiled.program, number, budget, compiled.stages, self.values.id, generation
+        )
+        version.unload = weakref.finalize(self, self.gang.forget, "programs", number)
+        self.values.written.update(compiled.program.written_names())
+        self.values.note_own(version.own, version.results.own_names)
         return version
 
     def _libraries(self) -> frozenset[str]:

@@ -73,10 +73,10 @@ def offsets(gang: Gang) -> list[Offset]:
     for rank in range(gang.size):
         trips = []
         for _ in range(_TRIPS):
-            sent = time.perf_counter()
+            departure = time.perf_counter()
             answer = gang.some({rank: pack(Clock())})[rank]
-            came = time.perf_counter()
-            trips.append((came - sent, Now(**answer.head).now - (sent + came) / 2))
+            arrival = time.perf_counter()
+            trips.append((arrival - departure, Now(**answer.head).now - (departure + arrival) / 2))
         trip, ahead = min(trips)
         clocks.append(Offset(ahead, trip / 2))
     return clocks

@@ -200,8 +200,8 @@ class DeviceValues(Values):
                         raise NeedsTurn(tensor.link.gang)
                     if self.follows:
                         self._follow(name, tensor.link)
-                gone = name not in needed and _is_lost(tensor)
-                if name in self.dirty and tensor.initialized and not gone:
+                is_lost = name not in needed and _is_lost(tensor)
+                if name in self.dirty and tensor.initialized and not is_lost:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
                 tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
                 tensor.link = self

@@ -110,10 +110,10 @@ class Recovery:
     def _find_out(self, lost: ReplicaLost | None) -> None:
         """Find out where the living stand if an interrupt kept us from it."""
         stale = self.ledger.stale
-        gone = set(range(self.gang.size)).difference(self.delivery.alive, stale)
-        if gone:
+        missing = set(range(self.gang.size)).difference(self.delivery.alive, stale)
+        if missing:
             self.ledger.uneven = True
-            stale.update(gone)
+            stale.update(missing)
         if self.ledger.uneven:
             self._even(lost or ReplicaLost("a replica was lost.", sorted(stale)))
 
@@ -165,10 +165,10 @@ class Recovery:
                 self.gang.epoch += 1
                 self.ledger.stale.update(another.ranks)
         ranks = sorted(self.ledger.stale)
-        gone = ValuesLost(f"{cause} No other replica is left: {VALUES_GONE}", ranks)
-        self._give_up(gone)
+        error = ValuesLost(f"{cause} No other replica is left: {VALUES_GONE}", ranks)
+        self._give_up(error)
         self.gang.delivery.close()
-        raise gone from cause
+        raise error from cause
 
     def _ask(self, messages: Mapping[int, Message]) -> dict[int, int]:
         """Ask replicas how many steps they have done."""
@@ -239,18 +239,19 @@ class Recovery:
 
     def _check_owned(self) -> None:
         """Refuse to go on without values that a lost replica alone held."""
-        gone = [
+        lost_names = [
             name
             for owners in self.ledger.owners.values()
             for name, rank in owners.items()
             if rank in self.ledger.stale
         ]
-        if gone:
+        if lost_names:
             self.gang.delivery.close()
-            names = ", ".join(sorted(gone)[:5]) + (", …" if len(gone) > 5 else "")
+            names = ", ".join(sorted(lost_names)[:5]) + (", …" if len(lost_names) > 5 else "")
             raise InvalidState(
-                f"with ReduceStrategy.Reduce a lost replica alone held {len(gone)} persistables ({names}). "
-                f"Load a checkpoint, or run the startup program again; AllReduce keeps them everywhere."
+                f"with ReduceStrategy.Reduce a lost replica alone held {len(lost_names)} persistables "
+                f"({names}). Load a checkpoint, or run the startup program again; AllReduce keeps them "
+                "everywhere."
             )
 
     def _replace(self) -> None:

@@ -77,10 +77,10 @@ class _Meeting:
             deadline = time.monotonic() + within
             while self.round == mine:
                 self._refuse_aborted(tag[0])
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     self._give_up(tag, within)
-                self.turn.wait(left)
+                self.turn.wait(remaining_s)
 
     def let_go(self) -> None:
         """Release the lock if an interrupt kept this thread, which is not inside, from doing it."""
@@ -105,8 +105,8 @@ class _Meeting:
 
     def _check_tags(self) -> None:
         if len(set(self.tags)) > 1:
-            came = {rank: f"{what}{format_step(at)}" for rank, (what, at) in enumerate(self.tags)}
-            self.reason = mismatch_message(came)
+            texts = {rank: f"{what}{format_step(at)}" for rank, (what, at) in enumerate(self.tags)}
+            self.reason = mismatch_message(texts)
             self.turn.notify_all()
             raise CollectiveError(f"collective stopped: {self.reason}.")
 

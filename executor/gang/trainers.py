@@ -357,11 +357,11 @@ class World:
             if said["at_fault"]:
                 kind = TrainerLost if said["kind"] == "ReplicaLost" else CollectiveError
                 return kind(f"{self.cards[t]} stopped: {said['text']} {_CURE}")
-        gone = [card for t, card in enumerate(self.cards) if t not in heard]
-        if gone:
+        silent = [card for t, card in enumerate(self.cards) if t not in heard]
+        if silent:
             named = ", ".join(
                 f"{card} {'has ended' if _is_dead(card, self.own) else 'does not answer'}"
-                for card in gone
+                for card in silent
             )
             return TrainerLost(f"{named}. {error} {_CURE}")
         if isinstance(error, CollectiveAborted):

@@ -30,10 +30,10 @@ def named(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {list(ranks)}"
 
 
-def mismatch_message(came: Mapping[int, str]) -> str:
+def mismatch_message(text_by_rank: Mapping[int, str]) -> str:
     """Return the sentence for ranks that came for different things."""
     by_text: dict[str, list[int]] = {}
-    for rank, text in came.items():
+    for rank, text in text_by_rank.items():
         by_text.setdefault(text, []).append(rank)
     text = "; ".join(f"{named(ranks)} came for {text}" for text, ranks in by_text.items())
     return f"a rank came for another collective than the others: {text}"

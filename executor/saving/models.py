@@ -212,7 +212,7 @@ def load_model(
             f"{label} is no program but JSON: Paddle 3's own format (PIR). Save it in Paddle 3 with the "
             f"environment variable FLAGS_enable_pir_api=0."
         )
-    program = parse(data, label)
+    program = parse(data, Program(), label)
     feeds, fetches = feed_and_fetch_names(program, label)
     block = program.global_block()
     for name in (*feeds, *fetches):

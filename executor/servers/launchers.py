@@ -63,9 +63,9 @@ def wait_for_servers(endpoints: Sequence[str], within: float | None = None) -> N
     end = time.monotonic() + within
     try:
         for endpoint in endpoints:
-            left = max(end - time.monotonic(), min(within, _LEAST_S))
+            remaining_s = max(end - time.monotonic(), min(within, _LEAST_S))
             try:
-                wire.call(endpoint, Ask(), round(left, 3))
+                wire.call(endpoint, Ask(), round(remaining_s, 3))
             except ServerLost as error:
                 missing[endpoint] = str(error)
     finally:

@@ -31,8 +31,8 @@ class LocalWire:
         """
         with _changed:
             end, waiting = time.monotonic() + within, WaitLog()
-            while endpoint not in _services and (left := end - time.monotonic()) > 0:
-                _changed.wait(min(left, REPORT_S))
+            while endpoint not in _services and (remaining_s := end - time.monotonic()) > 0:
+                _changed.wait(min(remaining_s, REPORT_S))
                 waiting.look(f"the parameter server {endpoint}")
             if endpoint not in _services:
                 raise ServerLost(

@@ -219,10 +219,10 @@ class ParameterServer:
         with self.state.changed:
             while self.state.failure is None and not self.state.ended:
                 self.state.refuse_absence()
-                left = deadline - time.monotonic()
-                if left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if remaining_s <= 0:
                     return False
-                self.state.changed.wait(min(left, 1.0))
+                self.state.changed.wait(min(remaining_s, 1.0))
             if self.state.failure is not None:
                 raise self.state.failure
             return True

@@ -122,10 +122,10 @@ class ServerState:
             never = any(not one.joined for one in late)
             config = self.config
             within = config.start_deadline_s if never else config.step_deadline_s
-            left = began + within - time.monotonic()
-            if left <= 0:
+            remaining_s = began + within - time.monotonic()
+            if remaining_s <= 0:
                 raise TrainerLost(f"{what}: {_named(late)} within {within:g} s ({_field(never)}).")
-            self.changed.wait(left)
+            self.changed.wait(remaining_s)
         if self.failure is not None:
             raise self.failure
 

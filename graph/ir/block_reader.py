@@ -10,8 +10,8 @@ from typing import Any
 
 from ...strategies.errors import Unsupported
 from ..ops.registry import Spec
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block
 from ..program.role import DEVICE, NAMESCOPE, ROLE, ROLE_VAR, grad_name
 from .graph import TEMP, Node, Value
 from .sequences import Sequences

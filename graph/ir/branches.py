@@ -17,8 +17,8 @@ from ..ops.printing import PRINT, PRINT_IF
 from ..ops.python_function import PY_FUNC
 from ..ops.registry import Spec
 from ..ops.rings import MEETINGS
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block
 from ..program.role import EMPTY_VAR, grad_name
 from .block_reader import BlockReader, Scope, block_of, finished, node_of, replaced
 from .graph import Node, Value

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ...strategies.errors import InvalidType, Unsupported
 from ...strategies.types import VarType
 from ..ops.registry import Spec
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block
 from ..program.role import EMPTY_VAR, grad_name
 from .arrays import Arrays
 from .block_reader import Scope, block_of, node_of, replaced

@@ -12,8 +12,8 @@ from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
 from ..ops.host_call import ARRAY, HOST_CALL, plain
 from ..ops.registry import OFFSETS, Spec
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block
 from ..program.role import GRAD_SUFFIX
 from .block_reader import BlockReader, Values, finished, node_of
 from .graph import TEMP, Node, Value

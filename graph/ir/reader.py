@@ -14,10 +14,11 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..ops.registry import OFFSETS, Spec
+from ..program.block import Block
 from ..program.formats.executable import computed_attributes, computed_ops
-from ..program.known import numbers_in_use, resolve_numbers
+from ..program.known import numbers_in_use
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import EMPTY_VAR, GRAD_SUFFIX
 from ..program.variable import Variable
 from .block_reader import Values, finished, node_of
@@ -94,7 +95,7 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
 
     def _node(self, op: Operator) -> Iterator[Node]:
         """Read one op; what computes the offsets of its results stands before it."""
-        operands, numbers = resolve_numbers(op)
+        operands, numbers = op.resolve_numbers()
         attrs = computed_attributes(op, numbers)
         kind = op.type
         if numbers_in_use(op.declaration, operands):  # which are known only when the program runs

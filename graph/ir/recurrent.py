@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from ...strategies.errors import Unsupported
 from ..ops.registry import Spec
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block
 from ..program.role import EMPTY_VAR, grad_name
 from .block_reader import BlockReader, Scope, block_of, finished, node_of
 from .graph import Node, Value

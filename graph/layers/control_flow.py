@@ -9,7 +9,8 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, UnknownField
 from ...strategies.types import VarType
-from ..program.program import Block, Program, default_main_program
+from ..program.block import Block
+from ..program.program import Program, default_main_program
 from ..program.role import EMPTY_VAR
 from ..program.variable import Variable
 from . import binary

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidState, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program import unique_name
-from ..program.program import Block
+from ..program.block import Block
 from ..program.variable import Variable
 from .arrays import array_read, array_write
 from .binary import less_than

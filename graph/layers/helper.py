@@ -9,8 +9,9 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, to_var_type
 from ..program import unique_name
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program, default_main_program, default_startup_program
+from ..program.program import Program, default_main_program, default_startup_program
 from ..program.variable import Variable
 from .initializer import ConstantInitializer, Initializer, XavierInitializer
 from .param_attr import ParamAttr

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program import unique_name
-from ..program.program import Block
+from ..program.block import Block
 from ..program.variable import Variable
 from .control_flow import ConditionalBlock
 from .helper import LayerHelper, check_variable

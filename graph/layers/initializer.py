@@ -9,8 +9,8 @@ import numpy as np
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block
 from ..program.variable import Variable
 
 

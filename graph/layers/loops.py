@@ -9,7 +9,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType
-from ..program.program import Block
+from ..program.block import Block
 from ..program.variable import Variable
 from .control_flow import around, captured, check_condition, sub_block
 from .helper import LayerHelper

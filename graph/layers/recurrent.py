@@ -10,7 +10,7 @@ from typing import Any
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import VarType
 from ..program import unique_name
-from ..program.program import Block
+from ..program.block import Block
 from ..program.variable import Variable
 from .control_flow import around, captured, sub_block
 from .helper import LayerHelper, check_memory, check_variable

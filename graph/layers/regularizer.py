@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..program.program import Block
+from ..program.block import Block
 from ..program.scopes import name_scope
 from ..program.variable import Parameter, Variable
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program import unique_name
-from ..program.program import Block
+from ..program.block import Block
 from ..program.variable import Variable
 from .binary import elementwise_div, elementwise_mul
 from .helper import COMPOSED, LayerHelper

@@ -118,23 +118,25 @@ def derived(
         roots = (gradients[name] for name in nonzero)
         return tuple(zero if root is None else substituted(root, present) for root in roots)
 
-    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    needed, optional = inspect.Parameter.empty, from_above if len(above) > 1 else set()
-    second.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            *(
-                inspect.Parameter(n, positional, default=None if n in optional else needed)
-                for n in operands
-            ),
-            *settings,
-        ]
-    )
+    optional = from_above if len(above) > 1 else set()
+    second.__signature__ = _signature(operands, optional, settings)  # type: ignore[attr-defined]
     like = {}
     for slot, of in writes.items():
         base = of.removesuffix("@GRAD")  # the slot of which it is the gradient
         twin = above.get(f"{base}@GRAD", "")
         like[slot] = [s for s in (_short(base), twin, *reversed(reads)) if s in reads]
     return Second(reads, writes, like, second)
+
+
+def _signature(
+    operands: Sequence[str], optional: Collection[str], settings: Sequence[inspect.Parameter]
+) -> inspect.Signature:
+    positional, needed = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.empty
+    parameters = (
+        inspect.Parameter(name, positional, default=None if name in optional else needed)
+        for name in operands
+    )
+    return inspect.Signature([*parameters, *settings])
 
 
 def _short(slot: str) -> str:

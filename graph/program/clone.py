@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ...strategies.errors import InvalidType, InvalidValue
+from .block import Block, ProgramBlocks
 from .operator import Operator
-from .program import Block, Program
 from .role import EMPTY_VAR, OpRole
 from .variable import Variable
 
+_Program = TypeVar("_Program", bound=ProgramBlocks)
 _DISTRIBUTED = (
     *("_trainers_endpoints", "_nccl_comm_num", "_use_hierarchical_allreduce"),
     *("_hierarchical_allreduce_inter_nranks", "distribution", "_is_distributed", "_is_chief"),
@@ -20,9 +21,9 @@ _DISTRIBUTED = (
 _NOT_FORWARD = int(OpRole.Backward | OpRole.Optimize | OpRole.LRSched)
 
 
-def copy_program(program: Program) -> Program:
+def copy_program(program: _Program) -> _Program:
     """Return a deep copy, parameters' settings, seed and role state included."""
-    clone = Program()
+    clone = type(program)()
     clone.random_seed = program.random_seed
     clone.lr_scheduler = program.lr_scheduler
     clone.readers = list(program.readers)
@@ -63,7 +64,7 @@ def _append_copy(block: Block, op: Operator) -> Operator:
     return clone
 
 
-def _copy_value(value: Any, program: Program) -> Any:
+def _copy_value(value: Any, program: ProgramBlocks) -> Any:
     """Copy an attribute; blocks are those of the copied program."""
     if isinstance(value, Block):
         return program.blocks[value.idx]
@@ -72,13 +73,13 @@ def _copy_value(value: Any, program: Program) -> Any:
     return copy.deepcopy(value)
 
 
-def for_test_program(program: Program) -> Program:
+def for_test_program(program: _Program) -> _Program:
     """Return the forward part alone, with ``is_test`` set; its seed is the default.
 
     Of what a trainer exchanges with parameter servers it only looks rows up.
     """
     clone = copy_program(program)
-    clone.random_seed = Program().random_seed
+    clone.random_seed = type(program)().random_seed
     clone.lr_scheduler = None
     clone._appending_grad_times = 0
     for block in clone.blocks:
@@ -95,7 +96,7 @@ def _exchanges(op: Operator) -> bool:
     return bool(op.role & (OpRole.RPC | OpRole.Dist)) and op.type != "prefetch"
 
 
-def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
+def prune(program: _Program, feed_names: Sequence[str], targets: Any) -> _Program:
     """Return a copy with only the ops that the targets need when ``feed_names`` are fed.
 
     Raises:
@@ -132,15 +133,15 @@ def prune(program: Program, feed_names: Sequence[str], targets: Any) -> Program:
     return clone
 
 
-def _held(block: Block) -> list[Block]:
+def _blocks_below(block: Block) -> list[Block]:
     """Return a block and those that its ops hold, and theirs."""
     inner = [value for op in block.ops for value in op.attrs.values() if isinstance(value, Block)]
-    return [block, *(block for each in inner for block in _held(each))]
+    return [block, *(block for each in inner for block in _blocks_below(each))]
 
 
-def _drop_unused(program: Program, keep: set[str] | frozenset[str] = frozenset()) -> None:
+def _drop_unused(program: ProgramBlocks, keep: set[str] | frozenset[str] = frozenset()) -> None:
     """Drop blocks that no op holds and variables that no op mentions; sort others by name, as Paddle does."""
-    in_use = {block.idx for block in _held(program.global_block())}
+    in_use = {block.idx for block in _blocks_below(program.global_block())}
     numbers = {old: new for new, old in enumerate(sorted(in_use))}
     program.blocks = [block for block in program.blocks if block.idx in in_use]
     for block in program.blocks:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,18 +17,14 @@ from ...strategies.errors import InvalidValue
 from ...strategies.types import to_numpy, to_var_type
 from ..ops.indexing import slice_bounds
 from ..ops.registry import Op
-from ..ops.rules import UNKNOWN_SIZE, product
+from ..ops.rules import UNKNOWN_SIZE
 from .role import EMPTY_VAR
-
-if TYPE_CHECKING:
-    from .operator import Operator
-    from .program import Block
 
 _LARGEST = 1024  # elements: numbers of an op are few
 _LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
 # known when the program is compiled for what is fed: see ``sizes.py``
 LEFT_TO_FEEDS = ("sequence_mask", "expand", "expand_grad", "range")
-_LEFT_TO_STEPS = ("slice", "slice_grad")  # read while the program runs
+LEFT_TO_STEPS = ("slice", "slice_grad")  # read while the program runs
 
 
 class Number(NamedTuple):
@@ -63,11 +59,11 @@ def with_numbers(
         numbers: list[Any] = []
         for number in numbers_by_slot[slot]:
             if number.elements is None:
-                raise _unknown(op, slot, attr, number.name, where)
+                raise unknown_error(op, slot, attr, number.name, where)
             numbers += np.ravel(number.elements).tolist()
         if UNKNOWN_SIZE in numbers and op.type not in LEFT_TO_FEEDS:
             if op.type.removesuffix("_grad") not in _LEFT_TO_RUN:
-                raise _unknown(op, slot, attr, numbers_by_slot[slot][0].name, where)
+                raise unknown_error(op, slot, attr, numbers_by_slot[slot][0].name, where)
             numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
         if isinstance(attr, tuple):
             replaced.update(zip(attr, numbers, strict=True))
@@ -80,7 +76,9 @@ def with_numbers(
     return replaced
 
 
-def _unknown(op: Op, slot: str, attr: str | tuple[str, ...], name: str, where: str) -> InvalidValue:
+def unknown_error(
+    op: Op, slot: str, attr: str | tuple[str, ...], name: str, where: str
+) -> InvalidValue:
     place = f" Built at {where}." if where else ""
     what = " and ".join(map(repr, attr)) if isinstance(attr, tuple) else repr(attr)
     return InvalidValue(
@@ -90,97 +88,30 @@ def _unknown(op: Op, slot: str, attr: str | tuple[str, ...], name: str, where: s
     )
 
 
-def resolve_numbers(op: Operator) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
-    """Return an operator's inputs without its slots of numbers, and its attributes with those numbers.
-
-    Of an op that can read numbers while the program runs both stay as they are, unless all are known.
-
-    Raises:
-        InvalidValue: as :func:`with_numbers`.
-    """
-    used = numbers_in_use(op.declaration, op.inputs)
-    if not used:
-        return op.inputs, op.attrs
-    ops = op.block.ops
-    end = next((i for i, other in enumerate(ops) if other is op), len(ops))
-    numbers_by_slot = {
-        slot: [Number(_value(op.block, name, end), name) for name in op.inputs[slot]]
-        for slot in used
-    }
-    absent = any(n.elements is None for numbers in numbers_by_slot.values() for n in numbers)
-    if absent and op.type in _LEFT_TO_STEPS:
-        return op.inputs, op.attrs
-    attrs = with_numbers(op.declaration, numbers_by_slot, op.attrs, op.where)
-    for slot, numbers in numbers_by_slot.items():
-        open_size = any(n.elements is not None and UNKNOWN_SIZE in n.elements for n in numbers)
-        if open_size and op.type not in LEFT_TO_FEEDS and not _takes_the_rest(op, attrs["shape"]):
-            raise _unknown(op.declaration, slot, "shape", numbers[0].name, op.where)
-    return {slot: names for slot, names in op.inputs.items() if slot not in used}, attrs
+def is_computable(op_type: str, shape: Sequence[int]) -> bool:
+    """Tell whether the results of an op type may be known, and one of this shape is small enough."""
+    return op_type in _MAKERS and prod(abs(size) for size in shape) <= _LARGEST
 
 
-def _takes_the_rest(op: Operator, shape: Sequence[int]) -> bool:
-    """Tell whether the size that X leaves open equals the one that a new shape leaves open."""
-    source = op.block.find_var_recursive(op.input("X")[0]) if op.input("X") else None
-    if source is None or source.shape is None:
-        return True  # a gradient op, which reads no X: its forward op was checked
-    old = source.shape
-    new = [old[i] if n == 0 and i < len(old) else n for i, n in enumerate(shape)]
-    same = prod(n for n in old if n >= 0) == prod(n for n in new if n >= 0)
-    return same and list(old).count(-1) == new.count(-1) == 1
-
-
-def _value(block: Block, name: str, end: int) -> np.ndarray | None:
-    """Return the value of a variable before the op at ``end``, or None if it is not known."""
-    for index in range(end - 1, -1, -1):
-        op = block.ops[index]
-        if name in op.output_arg_names:
-            break
-    else:
-        return _value_around(block, name)
-    maker = _MAKERS.get(op.type)
-    variable = block.find_var_recursive(name)
-    if maker is None or variable is None or variable.shape is None or variable.dtype is None:
+def of_sizes(
+    op_type: str,
+    operands: Sequence[np.ndarray | None],
+    attrs: Mapping[str, Any],
+    shape: Sequence[int],
+    dtype: Any,
+) -> np.ndarray | None:
+    """Return what a computable op makes of operands in which UNKNOWN_SIZE may stand for a size, or None."""
+    present = [operand for operand in operands if operand is not None]
+    if len(present) < len(operands):
         return None
-    if not 0 <= prod(abs(size) for size in variable.shape) <= _LARGEST:
+    if op_type in _VIEWS:
+        return np.reshape(present[0], shape)
+    if op_type in _MOVES:
+        return _MOVES[op_type](present, attrs)
+    if any(UNKNOWN_SIZE in operand for operand in present):
         return None
-    try:
-        inputs, attrs = resolve_numbers(op)
-    except InvalidValue:
-        return None
-    if op.type in ("shape", "size"):
-        source = block.find_var_recursive(inputs["Input"][0])
-        if source is None or source.shape is None:
-            return None
-        return _sizes(source.shape if op.type == "shape" else [product(source.shape)])
-    operands = [_value(block, n, index) for names in inputs.values() for n in names]
-    if any(operand is None for operand in operands):
-        return None
-    if op.type in _VIEWS:
-        return np.reshape(operands[0], variable.shape)  # type: ignore[arg-type]  # not None
-    if op.type in _MOVES:
-        return maker(operands, attrs)
-    if any(UNKNOWN_SIZE in operand for operand in operands if operand is not None):
-        return None
-    result = maker(operands, attrs)
-    return None if result is None else np.asarray(result).astype(to_numpy(variable.dtype))
-
-
-def _value_around(block: Block, name: str) -> np.ndarray | None:
-    """Return the value of a variable of the block around one, before the op that holds it.
-
-    A gradient block sees what the block that it belongs to has computed at its end.
-    """
-    if block.forward_block_idx >= 0:
-        forward = block.program.block(block.forward_block_idx)
-        if name in forward.vars:
-            return _value(forward, name, len(forward.ops))
-    written = any(name in op.output_arg_names for op in block.ops)  # in a loop, by the round before
-    if written or name in block.vars or block.parent_idx < 0:
-        return None
-    parent = block.program.block(block.parent_idx)
-    ops = enumerate(parent.ops)
-    end = next((i for i, op in ops if op.attrs.get("sub_block") is block), len(parent.ops))
-    return _value(parent, name, end)
+    result = _MAKERS[op_type](present, attrs)
+    return None if result is None else np.asarray(result).astype(to_numpy(dtype))
 
 
 def computed(
@@ -197,7 +128,7 @@ def computed(
     return None if result is None else np.asarray(result).astype(to_numpy(dtype))
 
 
-def _sizes(shape: Sequence[int]) -> np.ndarray:
+def size_values(shape: Sequence[int]) -> np.ndarray:
     return np.array([UNKNOWN_SIZE if size < 0 else size for size in shape], np.int64)
 
 

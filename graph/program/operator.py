@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
 from ..ops.lod import Lods
 from ..ops.operands import LOD_SUFFIX, Slot
 from ..ops.registry import OFFSETS, OPS, Inference, Op, Spec, declaration
-from .known import resolve_numbers
+from ..ops.rules import UNKNOWN_SIZE
+from .known import LEFT_TO_FEEDS, LEFT_TO_STEPS, Number, numbers_in_use, unknown_error, with_numbers
 from .role import CALLSTACK, EMPTY_VAR, GRAD_SUFFIX, ROLE, STAMPED
 from .variable import Variable
 
 if TYPE_CHECKING:
-    from .program import Block
+    from .block import Block
 
 Names = dict[str, list[str]]
 _LEVEL = None  # all that is known of one is that it is there
@@ -231,7 +233,7 @@ class Operator:
             ShapeError: the operands do not fit together; the message names them and the user's line.
             InvalidValue: a number of the op is given as a variable whose value is not known.
         """
-        inputs, attrs = resolve_numbers(self)
+        inputs, attrs = self.resolve_numbers()
         read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
         lods = _LodLevels(self)
         for lod in self.declaration.lod_slots:
@@ -248,6 +250,44 @@ class Operator:
             for name in self.outputs.get(result, ()):
                 if name != EMPTY_VAR:
                     self.block.var_recursive(name).lod_level = len(levels)
+
+    def resolve_numbers(self) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
+        """Return the inputs without slots of numbers, and the attributes with those numbers.
+
+        Of an op that can read numbers while the program runs both stay as they are, unless all are known.
+
+        Raises:
+            InvalidValue: the value of a variable is not known before the program runs.
+        """
+        slots = numbers_in_use(self.declaration, self.inputs)
+        if not slots:
+            return self.inputs, self.attrs
+        end = next((i for i, other in enumerate(self.block.ops) if other is self), None)
+        known_value = self.block.known_value
+        numbers_by_slot = {
+            slot: [Number(known_value(name, end), name) for name in self.inputs[slot]]
+            for slot in slots
+        }
+        absent = any(n.elements is None for numbers in numbers_by_slot.values() for n in numbers)
+        if absent and self.type in LEFT_TO_STEPS:
+            return self.inputs, self.attrs
+        attrs = with_numbers(self.declaration, numbers_by_slot, self.attrs, self.where)
+        for slot, numbers in numbers_by_slot.items():
+            open_size = any(n.elements is not None and UNKNOWN_SIZE in n.elements for n in numbers)
+            checked = open_size and self.type not in LEFT_TO_FEEDS
+            if checked and not self._takes_the_rest(attrs["shape"]):
+                raise unknown_error(self.declaration, slot, "shape", numbers[0].name, self.where)
+        return {slot: names for slot, names in self.inputs.items() if slot not in slots}, attrs
+
+    def _takes_the_rest(self, shape: Sequence[int]) -> bool:
+        """Tell whether the size that X leaves open equals the one that a new shape leaves open."""
+        source = self.block.find_var_recursive(self.input("X")[0]) if self.input("X") else None
+        if source is None or source.shape is None:
+            return True  # a gradient op, which reads no X: its forward op was checked
+        old = source.shape
+        new = [old[i] if n == 0 and i < len(old) else n for i, n in enumerate(shape)]
+        same = prod(n for n in old if n >= 0) == prod(n for n in new if n >= 0)
+        return same and list(old).count(-1) == new.count(-1) == 1
 
     def _spec(self, name: str) -> Spec | None:
         if name == EMPTY_VAR:

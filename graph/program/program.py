@@ -1,299 +1,27 @@
-"""Program and Block, which a user's script builds op by op, and the two default programs."""
+"""Program, which a user's script builds, copies and writes, and the two default programs."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, NotFound, nearest
-from ...strategies.types import to_var_type
-from .operator import Operator
-from .role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
-from .scopes import current_device, current_name_scope
-from .variable import Parameter, Variable
-from .where import user_line
-
-_program_ids = itertools.count()
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from .block import ProgramBlocks
+from .clone import copy_program, for_test_program, prune
+from .formats.program import describe, parse, serialize
+from .formats.text import DETAILS, text
 
 
-class Block:
-    """An ordered list of operators and the variables they use. Block 0 is the program's own."""
-
-    def __init__(self, program: Program, idx: int, parent_idx: int = -1) -> None:
-        self.program = program
-        self.idx = idx
-        self.parent_idx = parent_idx
-        self.forward_block_idx = -1
-        self.vars: OrderedDict[str, Variable] = OrderedDict()
-        self.ops: list[Operator] = []
-        self.from_file = False
-        self.file_fields: dict[str, Any] = {}  # fields of a file beside variables and operators
-
-    def var(self, name: str) -> Variable:
-        """Return the variable of this block with that name.
-
-        Raises:
-            InvalidType: ``name`` is not a string.
-            NotFound: this block holds no such variable.
-        """
-        if not isinstance(name, str):
-            raise InvalidType(
-                f"a variable is looked up by its name (str), got {type(name).__name__}."
-            )
-        if name not in self.vars:
-            raise NotFound(f"block {self.idx} has no variable {name!r}.{nearest(name, self.vars)}")
-        return self.vars[name]
-
-    def has_var(self, name: str) -> bool:
-        """Tell whether this block holds the name."""
-        return name in self.vars
-
-    def var_recursive(self, name: str) -> Variable:
-        """Return the variable from this block or the nearest enclosing one that holds it.
-
-        Raises:
-            NotFound: none of them holds it.
-        """
-        variable = self.find_var_recursive(name)
-        if variable is None:
-            raise NotFound(
-                f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)}"
-            )
-        return variable
-
-    def find_var_recursive(self, name: str) -> Variable | None:
-        """Return the variable from this block or the nearest enclosing one that holds it (None: none does).
-
-        A gradient block sees the block whose gradients it computes, too, before those around.
-        """
-        if name in self.vars:
-            return self.vars[name]
-        for index in (self.forward_block_idx, self.parent_idx):
-            variable = None if index < 0 else self.program.block(index).find_var_recursive(name)
-            if variable is not None:
-                return variable
-        return None
-
-    _var_recursive = var_recursive
-
-    def create_var(self, **settings: Any) -> Variable:
-        """Add a variable, or return the existing one of that name if the settings agree with it.
-
-        Raises:
-            InvalidValue: the name exists with another shape, dtype, type, lod_level or persistable.
-        """
-        name = settings.get("name")
-        if name is not None and name in self.vars:
-            existing = self.vars[name]
-            request = Variable(self, **settings)
-            for field in ("type", "shape", "dtype", "lod_level", "persistable"):
-                old, new = getattr(existing, field), getattr(request, field)
-                if settings.get(field) is not None and old is not None and old != new:
-                    raise InvalidValue(
-                        f"variable {name!r} exists with {field} {old!r}, and is created again with {new!r}."
-                    )
-            return existing
-        variable = Variable(self, **settings)
-        self.vars[variable.name] = variable
-        self.program.touch()
-        return variable
-
-    def create_parameter(self, shape: Any, dtype: Any, **settings: Any) -> Parameter:
-        """Add a parameter to block 0.
-
-        Raises:
-            InvalidValue: the block has a variable of that name with another shape or dtype.
-        """
-        home = self.program.global_block()
-        parameter = Parameter(home, shape, dtype, **settings)
-        home.check_same(parameter.name, parameter.shape, parameter.dtype)
-        home.vars[parameter.name] = parameter
-        self.program.touch()
-        return parameter
-
-    def check_same(self, name: str, shape: Any, dtype: Any) -> None:
-        """Raise InvalidValue if this block's variable of that name has another shape or dtype."""
-        previous = self.vars.get(name)
-        if previous is None or previous.shape is None or previous.dtype is None:
-            return
-        before = f"{previous.dtype.name}{list(previous.shape)}"
-        now = f"{to_var_type(dtype).name}{[int(size) for size in shape]}"
-        if before != now:
-            raise InvalidValue(
-                f"parameter {name!r} was created before as {before}, and is asked for as {now}. "
-                f"Layers that share a parameter need the same sizes; give others names of their own."
-            )
-
-    def append_op(
-        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
-    ) -> Operator:
-        """Add an operator at the end and infer the shapes and dtypes of its outputs."""
-        return self._insert_op(len(self.ops), type, inputs, outputs, attrs)
-
-    def _prepend_op(
-        self, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
-    ) -> Operator:
-        return self._insert_op(0, type, inputs, outputs, attrs)
-
-    prepend_op = _prepend_op
-
-    def _insert_op(
-        self, index: int, type: str, inputs: Any = None, outputs: Any = None, attrs: Any = None
-    ) -> Operator:
-        op = Operator(self, type, inputs, outputs, {**self.program.stamp(), **(attrs or {})})
-        for name in op.output_arg_names:
-            self.program.make_if_missing(self, name)
-        op.infer()
-        for slot_names in op.outputs.values():
-            for name in slot_names:
-                if name in self.vars:
-                    self.vars[name].op = op
-        self.ops.insert(index, op)
-        self.program.touch()
-        return op
-
-    def _remove_op(self, index: int) -> None:
-        del self.ops[index]
-        self.program.touch()
-
-    def _remove_var(self, name: str) -> None:
-        self.var(name)
-        del self.vars[name]
-        self.program.touch()
-
-    def _clone_variable(self, var: Variable, force_persistable: bool = True) -> Variable:
-        persistable = True if force_persistable else var.persistable
-        settings = {"shape": var.shape, "dtype": var.dtype, "lod_level": var.lod_level}
-        return self.create_var(
-            name=var.name, type=var.type, persistable=persistable, is_data=var.is_data, **settings
-        )
-
-    def _rename_var(self, old: str, new: str) -> Variable:
-        variable = self.var(old)
-        self.vars = OrderedDict((new if name == old else name, v) for name, v in self.vars.items())
-        variable.name = new
-        for op in self.ops:
-            op.rename_input(old, new)
-            op.rename_output(old, new)
-        self.program.touch()
-        return variable
-
-    def all_parameters(self) -> list[Parameter]:
-        """Return the parameters of this block in the order of their creation."""
-        return [v for v in self.vars.values() if isinstance(v, Parameter)]
-
-    iter_parameters = all_parameters
-
-    def to_string(self, throw_on_error: bool = True, with_details: bool = False) -> str:
-        """Return the block as text: its variables, then its operators, one a line."""
-        lines = [f"{{ // block {self.idx}"]
-        lines += [f"    {v.to_string(throw_on_error, with_details)}" for v in self.vars.values()]
-        lines += [f"    {op}" for op in self.ops]
-        return "\n".join([*lines, "}"])
-
-    __repr__ = __str__ = to_string
-
-
-class Program:
+class Program(ProgramBlocks):
     """Blocks of operators over named variables: the computation that a user describes.
 
     ``random_seed`` (int, 0: drawn once per program) seeds every random op that has no seed of its own.
     """
 
     def __init__(self) -> None:
-        self.id = next(_program_ids)
-        self.version = 0
-        self.blocks = [Block(self, 0)]
-        self.current_block_idx = 0
-        self._seed = _default_seed
-        self._current_role = OpRole.Forward
-        self._op_role_var: list[str] = []
-        self._appending_grad_times = 0
-        self._is_test_clone = False
-        self.lr_scheduler: Any = None
-        self.readers: list[
-            Any
-        ] = []  # readers that feed data variables; see executor/feed/reader.py
-        self.minimized: list[tuple[str, set[str], str]] = []  # loss, parameters, the user's line
-        self._nccl_comm_num = 1
-        self._trainers_endpoints: list[str] = []
-        self._use_hierarchical_allreduce = False
-        self._hierarchical_allreduce_inter_nranks = 0
-        # Of programs that ``graph/transpiler`` wrote; ``distribution`` is a Distribution
-        self.distribution: Any = None
-        self._is_distributed = self._is_chief = False
-        self.shared_variables: dict[str, str] = {}  # by ``memory_optimize``: old name -> variable
-        self._endpoints: list[str] = []
-        self._ps_endpoint: str | None = None
-        self._distributed_lookup_table: str | None = None
-        self.file_fields: dict[str, Any] = {}  # versions, as in the file that it was loaded from
-
-    # -- building ---------------------------------------------------------------------------------
-
-    def touch(self) -> None:
-        """Note that the program changed, so that its compiled variants are not used again."""
-        self.version += 1
-
-    def stamp(self) -> dict[str, Any]:
-        """Return the attributes every operator gets from the place where it is built."""
-        return {
-            ROLE: int(self._current_role),
-            ROLE_VAR: list(self._op_role_var),
-            NAMESCOPE: current_name_scope(),
-            CALLSTACK: [user_line()],
-            DEVICE: current_device(),
-        }
-
-    def make_if_missing(self, block: Block, name: str) -> None:
-        """Create the output variable ``name`` in ``block`` unless an enclosing block has it."""
-        if block.find_var_recursive(name) is None:
-            block.create_var(name=name)
-
-    @contextmanager
-    def optimized_guard(self, param_and_grads: list[Any]) -> Iterator[None]:
-        """Give ops built inside the role Optimize and the parameter/gradient pair they serve."""
-        names = [v.name if isinstance(v, Variable) else v for v in param_and_grads]
-        with self.role_guard(OpRole.Optimize, names):
-            yield
-
-    _optimized_guard = optimized_guard
-
-    @contextmanager
-    def lr_schedule_guard(self, is_with_opt: bool = False) -> Iterator[None]:
-        """Give ops built inside the role LRSched (with Optimize too if ``is_with_opt``)."""
-        role = OpRole.LRSched | OpRole.Optimize if is_with_opt else OpRole.LRSched
-        with self.role_guard(role, []):
-            yield
-
-    _lr_schedule_guard = lr_schedule_guard
-
-    @contextmanager
-    def role_guard(self, role: OpRole, role_var: list[str]) -> Iterator[None]:
-        """Give ops built inside this role and these role variables."""
-        saved = self._current_role, self._op_role_var
-        self._current_role, self._op_role_var = role, role_var
-        try:
-            yield
-        finally:
-            self._current_role, self._op_role_var = saved
-
-    # -- looking ----------------------------------------------------------------------------------
-
-    @property
-    def random_seed(self) -> int:
-        """Seed of the random ops that have none of their own; 0 means drawn once per program."""
-        return self._seed
-
-    @random_seed.setter
-    def random_seed(self, seed: int) -> None:
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise InvalidValue(f"Program.random_seed must be an int, got {seed!r}.")
-        self._seed = seed
-        self.touch()
+        super().__init__(_default_seed)
 
     @staticmethod
     def global_seed(seed: int = 0) -> None:
@@ -312,8 +40,6 @@ class Program:
 
     def serialize_to_string(self) -> bytes:
         """Return the program as Paddle writes it (``__model__``, ``.pdmodel``)."""
-        from .formats.program import serialize
-
         return serialize(self)
 
     @staticmethod
@@ -323,60 +49,16 @@ class Program:
         Raises:
             DamagedFile: they hold none.
         """
-        from .formats.program import parse
-
-        return parse(binary_str)
-
-    @property
-    def num_blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.blocks)
-
-    def global_block(self) -> Block:
-        """Return block 0."""
-        return self.blocks[0]
-
-    def block(self, index: int) -> Block:
-        """Return a block by number."""
-        return self.blocks[index]
-
-    def current_block(self) -> Block:
-        """Return the block that new operators go to."""
-        return self.blocks[self.current_block_idx]
-
-    def _create_block(self, parent_idx: int | None = None) -> Block:
-        parent = self.current_block_idx if parent_idx is None else parent_idx
-        block = Block(self, len(self.blocks), parent)
-        self.blocks.append(block)
-        self.current_block_idx = block.idx
-        return block
-
-    def _rollback(self) -> None:
-        self.current_block_idx = self.current_block().parent_idx
-
-    def list_vars(self) -> Iterator[Variable]:
-        """Yield every variable of every block."""
-        for block in self.blocks:
-            yield from block.vars.values()
-
-    def all_parameters(self) -> list[Parameter]:
-        """Return every parameter, in the order of their creation."""
-        return [p for block in self.blocks for p in block.all_parameters()]
+        return parse(binary_str, Program())
 
     def clone(self, for_test: bool = False) -> Program:
         """Return a deep copy; ``for_test`` drops backward and optimizer ops and sets ``is_test``."""
-        from .clone import copy_program, for_test_program
-
         return for_test_program(self) if for_test else copy_program(self)
 
     def _prune(self, targets: Any) -> Program:
-        from .clone import prune
-
         return prune(self, [], targets)
 
     def _prune_with_input(self, feeded_var_names: list[str], targets: Any) -> Program:
-        from .clone import prune
-
         return prune(self, feeded_var_names, targets)
 
     def to_string(self, throw_on_error: bool, with_details: bool = False) -> str:
@@ -388,9 +70,6 @@ class Program:
         for name, value in (("throw_on_error", throw_on_error), ("with_details", with_details)):
             if not isinstance(value, bool):
                 raise InvalidArgument(f"{name} must be a bool, got {value!r}.")
-        from .formats.program import describe
-        from .formats.text import DETAILS, text
-
         message = describe(self)
         if with_details:
             for block, described in zip(self.blocks, message["blocks"], strict=True):
@@ -460,18 +139,27 @@ def switch_startup_program(program: Program) -> Program:
 
 
 @contextmanager
-def program_guard(main_program: Program, startup_program: Program | None = None) -> Iterator[None]:
-    """Build into ``main_program`` (and ``startup_program``, if given) inside the block."""
-    for name, program in (("main_program", main_program), ("startup_program", startup_program)):
-        if not isinstance(program, Program) and not (name == "startup_program" and program is None):
-            raise InvalidType(
-                f"program_guard: {name} must be a Program, got {type(program).__name__}."
-            )
-    old_main = switch_main_program(main_program)
-    old_startup = None if startup_program is None else switch_startup_program(startup_program)
+def program_guard(
+    main_program: ProgramBlocks, startup_program: ProgramBlocks | None = None
+) -> Iterator[None]:
+    """Build into ``main_program`` (and ``startup_program``, if given) inside the block.
+
+    Raises:
+        InvalidType: an argument is no Program.
+    """
+    main = _checked("main_program", main_program)
+    startup = None if startup_program is None else _checked("startup_program", startup_program)
+    old_main = switch_main_program(main)
+    old_startup = None if startup is None else switch_startup_program(startup)
     try:
         yield
     finally:
         switch_main_program(old_main)
         if old_startup is not None:
             switch_startup_program(old_startup)
+
+
+def _checked(name: str, program: ProgramBlocks) -> Program:
+    if not isinstance(program, Program):
+        raise InvalidType(f"program_guard: {name} must be a Program, got {type(program).__name__}.")
+    return program

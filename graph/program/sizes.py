@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..ops.rules import UNKNOWN_SIZE
+from .block import Block
 from .clone import copy_program
-from .known import LEFT_TO_FEEDS, resolve_numbers
+from .known import LEFT_TO_FEEDS
 from .operator import Operator
-from .program import Block, Program
+from .program import Program
 from .seeds import keep_seed
 
 Sizes = tuple[tuple[str, tuple[int, ...]], ...]  # of feeds, by name
@@ -29,7 +30,7 @@ def _is_open(op: Operator) -> bool:
         return all(shape is None or shape[0] < 0 for shape in shapes)
     if op.type not in LEFT_TO_FEEDS:
         return False
-    _, attrs = resolve_numbers(op)
+    _, attrs = op.resolve_numbers()
     values = (attrs[name] for name in op.declaration.numbers.values() if isinstance(name, str))
     return any(UNKNOWN_SIZE in (v if isinstance(v, list) else [v]) for v in values)
 

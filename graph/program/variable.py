@@ -13,8 +13,8 @@ from .role import grad_name
 from .where import called_by_user
 
 if TYPE_CHECKING:
+    from .block import Block
     from .operator import Operator
-    from .program import Block
 
 
 class Variable:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_numpy
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import EMPTY_VAR
 from ..program.variable import Parameter, Variable
 

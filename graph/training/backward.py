@@ -15,8 +15,8 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import VarType
 from ..ops.registry import Grad, declaration
+from ..program.block import Block, ProgramBlocks
 from ..program.operator import Operator
-from ..program.program import Block, Program
 from ..program.role import (
     CALLSTACK,
     DEVICE,
@@ -212,7 +212,7 @@ def _producer(block: Block, loss: Variable) -> Operator:
     raise InvalidValue(f"append_backward: no operator of the program makes {loss.name!r}.")
 
 
-def _stopped(program: Program, no_grad_set: Any) -> set[str]:
+def _stopped(program: ProgramBlocks, no_grad_set: Any) -> set[str]:
     """Return the names of variables through which no gradient flows."""
     if no_grad_set is not None and not isinstance(no_grad_set, (set, list, tuple, frozenset)):
         raise InvalidType("no_grad_set must be a set or list of Variables or names.")
@@ -261,7 +261,7 @@ class _GradientNames:
     with a ``grad/`` in front for each pass.
     """
 
-    def __init__(self, program: Program, block: Block) -> None:
+    def __init__(self, program: ProgramBlocks, block: Block) -> None:
         self._block = block
         self._prefix = "grad/" * program._appending_grad_times
         self._names: dict[str, str] = {}
@@ -645,7 +645,7 @@ def _declare_arrays(block: Block, body: list[GradOp]) -> None:
 
 
 def _pairs(
-    program: Program, block: Block, parameter_list: Any, names: _GradientNames, first: int
+    program: ProgramBlocks, block: Block, parameter_list: Any, names: _GradientNames, first: int
 ) -> list[tuple[Parameter, Variable]]:
     """Return the parameters that got a gradient, and mark the last op that writes each."""
     if parameter_list is None:

@@ -9,7 +9,8 @@ from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..layers.helper import LayerHelper
 from ..layers.shape import cast, fill_constant
-from ..program.program import Block, Program, default_main_program
+from ..program.block import Block, ProgramBlocks
+from ..program.program import Program, default_main_program
 from ..program.role import ROLE_VAR, OpRole
 from ..program.scopes import name_scope
 from ..program.variable import Parameter, Variable
@@ -117,7 +118,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
         return clipped
 
     @staticmethod
-    def _square(program: Program, parameter: Parameter, grad: Variable) -> Variable:
+    def _square(program: ProgramBlocks, parameter: Parameter, grad: Variable) -> Variable:
         with program.optimized_guard([parameter, grad]):
             if grad.dtype in (VarType.FP16, VarType.BF16):  # squares would leave the range
                 grad = cast(grad, "float32")

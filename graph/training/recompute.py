@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ..ops.python_function import PY_FUNC
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block
 from ..program.role import EMPTY_VAR, recomputed_name
 
 

@@ -15,7 +15,8 @@ from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
 from ...strategies.types import VarType
 from ..program import unique_name
-from ..program.program import Block, Program
+from ..program.block import Block
+from ..program.program import Program
 from ..program.role import ROLE_VAR, OpRole
 from ..program.variable import Variable
 from .config import COLLECTIVE_MODES, DistributeTranspilerConfig

@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import Any
 
 from ...strategies.errors import Unsupported
+from ..program.block import Block
 from ..program.clone import copy_program
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.seeds import keep_seed
 from .plan import Distribution
 from .sparse_sends import GRADIENTS, ROWS, send_as_rows

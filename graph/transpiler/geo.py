@@ -8,8 +8,9 @@ startup program notes the parameters as they are.
 from __future__ import annotations
 
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.clone import copy_program
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import ROLE
 from .config import DistributeTranspilerConfig
 from .dispatch import RoundRobin

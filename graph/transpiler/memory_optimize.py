@@ -13,8 +13,9 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.log import log
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import EMPTY_VAR, ROLE, ROLE_VAR, OpRole
 from ..program.variable import Variable
 from .rewriting import insert

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from ..program.variable import Variable
 
@@ -60,10 +61,10 @@ def place_for(block: Block, ops: Sequence[Operator]) -> int | None:
 
     The index is that without them; None: there is no such place.
     """
-    gone = {id(op) for op in ops}
+    ids = {id(op) for op in ops}
     read = {name for op in ops for name in op.input_arg_names}
     written = {name for op in ops for name in op.output_arg_names}
-    rest = [op for op in block.ops if id(op) not in gone]
+    rest = [op for op in block.ops if id(op) not in ids]
     makers = [i for i, op in enumerate(rest) if read.intersection(op.output_arg_names)]
     users = [i for i, op in enumerate(rest) if written.intersection(op.input_arg_names)]
     forward = [i for i in makers if not rest[i].role & (OpRole.Backward | OpRole.Optimize)]
@@ -87,8 +88,8 @@ def rename(block: Block, names: dict[str, str]) -> None:
 
 def remove_ops(block: Block, ops: Sequence[Operator]) -> None:
     """Remove operators from a block."""
-    gone = {id(op) for op in ops}
-    block.ops = [op for op in block.ops if id(op) not in gone]
+    ids = {id(op) for op in ops}
+    block.ops = [op for op in block.ops if id(op) not in ids]
     block.program.touch()
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import ROLE, OpRole
 from ..program.variable import Variable
 from .placement import Shard, Trained, is_update

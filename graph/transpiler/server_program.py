@@ -13,9 +13,10 @@ from functools import cache, cached_property
 
 from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.clone import copy_program
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import ROLE, OpRole
 from .exchange import digest
 from .sparse_sends import ROWS

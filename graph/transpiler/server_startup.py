@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import InvalidValue
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.variable import Variable
 from .placement import Shard, Trained
 from .plan import Plan

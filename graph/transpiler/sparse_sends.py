@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import ROLE, ROLE_VAR
 
 ROWS = "@ROWS"
@@ -144,9 +145,9 @@ def _take_lookups(block: Block, gradient: str) -> tuple[list[Operator], int]:
             f"{wrong[0].type} adds to the gradient {gradient!r} of a table on parameter servers, which only "
             f"lookups can. {wrong[0].where}"
         )
-    gone = {*makers, *numbers}
-    at = numbers[-1] - sum(k < numbers[-1] for k in gone)
-    block.ops = [op for k, op in enumerate(block.ops) if k not in gone]
+    removed_indices = {*makers, *numbers}
+    at = numbers[-1] - sum(k < numbers[-1] for k in removed_indices)
+    block.ops = [op for k, op in enumerate(block.ops) if k not in removed_indices]
     return lookups, at
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
-from ..program.program import Block, Program
+from ..program.block import Block
+from ..program.program import Program
 from ..program.role import ROLE_VAR
 from ..program.variable import Variable
 from ..program.where import user_frames

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType
-from ..program.program import Block, Program
+from ..program.block import Block
+from ..program.program import Program
 from ..program.role import ROLE, ROLE_VAR, OpRole
 from ..program.variable import Variable
 from .placement import LOOKUPS, Trained, row_gradients
@@ -222,12 +223,12 @@ def drop_updates(main: Program, startup: Program, tables: list[Trained]) -> None
     state = {name for op in updates for name in (*op.input_arg_names, *op.output_arg_names)}
     remove_ops(block, served)
     drop_unused(main, state)
-    gone = {name for name in state if not block.has_var(name)}
+    dropped_names = {name for name in state if not block.has_var(name)}
     names = {entry.parameter.name for entry in tables}
     first = startup.global_block()
-    stale = [op for op in first.ops if (gone | names).intersection(op.output_arg_names)]
+    stale = [op for op in first.ops if (dropped_names | names).intersection(op.output_arg_names)]
     remove_ops(first, stale)
-    for name in gone - names:
+    for name in dropped_names - names:
         if first.has_var(name):
             first._remove_var(name)
     for entry in tables:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.program.block import Block
 from ..graph.program.operator import Operator
-from ..graph.program.program import Block, Program
+from ..graph.program.program import Program
 from ..graph.program.variable import Variable
 from ..names import listing, missing
 from ..strategies.types import to_numpy, to_var_type

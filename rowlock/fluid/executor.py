@@ -10,7 +10,7 @@ import numpy as np
 from ..executor.dataset_runs import FetchHandler
 from ..executor.executor import Executor
 from ..executor.feed.scope import global_scope, scope_guard
-from ..graph.program.program import Block
+from ..graph.program.block import Block
 from ..graph.program.variable import Variable
 from ..names import listing, missing
 from ..strategies.errors import InvalidValue

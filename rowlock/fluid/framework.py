@@ -3,9 +3,9 @@
 from typing import Any
 
 from ..executor.device.place import cpu_places, cuda_pinned_places, cuda_places
+from ..graph.program.block import Block
 from ..graph.program.operator import Operator
 from ..graph.program.program import (
-    Block,
     Program,
     default_main_program,
     default_startup_program,

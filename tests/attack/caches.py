@@ -151,7 +151,7 @@ def _run(folder: Path | None) -> str:
     else:
         environment["HOME"] = "/nonexistent"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _PROGRAM],
             env=environment,
             capture_output=True,
@@ -160,5 +160,9 @@ def _run(folder: Path | None) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"it did not end within {_WITHIN_S:g} s"
-    lines = [line for line in done.stdout.splitlines() if line.startswith("BITS")]
-    return lines[0] if lines and not done.returncode else f"exit {done.returncode}: {done.stderr}"
+    lines = [line for line in process.stdout.splitlines() if line.startswith("BITS")]
+    return (
+        lines[0]
+        if lines and not process.returncode
+        else f"exit {process.returncode}: {process.stderr}"
+    )

@@ -39,8 +39,8 @@ class Supervisor:
     def __init__(self, address: str) -> None:
         env = dict(ray.get_runtime_context().runtime_env)
         config = json.dumps({"runtime_env": env, "metadata": {"job_name": "train"}})
-        told = {"RAY_ADDRESS": address, RAY_JOB_CONFIG_JSON_ENV_VAR: config}
-        self._environment = {**os.environ, **told}
+        own = {"RAY_ADDRESS": address, RAY_JOB_CONFIG_JSON_ENV_VAR: config}
+        self._environment = {**os.environ, **own}
 
     def run(self, *arguments: str) -> tuple[int, str]:
         """Return the exit status and output of a driver."""
@@ -48,7 +48,7 @@ class Supervisor:
 
 
 def ran(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *arguments],
         env=environment,
         stdout=subprocess.PIPE,
@@ -56,7 +56,7 @@ def ran(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
         text=True,
         timeout=240,
     )
-    return done.returncode, done.stdout
+    return process.returncode, process.stdout
 
 
 def main() -> None:

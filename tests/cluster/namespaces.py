@@ -30,7 +30,7 @@ _START_S = 200.0
 _END_S = 60.0
 _PREFIX = "rowlock-test"
 _FOLDER = "rl"  # Ray's sockets lie in it, and their paths may not be long
-_made = itertools.count()
+_counter = itertools.count()
 # A killed node is known dead in about 1.5 s, one that is cut off only after 30 s: tests restore it before.
 _HEALTH = {
     "RAY_health_check_initial_delay_ms": "0",
@@ -50,10 +50,10 @@ def ip(*arguments: str) -> str:
 
 
 def _command(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=_COMMAND_S)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {process.stderr.strip()}")
+    return process.stdout
 
 
 class Driver:
@@ -142,7 +142,7 @@ class Hosts:
     ) -> None:
         self.count, self.cpus, self.labels, self.dashboard = count, cpus, labels, dashboard
         self.addresses = [f"10.9.0.{i + 1}" for i in range(count)]
-        own = f"{_PREFIX}-{os.getpid()}-{next(_made)}"
+        own = f"{_PREFIX}-{os.getpid()}-{next(_counter)}"
         self._names = [f"{own}-h{i}" for i in range(count)]
         self._switch = f"{own}-switch"
         self._folder = tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir="/tmp")
@@ -194,7 +194,7 @@ class Hosts:
             *([f"--labels={self.labels[host]}"] if host in self.labels else []),
         ]
         with tempfile.TemporaryFile("w+") as log:  # daemons keep it open: a pipe would not end
-            done = subprocess.run(
+            process = subprocess.run(
                 ["ip", "netns", "exec", self._names[host], *command],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
@@ -203,7 +203,7 @@ class Hosts:
                 timeout=_START_S,
             )
             log.seek(0)
-            assert done.returncode == 0, f"host {host}: {log.read()[-3000:]}"
+            assert process.returncode == 0, f"host {host}: {log.read()[-3000:]}"
 
     def driver(self, host: int, *arguments: str, **environment: str) -> Driver:
         """Start Python with these arguments inside a host, told where the Ray cluster is."""
@@ -330,11 +330,11 @@ def hosts(
     if shutil.which("ip") is None:
         raise CannotMakeHosts("there is no ip command (iproute2)")
     _clear_leftovers()
-    made = Hosts(count, cpus, labels or {}, dashboard, environment or {})
+    network = Hosts(count, cpus, labels or {}, dashboard, environment or {})
     try:
-        made.wire()
+        network.wire()
         for host in range(count if ray else 0):
-            made.start_node(host)
-        yield made
+            network.start_node(host)
+        yield network
     finally:
-        made.close()
+        network.close()

@@ -45,7 +45,7 @@ class Summing:
         self.reason = ""
         self._pushed: dict[tuple[int, int, str], np.ndarray] = {}
         self._barriers: set[tuple[int, int]] = set()
-        self._gone: set[int] = set()
+        self._leavers: set[int] = set()
         self._changed = threading.Condition()
 
     def handle(self, message: Message) -> Answer:
@@ -82,7 +82,7 @@ class Summing:
                 {"applied": self.applied, "received": len(self.received), "direct": self.direct}
             )
         elif isinstance(message, Goodbye):
-            self._gone.add(message.trainer)
+            self._leavers.add(message.trainer)
         return Taken()
 
     def _push(self, message: Push) -> Answer:
@@ -150,8 +150,10 @@ class Summing:
 
     def wait(self, within: float) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._gone) == self.trainers or self.reason, within)
-            return len(self._gone) == self.trainers or bool(self.reason)
+            self._changed.wait_for(
+                lambda: len(self._leavers) == self.trainers or self.reason, within
+            )
+            return len(self._leavers) == self.trainers or bool(self.reason)
 
     def stop(self, reason: str) -> None:
         with self._changed:

@@ -76,8 +76,8 @@ class Echo(Replica):
         self.post(Message("posted", {"which": [0]}, arrays[:1]))
         if head.get("die") == "then":
             os._exit(3)
-        told = np.array([again, self._step])
-        return Message("fetched", {}, [*(array.copy() for array in arrays[1:]), told])
+        reply = np.array([again, self._step])
+        return Message("fetched", {}, [*(array.copy() for array in arrays[1:]), reply])
 
     before: Any = None
 
@@ -137,11 +137,11 @@ def start() -> Iterator[Start]:
             started.append(kind(target=_serve, args=(listener.address, rank), daemon=True))
             started[-1].start()
         opened.append(Channels(lost, late))
-        found = listener.accept_all(WITHIN_S, lambda: None)
+        ends_by_rank = listener.accept_all(WITHIN_S, lambda: None)
         opened[-1].use(
-            {rank: ReplicaConnection(ends.steps, near=near) for rank, ends in found.items()}
+            {rank: ReplicaConnection(ends.steps, near=near) for rank, ends in ends_by_rank.items()}
         )
-        watches.extend(ends.watch for ends in found.values())
+        watches.extend(ends.watch for ends in ends_by_rank.values())
         return opened[0]
 
     watches: list[socket.socket] = []
@@ -157,8 +157,8 @@ def start() -> Iterator[Start]:
 
 def exchange(channels: Channels, messages: Any, within: float) -> list[Message]:
     """Send a message to each replica and return the answers in rank order."""
-    found = channels.finish(channels.start(dict(enumerate(messages)), within), within)
-    return [found[rank] for rank in range(len(messages))]
+    answers = channels.finish(channels.start(dict(enumerate(messages)), within), within)
+    return [answers[rank] for rank in range(len(messages))]
 
 
 def echo(i: int, *arrays: np.ndarray) -> Message:
@@ -259,10 +259,10 @@ def stepped(channels: Channels, number: int, *arrays: np.ndarray) -> bool:
         exchange(channels, [step(number, *(a + r for a in arrays)) for r in range(2)], WITHIN_S)
     ):
         assert len(answer.arrays) == len(arrays) + 1
-        for came, sent in zip(answer.arrays, arrays, strict=False):
-            np.testing.assert_array_equal(came, sent + rank)
-        same, told = answer.arrays[-1].tolist()
-        assert told == number
+        for received, array in zip(answer.arrays, arrays, strict=False):
+            np.testing.assert_array_equal(received, array + rank)
+        same, last = answer.arrays[-1].tolist()
+        assert last == number
         again.append(bool(same))
     return all(again)
 
@@ -271,10 +271,10 @@ def stepped(channels: Channels, number: int, *arrays: np.ndarray) -> bool:
 def test_feeds_are_used_where_they_were_written(start: Start, near: bool) -> None:
     channels = start(2, near=near)
     small, large = np.arange(6.0).reshape(2, 3), np.arange(300_000, dtype="float32")
-    kept = [stepped(channels, i, small) for i in range(5)]
-    assert kept[3:] == [near, near], "the first step tells how much room is needed"
-    kept = [stepped(channels, i, large, small) for i in range(5)]
-    assert kept[3:] == [near, near]
+    again = [stepped(channels, i, small) for i in range(5)]
+    assert again[3:] == [near, near], "the first step tells how much room is needed"
+    again = [stepped(channels, i, large, small) for i in range(5)]
+    assert again[3:] == [near, near]
     assert stepped(channels, 9, small) in (True, False)
     assert not stepped(channels, 9, small.astype("int64")), "others have places of their own"
 
@@ -427,9 +427,9 @@ def ended(connection: socket.socket) -> bool:
 def test_strangers_are_dropped_and_hold_up_nobody() -> None:
     listener, result = accept(2)
     silent = [socket.create_connection(listener.address) for _ in range(6)]
-    gone = socket.create_connection(listener.address)
-    gone.sendall(b"RLK4")
-    gone.close()
+    caller = socket.create_connection(listener.address)
+    caller.sendall(b"RLK4")
+    caller.close()
     talker = socket.create_connection(listener.address)
     talker.sendall(b"GET / HTTP/1.1\r\nHost: driver\r\nAccept: text/html\r\n\r\n")
     assert ended(talker)
@@ -592,18 +592,18 @@ def test_large_feeds_are_written_by_several_threads(
     monkeypatch.setattr(writers, "_MUCH", 0)
     monkeypatch.setattr(writers, "_CORES", 1)
     channels = start(2, near=True)
-    wrote: set[str] = set()
+    thread_names: set[str] = set()
     frame = ReplicaConnection.frame
 
-    def noted(self: Any, *told: Any) -> Any:
-        if told[1].kind == "step":
-            wrote.add(threading.current_thread().name)
-        return frame(self, *told)
+    def noted(self: Any, *args: Any) -> Any:
+        if args[1].kind == "step":
+            thread_names.add(threading.current_thread().name)
+        return frame(self, *args)
 
     monkeypatch.setattr(ReplicaConnection, "frame", noted)
     feed = np.arange(300_000, dtype="float32")
     assert [stepped(channels, i, feed) for i in range(5)][3:] == [True, True]
-    assert all(name.startswith("rowlock-feeds") for name in wrote) and wrote
+    assert all(name.startswith("rowlock-feeds") for name in thread_names) and thread_names
     with pytest.raises(InvalidType, match="cannot be sent"):
         exchange(channels, [step(7, feed), step(7, np.array([object()]))], WITHIN_S)
     assert stepped(channels, 8, feed)

@@ -48,14 +48,14 @@ def together(size: int, work: Callable[[Any], Any], kind: str = "memory") -> lis
     processes = [_context.Process(target=body, args=(rank,)) for rank in range(size)]
     for process in processes:
         process.start()
-    found = dict(results.get(timeout=240) for _ in range(size))
+    by_rank = dict(results.get(timeout=240) for _ in range(size))
     for process in processes:
         process.join(60)
     assert not glob.glob(segment_path(name, "*"))
-    return [found[rank] for rank in range(size)]
+    return [by_rank[rank] for rank in range(size)]
 
 
-def made(group: Any, values: Any) -> Any:
+def placed(group: Any, values: Any) -> Any:
     """Return an array where the group wants it."""
     array = np.asarray(values)
     if isinstance(group, SharedMemoryGroup):
@@ -98,7 +98,7 @@ def test_all_reduce_in_a_buffer(where: str, size: int, dtype: str, count: int) -
 
 def test_released_buffers_are_unmapped_and_the_others_work() -> None:
     def work(group: Any) -> Any:
-        kept = group.buffer(4096).view("float32")
+        sums = group.buffer(4096).view("float32")
         for _ in range(50):
             buffer = group.buffer(1 << 20)
             group.all_reduce(buffer.view("float32"))
@@ -106,9 +106,9 @@ def test_released_buffers_are_unmapped_and_the_others_work() -> None:
             del buffer
         with open("/proc/self/maps") as maps:
             mapped = sum("/dev/shm/rowlock" in line for line in maps)
-        kept[...] = group.rank + 1
-        group.all_reduce(kept)
-        return mapped, float(kept[0])
+        sums[...] = group.rank + 1
+        group.all_reduce(sums)
+        return mapped, float(sums[0])
 
     for mapped, value in together(2, work):
         assert mapped <= 5 and value == 3
@@ -118,7 +118,7 @@ def test_every_op_on_any_array(kind: str) -> None:
     def work(group: Any) -> Any:
         results = {}
         for op in ("sum", "mean", "product", "min", "max"):
-            array = made(group, np.array([1.0, 2.0, 3.0]) + group.rank)
+            array = placed(group, np.array([1.0, 2.0, 3.0]) + group.rank)
             group.all_reduce(array, op)
             results[op] = array
         return results
@@ -137,12 +137,14 @@ def test_every_op_on_any_array(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["memory", "nccl"])
 def test_broadcast_gather_reduce_and_scatter(kind: str) -> None:
     def work(group: Any) -> Any:
-        seen = made(group, np.full(3, group.rank, "f4"))
+        seen = placed(group, np.full(3, group.rank, "f4"))
         group.broadcast(seen, root=1)
-        gathered = group.all_gather(made(group, [group.rank]))
-        total = made(group, [1.0, 2.0])
+        gathered = group.all_gather(placed(group, [group.rank]))
+        total = placed(group, [1.0, 2.0])
         group.reduce(total, root=0)
-        scattered = group.reduce_scatter([made(group, [1.0 + group.rank]), made(group, [5.0, 6.0])])
+        scattered = group.reduce_scatter(
+            [placed(group, [1.0 + group.rank]), placed(group, [5.0, 6.0])]
+        )
         return seen.tolist(), [g.tolist() for g in gathered], total.tolist(), scattered.tolist()
 
     first, second = together(2, work, kind)
@@ -152,7 +154,7 @@ def test_broadcast_gather_reduce_and_scatter(kind: str) -> None:
 
 def test_parts_come_from_and_go_to_their_roots(kind: str) -> None:
     def work(group: Any) -> Any:
-        row = made(group, np.full(10, group.rank + 1, "f4"))
+        row = placed(group, np.full(10, group.rank + 1, "f4"))
         group.reduce_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], within=60, tag="a")
         reduced = row.tolist()
         group.broadcast_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], within=60, tag="b")
@@ -237,17 +239,17 @@ def test_nothing_stays_behind_when_a_rank_is_killed() -> None:
 @pytest.mark.parametrize("kind", ["memory", "nccl"])
 def test_after_ranks_brought_other_sizes_all_have_the_same_memory(kind: str) -> None:
     def work(group: Any) -> Any:
-        large = made(group, np.ones(90_000))
+        large = placed(group, np.ones(90_000))
         group.all_reduce(large[:10_000], tag="0", within=60)
         with pytest.raises(CollectiveError):  # rank 0 must make room first, the others need not
             group.all_reduce(large[: 90_000 if group.rank == 0 else 10_000], tag="1", within=60)
-        found = []
+        extremes = []
         for epoch, size in enumerate((10_000, 5_000, 50_000), 1):
             group.reset(epoch)
             array = large[:size]
             array[...] = group.rank + 1.0
             group.all_reduce(array, tag="2", within=60)
-            found.append((float(array.min()), float(array.max())))
-        return found
+            extremes.append((float(array.min()), float(array.max())))
+        return extremes
 
     assert together(3, work, kind) == [[(6.0, 6.0)] * 3] * 3

@@ -53,11 +53,11 @@ def test_a_click_model_with_servers(mode: str, tmp_path: Path) -> None:
     write_clicks(tmp_path / "data")
     command = f"{sys.executable} -m rowlock.alias {SCRIPTS / 'ctr_samples.py'}"
     port = {"sync": 6370, "async": 6380, "geo": 6390}[mode]
-    done = launched(
+    process = launched(
         tmp_path, "paddle.distributed.launch_ps", "--start_port", str(port),
         str(SCRIPTS / "ctr.py"), mode, command,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert process.returncode == 0, process.stdout + process.stderr
     for number in range(2):
         text = (tmp_path / f"logs/workerlog.{number}").read_text()
         assert "samples 500 1000\n" in text and text.count("auc\t") == 3
@@ -70,10 +70,10 @@ def test_a_click_model_with_servers(mode: str, tmp_path: Path) -> None:
 def test_a_collective_net_follows_one_worker(tmp_path: Path) -> None:
     outcomes = []
     for count in (1, 2):
-        done = launched(
+        process = launched(
             tmp_path, "paddle.distributed.launch", "--nproc_per_node", str(count), str(SCRIPTS / "digits.py")
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert process.returncode == 0, process.stdout + process.stderr
         logs = [(tmp_path / f"logs/workerlog.{i}").read_text() for i in range(count)]
         last = [text.strip().splitlines()[-1].rpartition(" ") for text in logs]
         outcomes.append([(json.loads(losses), float(total)) for losses, _, total in last])

@@ -102,14 +102,14 @@ def test_objects_and_records_are_refused(array: np.ndarray) -> None:
 
 
 def test_received_arrays_are_the_receivers_own(pair: Pair) -> None:
-    incoming, kept = Incoming(), []
+    incoming, arrays = Incoming(), []
     for value in (1.0, 2.0, 3.0):
         for count in (3, 3000):
             send(pair[0], 1, Message("x", {}, [np.full(count, value)]))
             received = incoming.pull(pair[1])
             assert received is not None
-            kept.append(received[1].arrays[0])
-    assert [a[0] for a in kept] == [1, 1, 2, 2, 3, 3]
+            arrays.append(received[1].arrays[0])
+    assert [a[0] for a in arrays] == [1, 1, 2, 2, 3, 3]
 
 
 def test_a_small_array_does_not_hold_a_large_one(pair: Pair) -> None:
@@ -139,15 +139,15 @@ def test_messages_arrive_in_any_portions(step: int) -> None:
     here, there = socket.socketpair()
     with here, there:
         there.setblocking(False)
-        incoming, found = Incoming(), []
+        incoming, frames = Incoming(), []
         for start in range(0, len(data), step):
             here.sendall(data[start : start + step])
             while (received := incoming.pull(there)) is not None:
-                found.append(received)
-    assert [(f.number, f.message.kind, f.message.head) for f in found] == [
+                frames.append(received)
+    assert [(f.number, f.message.kind, f.message.head) for f in frames] == [
         (i, m.kind, m.head) for i, m in enumerate(messages)
     ]
-    np.testing.assert_array_equal(found[3][1].arrays[0], np.arange(9000))
+    np.testing.assert_array_equal(frames[3][1].arrays[0], np.arange(9000))
 
 
 def raw(start: Any, data: bytes = b"", magic: bytes = b"RLK3", **lengths: int) -> bytes:
@@ -347,10 +347,10 @@ def test_an_interrupt_anywhere_loses_no_byte() -> None:
             received = None
             while received is None or received[0] != number:  # one may be found twice, none lost
                 again(lambda outgoing=outgoing: outgoing.push(here))
-                found = again(lambda: incoming.pull(there))
-                if found is not None:
-                    assert found[0] in (number, number - 1)
-                    received = found
+                frame = again(lambda: incoming.pull(there))
+                if frame is not None:
+                    assert frame[0] in (number, number - 1)
+                    received = frame
             np.testing.assert_array_equal(received[1].arrays[0], array)
     finally:
         done.set()

@@ -58,8 +58,10 @@ class Served:
         self.tell(Message("write", {"scope": SCOPE, "names": list(values)}, list(values.values())))
 
     def tell(self, message: Message) -> None:
-        told = {rank: message._replace(head={**message.head, "epoch": 0}) for rank in range(SIZE)}
-        answers = self.channels.finish(self.channels.start(told, WITHIN), WITHIN)
+        messages = {
+            rank: message._replace(head={**message.head, "epoch": 0}) for rank in range(SIZE)
+        }
+        answers = self.channels.finish(self.channels.start(messages, WITHIN), WITHIN)
         assert all(a.kind != "error" for a in answers.values()), answers
 
     def begin(self, number: int) -> int:
@@ -93,9 +95,9 @@ class Served:
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    made = Served()
-    yield made
-    made.close()
+    server = Served()
+    yield server
+    server.close()
 
 
 def test_feeds_go_to_the_gpu_from_where_the_driver_wrote_them(
@@ -115,10 +117,10 @@ def test_feeds_go_to_the_gpu_from_where_the_driver_wrote_them(
             ways.append(self.read is not None)
 
     monkeypatch.setattr(Staged, "bring", noted)
-    found = []
+    outcome = []
     for number in range(1, 8):  # a slot is written again as soon as its step was answered
-        found += served.end(served.begin(number))
-    assert found == pytest.approx(losses[2:], rel=1e-5)
+        outcome += served.end(served.begin(number))
+    assert outcome == pytest.approx(losses[2:], rel=1e-5)
     assert ways == [True] * 14, "not one was copied on the host"
 
 
@@ -126,7 +128,7 @@ def test_the_next_feed_is_on_its_way_while_the_gpu_works_on_a_step(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, losses = trained("memory", SIZE, 8)
-    found = [loss for number in range(2) for loss in served.end(served.begin(number))]
+    outcome = [loss for number in range(2) for loss in served.end(served.begin(number))]
     sent, staged = threading.Event(), [threading.Event() for _ in range(SIZE)]
     looks = [replica.look_ahead for replica in served.replicas]
     for rank, replica in enumerate(served.replicas):
@@ -141,10 +143,10 @@ def test_the_next_feed_is_on_its_way_while_the_gpu_works_on_a_step(
     first = served.begin(2)
     second = served.begin(3)
     sent.set()
-    found += served.end(first)
+    outcome += served.end(first)
     assert all(event.is_set() for event in staged)
-    found += served.end(second)
-    assert found == pytest.approx(losses[:8], rel=1e-5)
+    outcome += served.end(second)
+    assert outcome == pytest.approx(losses[:8], rel=1e-5)
     assert all(served.plan(rank)._inward._feeds_ahead is None for rank in range(SIZE))
 
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def made() -> Iterator[Hosts]:
+def two_hosts() -> Iterator[Hosts]:
     try:
         with hosts(2, labels={1: "rack=b"}) as them:
             yield them
@@ -33,12 +33,12 @@ def made() -> Iterator[Hosts]:
 
 
 @pytest.fixture
-def pair(made: Hosts) -> Iterator[Hosts]:
+def pair(two_hosts: Hosts) -> Iterator[Hosts]:
     """Two hosts whose nodes and link are whole again after the test."""
-    yield made
-    made.restore(1)
-    if not made.processes(1):
-        made.start_node(1)
+    yield two_hosts
+    two_hosts.restore(1)
+    if not two_hosts.processes(1):
+        two_hosts.start_node(1)
 
 
 def start(pair: Hosts, scenario: str, **settings: Any) -> Driver:
@@ -47,8 +47,8 @@ def start(pair: Hosts, scenario: str, **settings: Any) -> Driver:
 
 
 def where(driver: Driver) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(driver.until("where", DRIVER_S))
-    return found
+    replicas: list[dict[str, Any]] = json.loads(driver.until("where", DRIVER_S))
+    return replicas
 
 
 def finished(driver: Driver) -> None:
@@ -174,17 +174,17 @@ def test_a_slow_link_changes_no_result(pair: Hosts) -> None:
         pair.full_speed(1)
 
 
-def test_hosts_leave_nothing_behind(made: Hosts) -> None:
+def test_hosts_leave_nothing_behind(two_hosts: Hosts) -> None:
     with pytest.raises(KeyError), hosts(3, ray=False) as three:
         driver = three.driver(2, "-c", "input()")
         (pid,) = [process for process in three.processes(2)]
         raise KeyError
     assert driver.end() != 0 and not os.path.exists(f"/proc/{pid}")
     assert three.count == 3 and not three.exists()
-    assert made.exists()
+    assert two_hosts.exists()
 
 
-def test_what_a_killed_run_left_is_cleared(made: Hosts) -> None:
+def test_what_a_killed_run_left_is_cleared(two_hosts: Hosts) -> None:
     killed = (
         "import os\nfrom tests.cluster.namespaces import hosts\n"
         "with hosts(2, ray=False) as left:\n"
@@ -193,9 +193,9 @@ def test_what_a_killed_run_left_is_cleared(made: Hosts) -> None:
         "    os._exit(1)\n"
     )
     run = [sys.executable, "-c", killed]
-    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    left = done.stdout.split()
-    assert len(left) == 3 and set(left) <= set(namespaces()), done.stderr
+    process = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    names = process.stdout.split()
+    assert len(names) == 3 and set(names) <= set(namespaces()), process.stderr
     with hosts(1, ray=False):
-        assert not set(left) & set(namespaces())
-    assert made.exists()
+        assert not set(names) & set(namespaces())
+    assert two_hosts.exists()

@@ -101,12 +101,12 @@ def surviving(
         return None
 
     across(hosts, told, dead=dead)
-    found = {}
+    by_rank = {}
     while not results.empty():
         rank, result = results.get()
-        found[rank] = result
-    assert sorted(found) == sorted({r for members in hosts for r in members} - dead)
-    return found
+        by_rank[rank] = result
+    assert sorted(by_rank) == sorted({r for members in hosts for r in members} - dead)
+    return by_rank
 
 
 def test_an_abort_reaches_ranks_that_wait_for_one_of_their_own_host() -> None:
@@ -125,9 +125,9 @@ def test_an_abort_reaches_ranks_that_wait_for_one_of_their_own_host() -> None:
             released.release()
             return text
 
-    found = across(TWO_OF_TWO, work)
+    texts = across(TWO_OF_TWO, work)
     for rank in (1, 3):
-        assert "rank 0 failed: label 12 is no class" in found[rank]
+        assert "rank 0 failed: label 12 is no class" in texts[rank]
 
 
 def test_a_frozen_host_is_named_at_the_deadline() -> None:
@@ -171,8 +171,8 @@ def test_once_a_vote_has_returned_everybody_has_the_results(who: int) -> None:
             except CollectiveAborted:
                 return complete, voted
 
-        found = surviving(TWO_OF_TWO, work, {who}).values()
-        assert max(voted for _, voted in found) <= min(complete for complete, _ in found)
+        counts = surviving(TWO_OF_TWO, work, {who}).values()
+        assert max(voted for _, voted in counts) <= min(complete for complete, _ in counts)
 
 
 # -- what travels ------------------------------------------------------------------------------------
@@ -193,9 +193,9 @@ def test_parts_travel_to_their_roots_host_only(monkeypatch: pytest.MonkeyPatch) 
         group.reduce_parts(array, [3, 4, 10, 12], [2, 0, 1, 2], within=60)
         return list(sent), array.tolist()
 
-    found = across([[0], [1], [2]], work)
-    assert [sizes for sizes, _ in found] == [[24, 20], [4, 20], [4, 24]]
-    assert found[2][1] == [6.0] * 3 + [3.0] * 7 + [6.0] * 2
+    results = across([[0], [1], [2]], work)
+    assert [sizes for sizes, _ in results] == [[24, 20], [4, 20], [4, 24]]
+    assert results[2][1] == [6.0] * 3 + [3.0] * 7 + [6.0] * 2
 
 
 @pytest.mark.parametrize("hosts", [[[0], [1]], [[0, 1], [2]], [[0], [1], [2]]], ids=str)
@@ -215,10 +215,10 @@ def test_other_types(hosts: list[list[int]], count: int) -> None:
         group.reduce(mean, 1, "mean")
         return half, truth, small, mean
 
-    found = across(hosts, work)
-    size = len(found)
+    results = across(hosts, work)
+    size = len(results)
     wide = [(part(rank).astype("u4") << 16).view("f4") for rank in range(size)]
-    for rank, (half, truth, small, mean) in enumerate(found):
+    for rank, (half, truth, small, mean) in enumerate(results):
         np.testing.assert_array_equal(half, bfloat16(np.maximum.reduce(wide)))
         np.testing.assert_array_equal(truth, np.arange(count) % 3 < size)
         assert np.all(small == 3**size)

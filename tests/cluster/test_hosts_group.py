@@ -67,13 +67,13 @@ def across(
         process.start()
     for listener in listeners:
         listener.close()
-    found = dict(results.get(timeout=240) for _ in range(size - len(dead)))
+    by_rank = dict(results.get(timeout=240) for _ in range(size - len(dead)))
     for rank, process in enumerate(processes):
         if rank in dead:
             process.kill()
         process.join(60)
     assert not glob.glob(f"/dev/shm/rowlock-*{name}*")
-    return [found.get(rank) for rank in range(size)]
+    return [by_rank.get(rank) for rank in range(size)]
 
 
 def summand(rank: int, count: int, dtype: str) -> np.ndarray:
@@ -85,21 +85,21 @@ def summand(rank: int, count: int, dtype: str) -> np.ndarray:
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int64"])
 def test_all_reduce(hosts: list[list[int]], count: int, dtype: str) -> None:
     def work(group: HostsGroup) -> Any:
-        found = []
+        arrays = []
         for shared in (True, False):
             array = np.empty(count, dtype)
             if shared:
                 array = group.buffer(array.nbytes).view(dtype)
             array[...] = summand(group.rank, count, dtype)
             group.all_reduce(array, tag="a")
-            found.append(array.copy())
-        return found
+            arrays.append(array.copy())
+        return arrays
 
     results = across(hosts, work)
     parts = [summand(rank, count, dtype) for rank in range(len(results))]
     near = 1e-2 if dtype == "float16" else 1e-5
-    for found in results:
-        for array in found:
+    for arrays in results:
+        for array in arrays:
             np.testing.assert_allclose(array, sum(parts), rtol=near, atol=near * 100)
             assert array.tobytes() == results[0][0].tobytes()  # the same bits everywhere
 
@@ -136,17 +136,17 @@ def test_rays_other_collectives() -> None:
         mean, total = mine.copy(), mine.copy()
         group.all_reduce(mean, "mean")
         group.reduce(total, root=2)
-        told = mine.copy()
-        group.broadcast(told, root=1)
+        message = mine.copy()
+        group.broadcast(message, root=1)
         gathered = np.concatenate(group.all_gather(mine))
         scattered = group.reduce_scatter([mine, mine * 10, mine * 100])
-        return [mean, total, told, gathered, scattered]
+        return [mean, total, message, gathered, scattered]
 
-    for rank, found in enumerate(across([[0, 1], [2]], work)):
+    for rank, arrays in enumerate(across([[0, 1], [2]], work)):
         total = [6, 12] if rank == 2 else [rank + 1, 2 * rank + 2]
         scale = 10**rank
         wanted = [[2, 4], total, [2, 4], [1, 2, 2, 4, 3, 6], [6 * scale, 12 * scale]]
-        for array, expected in zip(found, wanted, strict=True):
+        for array, expected in zip(arrays, wanted, strict=True):
             np.testing.assert_allclose(array, expected)
 
 
@@ -239,12 +239,12 @@ def test_after_ranks_of_a_host_brought_other_sizes_all_have_the_same_memory() ->
         group.all_reduce(np.ones(1000), tag="0", within=60)
         with pytest.raises(CollectiveError):  # rank 0 must make room first, the others need not
             group.all_reduce(np.ones(9000 if group.rank == 0 else 1000), tag="1", within=60)
-        found = []
+        extremes = []
         for epoch, size in enumerate((1000, 100, 5000), 1):
             group.reset(epoch)
             array = np.full(size, group.rank + 1.0)
             group.all_reduce(array, tag="2", within=60)
-            found.append((float(array.min()), float(array.max())))
-        return found
+            extremes.append((float(array.min()), float(array.max())))
+        return extremes
 
     assert across([[0, 1], [2]], work) == [[(6.0, 6.0)] * 3] * 3

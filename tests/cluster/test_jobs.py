@@ -24,7 +24,7 @@ def clean_environment() -> dict[str, str]:
 
 @pytest.mark.slow
 def test_the_example_as_a_job_and_without() -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.cluster.jobs"],
         cwd=ROOT,
         env=clean_environment(),
@@ -32,8 +32,8 @@ def test_the_example_as_a_job_and_without() -> None:
         text=True,
         timeout=240,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "jobs: done" in done.stdout
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert "jobs: done" in process.stdout
 
 
 @pytest.mark.slow

@@ -101,10 +101,10 @@ def test_who_arrived_before_it_died_counts(
         if group.rank != 1:
             return "through", failing(lambda: group.barrier(within=60))
 
-    found = among(size, work)
-    found.pop(1, None)
-    assert sorted(found) == [rank for rank in range(size) if rank != 1]
-    for passed, then in found.values():
+    results = among(size, work)
+    results.pop(1, None)
+    assert sorted(results) == [rank for rank in range(size) if rank != 1]
+    for passed, then in results.values():
         assert passed == "through"
         assert "rank 1 failed: told to" in then if how == "aborts" else "rank 1 has ended" in then
 
@@ -139,11 +139,11 @@ def among(size: int, work: Callable[[SharedMemoryGroup], Any]) -> dict[int, Any]
     for process in processes:
         process.join(120)
         assert process.exitcode is not None
-    found = {}
+    by_rank = {}
     while not results.empty():
         rank, result = results.get()
-        found[rank] = result
-    return found
+        by_rank[rank] = result
+    return by_rank
 
 
 @pytest.mark.kills
@@ -165,9 +165,9 @@ def test_living_ranks_leave_together_whenever_a_rank_is_killed() -> None:
             except CollectiveAborted:  # no deadline: they are released
                 return passed
 
-        found = among(3, work)
-        assert sorted(found) == [0, 1]
-        assert found[0] == found[1]
+        counts = among(3, work)
+        assert sorted(counts) == [0, 1]
+        assert counts[0] == counts[1]
 
 
 def test_living_ranks_leave_together_whenever_a_rank_aborts() -> None:
@@ -202,19 +202,19 @@ def test_every_type_with_every_op(count: int) -> None:
     dtypes = [*INTEGERS, "float16", "float32", "float64"]
 
     def work(group: SharedMemoryGroup) -> Any:
-        found = {}
+        arrays = {}
         for dtype in dtypes:
             for op in ("sum", "product", "min", "max", "mean"):
                 array = (np.arange(count) % 5 + group.rank).astype(dtype)
                 group.all_reduce(array, op)
-                found[dtype, op] = array
+                arrays[dtype, op] = array
         truth = np.arange(count) % 3 == group.rank
         group.all_reduce(truth, "max")
         refused = failing(lambda: group.all_reduce(truth, "sum"))
-        return found, truth, refused
+        return arrays, truth, refused
 
-    for found, truth, refused in together(3, work):
-        for (dtype, op), array in found.items():
+    for arrays, truth, refused in together(3, work):
+        for (dtype, op), array in arrays.items():
             parts = np.stack([(np.arange(count) % 5 + rank).astype(dtype) for rank in range(3)])
             name = {"product": "prod"}.get(op, op)
             wanted = getattr(np, name)(parts, axis=0).astype(dtype)

@@ -76,13 +76,13 @@ def test_what_is_bound_waits_for_the_compute_stream_and_is_there_once_landed() -
             runtime.copying(out, array),
         ]
         graph = runtime.capture(steps)
-        found = []
+        results = []
         for _ in range(3):
             graph()
             before = out.tolist()
             group.landed(within=60, tag="step")
-            found.append((before, out.tolist()))
-        return found
+            results.append((before, out.tolist()))
+        return results
 
     for result in together(2, work):
         assert result[0] == ([0.0] * 4, [3.0] * 4)

@@ -45,23 +45,23 @@ def compiled(
     strategy = BuildStrategy(**switches)
     target = Target(replicas=replicas, strategy=strategy, has_loss=True, bucket_bytes=8)
     able, back_end = (GPU, "cupy") if on_gpus else (capabilities(), "numpy")
-    made = compile_program(main, ("x", "y"), (loss.name,), target, able, back_end)
+    model = compile_program(main, ("x", "y"), (loss.name,), target, able, back_end)
     rng = np.random.default_rng(0)
     block = main.global_block()
     values = {
         name: rng.standard_normal(block.var(name).shape).astype("f4") * 0.3
         if "velocity" not in name
         else np.zeros(block.var(name).shape, "f4")
-        for name in made.program.needed_names()
+        for name in model.program.needed_names()
     }
     rates = [name for name in values if "learning_rate" in name]
-    return made, values | {name: np.full(1, 0.1, "f4") for name in rates}
+    return model, values | {name: np.full(1, 0.1, "f4") for name in rates}
 
 
-def loaded(team: Crew, made: Compiled, values: dict[str, Any]) -> None:
+def loaded(team: Crew, model: Compiled, values: dict[str, Any]) -> None:
     options = RunOptions.sequential().to_plain()
     team.all(
-        "load", id=1, program=made.program.to_json(), scope=SCOPE, options=options, functions=[]
+        "load", id=1, program=model.program.to_json(), scope=SCOPE, options=options, functions=[]
     )
     team.all("write", list(values.values()), scope=SCOPE, names=list(values))
 
@@ -81,18 +81,18 @@ def step(team: Crew, number: int, rows: int = 4) -> dict[int, Message]:
 
 def trained(kind: str, size: int, steps: int = 5, **switches: Any) -> tuple[list[Any], list[Any]]:
     """Return what each rank holds after some steps, and the losses on the way."""
-    made, values = compiled(size, kind == "nccl", **switches)
+    model, values = compiled(size, kind == "nccl", **switches)
     losses = []
     with crew(kind, size, 20.0) as team:
-        loaded(team, made, values)
+        loaded(team, model, values)
         for number in range(steps):
             answers = step(team, number)
             losses += [float(answers[rank].arrays[0][0]) for rank in range(size)]
-        held = [
+        states = [
             {name: np.array(value) for name, value in replica.scopes[SCOPE].arrays.items()}
             for replica in team.replicas
         ]
-    return held, losses
+    return states, losses
 
 
 REDUCE = {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}
@@ -100,28 +100,28 @@ REDUCE = {"reduce_strategy": BuildStrategy.ReduceStrategy.Reduce}
 
 @pytest.mark.parametrize(("size", "switches"), [(2, {}), (4, {}), (4, REDUCE)])
 def test_gpus_learn_what_cpus_learn(size: int, switches: dict[str, Any]) -> None:
-    held, losses = trained("nccl", size, **switches)
+    states, losses = trained("nccl", size, **switches)
     expected, known = trained("memory", size, **switches)
     np.testing.assert_allclose(losses, known, rtol=1e-5)
-    for rank, values in enumerate(held):
+    for rank, values in enumerate(states):
         assert values.keys() == expected[rank].keys()
         for name, value in values.items():
             np.testing.assert_allclose(value, expected[rank][name], rtol=1e-5, atol=1e-6)
-            others = [other[name].tobytes() for other in held if name in other]
+            others = [other[name].tobytes() for other in states if name in other]
             assert "velocity" in name or set(others) == {value.tobytes()}, name
 
 
 def bound(team: Crew, rank: int) -> CudaPlan:
-    (kept,) = team.replicas[rank].programs[1].plans
-    assert isinstance(kept.plan, CudaPlan)
-    return kept.plan
+    (bound_plan,) = team.replicas[rank].programs[1].plans
+    assert isinstance(bound_plan.plan, CudaPlan)
+    return bound_plan.plan
 
 
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_a_bucket_travels_once_it_is_full_and_is_waited_for_at_the_vote(size: int) -> None:
-    made, values = compiled(size)
+    model, values = compiled(size)
     with crew("nccl", size, 20.0) as team:
-        loaded(team, made, values)
+        loaded(team, model, values)
         step(team, 0)
         plans = [bound(team, rank) for rank in range(size)]
         assert len({replica.programs[1].program.schedule for replica in team.replicas}) == 1
@@ -143,18 +143,18 @@ def test_a_bucket_travels_once_it_is_full_and_is_waited_for_at_the_vote(size: in
 
 
 def test_all_up_to_the_vote_is_one_graph_and_so_are_the_updates() -> None:
-    made, values = compiled(2)
+    model, values = compiled(2)
     with crew("nccl", 2, 20.0) as team:
-        loaded(team, made, values)
+        loaded(team, model, values)
         for number in range(3):
             step(team, number)
         plan = bound(team, 0)
-        held = [segment for segment in plan.segments if segment.capturable]
+        graphs = [segment for segment in plan.segments if segment.capturable]
         hosts = [segment for segment in plan.segments if not segment.capturable]
-        assert len(held) <= len(hosts) + 1 and all(segment.graphs for segment in held[:1])
-        assert any(isinstance(call, Fork) for call in held[0].steps)
-        told = " ".join(plan.described())
-        assert "replicas meet there" in told
+        assert len(graphs) <= len(hosts) + 1 and all(segment.graphs for segment in graphs[:1])
+        assert any(isinstance(call, Fork) for call in graphs[0].steps)
+        text = " ".join(plan.described())
+        assert "replicas meet there" in text
 
 
 def test_communicators_and_levels_are_hints() -> None:
@@ -166,9 +166,9 @@ def test_communicators_and_levels_are_hints() -> None:
 
 
 def test_after_a_failure_plans_are_captured_anew_and_go_on() -> None:
-    made, values = compiled(2)
+    model, values = compiled(2)
     with crew("nccl", 2, 20.0) as team:
-        loaded(team, made, values)
+        loaded(team, model, values)
         for number in range(3):
             step(team, number)
         before = team.held()
@@ -193,27 +193,27 @@ def test_after_a_failure_plans_are_captured_anew_and_go_on() -> None:
 
 
 def test_a_traced_step_does_the_same() -> None:
-    made, values = compiled(2)
-    found = []
+    model, values = compiled(2)
+    states = []
     for traced in (False, True):
         with crew("nccl", 2, 20.0) as team:
-            loaded(team, made, values)
+            loaded(team, model, values)
             step(team, 0)
             team.all("trace", id=1, on=traced)
             step(team, 1)
             step(team, 2)
             steps = team.all("trace", id=1, on=False)[0].head["steps"]
             assert len(steps) == 2 * traced
-            found.append(team.held())
-    assert found[0] == found[1] and found[0][0] == found[0][1]
+            states.append(team.held())
+    assert states[0] == states[1] and states[0][0] == states[0][1]
 
 
 def test_gpus_of_one_process_meet_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROWLOCK_SIMULATED_GPUS", "2")
-    made, values = compiled(2)
+    model, values = compiled(2)
     gang = launch_threads(fluid.cuda_places([0, 1]), ClusterConfig(launcher="threads"))
     assert all(isinstance(replica.group, StagedGroup) for replica in gang.delivery.replicas)  # type: ignore[attr-defined]
-    number = gang.load(made.program.to_json(), SCOPE)
+    number = gang.load(model.program.to_json(), SCOPE)
     gang.write(SCOPE, list(values), list(values.values()))
     for k in range(3):
         rng = np.random.default_rng(k)

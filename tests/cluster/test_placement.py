@@ -26,10 +26,10 @@ ONE, TWO, FOUR = node("1", 1), node("2", 2, {"rack": "b"}), node("3", 4, {"rack"
 ALL = [ONE, TWO, FOUR]
 
 
-def placed(size: int, found: Sequence[Node] = ALL, **settings: Any) -> str:
+def placed(size: int, known_nodes: Sequence[Node] = ALL, **settings: Any) -> str:
     """The last digits of the addresses, a replica each."""
-    where = plan(size, found, ClusterConfig(**settings))
-    return "".join(n.address[-1] for n in where)
+    chosen_nodes = plan(size, known_nodes, ClusterConfig(**settings))
+    return "".join(n.address[-1] for n in chosen_nodes)
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_fractions_are_counted_whole() -> None:
 
 
 def test_an_address_stands_for_all_its_nodes() -> None:
-    found = [
+    nodes = [
         Node("a", "10.0.0.1", {"CPU": 1}),
         Node("b", "10.0.0.1", {"CPU": 1}),
         Node("c", "10.0.0.2", {"CPU": 1}),
     ]
-    assert [n.id for n in choose(found, ClusterConfig(nodes=["10.0.0.1"]))] == ["a", "b"]
-    assert [n.id for n in choose(found, ClusterConfig(nodes=["b", "10.0.0.1"]))] == ["b", "a"]
+    assert [n.id for n in choose(nodes, ClusterConfig(nodes=["10.0.0.1"]))] == ["a", "b"]
+    assert [n.id for n in choose(nodes, ClusterConfig(nodes=["b", "10.0.0.1"]))] == ["b", "a"]
 
 
 def test_nodes_without_cpus_are_used_only_when_named_or_alone() -> None:
@@ -186,7 +186,7 @@ class FakeRay:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, states: list[str]) -> None:
         self.living, self.states = [list(ALL)], states
         self.free = {one.id: dict(one.resources) for one in ALL}
-        self.held: list[str] = []
+        self.requests: list[str] = []
         self.removed = 0
         monkeypatch.setattr(placement, "nodes", self.nodes)
         monkeypatch.setattr(placement, "_hold", self.hold)
@@ -199,8 +199,8 @@ class FakeRay:
         return self.living.pop(0) if len(self.living) > 1 else self.living[0]
 
     def hold(self, where: Sequence[Node], need: dict[str, float]) -> str:
-        self.held.append("".join(one.address[-1] for one in where))
-        return self.held[-1]
+        self.requests.append("".join(one.address[-1] for one in where))
+        return self.requests[-1]
 
     def remove(self, group: str) -> None:
         self.removed += 1
@@ -210,7 +210,7 @@ def test_a_node_found_dead_is_planned_without(monkeypatch: pytest.MonkeyPatch) -
     fake = FakeRay(monkeypatch, ["INFEASIBLE", "CREATED"])
     fake.living = [ALL, ALL[1:]]
     assert placement.reserve(3, ClusterConfig()) == "223"
-    assert fake.held == ["122", "223"] and fake.removed == 1
+    assert fake.requests == ["122", "223"] and fake.removed == 1
 
 
 def test_nodes_that_others_hold_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,14 +218,14 @@ def test_nodes_that_others_hold_are_passed_over(monkeypatch: pytest.MonkeyPatch)
     fake.free["id1"] = {"CPU": 0.0}
     fake.free["id2"] = {"CPU": 1.0}
     assert placement.reserve(3, ClusterConfig(num_cpus_per_replica=1)) == "233"
-    assert fake.held == ["122", "233"] and fake.removed == 1
+    assert fake.requests == ["122", "233"] and fake.removed == 1
 
 
 def test_what_is_free_nowhere_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeRay(monkeypatch, ["NO_RESOURCES", "NO_RESOURCES", "CREATED"])
     fake.free = {}
     assert placement.reserve(2, ClusterConfig(num_cpus_per_replica=1)) == "12"
-    assert fake.held == ["12"] * 3 and fake.removed == 2
+    assert fake.requests == ["12"] * 3 and fake.removed == 2
 
 
 @pytest.mark.parametrize("state", ["INFEASIBLE", "NO_RESOURCES"])

@@ -68,8 +68,10 @@ class Here:
 
     def __init__(self, folder: Path) -> None:
         self._drivers: list[Driver] = []
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        self._environment = {**kept, "TMPDIR": str(folder)}
+        inherited = {
+            name: value for name, value in os.environ.items() if not name.startswith("RAY_")
+        }
+        self._environment = {**inherited, "TMPDIR": str(folder)}
 
     def start(self, **own: str) -> Driver:
         command = [sys.executable, "-u", "-m", MODULE]
@@ -92,12 +94,12 @@ def here(tmp_path: Path) -> Iterator[Here]:
 
 def leftovers(folder: Path) -> list[str]:
     """Return the command lines of processes that were started for roles."""
-    found = []
+    commands = []
     for path in glob.glob("/proc/[0-9]*/environ"):
         with contextlib.suppress(OSError):
             if f"TMPDIR={folder}\0".encode() in Path(path).read_bytes():
-                found.append(Path(path).with_name("cmdline").read_text().replace("\0", " "))
-    return found
+                commands.append(Path(path).with_name("cmdline").read_text().replace("\0", " "))
+    return commands
 
 
 def test_scripts_find_each_other_and_leave_nothing(here: Here) -> None:
@@ -159,8 +161,8 @@ def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_p
     }
 
     def start(host: int, role: str, number: int, **own: Any) -> Driver:
-        told = environment(role, where, number, SETTINGS=settings, **own)
-        return three.driver(host, "-m", MODULE, **told)
+        variables = environment(role, where, number, SETTINGS=settings, **own)
+        return three.driver(host, "-m", MODULE, **variables)
 
     servers = [start(1, "PSERVER", 0)]
     first = start(0, "TRAINER", 0, PAUSES=[2, 5, 8])

@@ -110,11 +110,11 @@ class Servers:
 
 @pytest.fixture
 def servers() -> Iterator[Servers]:
-    made = Servers()
-    yield made
-    for wire in made.wires:
+    servers = Servers()
+    yield servers
+    for wire in servers.wires:
         wire.close()
-    for server in made.running.values():
+    for server in servers.running.values():
         server.close()
 
 
@@ -550,9 +550,9 @@ def test_a_server_that_waits_for_others_is_told_from_a_frozen_one(servers: Serve
 
 
 def _frozen(directory: Known, pipe: Any) -> None:
-    made = Servers()
-    made.serve(Summing(2, initial(["w"])))
-    pipe.send(made.directory.addresses[END])
+    servers = Servers()
+    servers.serve(Summing(2, initial(["w"])))
+    pipe.send(servers.directory.addresses[END])
     signal.pause()
 
 

@@ -88,11 +88,11 @@ def members(ray_cluster: None) -> Iterator[Call]:
     name = f"test-{uuid.uuid4().hex}"
 
     def call(method: str, *words: Any) -> list[Any]:
-        given = [(name, rank, 2, *words) if method == "join" else words for rank in range(2)]
-        calls = zip(actors, given, strict=True)
+        args_by_rank = [(name, rank, 2, *words) if method == "join" else words for rank in range(2)]
+        calls = zip(actors, args_by_rank, strict=True)
         answers = [getattr(actor, method).remote(*words) for actor, words in calls]
-        found: list[Any] = ray.get(answers, timeout=240)
-        return found
+        results: list[Any] = ray.get(answers, timeout=240)
+        return results
 
     yield call
     for actor in actors:
@@ -103,10 +103,10 @@ def members(ray_cluster: None) -> Iterator[Call]:
 def test_every_backend_computes_the_same(members: Call, backend: str) -> None:
     assert members("join", backend) == [2, 2]
     first, second = members("everything")
-    for found in (first, second):
-        assert found["mean"] == [1.5] * 4
-        assert found["spread"] == [2.0, 1.0, 1.0, 1.0]
-        assert found["gathered"] == [[0, 7], [1, 7]]
+    for results in (first, second):
+        assert results["mean"] == [1.5] * 4
+        assert results["spread"] == [2.0, 1.0, 1.0, 1.0]
+        assert results["gathered"] == [[0, 7], [1, 7]]
     assert first["parts"] == [1.0, 3.0, 3.0, 3.0] and second["parts"] == [3.0, 2.0, 2.0, 2.0]
     assert first["total"] == [1, 1] and second["total"] == [3, 3]
     assert first["scattered"] == [3.0] and second["scattered"] == [10.0, 12.0]
@@ -117,7 +117,7 @@ def test_every_backend_computes_the_same(members: Call, backend: str) -> None:
 def test_groups_form_without_what_is_private_in_ray(members: Call) -> None:
     members("without_private_parts")
     assert members("join", "rowlock") == [2, 2]
-    assert [found["mean"] for found in members("everything")] == [[1.5] * 4] * 2
+    assert [results["mean"] for results in members("everything")] == [[1.5] * 4] * 2
     members("leave")
     ray.kill(ray.get_actor("rowlock table", "rowlock"))
 
@@ -137,7 +137,7 @@ def test_what_is_missing_is_said(backend: str, package: str) -> None:
 
 
 def test_an_unknown_backend_is_refused() -> None:
-    with pytest.raises(CollectiveError, match="'mpi' is not one of gloo, nccl, rowlock"):
+    with pytest.raises(CollectiveError, match=r"'mpi' is not one of .*, rowlock"):
         form_group("any", 0, 2, "mpi")
 
 

@@ -222,7 +222,7 @@ def script(text: str, **environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_without_a_ray_one_is_started_and_ended() -> None:
     """From a source checkout that no worker knows of; a program's shuffles stay what they are."""
-    done = script(
+    process = script(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import os, random, ray, rowlock, rowlock.fluid as fluid\n"
         "from rowlock.executor.replica.orders import Drop\n"
@@ -243,13 +243,13 @@ def test_without_a_ray_one_is_started_and_ended() -> None:
         "assert not ray.is_initialized()\n"
         "print(*pids)\n"
     )
-    assert done.returncode == 0, done.stderr
-    assert eventually(lambda: not any(running(int(pid)) for pid in done.stdout.split()))
+    assert process.returncode == 0, process.stderr
+    assert eventually(lambda: not any(running(int(pid)) for pid in process.stdout.split()))
 
 
 @pytest.mark.slow
 def test_a_cluster_that_does_not_know_the_package() -> None:
-    done = script(
+    process = script(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import ray, rowlock, rowlock.fluid as fluid\n"
         "from rowlock.executor.gang.launchers import gang_for\n"
@@ -261,20 +261,20 @@ def test_a_cluster_that_does_not_know_the_package() -> None:
         " runtime_env=hidden)\n"
         "gang_for(fluid.cpu_places(2))\n"
     )
-    assert done.returncode == 1, done.stderr
-    assert "No module named 'rowlock'. Install rowlock on every node" in done.stderr
+    assert process.returncode == 1, process.stderr
+    assert "No module named 'rowlock'. Install rowlock on every node" in process.stderr
 
 
 def test_an_address_where_nobody_answers() -> None:
-    done = script(
+    process = script(
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "import rowlock.fluid as fluid\n"
         "from rowlock.cluster.gang import launch_ray\n"
         "from rowlock.strategies.cluster import ClusterConfig\n"
         "launch_ray(fluid.cpu_places(2), ClusterConfig(address='127.0.0.1:1'))\n"
     )
-    assert done.returncode == 1
-    assert "no Ray cluster answers at '127.0.0.1:1'" in done.stderr
+    assert process.returncode == 1
+    assert "no Ray cluster answers at '127.0.0.1:1'" in process.stderr
 
 
 @pytest.mark.slow
@@ -282,12 +282,12 @@ def test_a_spare_that_is_gone_is_passed_over(launch: Launch) -> None:
     gang = launch(2, spares=1)
     model = Regression(gang)
     model.step(feeds(0))
-    gone = delivery(gang)._spares[0].where["pid"]
-    for pid in (gone, processes(gang)[1]):
+    spare = delivery(gang)._spares[0].where["pid"]
+    for pid in (spare, processes(gang)[1]):
         os.kill(pid, signal.SIGKILL)
-    assert eventually(lambda: not running(gone))
+    assert eventually(lambda: not running(spare))
     model.step(feeds(1))
-    assert gone not in processes(gang)
+    assert spare not in processes(gang)
     assert model.weights()[0].tobytes() == model.weights()[1].tobytes()
 
 

@@ -57,7 +57,7 @@ print("RESULT" + json.dumps([on_gpus, on_cpus]))
 def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced() -> None:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "ROWLOCK_SIMULATED_GPUS": "2", "PYTHONPATH": root}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", DRIVER],
         capture_output=True,
         text=True,
@@ -65,16 +65,16 @@ def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced(
         env=environment,
         cwd=root,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    (line,) = [row for row in done.stdout.splitlines() if row.startswith("RESULT")]
-    (losses, values, told), (expected, known, on_cpus) = json.loads(line.removeprefix("RESULT"))
+    assert process.returncode == 0, process.stderr[-3000:]
+    (line,) = [row for row in process.stdout.splitlines() if row.startswith("RESULT")]
+    (losses, values, report), (expected, known, on_cpus) = json.loads(line.removeprefix("RESULT"))
     assert len(losses) == 8
-    for found, wanted in zip(losses, expected, strict=True):
-        assert abs(found - wanted) <= 1e-5 * abs(wanted)
+    for loss, wanted in zip(losses, expected, strict=True):
+        assert abs(loss - wanted) <= 1e-5 * abs(wanted)
     for name, value in values.items():
         flat = [abs(a - b) for a, b in zip(_flat(value), _flat(known[name]), strict=True)]
         assert max(flat) <= 1e-5
-    assert all("nccl_comm_num" in report for report in (told, on_cpus))
+    assert all("nccl_comm_num" in text for text in (report, on_cpus))
 
 
 def _flat(value: list[float] | list[list[float]]) -> list[float]:

@@ -25,8 +25,10 @@ from rowlock.strategies.cluster import ClusterConfig
 )
 def test_ray_still_has_the_function(place: tuple[str, str], parameters: list[str]) -> None:
     function = ray_private.part(*place)
-    told = f"Ray {ray.__version__} has no {'.'.join(place)} as before: cluster goes on without"
-    assert function is not None and list(inspect.signature(function).parameters) == parameters, told
+    advice = f"Ray {ray.__version__} has no {'.'.join(place)} as before: cluster goes on without"
+    assert function is not None and list(inspect.signature(function).parameters) == parameters, (
+        advice
+    )
 
 
 def test_rays_node_still_ends_its_processes_by_these_methods() -> None:

@@ -70,13 +70,13 @@ def test_a_head_that_was_not_joined_is_named(
 def test_the_environment_shows_what_goes_well() -> None:
     script = "import rowlock.strategies.log as log; log.log.info('a'); log.log.warning('b')"
     for level, shown in (("", "b\n"), ("info", "rowlock: a\nrowlock: b\n")):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", script],
             capture_output=True,
             text=True,
             env={**os.environ, "ROWLOCK_LOG": level},
         )
-        assert done.stderr == shown
+        assert process.stderr == shown
 
 
 def test_a_cluster_that_lets_nobody_in_is_named_with_its_token() -> None:

@@ -38,16 +38,16 @@ def makes_many(ready: Any) -> None:
     ready.set()
     for number in range(1 << 30):
         area = SharedFeedBuffer.create(segment_path(GROUP, f"{number}-area"), 4096, 4096)
-        made = Segment.create(segment_path(GROUP, f"{number}-0"), 10_000)
-        made.populate()
-        made.unlink()
-        made.close()
+        segment = Segment.create(segment_path(GROUP, f"{number}-0"), 10_000)
+        segment.populate()
+        segment.unlink()
+        segment.close()
         area.close()
 
 
 @pytest.mark.kills
 def test_what_a_killed_process_leaves_is_swept() -> None:
-    found = 0
+    leftovers = 0
     for _ in range(25):
         ready = _context.Event()
         victim = _context.Process(target=makes_many, args=(ready,))
@@ -56,23 +56,23 @@ def test_what_a_killed_process_leaves_is_swept() -> None:
         time.sleep(random.random() * 3e-3)
         os.kill(victim.pid or 0, signal.SIGKILL)
         victim.join()
-        found += len(left())
+        leftovers += len(left())
         sweep()
         assert not left()
-    assert found, "no kill struck while a name was there"
+    assert leftovers, "no kill struck while a name was there"
 
 
 @pytest.mark.kills
 def test_what_is_in_use_is_not_swept() -> None:
     """The maker may have closed the file: it is in use as long as it is mapped, here or in a child."""
     path = segment_path(GROUP, "used")
-    made = Segment.create(path, 4096)
+    segment = Segment.create(path, 4096)
     assert path not in sweep()
     attached = Segment.attach(path, 4096, 1, "the test")
     attached.array[0] = 7
     child = _context.Process(target=time.sleep, args=(60,))
     child.start()
-    made.close()
+    segment.close()
     assert path not in sweep(), "the child still has it"
     child.kill()
     child.join()
@@ -84,7 +84,7 @@ def test_what_is_in_use_is_not_swept() -> None:
 
 def test_a_name_is_taken_once_and_strangers_files_are_left_alone(tmp_path: Path) -> None:
     path, link = segment_path(GROUP, "once"), segment_path(GROUP, "link")
-    made = Segment.create(path, 4096)
+    segment = Segment.create(path, 4096)
     with pytest.raises(CollectiveError, match="File exists"):
         Segment.create(path, 4096)
     target = tmp_path / "precious"
@@ -93,8 +93,8 @@ def test_a_name_is_taken_once_and_strangers_files_are_left_alone(tmp_path: Path)
     sweep()
     assert target.exists() and os.path.lexists(link)
     os.unlink(link)
-    made.unlink()
-    made.close()
+    segment.unlink()
+    segment.close()
     assert not left()
 
 
@@ -108,9 +108,9 @@ def test_file_systems_without_nameless_files(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(os, "open", without)
     path = segment_path(GROUP, "named")
-    made = Segment.create(path, 4096, taken=4096)
+    segment = Segment.create(path, 4096, taken=4096)
     assert path not in sweep()
-    made.close()
+    segment.close()
     sweep()
     assert not left()
 
@@ -121,17 +121,17 @@ def test_file_systems_without_nameless_files(monkeypatch: pytest.MonkeyPatch) ->
 def in_small_memory(mount: str, body: str) -> str:
     """Run Python in a mount namespace of its own; returns what it prints."""
     script = f"mount -t tmpfs {mount} tmpfs /dev/shm && exec {sys.executable} -c '{body}'"
-    done = subprocess.run(
+    process = subprocess.run(
         ["unshare", "-m", "--propagation", "private", "sh", "-c", script],
         capture_output=True,
         text=True,
         timeout=240,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    if done.returncode and "Operation not permitted" in done.stderr:
+    if process.returncode and "Operation not permitted" in process.stderr:
         pytest.skip("mount namespaces are not permitted here")
-    assert done.returncode == 0, (done.returncode, done.stderr[-500:])
-    return done.stdout
+    assert process.returncode == 0, (process.returncode, process.stderr[-500:])
+    return process.stdout
 
 
 _TOLD = "\nexcept CollectiveError as error:\n print(error)\n"
@@ -150,9 +150,9 @@ def test_full_memory_is_an_error_and_no_signal() -> None:
         "  print(error)\n"
         "  break\n"
     )
-    told = in_small_memory("-o size=1m", body)
-    assert "/dev/shm has no room for 100000 bytes (" in told and "--shm-size" in told
-    assert told.count("\n") == 1
+    text = in_small_memory("-o size=1m", body)
+    assert "/dev/shm has no room for 100000 bytes (" in text and "--shm-size" in text
+    assert text.count("\n") == 1
 
 
 def test_a_start_without_shared_memory_is_named_at_once() -> None:
@@ -206,8 +206,8 @@ def test_a_full_folder_is_named_before_ray_waits_for_it(monkeypatch: pytest.Monk
     real, full = os.statvfs, "/nearly/full"
 
     def statvfs(path: str) -> Any:
-        found = real("/" if path == full else path)
-        return found if path != full else os.statvfs_result((*found[:3], 3, 3, *found[5:]))
+        figures = real("/" if path == full else path)
+        return figures if path != full else os.statvfs_result((*figures[:3], 3, 3, *figures[5:]))
 
     monkeypatch.setenv("RAY_TMPDIR", full)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def test_a_gang_over_two_nodes() -> None:
     environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
     environment["PYTHONPATH"] = str(ROOT)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.cluster.two_nodes"],
         cwd=ROOT,
         env=environment,
@@ -25,5 +25,5 @@ def test_a_gang_over_two_nodes() -> None:
         text=True,
         timeout=240,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "two nodes: done" in done.stdout
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert "two nodes: done" in process.stdout

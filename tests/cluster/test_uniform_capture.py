@@ -74,8 +74,8 @@ class Watched:
 
     def check(self, rows: Sequence[Sequence[int]]) -> None:
         """Ranks hold the same bits, and what ranks that capture nothing learn from these steps."""
-        held = self.team.held()
-        assert held[0] == held[1]
+        states = self.team.held()
+        assert states[0] == states[1]
         with crew("memory", 2, 20.0) as plain:
             other = Watched.__new__(Watched)
             other.team, other.number, other.graphs = plain, -1, defaultdict(dict)
@@ -94,9 +94,9 @@ CAPTURE = SimulatedRuntime.capture
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
     with crew("nccl", 2, 20.0) as team:
-        made = Watched(team)
-        monkeypatch.setattr(SimulatedRuntime, "capture", lambda *args: made.capture(*args))
-        yield made
+        watcher = Watched(team)
+        monkeypatch.setattr(SimulatedRuntime, "capture", lambda *args: watcher.capture(*args))
+        yield watcher
 
 
 def test_all_capture_in_the_second_step_and_launch_from_then_on(watched: Watched) -> None:
@@ -130,8 +130,10 @@ def test_a_plan_that_was_evicted_on_one_rank_is_captured_anew_on_all(watched: Wa
 def test_one_capture_that_fails_makes_all_go_on_by_calls(watched: Watched, rank: int) -> None:
     watched.refusing.add(rank)
     assert [watched.step() for _ in range(3)] == [EAGER] * 3
-    kept = [[g for s in plan.segments if s.meetings for g in s.graphs] for plan in watched.plans(0)]
-    assert kept == [[]]
+    graphs = [
+        [g for s in plan.segments if s.meetings for g in s.graphs] for plan in watched.plans(0)
+    ]
+    assert graphs == [[]]
     watched.refusing.clear()
     watched.team.replicas[rank].forget_plans(SCOPE)
     assert [watched.step() for _ in range(2)] == [EAGER, 4]

@@ -48,11 +48,11 @@ def main() -> None:
 
 
 def check_numbering() -> None:
-    found = nodes()
-    assert sorted(n.cpus for n in found) == [1, 2] and found == nodes()
-    filled = [n.id for n in found for _ in range(n.cpus)]
-    assert [n.id for n in assign_nodes(3, found)] == filled
-    assert [n.id for n in assign_nodes(5, found)] == filled + [n.id for n in found]
+    before = nodes()
+    assert sorted(n.cpus for n in before) == [1, 2] and before == nodes()
+    filled = [n.id for n in before for _ in range(n.cpus)]
+    assert [n.id for n in assign_nodes(3, before)] == filled
+    assert [n.id for n in assign_nodes(5, before)] == filled + [n.id for n in before]
     assert [place.device_id for place in fluid.cuda_places()] == [0, 1, 2]
 
 

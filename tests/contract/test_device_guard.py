@@ -246,10 +246,10 @@ def test_a_program_that_wants_a_value_elsewhere_moves_it() -> None:
                 net.main, feed=feed, fetch_list=[net.fetches[1], "w"], scope=net.scope
             )
             w, b = (np.array(net.scope.find_var(n).get_tensor()) for n in ("w", "b"))
-            (got,) = exe.run(plain, feed={"x": x}, fetch_list=[out], scope=net.scope)
-            np.testing.assert_allclose(got, x @ w + b, rtol=1e-5)
+            (result,) = exe.run(plain, feed={"x": x}, fetch_list=[out], scope=net.scope)
+            np.testing.assert_allclose(result, x @ w + b, rtol=1e-5)
             (tested,) = exe.run(net.test, feed=feed, fetch_list=[net.fetches[1]], scope=net.scope)
-            np.testing.assert_allclose(tested, got, rtol=1e-5)
+            np.testing.assert_allclose(tested, result, rtol=1e-5)
             assert hidden.shape == (2, 3)
 
 
@@ -349,8 +349,8 @@ def test_pinned_places_hold_data_and_compute_nothing(monkeypatch: pytest.MonkeyP
             net.exe = fluid.Executor(place)
             net.exe.run(net.startup, scope=net.scope)
             fed = {"x": tensor, "y": np.zeros((2, 1), np.float32)}
-            (got,) = net.exe.run(net.main, feed=fed, fetch_list=["x"], scope=net.scope)
-            np.testing.assert_array_equal(got, np.array(tensor))
+            (result,) = net.exe.run(net.main, feed=fed, fetch_list=["x"], scope=net.scope)
+            np.testing.assert_array_equal(result, np.array(tensor))
     with pytest.raises(ValueError, match="nothing computes on CUDAPinnedPlace"):
         fluid.CompiledProgram(net.main).with_data_parallel(
             loss_name=net.fetches[0].name, places=[fluid.CUDAPinnedPlace()]

@@ -107,7 +107,7 @@ def test_every_mode_of_several_trainers(mode: str, ray_cluster: None, tmp_path: 
 @pytest.mark.ray
 def test_a_plain_script_starts_its_own_ray_and_ends_it() -> None:
     """No launcher, no shutdown call: nothing is said at exit, and nothing stays."""
-    done = run("regression")
-    assert done.returncode == 0, done.stderr
-    assert "places 2 loss" in done.stdout
-    assert "Traceback" not in done.stderr and "Started a local Ray" not in done.stderr
+    process = run("regression")
+    assert process.returncode == 0, process.stderr
+    assert "places 2 loss" in process.stdout
+    assert "Traceback" not in process.stderr and "Started a local Ray" not in process.stderr

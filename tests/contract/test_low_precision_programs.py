@@ -213,9 +213,9 @@ def test_the_scope_holds_low_precision(dtype: str) -> None:
     value = np.array([0.5, 3.0], dtype)
     for array in (value, value.view("u2") if dtype == "bfloat16" else value):
         tensor.set(array, fluid.CPUPlace())
-        (got,) = exe.run(main, fetch_list=[out], scope=scope)
-        assert got.dtype == dtype and np.array(tensor).dtype == dtype
-        np.testing.assert_array_equal(got.astype("f4"), [1.5, 5.0])
+        (result,) = exe.run(main, fetch_list=[out], scope=scope)
+        assert result.dtype == dtype and np.array(tensor).dtype == dtype
+        np.testing.assert_array_equal(result.astype("f4"), [1.5, 5.0])
 
 
 def test_replicas_in_low_precision_hold_the_same_bits() -> None:

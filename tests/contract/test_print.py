@@ -162,7 +162,7 @@ def test_ray_brings_the_text_to_the_driver() -> None:
         "    eventually(lambda: text.getvalue().count('data: ') == 2)\n"
         "print(text.getvalue())\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=180, check=True
     )
-    assert sorted(re.findall(r"data: (.*?),(?:\x1b.*)?$", done.stdout, re.M)) == ["0,1", "2,3"]
+    assert sorted(re.findall(r"data: (.*?),(?:\x1b.*)?$", process.stdout, re.M)) == ["0,1", "2,3"]

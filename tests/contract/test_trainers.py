@@ -296,23 +296,23 @@ def test_an_op_that_fails_is_named_at_the_others(gang: str) -> None:
     nets = [rows_of_table(), rows_of_table()]
 
     def run(trainer: int) -> list[object]:
-        net, came = nets[trainer], []
+        net, outcomes = nets[trainer], []
         program = trained(net, trainer, ends, 1)
         for step in range(4):
             ids = np.array([[1], [2 + 100 * (step == 1 and trainer == 1)]], "int64")
             try:
-                came.append(net.run(program, {"ids": ids}, [net.loss])[0])
+                outcomes.append(net.run(program, {"ids": ids}, [net.loss])[0])
             except EnforceNotMet as error:
-                came.append(error)
-        return came
+                outcomes.append(error)
+        return outcomes
 
     results = all_well(at_once([partial(run, t) for t in range(2)]))
-    wrong = [came[1] for came in results]
+    wrong = [outcomes[1] for outcomes in results]
     assert isinstance(wrong[1], ExecutionError) and "lookup_table" in str(wrong[1])
     assert isinstance(wrong[0], CollectiveError), wrong
     assert "trainer 1 (process" in str(wrong[0]) and "lookup_table" in str(wrong[0])
-    for came in results:  # all met again
-        assert all(isinstance(came[step], np.ndarray) for step in (0, 2, 3)), results
+    for outcomes in results:  # all met again
+        assert all(isinstance(outcomes[step], np.ndarray) for step in (0, 2, 3)), results
     assert_close(nets[0].parameters(), nets[1].parameters())
 
 

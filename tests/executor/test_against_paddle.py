@@ -140,8 +140,8 @@ def test_section_9(case: str, gang: str) -> None:
                 loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(2)
             )
         for step in range(3):
-            got, bias_grad = exe.run(program, feed=feed, fetch_list=[loss, "fc_1.b_0@GRAD"])
-            np.testing.assert_allclose(got, expected["losses"][step], rtol=1e-6, atol=1e-6)
+            loss_value, bias_grad = exe.run(program, feed=feed, fetch_list=[loss, "fc_1.b_0@GRAD"])
+            np.testing.assert_allclose(loss_value, expected["losses"][step], rtol=1e-6, atol=1e-6)
             np.testing.assert_allclose(
                 bias_grad, expected["fc_1.b_0@GRAD"][step], rtol=2e-6, atol=1e-6
             )

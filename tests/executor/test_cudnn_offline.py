@@ -127,7 +127,7 @@ def test_cudnn_says_what_it_cannot_compute(tmp_path: Path) -> None:
 
 def offline(folder: Path, graphs: list[Graph]) -> list[dict[str, Any]]:
     lines = "".join(f"{graph!r}\n" for graph in graphs)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "tests.executor.cudnn_offline"],
         input=lines,
         env=stand_ins(folder),
@@ -136,5 +136,5 @@ def offline(folder: Path, graphs: list[Graph]) -> list[dict[str, Any]]:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert process.returncode == 0, process.stderr[-2000:]
+    return [json.loads(line) for line in process.stdout.splitlines() if line.startswith("{")]

@@ -356,8 +356,10 @@ else:
     loader.start()
 time.sleep(0.05)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=240
+    )
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_generators_end_before_reset_returns() -> None:

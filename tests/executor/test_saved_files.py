@@ -83,8 +83,12 @@ def test_a_model_of_paddle_1_8_5(
     model, names, targets = fluid.io.load_inference_model(str(OLD / name), exe, None, params)
     assert model.desc.serialize_to_string() == (OLD / name / "__model__").read_bytes()
     assert model.clone().desc.serialize_to_string() == model.desc.serialize_to_string()
-    for got, value in zip(exe.run(model, fed(name), targets), EXPECTED[name]["fetch"], strict=True):
-        np.testing.assert_allclose(got, np.array(value, np.float32).reshape(got.shape), atol=1e-5)
+    for result, value in zip(
+        exe.run(model, fed(name), targets), EXPECTED[name]["fetch"], strict=True
+    ):
+        np.testing.assert_allclose(
+            result, np.array(value, np.float32).reshape(result.shape), atol=1e-5
+        )
     assert names == list(fed(name))
     # The same network, built here, makes the same files.
     main, startup = fluid.Program(), fluid.Program()
@@ -106,8 +110,8 @@ def test_a_model_of_paddle_3_3_1(exe: fluid.Executor, tmp_path: Path) -> None:
     model, names, targets = static.load_inference_model(str(NEW / "dense"), exe)
     expected = json.loads((NEW / "expected.json").read_text())["dense"]
     feed = {key: np.array(value, np.float32) for key, value in expected["feed"].items()}
-    for got, value in zip(exe.run(model, feed, targets), expected["fetch"], strict=True):
-        np.testing.assert_allclose(got, value, atol=1e-5)
+    for result, value in zip(exe.run(model, feed, targets), expected["fetch"], strict=True):
+        np.testing.assert_allclose(result, value, atol=1e-5)
     assert names == ["x"]
     state = static.load_program_state(str(NEW / "state"))
     assert state["fc_0.w_0"].shape == (4, 3) and len(state) > 12
@@ -209,11 +213,11 @@ def test_serialized_parts(exe: fluid.Executor, tmp_path: Path) -> None:
         static.deserialize_persistables(
             program, static.load_from_file(str(tmp_path / "values")), exe
         )
-        got = exe.run(program, fed("dense"), [fetches[0].name])[0]
+        result = exe.run(program, fed("dense"), [fetches[0].name])[0]
         model_again, names, targets = static.load_inference_model(
             None, exe, model_filename=model, params_filename=values
         )
-    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(result, expected)
     assert names == ["x"] and targets[0].name == fetches[0].name and len(model_again.blocks) == 1
 
 

@@ -18,6 +18,7 @@ from rowlock.graph.program.formats.inference import feed_and_fetch_names
 from rowlock.graph.program.formats.program import parse
 from rowlock.graph.program.formats.state_reader import read_arrays
 from rowlock.graph.program.formats.tensors import TensorFile
+from rowlock.graph.program.program import Program
 from rowlock.strategies.errors import DamagedFile
 
 FILES = Path(__file__).parents[1] / "reference" / "formats"
@@ -49,7 +50,7 @@ sys.addaudithook(_watch)
 
 
 def read_model(data: bytes) -> None:
-    program = parse(data, "'model'")
+    program = parse(data, Program(), "'model'")
     feed_and_fetch_names(program, "'model'")
 
 
@@ -167,7 +168,7 @@ def test_mutated_files_are_read_or_refused(
 
 @pytest.mark.parametrize("column", [[0], "0", 1, True])
 def test_a_column_that_does_not_count_is_refused(column: object) -> None:
-    program = parse((FILES / "paddle185/dense/__model__").read_bytes(), "'model'")
+    program = parse((FILES / "paddle185/dense/__model__").read_bytes(), Program(), "'model'")
     op = next(op for op in program.global_block().ops if op.type == "fetch")
     op.attrs["col"] = column
     with pytest.raises(DamagedFile, match="fetch ops do not count from 0"):

@@ -97,9 +97,9 @@ def test_hash_name_is_the_same_in_every_process_for_names_and_variables() -> Non
     names = [f"fc_{k}.w_0" for k in range(12)]
     code = f"import rowlock.fluid as f; print(f.HashName({SERVERS!r}).dispatch({names!r}))"
     env = {"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": "77", "PATH": ""}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    process = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     endpoints = fluid.HashName(SERVERS).dispatch(names)
-    assert done.stdout.strip() == str(endpoints), done.stderr
+    assert process.stdout.strip() == str(endpoints), process.stderr
     assert set(endpoints) == set(SERVERS)
     assert fluid.HashName(SERVERS).dispatch([Sized((1,))]) == fluid.HashName(SERVERS).dispatch(
         ["w"]

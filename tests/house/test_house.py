@@ -1,4 +1,4 @@
-"""The rules of the house: which room may import which, and what a wheel holds."""
+"""The rules of the house: which room may import which, which fields act, and what a wheel holds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,17 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
-from .source import imports, tree
+from rowlock.strategies.base import Strategy
+from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.cluster import ClusterConfig
+from rowlock.strategies.execution import ExecutionStrategy
+from rowlock.strategies.fleet import DistributedStrategy
+
+from .source import imports, nodes, tree
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ["strategies", "graph", "executor", "cluster"]  # each may import those before it
@@ -53,6 +60,20 @@ def test_imports_point_one_way() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    "kind", [BuildStrategy, ExecutionStrategy, ClusterConfig, DistributedStrategy]
+)
+def test_code_reads_every_field_that_is_neither_a_hint_nor_refused(kind: type[Strategy]) -> None:
+    attributes = {node.attr for path in FILES for node in nodes(path) if is_read(node)}
+    fields = kind.model_fields.items()
+    acting = {name for name, field in fields if field.json_schema_extra == {"built": "all"}}
+    assert acting and acting <= attributes, acting - attributes
+
+
+def is_read(node: ast.AST) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+
+
 def test_only_the_cluster_room_imports_ray() -> None:
     for path in FILES:
         text = path.read_text()
@@ -87,8 +108,8 @@ def test_a_wheel_holds_real_files_and_imports(tmp_path: Path) -> None:
         str(tmp_path),
         str(ROOT),
     ]
-    done = subprocess.run(build, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run(build, capture_output=True, text=True, timeout=240)
+    assert process.returncode == 0, process.stdout + process.stderr
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -100,7 +121,7 @@ def test_a_wheel_holds_real_files_and_imports(tmp_path: Path) -> None:
     code = (
         "import rowlock.fluid, rowlock; assert 'site' in rowlock.__file__; rowlock.fluid.layers.fc"
     )
-    ran = subprocess.run(
+    check = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,
         env={"PYTHONPATH": str(tmp_path / "site"), "PATH": ""},
@@ -108,4 +129,4 @@ def test_a_wheel_holds_real_files_and_imports(tmp_path: Path) -> None:
         text=True,
         timeout=240,
     )
-    assert ran.returncode == 0, ran.stderr
+    assert check.returncode == 0, check.stderr

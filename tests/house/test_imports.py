@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(code: str, cwd: Path, **env: str) -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         cwd=cwd,
         env={**os.environ, "PYTHONPATH": "", **env},
@@ -21,8 +21,8 @@ def run(code: str, cwd: Path, **env: str) -> str:
         text=True,
         timeout=240,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_from_the_repository_root() -> None:

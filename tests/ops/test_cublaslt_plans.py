@@ -276,8 +276,8 @@ def test_products_of_arrays_that_lie_anyhow(seed: int) -> None:
     a, b = sides
     full = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     sums = [i for i in range(len(full)) if rng.random() < 0.3]
-    gone = len(sums) == len(full) and rng.random() < 0.7
-    shape = () if gone else tuple(1 if i in sums else size for i, size in enumerate(full))
+    is_scalar = len(sums) == len(full) and rng.random() < 0.7
+    shape = () if is_scalar else tuple(1 if i in sums else size for i, size in enumerate(full))
     c = laid(rng, (*shape, m, n))
     more = bool(rng.random() < 0.5)
     exact = 0.5 * np.matmul(a.astype("f8"), b.astype("f8"))

@@ -74,10 +74,10 @@ def test_tensor_functions() -> None:
             -x,
         ]
     value = np.array([[1, 2, 3], [6, 5, 4]], "float32")
-    got = paddle.static.Executor().run(main, {"x": value}, results)
+    values = paddle.static.Executor().run(main, {"x": value}, results)
     expected = [
         value.sum(1), [value.mean()], value.reshape(-1), np.concatenate([value, value * 2 + 1], 1),
         [2, 0], value[:, 2:], 1 - value, 2 / value, value**2, -value,
     ]  # fmt: skip
-    for mine, theirs in zip(got, expected, strict=True):
+    for mine, theirs in zip(values, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-6)

@@ -51,11 +51,11 @@ def reports(folder: Path, logs: str) -> list[list[object]]:
 )
 def test_workers_get_their_environment(tmp_path: Path, module: str) -> None:
     (tmp_path / "tell.py").write_text(TELL)
-    done = run(
+    process = run(
         tmp_path, module, "--nproc_per_node", "2", "--started_port", "7000", "--log_dir", "logs",
         "--cluster_node_ips", "10.0.0.1,10.0.0.2", "--node_ip", "10.0.0.2", "tell.py", "--lr", "0.1",
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert process.returncode == 0, process.stderr
     first, second = reports(tmp_path, "workerlog.*")
     endpoints = "10.0.0.1:7000,10.0.0.1:7001,10.0.0.2:7000,10.0.0.2:7001"
     assert first == [
@@ -73,8 +73,8 @@ def test_workers_get_their_environment(tmp_path: Path, module: str) -> None:
 
 def test_servers_and_workers_get_their_environment(tmp_path: Path) -> None:
     (tmp_path / "tell.py").write_text(TELL)
-    done = run(tmp_path, "rowlock.distributed.launch_ps", "--worker_num", "1", "tell.py")
-    assert done.returncode == 0, done.stderr
+    process = run(tmp_path, "rowlock.distributed.launch_ps", "--worker_num", "1", "tell.py")
+    assert process.returncode == 0, process.stderr
     shared = {
         "PADDLE_PSERVERS_IP_PORT_LIST": "127.0.0.1:6170,127.0.0.1:6171",
         "PADDLE_TRAINERS_NUM": "1",
@@ -107,7 +107,7 @@ def is_alive(process: int) -> bool:
 
 def test_a_failure_ends_the_others_and_is_named(tmp_path: Path) -> None:
     (tmp_path / "fail.py").write_text(FAIL)
-    done = run(
+    process = run(
         tmp_path,
         "rowlock.distributed.launch",
         "--nproc_per_node",
@@ -116,10 +116,10 @@ def test_a_failure_ends_the_others_and_is_named(tmp_path: Path) -> None:
         "logs",
         "fail.py",
     )
-    assert done.returncode == 1
-    assert "trainer 1 (127.0.0.1:" in done.stderr and "ended with status 1" in done.stderr
-    assert "no such data set" in done.stderr  # the end of its log
-    assert "trainer 0 (127.0.0.1:" in done.stderr and "ended for it" in done.stderr
+    assert process.returncode == 1
+    assert "trainer 1 (127.0.0.1:" in process.stderr and "ended with status 1" in process.stderr
+    assert "no such data set" in process.stderr  # the end of its log
+    assert "trainer 0 (127.0.0.1:" in process.stderr and "ended for it" in process.stderr
     written = tmp_path / "process"
     assert not written.exists() or not is_alive(int(written.read_text()))
 
@@ -189,7 +189,7 @@ def test_several_hosts_need_a_cluster(tmp_path: Path) -> None:
         "rowlock.distributed.launch", "--cluster_node_ips", "127.0.0.1,10.0.0.2", "tell.py"
     )
     without = {name: value for name, value in environment().items() if name != "RAY_ADDRESS"}
-    done = subprocess.run(
+    process = subprocess.run(
         line, cwd=tmp_path, env=without, capture_output=True, text=True, timeout=WITHIN_S
     )
-    assert done.returncode == 2 and "RAY_ADDRESS names none" in done.stderr
+    assert process.returncode == 2 and "RAY_ADDRESS names none" in process.stderr

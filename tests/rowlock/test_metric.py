@@ -68,8 +68,8 @@ def test_auc_layers_keep_counts_over_steps() -> None:
             preds = rng.random((40, 2)).astype(np.float32)
             labels = (rng.random((40, 1)) + 0.3 * preds[:, 1:] > 0.6).astype(np.int64)
             batches.append((preds, labels))
-            got = exe.run(main, feed={"p": preds, "y": labels}, fetch_list=[total, last_two])
-            for value, since in zip(got, (0, -2), strict=True):
+            values = exe.run(main, feed={"p": preds, "y": labels}, fetch_list=[total, last_two])
+            for value, since in zip(values, (0, -2), strict=True):
                 by_hand = fluid.metrics.Auc("auc", num_thresholds=200)
                 for one in batches[since:]:
                     by_hand.update(*one)

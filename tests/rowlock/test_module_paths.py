@@ -102,12 +102,14 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "rowlock.alias", str(script), "--epochs", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert "['--epochs', '3'] __main__" in done.stdout
-    assert "No module named 'paddle.fluid.nothing'" in done.stdout
-    done = subprocess.run([*command[:3], "absent.py"], capture_output=True, text=True, timeout=240)
-    assert done.returncode == 1 and "there is no file 'absent.py'" in done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert process.returncode == 0, process.stderr
+    assert "['--epochs', '3'] __main__" in process.stdout
+    assert "No module named 'paddle.fluid.nothing'" in process.stdout
+    process = subprocess.run(
+        [*command[:3], "absent.py"], capture_output=True, text=True, timeout=240
+    )
+    assert process.returncode == 1 and "there is no file 'absent.py'" in process.stderr
 
 
 def test_the_version_of_the_interface() -> None:

@@ -38,11 +38,11 @@ def test_layers_are_paddles(case: str) -> None:
     assert result["repr"] == expected["repr"]
     assert result["state"] == expected["state"]
     assert result["initial"] == expected["initial"]
-    for (shape, got), (their_shape, theirs) in zip(
+    for (shape, array), (their_shape, theirs) in zip(
         result["values"], expected["values"], strict=True
     ):
         assert shape == their_shape or (shape, their_shape) == ([1], [])
-        np.testing.assert_allclose(got, theirs, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(array, theirs, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("expression", REFERENCE["mistakes"])
@@ -157,8 +157,8 @@ def test_values_come_from_and_go_to_the_global_scope(programs: Any) -> None:
         lacking, unexpected = net.set_state_dict({**values, "other": 3})
     assert (lacking, unexpected) == (["first.bias"], ["first.bias", "other"])
     feed = {"x": np.ones((3, 2), "float32")}
-    (got,) = exe.run(feed=feed, fetch_list=[out])
-    np.testing.assert_allclose(got, np.tile([2.5, 3.5], (3, 1)))
+    (result,) = exe.run(feed=feed, fetch_list=[out])
+    np.testing.assert_allclose(result, np.tile([2.5, 3.5], (3, 1)))
     other = nn.Linear(2, 2)
     assert other.set_state_dict({"weight": net.first.weight, "bias": [1.0, 2.0]}) == ([], [])
     assert np.asarray(other.weight.get_value()).tolist() == [[0.5, 0.5]] * 2

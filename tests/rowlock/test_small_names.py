@@ -103,8 +103,8 @@ def test_what_paddle_does_not_compute_in_static_programs(program: Any) -> None:
     right = [np.searchsorted(a, b, "right") for a, b in zip(sorted_rows, value, strict=True)]
     among = np.isin(ids, wanted)
     expected = [among, ~among, np.stack(right), value[:, 1:], value.reshape(3, 2), np.exp(value)]
-    got = fetched(program, *outs, i=ids, k=wanted, rows=sorted_rows, x=value)
-    for one, other in zip(got, expected, strict=True):
+    values = fetched(program, *outs, i=ids, k=wanted, rows=sorted_rows, x=value)
+    for one, other in zip(values, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
 

@@ -157,7 +157,7 @@ def test_functions_of_one_tensor_are_methods() -> None:
         x.exp().add(x).cast("float64"),
     ]
     fed = np.arange(12, dtype="float32").reshape(2, 2, 3) / 8
-    got = static.Executor().run(feed={"rows": fed}, fetch_list=results)
+    values = static.Executor().run(feed={"rows": fed}, fetch_list=results)
     expected = [
         fed.reshape(2, 6),
         fed.mean((1, 2)),
@@ -165,6 +165,6 @@ def test_functions_of_one_tensor_are_methods() -> None:
         fed.max(2, keepdims=True),
         np.exp(fed).astype("float64") + fed,
     ]
-    for value, numpys in zip(got, expected, strict=True):
+    for value, numpys in zip(values, expected, strict=True):
         assert value.shape == numpys.shape and value.dtype == numpys.dtype
         np.testing.assert_allclose(value, numpys, rtol=1e-6)

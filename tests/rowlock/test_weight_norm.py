@@ -50,10 +50,10 @@ def test_filters_have_lengths_along_a_middle_dimension() -> None:
         with fluid.scope_guard(fluid.Scope()) as _:
             exe.run(fluid.default_startup_program())
             fed = np.random.default_rng(3).normal(size=(1, 3, 2, 2)).astype("float32")
-            got, g, v = exe.run(feed={"image": fed}, fetch_list=[out, "wn_g", "wn_v"])
+            image, g, v = exe.run(feed={"image": fed}, fetch_list=[out, "wn_g", "wn_v"])
     assert g.shape == (1, 3, 1, 1)
     np.testing.assert_allclose(g.ravel(), np.sqrt((v**2).sum((0, 2, 3))), rtol=1e-5)
-    np.testing.assert_allclose(got.ravel(), np.einsum("nchw,fchw->f", fed, v), rtol=1e-4)
+    np.testing.assert_allclose(image.ravel(), np.einsum("nchw,fchw->f", fed, v), rtol=1e-4)
 
 
 def test_specs_of_what_is_fed() -> None:

@@ -103,11 +103,11 @@ def _after_sum(
     steps = [] if a.d_x is None else _brought(dev, a.d_out, a.d_x.reshape(x.shape))
     if a.d_y is None:
         return steps
-    came = a.d_out
+    d_sum = a.d_out
     if y.shape != a.d_out.shape:
-        came = dev.scratch(y.shape, a.d_out.dtype)
-        steps += summed(dev, a.d_out, came)
-    return [*steps, *sloped(dev, act, settings, sides, came.reshape(a.y.shape), a.d_y)]
+        d_sum = dev.scratch(y.shape, a.d_out.dtype)
+        steps += summed(dev, a.d_out, d_sum)
+    return [*steps, *sloped(dev, act, settings, sides, d_sum.reshape(a.y.shape), a.d_y)]
 
 
 def _brought(dev: Device, full: Array, view: Array) -> list[Step]:

@@ -53,8 +53,8 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     if a.activation_grad != "none":
         act = a.activation_grad.removesuffix("_grad")
         at = {slope_reads(act): kept_of(a).reshape(d_MN.shape)}
-        came, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
-        steps += sloped(dev, act, {"approximate": a.approximate}, at, came, d_MN)
+        d_activated, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
+        steps += sloped(dev, act, {"approximate": a.approximate}, at, d_activated, d_MN)
     if a.d_bias is not None:
         steps.append(partial(xp.add.reduce, d_MN, 0, None, a.d_bias))
     if a.dx is not None:

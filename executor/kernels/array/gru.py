@@ -14,7 +14,7 @@ from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 from .gates import activate, times_slope
-from .time_steps import Factor, Factors, by_offsets, gather
+from .time_steps import Factor, Factors, TimeSteps, by_offsets, gather
 
 
 def _weights(weight: Array) -> tuple[Any, Any]:
@@ -140,16 +140,23 @@ def _backward(dev: Device, a: GruGrad, factors: Factors) -> Step:
         if a.d_bias is not None:
             xp.sum(d_gates, 0, out=a.d_bias[0])
         if a.d_weight is not None:
-            first_rows = len(steps.filled)
-            both = d_gates[:, : 2 * width]
-            d_pair = a.batch_hidden[steps.before].T @ both[first_rows:]
-            if a.h0 is not None:
-                d_pair += a.h0[steps.filled].T @ both[:first_rows]
-            d_last = a.batch_reset_hidden_prev.T @ d_gates[:, 2 * width :]
-            parts = xp.concatenate([d_pair.reshape(-1), d_last.reshape(-1)])
-            a.d_weight[...] = parts.reshape(a.d_weight.shape)
+            _slope_of_weight(dev, a, a.d_weight, steps, d_gates)
 
     return run
+
+
+def _slope_of_weight(
+    dev: Device, a: GruGrad, d_weight: Array, steps: TimeSteps, d_gates: Any
+) -> None:
+    """Write the sum over all rows of what each gate read times its gradient."""
+    width, first_rows = a.weight.shape[0], len(steps.filled)
+    both = d_gates[:, : 2 * width]
+    d_pair = a.batch_hidden[steps.before].T @ both[first_rows:]
+    if a.h0 is not None:
+        d_pair += a.h0[steps.filled].T @ both[:first_rows]
+    d_last = a.batch_reset_hidden_prev.T @ d_gates[:, 2 * width :]
+    parts = dev.xp.concatenate([d_pair.reshape(-1), d_last.reshape(-1)])
+    d_weight[...] = parts.reshape(d_weight.shape)
 
 
 def register(on: Callable[[str], Callable[[Any], Any]], factors: Factors) -> None:

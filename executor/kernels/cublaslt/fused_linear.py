@@ -105,8 +105,8 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
     steps: list[Step] = []
     if a.activation_grad != "none":
-        came, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
-        steps += _slope(dev, a, came, d_MN)
+        d_activated, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
+        steps += _slope(dev, a, d_activated, d_MN)
     if a.dx is not None:
         left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
         dx_2d = a.dx.reshape(x_2d.shape)
@@ -127,9 +127,12 @@ def _through_gelu(dev: Device, a: Array, b: Array, before: Any, target: Any) -> 
     return [*product(dev, a, b, target), *through]
 
 
-def _slope(dev: Device, a: FusedGemmEpilogueGrad, came: Array, target: Array) -> list[Step]:
+def _slope(dev: Device, a: FusedGemmEpilogueGrad, d_activated: Array, target: Array) -> list[Step]:
     """Take a gradient through the activation: relu knows its slope from Out, gelu from what it got."""
     relu = a.activation_grad == "relu_grad"
-    operands = {"Out" if relu else "X": kept_of(a).reshape(came.shape), "Out@GRAD": came}
+    operands = {
+        "Out" if relu else "X": kept_of(a).reshape(d_activated.shape),
+        "Out@GRAD": d_activated,
+    }
     attrs = {} if relu else {"approximate": a.approximate}
     return part(dev, a.activation_grad, operands, {"X@GRAD": target}, attrs)

@@ -37,14 +37,14 @@ def reduced(
 
     The last dimensions go first, and dimensions that are apart one after the other.
     """
-    left = groups(x, axes)
+    dims = groups(x, axes)
     steps: list[Step] = []
     while True:
-        at = next((i for i in range(len(left) - 1, -1, -1) if left[i][1]), None)
-        outer = size_of(left[:at])
-        rows, inner = (1, 1) if at is None else (left[at][0], size_of(left[at + 1 :]))
-        left = [g for i, g in enumerate(left) if i != at]
-        last = not any(goes for _, goes in left)
+        at = next((i for i in range(len(dims) - 1, -1, -1) if dims[i][1]), None)
+        outer = size_of(dims[:at])
+        rows, inner = (1, 1) if at is None else (dims[at][0], size_of(dims[at + 1 :]))
+        dims = [g for i, g in enumerate(dims) if i != at]
+        last = not any(goes for _, goes in dims)
         target = out if last else dev.scratch((outer * inner,), accumulator(x.dtype))
         by = factor if last else 1
         if inner == 1:

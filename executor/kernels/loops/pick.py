@@ -49,9 +49,9 @@ def _whole(op: str, dev: Device, a: Operands, index: Array, *arrays: Array) -> l
 @kernel("index_select", on=("numba",), takes=_in_single)
 def index_select(dev: Device, a: IndexSelect) -> list[Step]:
     """Layers by number."""
-    left = _whole("index_select", dev, a, a.index, a.x, a.out)
-    if left is not None:
-        return left
+    steps_of_arrays = _whole("index_select", dev, a, a.index, a.x, a.out)
+    if steps_of_arrays is not None:
+        return steps_of_arrays
     check = checked_rows("index_select", a.index, a.x.shape[a.dim])
     return [check, *rows(dev, _stacked(a.x, a.dim), a.index, _stacked(a.out, a.dim))]
 
@@ -61,18 +61,18 @@ def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
     if a.d_x is None:
         return []
-    left = _whole("index_select_grad", dev, a, a.index, a.d_out, a.d_x)
-    if left is not None:
-        return left
+    steps_of_arrays = _whole("index_select_grad", dev, a, a.index, a.d_out, a.d_x)
+    if steps_of_arrays is not None:
+        return steps_of_arrays
     return row_sums(dev, a.index, _stacked(a.d_out, a.dim), _stacked(a.d_x, a.dim))
 
 
 @kernel("index_sample", on=("numba",), takes=_in_single)
 def index_sample(dev: Device, a: IndexSample) -> list[Step]:
     """Elements of each row by number."""
-    left = _whole("index_sample", dev, a, a.index, a.x, a.out)
-    if left is not None:
-        return left
+    steps_of_arrays = _whole("index_sample", dev, a, a.index, a.x, a.out)
+    if steps_of_arrays is not None:
+        return steps_of_arrays
     check = checked_rows("index_sample", a.index, a.x.shape[1])
     return [check, *rows(dev, a.x[..., np.newaxis], a.index, a.out[..., np.newaxis])]
 
@@ -82,18 +82,18 @@ def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
     if a.d_x is None:
         return []
-    left = _whole("index_sample_grad", dev, a, a.index, a.d_out, a.d_x)
-    if left is not None:
-        return left
+    steps_of_arrays = _whole("index_sample_grad", dev, a, a.index, a.d_out, a.d_x)
+    if steps_of_arrays is not None:
+        return steps_of_arrays
     return row_sums(dev, a.index, a.d_out[..., np.newaxis], a.d_x[..., np.newaxis])
 
 
 @kernel("scatter_nd_add", on=("numba",), takes=_in_single)
 def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
     """What is named twice gets both."""
-    left = _whole("scatter_nd_add", dev, a, a.index, a.updates, a.out)
-    if left is not None:
-        return left
+    steps_of_arrays = _whole("scatter_nd_add", dev, a, a.index, a.updates, a.out)
+    if steps_of_arrays is not None:
+        return steps_of_arrays
     target, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
     if a.out is not a.x:
         steps.append(partial(np.copyto, a.out, a.x))

@@ -43,9 +43,9 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     steps: list[Step] = []
     if a.activation_grad != "none":
         act = _function(a.activation_grad.removesuffix("_grad"), a.approximate)
-        came, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
+        d_activated, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
         slope = slope_at_result if act == "relu" else slope_at_operand
-        steps += slope(dev, act, kept_of(a).reshape(d_MN.shape), came, d_MN)
+        steps += slope(dev, act, kept_of(a).reshape(d_MN.shape), d_activated, d_MN)
     if a.d_bias is not None:
         steps.append(partial(np.add.reduce, d_MN, 0, None, a.d_bias))
     if a.dx is not None:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ....strategies.errors import InvalidValue
-from ..program import Block
 
 
 class Kind(IntEnum):
@@ -143,7 +142,7 @@ def _single(op_type: str, name: str, value: Any) -> Kind:
         return Kind.BOOLEAN
     if isinstance(value, int):
         return Kind.INT if value in _INT32 else Kind.LONG
-    for python, kind in ((float, Kind.FLOAT), (str, Kind.STRING), (Block, Kind.BLOCK)):
+    for python, kind in ((float, Kind.FLOAT), (str, Kind.STRING)):
         if isinstance(value, python):
             return kind
     raise InvalidValue(

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ....strategies.errors import DamagedFile, InvalidValue
 from ....strategies.types import VarType
+from ..block import Block, ProgramBlocks
 from ..operator import Operator
-from ..program import Block, Program
 from ..role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from ..variable import Parameter, Variable
 from .hash_order import hash_order
@@ -22,6 +22,7 @@ from .messages import Message, decode, encode
 from .op_table import ALSO_GIVEN, FIELDS, LISTS, WITHOUT_LEVELS, Kind, entry_of, kind_of
 
 PADDLE_VERSION = 1008005  # of the files written here: 1.8.5
+_Program = TypeVar("_Program", bound=ProgramBlocks)
 Slots = Mapping[str, list[str]]
 _TYPES = {int(member): member for member in VarType}
 # The field of a VarType message that describes the elements of a variable of each type.
@@ -41,7 +42,7 @@ _COPIES = 3  # that Paddle makes of a pruned program's variables
 _STAMPS = (ROLE, ROLE_VAR, NAMESCOPE, CALLSTACK, DEVICE)  # in the order of their declaration
 
 
-def serialize(program: Program) -> bytes:
+def serialize(program: ProgramBlocks) -> bytes:
     """Return the program as bytes.
 
     Raises:
@@ -50,15 +51,15 @@ def serialize(program: Program) -> bytes:
     return encode("ProgramDesc", describe(program))
 
 
-def parse(data: bytes, label: str = "the program") -> Program:
-    """Return the program that the bytes hold; ``label`` names them in an error.
+def parse(data: bytes, program: _Program, label: str = "the program") -> _Program:
+    """Fill a new program with what the bytes hold, and return it; ``label`` names them in an error.
 
     Raises:
         DamagedFile: they hold none.
     """
     message = decode("ProgramDesc", bytes(data), label)
     try:
-        return build(message)
+        return build(message, program)
     except _Wrong as wrong:
         raise DamagedFile(f"{label} is no program: {wrong}.") from None
 
@@ -70,7 +71,7 @@ class _Wrong(Exception):
 # -- from a program -------------------------------------------------------------------------------
 
 
-def describe(program: Program) -> Message:
+def describe(program: ProgramBlocks) -> Message:
     """Return the program as a message."""
     message: Message = dict(program.file_fields)
     message.setdefault("version", {"version": PADDLE_VERSION})
@@ -196,7 +197,7 @@ def _attributes_of(op: Operator) -> list[tuple[str, Any]]:
     return [(name, values[name]) for name in hash_order(names)]
 
 
-def order_as_copied(program: Program) -> None:
+def order_as_copied(program: ProgramBlocks) -> None:
     """Put variables and attributes in the order that Paddle's copies of a pruned program end in.
 
     Pruning leaves variables sorted by name and attributes as they were written; copies put both into new
@@ -214,14 +215,14 @@ def order_as_copied(program: Program) -> None:
             ordered = list(values) if op.type in added else hash_order(values)
             inputs, outputs = _slots_of(op)
             kinds = op.file_kinds or {}
-            op.file_kinds = {n: kinds.get(n, kind_of(op.type, n, values[n])) for n in ordered}
+            op.file_kinds = {n: kinds.get(n, _kind(op, n, values[n])) for n in ordered}
             op.attrs = {name: values[name] for name in ordered}
             op.inputs, op.outputs = dict(inputs), dict(outputs)
 
 
 def _describe_attr(op: Operator, name: str, value: Any) -> Message:
     kind = (op.file_kinds or {}).get(name)
-    kind = kind_of(op.type, name, value) if kind is None else Kind(kind)
+    kind = _kind(op, name, value) if kind is None else Kind(kind)
     message: Message = {"name": name, "type": int(kind)}
     try:
         plain = [_plain(item, kind) for item in value] if kind in LISTS else _plain(value, kind)
@@ -232,6 +233,13 @@ def _describe_attr(op: Operator, name: str, value: Any) -> Message:
     if plain != [] or kind not in LISTS:
         message[FIELDS[kind]] = plain
     return message
+
+
+def _kind(op: Operator, name: str, value: Any) -> Kind:
+    if isinstance(value, Block):
+        return Kind.BLOCK
+    blocks = isinstance(value, list) and value and isinstance(value[0], Block)
+    return Kind.BLOCKS if blocks else kind_of(op.type, name, value)
 
 
 def _plain(value: Any, kind: Kind) -> Any:
@@ -251,9 +259,8 @@ def _plain(value: Any, kind: Kind) -> Any:
 # -- to a program ---------------------------------------------------------------------------------
 
 
-def build(message: Message) -> Program:
-    """Return the program that a message describes."""
-    program = Program()
+def build(message: Message, program: _Program) -> _Program:
+    """Give a new program the blocks that a message describes, and return it."""
     described = message.get("blocks", [])
     if not described:
         raise _Wrong("it has no block")
@@ -270,7 +277,7 @@ def build(message: Message) -> Program:
     return program
 
 
-def _build_block(program: Program, position: int, message: Message) -> Block:
+def _build_block(program: ProgramBlocks, position: int, message: Message) -> Block:
     idx, parent = message["idx"], message["parent_idx"]
     if idx != position or not -1 <= parent < max(idx, 0):
         raise _Wrong(f"block {position} has the number {idx} and the parent {parent}")
@@ -344,7 +351,7 @@ def _slots(messages: Iterable[Message]) -> dict[str, list[str]]:
     return {slot["parameter"]: list(slot.get("arguments", ())) for slot in messages}
 
 
-def _value(program: Program, op_type: str, name: str, kind: Kind, attr: Message) -> Any:
+def _value(program: ProgramBlocks, op_type: str, name: str, kind: Kind, attr: Message) -> Any:
     field = FIELDS[kind]
     value: Any
     if kind in LISTS:

@@ -15,6 +15,7 @@ from ...layers.helper import LayerHelper
 from ...layers.io import create_global_var
 from ...layers.shape import cast
 from ...program import unique_name
+from ...program.block import ProgramBlocks
 from ...program.operator import Operator
 from ...program.program import Program, default_startup_program, program_guard
 from ...program.role import ROLE, ROLE_VAR, OpRole
@@ -97,7 +98,7 @@ class MixedPrecision:
         self._scaling = scaling
         self._master_grad = master_grad
         self._skips = skips
-        self._train_program: Program | None = None
+        self._train_program: ProgramBlocks | None = None
         self._low_names: set[str] = set()
         self._loss_scaling: Variable | None = None
         self._scaled_loss: Variable | None = None

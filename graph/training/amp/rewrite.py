@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ....strategies.errors import InvalidState
 from ....strategies.types import VarType
 from ...program import unique_name
+from ...program.block import Block, ProgramBlocks
 from ...program.operator import Operator
-from ...program.program import Block, Program
 from ...program.role import CALLSTACK, DEVICE, EMPTY_VAR, NAMESCOPE, ROLE, OpRole, grad_name
 from ...program.scopes import name_scope
 from ...program.variable import Parameter, Variable
@@ -53,7 +53,7 @@ class Rules:
     eager: bool = True
 
 
-def rewrite(program: Program, rules: Rules) -> set[str]:
+def rewrite(program: ProgramBlocks, rules: Rules) -> set[str]:
     """Rewrite the forward pass of a program; return the parameters that are now in low precision.
 
     Raises:
@@ -91,7 +91,7 @@ def _black(rules: Rules) -> set[str]:
     return rules.lists.black_list - (BLACK if rules.level == "O2" else frozenset())
 
 
-def _low_parameters(program: Program, rules: Rules) -> list[Parameter]:
+def _low_parameters(program: ProgramBlocks, rules: Rules) -> list[Parameter]:
     """Return the float32 parameters that no op needs in float32."""
     read: set[str] = set()
     wide = set(rules.lists.black_varnames)

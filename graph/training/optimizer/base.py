@@ -11,8 +11,9 @@ from ...layers.helper import LayerHelper
 from ...layers.initializer import ConstantInitializer, CopyInitializer
 from ...layers.regularizer import WeightDecayRegularizer, append_regularization_ops
 from ...program import unique_name
+from ...program.block import Block, ProgramBlocks
 from ...program.operator import Operator
-from ...program.program import Block, Program, default_startup_program, program_guard
+from ...program.program import Program, default_startup_program, program_guard
 from ...program.role import DEVICE
 from ...program.scopes import device_guard, name_scope
 from ...program.variable import Parameter, Variable
@@ -193,7 +194,7 @@ class Optimizer:
 
     # -- learning rate --------------------------------------------------------------------------
 
-    def _create_rate(self, program: Program) -> None:
+    def _create_rate(self, program: ProgramBlocks) -> None:
         if program.id in self._rates:
             return
         rate = self._learning_rate

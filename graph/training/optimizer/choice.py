@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...layers import binary, shape
 from ...layers.io import create_global_var
 from ...program import unique_name
-from ...program.program import Block
+from ...program.block import Block
 from ...program.variable import Variable
 
 

@@ -16,8 +16,8 @@ from ...layers.regularizer import (
     append_regularization_ops,
 )
 from ...ops.dgc import CLIP, DGC
+from ...program.block import Block
 from ...program.operator import Operator
-from ...program.program import Block
 from ...program.role import ROLE_VAR, OpRole
 from ...program.variable import Parameter, Variable
 from ..clip import GradientClipByNorm, append_gradient_clip

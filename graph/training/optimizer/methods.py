@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ....strategies.errors import InvalidArgument, InvalidValue
+from ...program.block import Block
 from ...program.operator import Operator
-from ...program.program import Block
 from ...program.scopes import name_scope
 from ...program.variable import Parameter, Variable
 from .base import Optimizer, ParamGrads

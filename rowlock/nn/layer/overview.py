@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...graph.layers.io import checked_data
+from ...graph.program.clone import copy_program
 from ...graph.program.program import Program, default_main_program, program_guard
 from ...graph.program.variable import Variable
 from ...graph.report.counts import table
@@ -58,7 +59,7 @@ def _calls(net: Layer, inputs: Sequence[tuple[Sequence[int], Any]]) -> list[_Cal
     program = next((p.block.program for p in net.parameters()), default_main_program())
     net.eval()
     try:
-        with program_guard(program.clone(), Program()):
+        with program_guard(copy_program(program), Program()):
             feeds = [
                 checked_data(f"overview_{k}", shape, dtype)
                 for k, (shape, dtype) in enumerate(inputs)
