@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ..program.block import Block
 from ..program.operator import Operator
-from ..program.program import Block, Program
+from ..program.program import Program
 from ..program.role import OpRole
 from .placement import Shard, Trained, role_var_of
 
