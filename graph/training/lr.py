@@ -21,7 +21,7 @@ from ..program.variable import Variable
 COUNTER = "@LR_DECAY_COUNTER@"
 
 
-def _steps(begin: int = 0) -> Variable:
+def decay_step_counter(begin: int = 0) -> Variable:
     """Return the number of the step as a float32 of one element; the first step is ``begin``."""
     helper = LayerHelper("global_step_counter")
     block = default_main_program().global_block()
@@ -55,7 +55,7 @@ def exponential_decay(
 ) -> Variable:
     """learning_rate * decay_rate ^ (step / decay_steps), the exponent rounded down with ``staircase``."""
     with default_main_program().lr_schedule_guard():
-        exponent = _steps() / float(decay_steps)
+        exponent = decay_step_counter() / float(decay_steps)
         exponent = unary.floor(exponent) if staircase else exponent
         return learning_rate * (decay_rate**exponent)
 
@@ -65,7 +65,7 @@ def natural_exp_decay(
 ) -> Variable:
     """learning_rate * exp(-decay_rate * step / decay_steps)."""
     with default_main_program().lr_schedule_guard():
-        exponent = _steps() / float(decay_steps)
+        exponent = decay_step_counter() / float(decay_steps)
         exponent = unary.floor(exponent) if staircase else exponent
         return learning_rate * unary.exp(-1.0 * decay_rate * exponent)
 
@@ -75,7 +75,7 @@ def inverse_time_decay(
 ) -> Variable:
     """learning_rate / (1 + decay_rate * step / decay_steps)."""
     with default_main_program().lr_schedule_guard():
-        share = _steps() / float(decay_steps)
+        share = decay_step_counter() / float(decay_steps)
         share = unary.floor(share) if staircase else share
         return learning_rate / (1.0 + decay_rate * share)
 
@@ -89,7 +89,7 @@ def polynomial_decay(
 ) -> Variable:
     """(learning_rate - end) * (1 - step / decay_steps) ^ power + end; with ``cycle`` over and over."""
     with default_main_program().lr_schedule_guard():
-        step = _steps()
+        step = decay_step_counter()
         if cycle:
             rounds = unary.ceil(step / float(decay_steps))
             rounds = binary.elementwise_max(rounds, _number(1.0))
@@ -110,7 +110,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
             f"piecewise_decay needs one value more than boundaries, got {len(values)} and {len(boundaries)}."
         )
     with default_main_program().lr_schedule_guard():
-        step = _steps()
+        step = decay_step_counter()
         rate = _number(float(values[-1]))
         for boundary, value in reversed(list(zip(boundaries, values[:-1], strict=True))):
             rate = _choose(step < float(boundary), float(value), rate)
@@ -120,7 +120,7 @@ def piecewise_decay(boundaries: Sequence[int], values: Sequence[float]) -> Varia
 def noam_decay(d_model: float, warmup_steps: int, learning_rate: float = 1.0) -> Variable:
     """learning_rate * d_model^-0.5 * min(step^-0.5, step * warmup^-1.5). Vaswani et al., arXiv 1706.03762."""
     with default_main_program().lr_schedule_guard():
-        step = _steps(begin=1)
+        step = decay_step_counter(begin=1)
         falling = step**-0.5
         rising = (warmup_steps**-1.5) * step
         return learning_rate * (d_model**-0.5) * binary.elementwise_min(falling, rising)
@@ -129,7 +129,7 @@ def noam_decay(d_model: float, warmup_steps: int, learning_rate: float = 1.0) ->
 def cosine_decay(learning_rate: float, step_each_epoch: int, epochs: int) -> Variable:
     """learning_rate * (cos(epoch * pi / epochs) + 1) / 2."""
     with default_main_program().lr_schedule_guard():
-        epoch = unary.floor(_steps() / float(step_each_epoch))
+        epoch = unary.floor(decay_step_counter() / float(step_each_epoch))
         return learning_rate * 0.5 * (unary.cos(epoch * math.pi / float(epochs)) + 1.0)
 
 
@@ -141,7 +141,7 @@ def linear_lr_warmup(
     The rate stands in the variable ``learning_rate_warmup``.
     """
     with default_main_program().lr_schedule_guard():
-        step = _steps()
+        step = decay_step_counter()
         rising = start_lr + (end_lr - start_lr) * (step / float(warmup_steps))
         rate = _choose(step < float(warmup_steps), rising, learning_rate)
         return _in_persistable("learning_rate_warmup", rate)

@@ -10,6 +10,7 @@ from ...graph.training.lr import (
     piecewise_decay,
     polynomial_decay,
 )
+from ...graph.training.lr import decay_step_counter as _decay_step_counter  # noqa: F401
 from ...names import listing, missing
 
 __all__ = [
