@@ -75,7 +75,9 @@ def auc_shape(op: Inference) -> Mapping[str, Specs]:
     )
     buckets, steps = op.attr("num_thresholds") + 1, op.attr("slide_steps")
     size = (1 + steps) * buckets + 1
-    sizes = (size,) if steps else (buckets, size)  # the last number counts the steps, where they slide
+    sizes = (
+        (size,) if steps else (buckets, size)
+    )  # the last number counts the steps, where they slide
     for slot in ("StatPos", "StatNeg"):
         op.require(
             product(op.shape(slot)) in sizes and op.spec(slot).dtype == VarType.INT64,
