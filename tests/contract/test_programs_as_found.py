@@ -87,3 +87,18 @@ def test_words_beside_sentences_are_cut_together(threads: None, program: Any) ->
         exe.run(compiled, feed={**feed, "y": words[:10]}, fetch_list=[gap])
     with pytest.raises(FeedError, match="differ in their rows: 'x' has 3, 'y' has 9"):
         exe.run(compiled, feed={"x": feed["x"][:3], "y": words[:9]}, fetch_list=[gap])
+
+
+def test_statistics_are_averaged_behind_rows_that_values_choose(program: Any) -> None:
+    """A step that is cut: what a batch norm wrote before the cut is read behind it."""
+    x = fluid.data("x", [None, 3, 2, 2])
+    h = layers.batch_norm(x, moving_mean_name="mean", momentum=0.5)
+    chosen = layers.where(layers.reshape(h, [-1, 1]) > 0.0)
+    loss = layers.mean(layers.fc(h, 1))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    fluid.optimizer.ModelAverage(0.15, min_average_window=2, max_average_window=4)
+    (total,) = (v.name for v in program.list_vars() if v.name.startswith("mean_sum_1"))
+    images = np.full((2, 3, 2, 2), 4, "float32")
+    rows, summed = run(program, {"x": images}, chosen, total)
+    assert rows.shape == (0, 2)
+    np.testing.assert_allclose(summed, [2, 2, 2])
