@@ -150,6 +150,9 @@ class Tensor:
     def _dtype(self) -> VarType:
         return self.dtype
 
+    def _get_dims(self) -> list[int]:
+        return self.shape()
+
     def _is_initialized(self) -> bool:
         return self.initialized
 

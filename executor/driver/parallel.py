@@ -243,7 +243,7 @@ class ParallelRun:
         return StepFuture(self, begun, return_numpy, return_merged)
 
     def _new_values(self, scope: Scope) -> Values:
-        return DeviceValues(self.gang, scope, self._plain)
+        return DeviceValues(self.gang, scope)
 
     def _edit_count(self) -> int:
         """Return how often the user assigned fields of the strategies that this program copied."""

@@ -111,14 +111,12 @@ class SharedValues(Values):
 class DeviceValues(Values):
     """A device scope on every replica: the persistables of one program and of those that share them.
 
-    It is the :class:`Link` of the driver's tensors.
-    ``follows``: the newest value of the driver's scope counts, whoever made it; a data-parallel program keeps
-    its own.
+    It is the :class:`Link` of the driver's tensors. The newest value of the driver's scope counts, whichever
+    program made it.
     """
 
-    def __init__(self, gang: Gang, scope: Scope, follows: bool = False) -> None:
+    def __init__(self, gang: Gang, scope: Scope) -> None:
         super().__init__(gang, scope)
-        self.follows = follows
         self._known: dict[str, tuple[int, int]] = {}  # whose value was sent, and its version
         self._followed = len(gang.shrunk)
         self.dirty: set[str] = set()
@@ -198,8 +196,7 @@ class DeviceValues(Values):
                 if isinstance(tensor.link, DeviceValues):
                     if not tensor.link.gang.has_turn():
                         raise NeedsTurn(tensor.link.gang)
-                    if self.follows:
-                        self._follow(name, tensor.link)
+                    self._follow(name, tensor.link)
                 is_lost = name not in needed and _is_lost(tensor)
                 if name in self.dirty and tensor.initialized and not is_lost:
                     tensor.memory()  # what another program's replicas made of it, before the link changes

@@ -294,7 +294,8 @@ def refuse_uneven(
 ) -> None:
     """Refuse to split a batch over places whose feeds have different numbers of rows (or of sequences).
 
-    Each feed would be cut by itself, and a place would get rows that do not belong together.
+    Each feed would be cut by itself, and a place would get rows that do not belong together. Where each sample
+    has as many rows of a feed (a sentence's words beside sentences), even cuts keep them together.
 
     Raises:
         FeedError: names the feeds and their rows.
@@ -305,7 +306,9 @@ def refuse_uneven(
         for name, array in arrays.items()
         if varies(variables[name]) and array.ndim
     }
-    if places > 1 and len(set(rows.values())) > 1:
+    fewest = min(rows.values(), default=0)
+    even = fewest > 0 and not any(count % fewest for count in rows.values())
+    if places > 1 and len(set(rows.values())) > 1 and (fewest % places or not even):
         counts = ", ".join(f"{name!r} has {count}" for name, count in rows.items())
         raise FeedError(
             f"the feeds of one batch differ in their rows: {counts}. They cannot be split over {places} places "

@@ -38,10 +38,11 @@ class Shapes:
     def __init__(self, program: ReplicaProgram) -> None:
         self._program = program
         self.known = known_values(program)
-        self._states = [
+        written = {i for node in program.nodes for slot in node.outputs.values() for i in slot}
+        self._states = [  # as they were before the step, or as a segment before this one left them
             (i, value.name)
             for i, value in enumerate(program.values)
-            if value.kind == STATE and value.version == 0
+            if value.kind == STATE and i not in written
         ]
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}

@@ -93,7 +93,7 @@ def create_parameter(
     from .param_attr import ParamAttr
 
     attr = ParamAttr(name=name) if attr is None else attr
-    parameter = LayerHelper("create_parameter").create_parameter(
+    parameter = LayerHelper("create_parameter", name).create_parameter(
         attr, shape, dtype, is_bias, default_initializer
     )
     if parameter is None:

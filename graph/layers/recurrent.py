@@ -93,6 +93,11 @@ class StaticRNN:
                     "StaticRNN: if init is None, memory at least need shape and batch_ref."
                 )
             init = self._boot(shape, batch_ref, init_value, init_batch_dim_idx, ref_batch_dim_idx)
+        if init.block is block:
+            raise InvalidValue(
+                f"StaticRNN.memory: init {init.name!r} is computed in the step, so the first has none. "
+                "Compute it (a subscript, too) before `with rnn.step()`."
+            )
         before = block.create_var(
             name=unique_name.generate(f"{self.helper.name}@mem"), dtype=init.dtype, shape=init.shape
         )

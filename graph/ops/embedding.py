@@ -54,7 +54,8 @@ def lookup_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(not op.attr("epmap"), "rows on parameter servers are not built")
     shape = ids.shape
     if op.op.type == "lookup_table":
-        op.require(len(shape) > 1 and shape[-1] in (1, -1), "the last dimension of Ids must be 1")
+        one = len(shape) > 1 and shape[-1] in (1, -1)
+        op.require(one, "the last dimension of Ids must be 1; fluid.embedding takes ids without it")
         shape = shape[:-1]
     return {"Out": of_shape((*shape, w.shape[1]), w)}
 

@@ -74,11 +74,14 @@ def auc_shape(op: Inference) -> Mapping[str, Specs]:
         "Label must have one element for each row of Predict",
     )
     buckets, steps = op.attr("num_thresholds") + 1, op.attr("slide_steps")
-    size = (1 + steps) * buckets + 1 if steps else buckets
+    size = (1 + steps) * buckets + 1
+    sizes = (
+        (size,) if steps else (buckets, size)
+    )  # the last number counts the steps, where they slide
     for slot in ("StatPos", "StatNeg"):
         op.require(
-            product(op.shape(slot)) == size and op.spec(slot).dtype == VarType.INT64,
-            f"{slot} must hold {size} numbers of int64",
+            product(op.shape(slot)) in sizes and op.spec(slot).dtype == VarType.INT64,
+            f"{slot} must hold {sizes[0]} numbers of int64",
         )
     return {
         "AUC": Spec((1,), VarType.FP64),

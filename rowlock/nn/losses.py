@@ -340,12 +340,9 @@ def npair_loss(
     check_variable(anchor, "anchor", "npair_loss")
     check_variable(positive, "positive", "npair_loss")
     check_variable(labels, "labels", "npair_loss")
-    rows = (anchor.shape or (-1,))[0]
-    if rows < 0:
-        raise InvalidValue(f"npair_loss: how many rows {anchor.name!r} has must be known.")
     from ..graph.layers.binary import matmul
 
-    column = layers.expand(layers.reshape(labels, [rows, 1]), [1, rows])
+    column = layers.reshape(labels, [-1, 1])
     same_label = layers.cast(column == layers.transpose(column, [1, 0]), anchor.dtype)
     target = same_label / layers.reduce_sum(same_label, 1, True)
     sizes = layers.reduce_mean(layers.reduce_sum(anchor * anchor, 1))

@@ -147,19 +147,6 @@ def test_train_and_test_share_replicas(gang: str) -> None:
     assert train._parallel.gang is test._parallel.gang
 
 
-def test_programs_that_do_not_share_keep_their_own_values(gang: str) -> None:
-    net = Net()
-    first, second = net.parallel(), net.parallel()
-    feed = net.feed()
-    net.exe.run(first, feed, [net.loss])
-    trained = value("fc_1.b_0")
-    net.exe.run(second, feed, [net.loss])
-    net.exe.run(second, feed, [net.loss])
-    assert (value("fc_1.b_0") != trained).any()
-    net.exe.run(first, feed, [net.loss])
-    assert (value("fc_1.b_0") != trained).any()
-
-
 def test_temporaries_live_and_die_by_the_strategy(gang: str) -> None:
     net = Net()
     execution = fluid.ExecutionStrategy()

@@ -59,7 +59,10 @@ def test_auc_layers_keep_counts_over_steps() -> None:
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         p, y = fluid.data("p", [None, 2]), fluid.data("y", [None, 1], "int64")
         total, last_two, states = fluid.layers.auc(p, y, num_thresholds=200, slide_steps=2)
+        fluid.layers.auc(p, y, num_thresholds=200, slide_steps=0)
     assert [s.name for s in states] == [f"_generated_var_{i}" for i in range(4)]  # as in Paddle
+    sizes = [v.shape for v in main.list_vars() if v.name.startswith("_generated_var")]
+    assert sizes == 2 * [(604,)] + 2 * [(1, 201)] + 2 * [(202,)] + 2 * [(1, 201)]  # as in Paddle
     exe, rng = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(5)
     batches = []
     with fluid.scope_guard(fluid.Scope()):

@@ -59,8 +59,8 @@ def auc(dev: Device, a: Auc) -> Step:
 def _slide(counts: Any, new: Any, length: int, steps: int) -> Any:
     """Take a step's counts in, in place of the oldest; return the sums."""
     if not steps:
-        counts += new
-        return counts
+        counts[:length] += new
+        return counts[:length]
     oldest = int(counts[-1]) % steps
     bucket = counts[oldest * length : (oldest + 1) * length]
     total = counts[steps * length : (steps + 1) * length]

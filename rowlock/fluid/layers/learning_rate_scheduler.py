@@ -2,6 +2,7 @@
 
 from ...graph.training.lr import (
     cosine_decay,
+    decay_step_counter,
     exponential_decay,
     inverse_time_decay,
     linear_lr_warmup,
@@ -9,9 +10,6 @@ from ...graph.training.lr import (
     noam_decay,
     piecewise_decay,
     polynomial_decay,
-)
-from ...graph.training.lr import (
-    decay_step_counter as _decay_step_counter,  # noqa: F401 - schedules of public models count by it
 )
 from ...names import listing, missing
 
@@ -25,5 +23,6 @@ __all__ = [
     "piecewise_decay",
     "polynomial_decay",
 ]
+_decay_step_counter = decay_step_counter  # programs that schedule by themselves take it
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -239,15 +239,19 @@ def _layers(
         sequence: Variable, mask: Variable | None, direction: int
     ) -> tuple[Variable, list[Variable]]:
         net = StaticRNN()
+        firsts = [
+            [None if start is None else start[i, direction] for start in starts]
+            for i in range(num_layers)
+        ]
         with net.step():
             now = net.step_input(sequence)
             step_mask = None if mask is None else net.step_input(mask)
             for i, unit in enumerate(units[direction]):
                 before = [
                     net.memory(shape=[-1, hidden_size], batch_ref=sequence)
-                    if start is None
-                    else net.memory(init=start[i, direction])
-                    for start in starts
+                    if first is None
+                    else net.memory(init=first)
+                    for first in firsts[i]
                 ]
                 after = unit(now, *before)
                 after = list(after) if isinstance(after, tuple) else [after]

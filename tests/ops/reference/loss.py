@@ -90,8 +90,8 @@ def auc(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
             stat[-1] += 1
             sums.append(stat[steps * n : (steps + 1) * n])
         else:
-            stat += new
-            sums.append(stat)
+            stat[:n] += new
+            sums.append(stat[:n])
     area = positives = negatives = 0.0
     for negative, positive in zip(sums[0][::-1], sums[1][::-1], strict=True):
         area += negative * (2 * positives + positive) / 2

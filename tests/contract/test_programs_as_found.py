@@ -1,0 +1,104 @@
+"""What public programs lean on: names of parameters, the step counter, given states, words beside sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+from rowlock.fluid.contrib.layers import basic_lstm
+from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
+from rowlock.strategies.errors import FeedError
+
+layers = fluid.layers
+
+
+@pytest.fixture
+def program() -> Iterator[Any]:
+    main, startup = fluid.Program(), fluid.Program()
+    guard = fluid.program_guard(main, startup), fluid.unique_name.guard()
+    with guard[0], guard[1], fluid.scope_guard(fluid.Scope()):
+        yield main
+
+
+def run(program: Any, feed: dict[str, Any], *outs: Any) -> list[np.ndarray]:
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    return exe.run(program, feed=feed, fetch_list=list(outs))
+
+
+def test_parameters_have_paddles_names(program: Any) -> None:
+    """As saved by Paddle: one channel without ``groups`` is no depthwise convolution."""
+    grey = fluid.data("grey", [None, 1, 8, 8])
+    for groups in (None, 1):
+        layers.conv2d(grey, 4, 3, groups=groups, bias_attr=False, use_cudnn=False)
+        layers.conv2d_transpose(
+            grey, 1, filter_size=3, groups=groups, bias_attr=False, use_cudnn=False
+        )
+    layers.create_parameter([2], "float32", name="mine", attr=fluid.ParamAttr())
+    layers.create_parameter([2], "float32", name="whole")
+    assert [p.name for p in program.all_parameters()] == [
+        "conv2d_0.w_0",
+        "conv2d_transpose_0.w_0",
+        "depthwise_conv2d_0.w_0",
+        "depthwise_conv2d_transpose_0.w_0",
+        "mine.w_0",
+        "whole",
+    ]
+
+
+def test_a_schedule_of_the_users_own_counts_steps(program: Any) -> None:
+    rate = 0.5 * _decay_step_counter(begin=3)
+    assert run(program, {}, rate)[0] == 1.5
+
+
+def test_pairs_of_unknown_number_have_a_loss(program: Any) -> None:
+    a, p = fluid.data("a", [None, 3]), fluid.data("p", [None, 3])
+    loss = layers.npair_loss(a, p, fluid.data("y", [None]), l2_reg=0.0)
+    rows, labels = np.eye(2, 3, dtype="float32"), np.array([1, 2], "float32")
+    wanted = np.log(np.e + 1) - 1  # the product with itself is 1, with the other 0
+    assert run(program, {"a": rows, "p": rows, "y": labels}, loss)[0] == pytest.approx(wanted)
+
+
+def test_recurrent_units_begin_with_given_states(program: Any) -> None:
+    x, h = fluid.data("x", [None, 2, 3]), fluid.data("h", [2, None, 4])
+    _, last, _ = basic_lstm(x, h, h, 4, num_layers=2)
+    feed = {"x": np.zeros((1, 2, 3), "float32"), "h": np.ones((2, 1, 4), "float32")}
+    assert run(program, feed, last)[0].shape == (2, 1, 4)
+    net = layers.StaticRNN()
+    with pytest.raises(ValueError, match=r"Compute it .* before `with rnn.step"), net.step():
+        net.step_input(x)
+        net.memory(init=h[0])
+
+
+def test_words_beside_sentences_are_cut_together(threads: None, program: Any) -> None:
+    """Each of four sentences has three words; rows of which samples have no whole number are refused."""
+    x, y = fluid.data("x", [None, 3]), fluid.data("y", [None, 1])
+    gap = layers.reduce_max(layers.abs(layers.reshape(x, [-1, 1]) - y))
+    exe = fluid.Executor(fluid.CPUPlace())
+    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    words = np.arange(12, dtype="float32").reshape(12, 1)
+    feed = {"x": words.reshape(4, 3), "y": words}
+    np.testing.assert_array_equal(exe.run(compiled, feed=feed, fetch_list=[gap])[0], [0, 0])
+    with pytest.raises(FeedError, match="differ in their rows: 'x' has 4, 'y' has 10"):
+        exe.run(compiled, feed={**feed, "y": words[:10]}, fetch_list=[gap])
+    with pytest.raises(FeedError, match="differ in their rows: 'x' has 3, 'y' has 9"):
+        exe.run(compiled, feed={"x": feed["x"][:3], "y": words[:9]}, fetch_list=[gap])
+
+
+def test_statistics_are_averaged_behind_rows_that_values_choose(program: Any) -> None:
+    """A step that is cut: what a batch norm wrote before the cut is read behind it."""
+    x = fluid.data("x", [None, 3, 2, 2])
+    h = layers.batch_norm(x, moving_mean_name="mean", momentum=0.5)
+    chosen = layers.where(layers.reshape(h, [-1, 1]) > 0.0)
+    loss = layers.mean(layers.fc(h, 1))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    fluid.optimizer.ModelAverage(0.15, min_average_window=2, max_average_window=4)
+    (total,) = (v.name for v in program.list_vars() if v.name.startswith("mean_sum_1"))
+    images = np.full((2, 3, 2, 2), 4, "float32")
+    rows, summed = run(program, {"x": images}, chosen, total)
+    assert rows.shape == (0, 2)
+    np.testing.assert_allclose(summed, [2, 2, 2])
