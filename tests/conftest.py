@@ -114,6 +114,9 @@ def product(least: int = 0, /, **axes: Iterable[Any]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(tuple(values), cases)
 
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Behind a shell's & processes are born deaf to Ctrl-C, and so would be those that tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 _RAY, _GPUS = {"ray", "actor calls"}, {"gpu", "nccl"}  # of what tests are parametrised over
 
 

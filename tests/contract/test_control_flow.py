@@ -523,6 +523,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: in_step(lambda rnn, x, y: rnn.step_input(x)), ValueError, "RNN has no output"),
     (lambda: in_step(lambda rnn, x, y: rnn.memory(shape=[2])), ValueError, "need shape and batch_ref"),
     (lambda: in_step(unset), AssertionError, "should be updated in every step"),
+    (lambda: in_step(lambda rnn, x, y: rnn.memory(init=number())), ValueError, "computed in the step"),
     (lambda: in_step(other_length), ValueError, "only take fix seq_len"),
     (lambda: in_step(lambda rnn, x, y: None), ValueError, "needs a step_input"),
     (lambda: in_step(lambda rnn, x, y: rnn.step_input(x * 2)), ValueError, "is made in the step"),
@@ -564,7 +565,7 @@ def in_branch() -> None:
 
 def unset(rnn: Any, three: Any, four: Any) -> None:
     rnn.step_output(rnn.step_input(three))
-    rnn.memory(init=number())
+    rnn.memory(init=three)
 
 
 def other_length(rnn: Any, three: Any, four: Any) -> None:
