@@ -247,7 +247,7 @@ def _rewrite(
     TrainerRewriter(main, topology, trained, dealt, table).run()
     write_startup(startup, topology, [entry for entry in trained if not entry.table])
     main._endpoints = topology.endpoints
-    state = served_state(source, trained, topology.endpoints)
+    state = served_state(source, trained, topology)
     main.distribution = startup.distribution = Distribution.of(topology, trained, table, state)
     return plan
 

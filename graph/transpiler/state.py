@@ -9,6 +9,7 @@ from ..program.operator import Operator
 from ..program.program import Program
 from ..program.role import OpRole
 from .placement import Shard, Trained, role_var_of
+from .topology import COUNTER, Topology
 
 _SCHEDULE_ROLES = (OpRole.LRSched, OpRole.LRSched | OpRole.Optimize)
 
@@ -37,11 +38,11 @@ def state_name(name: str, entry: Trained, shard: Shard) -> str:
 
 
 def served_state(
-    source: Program, trained: Sequence[Trained], endpoints: Iterable[str]
+    source: Program, trained: Sequence[Trained], topology: Topology
 ) -> dict[str, tuple[Shard, ...]]:
     """Return by name where state is: its parts, or a copy of it at each of several servers.
 
-    ``source`` is the training program as it was before, ``endpoints`` are those of all servers.
+    ``source`` is the training program as it was before.
     """
     block, updates = source.global_block(), updates_of(source)
     state: dict[str, tuple[Shard, ...]] = {}
@@ -58,7 +59,9 @@ def served_state(
             else:
                 state[name] = _copies(name, shape, entry.endpoints)
     for name in _carried(block, schedule_of(source)):
-        state[name] = _copies(name, tuple(block.var(name).shape or ()), endpoints)
+        # Asynchronous servers add up what trainers count.
+        if name != COUNTER or topology.sync_mode:
+            state[name] = _copies(name, tuple(block.var(name).shape or ()), topology.endpoints)
     return state
 
 

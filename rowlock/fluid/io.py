@@ -78,10 +78,11 @@ def save_persistables(
 
     Of a trainer with parameter servers, trainer 0 also saves what they hold; ``filename`` must be None.
     """
-    if main_program is not None and is_trainers(program_of(main_program)):
-        save_distributed(dirname, program_of(main_program), filename)
+    program = program_of(main_program)
+    if is_trainers(program):
+        save_distributed(dirname, program, filename)
         return None
-    return save_variables(select_variables(main_program, None, is_persistable), dirname, filename)
+    return save_variables(select_variables(program, None, is_persistable), dirname, filename)
 
 
 def load_vars(
@@ -113,10 +114,11 @@ def load_persistables(
 
     A parameter server's program is given its rows of what trainers saved.
     """
-    if main_program is not None and serves(program_of(main_program)):
-        load_distributed(dirname, program_of(main_program), filename)
+    program = program_of(main_program)
+    if serves(program):
+        load_distributed(dirname, program, filename)
         return
-    load_variables(select_variables(main_program, None, is_persistable), dirname, filename)
+    load_variables(select_variables(program, None, is_persistable), dirname, filename)
 
 
 def get_program_parameter(program: Any) -> list[Variable]:

@@ -39,8 +39,8 @@ def trained(net: Any, feeds: Any, target: Path, steps: int, **how: Any) -> Roles
         if trainer.number == 0:
             count[0] += 1
             if count[0] == steps:
-                with fluid.scope_guard(trainer.scope):
-                    fluid.io.save_persistables(trainer.exe, str(target), trainer.main)
+                with fluid.scope_guard(trainer.scope), fluid.program_guard(trainer.main):
+                    fluid.io.save_persistables(trainer.exe, str(target))
         return loss
 
     with threads():
@@ -64,6 +64,13 @@ def test_training_goes_on_from_what_was_saved(sparse: bool, slices: bool, tmp_pa
     np.testing.assert_allclose(
         again.losses, [losses[SAVED:] for losses in without.losses], 1e-6, 1e-6
     )
+
+
+def test_asynchronous_servers_begin_a_schedule_anew(tmp_path: Path) -> None:
+    net, data = partial(regression, adam, True), shared_out(batches(SAVED, True))
+    trained(net, data, tmp_path, SAVED, sync=False)
+    assert {"table", "table_moment1_0", "fc_0.w_0"} <= {path.name for path in tmp_path.iterdir()}
+    trained(net, data, tmp_path, -1, sync=False, folder=str(tmp_path))
 
 
 def test_files_are_those_of_paddle(tmp_path: Path) -> None:
