@@ -31,6 +31,7 @@ def together(size: int, work: Callable[[Any], Any], kind: str = "memory") -> lis
     """Run ``work`` in one process per rank; returns its results in rank order (exceptions included)."""
     name = f"test-{uuid.uuid4().hex}"
     results: Any = _context.Queue()
+    all_told = _context.Event()
 
     def body(rank: int) -> None:
         group: Any = SharedMemoryGroup(name, rank, size, within=60)
@@ -44,11 +45,14 @@ def together(size: int, work: Callable[[Any], Any], kind: str = "memory") -> lis
             results.put((rank, error))
         finally:
             group.close()
+            # Simulated NCCL lives in rank 0's process, and others may still need it.
+            all_told.wait(240)
 
     processes = [_context.Process(target=body, args=(rank,)) for rank in range(size)]
     for process in processes:
         process.start()
     by_rank = dict(results.get(timeout=240) for _ in range(size))
+    all_told.set()
     for process in processes:
         process.join(60)
     assert not glob.glob(segment_path(name, "*"))
