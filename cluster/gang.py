@@ -61,7 +61,6 @@ class RayDelivery:
         self._probes = NodeProbes()
         self._stopped: dict[int, float] = {}  # since when, by rank
         self._cut_off: set[str] = set()  # nodes that were not to be heard
-        self.posts = config.transport == "socket"
         self._channels: Channels | ActorCalls = (
             Channels(self._lost, self._late, self._look_after)
             if config.transport == "socket"

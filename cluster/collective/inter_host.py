@@ -20,9 +20,8 @@ from .group import SharedMemoryGroup
 from .rendezvous import never_ended
 from .stream import Announcement, Arrived, Exchange, Stream
 
-_SMALL = (
-    1 << 16
-)  # bytes: below, every host sends its whole array to all; above, each combines a part
+# Bytes: below, every host sends its whole array to all; above, each combines a part.
+_SMALL = 1 << 16
 _BLOCK = 1 << 18  # bytes that are combined while the next are on the wire
 
 Rows = Sequence[np.ndarray]

@@ -20,9 +20,8 @@ from .combine import plain
 FRAME_BYTES = HEADER_BYTES + ANNOUNCED_BYTES  # of what a host came for
 _PIECE = 1 << 18  # bytes handed to the kernel at once
 _SPIN_S = 100e-6
-_NAP_S = (
-    200e-6  # between two looks while other threads need the processor: packets come in one by one
-)
+# Between two looks while other threads need the processor: packets come in one by one.
+_NAP_S = 200e-6
 _SLICE_S = 0.02  # how often an abort is looked for
 _GRACE_S = 0.5  # how long one that disagrees waits to hear what all the others came for
 

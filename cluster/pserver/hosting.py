@@ -30,9 +30,8 @@ from .wire import Directory
 
 _TURN_S = 0.5
 _END_S = 5.0
-_ANOTHER = (
-    "#"  # in the name of an actor, between the endpoint and what tells it from an earlier one
-)
+# In the name of an actor, between the endpoint and what tells it from an earlier one.
+_ANOTHER = "#"
 _LOOPBACK = ("127.", "localhost", "[::1]", "0.0.0.0")
 _used: set[str] = set()  # names that actors of this process had
 

@@ -31,9 +31,8 @@ from .receiver import Places, Receiver
 from .segments import Sender
 
 _LOOK_S = 0.1
-_PAUSE_S = (
-    1.0  # of the time between two looks, what counts: this process may have been stopped meanwhile
-)
+# Of the time between two looks, what counts at most: this process may have been stopped meanwhile.
+_PAUSE_S = 1.0
 _LAST_ANSWERS_S = 2.0
 _CONNECTIONS = 64  # that a trainer's process may have at one time
 

@@ -19,7 +19,6 @@ from .segments import BESIDE, Inbox, places_bytes
 _ALIGN = 16
 _INT = struct.Struct("@i")
 _AT_ONCE = 1 << 16  # a body up to this size is read by one system call
-
 _DESCRIPTORS = 2  # room for one more than are ever sent
 
 Places = Sequence[np.ndarray | None]

@@ -18,9 +18,8 @@ from ..host.arena import Memory, aligned, aligned_bytes
 from ..host.memory import total_memory
 from ..host.writes import Writes
 
-_ROUNDS = (
-    1 << 61
-) - 1  # a prime: steps, rounds and rounds of inner loops fall together by accident alone
+# A prime: steps, rounds and rounds of inner loops fall together by accident alone.
+_ROUNDS = (1 << 61) - 1
 
 T = TypeVar("T")
 

@@ -102,9 +102,6 @@ class Delivery(Protocol):
 class Mendable(Delivery, Protocol):
     """A delivery that can go on when it lost a replica (see ``recovery.py``)."""
 
-    posts: bool
-    """Whether what a replica posts arrives although it ends."""
-
     def outcome(self, number: int, rank: int) -> Outcome:
         """Return what came from a replica, lost ones too, for a message."""
         ...

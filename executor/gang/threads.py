@@ -277,7 +277,7 @@ class ThreadDelivery:
 
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
         self.size = size = len(places)
-        self.broken = self.posts = False
+        self.broken = False
         self.where: Sequence[Mapping[str, Any]] = [{}] * size
         self._within = config.step_deadline_s
         self._meeting = meeting = _Meeting(size)
