@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
@@ -96,12 +97,15 @@ def test_every_mode_of_several_trainers(mode: str, ray_cluster: None, tmp_path: 
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
+    losses = []
     for trainer in range(2):
         log = (tmp_path / f"logs/workerlog.{trainer}").read_text()
-        before, behind = numbers("".join(re.findall(rf"trainer {trainer} loss .*\n", log)))
-        assert behind < before / 2, log
+        losses.append(numbers("".join(re.findall(rf"trainer {trainer} loss .*\n", log))))
         if serves:
             assert "has ended" in (tmp_path / f"logs/serverlog.{trainer}").read_text()
+    # A trainer that starts late finds what the other has learned: the greater first loss is the initial one.
+    before, behind = np.max(losses, axis=0)
+    assert behind < before / 2, losses
 
 
 @pytest.mark.ray
