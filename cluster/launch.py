@@ -13,7 +13,8 @@ from ..executor.cuda.runtime import Runtime
 from ..executor.device.place import Place, register_gpu_counter
 from ..executor.gang import launchers
 from ..executor.gang.gang import Gang
-from ..executor.gang.threads import form_threads, launch_threads
+from ..executor.gang.local import launch_threads
+from ..executor.gang.threads import form_threads
 from ..executor.gang.trainers import Launcher, LocalTable, Table, register_trainers
 from ..executor.plan.group import CollectiveGroup
 from ..executor.saving.served import save_arrays

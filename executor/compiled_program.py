@@ -16,14 +16,17 @@ from ..graph.transpiler.server_program import serves
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
 from .device.place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
 from .driver.insight import executed, explain, temporaries, timeline
-from .driver.local import LocalRun
+from .driver.local import run_type
 from .driver.parallel import ParallelRun
+from .driver.rings import refuse_rings
 from .driver.runnable import Runnable, Steps
 from .driver.together import trainers_of
+from .driver.validation import validate_strategies
 from .feed.scope import Scope
 from .gang.gang import Gang
-from .gang.launchers import gang_at, launching
+from .gang.launchers import gang_at, gang_for, launching
 from .gang.local import LocalGang
+from .gang.trainers import Trainers
 from .plan.run import Event
 from .servers.trainer import TrainerRun
 
@@ -284,6 +287,9 @@ class CompiledProgram(Runnable):
         return not self._parallel.gang.delivery.broken
 
     def _prepare(self, own: Place, scope: Scope) -> ParallelRun:
+        from ..strategies.build import BuildStrategy
+        from ..strategies.execution import ExecutionStrategy
+
         places = self._places if self._places is not None else self._default_places(own)
         if any(type(place) is not type(own) for place in places):
             raise InvalidArgument(f"places {places} are of another kind than the executor's {own}.")
@@ -293,23 +299,32 @@ class CompiledProgram(Runnable):
                 file=sys.stderr,
             )
         self._scope, self._place = scope, own
-        gang = None if self._data_parallel else self._own_gang(places)
-        run = (LocalRun if isinstance(gang, LocalGang) else ParallelRun)(
+        shared = self._shared_run(own)
+        build = self._build_strategy if self._build_strategy is not None else BuildStrategy()
+        execution = self._exec_strategy or ExecutionStrategy()
+        validate_strategies(build, execution)
+        trainers = trainers_of(build, self._snapshot, bool(self._loss_name))
+        refuse_rings(self._snapshot)
+        gang = self._gang(places, trainers) if shared is None else shared.gang
+        run = run_type(gang)(
             self._snapshot,
             places,
             scope,
-            loss_name=self._loss_name,
-            build_strategy=self._build_strategy,
-            exec_strategy=self._exec_strategy,
-            share_with=self._shared_run(own),
             gang=gang,
+            trainers=trainers,
+            loss_name=self._loss_name,
+            build_strategy=build,
+            exec_strategy=execution,
+            share_with=shared,
         )
         run.trace(self._tracing)
         return run
 
-    @staticmethod
-    def _own_gang(places: list[Place]) -> Gang:
-        """Return the gang of a program that is not data parallel: in this process, or on its GPU."""
+    def _gang(self, places: list[Place], trainers: Trainers | None) -> Gang:
+        """Return the gang on these places; a program that is not data parallel runs in this process, or on
+        its GPU."""
+        if self._data_parallel:
+            return gang_for(places, trainers)
         if isinstance(places[0], CUDAPlace):
             return gang_at(places[0])
         return LocalGang(places[0])

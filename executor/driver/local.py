@@ -17,6 +17,7 @@ from ..feed.reader import batches_for
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions
 from ..gang.delivery import Share
+from ..gang.gang import Gang
 from ..gang.local import LocalGang
 from ..gang.turns import Lock
 from ..host.bounded_dict import BoundedDict
@@ -186,3 +187,8 @@ class LocalRun(ParallelRun):
             self._since_drop = 0
             for version in self.versions.values():
                 self.gang.replica.programs[version.number].alive = None
+
+
+def run_type(gang: Gang) -> type[ParallelRun]:
+    """Return what runs programs on a gang: by calls if it is on the driver's thread, else by messages."""
+    return LocalRun if isinstance(gang, LocalGang) else ParallelRun

@@ -24,7 +24,7 @@ from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
 from ...strategies.cluster import CPU_BUCKET_BYTES, GPU_BUCKET_BYTES
 from ...strategies.current import current_config
-from ...strategies.errors import EnforceNotMet, InvalidType, RowlockError, ShapeError
+from ...strategies.errors import EnforceNotMet, RowlockError, ShapeError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
@@ -37,7 +37,6 @@ from ..feed.splitting import Portions, Splitter
 from ..gang.assign import Change, assign
 from ..gang.delivery import GangChanged, Owner, Request, Share
 from ..gang.gang import Gang
-from ..gang.launchers import gang_for
 from ..gang.trainers import Trainers
 from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
 from ..host.arena import spec_of
@@ -52,11 +51,9 @@ from .choice import chosen
 from .copies import Copies
 from .future import InFlightSteps, StepFuture
 from .profiler import PROFILER
-from .rings import refuse_rings, rings_of
 from .sized import SizedPrograms
 from .timeline import Spans
-from .together import Together, trainers_of
-from .validation import validate_strategies
+from .together import Together
 from .values import DeviceValues, Values
 from .variant import VARIANTS_KEPT, CompiledVariant
 from .verify import Batch, verify
@@ -79,7 +76,7 @@ def bucket_bytes(place: Place) -> int:
 
 
 class ParallelRun:
-    """Runs a program in lockstep on places, those of ``gang``.
+    """Runs a program in lockstep on places, those of ``gang``, and with other ``trainers``.
 
     ``keep``: only what these variables need. ``plain``: a program without strategies, on the newest values of
     the scope, whoever made them. ``compile`` takes the arguments of :func:`compile_program`.
@@ -93,11 +90,12 @@ class ParallelRun:
         places: Sequence[Place],
         scope: Scope,
         *,
+        gang: Gang,
+        trainers: Trainers | None = None,
         loss_name: str | None = None,
         build_strategy: BuildStrategy | None = None,
         exec_strategy: ExecutionStrategy | None = None,
         share_with: ParallelRun | None = None,
-        gang: Gang | None = None,
         keep: Sequence[str] | None = None,
         plain: bool = False,
         compile: Callable[..., Compiled] = compile_program,
@@ -112,12 +110,6 @@ class ParallelRun:
         build = build_strategy if build_strategy is not None else BuildStrategy()
         threads = 1 if plain else 0  # 0: decided below
         execution = exec_strategy or ExecutionStrategy(num_threads=threads)
-        for strategy, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
-            if not isinstance(strategy, kind):
-                raise InvalidType(
-                    f"a strategy must be of type {kind.__name__}, got {type(strategy).__name__}."
-                )
-        validate_strategies(build, execution)
         capped = execution.resolve_num_threads(len(self.places))
         # What the user changes from now on has no effect on this program.
         self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
@@ -129,14 +121,7 @@ class ParallelRun:
         ]
         self._edits = build.edits, execution.edits
         self._edits_seen = self._edit_count()
-        if plain:
-            trainers = rings_of(program, scope)
-        else:
-            trainers = trainers_of(build, program, self.has_loss)
-            refuse_rings(program)
-        if gang is None:
-            gang = gang_for(self.places, trainers) if share_with is None else share_with.gang
-        self.gang: Gang = gang
+        self.gang = gang
         self.places = gang.left_of(self.places)
         self._together = None if trainers is None else self._with_trainers(trainers)
         if share_with is not None:

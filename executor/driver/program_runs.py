@@ -15,8 +15,9 @@ from ..feed.scope import Scope
 from ..gang.gang import Gang
 from ..gang.launchers import gang_at
 from ..gang.local import LocalGang
-from .local import LocalRun
+from .local import run_type
 from .parallel import ParallelRun
+from .rings import rings_of
 
 _RUNS_KEPT = 64
 
@@ -112,13 +113,13 @@ class ProgramRuns:
     ) -> ParallelRun:
         other = self._by_scope.get(id(scope))
         shared = other if other is not None and other.gang is gang else None
-        kind = LocalRun if isinstance(gang, LocalGang) else ParallelRun
-        run = kind(
+        run = run_type(gang)(
             program,
             [self.place],
             scope,
             share_with=shared,
             gang=gang,
+            trainers=rings_of(program, scope),
             keep=keep,
             plain=True,
             compile=self._compiler,

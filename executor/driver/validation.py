@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...strategies.errors import Unsupported
+from ...strategies.errors import InvalidType, Unsupported
 
 if TYPE_CHECKING:
     from ...strategies.build import BuildStrategy
@@ -15,10 +15,18 @@ def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> N
     """Refuse strategies that contradict themselves or whose effect is not built; write what compiling decides.
 
     Raises:
+        InvalidType: a strategy is of another type.
         Unsupported: names the fields.
     """
     from ...strategies.base import unbuilt
+    from ...strategies.build import BuildStrategy
+    from ...strategies.execution import ExecutionStrategy
 
+    for strategy, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
+        if not isinstance(strategy, kind):
+            raise InvalidType(
+                f"a strategy must be of type {kind.__name__}, got {type(strategy).__name__}."
+            )
     refused = unbuilt(build)[1] + unbuilt(execution)[1]
     if refused:
         raise Unsupported(

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...strategies.current import current_config
-from ..device.place import Place
+from ..device.place import CPUPlace, Place
 from .gang import Gang
 from .threads import ThreadDelivery
 from .trainers import form_by
+
+if TYPE_CHECKING:
+    from ...strategies.cluster import ClusterConfig
 
 
 class LocalGang(Gang):
     """One replica of this process. Steps that nothing is under way before are calls of :attr:`here`."""
 
-    def __init__(self, place: Place) -> None:
-        config = current_config()
+    def __init__(self, place: Place, config: ClusterConfig | None = None) -> None:
+        config = config or current_config()
         delivery = ThreadDelivery([place], config)
         super().__init__(delivery, config)
         self.here = self.replica = replica = delivery.replicas[0]
@@ -28,3 +33,10 @@ class LocalGang(Gang):
         self.turn = threading.RLock()  # another thread of the parent may have the old one
         for loaded in self.replica.programs.values():
             loaded.plans.disown()
+
+
+def launch_threads(places: Sequence[Place], config: ClusterConfig) -> Gang:
+    """Start a gang in this process: one CPU's replica on the driver's thread, several on a thread each."""
+    if len(places) == 1 and isinstance(places[0], CPUPlace):
+        return LocalGang(places[0], config)
+    return Gang(ThreadDelivery(places, config), config)

@@ -23,7 +23,6 @@ from ..replica.agreement import NO_STEP, format_step, mismatch_message
 from ..replica.message import Message
 from ..replica.replica import Replica
 from .delivery import VALUES_GONE, Torn
-from .gang import Gang
 from .replica_thread import IDLE, ReplicaThread
 from .staged import StagedGroup
 
@@ -452,11 +451,6 @@ class ThreadDelivery:
         self._workers = {}
         for replica in self.replicas:
             replica.close()
-
-
-def launch_threads(places: Sequence[Place], config: ClusterConfig) -> Gang:
-    """Start a gang of threads, one per place."""
-    return Gang(ThreadDelivery(places, config), config)
 
 
 _meetings: weakref.WeakValueDictionary[str, _Meeting] = weakref.WeakValueDictionary()

@@ -14,7 +14,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.executor.gang.delivery import Request, Share
 from rowlock.executor.gang.gang import Gang
-from rowlock.executor.gang.threads import launch_threads
+from rowlock.executor.gang.local import launch_threads
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.orders import Drop, Temporaries

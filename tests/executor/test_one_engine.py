@@ -205,3 +205,24 @@ def test_a_persistable_of_another_type_is_refused_by_name(kind: str, two_places:
             exe.run(fill, scope=scope)
             (values,) = exe.run(runnable, fetch_list=[result], scope=scope)
             np.testing.assert_array_equal(values, [2] * (8 if two_places else 4))
+
+
+def test_a_data_parallel_program_on_one_place_of_threads_works_on_the_scopes_tensors() -> None:
+    program, startup = fluid.Program(), fluid.Program()
+    startup.random_seed = 3
+    with fluid.program_guard(program, startup):
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 4]), 1))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe, losses = fluid.Executor(fluid.CPUPlace()), []
+    for compiles in (False, True):
+        scope = fluid.Scope()
+        with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
+            exe.run(startup)
+            one = fluid.CompiledProgram(program).with_data_parallel(
+                loss.name, places=fluid.cpu_places(1)
+            )
+            both = (one, program) if compiles else (program, program)
+            steps = [exe.run(both[k % 2], feed={"x": X}, fetch_list=[loss])[0] for k in range(6)]
+        losses.append(np.ravel(steps))
+    assert one._parallel is not None and one._parallel.gang.here is not None
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
