@@ -196,7 +196,7 @@ def _loss_of(values: list[dict[str, Any]]) -> float:
     return float(((guess - feed["y"]) ** 2).mean())
 
 
-def test_workers_shuffle_and_count_together(tmp_path: Path) -> None:
+def test_workers_shuffle_and_count_together(fresh_programs: None, tmp_path: Path) -> None:
     where = endpoints()
     before: list[list[int]] = [[], []]
     after: list[list[int]] = [[], []]
