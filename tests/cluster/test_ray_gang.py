@@ -183,9 +183,9 @@ def test_cpus_that_are_taken_are_told(launch: Launch) -> None:
 def test_a_gang_that_cannot_form_leaves_nothing(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = socket.socket()  # its port is no other process's, and nothing listens there
-    held.bind(("127.0.0.1", 0))
-    nowhere = held.getsockname()[1]
+    holder = socket.socket()  # its port is no other process's, and nothing listens there
+    holder.bind(("127.0.0.1", 0))
+    nowhere = holder.getsockname()[1]
     before = sys.modules["rowlock.cluster.gang"].Listener
 
     class Misled(before):  # type: ignore[misc, valid-type]
@@ -195,7 +195,7 @@ def test_a_gang_that_cannot_form_leaves_nothing(
 
     monkeypatch.setattr("rowlock.cluster.gang.Listener", Misled)
     with (
-        held,
+        holder,
         pytest.raises(CollectiveError, match=r"replica . \(process .* did not start: .*refused"),
     ):
         launch(2)

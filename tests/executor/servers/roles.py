@@ -18,7 +18,7 @@ from rowlock import fluid
 Feed = dict[str, Any]
 _ports = itertools.count(20000)
 _global_scope = threading.Lock()  # what saves and loads takes the process's
-JOIN_S = 120.0
+JOIN_S = 200.0
 
 
 @dataclass
