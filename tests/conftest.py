@@ -187,7 +187,8 @@ def lasting(launcher: str, **settings: Any) -> Iterator[None]:
         with rowlock.cluster(launcher=launcher, **settings):
             yield
         return
-    config = rowlock.configure(launcher=launcher, **settings)
+    # Three processes of tests start actors on two cores: that may take longer than users would wait for it.
+    config = rowlock.configure(launcher=launcher, **{"start_deadline_s": 200.0, **settings})
     try:
         yield
     finally:

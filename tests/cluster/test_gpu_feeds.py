@@ -26,7 +26,7 @@ from tests.cluster.test_channel import late, lost
 from tests.cluster.test_nccl_programs import SCOPE, WIDTH, compiled, trained
 
 pytestmark = pytest.mark.cuda
-SIZE, WITHIN = 2, 20.0
+SIZE, WITHIN = 2, 60.0
 
 
 class Served:

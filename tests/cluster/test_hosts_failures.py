@@ -254,7 +254,7 @@ def cable() -> Iterator[tuple[str, str]]:
 @pytest.mark.slow
 def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, str]) -> None:
     results: Any = _context.SimpleQueue()
-    tag, cut = cable[0][4:9], _context.Event()
+    tag, cut, through = cable[0][4:9], _context.Event(), _context.Barrier(2)
 
     def body(rank: int) -> None:
         space = os.open(f"/var/run/netns/{cable[rank]}", os.O_RDONLY)
@@ -266,6 +266,7 @@ def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, 
         )
         array = np.ones(1_000_000, "f4")
         group.all_reduce(array, within=60)
+        through.wait(60)  # else what the other one still has to read would be cut off, too
         if rank == 0:
             subprocess.run(["ip", "-n", cable[0], "link", "set", f"r{tag}a", "down"], check=True)
             cut.set()

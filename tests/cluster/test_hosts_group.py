@@ -27,7 +27,7 @@ HOSTS = ([[0], [1]], [[0, 1], [2]], [[0, 1], [2, 3]], [[0], [1], [2]])
 def across(
     hosts: Sequence[Sequence[int]],
     work: Callable[[HostsGroup], Any],
-    within: float = 10.0,
+    within: float = 60.0,
     dead: Collection[int] = (),
 ) -> list[Any]:
     """Run ``work`` in one process per rank; returns its results in rank order (exceptions included).

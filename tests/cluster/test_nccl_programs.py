@@ -83,7 +83,7 @@ def trained(kind: str, size: int, steps: int = 5, **switches: Any) -> tuple[list
     """Return what each rank holds after some steps, and the losses on the way."""
     model, values = compiled(size, kind == "nccl", **switches)
     losses = []
-    with crew(kind, size, 20.0) as team:
+    with crew(kind, size, 60.0) as team:
         loaded(team, model, values)
         for number in range(steps):
             answers = step(team, number)
@@ -120,7 +120,7 @@ def bound(team: Crew, rank: int) -> CudaPlan:
 @pytest.mark.parametrize("size", [2, 3, 8])
 def test_a_bucket_travels_once_it_is_full_and_is_waited_for_at_the_vote(size: int) -> None:
     model, values = compiled(size)
-    with crew("nccl", size, 20.0) as team:
+    with crew("nccl", size, 60.0) as team:
         loaded(team, model, values)
         step(team, 0)
         plans = [bound(team, rank) for rank in range(size)]
@@ -144,7 +144,7 @@ def test_a_bucket_travels_once_it_is_full_and_is_waited_for_at_the_vote(size: in
 
 def test_all_up_to_the_vote_is_one_graph_and_so_are_the_updates() -> None:
     model, values = compiled(2)
-    with crew("nccl", 2, 20.0) as team:
+    with crew("nccl", 2, 60.0) as team:
         loaded(team, model, values)
         for number in range(3):
             step(team, number)
@@ -167,7 +167,7 @@ def test_communicators_and_levels_are_hints() -> None:
 
 def test_after_a_failure_plans_are_captured_anew_and_go_on() -> None:
     model, values = compiled(2)
-    with crew("nccl", 2, 20.0) as team:
+    with crew("nccl", 2, 60.0) as team:
         loaded(team, model, values)
         for number in range(3):
             step(team, number)
@@ -196,7 +196,7 @@ def test_a_traced_step_does_the_same() -> None:
     model, values = compiled(2)
     states = []
     for traced in (False, True):
-        with crew("nccl", 2, 20.0) as team:
+        with crew("nccl", 2, 60.0) as team:
             loaded(team, model, values)
             step(team, 0)
             team.all("trace", id=1, on=traced)

@@ -138,9 +138,9 @@ def program_of(number: int) -> Any:
 
 def test_functions_and_programs_as_trainers(on_ray: None) -> None:
     with launch(servers(), [trainer, trainer]) as topology:
-        in_tasks = topology.wait(120)
+        in_tasks = topology.wait(200)
     with launch(servers(), [program_of(0), program_of(1)]) as topology:
-        on_threads = topology.wait(120)
+        on_threads = topology.wait(200)
     for task, thread in zip(in_tasks, on_threads, strict=True):
         np.testing.assert_allclose(task, [float(np.mean(loss)) for (loss,) in thread], rtol=1e-5)
     assert not endpoints_there()
@@ -166,7 +166,7 @@ def test_a_trainer_that_fails_ends_the_training(
     on_ray: None, function: Any, error: Any, text: str
 ) -> None:
     with pytest.raises(error, match=text), launch(servers(), [function, function]) as topology:
-        topology.wait(120)
+        topology.wait(200)
     assert eventually(lambda: not endpoints_there())
 
 

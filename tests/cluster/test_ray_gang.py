@@ -183,9 +183,9 @@ def test_cpus_that_are_taken_are_told(launch: Launch) -> None:
 def test_a_gang_that_cannot_form_leaves_nothing(
     launch: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connect_nowhere = socket.create_server(("127.0.0.1", 0))
-    nowhere = connect_nowhere.getsockname()[1]
-    connect_nowhere.close()
+    holder = socket.socket()  # its port is no other process's, and nothing listens there
+    holder.bind(("127.0.0.1", 0))
+    nowhere = holder.getsockname()[1]
     before = sys.modules["rowlock.cluster.gang"].Listener
 
     class Misled(before):  # type: ignore[misc, valid-type]
@@ -194,7 +194,10 @@ def test_a_gang_that_cannot_form_leaves_nothing(
             self.address, self.local_name = ("127.0.0.1", nowhere), ""
 
     monkeypatch.setattr("rowlock.cluster.gang.Listener", Misled)
-    with pytest.raises(CollectiveError, match=r"replica . \(process .* did not start: .*refused"):
+    with (
+        holder,
+        pytest.raises(CollectiveError, match=r"replica . \(process .* did not start: .*refused"),
+    ):
         launch(2)
     assert segments_end()
 

@@ -76,7 +76,7 @@ class Watched:
         """Ranks hold the same bits, and what ranks that capture nothing learn from these steps."""
         states = self.team.held()
         assert states[0] == states[1]
-        with crew("memory", 2, 20.0) as plain:
+        with crew("memory", 2, 60.0) as plain:
             other = Watched.__new__(Watched)
             other.team, other.number, other.graphs = plain, -1, defaultdict(dict)
             other.program, other.values = compiled(2, on_gpus=False)
@@ -93,7 +93,7 @@ CAPTURE = SimulatedRuntime.capture
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> Any:
-    with crew("nccl", 2, 20.0) as team:
+    with crew("nccl", 2, 60.0) as team:
         watcher = Watched(team)
         monkeypatch.setattr(SimulatedRuntime, "capture", lambda *args: watcher.capture(*args))
         yield watcher
@@ -145,7 +145,7 @@ def test_a_rank_that_began_afresh_finds_no_graph_and_its_peer_uses_none(watched:
     team = watched.team
     team.held()  # once all is done
     before = {name: np.array(v) for name, v in team.replicas[0].scopes[SCOPE].arrays.items()}
-    fresh = type(team.replicas[1])(1, team.replicas[1].group, 20.0, team.replicas[1].runtime)
+    fresh = type(team.replicas[1])(1, team.replicas[1].group, 60.0, team.replicas[1].runtime)
     fresh.done, team.replicas[1] = team.replicas[1].done, fresh
     team.epoch += 1
     watched.values = before

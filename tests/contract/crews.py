@@ -22,7 +22,7 @@ from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 
-_PATIENCE_S = 60.0
+_PATIENCE_S = 200.0
 HOSTS = {2: [[0], [1]], 3: [[0, 1], [2]]}
 
 

@@ -33,7 +33,7 @@ def at_once(calls: list[Callable[[], Any]]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(200)
         assert not thread.is_alive(), "a thread waits for another that waits for it"
     assert not failures, failures[0]
 

@@ -248,7 +248,7 @@ def test_what_a_command_writes_to_stderr_is_shown(
     assert capfd.readouterr().err.count("hello") == 2
 
 
-def test_what_is_wrong_with_settings(tmp_path: Path, net: Any) -> None:
+def test_what_is_wrong_with_settings(fresh_programs: None, tmp_path: Path, net: Any) -> None:
     exe, main, variables, loss = net
     files = cases.write_files(str(tmp_path))
     factory, dataset = fluid.DatasetFactory(), dataset_of(variables, files)

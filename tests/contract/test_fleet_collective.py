@@ -193,7 +193,7 @@ def refused(strategy: Any, optimizer: Any = None) -> None:
     built(fleet_of(0, ["127.0.0.1:1"]), strategy, optimizer)
 
 
-def test_switches_that_do_not_go_together() -> None:
+def test_switches_that_do_not_go_together(fresh_programs: None) -> None:
     sgd = fluid.optimizer.SGD(0.1)
     decorated = fluid.contrib.mixed_precision.decorate(sgd)
     with pytest.raises(InvalidArgument, match="needs mode='collective'"):

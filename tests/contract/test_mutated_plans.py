@@ -34,7 +34,7 @@ from tests.contract.test_sync_batch_norm import Normed
 
 ReduceStrategy = BuildStrategy.ReduceStrategy
 SCOPE, GOOD, MUTANT = 1, 1, 2
-DEADLINE_S = 4.0  # for what a busy host does in a fraction of that
+DEADLINE_S = 1.0  # for one that never comes
 WITHIN_S = 60.0  # a rank that waits that long for one that came for something else fails the test
 
 
@@ -257,18 +257,23 @@ def test_there_are_a_thousand() -> None:
 @product(kind=SHARES, lost=range(3))
 def test_a_rank_that_never_comes_is_named(kind: str, lost: int) -> None:
     """Nothing tells a message that was lost from one that is late, so this takes until the deadline."""
-    with crew(kind, 3, DEADLINE_S) as members:
+    with crew(kind, 3, WITHIN_S) as members:
         training = Training(compiled("owners", 3, kind == "nccl"), members)
         training.good()
+        for replica in members.replicas:
+            replica.within = DEADLINE_S  # of the plans that are loaded from now on
+        training.load(MUTANT)
         before = members.held()
         others = [rank for rank in training.ranks if rank != lost]
-        answers = members.tell({rank: training.message(rank, training.step) for rank in others})
+        answers = members.tell(
+            {rank: training.message(rank, training.step, program=MUTANT) for rank in others}
+        )
         texts = [answer.head["text"] for answer in answers.values()]
         assert all(answer.kind == "error" for answer in answers.values())
         named = rf"\[[^]]*\b{lost}\b[^]]*\]\)? are missing after"
         assert all(re.search(named, text) for text in texts), texts
         assert members.held() == before
-        training.afresh()
+        training.afresh(MUTANT)
 
 
 def test_a_rank_that_did_another_number_of_steps_stops_all() -> None:

@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, FeedError, InvalidState, InvalidType
 
+from ..conftest import eventually
 from .nets import OPTIMIZERS, Net, feed
 
 
@@ -76,23 +78,26 @@ def test_shapes_and_fetches_may_change_between_them(gang: str) -> None:
         assert (len(prediction) if step % 3 else sum(map(len, prediction))) == count
 
 
-def test_feeding_overlaps_the_step_before(gang: str) -> None:
-    """What the driver does between two steps costs no time: the replicas are at work meanwhile."""
+def test_feeding_overlaps_the_step_before(gang: str, tmp_path: Path) -> None:
+    """The driver goes on while a step is under way: this one ends only when the driver says so."""
+    over = tmp_path / "over"
+
+    def until_over(x: Any) -> Any:
+        assert eventually(over.exists)
+        return x
+
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup):
-        x = fluid.data("x", [None, 500])
-        for _ in range(8):
-            x = fluid.layers.matmul(x, x, transpose_y=True)
-        top = fluid.layers.reduce_sum(x)
+        x = fluid.data("x", [None, 1])
+        y = main.current_block().create_var(name="y", dtype="float32", shape=[-1, 1])
+        fluid.layers.py_func(until_over, x, y)
     program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
-    exe, data = fluid.Executor(), {"x": np.ones((1000, 500), "float32")}
-    exe.run(program, data, [top])
-    early = 0
-    for _ in range(5):  # this thread may be kept from its processor for as long as a step takes
-        future = exe.run_async(program, data, [top])
-        early += not future.done()
-        future.result()
-    assert early, "it waits for the step"
+    exe, data = fluid.Executor(), {"x": np.ones((2, 1), "float32")}
+    futures = [exe.run_async(program, data, [y]) for _ in range(2)]
+    assert not futures[0].done(), "it waits for the step"
+    over.touch()
+    for future in futures:
+        np.testing.assert_array_equal(future.result()[0], data["x"])
 
 
 def test_an_error_ends_those_behind_it(gang: str) -> None:

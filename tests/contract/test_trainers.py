@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import time
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -197,14 +200,33 @@ def test_what_a_trainer_said_before_it_ended_is_heard() -> None:
         World(Trainers(tuple(ends), 0), cards, LocalTable()).exchange("word", 2, 60)
 
 
-def test_a_trainer_that_never_comes(threads: None) -> None:
-    ends, table = endpoints(3), LocalTable()
+def test_a_trainer_that_never_comes(threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of two that wait for a third is over once both have read the other's card."""
+    ends, table, later = endpoints(3), LocalTable(), [0.0]
     with rowlock.cluster(launcher="threads", start_deadline_s=0.2):
         results = at_once([partial(train, Net(), 0, ends[:2], 1, 1)])
     refused(results, TrainerLost, f"trainer 1 ({ends[1]}) did not come within 0.2 s", "1 of 2")
-    meeting = partial(meet, table=table, within=2.0)
-    results = at_once([partial(meeting, Trainers(tuple(ends), t), card(t, ends)) for t in range(2)])
-    refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 2 s", "2 of 3")
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0], sleep=time.sleep)
+    monkeypatch.setattr("rowlock.executor.gang.trainers.time", clock)
+    both = [Trainers(tuple(ends), t) for t in range(2)]
+
+    def cards() -> list[Any]:
+        entries = [table.get(one.key(t)) for t, one in enumerate(both)]
+        return [json.loads(entry) for entry in entries if entry is not None]
+
+    def end() -> None:
+        assert eventually(lambda: [len(one["seen"]) for one in cards()] == [1, 1])
+        beats = [one["beat"] for one in cards()]  # a card is laid anew behind a look at the others
+        assert eventually(
+            lambda: all(one["beat"] > beat for one, beat in zip(cards(), beats, strict=True))
+        )
+        later[0] = 60.0
+
+    meeting = partial(meet, table=table, within=60.0)
+    waiting = [partial(meeting, one, card(t, ends)) for t, one in enumerate(both)]
+    *results, ended = at_once([*waiting, end])
+    assert ended is None
+    refused(results, TrainerLost, f"trainer 2 ({ends[2]}) did not come within 60 s", "2 of 3")
 
 
 def test_a_late_trainer_is_waited_for(threads: None) -> None:

@@ -32,7 +32,7 @@ def at_once(bodies: Sequence[Callable[[], Any]]) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(200)
     assert not any(thread.is_alive() for thread in threads), results
     return results
 

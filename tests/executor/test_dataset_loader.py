@@ -55,7 +55,7 @@ def nothing_left() -> Iterator[None]:
     before = set(process.children()), descriptors(), set(os.listdir("/dev/shm"))
     yield
     assert eventually(lambda: set(process.children()) <= before[0])
-    assert descriptors() <= before[1]
+    assert eventually(lambda: descriptors() <= before[1])
     left = set(os.listdir("/dev/shm")) - before[2]  # perhaps of tests that run beside these
     assert eventually(lambda: not left.intersection(os.listdir("/dev/shm")))
 

@@ -92,7 +92,8 @@ FAIL = """
 import os, pathlib, sys, time
 if os.environ["PADDLE_TRAINER_ID"] == "1":
     sys.exit("no such data set")
-pathlib.Path("process").write_text(str(os.getpid()))
+pathlib.Path("part").write_text(str(os.getpid()))
+os.rename("part", "process")
 time.sleep(600)
 """
 

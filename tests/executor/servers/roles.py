@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from rowlock import fluid
 Feed = dict[str, Any]
 _ports = itertools.count(20000)
 _global_scope = threading.Lock()  # what saves and loads takes the process's
-JOIN_S = 120.0
+JOIN_S = 200.0
 
 
 @dataclass
@@ -109,8 +110,8 @@ def persistables(program: Any, scope: Any) -> dict[str, np.ndarray]:
 
 
 def table(parts: dict[str, np.ndarray], name: str) -> np.ndarray:
-    """Return a table of which servers have parts."""
-    blocks = [n for n in parts if n == name or n.startswith(f"{name}.block")]
+    """Return a parameter of which servers have parts."""
+    blocks = [n for n in parts if re.fullmatch(rf"{re.escape(name)}(\.block\d+)?", n)]
     return np.concatenate([parts[n] for n in sorted(blocks)])
 
 

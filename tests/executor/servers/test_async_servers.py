@@ -39,9 +39,11 @@ MODES: dict[str, Callable[[Any], None] | None] = {
 
 
 def learned(roles: Roles) -> None:
+    """Hold last losses against the first of the trainer that began first: another may begin when it is done."""
     assert not roles.errors
+    before = max(np.mean(losses[:5]) for losses in roles.losses)
     for losses in roles.losses:
-        assert np.mean(losses[-5:]) < 0.4 * np.mean(losses[:5])
+        assert np.mean(losses[-5:]) < 0.4 * before
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -72,7 +72,7 @@ def test_a_trainer_without_servers_is_told_where_none_are() -> None:
 
 
 def test_a_trainer_that_others_wait_for_is_named() -> None:
-    with threads(start_deadline_s=3.0):
+    with threads():
         where = endpoints(1)
         transpiler, main, startup, loss = transpiled(Net, 0, where)
         roles = Roles([], [])
@@ -81,6 +81,10 @@ def test_a_trainer_that_others_wait_for_is_named() -> None:
             exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
             try:
                 exe.run(startup, scope=scope)
+                state = service_at(
+                    where[0]
+                ).state  # trainer 0 is there in time, however slow the host
+                state.config = state.config.model_copy(update={"start_deadline_s": 0.3})
                 exe.run(main, feed=batches(1)[0], fetch_list=[loss], scope=scope)
             finally:
                 exe.close()
