@@ -81,7 +81,7 @@ def row(contender, times, spent, ours):
 
 
 def table(name, times, spent, own):
-    """Return a model's rows, and its ratios: ours to the fastest rival (also to that which spends least), DDP to ours."""
+    """Return a model's rows, and its ratios: ours to the fastest rival and to the thriftiest, DDP to ours."""
     best = min(
         (n for n in times if n in own),
         key=lambda n: np.median(np.concatenate(times[n])),

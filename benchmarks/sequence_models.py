@@ -5,7 +5,7 @@ two places are fed: here several batches, which follow each other. The batches a
 (``DRAWS``), so that rivals of other interfaces take the same. Python 3.7 runs this, too.
 """
 
-from typing import List, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Sentences(NamedTuple):
     """int64 words [sum of ``lengths``] of sentences that follow each other."""
 
     words: np.ndarray
-    lengths: List[int]
+    lengths: list
 
 
 def sentences(rng, size, lengths):
