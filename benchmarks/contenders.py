@@ -67,6 +67,21 @@ class Contender:
             raise RuntimeError(answer["error"])
         return answer
 
+    def processor_seconds(self):
+        """Return what the process and its descendants have spent on processors so far."""
+        parents, spent = {}, {}
+        for entry in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                told = entry.read_text().rpartition(")")[2].split()
+            except OSError:  # it ended
+                continue
+            number = int(entry.parent.name)
+            parents[number], spent[number] = int(told[1]), sum(map(int, told[11:15]))
+        found = {self.process.pid}
+        while more := {n for n, parent in parents.items() if parent in found} - found:
+            found |= more
+        return sum(spent[n] for n in found if n in spent) / os.sysconf("SC_CLK_TCK")
+
     def close(self):
         """End the process."""
         if self.process is not None and self.process.poll() is None:

@@ -7,18 +7,10 @@ for two places (``sequence_models.py`` has those whose shapes are data). Also ru
 
 import numpy as np
 
-from .sequence_models import SEQUENCE_MODELS
+from .sequence_models import SEQUENCE_MODELS, TEXT
 
 GPT = {"layers": 4, "width": 256, "heads": 4, "length": 128, "words": 128, "rows": 16}
 ENCODER = {"layers": 2, "width": 128, "heads": 4, "length": 64, "words": 1000, "rows": 32}
-TEXT = {
-    "words": 20000,
-    "width": 128,
-    "length": 64,
-    "windows": (3, 4, 5),
-    "channels": 64,
-    "rows": 64,
-}
 MIXER = {"layers": 4, "width": 128, "tokens": 64, "patch": 4}
 TABLES = (
     10000,

@@ -4,8 +4,9 @@
 
 Interpreters may also come from TORCH_PYTHON, JAX_PYTHON and PADDLE_PYTHON; a rival without one is left out.
 Every contender is a process of its own, and they take turns, a few steps each, so that a noisy neighbour
-disturbs all of them alike. A time is from the call to that step's own loss on the host. Tables show medians
-with quartiles, and are kept under ``benchmarks/results``. Ratios are medians over rounds.
+disturbs all of them alike. A time is from the call to that step's own loss on the host; beside it stands what
+all processes of a contender spend on processors for a step, which a busy machine changes less. Tables show
+medians with quartiles, and are kept under ``benchmarks/results``. Ratios are medians over rounds.
 """
 
 import argparse
@@ -26,7 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 STEPS = {
     "fit": 200, "mlp": 40, "lenet": 10, "resnet18": 2, "gpt": 3, "mobilenet": 3, "encoder": 8,
     "text_cnn": 10, "vgg": 3, "densenet": 5, "mixer": 5, "wide_deep": 40, "unet": 4, "convnext": 4,
-    "signals": 5, "text_cnn_sparse": 16, "stacked_lstm": 8, "click_through": 16, "translator": 8,
+    "signals": 5, "text_cnn_sparse": 16, "stacked_lstm": 8, "click_through": 16, "translator": 16,
 }  # fmt: skip
 WARM_UP = {"fit": 50, "mlp": 20, "stacked_lstm": 24, "translator": 24}
 FASTER = (  # the switches that trade no time for memory
@@ -36,29 +37,41 @@ FASTER = (  # the switches that trade no time for memory
 
 
 def measure(name, contenders, rounds, steps):
-    """Return the milliseconds of each round's steps, by contender that can run the model."""
-    ready, weights = {}, {}
+    """Return what each round took, by contender that can run the model: two dicts of milliseconds.
+
+    The first has a list for each round with a number for each step, the second processor time of a step for
+    each round.
+    """
+    ready, spent, weights = {}, {}, {}
     for contender in contenders:
         try:
             weights[contender.name] = contender.ask(do="build", model=name)["weights"]
             contender.ask(do="run", steps=WARM_UP.get(name, 5))
-            ready[contender.name] = []
+            ready[contender.name], spent[contender.name] = [], []
         except RuntimeError as error:
             print("{}: {} left out, {}".format(name, contender.name, error), flush=True)
     assert len(set(weights.values())) <= 1, (name, "weights by contender", weights)
     for _ in range(rounds):
         for contender in contenders:
             if contender.name in ready:
+                before = contender.processor_seconds()
                 answer = contender.ask(do="run", steps=steps)
+                used = contender.processor_seconds() - before
+                spent[contender.name].append(1e3 * used / steps)
                 assert np.isfinite(answer["loss"]), (name, contender.name, answer["loss"])
                 ready[contender.name].append([1e3 * s for s in answer["seconds"]])
-    return ready
+    return ready, spent
 
 
-def row(contender, times, ours):
+def row(contender, times, spent, ours):
     """Return one line's numbers: quartiles in milliseconds, and the median over rounds of ratios to us."""
     low, median, high = np.percentile(np.concatenate(times), [25, 50, 75])
-    found = {"contender": contender, "median": median, "quartiles": [low, high]}
+    found = {
+        "contender": contender,
+        "median": median,
+        "quartiles": [low, high],
+        "processor": float(np.median(spent)),
+    }
     if ours is not None:
         pairs = zip(times, ours, strict=True)
         found["ratio"] = float(
@@ -67,14 +80,14 @@ def row(contender, times, ours):
     return found
 
 
-def table(name, times, own):
-    """Return a model's rows, and its two ratios: ours to the fastest rival, eager DDP to ours."""
+def table(name, times, spent, own):
+    """Return a model's rows, and its ratios: ours to the fastest rival and to the thriftiest, DDP to ours."""
     best = min(
         (n for n in times if n in own),
         key=lambda n: np.median(np.concatenate(times[n])),
         default=None,
     )
-    rows = [row(n, t, times.get(best)) for n, t in times.items()]
+    rows = [row(n, t, spent[n], times.get(best)) for n, t in times.items()]
     found = {"model": name, "about": EVERY[name].__doc__, "rows": rows}
     by_name = {r["contender"]: r for r in rows}
     theirs = [r for r in rows if r["contender"] not in own]
@@ -82,6 +95,10 @@ def table(name, times, own):
         fastest = min(theirs, key=lambda r: r["median"])
         found["fastest rival"] = fastest["contender"]
         found["ours / fastest rival"] = 1 / fastest["ratio"]
+        least = min(theirs, key=lambda r: r["processor"])["contender"]
+        found["least processor"] = least
+        pairs = zip(spent[best], spent[least], strict=True)
+        found["ours / least processor"] = float(np.median([own / other for own, other in pairs]))
     if best and "torch DDP" in by_name:
         found["DDP / ours"] = by_name["torch DDP"]["ratio"]
     return found
@@ -93,20 +110,26 @@ def text_of(found):
     for each in found["rows"]:
         low, high = each["quartiles"]
         lines.append(
-            "  {:24} {:9.3f} ms   [{:.3f} .. {:.3f}]   {:6.2f} x ours".format(
-                each["contender"], each["median"], low, high, each.get("ratio", float("nan"))
+            "  {:24} {:9.3f} ms   [{:.3f} .. {:.3f}]   {:6.2f} x ours   processors {:.1f} ms".format(
+                each["contender"],
+                each["median"],
+                low,
+                high,
+                each.get("ratio", float("nan")),
+                each["processor"],
             )
         )
     if "fastest rival" in found:
         lines.append(
-            "  ours / fastest rival ({fastest rival}): {ours / fastest rival:.2f}".format(**found)
+            "  ours / fastest rival ({fastest rival}): {ours / fastest rival:.2f}; of processors "
+            "({least processor}): {ours / least processor:.2f}".format(**found)
         )
     if "DDP / ours" in found:
         lines.append("  DDP / ours: {DDP / ours:.2f}".format(**found))
     return "\n".join(lines)
 
 
-def keep(now, tables, contenders, raw, options):
+def keep(now, tables, contenders, raw, used, options):
     """Write everything so far to a pair of files dated ``now``."""
     RESULTS.mkdir(exist_ok=True)
     stem = RESULTS / "rivals_{}".format(now.strftime("%Y-%m-%d_%H%M"))
@@ -116,7 +139,7 @@ def keep(now, tables, contenders, raw, options):
         "versions": {c.name: c.about for c in contenders},
         "rounds": options.rounds,
     }
-    data = {**about, "tables": tables, "milliseconds": raw}
+    data = {**about, "tables": tables, "milliseconds": raw, "processor milliseconds": used}
     stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
     head = json.dumps(about, indent=1)
     stem.with_suffix(".txt").write_text("\n\n".join([head, *map(text_of, tables)]) + "\n")
@@ -143,12 +166,13 @@ def run():
         contender.quiet = not options.verbose
     try:
         contenders = [contender for contender in wanted if contender.start()]
-        tables, raw, now = [], {}, datetime.datetime.now()
+        tables, raw, used, now = [], {}, {}, datetime.datetime.now()
         for name in options.models:
-            raw[name] = measure(name, contenders, options.rounds, options.steps or STEPS[name])
-            tables.append(table(name, raw[name], {c.name for c in ours}))
+            steps = options.steps or STEPS[name]
+            raw[name], used[name] = measure(name, contenders, options.rounds, steps)
+            tables.append(table(name, raw[name], used[name], {c.name for c in ours}))
             print(text_of(tables[-1]) + "\n", flush=True)
-            stem = keep(now, tables, contenders, raw, options)
+            stem = keep(now, tables, contenders, raw, used, options)
         print("kept as {}.json and .txt".format(stem))
     finally:
         for contender in wanted:

@@ -1,20 +1,106 @@
 """Programs whose shapes are data, for benchmarks: sequences, and rows of large tables.
 
 As in ``models.py``, each function builds into the current program and returns the loss, an optimizer and what
-two places are fed: here several batches, which follow each other. Python 3.7 runs this, too.
+two places are fed: here several batches, which follow each other. The batches are drawn apart from the programs
+(``DRAWS``), so that rivals of other interfaces take the same. Python 3.7 runs this, too.
 """
 
+from typing import NamedTuple
+
+import numpy as np
+
 BATCHES = 8
-TEXT = {"words": 20000, "width": 128, "length": 64, "channels": 64, "rows": 64}
+TEXT = {
+    "words": 20000,
+    "width": 128,
+    "length": 64,
+    "windows": (3, 4, 5),
+    "channels": 64,
+    "rows": 64,
+}
 LSTM = {"words": 20000, "width": 128, "hidden": 256, "lengths": (5, 81), "sentences": 32}
 FIELDS = {"count": 26, "table": 1000000, "width": 16, "dense": 13, "hidden": 400, "rows": 512}
 PAIRS = {"words": 5000, "width": 128, "lengths": (5, 31), "sentences": 32}
 
 
-def sequences(fluid, rng, lengths, words):
-    """Return int64 words [rows, 1] in sequences of these lengths."""
-    values = rng.randint(0, words, (sum(lengths), 1)).astype("int64")
-    return fluid.create_lod_tensor(values, [list(lengths)], fluid.CPUPlace())
+class Sentences(NamedTuple):
+    """int64 words [sum of ``lengths``] of sentences that follow each other."""
+
+    words: np.ndarray
+    lengths: list
+
+
+def sentences(rng, size, lengths):
+    """Return random sentences of these lengths."""
+    return Sentences(rng.randint(0, size["words"], sum(lengths)).astype("int64"), list(lengths))
+
+
+def lengths_of(rng, size):
+    """Return random lengths of a batch."""
+    return rng.randint(*size["lengths"], size["sentences"])
+
+
+def draw_text(rng):
+    """Return one batch of rows of words, and a class for each row."""
+    rows = TEXT["rows"]
+    return {
+        "words": rng.randint(0, TEXT["words"], (rows, TEXT["length"])).astype("int64"),
+        "label": rng.randint(0, 10, (rows, 1)).astype("int64"),
+    }
+
+
+def draw_sentences(rng):
+    """Return one batch of sentences, and one of two classes for each."""
+    return {
+        "words": sentences(rng, LSTM, lengths_of(rng, LSTM)),
+        "label": rng.randint(0, 2, (LSTM["sentences"], 1)).astype("int64"),
+    }
+
+
+def draw_clicks(rng):
+    """Return one batch of dense numbers, ids of rows of the table, and clicks."""
+    rows = FIELDS["rows"]
+    return {
+        "dense": rng.rand(rows, FIELDS["dense"]).astype("float32"),
+        "ids": rng.randint(0, FIELDS["table"], (rows, FIELDS["count"])).astype("int64"),
+        "label": rng.randint(0, 2, (rows, 1)).astype("int64"),
+    }
+
+
+def draw_pairs(rng):
+    """Return one batch of sentences, translations, and the word that follows each word of these."""
+    source, target = (lengths_of(rng, PAIRS) for _ in range(2))
+    return {
+        "source": sentences(rng, PAIRS, source),
+        "target": sentences(rng, PAIRS, target),
+        "following": sentences(rng, PAIRS, target),
+    }
+
+
+DRAWS = {
+    "text_cnn_sparse": draw_text,
+    "stacked_lstm": draw_sentences,
+    "click_through": draw_clicks,
+    "translator": draw_pairs,
+}
+
+
+def batches(name, rng):
+    """Return the batches of a program."""
+    return [DRAWS[name](rng) for _ in range(BATCHES)]
+
+
+def fed(fluid, value):
+    """Return what a place is fed: sentences as a LoD tensor [words, 1]."""
+    if not isinstance(value, Sentences):
+        return value
+    return fluid.create_lod_tensor(value.words[:, None], [value.lengths], fluid.CPUPlace())
+
+
+def feeds_of(fluid, name, rng):
+    """Return the batches of a program as they are fed."""
+    drawn = batches(name, rng)
+    return [{key: fed(fluid, value) for key, value in batch.items()} for batch in drawn]
 
 
 def text_cnn_sparse(fluid, rng):
@@ -24,19 +110,12 @@ def text_cnn_sparse(fluid, rng):
     label = fluid.data("label", [None, 1], "int64")
     vectors = fluid.embedding(words, (size["words"], size["width"]), is_sparse=True)
     image, features = layers.unsqueeze(vectors, [1]), []
-    for length in (3, 4, 5):
+    for length in size["windows"]:
         maps = layers.conv2d(image, size["channels"], (length, size["width"]), act="relu")
         features.append(layers.pool2d(maps, pool_type="max", global_pooling=True))
     scores = layers.fc(layers.concat(features, 1), 10)
     loss = layers.mean(layers.softmax_with_cross_entropy(scores, label))
-    feeds = [
-        {
-            "words": rng.randint(0, size["words"], (size["rows"], size["length"])).astype("int64"),
-            "label": rng.randint(0, 10, (size["rows"], 1)).astype("int64"),
-        }
-        for _ in range(BATCHES)
-    ]
-    return loss, fluid.optimizer.Adam(1e-3, lazy_mode=True), feeds
+    return loss, fluid.optimizer.Adam(1e-3, lazy_mode=True), feeds_of(fluid, "text_cnn_sparse", rng)
 
 
 def stacked_lstm(fluid, rng):
@@ -47,19 +126,12 @@ def stacked_lstm(fluid, rng):
     hidden = layers.embedding(words, (size["words"], size["width"]), is_sparse=True)
     for backwards in (False, True):
         gates = layers.fc(hidden, 4 * size["hidden"])
-        hidden, _ = layers.dynamic_lstm(gates, 4 * size["hidden"], is_reverse=backwards)
+        hidden, _ = layers.dynamic_lstm(
+            gates, 4 * size["hidden"], use_peepholes=False, is_reverse=backwards
+        )
     scores = layers.fc(layers.sequence_pool(hidden, "max"), 2)
     loss = layers.mean(layers.softmax_with_cross_entropy(scores, label))
-    feeds = [
-        {
-            "words": sequences(
-                fluid, rng, rng.randint(*size["lengths"], size["sentences"]), size["words"]
-            ),
-            "label": rng.randint(0, 2, (size["sentences"], 1)).astype("int64"),
-        }
-        for _ in range(BATCHES)
-    ]
-    return loss, fluid.optimizer.Adam(1e-3, lazy_mode=True), feeds
+    return loss, fluid.optimizer.Adam(1e-3, lazy_mode=True), feeds_of(fluid, "stacked_lstm", rng)
 
 
 def click_through(fluid, rng):
@@ -74,15 +146,7 @@ def click_through(fluid, rng):
     for _ in range(3):
         hidden = layers.fc(hidden, size["hidden"], act="relu")
     loss = layers.mean(layers.softmax_with_cross_entropy(layers.fc(hidden, 2), label))
-    feeds = [
-        {
-            "dense": rng.rand(size["rows"], size["dense"]).astype("float32"),
-            "ids": rng.randint(0, size["table"], (size["rows"], size["count"])).astype("int64"),
-            "label": rng.randint(0, 2, (size["rows"], 1)).astype("int64"),
-        }
-        for _ in range(BATCHES)
-    ]
-    return loss, fluid.optimizer.Adagrad(1e-2), feeds
+    return loss, fluid.optimizer.Adagrad(1e-2), feeds_of(fluid, "click_through", rng)
 
 
 def attended(fluid, state, memory, projected):
@@ -105,7 +169,7 @@ def translator(fluid, rng):
     )
     read = layers.embedding(source, (words, width))
     both = [
-        layers.dynamic_gru(layers.fc(read, 3 * width, bias_attr=False), width, is_reverse=backwards)
+        layers.dynamic_gru(layers.fc(read, 3 * width), width, is_reverse=backwards)
         for backwards in (False, True)
     ]
     memory = layers.concat(both, 1)
@@ -118,26 +182,13 @@ def translator(fluid, rng):
         memory, projected = rnn.static_input(memory), rnn.static_input(projected)
         state = rnn.memory(init=first, need_reorder=True)
         context = attended(fluid, state, memory, projected)
-        gates = layers.fc([context, word], 3 * width, bias_attr=False)
+        gates = layers.fc([context, word], 3 * width)
         state_after, _, _ = layers.gru_unit(gates, state, 3 * width)
         rnn.update_memory(state, state_after)
         rnn.output(state_after)
     scores = layers.fc(rnn(), words)
     loss = layers.mean(layers.softmax_with_cross_entropy(scores, following))
-    feeds = []
-    for _ in range(BATCHES):
-        lengths = [rng.randint(*size["lengths"], size["sentences"]) for _ in range(2)]
-        feeds.append(
-            {
-                name: sequences(fluid, rng, own, words)
-                for name, own in (
-                    ("source", lengths[0]),
-                    ("target", lengths[1]),
-                    ("following", lengths[1]),
-                )
-            }
-        )
-    return loss, fluid.optimizer.Adam(1e-3), feeds
+    return loss, fluid.optimizer.Adam(1e-3), feeds_of(fluid, "translator", rng)
 
 
 SEQUENCE_MODELS = {

@@ -124,9 +124,9 @@ def separable_net():
 class WordWindows(nn.Module):
     """Convolutions over words, their maxima over time, and scores."""
 
-    def __init__(self, size):
+    def __init__(self, size, sparse=False):
         super().__init__()
-        self.words = nn.Embedding(size["words"], size["width"])
+        self.words = nn.Embedding(size["words"], size["width"], sparse=sparse)
         self.windows = nn.ModuleList(
             nn.Conv2d(1, size["channels"], (length, size["width"])) for length in size["windows"]
         )

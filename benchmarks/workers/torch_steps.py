@@ -1,5 +1,6 @@
 """A contender: PyTorch's DistributedDataParallel over gloo, ``torch_steps.py [compiled]``; two processes."""
 
+import itertools
 import os
 import socket
 import sys
@@ -8,12 +9,14 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import nn, optim
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.models import ENCODER, GPT, SIGNAL, TABLES, TEXT, UNET, WIDE_DEEP
+from benchmarks.workers import torch_sequences as sequences
 from benchmarks.workers.serve import serve, timed
 from benchmarks.workers.torch_nets import NETS
 
@@ -28,14 +31,26 @@ def pixels(scores, label):
     return functional.cross_entropy(scores, label)
 
 
-def adam(parameters):
+def adam(net):
     """Adam with the rate that all contenders use."""
-    return torch.optim.Adam(parameters, 1e-3)
+    return [optim.Adam(net.parameters(), 1e-3)]
 
 
-def momentum(parameters):
+def lazy_adam(net):
+    """Adam, of embeddings only for the rows that a step reads."""
+    tables = {part.weight for part in net.modules() if isinstance(part, nn.Embedding)}
+    others = [parameter for parameter in net.parameters() if parameter not in tables]
+    return [optim.SparseAdam(list(tables), 1e-3), optim.Adam(others, 1e-3)]
+
+
+def adagrad(net):
+    """Adagrad with the rate that all contenders use."""
+    return [optim.Adagrad(net.parameters(), 1e-2, eps=1e-6)]
+
+
+def momentum(net):
     """SGD with momentum."""
-    return torch.optim.SGD(parameters, 1e-3, momentum=0.9)
+    return [optim.SGD(net.parameters(), 1e-3, momentum=0.9)]
 
 
 def images(rows, *shape):
@@ -75,8 +90,8 @@ def regression():
     return torch.randn(16, 13), torch.randn(16, 1)
 
 
-CASES = {  # data, criterion and optimizer
-    "fit": (regression, functional.mse_loss, lambda p: torch.optim.SGD(p, 1e-3)),
+CASES = {  # data (of programs whose shapes are data: by rank, several batches), criterion and optimizers
+    "fit": (regression, functional.mse_loss, lambda net: [optim.SGD(net.parameters(), 1e-3)]),
     "mlp": (lambda: images(64, 784), classes, adam),
     "lenet": (lambda: images(64, 1, 28, 28), classes, adam),
     "resnet18": (lambda: images(16, 3, 32, 32), classes, momentum),
@@ -95,6 +110,10 @@ CASES = {  # data, criterion and optimizer
         classes,
         momentum,
     ),
+    "text_cnn_sparse": (sequences.rows_of_words, classes, lazy_adam),
+    "stacked_lstm": (sequences.texts, classes, lazy_adam),
+    "click_through": (sequences.clicks, classes, adagrad),
+    "translator": (sequences.pairs, classes, adam),
 }
 
 
@@ -102,17 +121,21 @@ def make(name, compiled):
     """Return a step of a model, which returns its loss."""
     torch.manual_seed(0)
     torch.compiler.reset()  # or nets of parts that were compiled before get code for shapes that vary
-    data, criterion, optimizer = CASES[name]
-    model = NETS[name]()
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    model = DistributedDataParallel(torch.compile(model) if compiled else model)
-    updates, (x, y) = optimizer(model.parameters()), data()
+    data, criterion, optimizers = CASES[name]
+    several = name in sequences.SEQUENCE_NETS
+    net = sequences.SEQUENCE_NETS[name]() if several else NETS[name]()
+    weights, updates = sum(each.numel() for each in net.parameters()), optimizers(net)
+    model = DistributedDataParallel(torch.compile(net) if compiled else net)
+    batches = itertools.cycle(data(dist.get_rank()) if several else [data()])
 
     def step():
-        updates.zero_grad()
+        x, y = next(batches)
+        for update in updates:
+            update.zero_grad()
         loss = criterion(model(x), y)
         loss.backward()
-        updates.step()
+        for update in updates:
+            update.step()
         return loss.item()
 
     step.weights = weights
