@@ -10,8 +10,8 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.executor.cuda.runtime import Fork, Waiting
 from rowlock.executor.gang.delivery import Request, Share
-from rowlock.executor.gang.staged import StagedGroup
 from rowlock.executor.gang.local import launch_threads
+from rowlock.executor.gang.staged import StagedGroup
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.plan.cuda_plan import CudaPlan
 from rowlock.executor.replica.message import Message
