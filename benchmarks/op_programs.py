@@ -1,4 +1,4 @@
-"""More cases whose shapes are drawn: ops around the layers of a program, in one-sided shapes that programs have."""
+"""More cases whose shapes are drawn: ops around the layers of a program, in one-sided shapes like theirs."""
 
 from __future__ import annotations
 
@@ -285,13 +285,23 @@ def _dropped(rng: Rng) -> Drawn:
     return case, [math.prod(shape)], 0
 
 
+def _shares(rows: int, width: int) -> Draw:
+    """Draw rows of positive numbers whose sum is one."""
+
+    def drawn(rng: Rng) -> Any:
+        numbers = uniform(0, 1, rows, width)(rng)
+        return numbers / numbers.sum(1, keepdims=True)
+
+    return drawn
+
+
 def _soft_loss(rng: Rng) -> Drawn:
     """A loss of classes whose labels are shares, or of yes and no."""
     rows, width = about(rng, 1, 20000), about(rng, 2, 30000)
     each, what = {"reduction": "none"}, int(rng.integers(0, 3))
     if what == 0:
         cross = lambda t, x, y: t.nn.functional.cross_entropy(x, y, **each)[:, None]  # noqa: E731
-        inputs = {"Logits": normal(rows, width), "Label": uniform(0, 1, rows, width)}
+        inputs = {"Logits": normal(rows, width), "Label": _shares(rows, width)}
         op, attrs = "softmax_with_cross_entropy", {"soft_label": True}
         return Case(op, inputs, cross, attrs, ("Logits",), "Loss"), [rows * width], 0
     first = normal(rows, width) if what == 1 else uniform(0.05, 0.95, rows, width)

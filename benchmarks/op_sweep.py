@@ -8,8 +8,9 @@
 in a program, by measurement, or with ``--by-rule`` by rule alone.
 
 Each library is a process of its own, both are pinned to one core, and they take turns, some calls each. A time
-is the calling thread's own, the lower quartile over all calls (median and upper quartile in brackets), since what
-else the machine does only adds to it. Ratios are ours to PyTorch's. Both compute the same numbers: a digest of results and gradients is compared, and a difference shown.
+is the calling thread's own, the lower quartile over all calls (median and upper quartile in brackets): whatever
+else the machine does only adds to it. Ratios are ours to PyTorch's. Both compute the same numbers: a digest of
+results and gradients is compared, and a difference shown.
 """
 
 import argparse
