@@ -95,7 +95,7 @@ def _long_norm(rng: Rng) -> Drawn:
     """A layer norm of very short rows, or of very long ones."""
     short = rng.random() < 0.5
     rows, width = (
-        (about(rng, 5000, 400000), about(rng, 1, 9))
+        (about(rng, 5000, 400000), about(rng, 2, 9))
         if short
         else (about(rng, 1, 9), about(rng, 5000, 400000))
     )
