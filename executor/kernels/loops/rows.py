@@ -39,7 +39,7 @@ _EXP_ROW = """
             high = select(high < key, key, high)
         top = unordered(high)
         total = np.float32(0.0)
-        for i in range(n):
+        for i in range(n):{part}
             e = exp_(load(x, o + i, 0, 3) - top)
             store(y, o + i, e, {place}, 3)
             total = plus(total, e)
@@ -89,14 +89,17 @@ _SOFT_CROSS_ENTROPY = """
 def run(words):
     x, y, loss, label = f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3])
     rows, n = words[4], words[5]
+    {alias}
     for r in range(rows):
+        shares, part = np.float32(0.0), np.float32(0.0)
+"""
+_SOFT_PART = """
+            share = load(label, o + i, 1, 3)
+            shares = plus(shares, share)
+            part = plus(part, share * (load(x, o + i, 0, 3) - top))
 """
 _SOFT_LOSS = """
-        above = log_(total) + top
-        sum = np.float32(0.0)
-        for i in range(n):
-            sum = plus(sum, (above - load(x, o + i, 0, 3)) * load(label, o + i, 1, 3))
-        loss[r] = sum
+        loss[r] = log_(total) * shares - part
 """
 _CROSS_ENTROPY_GRAD = """
 def run(words):
@@ -147,13 +150,17 @@ def run(words):
 """
 
 
-def _bound(text: str, words: list[Any], place: int = 2, alias: str = "pass") -> Step:
+def _bound(
+    text: str, words: list[Any], place: int = 2, alias: str = "pass", part: str = ""
+) -> Step:
     """Return the call of a source; arrays among the words stand for their addresses.
+
+    ``part``: what is done with each element of a row before its exponential is written.
 
     ``alias`` gives the result the name of the operand whose memory it takes: only so can the compiler tell
     that an element is written where it was read, and compute many at a time.
     """
-    source = text.format(place=place, alias=alias)
+    source = text.format(place=place, alias=alias, part=part)
     arrays = [w for w in words if isinstance(w, np.ndarray)]
     values = [w.ctypes.data if isinstance(w, np.ndarray) else int(w) for w in words]
     return launch(definitions(source) + source, values, *arrays)
@@ -225,16 +232,16 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     if not _gapless(*arrays) or any(array is None for array in arrays) or not a.logits.size:
         return by_arrays("softmax_with_cross_entropy", dev, a)
     n = a.logits.shape[-1]
+    place = _place(a.softmax, a.logits)
+    alias = "pass" if place else "y = x"
     if a.soft_label:
-        if _place(a.softmax, a.logits) == 0:  # what the loss is computed from would be gone
-            return by_arrays("softmax_with_cross_entropy", dev, a)
         text = _SOFT_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _SOFT_LOSS
-        return [_bound(text, [a.logits, a.softmax, a.loss, a.label, a.logits.size // n, n])]
+        words = [a.logits, a.softmax, a.loss, a.label, a.logits.size // n, n]
+        return [_bound(text, words, place, alias, _SOFT_PART.rstrip())]
     wrong = np.zeros(2, np.int64)
     text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
     words = [a.logits, a.softmax, a.loss, a.label, wrong, a.logits.size // n, n, a.ignore_index]
-    place = _place(a.softmax, a.logits)
-    call = _bound(text, words, place, "pass" if place else "y = x")
+    call = _bound(text, words, place, alias)
     return [call, _checked(wrong, _wrong_label(n))]
 
 
