@@ -57,7 +57,10 @@ def pooled(rank: int, *shape: int) -> Draw:
 
 @dataclass(frozen=True)
 class Case:
-    """An op of ours, its operands by slot (a list: several in one slot) and what PyTorch does with them."""
+    """An op of ours, its operands by slot (a list: several in one slot) and what PyTorch does with them.
+
+    ``chance``: what comes out is random, so the libraries' numbers are not compared.
+    """
 
     op: str
     inputs: dict[str, Any]
@@ -65,6 +68,7 @@ class Case:
     attrs: dict[str, Any] = field(default_factory=dict)
     slopes: tuple[str, ...] = ()
     out: str = "Out"
+    chance: bool = False
 
     def draw(self) -> dict[str, list[Any]]:
         """Return the operands, the same in every process."""

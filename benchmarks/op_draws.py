@@ -13,11 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.op_cases import CASES, Case, normal, uniform, whole
-
-WORK = 3e8  # multiplications of a case, at most
-ELEMENTS = 20_000, 2_000_000  # of its largest operand: below, what is timed is how an op is called
-
-Rng = np.random.Generator
+from benchmarks.op_programs import PROGRAMS
+from benchmarks.op_sizes import ELEMENTS, WORK, Drawn, Rng, about, shape_of
 
 
 @cache
@@ -42,17 +39,6 @@ def describe(case: Case) -> str:
     shapes = [list(array.shape) for arrays in case.draw().values() for array in arrays]
     shown = ", ".join(f"{k}={v}" for k, v in case.attrs.items())
     return f"{case.op} {' '.join('x'.join(map(str, shape)) for shape in shapes)} {shown}".strip()
-
-
-def about(rng: Rng, low: int, high: int) -> int:
-    """Draw a size, small ones as often as large ones; every other is a multiple of eight, or a power of two."""
-    size = round(math.exp(rng.uniform(math.log(low), math.log(high))))
-    if rng.random() < 0.5 and size >= 8:
-        size -= size % 8
-    return int(size)
-
-
-Drawn = tuple[Case, list[int], float]
 
 
 def _convolution(rng: Rng) -> Drawn:
@@ -199,14 +185,9 @@ def _norm(rng: Rng) -> Drawn:
     return case, [n * c * size**2 if size > 1 or kind != 2 else ELEMENTS[1] + 1], 0
 
 
-def _shape(rng: Rng, least: int = 2) -> list[int]:
-    rank = int(rng.integers(least, 5))
-    return [about(rng, 1, int(ELEMENTS[1] ** (1.2 / rank))) for _ in range(rank)]
-
-
 def _reduction(rng: Rng) -> Drawn:
     """A sum, mean or maximum over some dimensions."""
-    shape = _shape(rng)
+    shape = shape_of(rng)
     count = int(rng.integers(1, len(shape) + 1))
     dims = sorted(int(d) for d in rng.choice(len(shape), count, replace=False))
     name = str(rng.choice(["sum", "mean", "max"]))
@@ -218,7 +199,7 @@ def _reduction(rng: Rng) -> Drawn:
 
 def _softmax(rng: Rng) -> Drawn:
     """A softmax over some dimension."""
-    shape = _shape(rng)
+    shape = shape_of(rng)
     axis = int(rng.integers(0, len(shape))) if rng.random() < 0.3 else len(shape) - 1
     call = lambda t, x: t.softmax(x, axis)  # noqa: E731
     return (
@@ -253,7 +234,7 @@ def _embedding(rng: Rng) -> Drawn:
 
 def _transpose(rng: Rng) -> Drawn:
     """Another order of dimensions."""
-    shape = _shape(rng)
+    shape = shape_of(rng)
     order = [int(d) for d in rng.permutation(len(shape))]
     call = lambda t, x: x.permute(order).contiguous()  # noqa: E731
     return (
@@ -265,7 +246,7 @@ def _transpose(rng: Rng) -> Drawn:
 
 def _concat(rng: Rng) -> Drawn:
     """Several tensors side by side."""
-    shape = _shape(rng)
+    shape = shape_of(rng)
     axis, count = int(rng.integers(0, len(shape))), int(rng.integers(2, 9))
     parts = []
     for _ in range(count):
@@ -278,7 +259,7 @@ def _concat(rng: Rng) -> Drawn:
 
 def _pair(rng: Rng) -> Drawn:
     """An element-wise op, one operand spread over dimensions of the other."""
-    shape = _shape(rng)
+    shape = shape_of(rng)
     start = int(rng.integers(0, len(shape)))
     stop = int(rng.integers(start + 1, len(shape) + 1))
     name = str(rng.choice(["add", "sub", "mul", "div", "max"]))
@@ -292,7 +273,10 @@ def _pair(rng: Rng) -> Drawn:
 
 def _activation(rng: Rng) -> Drawn:
     """A function of one operand."""
-    shape, name = _shape(rng), str(rng.choice(["relu", "tanh", "sigmoid", "gelu", "exp", "square"]))
+    shape, name = (
+        shape_of(rng),
+        str(rng.choice(["relu", "tanh", "sigmoid", "gelu", "exp", "square"])),
+    )
     call = lambda t, x: getattr(t.nn.functional if name == "gelu" else t, name)(x)  # noqa: E731
     return Case(name, {"X": normal(*shape)}, call, {}, ("X",)), [math.prod(shape)], 0
 
@@ -301,4 +285,5 @@ FAMILIES: tuple[Callable[[Rng], Any], ...] = (
     *(_convolution, _product, _pool, _norm, _convolution, _batched, _reduction, _grouped),
     *(_softmax, _loss, _convolution, _embedding, _transpose, _transposed, _concat, _pair),
     _activation,
+    *PROGRAMS,
 )

@@ -114,6 +114,8 @@ def build(name):
                     arrays = [seed_of(a.shape) for a in written[base]] if one else None
                 if arrays:
                     operands[slot] = arrays
+            offsets = (slot.name for slot in declared.lod_slots if slot.name in read)
+            operands |= {slot: read[slot] for slot in offsets}
             settings = {**declared.attrs, **op.grad.attributes(attrs)}
             more, slopes, library = bound(
                 op.grad.type, operands, settings, lambda slot: slot in slots, dev

@@ -75,16 +75,23 @@ def plus(context: Any, total: Any, value: Any) -> Any:
     return total(total, total), emit
 
 
+def _call(name: str) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = arguments[0].type
+        form = ir.FunctionType(kind, [kind] * len(arguments))
+        return builder.call(
+            builder.module.declare_intrinsic(f"llvm.{name}", [kind], form), arguments
+        )
+
+    return emit
+
+
 def _same_width(name: str) -> Any:
-    def typed(context: Any, value: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind = arguments[0].type
-            function = builder.module.declare_intrinsic(f"llvm.{name}", [kind])
-            return builder.call(function, arguments)
+    return intrinsic(lambda context, value: (value(value), _call(name)))
 
-        return value(value), emit
 
-    return intrinsic(typed)
+def _of_two(name: str) -> Any:
+    return intrinsic(lambda context, a, b: (a(a, b), _call(name)))
 
 
 @intrinsic
@@ -149,7 +156,8 @@ def ahead(context: Any, pointer: Any, index: Any) -> Any:
     return types.none(pointer, types.int64), emit
 
 
-# Addresses as pointers to elements; the bits of a float as an integer and back; rounding in one instruction.
+# Addresses as pointers to elements; the bits of a float as an integer and back; rounding in one instruction;
+# of two numbers the larger or smaller, and nan if one is.
 PRELUDE: dict[str, Any] = {
     "np": np,
     "math": math,
@@ -169,6 +177,8 @@ PRELUDE: dict[str, Any] = {
     "fma": fma,
     "high_of_product": high_of_product,
     "plus": plus,
+    "largest": _of_two("maximum"),
+    "least": _of_two("minimum"),
     "nearest": _same_width("rint"),
     "root": _same_width("sqrt"),
     "whole_below": _same_width("floor"),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,12 +40,33 @@ class _Memory:
     scope: int = 0  # arrays in one scope may lie in the same place
 
 
-def bind_loop(outputs: Outputs, arrays: Mapping[str, Any]) -> list[native.Launch]:
-    """Return the calls that evaluate expressions on ``arrays`` into the outputs, in one pass."""
-    return bind_loops([(outputs, arrays)])
+class _Join(NamedTuple):
+    """How the elements of a result are joined that takes those of several places in the loop."""
+
+    start: float
+    join: str  # of two numbers
 
 
-def bind_loops(entries: Sequence[tuple[Outputs, Mapping[str, Any]]]) -> list[native.Launch]:
+_JOINS = {
+    "sum": _Join(0.0, "{0} + {1}"),
+    "max": _Join(-math.inf, "largest({0}, {1})"),
+    "min": _Join(math.inf, "least({0}, {1})"),
+}
+
+
+def bind_loop(
+    outputs: Outputs, arrays: Mapping[str, Any], join: str = "sum"
+) -> list[native.Launch]:
+    """Return the calls that evaluate expressions on ``arrays`` into the outputs, in one pass.
+
+    ``join``: whether results of size 1 where others are larger are sums there, or the largest or least.
+    """
+    return bind_loops([(outputs, arrays)], join)
+
+
+def bind_loops(
+    entries: Sequence[tuple[Outputs, Mapping[str, Any]]], join: str = "sum"
+) -> list[native.Launch]:
     """Return the calls for several sets of arrays with the same expressions; sets of one form share a call."""
     calls: list[native.Launch] = []
     forms: dict[str, tuple[_Loop, list[int], list[Any]]] = {}
@@ -54,10 +75,10 @@ def bind_loops(entries: Sequence[tuple[Outputs, Mapping[str, Any]]]) -> list[nat
         shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
         for _, out in outputs:
             if out.shape != (1,) * (len(shape) - out.ndim) + shape:
-                calls.append(partial(out.fill, 0))
+                calls.append(partial(out.fill, _JOINS[join].start))
         if math.prod(shape) == 0:
             continue
-        loop = _Loop(outputs, arrays, shape)
+        loop = _Loop(outputs, arrays, shape, join)
         _, words, operands = forms.setdefault(loop.source, (loop, [], []))
         words += loop.words
         operands += [m.array for m in loop.memories]
@@ -82,8 +103,11 @@ def _bounds(memory: _Memory) -> tuple[int, int]:
 class _Loop:
     """The source of one loop nest, and the addresses, sizes and strides that it runs on."""
 
-    def __init__(self, outputs: Outputs, arrays: Mapping[str, Any], shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, outputs: Outputs, arrays: Mapping[str, Any], shape: tuple[int, ...], join: str
+    ) -> None:
         self.memories: list[_Memory] = []
+        self._join = join
         self._rank = len(shape)
         self._read = {name: self._memory(a, shape) for name, a in arrays.items()}
         self._write = [self._memory(out, shape) for _, out in outputs]
@@ -147,7 +171,7 @@ class _Loop:
         memories = tuple((m.array.dtype, min(m.strides[-1], 2), m.scope) for m in self.memories)
         what = tuple(expression.form for expression in expressions)
         where = (*self._read.items(), *self._write, *self._summed)
-        key = (what, where, len(self.sizes), memories)
+        key = (what, where, len(self.sizes), memories, self._join)
         entry = _sources.get(key)
         if entry is None:
             text = self._text(expressions)
@@ -170,13 +194,18 @@ class _Loop:
         body = [self._load(k, inner) for k in reads if k not in steady] + writer.lines
         for j, (k, result) in enumerate(zip(self._write, results, strict=True)):
             body.append(
-                f"part{j} = plus(part{j}, {result})" if j in totals else self._store(j, k, result)
+                f"part{j} = {self._part(j, result)}" if j in totals else self._store(j, k, result)
             )
         lines = [*self._head(), *self._outer(inner)]
         pad = "    " * (depth + 1)
         lines += [pad + self._load(k, inner) for k in steady]
         lines += [pad + line for line in self._inner(inner, body, totals)]
         return definitions("\n".join(body)) + "\n" + "\n".join(lines) + "\n"
+
+    def _part(self, j: int, result: str) -> str:
+        """Return a part of a row's result with one more element; a sum's may be those of several lanes."""
+        parts = "plus({0}, {1})" if self._join == "sum" else _JOINS[self._join].join
+        return parts.format(f"part{j}", result)
 
     def _in_scalar(self, j: int, k: int) -> bool:
         """Tell whether a result is summed along the innermost dimension."""
@@ -226,18 +255,21 @@ class _Loop:
         if self.memories[k].array.dtype == np.bool_:
             result = f"np.uint8({result})"
         if self._summed[j]:
-            result = f"load({where}) + {result}"
+            result = _JOINS[self._join].join.format(f"load({where})", result)
         return f"store({pointer}, {offset}, {result}, {scope}, {scopes})"
 
     def _inner(self, inner: int, body: list[str], totals: list[int]) -> list[str]:
         if not totals:
             return [f"for i in range(n{inner}):", *(f"    {line}" for line in body)]
-        lines = [f"total{j} = np.float64(0.0)" for j in totals]
+        start, join = _JOINS[self._join]
+        begin = f"{start}" if math.isfinite(start) else f"{'-' * (start < 0)}np.inf"
+        lines = [f"total{j} = np.float64({begin})" for j in totals]
         lines += [f"for begin in range(0, n{inner}, {_CHUNK}):"]
         lines += [f"    end = begin + {_CHUNK} if begin + {_CHUNK} < n{inner} else n{inner}"]
-        lines += [f"    part{j} = np.float32(0.0)" for j in totals]
+        lines += [f"    part{j} = np.float32({begin})" for j in totals]
         lines += ["    for i in range(begin, end):", *(f"        {line}" for line in body)]
-        lines += [f"    total{j} += np.float64(part{j})" for j in totals]
+        for j in totals:
+            lines.append(f"    total{j} = {join.format(f'total{j}', f'np.float64(part{j})')}")
         for j in totals:
             lines.append(self._store(j, self._write[j], f"np.float32(total{j})"))
         return lines

@@ -106,6 +106,7 @@ define(
                 exclusive=False,
             ),
             sample({"X": normal(2, 3, 4, 5)}, global_pooling=True, pooling_type="avg"),
+            sample({"X": normal(2, 2, 5, 4)}, ksize=[3, 4], pooling_type="avg", strides=[3, 1]),
             sample({"X": normal(2, 3, 4, 4)}, ksize=[2, 2], adaptive=True, pooling_type="avg"),
             sample({"X": normal(2, 3, 5, 7)}, ksize=[2, 3], adaptive=True, pooling_type="avg"),
             sample({"X": normal(2, 3, 5, 7)}, ksize=[3, 2], adaptive=True),

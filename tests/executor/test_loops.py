@@ -156,3 +156,34 @@ def test_transposes_by_tiles(shape: tuple[int, ...], axis: tuple[int, ...]) -> N
     for call in bind("transpose", {"X": [cut]}, {"Out": [out]}, attrs, Device(), "numba"):
         call()
     assert not out.any()
+
+
+@pytest.mark.parametrize("join", ["max", "min"])
+@pytest.mark.parametrize("shape", [(5, 1, 7), (1, 3000), (4, 1)])
+def test_extremes_of_rows_and_columns_hand_nan_on(join: str, shape: tuple[int, ...]) -> None:
+    x = floats(*(4 if n == 1 else n for n in shape))
+    x[(0,) * x.ndim], x[(-1,) * x.ndim] = np.nan, -np.inf
+    axes = tuple(i for i, n in enumerate(shape) if n == 1)
+    out = np.full(shape, 7, np.float32)
+    for call in bind_loop([(e.copy(X), out)], {"x": x}, join):
+        call()
+    expected = (np.max if join == "max" else np.min)(x, axes, keepdims=True)
+    np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("shape", [(19, 6), (3, 5, 4)])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_running_sums_are_numpys_bits(
+    shape: tuple[int, ...], reverse: bool, exclusive: bool
+) -> None:
+    x = floats(*shape)
+    for axis in range(x.ndim):
+        results = []
+        for library in ("numpy", "numba"):
+            out = np.full(shape, np.nan, np.float32)
+            attrs = {"axis": axis, "reverse": reverse, "exclusive": exclusive}
+            for call in bind("cumsum", {"X": [x]}, {"Out": [out]}, attrs, Device(), library):
+                call()
+            results.append(out)
+        np.testing.assert_array_equal(results[1], results[0])

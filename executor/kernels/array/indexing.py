@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,7 @@ from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
 from ..registry import Step, kernel
-from .manipulation import copied
+from .manipulation import Copy, copied
 
 
 def window(x: Array, a: Slice | SliceAt | SliceGrad) -> Array:
@@ -39,10 +39,23 @@ def window(x: Array, a: Slice | SliceAt | SliceGrad) -> Array:
     return x[tuple(index)]
 
 
-@kernel("slice", low=True)
-def slice_(dev: Device, a: Slice) -> list[Step]:
-    view = window(a.input, a)
-    return copied(dev, a.out.reshape(view.shape), view)
+def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
+    """Register the kernels that only copy: ``copied(dev, target, source)``."""
+
+    @on("slice")
+    def slice_(dev: Device, a: Slice) -> list[Step]:
+        view = window(a.input, a)
+        return copied(dev, a.out.reshape(view.shape), view)
+
+    @on("slice_grad")
+    def slice_grad(dev: Device, a: SliceGrad) -> list[Step]:
+        if a.d_input is None:
+            return []
+        view = window(a.d_input, a)
+        return [partial(a.d_input.fill, 0), *copied(dev, view, a.d_out.reshape(view.shape))]
+
+
+register(partial(kernel, low=True), copied)
 
 
 def read_window(x: Array, a: SliceAt | SliceGrad) -> Array:
@@ -77,14 +90,6 @@ def slice_at_grad(dev: Device, a: SliceGrad) -> Step:
             view[...] = a.d_out.reshape(view.shape)
 
     return run
-
-
-@kernel("slice_grad", low=True)
-def slice_grad(dev: Device, a: SliceGrad) -> list[Step]:
-    if a.d_input is None:
-        return []
-    view = window(a.d_input, a)
-    return [partial(a.d_input.fill, 0), *copied(dev, view, a.d_out.reshape(view.shape))]
 
 
 def checked_rows(op: str, index: Array, rows: int) -> Step:

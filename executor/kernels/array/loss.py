@@ -303,14 +303,22 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
     ]
 
 
+def sigmoid_loss(ignored: float, x: e.Expr, label: e.Expr) -> e.Expr:
+    """max(x, 0) - x * label + log(1 + exp(-|x|)), and 0 where the label is ``ignored``."""
+    value = e.maximum(x, 0) - x * label + e.log1p(e.exp(-e.abs_(x)))
+    return e.where(e.equal(label, ignored), 0, value)
+
+
+def sigmoid_slope(ignored: float, x: e.Expr, label: e.Expr, d: e.Expr) -> e.Expr:
+    """(sigmoid(x) - label) * d, and 0 where the label is ``ignored``."""
+    value = (0.5 * e.tanh(0.5 * x) + 0.5 - label) * d
+    return e.where(e.equal(label, ignored), 0, value)
+
+
 @kernel("sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy(dev: Device, a: SigmoidCrossEntropyWithLogits) -> list[Step]:
-    """max(x, 0) - x * label + log(1 + exp(-|x|)); ``normalize`` divides by the labels not ignored."""
-
-    def loss(x: e.Expr, label: e.Expr) -> e.Expr:
-        value = e.maximum(x, 0) - x * label + e.log1p(e.exp(-e.abs_(x)))
-        return e.where(e.equal(label, a.ignore_index), 0, value)
-
+    """``normalize`` divides by the labels not ignored."""
+    loss = partial(sigmoid_loss, a.ignore_index)
     steps = bind_scalar(loss, {"x": a.x, "label": a.label}, {}, a.out, dev)
     return steps + _normalized(dev, a.label, a.out, a.normalize, a.ignore_index)
 
@@ -320,10 +328,7 @@ def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad
     if a.d_x is None:
         return []
 
-    def slope(x: e.Expr, label: e.Expr, d: e.Expr) -> e.Expr:
-        value = (0.5 * e.tanh(0.5 * x) + 0.5 - label) * d
-        return e.where(e.equal(label, a.ignore_index), 0, value)
-
+    slope = partial(sigmoid_slope, a.ignore_index)
     steps = bind_scalar(slope, {"x": a.x, "label": a.label, "d": a.d_out}, {}, a.d_x, dev)
     return steps + _normalized(dev, a.label, a.d_x, a.normalize, a.ignore_index)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,6 +10,7 @@ from ....graph.ops.operands import Array
 from ....graph.ops.padding import Pad, Pad2d, Pad2dGrad, PadGrad, image_axis
 from ...device.device import Device
 from ..registry import Step, kernel
+from .manipulation import Copy, copied
 
 
 def middle(wide: Array, like: Array, paddings: Sequence[int], first: int = 0) -> Any:
@@ -21,19 +22,20 @@ def middle(wide: Array, like: Array, paddings: Sequence[int], first: int = 0) ->
     return wide[tuple(index)]
 
 
-@kernel("pad", low=True)
-def pad(dev: Device, a: Pad) -> list[Step]:
-    return [
-        partial(a.out.fill, a.pad_value),
-        partial(dev.xp.copyto, middle(a.out, a.x, a.paddings), a.x),
-    ]
+def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
+    """Register the kernels that only copy: ``copied(dev, target, source)``."""
+
+    @on("pad")
+    def pad(dev: Device, a: Pad) -> list[Step]:
+        inside = middle(a.out, a.x, a.paddings)
+        return [partial(a.out.fill, a.pad_value), *copied(dev, inside, a.x)]
+
+    @on("pad_grad")
+    def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
+        return [] if a.d_x is None else copied(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings))
 
 
-@kernel("pad_grad", low=True)
-def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
-    return (
-        [] if a.d_x is None else [partial(dev.xp.copyto, a.d_x, middle(a.d_out, a.d_x, a.paddings))]
-    )
+register(partial(kernel, low=True), copied)
 
 
 def _lines(size: int, margins: Sequence[int], mode: str) -> list[tuple[int, int]]:

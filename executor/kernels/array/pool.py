@@ -222,7 +222,7 @@ def _average_grad(dev: Device, win: Windows, d_out: Array, d_x: Any, exclusive: 
         cells = win.cells(d_x, share)
         return [*steps, *(partial(dev.xp.add, window, part, window) for window, part in cells)]
     target, copies = _target(dev, win, d_x)
-    if set(win.out) == {1} and not win.padded:
+    if not win.padded and tuple(win.k) == win.size:
         return [*steps, partial(dev.xp.copyto, d_x, share)]
     steps.append(partial(target.fill, 0))
     steps += [partial(dev.xp.add, tap, share, tap) for tap in win.taps(target)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -52,14 +53,14 @@ def _part(width: int) -> int:
     return next((part for part in _PARTS if width % part == 0), 0)
 
 
-def _axes(x: Array, dim: Any, reduce_all: bool) -> tuple[int, ...]:
+def axes_of(x: Array, dim: Any, reduce_all: bool) -> tuple[int, ...]:
     dims = [dim] if isinstance(dim, int) else dim
     if reduce_all or len(dims) == 0:
         return tuple(range(x.ndim))
     return tuple(sorted({d % x.ndim for d in dims}))
 
 
-def _kept(x: Array, small: Array, axes: tuple[int, ...]) -> Any:
+def kept(x: Array, small: Array, axes: tuple[int, ...]) -> Any:
     """View a reduced array with its reduced dimensions kept as 1."""
     return small.reshape(tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
 
@@ -79,14 +80,25 @@ def _as(dev: Device, array: Array, dtype: Any) -> tuple[Any, list[Step]]:
 
 def _reduce(dev: Device, name: str, a: Reduce) -> tuple[list[Step], int]:
     x, steps = _as(dev, a.x, a.out.dtype)
-    axes = _axes(x, a.dim, a.reduce_all)
-    target = _kept(x, a.out, axes)
+    axes = axes_of(x, a.dim, a.reduce_all)
+    target = kept(x, a.out, axes)
     count = 1
     for axis in axes:
         count *= x.shape[axis]
     if name == "add" and dev.name == "numpy" and x.size and x.dtype.kind == "f":
         return [*steps, *_summed(dev, x, axes, target)], max(count, 1)
     return [*steps, partial(dev.reducer(name), x, axes, None, target, True)], max(count, 1)
+
+
+def runs(shape: Sequence[int], axes: tuple[int, ...]) -> list[tuple[int, bool]]:
+    """Join dimensions behind each other that are all reduced, or all kept: sizes, and whether reduced."""
+    merged: list[tuple[int, bool]] = []
+    for i, n in enumerate(shape):
+        if merged and merged[-1][1] == (i in axes):
+            merged[-1] = merged[-1][0] * n, merged[-1][1]
+        elif n > 1:
+            merged.append((n, i in axes))
+    return merged
 
 
 def _summed(dev: Device, x: Array, axes: tuple[int, ...], target: Any) -> list[Step]:
@@ -97,12 +109,7 @@ def _summed(dev: Device, x: Array, axes: tuple[int, ...], target: Any) -> list[S
     summed, several are taken for one.
     """
     xp = dev.xp
-    merged: list[tuple[int, bool]] = []  # sizes, and whether they are summed
-    for i, n in enumerate(x.shape):
-        if merged and merged[-1][1] == (i in axes):
-            merged[-1] = merged[-1][0] * n, merged[-1][1]
-        elif n > 1:
-            merged.append((n, i in axes))
+    merged = runs(x.shape, axes)
     if not merged or not x.flags.c_contiguous:
         return [partial(xp.add.reduce, x, axes, None, target, True)]
     steps: list[Step] = []
@@ -207,7 +214,7 @@ def reduce_sum_grad(dev: Device, a: ReduceGrad) -> list[Step]:
 
 def spread(a: ReduceGrad, d_out: Array) -> Any:
     """View what a reduction gave with as many dimensions as its operand."""
-    return _kept(a.x, d_out, _axes(a.x, a.dim, a.reduce_all))
+    return kept(a.x, d_out, axes_of(a.x, a.dim, a.reduce_all))
 
 
 @kernel("reduce_mean_grad")
@@ -215,7 +222,7 @@ def reduce_mean_grad(dev: Device, a: ReduceGrad) -> list[Step]:
     if a.d_x is None:
         return []
     d_out, steps = _as(dev, a.d_out, a.d_x.dtype)
-    spread = _kept(a.x, d_out, _axes(a.x, a.dim, a.reduce_all))
+    spread = kept(a.x, d_out, axes_of(a.x, a.dim, a.reduce_all))
     return [*steps, partial(dev.xp.multiply, spread, spread.size / max(a.x.size, 1), a.d_x)]
 
 
@@ -224,15 +231,15 @@ def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
     """Every element equal to the extreme gets the gradient, as in Paddle."""
     if a.d_x is None:
         return []
-    axes = _axes(a.x, a.dim, a.reduce_all)
+    axes = axes_of(a.x, a.dim, a.reduce_all)
     mask = dev.scratch(a.x.shape, bool)
     out, copies = _as(dev, a.out, a.x.dtype)
     d_out, more = _as(dev, a.d_out, a.d_x.dtype)
     return [
         *copies,
         *more,
-        partial(dev.xp.equal, a.x, _kept(a.x, out, axes), mask),
-        partial(dev.xp.multiply, mask, _kept(a.x, d_out, axes), a.d_x),
+        partial(dev.xp.equal, a.x, kept(a.x, out, axes), mask),
+        partial(dev.xp.multiply, mask, kept(a.x, d_out, axes), a.d_x),
     ]
 
 
@@ -241,14 +248,14 @@ def reduce_prod_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
     """d * out / x, as Paddle computes it (undefined where an element is 0)."""
     if a.d_x is None:
         return []
-    axes = _axes(a.x, a.dim, a.reduce_all)
+    axes = axes_of(a.x, a.dim, a.reduce_all)
     out, copies = _as(dev, a.out, a.d_x.dtype)
     d_out, more = _as(dev, a.d_out, a.d_x.dtype)
     return [
         *copies,
         *more,
-        partial(dev.xp.divide, _kept(a.x, out, axes), a.x, a.d_x),
-        partial(dev.xp.multiply, a.d_x, _kept(a.x, d_out, axes), a.d_x),
+        partial(dev.xp.divide, kept(a.x, out, axes), a.x, a.d_x),
+        partial(dev.xp.multiply, a.d_x, kept(a.x, d_out, axes), a.d_x),
     ]
 
 

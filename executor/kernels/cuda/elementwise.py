@@ -6,7 +6,6 @@ from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops.activation import ActivationGrad
 from ....graph.ops.elementwise import Elementwise
-from ....graph.ops.indexing import Where, WhereGrad
 from ....strategies.types import FLOATS, INTEGERS, VarType
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_source import known
@@ -49,20 +48,6 @@ def remainder(dev: Device, a: Elementwise) -> list[Step]:
     function = "fmod" if a.out.dtype.kind in "iu" else "remainder"
     result = e.call(function, e.argument("x"), e.argument("y"))
     return bind_cuda(dev, [(result, a.out)], {"x": x, "y": y})
-
-
-@CUDA.register("where")
-def where(dev: Device, a: Where) -> list[Step]:
-    choice = e.where(e.argument("c"), e.argument("x"), e.argument("y"))
-    return bind_cuda(dev, [(choice, a.out)], {"c": a.condition, "x": a.x, "y": a.y})
-
-
-@CUDA.register("where_grad")
-def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
-    c, d = e.argument("c"), e.argument("d")
-    slopes = ((e.where(c, d, 0), a.d_x), (e.where(c, 0, d), a.d_y))
-    outputs = [(slope, out) for slope, out in slopes if out is not None]
-    return bind_cuda(dev, outputs, {"c": a.condition, "d": a.d_out}) if outputs else []
 
 
 @CUDA.register("floor_grad", "ceil_grad", "round_grad", "trunc_grad")

@@ -13,8 +13,7 @@ from ....graph.ops.reduction import ClipByNorm, Reduce, ReduceGrad, ReduceGradOf
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.reduction import _axes as axes_of
-from ..array.reduction import one_type
+from ..array.reduction import axes_of, one_type
 from .launches import BLOCK, simple, start
 from .pointwise import pointwise
 from .rows import accumulator, chunk_of, groups, share_columns, share_rows, size_of, vector

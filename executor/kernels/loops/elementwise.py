@@ -15,6 +15,7 @@ from ....graph.ops import expr as e
 from ....graph.ops.activation import Scale
 from ....graph.ops.compare import Compare
 from ....graph.ops.elementwise import Elementwise, ElementwiseGrad
+from ....graph.ops.indexing import Where, WhereGrad
 from ....graph.ops.operands import Operands
 from ....graph.ops.pointwise import BINARY_GRADS, arguments, scaled, total
 from ....graph.ops.reduction import Sum
@@ -148,6 +149,25 @@ def _scale_and_sum(loops: Loops) -> None:
         return loops.bind(dev, [(added, a.out)], dict(zip(names, a.x, strict=True)))
 
 
+def _choice(loops: Loops) -> None:
+    def takes(node: Node) -> bool:
+        values = [*node.reads(), *node.writes()]
+        return loops.takes(node) or all(v.spec.dtype in _TYPES for v in values)
+
+    condition, d = e.argument("c"), e.argument("d")
+
+    @loops.register("where", takes=takes)
+    def where(dev: Device, a: Where) -> list[Step]:
+        choice = e.where(condition, e.argument("x"), e.argument("y"))
+        return loops.bind(dev, [(choice, a.out)], {"c": a.condition, "x": a.x, "y": a.y})
+
+    @loops.register("where_grad", takes=takes)
+    def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
+        slopes = ((e.where(condition, d, 0), a.d_x), (e.where(condition, 0, d), a.d_y))
+        outputs = [(slope, out) for slope, out in slopes if out is not None]
+        return loops.bind(dev, outputs, {"c": a.condition, "d": a.d_out}) if outputs else []
+
+
 _COMPARISONS = (
     "less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal",
 )  # fmt: skip
@@ -156,6 +176,7 @@ _COMPARISONS = (
 def register(loops: Loops, others: Callable[[str], bool]) -> None:
     """Register the kernels of all elementwise ops, and those of the ``others`` that have an expression."""
     _scale_and_sum(loops)
+    _choice(loops)
     for op_type in (*_COMPARISONS, *BINARY_GRADS):
         if (op_type, loops.back_end) not in KERNELS:
             _elementwise(loops, op_type)

@@ -1,4 +1,4 @@
-"""Cross entropy of probabilities with integer labels, forward and backward, as compiled loops over rows."""
+"""Cross entropy of probabilities with integer labels as compiled loops over rows, of sigmoids as one loop."""
 
 from __future__ import annotations
 
@@ -7,14 +7,25 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
-from ....graph.ops.loss import CrossEntropy, CrossEntropy2, CrossEntropyGrad, CrossEntropyGrad2
+from ....graph.ops.expr import argument
+from ....graph.ops.loss import (
+    CrossEntropy,
+    CrossEntropy2,
+    CrossEntropyGrad,
+    CrossEntropyGrad2,
+    SigmoidCrossEntropyWithLogits,
+    SigmoidCrossEntropyWithLogitsGrad,
+)
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
+from ...codegen.loops import bind_loop
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
+from ..array.loss import sigmoid_loss, sigmoid_slope
 from ..registry import Step, by_arrays, kernel
+from .elementwise import in_float32
 
 # ``match`` is what a label picked of its row; the logarithm of 0 is cut off as in ``loss.py``.
 _LOSS = """
@@ -113,3 +124,22 @@ def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
         return by_arrays("cross_entropy_grad2", dev, a)
     text = _SLOPE.format(at="r")
     return _bound(text, "cross_entropy2", a.label, a.d_x, a.ignore_index, [a.match_x, a.d_y, a.d_x])
+
+
+def _each(node: Node) -> bool:
+    """Tell whether each element's loss is its own: not divided by the count of labels."""
+    return in_float32(node) and not node.attrs["normalize"]
+
+
+@kernel("sigmoid_cross_entropy_with_logits", on=("numba",), takes=_each)
+def sigmoid_cross_entropy(dev: Device, a: SigmoidCrossEntropyWithLogits) -> list[Step]:
+    loss = sigmoid_loss(a.ignore_index, argument("x"), argument("label"))
+    return [*bind_loop([(loss, a.out)], {"x": a.x, "label": a.label})]
+
+
+@kernel("sigmoid_cross_entropy_with_logits_grad", on=("numba",), takes=_each)
+def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
+    if a.d_x is None:
+        return []
+    slope = sigmoid_slope(a.ignore_index, *map(argument, ("x", "label", "d")))
+    return [*bind_loop([(slope, a.d_x)], {"x": a.x, "label": a.label, "d": a.d_out})]

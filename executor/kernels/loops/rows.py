@@ -13,6 +13,7 @@ import numpy as np
 
 from ....graph.ir.graph import Node, Value
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.expr import argument
 from ....graph.ops.loss import (
     Softmax,
     SoftmaxGrad,
@@ -22,6 +23,7 @@ from ....graph.ops.loss import (
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
+from ...codegen.loops import bind_loop
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
@@ -37,7 +39,7 @@ _EXP_ROW = """
             high = select(high < key, key, high)
         top = unordered(high)
         total = np.float32(0.0)
-        for i in range(n):
+        for i in range(n):{part}
             e = exp_(load(x, o + i, 0, 3) - top)
             store(y, o + i, e, {place}, 3)
             total = plus(total, e)
@@ -82,6 +84,22 @@ _LOSS = """
             loss[r] = log_(total) - (score - top)
         else:
             wrong[0], wrong[1] = 1, label
+"""
+_SOFT_CROSS_ENTROPY = """
+def run(words):
+    x, y, loss, label = f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3])
+    rows, n = words[4], words[5]
+    {alias}
+    for r in range(rows):
+        shares, part = np.float32(0.0), np.float32(0.0)
+"""
+_SOFT_PART = """
+            share = load(label, o + i, 1, 3)
+            shares = plus(shares, share)
+            part = plus(part, share * (load(x, o + i, 0, 3) - top))
+"""
+_SOFT_LOSS = """
+        loss[r] = log_(total) * shares - part
 """
 _CROSS_ENTROPY_GRAD = """
 def run(words):
@@ -132,13 +150,17 @@ def run(words):
 """
 
 
-def _bound(text: str, words: list[Any], place: int = 2, alias: str = "pass") -> Step:
+def _bound(
+    text: str, words: list[Any], place: int = 2, alias: str = "pass", part: str = ""
+) -> Step:
     """Return the call of a source; arrays among the words stand for their addresses.
+
+    ``part``: what is done with each element of a row before its exponential is written.
 
     ``alias`` gives the result the name of the operand whose memory it takes: only so can the compiler tell
     that an element is written where it was read, and compute many at a time.
     """
-    source = text.format(place=place, alias=alias)
+    source = text.format(place=place, alias=alias, part=part)
     arrays = [w for w in words if isinstance(w, np.ndarray)]
     values = [w.ctypes.data if isinstance(w, np.ndarray) else int(w) for w in words]
     return launch(definitions(source) + source, values, *arrays)
@@ -167,9 +189,10 @@ def _last_axis(node: Node) -> bool:
     values = [*node.reads(), *node.writes()]
     scores = max((v for v in values if v.spec.dtype == VarType.FP32), key=_rank, default=None)
     labels = node.inputs.get("Label", ())
-    if scores is None or not scores.spec.shape or node.attrs.get("soft_label"):
+    if scores is None or not scores.spec.shape:
         return False
-    typed = all(v.spec.dtype == (VarType.INT64 if v in labels else VarType.FP32) for v in values)
+    whole = () if node.attrs.get("soft_label") else labels
+    typed = all(v.spec.dtype == (VarType.INT64 if v in whole else VarType.FP32) for v in values)
     return typed and node.attrs["axis"] in (-1, len(scores.spec.shape) - 1)
 
 
@@ -209,11 +232,16 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     if not _gapless(*arrays) or any(array is None for array in arrays) or not a.logits.size:
         return by_arrays("softmax_with_cross_entropy", dev, a)
     n = a.logits.shape[-1]
+    place = _place(a.softmax, a.logits)
+    alias = "pass" if place else "y = x"
+    if a.soft_label:
+        text = _SOFT_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _SOFT_LOSS
+        words = [a.logits, a.softmax, a.loss, a.label, a.logits.size // n, n]
+        return [_bound(text, words, place, alias, _SOFT_PART.rstrip())]
     wrong = np.zeros(2, np.int64)
     text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
     words = [a.logits, a.softmax, a.loss, a.label, wrong, a.logits.size // n, n, a.ignore_index]
-    place = _place(a.softmax, a.logits)
-    call = _bound(text, words, place, "pass" if place else "y = x")
+    call = _bound(text, words, place, alias)
     return [call, _checked(wrong, _wrong_label(n))]
 
 
@@ -224,6 +252,13 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
     if a.d_logits is None or not _gapless(*arrays) or not a.softmax.size:
         return by_arrays("softmax_with_cross_entropy_grad", dev, a)
     n = a.softmax.shape[-1]
+    if a.soft_label:
+        operands = {"y": a.softmax, "d": a.d_loss, "s": a.label}
+        operands = {
+            name: array.reshape(a.softmax.size // n, -1) for name, array in operands.items()
+        }
+        slope = (argument("y") - argument("s")) * argument("d")
+        return [*bind_loop([(slope, a.d_logits.reshape(-1, n))], operands)]
     wrong = np.zeros(2, np.int64)
     words = [*arrays, wrong, a.softmax.size // n, n, a.ignore_index]
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2

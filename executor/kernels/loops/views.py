@@ -18,7 +18,8 @@ from ....graph.ops.reduction import ReduceGrad
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
-from ..array.manipulation import copied, register
+from ..array import indexing, manipulation, padding
+from ..array.manipulation import copied
 from ..array.reduction import one_type, spread
 from ..registry import Step, kernel
 
@@ -44,7 +45,7 @@ def run(words):
 """
 
 
-_SHORT = 64  # elements side by side: NumPy copies longer runs as fast
+_SHORT = 16  # elements side by side: NumPy copies longer runs faster
 _RUNS = """
 def run(words):
     to, source, length = u32(words[0]), u32(words[1]), words[2]
@@ -141,4 +142,5 @@ def _on(op_type: str) -> Callable[[Any], Any]:
     return kernel(op_type, on=("numba",), takes=_narrow, layout=layout)
 
 
-register(_on, bind_copy)
+for _register in (manipulation.register, indexing.register, padding.register):
+    _register(_on, bind_copy)

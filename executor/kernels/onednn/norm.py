@@ -114,7 +114,7 @@ def _result(dev: Device, compiled: Primitive, y: Array) -> tuple[Any, list[Step]
     return near, reordered(dev, near, y)
 
 
-@onednn("batch_norm", layout=CHANNELS_LAST)
+@onednn("batch_norm", layout=CHANNELS_LAST, prefer_loops=True)
 def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
     x, y = images(a.x, a.data_layout), images(a.y, a.data_layout)
     global_stats = a.use_global_stats or (a.is_test and not a.trainable_statistics)
@@ -148,7 +148,7 @@ def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
     ]
 
 
-@onednn("batch_norm_grad", layout=CHANNELS_LAST)
+@onednn("batch_norm_grad", layout=CHANNELS_LAST, prefer_loops=True)
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     """Epsilon is in SavedVariance already, the inverse of the deviation."""
     x, d_y = images(a.x, a.data_layout), images(a.d_y, a.data_layout)

@@ -1,0 +1,157 @@
+"""Reductions and running sums as compiled loops: NumPy begins anew with every row, and rows are often short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops import expr as e
+from ....graph.ops.manipulation import ExpandGrad
+from ....graph.ops.operands import Array
+from ....graph.ops.ranges import ExpandAsGrad
+from ....graph.ops.reduction import Cumsum, Reduce, ReduceGradOfOut
+from ...codegen.loops import bind_loop
+from ...codegen.native import launch
+from ...device.device import Device
+from ..array.manipulation import tiles
+from ..array.ranges import repeats
+from ..array.reduction import axes_of, kept, runs
+from ..registry import Step, by_arrays, kernel
+from .elementwise import in_float32
+
+_X = e.argument("x")
+
+
+def _reduced(join: str, x: Array, axes: tuple[int, ...], out: Array) -> list[Step]:
+    return [*bind_loop([(e.copy(_X), kept(x, out, axes))], {"x": x}, join)]
+
+
+def _faster(x: Array, axes: tuple[int, ...]) -> bool:
+    """Tell whether a loop sums faster than NumPy, which has ways of its own for rows and for columns."""
+    return bool(x.size) and len(runs(x.shape, axes)) > 2
+
+
+@kernel("reduce_sum", on=("numba",), takes=in_float32)
+def reduce_sum(dev: Device, a: Reduce) -> list[Step]:
+    axes = axes_of(a.x, a.dim, a.reduce_all)
+    if not _faster(a.x, axes):
+        return by_arrays("reduce_sum", dev, a)
+    return _reduced("sum", a.x, axes, a.out)
+
+
+@kernel("reduce_mean", on=("numba",), takes=in_float32)
+def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
+    axes = axes_of(a.x, a.dim, a.reduce_all)
+    if not _faster(a.x, axes):
+        return by_arrays("reduce_mean", dev, a)
+    share = a.out.size / a.x.size
+    return [*_reduced("sum", a.x, axes, a.out), partial(np.multiply, a.out, share, a.out)]
+
+
+def _extreme(op_type: str, join: str) -> None:
+    @kernel(op_type, on=("numba",), takes=in_float32)
+    def extreme(dev: Device, a: Reduce) -> list[Step]:
+        axes = axes_of(a.x, a.dim, a.reduce_all)
+        if len(runs(a.x.shape, axes)) < 2 or not a.x.size:  # NumPy is faster where all is one row
+            return by_arrays(op_type, dev, a)
+        return _reduced(join, a.x, axes, a.out)
+
+
+for _op_type, _join in (("reduce_max", "max"), ("reduce_min", "min")):
+    _extreme(_op_type, _join)
+
+
+@kernel("reduce_max_grad", "reduce_min_grad", on=("numba",), takes=in_float32)
+def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
+    """Every element equal to the extreme gets the gradient, as in Paddle."""
+    if a.d_x is None:
+        return []
+    axes = axes_of(a.x, a.dim, a.reduce_all)
+    small = {"out": kept(a.x, a.out, axes), "d": kept(a.x, a.d_out, axes)}
+    slope = e.where(e.equal(_X, e.argument("out")), e.argument("d"), 0)
+    return [*bind_loop([(slope, a.d_x)], {"x": a.x, **small})]
+
+
+def _sums_of_copies(op_type: str, times: Callable[[Any], Any]) -> None:
+    @kernel(op_type, on=("numba",), takes=in_float32)
+    def sums(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
+        """Each element gets the sum of what went to its copies."""
+        if a.d_x is None:
+            return []
+        _, large = tiles(a.x, a.d_out, times(a))
+        axes = tuple(range(0, large.ndim, 2))
+        if not _faster(large, axes):
+            return by_arrays(op_type, dev, a)
+        return _reduced("sum", large, axes, a.d_x)
+
+
+_sums_of_copies("expand_grad", lambda a: a.expand_times)
+_sums_of_copies("expand_as_grad", lambda a: repeats(a.x, a.d_out))
+
+# Sums go along n elements, ``step`` apart, from ``first`` on; if ``late``, an element is not in its own sum.
+_HEAD = """
+def run(words):
+    x, y, outer, n, inner = f32(words[0]), f32(words[1]), words[2], words[3], words[4]
+    first, step, late = words[5], words[6], words[7]
+"""
+_ROW_BY_ROW = """
+    for o in range(outer):
+        here = o * n * inner + first
+        if late:
+            for j in range(inner):
+                store(y, here + j, np.float32(0.0), 1, 2)
+        else:
+            for j in range(inner):
+                store(y, here + j, load(x, here + j, 0, 2), 1, 2)
+        for i in range(1, n):
+            before, here = here, here + step
+            at = before if late else here
+            for j in range(inner):
+                store(y, here + j, load(y, before + j, 1, 2) + load(x, at + j, 0, 2), 1, 2)
+"""
+_TOGETHER = 8  # rows: an addition waits for the one before it in its own row alone
+
+
+def _along() -> str:
+    """Return the loop where what is summed lies side by side."""
+
+    def rows(count: int) -> list[str]:
+        lines = [
+            f"t{k} = select(late != 0, np.float32(0.0), np.float32(-0.0))" for k in range(count)
+        ]
+        lines += ["for i in range(n):", "    at = r * n + first + i * step"]
+        for k in range(count):
+            add = f"t{k} = t{k} + load(x, at + {k} * n, 0, 2)"
+            put = f"store(y, at + {k} * n, before{k} if late else t{k}, 1, 2)"
+            lines += [f"    before{k} = t{k}", f"    {add}", f"    {put}"]
+        return lines
+
+    many = [
+        f"for r in range(0, outer - outer % {_TOGETHER}, {_TOGETHER}):",
+        *_deeper(rows(_TOGETHER)),
+    ]
+    rest = [f"for r in range(outer - outer % {_TOGETHER}, outer):", *_deeper(rows(1))]
+    return _HEAD + "\n".join(_deeper([*many, *rest])) + "\n"
+
+
+def _deeper(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+@kernel("cumsum", on=("numba",), takes=in_float32)
+def cumsum(dev: Device, a: Cumsum) -> list[Step]:
+    """Sums in NumPy's order."""
+    x, out = a.x, a.out
+    if out is None or not x.size or not (x.flags.c_contiguous and out.flags.c_contiguous):
+        return by_arrays("cumsum", dev, a)
+    if np.may_share_memory(x, out):
+        return by_arrays("cumsum", dev, a)
+    axis = a.axis % x.ndim
+    n, inner = x.shape[axis], int(np.prod(x.shape[axis + 1 :]))
+    first, step = ((n - 1) * inner, -inner) if a.reverse else (0, inner)
+    words = [x.ctypes.data, out.ctypes.data, x.size // (n * inner), n, inner, first, step]
+    text = _along() if inner == 1 else _HEAD + _ROW_BY_ROW
+    return [launch(text, [*words, int(a.exclusive)], x, out)]
