@@ -12,6 +12,8 @@ import pytest
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.onednn.library import Handle, Library, library
+from rowlock.executor.kernels.onednn.linear import product
+from rowlock.executor.kernels.onednn.primitive import dense
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ir.graph import Node, Value
@@ -157,6 +159,33 @@ def test_bfloat16_is_refused_where_the_processor_lacks_it(monkeypatch: pytest.Mo
     slots = ({"X": [x], "Y": [x.T]}, {"Out": [np.zeros((7, 7), "f4")]}, OPS["mul"].attrs)
     with pytest.raises(Unsupported, match="needs a processor with AVX-512"):
         bind("mul", *slots, Device(math="bfloat16"), "onednn")
+
+
+_STACK = np.random.default_rng(2).standard_normal((3, 4, 16, 24)).astype("f4")
+
+
+@rounding
+@pytest.mark.parametrize(
+    ("factor", "strides"),
+    [
+        (_STACK[0, 0], (24, 1)),
+        (_STACK[0, 0].T, (1, 24)),
+        (_STACK[0].swapaxes(1, 2), (384, 1, 24)),
+        (_STACK[:, 1, :, 8:16], (128, 8, 1)),
+        (_STACK[:, :, :, :1].transpose(0, 3, 2, 1), (64, 1, 1, 16)),
+        (np.broadcast_to(_STACK[0, 0], (3, 16, 24)), None),
+    ],
+)
+def test_a_rounded_factor_keeps_its_order_without_gaps(factor: Any, strides: Any) -> None:
+    """A copy that transposes takes as long as the product: an eighth of a step of gpt."""
+    layout = dense(factor, "bfloat16")
+    assert strides is None or layout.strides == strides
+    other = np.random.default_rng(3).standard_normal((factor.shape[-1], 5)).astype("f4")
+    result = np.empty((*factor.shape[:-1], 5), "f4")
+    for call in product(Device(math="bfloat16"), factor, other, result):
+        call()
+    near = to_bfloat16(factor) @ to_bfloat16(other)
+    np.testing.assert_allclose(result, near, rtol=2e-5, atol=2e-5)
 
 
 @rounding

@@ -21,6 +21,7 @@ from .primitive import (
     PostOp,
     Primitive,
     attributes,
+    dense,
     layout_of,
 )
 from .support import onednn
@@ -35,9 +36,8 @@ def matmul_of(
 
 
 def _factor(dev: Device, array: Array) -> Layout:
-    """Return the layout of an operand: if its elements are rounded, they can as well be packed."""
-    exact = dev.math == "float32"
-    return layout_of(array) if exact else Layout(array.shape, dtype=dev.math)
+    """Return the layout of an operand. What is rounded keeps its order: copies into another cost more."""
+    return layout_of(array) if dev.math == "float32" else dense(array, dev.math)
 
 
 def product(

@@ -96,6 +96,15 @@ def layout_of(array: Array) -> Layout:
     return Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
 
 
+def dense(array: Array, dtype: str) -> Layout:
+    """Return the layout of a copy without gaps whose elements follow each other as those of the array do."""
+    outer_first = sorted(range(array.ndim), key=lambda i: -array.strides[i])
+    strides, step = [0] * array.ndim, 1
+    for i in reversed(outer_first):
+        strides[i], step = step, step * array.shape[i]
+    return Layout(array.shape, tuple(strides), dtype)
+
+
 @lru_cache(CACHED)
 def in_order(shape: tuple[int, ...]) -> Layout:
     """Return the layout of a contiguous array."""
