@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported
 from ....strategies.types import LOW, VarType
 from ...layers.helper import LayerHelper
 from ...layers.initializer import ConstantInitializer, CopyInitializer
@@ -78,8 +78,12 @@ class Optimizer:
         startup_program: Program | None = None,
         parameter_list: Any = None,
         no_grad_set: Any = None,
+        *,
+        parameters: Any = None,
     ) -> tuple[list[Operator], ParamGrads]:
         """Append the ops of a training step; return the update ops and (parameter, gradient) pairs.
+
+        ``parameters`` is Paddle 2.x's name of ``parameter_list``.
 
         Raises:
             InvalidArgument: ``loss`` is no Variable, or has not exactly one element.
@@ -89,6 +93,7 @@ class Optimizer:
             raise InvalidArgument(
                 f"minimize: the loss must be a Variable, got {type(loss).__name__}."
             )
+        parameter_list = parameters if parameter_list is None else parameter_list
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
@@ -99,8 +104,11 @@ class Optimizer:
         parameter_list: Any = None,
         no_grad_set: Any = None,
         callbacks: Any = None,
+        *,
+        parameters: Any = None,
     ) -> ParamGrads:
         """Append the gradient ops; parameters that are not trainable stop the flow."""
+        parameter_list = parameters if parameter_list is None else parameter_list
         if tuple(loss.shape or ()) != (1,):
             raise InvalidArgument(
                 f"the loss {loss.name!r} must have shape [1], has {list(loss.shape or ())}. Use layers.mean."
@@ -212,6 +220,19 @@ class Optimizer:
         self._rates[program.id] = variable
         if isinstance(rate, LRScheduler):
             program.lr_scheduler = (rate, variable.name)
+
+    def get_lr(self) -> float:
+        """Return the rate of the next step.
+
+        Raises:
+            Unsupported: ops compute the rate.
+        """
+        rate = self._learning_rate
+        if isinstance(rate, Variable):
+            raise Unsupported(
+                f"get_lr: ops compute the learning rate {rate.name!r}. Fetch it with a step."
+            )
+        return float(rate() if isinstance(rate, LRScheduler) else rate)
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
         program_id = next(iter(self._rates), -1) if program is None else program.id
