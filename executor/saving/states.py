@@ -28,7 +28,7 @@ from ...strategies.errors import (
 )
 from ...strategies.types import BFLOAT16
 from ..device.tensor import Tensor
-from ..feed.scope import global_scope
+from ..feed.scope import Scope, global_scope, scope_guard
 from .files import reading, replacing
 from .variables import (
     is_belong_to_optimizer,
@@ -263,6 +263,39 @@ def set_program_state(program: Any, state_dict: Mapping[str, np.ndarray]) -> Non
     unused = sorted(set(state_dict) - set(tensors))
     if unused:
         warnings.warn(f"not in the program, and not used: {', '.join(unused)}.", stacklevel=2)
+
+
+def program_state(
+    program: Program, mode: str = "all", scope: Scope | None = None
+) -> dict[str, Tensor]:
+    """Return the tensors of a program's persistables by name.
+
+    Args:
+        program: whose startup program was run.
+        mode: "all", "param" for the parameters, or "opt" for the state of optimizers.
+        scope: where they are; the global one unless given.
+
+    Raises:
+        InvalidValue: another mode.
+        NotInitialized: a variable holds no value.
+    """
+    kinds = {"all": is_persistable, "param": is_parameter, "opt": is_belong_to_optimizer}
+    if mode not in kinds:
+        raise InvalidValue(f"Program.state_dict: mode is 'all', 'param' or 'opt', got {mode!r}.")
+    variables = select_variables(program, None, kinds[mode])
+    return {one.name: value_of(one.name, scope or global_scope()) for one in variables}
+
+
+def write_program_state(
+    program: Program, state_dict: Mapping[str, Any], scope: Scope | None = None
+) -> None:
+    """Write tensors or arrays by name into a program's variables, as :func:`set_program_state` does."""
+    with scope_guard(scope or global_scope()):
+        set_program_state(program, state_dict)
+
+
+setattr(Program, "state_dict", program_state)  # noqa: B010 - values are the executor's
+setattr(Program, "set_state_dict", write_program_state)  # noqa: B010
 
 
 def parameter_value(parameter: Any) -> np.ndarray:

@@ -9,10 +9,10 @@ import numpy as np
 
 from ..functions.creation import diag
 from ..functions.manipulation import reshape, transpose
-from ..graph.layers.unary import sign
 from ..functions.random import standard_normal
 from ..graph.layers import initializer as base
 from ..graph.layers.initializer import Constant, Uniform
+from ..graph.layers.unary import sign
 from ..graph.program.block import Block
 from ..graph.program.operator import Operator
 from ..graph.program.program import program_guard
@@ -22,7 +22,11 @@ from ..names import listing, missing
 from ..strategies.errors import InvalidValue
 
 _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
-_LINEAR = ("sigmoid", "linear", *(f"conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")))
+_LINEAR = (
+    "sigmoid",
+    "linear",
+    *(f"conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose")),
+)
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:

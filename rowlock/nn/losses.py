@@ -124,7 +124,7 @@ def _factors(
     if weight is None:
         return counts
     classes_used = hard * layers.cast(counts, hard.dtype)  # an ignored label may be no class
-    rows = layers.gather(weight, layers.reshape(classes_used, [-1]))
+    rows = layers.gather(weight, layers.reshape(classes_used, [-1]), overwrite=False)
     return layers.reshape(rows, [-1 if n < 0 else n for n in loss.shape or ()]) * counts
 
 

@@ -62,7 +62,7 @@ def _pool(x: Variable, attrs: dict[str, Any], name: str | None) -> Variable:
 
 
 def _with_margin(x: Variable, attrs: dict[str, Any], last: bool) -> Variable:
-    """Return x with the padding as zeros, which then count; what lies beyond them does not, as in Paddle 2.x."""
+    """Return x with the padding as zeros, which count; what lies beyond them does not (Paddle 2.x)."""
     k, strides = attrs["ksize"], attrs["strides"]
     pads = window_paddings(attrs["paddings"], "EXPLICIT", (x.shape or ())[2:], k, strides)
     inner = [n for pair in pads for n in pair]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-
 from ..fluid.install_check import run_check
 from ..names import listing, missing
 from . import unique_name
