@@ -119,7 +119,7 @@ def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
             f"{variables[0].name!r}."
         )
     with reading(path) as file:
-        arrays = read_arrays(file, repr(path))
+        arrays = {name: _one_dimension(one) for name, one in read_arrays(file, repr(path)).items()}
     for variable in variables:
         if variable.name not in arrays:
             raise StateMismatch(
@@ -131,18 +131,20 @@ def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
     return {v.name: arrays[v.name] for v in variables}
 
 
+def _one_dimension(array: np.ndarray) -> np.ndarray:
+    """Return a number without dimensions, as Paddle 2.x saves learning rates, with one; else the array."""
+    return array.reshape(1) if array.ndim == 0 else array
+
+
 def _memory(tensor: Tensor) -> np.ndarray | None:
     """Return the driver's own value of a tensor, None if it holds none."""
     return tensor.memory(newest=False) if tensor.initialized else None
 
 
 def _check(variable: Variable, array: np.ndarray, current: np.ndarray | None, label: str) -> None:
-    shape = current.shape if current is not None else variable.shape
-    if (
-        shape is not None
-        and array.shape != shape
-        and (current is not None or min(shape, default=0) > 0)
-    ):
+    known = variable.shape is not None and min(variable.shape, default=0) > 0
+    shape = variable.shape if known or current is None else current.shape
+    if shape is not None and array.shape != shape and (known or current is not None):
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(shape)} in the program, and {list(array.shape)} "
             f"in {label}."
@@ -255,7 +257,7 @@ def set_program_state(program: Any, state_dict: Mapping[str, np.ndarray]) -> Non
         if variable.name in state_dict:
             tensor = scope_variable.get_tensor()
             current = _memory(tensor)
-            array = np.asarray(state_dict[variable.name])
+            array = _one_dimension(np.asarray(state_dict[variable.name]))
             _check(variable, array, current, "the state")
             tensors[variable.name] = tensor, array
     for tensor, array in tensors.values():

@@ -425,7 +425,8 @@ def scaled_dot_product_attention(
         sizes = (product.shape or ())[-2:]
         if min(sizes) < 0:
             raise InvalidValue(f"{layer}: is_causal needs known lengths, got {list(sizes)}.")
-        product = product + tensors.assign(np.triu(np.full(sizes, -1e9, "float32"), 1))
+        later = layers.assign(np.triu(np.full(sizes, -1e9, "float32"), 1))
+        product = product + layers.cast(later, product.dtype)
     elif attn_mask is not None and attn_mask.dtype == VarType.BOOL:
         product = product + (layers.cast(attn_mask, product.dtype) - 1.0) * 1e9
     elif attn_mask is not None:

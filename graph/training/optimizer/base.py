@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported
 from ....strategies.types import LOW, VarType
@@ -23,6 +23,17 @@ from ..clip import GradientClipBase, append_gradient_clip, error_clip_callback
 from ..lr_scheduler import LRScheduler
 
 ParamGrads = list[tuple[Parameter, Variable]]
+
+
+_IMPERATIVE = {
+    "clear_grad": "Gradients are computed anew in each step: leave it out.",
+    "clear_gradients": "Gradients are computed anew in each step: leave it out.",
+    "set_lr": "Give the optimizer an LRScheduler, or a Variable that you set in the scope.",
+    "set_lr_scheduler": "Give the scheduler to the optimizer as its learning_rate.",
+    "set_state_dict": "Its state is among the program's variables: static.load, or Program.set_state_dict.",
+    "state_dict": "Its state is among the program's variables: static.save, or Program.state_dict.",
+    "step": "Call minimize(loss) once, while the program is built.",
+}
 
 
 class Optimizer:
@@ -220,6 +231,12 @@ class Optimizer:
         self._rates[program.id] = variable
         if isinstance(rate, LRScheduler):
             program.lr_scheduler = (rate, variable.name)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        told = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in _IMPERATIVE:
+            told = f"{type(self).__name__}.{name} is of the imperative (dygraph) mode. {_IMPERATIVE[name]}"
+        raise AttributeError(told, name=name, obj=self)
 
     def get_lr(self) -> float:
         """Return the rate of the next step.

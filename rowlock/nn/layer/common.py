@@ -335,10 +335,6 @@ class ZeroPad2D(_Pad, data_format="NCHW"):
     def __init__(self, padding: Any, data_format: str = "", name: str | None = None) -> None:
         super().__init__(padding, "constant", 0.0, data_format, name)
 
-    def extra_repr(self) -> str:
-        """Return the arguments that matter."""
-        return f"padding={self.padding}, data_format={self._data_format}{named(self._name)}"
-
 
 class Pad3D(_Pad, data_format="NCDHW"):
     """A constant margin around volumes: one number, or left, right, top, bottom, front and back."""
