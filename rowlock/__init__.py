@@ -30,7 +30,9 @@ _SUBPACKAGES = (
     "nn",
     "optimizer",
     "reader",
+    "regularizer",
     "static",
+    "utils",
     "version",
     "vision",
 )
@@ -46,6 +48,7 @@ LAZY_EXPORTS = {
     "ParamAttr": ".graph.layers.param_attr",
     "batch": ".executor.loading.sample_readers",
     "check_numerics": ".executor.plan.numerics",
+    "create_parameter": ".graph.layers.io",
     "configure": ".cluster.launch",
     "shutdown": ".cluster.launch",
     "ClusterConfig": ".strategies.cluster",
@@ -54,7 +57,6 @@ LAZY_EXPORTS = {
     "is_compiled_with_cuda": ".fluid.core",
     "is_compiled_with_xpu": ".functions.framework",
     "load": ".functions.saving",
-    "regularizer": ".graph.layers.regularizer",
     "save": ".functions.saving",
     "summary": ".nn.layer.overview",
     **dict.fromkeys(_CONSTANTS, ".functions.constants"),
@@ -88,8 +90,7 @@ def __getattr__(name: str) -> Any:
     if name in _SUBPACKAGES or name == "tensor":
         return importlib.import_module(f".{name}", __name__)
     if name in LAZY_EXPORTS:
-        home = importlib.import_module(LAZY_EXPORTS[name], __name__)
-        return home if name == "regularizer" else getattr(home, name)
+        return getattr(importlib.import_module(LAZY_EXPORTS[name], __name__), name)
     if not name.startswith("_") and name not in _ROOMS:
         tensor = importlib.import_module(
             ".tensor", __name__

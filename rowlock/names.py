@@ -13,7 +13,12 @@ COVERAGE = "docs/coverage.md"
 
 # What to use instead of names that are not built.
 CURES = {
+    "distributed.fleet": "fluid.incubate.fleet.collective has fleets for static programs.",
     "paddle.DataParallel": "CompiledProgram(program).with_data_parallel(loss_name) runs it on many places.",
+    "paddle.amp": "static.amp.decorate(optimizer) trains programs in mixed precision.",
+    "paddle.distribution": "fluid.layers has Normal, Uniform, Categorical and MultivariateNormalDiag.",
+    "paddle.jit": "Programs are always static: build them under static.program_guard.",
+    "vision.models": "Build the network from rowlock.nn.",
     "paddle.Model": "Build a program from the layer, minimize its loss, and call Executor.run in a loop.",
     "paddle.Tensor": "Variables of programs are rowlock.tensor.Variable; fed arrays are NumPy's.",
     "paddle.XPUPlace": "CPUPlace and CUDAPlace are what programs run on.",
@@ -56,7 +61,7 @@ def _refusal(module: str, name: str) -> str:
         return f"module {module!r} has no attribute {name!r}"
     path = module.removeprefix("rowlock").removeprefix(".") or "paddle"
     present = list(getattr(sys.modules.get(module), "__all__", ()))
-    if name in paddle_names().get(path, ()):
+    if name in paddle_names().get(path, ()) or f"{path}.{name}" in CURES:
         cure = CURES.get(f"{path}.{name}", f"{COVERAGE} lists the names built.")
         return f"{path}.{name} is Paddle's, and Rowlock has not built it. {cure}"
     return f"module {module!r} has no attribute {name!r}.{nearest(name, present)}"

@@ -39,6 +39,7 @@ from .functions.creation import (
     zeros,
     zeros_like,
 )
+from .functions.einsum import einsum
 from .functions.elementwise import (
     bucketize,
     clone,
@@ -366,6 +367,7 @@ __all__ = [
     "dot",
     "dsplit",
     "dstack",
+    "einsum",
     "empty",
     "empty_like",
     "equal",
@@ -567,7 +569,15 @@ __all__ = [
 __all__ += [*IN_PLACE, *SYNONYMS]
 globals().update({**IN_PLACE, **SYNONYMS})
 
-_NO_METHODS = ("empty_like", "full_like", "ones_like", "scatter_nd", "shape", "zeros_like")
+_NO_METHODS = (
+    "einsum",
+    "empty_like",
+    "full_like",
+    "ones_like",
+    "scatter_nd",
+    "shape",
+    "zeros_like",
+)
 
 
 def _install() -> None:

@@ -154,17 +154,26 @@ def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str,
     arrays = {}
     for name, value in feed.items():
         if not isinstance(name, str):
-            raise InvalidType(f"a feed's keys are variable names (str), got {type(name).__name__}.")
+            told = f"{name!r}. Use its name" if isinstance(name, Variable) else type(name).__name__
+            raise InvalidType(f"a feed's keys are variable names (str), got {told}.")
         variable = block.vars.get(name)
         if variable is None:
-            data = [v.name for v in block.vars.values() if v.is_data]
-            raise FeedError(
-                f"feed {name!r}: the program has no such variable.{nearest(name, data)} "
-                f"Its data variables: {', '.join(data) or 'none'}."
-            )
+            raise FeedError(_unknown(program, name))
         array = to_array(name, value, variable)
         arrays[name] = array if keep is None else snapshot(value, array, keep)
     return arrays
+
+
+def _unknown(program: Program, name: str) -> str:
+    block = program.global_block()
+    if not block.ops:
+        return f"feed {name!r}: the program is empty. Run the one that the layers were built in."
+    data = [v.name for v in block.vars.values() if v.is_data]
+    data += [one for op in block.ops if op.type == "feed" for one in op.output_arg_names]
+    return (
+        f"feed {name!r}: the program has no such variable.{nearest(name, data)} "
+        f"Its data variables: {', '.join(dict.fromkeys(data)) or 'none'}."
+    )
 
 
 def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:

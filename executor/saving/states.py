@@ -28,7 +28,7 @@ from ...strategies.errors import (
 )
 from ...strategies.types import BFLOAT16
 from ..device.tensor import Tensor
-from ..feed.scope import global_scope
+from ..feed.scope import Scope, global_scope, scope_guard
 from .files import reading, replacing
 from .variables import (
     is_belong_to_optimizer,
@@ -119,7 +119,7 @@ def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
             f"{variables[0].name!r}."
         )
     with reading(path) as file:
-        arrays = read_arrays(file, repr(path))
+        arrays = {name: _one_dimension(one) for name, one in read_arrays(file, repr(path)).items()}
     for variable in variables:
         if variable.name not in arrays:
             raise StateMismatch(
@@ -131,18 +131,20 @@ def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
     return {v.name: arrays[v.name] for v in variables}
 
 
+def _one_dimension(array: np.ndarray) -> np.ndarray:
+    """Return a number without dimensions, as Paddle 2.x saves learning rates, with one; else the array."""
+    return array.reshape(1) if array.ndim == 0 else array
+
+
 def _memory(tensor: Tensor) -> np.ndarray | None:
     """Return the driver's own value of a tensor, None if it holds none."""
     return tensor.memory(newest=False) if tensor.initialized else None
 
 
 def _check(variable: Variable, array: np.ndarray, current: np.ndarray | None, label: str) -> None:
-    shape = current.shape if current is not None else variable.shape
-    if (
-        shape is not None
-        and array.shape != shape
-        and (current is not None or min(shape, default=0) > 0)
-    ):
+    known = variable.shape is not None and min(variable.shape, default=0) > 0
+    shape = variable.shape if known or current is None else current.shape
+    if shape is not None and array.shape != shape and (known or current is not None):
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(shape)} in the program, and {list(array.shape)} "
             f"in {label}."
@@ -255,7 +257,7 @@ def set_program_state(program: Any, state_dict: Mapping[str, np.ndarray]) -> Non
         if variable.name in state_dict:
             tensor = scope_variable.get_tensor()
             current = _memory(tensor)
-            array = np.asarray(state_dict[variable.name])
+            array = _one_dimension(np.asarray(state_dict[variable.name]))
             _check(variable, array, current, "the state")
             tensors[variable.name] = tensor, array
     for tensor, array in tensors.values():
@@ -263,6 +265,39 @@ def set_program_state(program: Any, state_dict: Mapping[str, np.ndarray]) -> Non
     unused = sorted(set(state_dict) - set(tensors))
     if unused:
         warnings.warn(f"not in the program, and not used: {', '.join(unused)}.", stacklevel=2)
+
+
+def program_state(
+    program: Program, mode: str = "all", scope: Scope | None = None
+) -> dict[str, Tensor]:
+    """Return the tensors of a program's persistables by name.
+
+    Args:
+        program: whose startup program was run.
+        mode: "all", "param" for the parameters, or "opt" for the state of optimizers.
+        scope: where they are; the global one unless given.
+
+    Raises:
+        InvalidValue: another mode.
+        NotInitialized: a variable holds no value.
+    """
+    kinds = {"all": is_persistable, "param": is_parameter, "opt": is_belong_to_optimizer}
+    if mode not in kinds:
+        raise InvalidValue(f"Program.state_dict: mode is 'all', 'param' or 'opt', got {mode!r}.")
+    variables = select_variables(program, None, kinds[mode])
+    return {one.name: value_of(one.name, scope or global_scope()) for one in variables}
+
+
+def write_program_state(
+    program: Program, state_dict: Mapping[str, Any], scope: Scope | None = None
+) -> None:
+    """Write tensors or arrays by name into a program's variables, as :func:`set_program_state` does."""
+    with scope_guard(scope or global_scope()):
+        set_program_state(program, state_dict)
+
+
+setattr(Program, "state_dict", program_state)  # noqa: B010 - values are the executor's
+setattr(Program, "set_state_dict", write_program_state)  # noqa: B010
 
 
 def parameter_value(parameter: Any) -> np.ndarray:

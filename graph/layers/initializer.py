@@ -128,15 +128,22 @@ class XavierInitializer(Initializer):
 
 
 class MSRAInitializer(Initializer):
-    """Variance 2 / fan_in. He et al., ICCV 2015, equation 10."""
+    """Variance gain^2 / fan_in. He et al., ICCV 2015, equation 10."""
 
-    def __init__(self, uniform: bool = True, fan_in: float | None = None, seed: int = 0) -> None:
-        self.uniform, self.fan_in, self.seed = uniform, fan_in, seed
+    def __init__(
+        self,
+        uniform: bool = True,
+        fan_in: float | None = None,
+        seed: int = 0,
+        *,
+        gain: float = math.sqrt(2.0),
+    ) -> None:
+        self.uniform, self.fan_in, self.seed, self.gain = uniform, fan_in, seed, gain
 
     def __call__(self, variable: Variable, block: Block) -> Operator:
         """Prepend ``uniform_random`` or ``gaussian_random``."""
         fan_in = fans(variable.shape)[0] if self.fan_in is None else self.fan_in
-        return _of_variance(2.0 / fan_in, self.uniform, self.seed)(variable, block)
+        return _of_variance(self.gain**2 / fan_in, self.uniform, self.seed)(variable, block)
 
 
 def _of_variance(variance: float, uniform: bool, seed: int) -> Initializer:

@@ -36,7 +36,7 @@ class _Window:
 
 
 def getitem(self: Variable, item: Any) -> Variable:
-    """Return some of the elements.
+    """Return some of the elements: an index of one element drops its dimension, one of several picks rows.
 
     Raises:
         InvalidType: an index is of a type that picks nothing.
@@ -45,6 +45,8 @@ def getitem(self: Variable, item: Any) -> Variable:
     """
     if isinstance(item, Variable) and item.dtype == VarType.BOOL:
         return masked(self, item)
+    if isinstance(item, Variable) and item.dtype in INTEGERS and item.shape != (1,):
+        return _rows(self, item)
     items = list(item) if isinstance(item, tuple) else [item]
     rank = _rank(self)
     indices, new_axes = _expanded(self, items, rank)
@@ -108,6 +110,12 @@ def _note(x: Variable, window: _Window, axis: int, index: Any) -> None:
             f"{x.name!r}[{index!r}]: an index is a number, a slice, None, '...' or a Variable, "
             f"not {type(index).__name__}."
         )
+
+
+def _rows(x: Variable, index: Variable) -> Variable:
+    """Return the rows at integers [...], as [..., row]."""
+    rows = gather(x, reshape(index, [-1]), overwrite=False)
+    return rows if index.ndim == 1 else reshape(rows, [*(index.shape or ()), *(x.shape or ())[1:]])
 
 
 def masked(x: Variable, mask: Variable) -> Variable:

@@ -54,10 +54,11 @@ class Slot(NamedTuple):
     parameter: str
 
     @classmethod
-    def parse(cls, text: str) -> Slot:
+    def parse(cls, text: str, result: bool = False) -> Slot:
         """Read a slot as ``text`` gives it; every result of a gradient op may be left out."""
         name = text.rstrip("*?")
-        return cls(name, "*" in text, "?" in text, parameter_name(name))
+        optional = "?" in text or (result and "@GRAD" in name)
+        return cls(name, "*" in text, optional, parameter_name(name))
 
     @property
     def text(self) -> str:

@@ -257,7 +257,8 @@ class Op:
     def __post_init__(self) -> None:
         declared = self.record.declared()
         if self.record is Operands:
-            inputs, outputs = (tuple(map(Slot.parse, t)) for t in (self.inputs, self.outputs))
+            inputs = tuple(map(Slot.parse, self.inputs))
+            outputs = tuple(Slot.parse(text, result=True) for text in self.outputs)
             declared = Declared(inputs, outputs, self.attrs)
         object.__setattr__(self, "input_slots", declared.inputs)
         object.__setattr__(self, "output_slots", declared.outputs)

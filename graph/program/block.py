@@ -64,7 +64,8 @@ class Block:
         variable = self.find_var_recursive(name)
         if variable is None:
             raise NotFound(
-                f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)}"
+                f"no variable {name!r} in block {self.idx} or around it.{nearest(name, self.vars)} "
+                f"A variable of another program is used only under that one's program_guard."
             )
         return variable
 

@@ -171,6 +171,7 @@ class Parameter(Variable):
         variable.setdefault("persistable", True)
         super().__init__(block, shape=shape, dtype=dtype, **variable)
         self.trainable = trainable
+        self.stop_gradient = self.stop_gradient or not trainable
         self.optimize_attr = optimize_attr or {"learning_rate": 1.0}
         self.regularizer = regularizer
         self.gradient_clip_attr = gradient_clip_attr

@@ -170,7 +170,7 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
     check_variable(x, "x", "gather")
     picks.check_index(index, "index", "gather")
     if axis is None or axis in (0, -x.ndim):
-        return layers.gather(x, index)
+        return layers.gather(x, index, overwrite=False)
     return picks.index_select(x, index if index.ndim == 1 else layers.reshape(index, [-1]), axis)
 
 

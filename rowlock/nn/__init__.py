@@ -29,6 +29,7 @@ from .layer.activation import (
     Sigmoid,
     Silu,
     Softmax,
+    Softmax2D,
     Softplus,
     Softshrink,
     Softsign,
@@ -63,7 +64,9 @@ from .layer.common import (
     PairwiseDistance,
     PixelShuffle,
     PixelUnshuffle,
+    Unflatten,
     Unfold,
+    ZeroPad2D,
 )
 from .layer.container import LayerDict, LayerList, ParameterList, Sequential
 from .layer.conv import Conv1D, Conv1DTranspose, Conv2D, Conv2DTranspose, Conv3D, Conv3DTranspose
@@ -89,6 +92,7 @@ from .layer.loss import (
     SmoothL1Loss,
     SoftMarginLoss,
     TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
 )
 from .layer.norm import BatchNorm, BatchNorm1D, BatchNorm2D, BatchNorm3D, LayerNorm, SyncBatchNorm
 from .layer.pooling import (
@@ -235,6 +239,7 @@ __all__ = [
     "SmoothL1Loss",
     "SoftMarginLoss",
     "Softmax",
+    "Softmax2D",
     "Softplus",
     "Softshrink",
     "Softsign",
@@ -250,10 +255,13 @@ __all__ = [
     "TransformerEncoder",
     "TransformerEncoderLayer",
     "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
+    "Unflatten",
     "Unfold",
     "Upsample",
     "UpsamplingBilinear2D",
     "UpsamplingNearest2D",
+    "ZeroPad2D",
     "dynamic_decode",
     "functional",
     "initializer",

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ..functions import math as functions
 from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
@@ -15,7 +17,8 @@ from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
-from .activations import SELU_FLOOR, alpha_factors
+from ..strategies.types import VarType
+from .activations import SELU_FLOOR, alpha_factors, softmax
 
 
 def _probability(p: Any, layer: str) -> float:
@@ -381,6 +384,55 @@ def pad(
     sides = [*pairs[0], *pairs[1]]
     word = "edge" if mode == "replicate" else mode
     return tensors.pad2d(x, sides, word, value, "NHWC" if last else "NCHW", name)
+
+
+def zeropad2d(
+    x: Variable, padding: Any, data_format: str = "NCHW", name: str | None = None
+) -> Variable:
+    """Zeros around images: left, right, top and bottom."""
+    return pad(x, padding, data_format=data_format, name=name)
+
+
+def scaled_dot_product_attention(
+    query: Variable,
+    key: Variable,
+    value: Variable,
+    attn_mask: Variable | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    training: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """softmax(q k / sqrt(head_dim) + mask) v of tensors [N, length, heads, head_dim].
+
+    Args:
+        attn_mask: fits [N, heads, queries, keys]: numbers that are added, or bools, True where a key counts.
+        is_causal: a query sees the keys up to its own place; lengths must be known then.
+
+    Raises:
+        InvalidValue: the tensors have not four dimensions, or both kinds of masks are given.
+    """
+    layer = "scaled_dot_product_attention"
+    for argument, x in {"query": query, "key": key, "value": value}.items():
+        tensors.check_float(x, argument, layer)
+        if x.ndim != 4:
+            raise InvalidValue(f"{layer}: {argument} must be [N, length, heads, head_dim]: {x!r}.")
+    if is_causal and attn_mask is not None:
+        raise InvalidValue(f"{layer}: give attn_mask {attn_mask!r} or is_causal, not both.")
+    q, k, v = (layers.transpose(x, [0, 2, 1, 3]) for x in (query, key, value))
+    product = binary.matmul(q * (query.shape or ())[-1] ** -0.5, k, transpose_y=True)
+    if is_causal:
+        sizes = (product.shape or ())[-2:]
+        if min(sizes) < 0:
+            raise InvalidValue(f"{layer}: is_causal needs known lengths, got {list(sizes)}.")
+        later = layers.assign(np.triu(np.full(sizes, -1e9, "float32"), 1))
+        product = product + layers.cast(later, product.dtype)
+    elif attn_mask is not None and attn_mask.dtype == VarType.BOOL:
+        product = product + (layers.cast(attn_mask, product.dtype) - 1.0) * 1e9
+    elif attn_mask is not None:
+        product = product + attn_mask
+    weights = dropout(softmax(product), dropout_p, training=training)
+    return layers.transpose(binary.matmul(weights, v), [0, 2, 1, 3])
 
 
 def temporal_shift(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..graph.layers.matrices import diag_embed
 from ..graph.layers.moves import unfold
+from ..graph.layers.sequence import sequence_mask
 from ..graph.layers.trees import gather_tree
 from ..graph.layers.unary import elu, relu, sigmoid, softsign, tanh
 from ..names import listing, missing
@@ -53,7 +54,9 @@ from .common import (
     pairwise_distance,
     pixel_shuffle,
     pixel_unshuffle,
+    scaled_dot_product_attention,
     temporal_shift,
+    zeropad2d,
 )
 from .convs import conv1d, conv1d_transpose, conv2d, conv2d_transpose, conv3d, conv3d_transpose
 from .images import affine_grid, grid_sample, interpolate, upsample
@@ -87,6 +90,7 @@ from .pair_losses import (
     poisson_nll_loss,
     soft_margin_loss,
     triplet_margin_loss,
+    triplet_margin_with_distance_loss,
 )
 from .pooling import (
     adaptive_avg_pool1d,
@@ -192,7 +196,9 @@ __all__ = [
     "relu6",
     "relu_",
     "rrelu",
+    "scaled_dot_product_attention",
     "selu",
+    "sequence_mask",
     "sigmoid",
     "sigmoid_focal_loss",
     "silu",
@@ -211,8 +217,10 @@ __all__ = [
     "temporal_shift",
     "thresholded_relu",
     "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
     "unfold",
     "upsample",
+    "zeropad2d",
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)

@@ -10,6 +10,7 @@ from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
 from ..strategies.errors import InvalidValue
 
@@ -63,6 +64,7 @@ def cross_entropy(
     The mean is over the labels that are not ignored, weighted by ``weight`` (one number a class).
     """
     _pair(input, label, "cross_entropy")
+    check_float(input, "input", "cross_entropy")
     check_reduction(reduction, "cross_entropy")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InvalidValue(f"cross_entropy: label_smoothing is in [0, 1], got {label_smoothing!r}.")
@@ -124,7 +126,7 @@ def _factors(
     if weight is None:
         return counts
     classes_used = hard * layers.cast(counts, hard.dtype)  # an ignored label may be no class
-    rows = layers.gather(weight, layers.reshape(classes_used, [-1]))
+    rows = layers.gather(weight, layers.reshape(classes_used, [-1]), overwrite=False)
     return layers.reshape(rows, [-1 if n < 0 else n for n in loss.shape or ()]) * counts
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 from ..functions import math as functions
 from ..functions.creation import full_like
@@ -73,15 +75,32 @@ def triplet_margin_loss(
 
     With ``swap`` the distance from ``positive`` to ``negative`` counts where that is less: Balntas et al., BMVC
     """
-    layer = "triplet_margin_loss"
+    distance = partial(pairwise_distance, p=p, epsilon=epsilon)
+    how = (distance, margin, swap, reduction)
+    return triplet_margin_with_distance_loss(input, positive, negative, *how)
+
+
+def triplet_margin_with_distance_loss(
+    input: Variable,
+    positive: Variable,
+    negative: Variable,
+    distance_function: Callable[[Variable, Variable], Variable] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+    name: str | None = None,
+) -> Variable:
+    """:func:`triplet_margin_loss` with the distance that a function computes; the 2-norm unless given."""
+    layer = "triplet_margin_with_distance_loss"
     check_reduction(reduction, layer)
     if margin < 0:
         raise InvalidValue(f"{layer}: margin must not be below 0, got {margin}.")
     _alike(layer, input=input, positive=positive, negative=negative)
-    far = pairwise_distance(input, negative, p, epsilon)
+    distance = pairwise_distance if distance_function is None else distance_function
+    far = distance(input, negative)
     if swap:
-        far = binary.elementwise_min(far, pairwise_distance(positive, negative, p, epsilon))
-    near = pairwise_distance(input, positive, p, epsilon)
+        far = binary.elementwise_min(far, distance(positive, negative))
+    near = distance(input, positive)
     return reduced(unary.relu(near - far + float(margin)), reduction, layer)
 
 
@@ -220,5 +239,5 @@ def multi_margin_loss(
     loss = layers.reduce_mean(powers, dim=[1]) - float(margin) ** p / classes
     if weight is not None:
         check_float(weight, "weight", layer)
-        loss = loss * layers.reshape(layers.gather(weight, label), [-1])
+        loss = loss * layers.reshape(layers.gather(weight, label, overwrite=False), [-1])
     return reduced(loss, reduction, layer)

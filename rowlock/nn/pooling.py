@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.layers import shape as layers
+from ..graph.layers import tensors
 from ..graph.layers.conv import FORMATS, image_format, paddings_of, several
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.pool import indexed
@@ -58,6 +59,15 @@ def _windows(
 def _pool(x: Variable, attrs: dict[str, Any], name: str | None) -> Variable:
     op_type = f"pool{x.ndim - 2}d"
     return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+
+
+def _with_margin(x: Variable, attrs: dict[str, Any], last: bool) -> Variable:
+    """Return x with the padding as zeros, which count; what lies beyond them does not (Paddle 2.x)."""
+    k, strides = attrs["ksize"], attrs["strides"]
+    pads = window_paddings(attrs["paddings"], "EXPLICIT", (x.shape or ())[2:], k, strides)
+    inner = [n for pair in pads for n in pair]
+    attrs |= {"paddings": [0] * len(k), "exclusive": True}
+    return tensors.pad(x, [0, 0, *inner, 0, 0] if last else [0, 0, 0, 0, *inner])
 
 
 def _max_pool(
@@ -113,7 +123,13 @@ def _avg_pool(
     attrs = _windows(layer, dims, *windows, ceil_mode, last)
     attrs |= {"pooling_type": "avg", "data_format": FORMATS[max(dims, 2)][last]}
     attrs["exclusive"] = exclusive and divisor_override is None
-    out: Variable = _as_image(dims, x, lambda image: _pool(image, attrs, name))
+    clip = ceil_mode and not exclusive and attrs["padding_algorithm"] == "EXPLICIT"
+
+    def pooled(image: Variable) -> Variable:
+        wide = _with_margin(image, attrs, last) if clip and divisor_override is None else image
+        return _pool(wide, attrs, name)
+
+    out: Variable = _as_image(dims, x, pooled)
     if divisor_override is None:
         return out
     number = isinstance(divisor_override, (int, float)) and not isinstance(divisor_override, bool)

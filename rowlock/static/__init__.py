@@ -13,6 +13,7 @@ from ..executor.feed.scope import Scope, global_scope, scope_guard
 from ..executor.parallel_executor import ParallelExecutor
 from ..graph.layers.io import create_global_var, create_parameter
 from ..graph.layers.loss import accuracy
+from ..graph.layers.metric import auc
 from ..graph.layers.param_attr import WeightNormParamAttr
 from ..graph.layers.printing import Print as _print
 from ..graph.layers.python_function import py_func
@@ -106,6 +107,7 @@ __all__ = [
     "accuracy",
     "amp",
     "append_backward",
+    "auc",
     "cpu_places",
     "create_global_var",
     "create_parameter",

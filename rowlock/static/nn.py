@@ -5,6 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..fluid.layers import (
+    bilinear_tensor_product,
+    data_norm,
+    group_norm,
+    instance_norm,
+    nce,
+    prelu,
+    py_func,
+    sequence_concat,
+    sequence_enumerate,
+    sequence_expand_as,
+    sequence_pad,
+    sequence_pool,
+    sequence_reshape,
+    sequence_reverse,
+    sequence_scatter,
+    sequence_slice,
+    sequence_softmax,
+    sequence_unpad,
+    spectral_norm,
+)
 from ..graph.layers import control_flow, conv, loops, recurrent, sequence
 from ..graph.layers import nn as layers
 from ..graph.program.variable import Variable
@@ -67,33 +88,52 @@ def embedding(
     is_sparse: bool = False,
     is_distributed: bool = False,
     padding_idx: int | None = None,
-    weight_attr: Any = None,
+    param_attr: Any = None,
     dtype: Any = "float32",
 ) -> Variable:
     """Rows of a [vocabulary, width] table for ids [...]."""
     return layers.embedding_v2(
-        input, size, is_sparse, is_distributed, padding_idx, weight_attr, dtype
+        input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype
     )
 
 
 __all__ = [
     "StaticRNN",
     "batch_norm",
+    "bilinear_tensor_product",
     "case",
     "cond",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "data_norm",
     "deform_conv2d",
     "embedding",
     "fc",
+    "group_norm",
+    "instance_norm",
     "layer_norm",
+    "nce",
+    "prelu",
+    "py_func",
     "row_conv",
+    "sequence_concat",
     "sequence_conv",
+    "sequence_enumerate",
     "sequence_expand",
+    "sequence_expand_as",
     "sequence_first_step",
     "sequence_last_step",
+    "sequence_pad",
+    "sequence_pool",
+    "sequence_reshape",
+    "sequence_reverse",
+    "sequence_scatter",
+    "sequence_slice",
+    "sequence_softmax",
+    "sequence_unpad",
+    "spectral_norm",
     "switch_case",
     "while_loop",
 ]

@@ -296,6 +296,13 @@ paddle.static.gradients([paddle.abs(paddle.linalg.eigh(paddle.matmul(w, paddle.t
 paddle.linalg.pinv(w) | paddle.linalg.pinv(paddle.matmul(w, paddle.t(w)), 0.1, True) | paddle.static.gradients([paddle.linalg.pinv(w)], [w])[0]
 paddle.linalg.matrix_rank(w) | paddle.linalg.matrix_rank(w, 1.5) | paddle.linalg.matrix_rank(paddle.matmul(w, paddle.t(w)), hermitian=True)
 paddle.linalg.matrix_rank(w, atol=0.1, rtol=0.9) | paddle.linalg.matrix_rank(im)
+paddle.einsum('ij,kj->ik', w, x) | paddle.einsum('bcij,bcjk->bik', im, im) | paddle.einsum('...ij,j', im, v) | paddle.einsum('i,j->ji', v, v)
+paddle.einsum('ij->', w) | paddle.einsum('bcij,ij,j->cb', im, im[0, 0], v) | paddle.static.gradients([paddle.einsum('ij,kj->ik', w, w)], [w])[0]
+w[k[:, 0]] | w[paddle.reshape(k, [3, 1])] | paddle.static.gradients([w[k[:, 0] * 0] * w], [w])[0]
+paddle.static.gradients([paddle.gather(w, k[:, 0] * 0) * w], [w])[0] | paddle.static.gradients([paddle.gather(w, k, axis=1)], [w])[0]
+F.scaled_dot_product_attention(im, im, im) | F.scaled_dot_product_attention(im, im, im, is_causal=True)
+F.scaled_dot_product_attention(im, im, im, paddle.reshape(w[:1] * 2, [1, 1, 1, 4])) | F.scaled_dot_product_attention(im, im, im, im > 0)
+F.sequence_mask(k[:, 0], 6, 'float32') | F.zeropad2d(im, [1, 0, 2, 1]) | F.triplet_margin_with_distance_loss(x, y, x * y, margin=0.25)
 paddle.linalg.matrix_norm(w, 2) | paddle.linalg.matrix_norm(im[0], 'nuc', [0, 2]) | paddle.linalg.cond(w[:, :3]) | paddle.linalg.cond(w, -2) | paddle.linalg.cond(w[:, :3], 'nuc')
 """
 PADDLE += listed(POINTWISE_2X) + listed(COUNTS_AND_MATRICES)

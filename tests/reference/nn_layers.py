@@ -29,6 +29,7 @@ nn.TripletMarginLoss(0.5, 1.0, swap=True, reduction='sum') : w, p, p2 | nn.SoftM
 nn.MultiMarginLoss() : w, k1 | nn.MultiMarginLoss(2, 0.5, reduction='none') : w, k1 | nn.PoissonNLLLoss() : w, p | nn.PoissonNLLLoss(False, True, reduction='sum') : p, e
 nn.HingeEmbeddingLoss(0.5, 'none') : w, sg | nn.HSigmoidLoss(4, 3) : w, k | nn.HSigmoidLoss(4, 5, bias_attr=False, name='h') : w, k
 nn.AvgPool1D(2) : seq | nn.AvgPool1D(3, 2, padding=1, exclusive=False) : seq | nn.AvgPool2D(2, stride=1) : im | nn.AvgPool2D(2, divisor_override=3) : im
+nn.AvgPool2D(3, 2, 1, ceil_mode=True, exclusive=False) : im | nn.AvgPool1D(3, 2, ceil_mode=True, exclusive=False) : seq
 nn.MaxPool1D(3, 1, 1) : seq | nn.MaxPool2D([2, 3], padding='SAME') : im | nn.MaxPool2D(3, 2, ceil_mode=True) : im | nn.MaxPool2D(2, data_format='NHWC') : im
 nn.AdaptiveAvgPool1D(2) : seq | nn.AdaptiveAvgPool2D((3, None)) : im | nn.AdaptiveMaxPool1D(4) : seq | nn.AdaptiveMaxPool2D(3) : im
 nn.Pad1D(1) : seq | nn.Pad1D([1, 2], value=0.5) : seq | nn.Pad2D([1, 0, 2, 1]) : im | nn.Pad2D(2, mode='reflect') : im
@@ -36,6 +37,7 @@ nn.Pad2D([1, 1, 0, 2], 'replicate', data_format='NHWC') : im | nn.Pad3D([1, 0, 2
 nn.AlphaDropout(0.3).eval() : w | nn.Dropout().eval() : w | nn.Dropout(0.25, axis=0, mode='downscale_in_infer').eval() : w | nn.Dropout(0.0) : w
 nn.Dropout2D(name='d').eval() : im | nn.Dropout3D(0.2, 'NDHWC').eval() : vol | nn.CosineSimilarity() : w, p | nn.CosineSimilarity(axis=0, eps=0.5) : w, p
 nn.PairwiseDistance() : w, p | nn.PairwiseDistance(1.0, 0.5, True) : w, p | nn.PixelShuffle(2) : im | nn.PixelShuffle(2, 'NHWC', name='s') : im
+nn.ZeroPad2D([1, 0, 2, 1]) : im | nn.ZeroPad2D(1, 'NHWC', name='z') : im | nn.Unflatten(1, [2, -1]) : w | nn.Softmax2D() : im
 nn.Flatten() : im | nn.Flatten(0, 2) : im | nn.Identity(3, x=4) : w
 nn.Linear(4, 3) : w | nn.Linear(4, 3, bias_attr=False, name='fc') : w | nn.Linear(4, 2, paddle.ParamAttr(name='mine', trainable=False)) : w
 nn.Linear(4, 2, nn.initializer.Constant(0.5), nn.initializer.Normal(0.0, 2.0)) : w | nn.Linear(6, 5, nn.initializer.XavierNormal()) : seq

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
-from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue
+from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported
 from ....strategies.types import LOW, VarType
 from ...layers.helper import LayerHelper
 from ...layers.initializer import ConstantInitializer, CopyInitializer
@@ -23,6 +23,17 @@ from ..clip import GradientClipBase, append_gradient_clip, error_clip_callback
 from ..lr_scheduler import LRScheduler
 
 ParamGrads = list[tuple[Parameter, Variable]]
+
+
+_IMPERATIVE = {
+    "clear_grad": "Gradients are computed anew in each step: leave it out.",
+    "clear_gradients": "Gradients are computed anew in each step: leave it out.",
+    "set_lr": "Give the optimizer an LRScheduler, or a Variable that you set in the scope.",
+    "set_lr_scheduler": "Give the scheduler to the optimizer as its learning_rate.",
+    "set_state_dict": "Its state is among the program's variables: static.load, or Program.set_state_dict.",
+    "state_dict": "Its state is among the program's variables: static.save, or Program.state_dict.",
+    "step": "Call minimize(loss) once, while the program is built.",
+}
 
 
 class Optimizer:
@@ -78,8 +89,12 @@ class Optimizer:
         startup_program: Program | None = None,
         parameter_list: Any = None,
         no_grad_set: Any = None,
+        *,
+        parameters: Any = None,
     ) -> tuple[list[Operator], ParamGrads]:
         """Append the ops of a training step; return the update ops and (parameter, gradient) pairs.
+
+        ``parameters`` is Paddle 2.x's name of ``parameter_list``.
 
         Raises:
             InvalidArgument: ``loss`` is no Variable, or has not exactly one element.
@@ -89,6 +104,7 @@ class Optimizer:
             raise InvalidArgument(
                 f"minimize: the loss must be a Variable, got {type(loss).__name__}."
             )
+        parameter_list = parameters if parameter_list is None else parameter_list
         pairs = self.backward(loss, startup_program, parameter_list, no_grad_set)
         return self.apply_optimize(loss, startup_program, pairs), pairs
 
@@ -99,8 +115,11 @@ class Optimizer:
         parameter_list: Any = None,
         no_grad_set: Any = None,
         callbacks: Any = None,
+        *,
+        parameters: Any = None,
     ) -> ParamGrads:
         """Append the gradient ops; parameters that are not trainable stop the flow."""
+        parameter_list = parameters if parameter_list is None else parameter_list
         if tuple(loss.shape or ()) != (1,):
             raise InvalidArgument(
                 f"the loss {loss.name!r} must have shape [1], has {list(loss.shape or ())}. Use layers.mean."
@@ -212,6 +231,25 @@ class Optimizer:
         self._rates[program.id] = variable
         if isinstance(rate, LRScheduler):
             program.lr_scheduler = (rate, variable.name)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        told = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if name in _IMPERATIVE:
+            told = f"{type(self).__name__}.{name} is of the imperative (dygraph) mode. {_IMPERATIVE[name]}"
+        raise AttributeError(told, name=name, obj=self)
+
+    def get_lr(self) -> float:
+        """Return the rate of the next step.
+
+        Raises:
+            Unsupported: ops compute the rate.
+        """
+        rate = self._learning_rate
+        if isinstance(rate, Variable):
+            raise Unsupported(
+                f"get_lr: ops compute the learning rate {rate.name!r}. Fetch it with a step."
+            )
+        return float(rate() if isinstance(rate, LRScheduler) else rate)
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
         program_id = next(iter(self._rates), -1) if program is None else program.id

@@ -7,6 +7,7 @@ from typing import Any
 from ...functions.framework import get_default_dtype
 from ...graph.layers.initializer import ConstantInitializer
 from ...graph.program.variable import Variable
+from ...strategies.errors import InvalidValue
 from .. import functional as F
 from .function_layer import FunctionLayer
 from .layers import Layer
@@ -70,6 +71,28 @@ class Silu(FunctionLayer, of=F.silu): ...
 
 
 class Softmax(FunctionLayer, of=F.softmax, without=("dtype",)): ...
+
+
+class Softmax2D(Layer):
+    """Softmax over the channels of images [N, C, H, W], or [C, H, W]."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__()
+        self._name = name
+
+    def forward(self, x: Variable) -> Variable:
+        """Return shares that sum to 1 at each place.
+
+        Raises:
+            InvalidValue: x has neither three nor four dimensions.
+        """
+        if x.ndim not in (3, 4):
+            raise InvalidValue(f"Softmax2D: x must be [N, C, H, W] or [C, H, W], got {x!r}.")
+        return F.softmax(x, axis=-3, name=self._name)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        return f"name={self._name}" if self._name else ""
 
 
 class Softplus(FunctionLayer, of=F.softplus): ...

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...functions.framework import get_default_dtype
 from ...functions.manipulation import flatten
+from ...functions.views import unflatten
 from ...graph.program.variable import Parameter, Variable
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .. import functional as F
@@ -249,6 +250,22 @@ class Flatten(Layer):
         return flatten(input, self.start_axis, self.stop_axis)
 
 
+class Unflatten(Layer):
+    """Dimension ``axis`` in several; one of ``shape`` may be -1."""
+
+    def __init__(self, axis: int, shape: Any, name: str | None = None) -> None:
+        super().__init__()
+        self.axis, self.shape, self.name = axis, shape, name
+
+    def forward(self, input: Variable) -> Variable:
+        """Return a view with more dimensions."""
+        return unflatten(input, self.axis, self.shape, self.name)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        return f"axis={self.axis}, shape={self.shape}{named(self.name)}"
+
+
 class PairwiseDistance(Layer):
     """The p-norm of x - y + epsilon over the last dimension."""
 
@@ -308,6 +325,15 @@ class Pad2D(_Pad, data_format="NCHW"):
     """A margin around images: one number, or left, right, top and bottom."""
 
     _dims = 2
+
+
+class ZeroPad2D(_Pad, data_format="NCHW"):
+    """Zeros around images: one number, or left, right, top and bottom."""
+
+    _dims = 2
+
+    def __init__(self, padding: Any, data_format: str = "", name: str | None = None) -> None:
+        super().__init__(padding, "constant", 0.0, data_format, name)
 
 
 class Pad3D(_Pad, data_format="NCDHW"):

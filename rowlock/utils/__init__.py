@@ -1,0 +1,28 @@
+"""``paddle.utils``: names of variables, and trying the installation."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from ..fluid.install_check import run_check
+from ..names import listing, missing
+from . import unique_name
+
+
+def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
+    """Return a module.
+
+    Raises:
+        ImportError: it is not installed; ``err_msg`` replaces the sentence that says so.
+    """
+    try:
+        return importlib.import_module(module_name)
+    except ImportError:
+        told = err_msg or f"{module_name!r} is not installed: pip install {module_name}."
+        raise ImportError(told, name=module_name) from None
+
+
+__all__ = ["run_check", "try_import", "unique_name"]
+__dir__ = listing(__name__)
+__getattr__ = missing(__name__)
