@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
@@ -98,12 +98,17 @@ class Captures:
     """The graphs of one plan.
 
     ``agree`` tells the peers a number before the first collective, and returns that of every rank (None: there
-    are no peers, or graphs hold no collectives).
+    are no peers, or graphs hold no collectives). ``settle`` is called before work is captured.
     """
 
     def __init__(
-        self, runtime: Runtime, segments: Sequence[Segment], agree: Agree | None = None
+        self,
+        runtime: Runtime,
+        segments: Sequence[Segment],
+        agree: Agree | None = None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        self._settle = settle
         self._runtime, self._segments, self._agree = runtime, segments, agree
         self._plan = next(_numbers)
         self._meeting = [segment for segment in segments if segment.meetings]
@@ -148,6 +153,7 @@ class Captures:
 
     def _capture(self, key: Key) -> bool:
         """Make the graphs for a key; tell whether every rank could."""
+        self._settle()
         for segment in self._segments:
             segment.capture(self._runtime, key)
         if self._agree is not None:

@@ -17,6 +17,7 @@ from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
+from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.gang.threads import ThreadGroup, _Meeting
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica
@@ -47,7 +48,7 @@ class Crew:
             rank: message._replace(head={**message.head, "epoch": self.epoch})
             for rank, message in messages.items()
         }
-        asked = {r: self._pool.submit(self.replicas[r].handle, m) for r, m in outgoing.items()}
+        asked = {r: self._pool.submit(answered, self.replicas[r], m) for r, m in outgoing.items()}
         return {rank: one.result(_PATIENCE_S) for rank, one in asked.items()}
 
     def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> dict[int, Message]:
@@ -69,6 +70,17 @@ class Crew:
             }
             for replica in self.replicas
         ]
+
+
+def answered(replica: Replica, message: Message) -> Message:
+    """Return a replica's answer once it is there, as the process of one sends it."""
+    answer = replica.handle(message)
+    try:
+        if isinstance(answer.arrays, Arriving):
+            answer.arrays.wait()
+    except Exception as error:
+        return replica.failed(error)
+    return answer
 
 
 @contextmanager
