@@ -307,7 +307,9 @@ _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 def _argument(kind: str, value: Any) -> Any:
     if kind.endswith("*"):
         on_host = isinstance(value, np.ndarray)
-        return np.uintp(0 if value is None else _pointer(value)) if value is None or on_host else value
+        return (
+            np.uintp(0 if value is None else _pointer(value)) if value is None or on_host else value
+        )
     return _NUMBERS[kind](value)
 
 

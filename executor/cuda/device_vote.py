@@ -1,13 +1,13 @@
-"""A vote of GPUs on a step, in which no host takes part: each writes if it has heard from all that they can.
+"""A vote of GPUs on a step, without their hosts: each writes if it has heard from all that they can.
 
-Behind the collectives of a step a GPU offers the step's number, counted on the device, and NCCL adds up what all
-offer. A GPU that gets the number times the number of ranks counts the step and sets ``go``, without which kernels
-that write what lasts return at once. One that gets anything else offers zero from then on, so the steps that are
-queued behind write nothing either.
+Behind the collectives of a step a GPU offers the step's number, counted on the device, and NCCL adds up what
+all offer. A GPU that gets the number times the number of ranks counts the step and sets ``go``, without which
+kernels that write what lasts return at once. One that gets anything else offers zero from then on, so the
+steps that are queued behind write nothing either.
 
-The sum is a collective of its own: NCCL's kernels that are aborted go on telling their peers that data has come,
-so the end of a bucket says nothing about its other parts. A rank that gives up says so in ``given_up`` before it
-aborts; a number that it offered earlier was offered behind whole collectives.
+The sum is a collective of its own: NCCL's kernels that are aborted go on telling their peers that data has
+come, so the end of a bucket says nothing about its other parts. A rank that gives up says so in ``given_up``
+before it aborts; a number that it offered earlier was offered behind whole collectives.
 """
 
 from __future__ import annotations

@@ -95,7 +95,9 @@ class Device:
         self.tied = False  # whether the instruction being bound uses memory of this device
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
-        self.vote: DeviceVote | None = None  # without which the instruction being bound writes nothing
+        self.vote: DeviceVote | None = (
+            None  # without which the instruction being bound writes nothing
+        )
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
         self._own_bytes = 0
@@ -189,9 +191,7 @@ class Device:
         self._own_bytes += array.nbytes
         return array
 
-    def launch(
-        self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]
-    ) -> Step:
+    def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the launch of a kernel on the GPU."""
         assert self.runtime is not None
         if self.vote is not None:

@@ -18,7 +18,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from ..cuda.runtime import Fork, Runtime, Step
+from ..cuda.runtime import Fork, Runtime, Step, Waiting
 from .group import Agree
 from .instruction import Instruction
 
@@ -131,9 +131,15 @@ class Captures:
             own = (self._plan,)
             return own if able and (own in self._keys or self._capture(own)) else None
         level = self._level() if able else Level.CALLS
-        numbers = tuple(self._agree(Standing(level, self._layout, self._plan).pack()))
+        numbers = self._ask(self._agree, Standing(level, self._layout, self._plan).pack())
         key = self._replays.get(numbers)
         return key if key is not None else self._conclude(numbers)
+
+    def _ask(self, agree: Agree, own: int) -> Key:
+        """Return what all ranks tell; the GPU goes on meanwhile, for a peer may wait for it."""
+        numbers: list[int] = []
+        self._runtime.host(Waiting(lambda: numbers.extend(agree(own))))
+        return tuple(numbers)
 
     def _level(self) -> Level:
         if any(segment.refused for segment in self._meeting):
@@ -158,7 +164,7 @@ class Captures:
             segment.capture(self._runtime, key)
         if self._agree is not None:
             whole = not any(segment.refused for segment in self._meeting)
-            if not all(self._agree(int(whole))):
+            if not all(self._ask(self._agree, int(whole))):
                 for segment in self._meeting:
                     segment.graphs.pop(key, None)
                 return False

@@ -29,8 +29,7 @@ class CudaPlan(Plan):
     The first step makes every call, so that kernels are compiled and loaded; the second captures what lies
     between host calls as graphs (if it ``captures``), and from then on a step launches these, if all peers can
     (``captures.py``). A collective on a stream of its own is joined before the first instruction that needs it.
-    ``settle`` is called before what may wait for the GPU without an end: then nothing may be under way that waits
-    for peers.
+    ``settle`` is called before what waits for the GPU without an end: then nothing there waits for peers.
     """
 
     def __init__(self, *args: Any, captures: bool = True, **keywords: Any) -> None:

@@ -95,7 +95,10 @@ class Emission:
         group = self.part.peers.group
         by_gpus = self.vote is not None and self.vote.on_device is not None
         if node is self.part.vote_at and by_gpus and group is not None:
-            calls += [*(call.finish for call in calls if isinstance(call, Fork)), *group.bound_vote()]
+            calls += [
+                *(call.finish for call in calls if isinstance(call, Fork)),
+                *group.bound_vote(),
+            ]
         elif node is self.part.vote_at and self.vote is not None and group is not None:
             when = self._when(node)
             calls += [Waiting(group.landed, **when)] if group.asynchronous else []
@@ -140,7 +143,9 @@ class Emission:
         ):
             return []  # nothing to do: what is made is there already
         dev = self._side(node)
-        if self.vote is not None and self.program.changed_by(node):  # those behind the vote alone do
+        if self.vote is not None and self.program.changed_by(
+            node
+        ):  # those behind the vote alone do
             dev.vote = self.vote.on_device
         try:
             copies = self._copies_beside(node, inputs, outputs)

@@ -149,7 +149,7 @@ class Replica:
                 staged.forget_staged()
 
     def failed(self, error: Exception, order: Any = None) -> Message:
-        """Return the answer to an order that failed, after the other replicas were told; not to what they did."""
+        """Tell the other replicas that this one failed, if they are not the cause; return the answer."""
         self._undecided.settle()  # what all were given before happens on all
         collateral = isinstance(error, CollectiveAborted)
         group = self._seat_of(order).group

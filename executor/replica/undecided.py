@@ -27,8 +27,8 @@ class UndecidedStep:
         """Tell, without waiting, whether it has happened.
 
         Raises:
-            CollectiveError: it has not, and never will: the GPUs did not come to its end in time, or NCCL failed.
-            CollectiveAborted: the same, for another replica gave up.
+            CollectiveError: it never will: the GPUs did not come to its end in time, or NCCL failed.
+            CollectiveAborted: it never will: another replica gave up.
         """
         self._steps.look(self)
         if self.error is not None:

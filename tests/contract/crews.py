@@ -48,7 +48,12 @@ class Crew:
             rank: message._replace(head={**message.head, "epoch": self.epoch})
             for rank, message in messages.items()
         }
-        asked = {r: self._pool.submit(answered, self.replicas[r], m) for r, m in outgoing.items()}
+
+        def answer(rank: int) -> Message:
+            replica = self.replicas[rank]
+            return arrived(replica, replica.handle(outgoing[rank]))
+
+        asked = {rank: self._pool.submit(answer, rank) for rank in outgoing}
         return {rank: one.result(_PATIENCE_S) for rank, one in asked.items()}
 
     def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> dict[int, Message]:
@@ -72,9 +77,8 @@ class Crew:
         ]
 
 
-def answered(replica: Replica, message: Message) -> Message:
-    """Return a replica's answer once it is there, as the process of one sends it."""
-    answer = replica.handle(message)
+def arrived(replica: Replica, answer: Message) -> Message:
+    """Return a replica's answer once what it fetched is there, as the process of one sends it."""
     try:
         if isinstance(answer.arrays, Arriving):
             answer.arrays.wait()
