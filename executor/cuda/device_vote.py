@@ -22,13 +22,13 @@ from .runtime import Fork, Runtime, Step
 
 _ONE = (1, 1, 1)
 _WORD = "long long*"
-_OFFER = CudaKernel(
+OFFER = CudaKernel(
     "offer_step",
     ((f"const volatile {_WORD}", "given_up"), (f"const {_WORD}", "words"), (_WORD, "sum")),
     "*sum = words[1] || *given_up ? 0 : words[0] + 1;",
     block=1,
 )
-_DECIDE = CudaKernel(
+DECIDE = CudaKernel(
     "decide_step",
     (
         (_WORD, "words"),
@@ -67,9 +67,9 @@ class DeviceVote:
     def steps(self, reduce: Fork) -> Sequence[Step]:
         """Return the calls of a vote; ``reduce`` adds up ``sum`` over the ranks, in place."""
         launch = self._runtime.launch
-        offer = launch(_OFFER, _ONE, _ONE, (self._given_up, self._words, self.sum))
+        offer = launch(OFFER, _ONE, _ONE, (self._given_up, self._words, self.sum))
         words = (self._words, self.sum, self.go, self._reached, self._ranks)
-        return [offer, reduce, reduce.finish, launch(_DECIDE, _ONE, _ONE, words)]
+        return [offer, reduce, reduce.finish, launch(DECIDE, _ONE, _ONE, words)]
 
     def guarded(self, kernel: CudaKernel, arguments: Sequence[Any]) -> tuple[CudaKernel, list[Any]]:
         """Return a kernel that does nothing in a step that may not write, and its arguments."""

@@ -161,12 +161,12 @@ def test_what_was_offered_before_does_not_pass_for_a_number_of_this_step() -> No
         def finish(self) -> None:  # type: ignore[override]
             """It is there at once."""
 
-    came = []
+    decisions = []
     while heard:
         runtime.execute(vote.steps(Sum()))
         runtime.synchronize()
-        came.append((vote.reached, int(vote.go[0])))
-    assert came == [(1, 1), (2, 1), (2, 0), (2, 0), (2, 0)]
+        decisions.append((vote.reached, int(vote.go[0])))
+    assert decisions == [(1, 1), (2, 1), (2, 0), (2, 0), (2, 0)]
     vote.reset()
     heard.append(3)
     runtime.execute(vote.steps(Sum()))
