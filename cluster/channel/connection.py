@@ -284,12 +284,5 @@ class ReplicaServer:
         try:
             pieces = encode(number, answer, posted)
         except Exception as error:  # of a GPU, too, whose work failed behind the step
-            head = {
-                "rank": self._replica.rank,
-                "type": type(error).__name__,
-                "text": f"the answer {answer.kind!r} cannot be sent: {error}",
-                "collateral": False,
-                "done": self._replica.done,
-            }
-            pieces = encode(number, Message("error", head))
+            pieces = encode(number, self._replica.failed(error))
         Outgoing(pieces).push(self._connection)

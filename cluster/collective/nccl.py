@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from ...executor.cuda.runtime import Event, Fork, Runtime
+from ...executor.cuda.device_vote import DeviceVote
+from ...executor.cuda.runtime import Event, Fork, Runtime, Step
 from ...executor.plan.group import DEADLINE_S, Agree, CollectiveGroup
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
@@ -59,6 +60,8 @@ class NcclGroup(CollectiveGroup):
         self._given_up: str | None = None
         self._communicator = NcclCommunicator(control, runtime, within, ended)
         self._calls = NcclCalls(self._communicator, runtime, self.rank, lambda: self._given_up)
+        self._vote = DeviceVote(runtime, self.size)
+        self._asked = 0.0  # when NCCL was asked what went wrong
         self._lock = threading.Lock()
         self._meanwhile: Callable[[], None] | None = None
 
@@ -120,27 +123,38 @@ class NcclGroup(CollectiveGroup):
         self._wait(self.runtime.record(self.runtime.compute), until, within, tag)
 
     def _wait(self, event: Event, until: float, within: float, tag: str) -> None:
-        began = asked = time.monotonic()
+        began = self._asked = time.monotonic()
         while True:
             if self._meanwhile is not None:
                 self._meanwhile()
-            if event.done():
+            if self.passed(event, until, within, tag):
                 break
-            now = time.monotonic()
-            self._refuse_aborted(tag)
-            if now - asked > _ERRORS_S:
-                self._check(tag)
-                asked = now
-            if now > until:
-                reason = (
-                    f"{tag or 'a collective'} was not done by NCCL within {within:g} s, though every rank came "
-                    f"for it; it waits on the GPU of rank {self.rank}"
-                )
-                self.abort(reason)
-                raise CollectiveError(f"collective stopped: {reason}. NCCL_DEBUG=INFO tells more.")
-            if now - began > _SPIN_S:
+            if time.monotonic() - began > _SPIN_S:
                 time.sleep(_PAUSE_S)
         self._refuse_aborted(tag)
+
+    def passed(self, event: Event, until: float, within: float = DEADLINE_S, tag: str = "") -> bool:
+        """Tell, without waiting, whether this rank's GPU has come to an event; it must by ``until``.
+
+        Raises:
+            CollectiveError: it did not, or NCCL failed.
+            CollectiveAborted: a rank gave up meanwhile.
+        """
+        if event.done():
+            return True
+        now = time.monotonic()
+        self._refuse_aborted(tag)
+        if now - self._asked > _ERRORS_S:
+            self._check(tag)
+            self._asked = now
+        if now > until:
+            reason = (
+                f"{tag or 'a collective'} was not done by NCCL within {within:g} s, though every rank came "
+                f"for it; it waits on the GPU of rank {self.rank}"
+            )
+            self.abort(reason)
+            raise CollectiveError(f"collective stopped: {reason}. NCCL_DEBUG=INFO tells more.")
+        return False
 
     def _check(self, tag: str) -> None:
         try:
@@ -242,6 +256,15 @@ class NcclGroup(CollectiveGroup):
 
         return agree
 
+    @property
+    def device_vote(self) -> DeviceVote:
+        """How the GPUs vote without the host."""
+        return self._vote
+
+    def bound_vote(self) -> Sequence[Step]:
+        """Return the calls by which GPUs vote, behind the results of every collective so far."""
+        return self._vote.steps(self._calls.all_reduce(self._vote.sum, "sum"))
+
     def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank has the results of every collective so far."""
         self._meet(f"vote {tag}", within)
@@ -291,6 +314,7 @@ class NcclGroup(CollectiveGroup):
         """End the communicator: what waits on the GPU for a peer ends, without a result."""
         with self._lock:
             self._given_up = self._given_up or reason
+            self._vote.give_up()
             self._communicator.abort()
 
     def reset(self, epoch: int) -> None:
@@ -300,7 +324,7 @@ class NcclGroup(CollectiveGroup):
         """
         self._break("the group is reset")
         self._communicator.drain()
-        self.runtime.synchronize()
+        self._vote.reset()
         self._control.reset(epoch)
         self._control.begin(NO_STEP)  # ranks may have failed in different ones
         self._given_up = None

@@ -107,7 +107,7 @@ class _Loops:
         arguments = [*(m.array for m in nest.memories), *parts, *nest.sizes]
         arguments += [nest.memories[k].strides[d] for k, d in nest.strided()]
         arguments += [constant.value for constant in constants]
-        return self.runtime.launch(kernel, grid, (*block, 1), arguments)
+        return self.dev.launch(kernel, grid, (*block, 1), arguments)
 
     def _most(self) -> int:
         return self.runtime.properties.multiprocessors * _WAVES

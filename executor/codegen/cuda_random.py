@@ -81,7 +81,7 @@ def bind_draws(
     arguments += [*text.numbers, *(value for _, _, value in numbers)]
     most = dev.runtime.properties.multiprocessors * _WAVES
     blocks = min(-(-(count + 8) // (8 * _BLOCK)), most)
-    return [dev.runtime.launch(text.kernel(), (blocks, 1, 1), (_BLOCK, 1, 1), arguments)]
+    return [dev.launch(text.kernel(), (blocks, 1, 1), (_BLOCK, 1, 1), arguments)]
 
 
 class _Text:

@@ -155,8 +155,8 @@ class CupyRuntime:
             return free + self.xp.get_default_memory_pool().free_bytes(), total
 
     def address(self, array: Any) -> int:
-        """Return an array's device address."""
-        return int(array.data.ptr)
+        """Return an array's address; a GPU reaches page-locked memory of the host under its own."""
+        return _pointer(array)
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the call that launches a kernel on the compute stream."""
@@ -306,7 +306,10 @@ _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 
 def _argument(kind: str, value: Any) -> Any:
     if kind.endswith("*"):
-        return np.uintp(0) if value is None else value
+        on_host = isinstance(value, np.ndarray)
+        return (
+            np.uintp(0 if value is None else _pointer(value)) if value is None or on_host else value
+        )
     return _NUMBERS[kind](value)
 
 

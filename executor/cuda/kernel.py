@@ -69,6 +69,12 @@ class CudaKernel:
         )
         return replace(self, shared=shared) if shared != self.shared else self
 
+    def guarded(self) -> CudaKernel:
+        """Return a kernel that does nothing where the word behind its other operands is 0."""
+        go = ("const long long*", "go_")
+        body = f"if (!*go_) return;\n{self.body}"
+        return replace(self, parameters=(*self.parameters, go), body=body)
+
     @cached_property
     def key(self) -> str:
         """A name for the machine code of this source."""

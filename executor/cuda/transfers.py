@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -193,21 +193,40 @@ class Outward:
         return array.copy() if position in self._on_host_indices else array
 
 
+class Decision(Protocol):
+    """Whether a step happens, which is not known yet."""
+
+    def here(self) -> bool:
+        """Tell, without waiting, whether it has happened; raises the reason if it never will."""
+        ...
+
+    def wait(self) -> None:
+        """Return when it has happened; raises the reason if it never will."""
+        ...
+
+
 class Arriving(Sequence[np.ndarray]):
-    """Arrays on their way to the host; reading an item waits for it and returns a copy."""
+    """Arrays on their way to the host; reading an item waits for it and returns a copy.
+
+    ``step``: the step that they are of, if its GPUs vote on it: it may not happen.
+    """
 
     def __init__(self, arrays: Sequence[np.ndarray], event: Event | None) -> None:
         self._arrays, self._event = arrays, event
+        self.step: Decision | None = None
 
     def here(self) -> bool:
         """Tell, without waiting, whether they have arrived, or never will (:meth:`wait` raises the reason)."""
         try:
-            return self._event is None or self._event.done()
+            decided = self.step is None or self.step.here()
+            return decided and (self._event is None or self._event.done())
         except Exception:
             return True
 
     def wait(self) -> None:
         """Return when they have arrived; raises errors of the work that computed them."""
+        if self.step is not None:
+            self.step.wait()
         if self._event is not None:
             self._event.synchronize()
             self._arrays, self._event = [array.copy() for array in self._arrays], None

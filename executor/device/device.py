@@ -12,8 +12,10 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ..cuda.device_vote import DeviceVote
+from ..cuda.kernel import CudaKernel
 from ..cuda.memory import DeviceMemory
-from ..cuda.runtime import Runtime, describe_memory
+from ..cuda.runtime import Dims, Runtime, Step, describe_memory
 from ..host.arena import Memory, aligned, aligned_bytes
 from ..host.memory import total_memory
 from ..host.writes import Writes
@@ -93,6 +95,9 @@ class Device:
         self.tied = False  # whether the instruction being bound uses memory of this device
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
+        self.vote: DeviceVote | None = (
+            None  # without which the instruction being bound writes nothing
+        )
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
         self._own_bytes = 0
@@ -185,6 +190,13 @@ class Device:
         array = self.xp.zeros(shape, dtype)
         self._own_bytes += array.nbytes
         return array
+
+    def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
+        """Return the launch of a kernel on the GPU."""
+        assert self.runtime is not None
+        if self.vote is not None:
+            kernel, arguments = self.vote.guarded(kernel, arguments)
+        return self.runtime.launch(kernel, grid, block, arguments)
 
     def next_instruction(self, output: str, lane: int = 0, operands: Sequence[str] = ()) -> None:
         """Take back the last instruction's scratch; ``output`` names the next one's result.

@@ -39,7 +39,7 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
             f"Feed a numpy array, for example numpy.array(value, {str(_dtype_name(variable))!r})."
         )
     else:
-        array = value.numpy() if isinstance(value, Tensor) else _as_array(name, value, variable)
+        array = _of_tensor(value) if isinstance(value, Tensor) else _as_array(name, value, variable)
     if array.dtype == np.uint16 and variable.dtype == VarType.BF16:
         return array.view(BFLOAT16)  # Paddle's way to feed it
     if array.dtype not in ELEMENT_TYPES:
@@ -48,6 +48,11 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
             f"have, for example {_dtype_name(variable)}."
         )
     return array
+
+
+def _of_tensor(tensor: Tensor) -> np.ndarray:
+    """Return a tensor's array: its own, unless it is a variable's, which the step that is fed may write."""
+    return tensor.numpy() if tensor.name else tensor.memory()
 
 
 def _number(name: str, value: float, variable: Variable) -> np.ndarray:
@@ -101,7 +106,7 @@ def snapshot(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
 
     Memory that cannot be written is not copied.
     """
-    if isinstance(value, Tensor) or (not isinstance(value, np.ndarray) and np.isscalar(value)):
+    if (isinstance(value, Tensor) and value.name) or np.isscalar(value):
         return array  # converting it made a copy
     base: Any = array
     while isinstance(base, np.ndarray):

@@ -12,13 +12,13 @@ from __future__ import annotations
 import itertools
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from ..cuda.runtime import Fork, Runtime, Step
+from ..cuda.runtime import Fork, Runtime, Step, Waiting
 from .group import Agree
 from .instruction import Instruction
 
@@ -98,12 +98,17 @@ class Captures:
     """The graphs of one plan.
 
     ``agree`` tells the peers a number before the first collective, and returns that of every rank (None: there
-    are no peers, or graphs hold no collectives).
+    are no peers, or graphs hold no collectives). ``settle`` is called before work is captured.
     """
 
     def __init__(
-        self, runtime: Runtime, segments: Sequence[Segment], agree: Agree | None = None
+        self,
+        runtime: Runtime,
+        segments: Sequence[Segment],
+        agree: Agree | None = None,
+        settle: Callable[[], None] = lambda: None,
     ) -> None:
+        self._settle = settle
         self._runtime, self._segments, self._agree = runtime, segments, agree
         self._plan = next(_numbers)
         self._meeting = [segment for segment in segments if segment.meetings]
@@ -126,9 +131,15 @@ class Captures:
             own = (self._plan,)
             return own if able and (own in self._keys or self._capture(own)) else None
         level = self._level() if able else Level.CALLS
-        numbers = tuple(self._agree(Standing(level, self._layout, self._plan).pack()))
+        numbers = self._ask(self._agree, Standing(level, self._layout, self._plan).pack())
         key = self._replays.get(numbers)
         return key if key is not None else self._conclude(numbers)
+
+    def _ask(self, agree: Agree, own: int) -> Key:
+        """Return what all ranks tell; the GPU goes on meanwhile, for a peer may wait for it."""
+        numbers: list[int] = []
+        self._runtime.host(Waiting(lambda: numbers.extend(agree(own))))
+        return tuple(numbers)
 
     def _level(self) -> Level:
         if any(segment.refused for segment in self._meeting):
@@ -148,11 +159,12 @@ class Captures:
 
     def _capture(self, key: Key) -> bool:
         """Make the graphs for a key; tell whether every rank could."""
+        self._settle()
         for segment in self._segments:
             segment.capture(self._runtime, key)
         if self._agree is not None:
             whole = not any(segment.refused for segment in self._meeting)
-            if not all(self._agree(int(whole))):
+            if not all(self._ask(self._agree, int(whole))):
                 for segment in self._meeting:
                     segment.graphs.pop(key, None)
                 return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,10 +29,12 @@ class CudaPlan(Plan):
     The first step makes every call, so that kernels are compiled and loaded; the second captures what lies
     between host calls as graphs (if it ``captures``), and from then on a step launches these, if all peers can
     (``captures.py``). A collective on a stream of its own is joined before the first instruction that needs it.
+    ``settle`` is called before what waits for the GPU without an end: then nothing there waits for peers.
     """
 
     def __init__(self, *args: Any, captures: bool = True, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
+        self.settle: Callable[[], None] = lambda: None
         runtime, memory = self.device.runtime, self.device.memory
         assert runtime is not None and isinstance(memory, DeviceMemory)
         self.runtime: Runtime = runtime
@@ -42,7 +44,7 @@ class CudaPlan(Plan):
         self._by_instruction = self._with_joins()
         self.segments = self._cut()
         agree = self.vote.agree if self.vote is not None else None
-        self._graphs = Captures(runtime, self.segments, agree)
+        self._graphs = Captures(runtime, self.segments, agree, lambda: self.settle())
         self._captures = captures
         fed = [a is not None and a.size > 0 and runtime.on_host(a) for a in self._inputs]
         self._fed_here = [(k, self._inputs[k]) for k, here in enumerate(fed) if here]
@@ -82,7 +84,7 @@ class CudaPlan(Plan):
                     steps += [self._set_aside, self._hand_over]
                 else:
                     steps.append(call)
-                if isinstance(call, Fork):
+                if isinstance(call, Fork) and call.finish not in one.calls:
                     begun.setdefault(k, []).append(call.finish)
         if begun:
             calls[-1] += [join for joins in begun.values() for join in joins]
@@ -129,6 +131,8 @@ class CudaPlan(Plan):
 
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
         """Put one step on the GPU (see :meth:`Plan.run`); return before it is done, if no host call waits."""
+        if timed or not self._ran:
+            self.settle()
         self._inward.send(feeds)
         if self._fed_here:
             moves = [partial(np.copyto, array, feeds[k]) for k, array in self._fed_here]

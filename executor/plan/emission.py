@@ -11,11 +11,12 @@ from ...graph.lowering.memory import places
 from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS, RING_OPS, SPREAD_ROWS
 from ...graph.ops.registry import OPS
 from ...strategies.errors import ExecutionError
-from ..cuda.runtime import Waiting
+from ..cuda.runtime import Fork, Waiting
 from ..device.device import Device
 from ..device.host_device import host_device_of
 from ..host.arena import spec_of
 from ..kernels.back_ends import ON_HOST
+from ..kernels.cuda.copies import moved
 from ..kernels.registry import bind as bind_kernel
 from .binding_cache import BindingCache
 from .collectives import bind_collective, bind_ring
@@ -51,6 +52,7 @@ class Emission:
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
         vote = Vote({k: self.memory.fetched(i) for k, i in part.early_fetches().items()})
+        vote.on_device = part.device_vote
         if peers.group is not None and peers.group.asynchronous:
             tag = f"schedule {self._schedule}"
             vote.agree = peers.group.bound_agree(within=peers.within, tag=tag)
@@ -91,7 +93,13 @@ class Emission:
             arrays, xp = self.memory.arrays, self.device.xp
             calls = [*calls, *looks(self.program, number, node, arrays, xp)]
         group = self.part.peers.group
-        if node is self.part.vote_at and self.vote is not None and group is not None:
+        by_gpus = self.vote is not None and self.vote.on_device is not None
+        if node is self.part.vote_at and by_gpus and group is not None:
+            calls += [
+                *(call.finish for call in calls if isinstance(call, Fork)),
+                *group.bound_vote(),
+            ]
+        elif node is self.part.vote_at and self.vote is not None and group is not None:
             when = self._when(node)
             calls += [Waiting(group.landed, **when)] if group.asynchronous else []
             calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
@@ -134,13 +142,20 @@ class Emission:
             a is not None and a.size for v in outputs.values() for a in v
         ):
             return []  # nothing to do: what is made is there already
-        copies, dev = self._copies_beside(node, inputs, outputs), self._side(node)
+        dev = self._side(node)
+        if self.vote is not None and self.program.changed_by(
+            node
+        ):  # those behind the vote alone do
+            dev.vote = self.vote.on_device
         try:
+            copies = self._copies_beside(node, inputs, outputs)
             calls = bind_kernel(node.op, inputs, outputs, node.attrs, dev, node.kernel)
         except ValueError as error:  # NumPy's word on shapes that no shape rule refused
             raise ExecutionError(
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
             ) from error
+        finally:
+            dev.vote = None
         return [*dev.bound(node.op, [*calls, *copies])]
 
     def _side(self, node: NodeRecord) -> Device:
@@ -166,6 +181,9 @@ class Emission:
                         and id(array) not in allowed
                     ):
                         targets[k] = dev.scratch(array.shape, array.dtype)
-                        copies.append(partial(dev.xp.copyto, array, targets[k]))
+                        if dev.vote is not None:
+                            copies += moved(dev, array, targets[k])
+                        else:
+                            copies.append(partial(dev.xp.copyto, array, targets[k]))
                         break
         return copies

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import CollectiveError
+from ..cuda.device_vote import DeviceVote
+from ..cuda.runtime import Event
 
 DEADLINE_S = (
     60.0  # for which a rank waits for the others unless it is told another number of seconds
@@ -193,6 +195,19 @@ class CollectiveGroup(ABC):
     def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far."""
         self.barrier(within=within, tag=tag)
+
+    @property
+    def device_vote(self) -> DeviceVote | None:
+        """How GPUs vote without the host; None: they cannot."""
+        return None
+
+    def bound_vote(self) -> Sequence[Call]:
+        """Return the calls by which GPUs vote, behind the results of every collective so far."""
+        raise NotImplementedError
+
+    def passed(self, event: Event, until: float, within: float = DEADLINE_S, tag: str = "") -> bool:
+        """Tell, without waiting, whether this rank's GPU has come to an event; it must by ``until``."""
+        return event.done()
 
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to (see :func:`pack_step`).

@@ -8,8 +8,10 @@ from functools import cached_property
 
 from ...graph.ir.graph import EVERYWHERE, STATE
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
-from ...graph.ops.collective import COLLECTIVES
+from ...graph.ops.collective import ALL_REDUCE, COLLECTIVES
 from ...strategies.errors import ExecutionError
+from ..cuda.device_vote import DeviceVote
+from ..kernels.back_ends import ON_HOST
 from .group import DEADLINE_S, CollectiveGroup
 from .shapes import batch_dependent
 
@@ -18,13 +20,15 @@ from .shapes import batch_dependent
 class Peers:
     """The ranks that a plan meets: their group (None: no peers), this rank, and a deadline in seconds.
 
-    ``schedule``: what they must do alike, as a hash (empty: all of the program).
+    ``schedule``: what they must do alike, as a hash (empty: all of the program). ``gpus_vote``: the host may
+    learn only later whether a step happened, if their GPUs can tell (see :attr:`RankPart.device_vote`).
     """
 
     group: CollectiveGroup | None = None
     rank: int | None = None
     within: float = DEADLINE_S
     schedule: str = ""
+    gpus_vote: bool = False
 
     def waited(self) -> float:
         """Return the seconds that collectives waited for peers so far."""
@@ -71,6 +75,24 @@ class RankPart:
         skipped = (self.program.nodes[k] for k in self.skipped)
         return {i for node in skipped for positions in node.outputs.values() for i in positions}
 
+    @property
+    def device_vote(self) -> DeviceVote | None:
+        """How GPUs vote on a step by themselves; None: their hosts do.
+
+        They can where each collective is a dense sum, the host has no part in the step and gives nothing away
+        before the vote, and our kernels, which can be held back, make all writes behind it. It is told from
+        the program, so that all ranks do the same.
+        """
+        program, group = self.program, self.peers.group
+        if group is None or not self.peers.gpus_vote or program.early or program.checked:
+            return None
+        meetings = [k for k, node in enumerate(program.nodes) if node.op in COLLECTIVES]
+        late = program.nodes[meetings[-1] + 1 :] if meetings else ()
+        sums = all(_is_dense_sum(program.nodes[k]) for k in meetings)
+        ours = all(node.kernel == "cuda" for node in late if program.changed_by(node))
+        on_gpus = not any(node.kernel in ON_HOST for node in program.nodes)
+        return group.device_vote if meetings and sums and ours and on_gpus else None
+
     def owns(self, position: int) -> bool:
         """Tell whether this rank holds a persistable."""
         owner = self.program.owners().get(self.program.values[position].name, EVERYWHERE)
@@ -105,3 +127,7 @@ class RankPart:
                         f"operator {node.op} would write {self.program.values[i].name!r} before all replicas "
                         f"have agreed to (built at {node.where})"
                     )
+
+
+def _is_dense_sum(node: NodeRecord) -> bool:
+    return node.op == ALL_REDUCE and bool(node.inputs.get("X")) and "Step" not in node.inputs

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import CollectiveError, ExecutionError
+from ..cuda.device_vote import DeviceVote
 from ..device.device import Device
 from .group import Agree
 from .instruction import Instruction
@@ -24,6 +25,7 @@ class Vote:
     that nothing of a step that happened can be lost. ``early`` are these arrays by position in the fetch list.
     ``agree`` lets the replicas compare, before the first collective, what step of which program they are at,
     where the collectives themselves do not; it tells the others a number, and returns that of every rank.
+    ``on_device``: GPUs vote by themselves, and the host learns what they have decided once it has happened.
     """
 
     BEGUN, PREPARED, COMMITTED = range(3)
@@ -32,6 +34,7 @@ class Vote:
         self.early = dict(early)
         self.deliver: Callable[[], None] | None = None
         self.agree: Agree | None = None
+        self.on_device: DeviceVote | None = None
         self.stage = self.BEGUN
 
     def hand_over(self) -> None:

@@ -16,7 +16,7 @@ from ...graph.ops.registry import Spec
 from ...strategies.errors import CollectiveAborted, InvalidState, NotInitialized
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
-from ..cuda.transfers import download
+from ..cuda.transfers import Arriving, download
 from ..device.device import Clock as DeviceClock
 from ..device.device import Device
 from ..device.device_scope import DeviceScope
@@ -73,7 +73,9 @@ from .orders import (
     pack,
     unpack,
 )  # fmt: skip
+from .undecided import UndecidedStep, UndecidedSteps
 
+_AHEAD = 1  # steps that a GPU may still be at when it is given another one
 # Makes a group in this process: its name, the rank, how many there are, the GPU, seconds to wait for others.
 Form = Callable[[str, int, int, Runtime | None, float], CollectiveGroup]
 
@@ -121,6 +123,8 @@ class Replica:
         self._calling: HostCall | None = None
         self.look_ahead: Callable[[], None] | None = None  # for the next message: see stage()
         self._staged: CudaPlan | None = None
+        self._undecided = UndecidedSteps(within, self._count)
+        self._newest: UndecidedStep | None = None
         if group is not None:
             self._introduce(group)
 
@@ -135,17 +139,27 @@ class Replica:
             answer = getattr(self, f"on_{message.kind}")
             self._step, self._lasting = message.step, message.lasting
             order = unpack(message)
+            if not isinstance(order, Step):
+                self._undecided.settle()
             return answer(order, message.arrays)
         except Exception as error:
-            collateral = isinstance(error, CollectiveAborted)
-            group = self._seat_of(order).group
-            if group is not None and not collateral:
-                group.abort(f"{type(error).__name__}: {error}")
-            kind = type(error).__name__
-            return pack(Failure(self.rank, kind, str(error), collateral, self.done))
+            return self.failed(error, order)
         finally:
             if staged is not None and staged is not self._staged:
                 staged.forget_staged()
+
+    def failed(self, error: Exception, order: Any = None) -> Message:
+        """Tell the other replicas that this one failed, if they are not the cause; return the answer."""
+        self._undecided.settle()  # what all were given before happens on all
+        collateral = isinstance(error, CollectiveAborted)
+        group = self._seat_of(order).group
+        if group is not None and not collateral:
+            group.abort(f"{type(error).__name__}: {error}")
+        kind = type(error).__name__
+        return pack(Failure(self.rank, kind, str(error), collateral, self.done))
+
+    def _count(self) -> None:
+        self.done += 1
 
     def _seat_of(self, order: Any) -> Seat:
         """Return where an order's program meets its peers; the gang's group unless trainers meet."""
@@ -299,6 +313,8 @@ class Replica:
             self._run(loaded, bound, feeds, last=k == last)
         assert loaded.last is not None, "there is at least one step"
         fetched = loaded.last.fetched(self._handed(loaded.last))
+        if isinstance(fetched, Arriving):
+            fetched.step = self._newest
         for number in order.drop:
             self.programs[number].alive = None
         return Message("fetched", {}, fetched)
@@ -482,6 +498,7 @@ class Replica:
     def _meet(self, epoch: int) -> None:
         """After a failure the driver counts the epoch up, and all ranks begin their collectives afresh."""
         if epoch != self.epoch:
+            self._undecided.settle()
             self.epoch = epoch
             if self.group is not None:
                 if self.runtime is not None:  # captured graphs hold what the group lets go of
@@ -499,6 +516,8 @@ class Replica:
         """Run one step; after some timed ones, deal the instructions to threads if that pays."""
         plan = bound.plan
         seat = loaded.seat
+        by_gpus = plan.vote is not None and plan.vote.on_device is not None
+        self._undecided.leave(_AHEAD if by_gpus else 0)
         self._begin_collectives(loaded, plan.device.clock.step)
         loaded.alive = loaded.last = self._under_way = plan
         if self._lasting and not loaded.earlier and isinstance(plan, CudaPlan):
@@ -522,9 +541,14 @@ class Replica:
             bound.timed_steps += 1
             if bound.timed_steps == MEASURED_STEPS:
                 self._deal(loaded, bound)
-        self._under_way = None
-        self.done += plan.vote is not None
-        seat.done += plan.vote is not None
+        self._under_way = self._newest = None
+        if by_gpus and seat.group is not None and self.runtime is not None:
+            tag = f"step {plan.device.clock.step} of schedule {loaded.schedule}"
+            event = self.runtime.record(self.runtime.compute)
+            self._newest = self._undecided.add(seat.group, event, tag)
+        elif plan.vote is not None:
+            self.done += 1
+            seat.done += 1
 
     def _deal(self, loaded: LoadedProgram, bound: BoundPlan) -> None:
         needs, timed = bound.plan.needs(), bound.plan
@@ -549,7 +573,7 @@ class Replica:
         """Say which step the collectives of a program belong to from now on."""
         seat, options = loaded.seat, loaded.options
         if seat.group is not None:
-            done = seat.done if options.trainers else self.done
+            done = seat.done if options.trainers else self.done + len(self._undecided)
             seat.group.begin(pack_step(done if options.rings else step, done))
 
     def _with_row_counts(
@@ -581,6 +605,7 @@ class Replica:
         """
         if not loaded.earlier:
             return feeds
+        self._undecided.leave(0)
         if idle:
             raise InvalidState(
                 f"replica {self.rank} has no rows in this step, and shapes of the program depend on what it "
@@ -643,6 +668,7 @@ class Replica:
         lasting: bool,
     ) -> BoundPlan:
         """Keep a plan of a segment under a key: one that has the same shapes, or that is bound for them."""
+        self._undecided.leave(0)  # the GPU may be asked to finish what it does
         scope = self.scopes[loaded.scope]
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
@@ -690,6 +716,8 @@ class Replica:
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
         bound = BoundPlan(binder, feeds if lasting else None, self.post, direct)
+        if isinstance(bound.plan, CudaPlan):
+            bound.plan.settle = partial(self._undecided.leave, 0)
         if (
             self.runtime is not None
         ):  # libraries timed what they can do on memory like the operands'
@@ -702,7 +730,8 @@ class Replica:
             schedule = loaded.schedule if loaded.options.rings else ""
             return Peers(seat.group, seat.rank, self.within, schedule)
         rank = None if self.in_driver else self.rank
-        return Peers(None if loaded.alone else seat.group, rank, self.within)
+        group = None if loaded.alone else seat.group
+        return Peers(group, rank, self.within, gpus_vote=not loaded.earlier)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():

@@ -186,7 +186,7 @@ DELIVERIES = [
     ),
     Delivery({"on_failure": "shrink", "spares": 0}, [_APART[0]], 6, each=3),
     Delivery({"spares": 0}, [_APART[1]], 2),
-    Delivery({"spares": 1}, ["sgd", "momentum, batch norm"], 6, gpus=4),
+    Delivery({"spares": 1}, ["sgd", "weights in flight", "momentum, batch norm"], 9, gpus=4),
     Delivery({}, [kind.name for kind in KINDS if kind.name not in _APART], 50, named=True),
 ]
 

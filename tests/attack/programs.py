@@ -135,6 +135,12 @@ def _whole_numbers() -> tuple[Any, list[Any]]:
     return loss, [whole, fluid.layers.mul(whole, x.block.var("w"))]
 
 
+def _weights() -> tuple[Any, list[Any]]:
+    """Nothing is fetched that one place alone knows, so GPUs vote without their hosts."""
+    loss, (*_, weight, _) = _regression("momentum")
+    return loss, [weight]
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of program, the strategies it runs under, and on how many places."""
@@ -161,6 +167,7 @@ KINDS = [
     Kind("two optimizers", _two_optimizers),
     Kind("4 iterations", lambda: _regression("adam"), execution={"num_iteration_per_run": 4}),
     Kind("steps in flight", lambda: _regression("momentum", norm=True), in_flight=True),
+    Kind("weights in flight", _weights, in_flight=True),
     Kind("whole numbers", _whole_numbers, places=4, build=_SUM),
 ]
 

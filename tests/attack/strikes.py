@@ -147,11 +147,11 @@ class Striker:
             self.strike(gang, strike.then)
         if strike.inside:
             member = gang.delivery._members[min(strike.victim, gang.size - 1)]
-            ray.get(
-                member.actor.__ray_call__.remote(
-                    inside.arm, strike.point, strike.skip, strike.after
-                )
+            arm = member.actor.__ray_call__.remote(
+                inside.arm, strike.point, strike.skip, strike.after
             )
+            with contextlib.suppress(ray.exceptions.RayActorError):  # it is just behind an answer
+                ray.get(arm)
         elif strike.point:
             self.points.waiting[strike.point] = lambda: self._kill(gang, strike)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,12 @@ pytestmark = pytest.mark.cuda
 
 
 def compiled(
-    replicas: int, on_gpus: bool = True, **switches: Any
+    replicas: int, on_gpus: bool = True, fetches: Sequence[str] | None = None, **switches: Any
 ) -> tuple[Compiled, dict[str, Any]]:
-    """Return three layers trained by momentum, a bucket for each gradient, and values to begin with."""
+    """Return three layers trained by momentum, a bucket for each gradient, and values to begin with.
+
+    ``fetches``: names (None: the loss).
+    """
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = 3
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
@@ -45,7 +49,8 @@ def compiled(
     strategy = BuildStrategy(**switches)
     target = Target(replicas=replicas, strategy=strategy, has_loss=True, bucket_bytes=8)
     able, back_end = (GPU, "cupy") if on_gpus else (capabilities(), "numpy")
-    model = compile_program(main, ("x", "y"), (loss.name,), target, able, back_end)
+    names = (loss.name,) if fetches is None else tuple(fetches)
+    model = compile_program(main, ("x", "y"), names, target, able, back_end)
     rng = np.random.default_rng(0)
     block = main.global_block()
     values = {

@@ -17,6 +17,7 @@ from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
+from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.gang.threads import ThreadGroup, _Meeting
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica
@@ -47,7 +48,12 @@ class Crew:
             rank: message._replace(head={**message.head, "epoch": self.epoch})
             for rank, message in messages.items()
         }
-        asked = {r: self._pool.submit(self.replicas[r].handle, m) for r, m in outgoing.items()}
+
+        def answer(rank: int) -> Message:
+            replica = self.replicas[rank]
+            return arrived(replica, replica.handle(outgoing[rank]))
+
+        asked = {rank: self._pool.submit(answer, rank) for rank in outgoing}
         return {rank: one.result(_PATIENCE_S) for rank, one in asked.items()}
 
     def all(self, kind: str, arrays: Sequence[np.ndarray] = (), **head: Any) -> dict[int, Message]:
@@ -69,6 +75,16 @@ class Crew:
             }
             for replica in self.replicas
         ]
+
+
+def arrived(replica: Replica, answer: Message) -> Message:
+    """Return a replica's answer once what it fetched is there, as the process of one sends it."""
+    try:
+        if isinstance(answer.arrays, Arriving):
+            answer.arrays.wait()
+    except Exception as error:
+        return replica.failed(error)
+    return answer
 
 
 @contextmanager

@@ -233,6 +233,19 @@ def test_kernels_on_one_place_promise_nothing_about_it(
     assert reads.over((x, x), runtime.address) is reads
 
 
+def test_kernels_reach_page_locked_memory_by_its_own_address(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nvrtc, "machine_code", lambda kernel, capability: b"cubin")
+    runtime = CupyRuntime()
+    device, host = runtime.empty(4), runtime.pinned(4)
+    launch = runtime.launch(KERNEL, (1, 1, 1), (32, 1, 1), (device, host, 1))
+    launch()
+    given = launch._arguments  # type: ignore[attr-defined]
+    assert given[0] is device and given[1] == np.uintp(host.ctypes.data)
+    assert isinstance(given[1], np.uintp)
+
+
 def test_memory_that_is_not_used_goes_back_to_the_gpu(cupy: FakeCupy) -> None:
     CupyRuntime().give_back()
     assert cupy.did == [("free_all_blocks",)]

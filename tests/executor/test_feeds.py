@@ -143,6 +143,15 @@ def test_what_is_kept_is_a_copy_unless_it_cannot_change() -> None:
     tensor.set(array)
     own = tensor.numpy()
     assert snapshot(tensor, own) is own
+    variable = fluid.Program().global_block().create_var(name="x", shape=[6], dtype="float64")
+    assert not np.shares_memory(to_array("x", tensor, variable), tensor.memory())
+    pinned = fluid.Tensor()
+    pinned.set(array, fluid.CUDAPinnedPlace())
+    fed = to_array("x", pinned, variable)
+    assert fed is pinned.memory(), "a step reads it before the caller can change it"
+    assert not np.shares_memory(snapshot(pinned, fed), fed), (
+        "one that goes on beside the caller does not"
+    )
 
 
 def test_errors_are_of_one_family() -> None:

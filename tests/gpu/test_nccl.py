@@ -10,6 +10,9 @@ import pytest
 
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.nccl import NcclGroup
+from rowlock.executor.cuda import nvrtc
+from rowlock.executor.cuda.device_vote import DECIDE, OFFER
+from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.runtime import Runtime
 from rowlock.executor.cuda.transfers import download, upload
 from tests.ops.gpu import needs_compiler
@@ -28,6 +31,40 @@ def group(runtime: Runtime) -> Iterator[NcclGroup]:
     group = NcclGroup(control, runtime, within=20)
     yield group
     group.close()
+
+
+@pytest.fixture
+def store() -> CudaKernel:
+    return CudaKernel("store_one", (("int*", "x"), ("int", "value")), "*x = value;")
+
+
+def test_a_gpu_votes_alone_and_holds_kernels_back_once_it_gave_up(
+    group: NcclGroup, store: CudaKernel
+) -> None:
+    runtime, vote = group.runtime, group.device_vote
+    word = runtime.empty(4).view(np.int32)
+    upload(runtime, word, np.zeros(1, np.int32))
+    kernel, arguments = vote.guarded(store, [word, 7])
+    steps = [*group.bound_vote(), runtime.launch(kernel, (1, 1, 1), (1, 1, 1), arguments)]
+    runtime.execute(steps)
+    runtime.synchronize()
+    graph = runtime.capture(steps)
+    assert (vote.reached, download(runtime, word).tolist()) == (1, [7])
+    upload(runtime, word, np.zeros(1, np.int32))
+    graph()
+    runtime.synchronize()
+    assert (vote.reached, download(runtime, word).tolist()) == (2, [7])
+    upload(runtime, word, np.zeros(1, np.int32))
+    vote.give_up()
+    graph()
+    runtime.synchronize()
+    assert (vote.reached, download(runtime, word).tolist()) == (2, [0])
+
+
+@pytest.mark.skipif(not nvrtc.version(), reason="NVRTC is not installed")
+def test_kernels_of_votes_compile(store: CudaKernel) -> None:
+    for kernel in (OFFER, DECIDE, store.guarded()):
+        assert nvrtc.machine_code(kernel, (9, 0))
 
 
 @pytest.mark.parametrize("op", ["sum", "mean", "max"])

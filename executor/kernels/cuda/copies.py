@@ -68,8 +68,10 @@ def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
     assert dev.runtime is not None
     dimensions = joined(target, source)
     if dimensions == [Dimension(target.size, 1, 1)] and target.shape == source.shape:
-        here = dev.runtime.address(target) == dev.runtime.address(source)
-        return [] if here else [dev.runtime.copying(target, source)]
+        if dev.runtime.address(target) == dev.runtime.address(source):
+            return []
+        if dev.vote is None:
+            return [dev.runtime.copying(target, source)]
     if _too_many(dimensions):
         return [s for half in _halves(target, source) for s in moved(dev, *half)]
     row = next((d for d in dimensions if d.source == 1 and d.to > 1), None)

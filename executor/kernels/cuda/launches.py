@@ -50,8 +50,7 @@ def start(
     dev: Device, kernel: CudaKernel, grid: Dims, arguments: Sequence[Any], block: int = BLOCK
 ) -> Step:
     """Return the launch of a kernel on a grid of blocks."""
-    assert dev.runtime is not None
-    return dev.runtime.launch(kernel, grid, (block, 1, 1), arguments)
+    return dev.launch(kernel, grid, (block, 1, 1), arguments)
 
 
 def run(

@@ -42,8 +42,7 @@ def launch(
     dev: Device, kernel: CudaKernel, blocks: int, arguments: Sequence[Any], block: int = 256
 ) -> Step:
     """Return the launch of a kernel on so many blocks of ``block`` threads."""
-    assert dev.runtime is not None
-    return dev.runtime.launch(kernel, (max(blocks, 1), 1, 1), (block, 1, 1), arguments)
+    return dev.launch(kernel, (max(blocks, 1), 1, 1), (block, 1, 1), arguments)
 
 
 def enough_blocks(dev: Device, work: int, block: int = 256) -> int:
