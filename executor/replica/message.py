@@ -11,7 +11,7 @@ KEPT = "kept"  # the kind of message that posts a place's own values of a step t
 
 
 class StepHead(dict[str, Any]):
-    """The head of steps that are all alike but for their number, and what their arrays hold.
+    """The head of a step, or of several that are alike but for their numbers and what their arrays hold.
 
     ``text`` is what it is on the way, once it is known.
     """
