@@ -41,7 +41,7 @@ class _Exchange:
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: bool = False  # it tells of new memory to share
-    rung: bool = False  # the messages may lie in the memory, and so may answers
+    rung: set[int] = field(default_factory=set)  # whose message and answer lie in the memory
 
 
 class Channels:
@@ -117,7 +117,9 @@ class Channels:
         lasting = number is not None
         number = self.reserve() if number is None else number
         outgoing = frames_of(self.lines, number, messages, slot, rings)
-        exchange = _Exchange(slot, outgoing, set(messages), lasting=lasting, rung=rings)
+        exchange = _Exchange(slot, outgoing, set(messages), lasting=lasting)
+        if rings:
+            exchange.rung = {rank for rank, one in outgoing.items() if type(one) is Rung}
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = exchange
         try:
@@ -257,7 +259,7 @@ class Channels:
         """Take in what replicas answered in the memory, and tell whether one did."""
         heard = False
         for number, exchange in list(self._under_way.items()):
-            for rank in list(exchange.waiting) if exchange.rung else ():
+            for rank in exchange.waiting & exchange.rung if exchange.rung else ():
                 answered = self.lines[rank].answered(number)
                 if answered is not None:
                     posted, answer = answered
@@ -273,12 +275,14 @@ class Channels:
             (self._both_ways(), self._waiting()) if self._push() else self._for_the_last()
         )
         if self._look():
+            self._note_last()
             return True
         remaining_ms = max(math.ceil((deadline - time.monotonic()) * 1e3), 0)
         lines = [self.lines[rank] for rank in heard] if remaining_ms else []
         for line in lines:
             line.listen(True)
         if lines and self._look():
+            self._note_last()
             return True
         events = poller.poll(min(remaining_ms, _WATCH_MS))
         for line in lines:
@@ -297,10 +301,19 @@ class Channels:
         for rank in ready:
             self._pull(rank)
         if self._last in ready:  # the others are most likely there, too
-            for rank in self._waiting() - ready:
-                self._pull(rank)
-            self._last = max(self._waiting(), default=self._last)
+            self._look()
+            for exchange in list(self._under_way.values()):
+                for rank in exchange.waiting - exchange.rung - ready - self._silent:
+                    self._pull(rank)
+        self._note_last()
         return True
+
+    def _note_last(self) -> None:
+        """Wait for another replica from now on if the last one has answered."""
+        if self._last >= 0:
+            waiting = self._waiting()
+            if waiting and self._last not in waiting:
+                self._last = max(waiting)
 
     def _waiting(self) -> set[int]:
         """Return the ranks that still have to answer, less those that never will."""

@@ -220,21 +220,20 @@ class ReplicaServer:
         """Answer messages until the driver is gone, or has closed the gang."""
         self._replica.post, self._replica.look_ahead = self.post, self._look_ahead
         # An answer that is still on its way from a GPU.
-        owed: tuple[int, Message, int] | None = None
+        owed: tuple[Frame, Message, int] | None = None
         with contextlib.suppress(ChannelClosed, OSError):
             while True:
                 frame = self._next() if owed is None else self._before(owed[1])
                 answer = None
                 if frame is not None:
                     self._at, self._posted, self._sent = frame, -1, False
-                    answer = frame.number, self._handle(frame), self._posted
+                    answer = frame, self._handle(frame), self._posted
                     self._spin = frame.message.kind == "step" and self._spins()
                 if owed is not None:
                     self._answer(*owed)
                 owed = answer
                 if answer is not None and type(answer[1].arrays) is not Arriving:
-                    if not (frame and frame.rung and self._reply(*answer)):
-                        self._answer(*answer)
+                    self._answer(*answer)
                     owed = None
         self._let_go()
 
@@ -297,7 +296,7 @@ class ReplicaServer:
                 return frame
 
     def _first(self, frame: Frame | None) -> Frame | None:
-        """Return what was sent first: what lies in the memory, if it was not taken, or a frame of the socket."""
+        """Return what was sent first: the message in the memory, if it was not taken, or one of the socket."""
         if frame is not None and frame.rung:
             return frame
         rung = self._take()
@@ -374,16 +373,12 @@ class ReplicaServer:
         self._sent = True
         send(self._connection, number, message)
 
-    def _reply(self, number: int, answer: Message, posted: int) -> bool:
-        """Answer in the memory a message that was left there, if nothing need be said beyond what was posted.
-
-        False: the driver sleeps, or has to hear it otherwise.
-        """
-        if self._area is None or self._sent or answer.kind != "fetched" or answer.arrays:
-            return False
-        return not self._area.bell.reply(number, posted, self._spin)
-
-    def _answer(self, number: int, answer: Message, posted: int) -> None:
+    def _answer(self, frame: Frame, answer: Message, posted: int) -> None:
+        """Answer a message: in the memory if it lay there, and nothing need be said beyond what was posted."""
+        number, bell = frame.number, self._area.bell if self._area is not None else None
+        beside = bell if frame.rung and not self._sent and _is_brief(answer) else None
+        if beside is not None and not beside.reply(number, posted, self._spin):
+            return  # the driver is awake
         try:
             pieces = encode(number, answer, posted)
         except Exception as error:  # of a GPU, too, whose work failed behind the step
@@ -396,3 +391,9 @@ class ReplicaServer:
             }
             pieces = encode(number, Message("error", head))
         Outgoing(pieces).push(self._connection)
+
+
+def _is_brief(answer: Message) -> bool:
+    """Tell whether an answer says no more than that the steps were done."""
+    arrays = answer.arrays
+    return answer.kind == "fetched" and type(arrays) is list and not arrays

@@ -1,4 +1,4 @@
-"""The first page of the memory that a driver shares with a replica: a step and its answer, without a system call.
+"""The first page of the memory that driver and replica share: a step and its answer, without a system call.
 
 Each end looks at the other's words. One that goes to sleep says so, and looks once more; one that has written
 something looks whether the other sleeps, and wakes it by a frame on the socket. A fence stands between what an
@@ -35,7 +35,10 @@ class Doorbell:
     # -- the driver's end -------------------------------------------------------------------------
 
     def ring(self, number: int, step: int, slot: int, text: bytes) -> bool:
-        """Leave a message whose arrays lie in a slot; tell whether the replica sleeps. The same may be left again."""
+        """Leave a message whose arrays lie in a slot; tell whether the replica sleeps.
+
+        The same may be left again, as long as it was not answered.
+        """
         words = self._words
         if text is not self._text:
             self._page[_TEXT : _TEXT + len(text)] = text
@@ -72,7 +75,10 @@ class Doorbell:
         return self._words[_NUMBER] != self._taken
 
     def take(self) -> tuple[int, int, int, bytes] | None:
-        """Return number, step, slot and head of a message, once; the head is the same object while it says the same."""
+        """Return number, step, slot and head of a message, once.
+
+        The head is the same object as before while it was not written anew.
+        """
         words = self._words
         rung = words[_NUMBER]
         if rung == self._taken:

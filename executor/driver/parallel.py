@@ -495,7 +495,7 @@ class ParallelRun:
     def _new_step(
         self, batches: Sequence[Portions], fetches: tuple[str, ...]
     ) -> tuple[CompiledVariant, list[Share], KnownStep | None]:
-        """Return the program compiled for what is fed, and what each place computes; note it for steps like it."""
+        """Return the program compiled for what is fed, what each place computes, and both for steps like it."""
         shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
         key, version = self._version(shards, fetches, self._splitter.whole(batches))
         shares, counts = self._shares(version, batches)

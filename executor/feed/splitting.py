@@ -208,7 +208,7 @@ class Splitter:
         return fixed
 
     def cut_alike(self, batches: Sequence[Portions]) -> bool:
-        """Tell whether feeds are cut as others of their shapes, and the same ones of these go whole everywhere."""
+        """Tell whether feeds of these shapes are cut so each time, and those that are not cut go whole."""
         if len(batches) > 1 or batches[0].whole is None or batches[0].cuts is None:
             return False
         names = tuple(batches[0].whole)

@@ -145,7 +145,7 @@ class Share(NamedTuple):
 
 
 class StepHeads:
-    """The heads of steps that are fed arrays of the same types and shapes: the same objects as in the step before."""
+    """The heads of steps that are fed arrays of the same types and shapes: the same objects each time."""
 
     def __init__(self) -> None:
         self._about: tuple[Any, ...] = ()
