@@ -35,7 +35,7 @@ def frames_of(
         if key not in pieces:
             pieces[key] = lines[rank].frame(number, message, slot, rings)
         one = pieces[key]
-        frames[rank] = one if type(one) is Rung else Outgoing(one)
+        frames[rank] = one if isinstance(one, Rung) else Outgoing(one)
     return frames
 
 
