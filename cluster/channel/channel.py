@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import select
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -16,7 +17,7 @@ import numpy as np
 from ...executor.gang.recovery import whole
 from ...executor.replica.message import KEPT, Message
 from ...strategies.errors import CollectiveError
-from .connection import ReplicaConnection
+from .connection import SPIN_S, ReplicaConnection, Rung
 from .feed_buffer import SLOTS
 from .frame import ChannelClosed, Frame, Outgoing
 from .writers import frames_of
@@ -32,7 +33,7 @@ class _Exchange:
     """One message to each replica: what is still to be sent, and what came back, by rank."""
 
     slot: int | None
-    outgoing: dict[int, Outgoing]
+    outgoing: dict[int, Outgoing | Rung]
     waiting: set[int]
     answers: dict[int, Message] = field(default_factory=dict)
     posted: dict[int, Message] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class _Exchange:
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: bool = False  # it tells of new memory to share
+    rung: set[int] = field(default_factory=set)  # whose message and answer lie in the memory
 
 
 class Channels:
@@ -64,6 +66,7 @@ class Channels:
         self._pollers: dict[int, select.poll] = {}
         self._bulky = False  # whether replicas post so much that they might wait to be heard
         self._last = -1  # the rank whose answer came last
+        self._waited = 0.0  # seconds for the last answers
         self._ranks: dict[int, int] = {}
         self._silent: set[int] = set()  # ranks that are listened to no more
 
@@ -102,7 +105,8 @@ class Channels:
         """
         deadline = time.monotonic() + within
         slot: int | None = 0
-        if self._under_way:
+        rings = not self._under_way
+        if not rings:
             while self._push():  # what an interrupt, or the step before, left on the way
                 if not self._turn(deadline):
                     raise self._late(self._unsent(), within)
@@ -112,11 +116,12 @@ class Channels:
             self._make_room(within)
         lasting = number is not None
         number = self.reserve() if number is None else number
-        outgoing = {}
-        for rank, pieces in frames_of(self.lines, number, messages, slot).items():
-            outgoing[rank] = Outgoing(pieces)
+        outgoing = frames_of(self.lines, number, messages, slot, rings)
+        exchange = _Exchange(slot, outgoing, set(messages), lasting=lasting)
+        if rings:
+            exchange.rung = {rank for rank, one in outgoing.items() if type(one) is Rung}
         # From this statement on an interrupt leaves no replica without its message.
-        self._under_way[number] = _Exchange(slot, outgoing, set(messages), lasting=lasting)
+        self._under_way[number] = exchange
         try:
             self._push()
         except CollectiveError:
@@ -137,7 +142,10 @@ class Channels:
         """
         deadline = time.monotonic() + within
         exchange = self._under_way[number]
+        began = time.perf_counter()
         try:
+            if exchange.rung and self._waited < SPIN_S:
+                self._spin(exchange, began + SPIN_S)
             while exchange.waiting:
                 if self._silent and (silent := exchange.waiting & self._silent):
                     raise self._gone(min(silent))
@@ -151,6 +159,7 @@ class Channels:
             else:
                 self.give_up(number)
             raise
+        self._waited = time.perf_counter() - began
         if not exchange.lasting:
             self._under_way.pop(number, None)
         posted, answers = exchange.posted, exchange.answers
@@ -180,6 +189,7 @@ class Channels:
         exchange = self._under_way.get(number)
         if exchange is None:
             return None, None
+        self._look()
         if rank not in self._ranks.values():
             self._take_the_rest(rank)
         posted = exchange.posted.get(rank)
@@ -225,10 +235,7 @@ class Channels:
         if not messages:
             return
         number = self.reserve()
-        outgoing = {
-            rank: Outgoing(self.lines[rank].frame(number, message, None))
-            for rank, message in messages.items()
-        }
+        outgoing = frames_of(self.lines, number, messages, None, rings=False)
         exchange = _Exchange(None, outgoing, set(messages), wanted=False, maps=True)
         self._under_way[number] = exchange
         deadline = time.monotonic() + within
@@ -238,11 +245,48 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(exchange.waiting), within)
 
+    def _spin(self, exchange: _Exchange, until: float) -> None:
+        """Wait awake for a moment if all replicas have processors of their own, and do the same."""
+        while exchange.waiting and time.perf_counter() < until:
+            if not self._look():
+                if not all([self.lines[rank].spins for rank in exchange.waiting]):
+                    return
+                os.sched_yield()
+                if self._poller.poll(0):
+                    return
+
+    def _look(self) -> bool:
+        """Take in what replicas answered in the memory, and tell whether one did."""
+        heard = False
+        for number, exchange in list(self._under_way.items()):
+            for rank in exchange.waiting & exchange.rung if exchange.rung else ():
+                answered = self.lines[rank].answered(number)
+                if answered is not None:
+                    posted, answer = answered
+                    if posted is not None:
+                        exchange.posted[rank] = posted
+                    self._answered(number, exchange, rank, answer)
+                    heard = True
+        return heard
+
     def _turn(self, deadline: float) -> bool:
         """Send what can be sent, wait, and take in what came. False: it is too late."""
-        poller = self._both_ways() if self._push() else self._for_the_last()
+        poller, heard = (
+            (self._both_ways(), self._waiting()) if self._push() else self._for_the_last()
+        )
+        if self._look():
+            self._note_last()
+            return True
         remaining_ms = max(math.ceil((deadline - time.monotonic()) * 1e3), 0)
+        lines = [self.lines[rank] for rank in heard] if remaining_ms else []
+        for line in lines:
+            line.listen(True)
+        if lines and self._look():
+            self._note_last()
+            return True
         events = poller.poll(min(remaining_ms, _WATCH_MS))
+        for line in lines:
+            line.listen(False)
         if not events:
             for rank in self._waiting():
                 self._pull(rank)
@@ -257,10 +301,19 @@ class Channels:
         for rank in ready:
             self._pull(rank)
         if self._last in ready:  # the others are most likely there, too
-            for rank in self._waiting() - ready:
-                self._pull(rank)
-            self._last = max(self._waiting(), default=self._last)
+            self._look()
+            for exchange in list(self._under_way.values()):
+                for rank in exchange.waiting - exchange.rung - ready - self._silent:
+                    self._pull(rank)
+        self._note_last()
         return True
+
+    def _note_last(self) -> None:
+        """Wait for another replica from now on if the last one has answered."""
+        if self._last >= 0:
+            waiting = self._waiting()
+            if waiting and self._last not in waiting:
+                self._last = max(waiting)
 
     def _waiting(self) -> set[int]:
         """Return the ranks that still have to answer, less those that never will."""
@@ -269,16 +322,18 @@ class Channels:
             waiting |= exchange.waiting
         return waiting - self._silent if self._silent else waiting
 
-    def _for_the_last(self) -> select.poll:
-        """Return what to wait with: for the replica that was last before, and for the end of any other.
+    def _for_the_last(self) -> tuple[select.poll, Collection[int]]:
+        """Return what to wait with, and for whose answer: that of the replica that was last before.
+
+        The end of any other is told, too.
 
         To be woken by each answer would take the processor from a replica that still computes.
         """
         if not self._bulky:
             for exchange in self._under_way.values():
                 if self._last in exchange.waiting:
-                    return self._pollers[self._last]
-        return self._poller
+                    return self._pollers[self._last], (self._last,)
+        return self._poller, self._waiting()
 
     def _pull(self, rank: int) -> None:
         try:
@@ -308,10 +363,13 @@ class Channels:
                 exchange.posted[rank] = posted
         if exchange.maps:
             self.lines[rank].mapped(frame.message.kind == "ok")
-        exchange.answers[rank] = frame.message
+        self._answered(frame.number, exchange, rank, frame.message)
+
+    def _answered(self, number: int, exchange: _Exchange, rank: int, answer: Message) -> None:
+        exchange.answers[rank] = answer
         exchange.waiting.discard(rank)
         if not exchange.wanted and not exchange.waiting:
-            self._under_way.pop(frame.number, None)
+            self._under_way.pop(number, None)
 
     def _push(self) -> bool:
         """Send what can be sent at once, and tell whether something is left."""

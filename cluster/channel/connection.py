@@ -9,15 +9,20 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from ...executor.cuda.transfers import Arriving
-from ...executor.replica.message import KEPT, Message
+from ...executor.replica.message import KEPT, Message, StepHead
 from ...executor.replica.replica import Replica
 from ...strategies.errors import CollectiveError
+from .doorbell import RINGS, TEXT_ROOM, Doorbell
 from .feed_buffer import SharedFeedBuffer
 from .frame import (
+    SLOTS,
     ChannelClosed,
     Frame,
     Incoming,
+    Layout,
     NoMessage,
     Outgoing,
     encode,
@@ -29,7 +34,30 @@ from .frame import (
 
 _MAP = "map"  # the message that tells where a new area is
 _POSTED = "posted"
-_SPIN_S = 300e-6  # after a step: what a driver in a loop takes until the next, and no more
+_RUNG = "rung"  # the message that wakes a replica, to look at the memory
+SPIN_S = 300e-6  # after a step: what a driver in a loop takes until the next, and no more
+_TURNS = 16  # looks at the memory for one at the socket
+
+
+class Rung:
+    """A message that lies in the memory; who sleeps is woken, by a frame that says no more."""
+
+    def __init__(self, bell: Doorbell, number: int, step: int, slot: int, text: bytes) -> None:
+        self._bell, self._message = bell, (number, step, slot, text)
+        self._waking: Outgoing | None = None
+
+    def push(self, sock: socket.socket) -> bool:
+        """Leave the message, wake the replica, and tell whether that is done; it may be repeated."""
+        if self._waking is None:
+            if not self._bell.ring(*self._message):
+                return True
+            self._waking = Outgoing(_WAKING)
+        return self._waking.push(sock)
+
+
+_FETCHED = Message("fetched", {})
+_NOTHING_FED: Any = (b"", Layout("", {}, [], 0), [])
+_WAKING = encode(0, Message(_RUNG, {}))
 
 
 class ReplicaConnection:
@@ -45,9 +73,15 @@ class ReplicaConnection:
         self.cramped = False  # whether there is no room for them: see room()
         self._incoming = Incoming()
         self._last: tuple[dict[str, Any], list[Any], bytes] = ({}, [], b"")
+        self.spins = False  # whether the replica waits awake for a moment, and the driver may, too
 
-    def frame(self, number: int, message: Message, slot: int | None) -> list[memoryview]:
-        """Return a message as pieces to send; arrays that are fed are written to the slot if they fit."""
+    def frame(
+        self, number: int, message: Message, slot: int | None, rings: bool = False
+    ) -> list[memoryview] | Rung:
+        """Return a message as pieces to send; arrays that are fed are written to the slot if they fit.
+
+        ``rings``: nothing is under way, so that all of it may lie in the memory.
+        """
         if slot is None or message.kind != "step" or not self._near:
             return encode(number, message)
         text = self._head(message)
@@ -62,10 +96,16 @@ class ReplicaConnection:
             return encode(number, message)
         for place, array in zip(places, message.arrays, strict=True):
             place[...] = array
+        if rings and RINGS and len(text) <= TEXT_ROOM:
+            return Rung(area.bell, number, message.step, slot, text)
         return encode_beside(number, text, message.step, slot)
 
     def _head(self, message: Message) -> bytes:
         """Return a message's head; steps have the same one over and over."""
+        if type(message.head) is StepHead:
+            if not message.head.text:
+                message.head.text = head_of(message, message.arrays)
+            return message.head.text
         shapes: list[Any] = []
         for array in message.arrays:
             shapes += (array.dtype, array.shape)
@@ -131,9 +171,20 @@ class ReplicaConnection:
         post = self.area.read_posted(slot, number) if self.area is not None else None
         if post is None:
             return None
-        text, arrays = post
-        layout = read_head(text)
+        layout, arrays = post
         return Message(layout.kind, layout.head, arrays)
+
+    def answered(self, number: int) -> tuple[Message | None, Message] | None:
+        """Return what was posted for a message, and the answer, if it was answered in the memory."""
+        if self.area is None or (answer := self.area.bell.answer(number)) is None:
+            return None
+        slot, self.spins = answer
+        return (self.posted(slot, number) if slot >= 0 else None), _FETCHED
+
+    def listen(self, on: bool) -> None:
+        """Say whether the driver sleeps until this replica answers, in the memory or not."""
+        if self.area is not None:
+            self.area.bell.listen(on)
 
     def close(self) -> None:
         """Close the socket and let go of the memory."""
@@ -162,19 +213,21 @@ class ReplicaServer:
         self._ahead: Frame | None = None  # that came while a GPU was waited for
         self._last: tuple[Any, bytes] = ({}, b"")  # head of what was posted, and its bytes
         self._posted = -1
+        self._sent = False  # whether something went by the socket since the message came
+        self._fed: list[tuple[bytes, Layout, list[np.ndarray]]] = [_NOTHING_FED] * SLOTS
 
     def serve(self) -> None:
         """Answer messages until the driver is gone, or has closed the gang."""
         self._replica.post, self._replica.look_ahead = self.post, self._look_ahead
         # An answer that is still on its way from a GPU.
-        owed: tuple[int, Message, int] | None = None
+        owed: tuple[Frame, Message, int] | None = None
         with contextlib.suppress(ChannelClosed, OSError):
             while True:
                 frame = self._next() if owed is None else self._before(owed[1])
                 answer = None
                 if frame is not None:
-                    self._at, self._posted = frame, -1
-                    answer = frame.number, self._handle(frame), self._posted
+                    self._at, self._posted, self._sent = frame, -1, False
+                    answer = frame, self._handle(frame), self._posted
                     self._spin = frame.message.kind == "step" and self._spins()
                 if owed is not None:
                     self._answer(*owed)
@@ -202,10 +255,11 @@ class ReplicaServer:
                 self._replica.stage(frame.message._replace(arrays=places, lasting=True))
 
     def _pull(self, wait: bool) -> Frame | None:
-        if self._ahead is not None:
-            frame, self._ahead = self._ahead, None
-            return frame
-        return self._incoming.pull(self._connection, wait=wait)
+        """Return the next frame of the socket; None if it is not all here, or only wakes this replica."""
+        frame, self._ahead = self._ahead, None
+        if frame is None:
+            frame = self._incoming.pull(self._connection, wait=wait)
+        return None if frame is not None and frame.message.kind == _RUNG else frame
 
     def _before(self, answer: Message) -> Frame | None:
         """Return the next frame if it comes before what an answer consists of."""
@@ -220,26 +274,64 @@ class ReplicaServer:
 
     def _next(self) -> Frame:
         """Return the next frame; one that comes soon finds a processor that is awake, its caches warm."""
+        bell = self._area.bell if self._area is not None else None
         if self._spin:
-            until = time.perf_counter() + _SPIN_S
+            until = time.perf_counter() + SPIN_S
             while time.perf_counter() < until:
-                frame = self._pull(wait=False)
+                frame = self._take() or self._first(self._pull(wait=False))
                 if frame is not None:
                     return frame
-                os.sched_yield()
-        frame = self._pull(wait=True)
-        assert frame is not None, "the connection does not block"
-        return frame
+                for _ in range(_TURNS):
+                    os.sched_yield()
+                    if bell is not None and bell.rung:
+                        break
+        while True:
+            if bell is not None:
+                bell.sleep()
+            frame = self._take() or self._pull(wait=True)
+            if bell is not None:
+                bell.wake()
+            frame = self._first(frame)
+            if frame is not None:
+                return frame
 
-    def _handle(self, frame: Frame) -> Message:
-        if frame.message.kind == _MAP:
-            return self._map(frame.message)
-        if frame.slot < 0:
-            return self._replica.handle(frame.message)
-        places = self._area.places(frame.slot, frame.text) if self._area is not None else None
+    def _first(self, frame: Frame | None) -> Frame | None:
+        """Return what was sent first: the message in the memory, if it was not taken, or one of the socket."""
+        if frame is not None and frame.rung:
+            return frame
+        rung = self._take()
+        if rung is not None:
+            self._ahead = frame
+        return rung or frame
+
+    def _take(self) -> Frame | None:
+        """Return the message that was left in the memory, once."""
+        if self._area is None or (rung := self._area.bell.take()) is None:
+            return None
+        number, step, slot, text = rung
+        if not 0 <= slot < SLOTS:
+            raise NoMessage("a message says that its arrays lie where there is no room for them.")
+        known, layout, places = self._fed[slot]
+        if text is not known:
+            layout = read_head(text)
+            places = self._places(slot, text)
+            self._fed[slot] = text, layout, places
+        message = Message(layout.kind, layout.head, places, step, lasting=True)
+        return Frame(number, message, text, slot, -1, rung=True)
+
+    def _places(self, slot: int, text: bytes) -> list[np.ndarray]:
+        places = self._area.places(slot, text) if self._area is not None else None
         if places is None:
             raise NoMessage("a message says that its arrays lie where there is no room for them.")
+        return places
+
+    def _handle(self, frame: Frame) -> Message:
+        if frame.rung or frame.slot < 0:
+            if frame.message.kind == _MAP:
+                return self._map(frame.message)
+            return self._replica.handle(frame.message)
         kind, head, _, step, _ = frame.message
+        places = self._places(frame.slot, frame.text)
         return self._replica.handle(Message(kind, head, places, step, lasting=True))
 
     def _map(self, message: Message) -> Message:
@@ -251,7 +343,7 @@ class ReplicaServer:
         if self._area is not None:
             self._replica.forget_fed()
         self._let_go()
-        self._area = area
+        self._area, self._fed = area, [_NOTHING_FED] * SLOTS
         if self._replica.runtime is not None:
             self._replica.runtime.pin(area.segment.array)
         return Message("ok", {})
@@ -278,11 +370,23 @@ class ReplicaServer:
             if self._area.post(slot, number, self._last[1], message.arrays):
                 self._posted = slot
                 return
+        self._sent = True
         send(self._connection, number, message)
 
-    def _answer(self, number: int, answer: Message, posted: int) -> None:
+    def _answer(self, frame: Frame, answer: Message, posted: int) -> None:
+        """Answer a message: in the memory if it lay there, and nothing need be said beyond what was posted."""
+        number, bell = frame.number, self._area.bell if self._area is not None else None
+        beside = bell if frame.rung and not self._sent and _is_brief(answer) else None
+        if beside is not None and not beside.reply(number, posted, self._spin):
+            return  # the driver is awake
         try:
             pieces = encode(number, answer, posted)
         except Exception as error:  # of a GPU, too, whose work failed behind the step
             pieces = encode(number, self._replica.failed(error))
         Outgoing(pieces).push(self._connection)
+
+
+def _is_brief(answer: Message) -> bool:
+    """Tell whether an answer says no more than that the steps were done."""
+    arrays = answer.arrays
+    return answer.kind == "fetched" and type(arrays) is list and not arrays

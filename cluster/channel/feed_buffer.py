@@ -1,7 +1,8 @@
 """Memory that the driver shares with one replica of its host: feeds are written there once, and used there.
 
 Two slots, so that the next step can be fed while one is under way. A slot has room for what is fed and for
-what is posted: values that must reach the driver even if the replica ends right after it wrote them.
+what is posted: values that must reach the driver even if the replica ends right after it wrote them. Before
+them is a page by which steps are begun and answered (``doorbell.py``).
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ import numpy as np
 from ...executor.host.bounded_dict import BoundedDict
 from ..primitives.shm import Segment, is_segment, refuse_full, segment_path
 from . import frame
-from .frame import read_head
+from .doorbell import PAGE as _PAGE
+from .doorbell import Doorbell
+from .frame import Layout, read_head
 
 SLOTS = frame.SLOTS
-_WORDS = 64  # bytes before the slots: per slot the number of the posted message, and the bytes of its head
-_PAGE = 4096
+# Bytes before the slots: per slot the number of the posted message, and the bytes and edition of its head.
+_WORDS = 64
+_EDITION_SHIFT, _LENGTHS = 32, (1 << 32) - 1
 _ALIGN = 64
 _LAYOUTS_KEPT = 64
 _ATTACH_S = 10.0
@@ -34,9 +38,14 @@ class SharedFeedBuffer:
         self.segment = segment
         self._bytes = segment.array.data
         self._words = self._bytes[:_WORDS].cast("Q")
+        self.bell = Doorbell(self._bytes[:_PAGE])
         self._taken: set[int] = set()
         self._known: BoundedDict[tuple[int, bytes], Places] = BoundedDict(_LAYOUTS_KEPT)
         self._begins = [_PAGE + slot * (fed + posted) for slot in range(SLOTS)]
+        self._heads = [b""] * SLOTS  # that were posted last
+        self._read: dict[
+            tuple[int, int], tuple[Layout, Places]
+        ] = {}  # by slot, and what its word says
 
     @staticmethod
     def new_path() -> str:
@@ -86,21 +95,34 @@ class SharedFeedBuffer:
         begin, places = self._posted(slot, text)
         if places is None:
             return False
-        self._bytes[begin : begin + len(text)] = text
+        words, at = self._words, 2 * slot
+        if text is not self._heads[slot]:
+            self._bytes[begin : begin + len(text)] = text
+            edition = (words[at + 1] >> _EDITION_SHIFT) + 1 & _LENGTHS
+            words[at + 1] = edition << _EDITION_SHIFT | len(text)
+            self._heads[slot] = text
         for place, array in zip(places, arrays, strict=True):
             place[...] = array
-        self._words[2 * slot + 1] = len(text)
-        self._words[2 * slot] = number
+        words[at] = number
         return True
 
-    def read_posted(self, slot: int, number: int) -> tuple[bytes, Places] | None:
-        """Return what was posted for a message, if it was: its head, and copies of its arrays."""
+    def read_posted(self, slot: int, number: int) -> tuple[Layout, Places] | None:
+        """Return what was posted for a message, if it was: what its head says, and copies of its arrays."""
         if self._words[2 * slot] != number:
             return None
-        begin = self._begins[slot] + self.fed
-        text = bytes(self._bytes[begin : begin + self._words[2 * slot + 1]])
-        _, places = self._posted(slot, text)
-        return None if places is None else (text, [place.copy() for place in places])
+        word = self._words[2 * slot + 1]
+        known = self._read.get((slot, word))
+        if known is None:
+            begin, length = self._begins[slot] + self.fed, word & _LENGTHS
+            text = bytes(self._bytes[begin : begin + length])
+            _, places = self._posted(slot, text)
+            if places is None:
+                return None
+            if len(self._read) >= _LAYOUTS_KEPT:
+                self._read.clear()
+            known = self._read[slot, word] = (read_head(text), places)
+        layout, places = known
+        return layout, [place.copy() for place in places]
 
     def _posted(self, slot: int, text: bytes) -> tuple[int, Places | None]:
         """Return where a posted head lies, and the arrays that it describes."""
@@ -124,6 +146,8 @@ class SharedFeedBuffer:
     def close(self) -> None:
         """Let go of the memory and its name."""
         self._known.clear()
+        self._read.clear()
+        self.bell.close()
         self._words.release()
         self._bytes = memoryview(b"")
         self.segment.unlink()

@@ -137,8 +137,10 @@ class Outgoing:
 
     def __init__(self, pieces: list[memoryview], descriptors: Sequence[int] = ()) -> None:
         self._pieces = pieces
-        files = np.array(descriptors, np.intc).tobytes()
-        self._files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)] if descriptors else []
+        self._files: list[Any] = []
+        if descriptors:
+            files = np.array(descriptors, np.intc).tobytes()
+            self._files = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)]
         self._total = sum(map(len, pieces))
         self._moved: list[int] = []
 
@@ -165,7 +167,8 @@ class Outgoing:
 class Frame(NamedTuple):
     """What came. ``text`` is its head as bytes.
 
-    ``slot`` of the area holds its arrays, ``posted`` what was posted before it (-1: none does).
+    ``slot`` of the area holds its arrays, ``posted`` what was posted before it (-1: none does). ``rung``: it
+    did not come by the socket.
     """
 
     number: int
@@ -173,6 +176,7 @@ class Frame(NamedTuple):
     text: bytes
     slot: int
     posted: int
+    rung: bool = False
 
 
 class Incoming:

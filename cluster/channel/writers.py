@@ -6,13 +6,16 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
+from typing import TypeAlias
 
 from ...executor.replica.message import Message
-from .connection import ReplicaConnection
+from .connection import ReplicaConnection, Rung
+from .frame import Outgoing
 
 _MUCH = 8 << 20  # bytes, which a core takes about a millisecond to write
 _CORES = 4  # with fewer, threads that write take turns with replicas that compute
 _MOST = 8  # threads: more wait for memory
+Pieces: TypeAlias = "list[memoryview] | Rung"
 
 
 def frames_of(
@@ -20,17 +23,19 @@ def frames_of(
     number: int,
     messages: Mapping[int, Message],
     slot: int | None,
-) -> dict[int, list[memoryview]]:
-    """Return the pieces to send to each rank; a message for all is encoded once."""
-    pieces: dict[int, list[memoryview]] = {}  # by the identity of a message
+    rings: bool,
+) -> dict[int, Outgoing | Rung]:
+    """Return what is to be pushed to each rank; a message for all is encoded once."""
+    pieces: dict[int, Pieces] = {}  # by the identity of a message
     if len(messages) > 1 and _is_much(messages):
-        pieces = _at_once(lines, number, messages, slot)
-    frames = {}
+        pieces = _at_once(lines, number, messages, slot, rings)
+    frames: dict[int, Outgoing | Rung] = {}
     for rank, message in messages.items():
         key = id(message)
         if key not in pieces:
-            pieces[key] = lines[rank].frame(number, message, slot)
-        frames[rank] = pieces[key]
+            pieces[key] = lines[rank].frame(number, message, slot, rings)
+        one = pieces[key]
+        frames[rank] = one if isinstance(one, Rung) else Outgoing(one)
     return frames
 
 
@@ -46,10 +51,11 @@ def _at_once(
     number: int,
     messages: Mapping[int, Message],
     slot: int | None,
-) -> dict[int, list[memoryview]]:
+    rings: bool,
+) -> dict[int, Pieces]:
     by_message = {id(message): (lines[rank], message) for rank, message in messages.items()}
     writing = {
-        key: _writers().submit(line.frame, number, message, slot)
+        key: _writers().submit(line.frame, number, message, slot, rings)
         for key, (line, message) in by_message.items()
     }
     try:

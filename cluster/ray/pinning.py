@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ..channel.heartbeat import processor_ticks
 
-_LOOK_S = 0.3
+_LOOK_S, _FIRST_LOOK_S = 0.3, 0.1
 _CROWDED = 0.25  # of a replica's cores are used by others: they may keep it waiting
 _WAITING = 0.25  # of the time in which a replica could run it waits: they do
 _CALM = 0.1  # of all cores are used by others, and no more: system services and the like
@@ -35,10 +35,13 @@ class Sample(NamedTuple):
 
 
 class PinPolicy:
-    """Decides whether a replica keeps to its part (``own`` of ``total`` cores) of its host."""
+    """Decides whether a replica keeps to its part (``own`` of ``total`` cores) of its host.
+
+    ``calm``: others left the cores to it lately, whether it keeps to its own already or not.
+    """
 
     def __init__(self, own: int, total: int) -> None:
-        self.pinned = False
+        self.pinned = self.calm = False
         self._own, self._total = own, total
         self._calm_s, self._wanted_s = 0.0, _CALM_S
 
@@ -50,10 +53,10 @@ class PinPolicy:
                 if self._calm_s >= _LONGEST_CALM_S:
                     self._wanted_s = _CALM_S
                 self._wanted_s = min(2 * self._wanted_s, _LONGEST_CALM_S)
-                self.pinned, self._calm_s = False, 0.0
+                self.pinned, self.calm, self._calm_s = False, False, 0.0
         else:
-            calm = sample.foreign <= _CALM * self._total
-            self._calm_s = self._calm_s + sample.seconds if calm else 0.0
+            self.calm = sample.foreign <= _CALM * self._total
+            self._calm_s = self._calm_s + sample.seconds if self.calm else 0.0
             if self._calm_s >= self._wanted_s:
                 self.pinned, self._calm_s = True, 0.0
         return self.pinned
@@ -123,7 +126,7 @@ class CoreKeeper(threading.Thread):
     @property
     def own_core(self) -> bool:
         """Whether the replica has a core to itself now."""
-        return self._enough and self._policy.pinned
+        return self._enough and self._policy.calm
 
     def step(self) -> None:
         """Note that the calling thread runs steps."""
@@ -132,6 +135,7 @@ class CoreKeeper(threading.Thread):
             self._stepped.set()
 
     def run(self) -> None:
+        look_s = _FIRST_LOOK_S
         with contextlib.suppress(OSError, ValueError):  # no such files: it stays free
             while True:
                 self._stepped.clear()
@@ -141,8 +145,9 @@ class CoreKeeper(threading.Thread):
                     return
                 self._stepped.wait()  # without steps there is nothing to see
                 before = self._counters()
-                if self._closed.wait(_LOOK_S):
+                if self._closed.wait(look_s):
                     return
+                look_s = _LOOK_S
                 sample = before.until(self._counters(), len(self._cores))
                 pinned = self._policy.pinned
                 if self._policy.see(sample) != pinned:

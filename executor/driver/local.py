@@ -137,7 +137,7 @@ class LocalRun(ParallelRun):
         check(self.program, shard.arrays)
         refuse_empty(self.program, shard.arrays)
         whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
-        version = self._version([shard], fetch_names, whole)
+        _, version = self._version([shard], fetch_names, whole)
         loaded = self.gang.replica.programs[version.number]
         if not loaded.earlier:  # what is inferred to check what is fed is inferred to bind it, too
             version.shapes = loaded.cache.shapes

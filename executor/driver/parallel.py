@@ -33,13 +33,14 @@ from ..device.tensor import LoD, Storage
 from ..feed.feeds import FeedShard, check, fed_names, rows_of, with_rows
 from ..feed.fetches import Joined
 from ..feed.scope import Scope
-from ..feed.splitting import Portions, Splitter
+from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
 from ..gang.assign import Change, assign
 from ..gang.delivery import GangChanged, Owner, Request, Share
 from ..gang.gang import Gang
 from ..gang.trainers import Trainers
 from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
 from ..host.arena import spec_of
+from ..host.bounded_dict import BoundedDict
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
 from ..replica.message import Message
@@ -55,7 +56,7 @@ from .sized import SizedPrograms
 from .timeline import Spans
 from .together import Together
 from .values import DeviceValues, Values
-from .variant import VARIANTS_KEPT, CompiledVariant
+from .variant import VARIANTS_KEPT, CompiledVariant, KnownStep, VariantKey
 from .verify import Batch, verify
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ class ParallelRun:
         self.lent = 0  # how many of the last fetches need not outlive the next step, nor be copied
         self.tracing, self.spans = False, Spans()
         self.last: CompiledVariant | None = None
-        self.versions: dict[tuple[Any, ...], CompiledVariant] = {}
+        self.versions: dict[VariantKey, CompiledVariant] = {}
+        self._known_steps: BoundedDict[tuple[Any, ...], KnownStep] = BoundedDict(SHAPES_KEPT)
 
     def _with_trainers(self, trainers: Trainers) -> Together:
         device = "GPU" if isinstance(self.places[0], CUDAPlace) else "CPU"
@@ -308,9 +310,11 @@ class ParallelRun:
             self._explain(error)
             raise
         preparing = time.perf_counter()
-        shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
-        version = self._version(shards, fetch_names, self._splitter.whole(batches))
-        shares = self._shares(version, batches)
+        known = self._known_step(batches, fetch_names)
+        if known is None:
+            version, shares, known = self._new_step(batches, fetch_names)
+        else:
+            version, shares = known.version, known.shares(batches[0])
         self.values.adopt(version.states, version.owners, version.needed)
         if self.program.lr_scheduler is not None:
             set_scheduled_rate(self.program, self.values.scope)
@@ -341,6 +345,7 @@ class ParallelRun:
         request = Request(
             *(version.number, shares, step, iterations, dropped, version.votes, results),
             owner=self._itself,
+            heads=None if known is None else known.heads,
         )
         becomes.version = self.last = version
         changes: list[Change] = [
@@ -457,13 +462,39 @@ class ParallelRun:
                 f"{len(self.places)}; they must be as many."
             )
 
-    def _shares(self, version: CompiledVariant, batches: Sequence[Portions]) -> list[Share]:
-        """Return the arrays of each place, and where its rows stand among all, once they were checked."""
-        if len(batches) == 1 and (known := version.known.get(id(batches[0].cuts))):
-            return [
-                Share([*portion.arrays.values(), *known[2]], *where)
-                for portion, where in zip(batches[0], known[1], strict=True)
-            ]
+    def _known_step(
+        self, batches: Sequence[Portions], fetches: tuple[str, ...]
+    ) -> KnownStep | None:
+        """Return what is known of steps that are fed alike, if their program is still loaded and up to date."""
+        if len(batches) > 1:
+            return None
+        known = self._known_steps.get((id(batches[0].cuts), fetches, checking()))
+        if known is None:
+            return None
+        version = known.version
+        if self.versions.get(known.key) is not version:
+            return None
+        fresh = version.generation == Storage.generation
+        return known if fresh and version.alike.isdisjoint(self.values.own) else None
+
+    def _new_step(
+        self, batches: Sequence[Portions], fetches: tuple[str, ...]
+    ) -> tuple[CompiledVariant, list[Share], KnownStep | None]:
+        """Return the program compiled for what is fed, what each place computes, and both for steps like it."""
+        shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
+        key, version = self._version(shards, fetches, self._splitter.whole(batches))
+        shares, counts = self._shares(version, batches)
+        cuts = batches[0].cuts
+        if cuts is None or not self._splitter.cut_alike(batches):
+            return version, shares, None
+        known = KnownStep(cuts, key, version, shares, counts)
+        self._known_steps[id(cuts), fetches, checking()] = known
+        return version, shares, known
+
+    def _shares(
+        self, version: CompiledVariant, batches: Sequence[Portions]
+    ) -> tuple[list[Share], list[np.ndarray]]:
+        """Return what each place computes, once it was checked, and the counts of rows behind what is fed."""
         weights = [self._splitter.parts(portions) for portions in batches]
         shares = [Share([], [], [], []) for _ in self.places]
         counts: list[np.ndarray] = []
@@ -487,10 +518,7 @@ class ParallelRun:
             ):  # as if the batches of all trainers stood behind each other
                 for share in shares:
                     share.rows[-1] += self._together.trainers.trainer * first
-        if len(batches) == 1 and batches[0].cuts is not None:
-            where = [(share.rows, share.parts, share.idle) for share in shares]
-            version.known[id(batches[0].cuts)] = (batches[0].cuts, where, counts)
-        return shares
+        return shares, counts
 
     def _row_counts(
         self, version: CompiledVariant, portions: Sequence[FeedShard]
@@ -516,7 +544,7 @@ class ParallelRun:
 
     def _version(
         self, shards: Sequence[FeedShard], fetches: tuple[str, ...], whole: frozenset[str]
-    ) -> CompiledVariant:
+    ) -> tuple[VariantKey, CompiledVariant]:
         """Return the program compiled for what is fed, its kernels chosen for these shapes if it is new."""
         feeds, checks = fed_names(shards), checking()
         program, sizes = self._sized.of(shards)
@@ -540,7 +568,7 @@ class ParallelRun:
             generation = Storage.generation
             check_initialized(version.program, self.values.scope)
             version.generation = generation
-        return version
+        return key, version
 
     def _compiled(
         self, program: Program, fed: Mapping[str, Any], fetches: tuple[str, ...], target: Target

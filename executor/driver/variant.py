@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ir.segments import first_segment
@@ -12,11 +14,15 @@ from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS
 from ...graph.ops.registry import Spec
 from ...graph.pipeline import Stage
 from ..feed.feeds import Cuts
-from ..feed.splitting import SHAPES_KEPT
-from ..gang.delivery import Results
+from ..feed.splitting import SHAPES_KEPT, Portions
+from ..gang.delivery import Results, Share, StepHeads
 from ..host.bounded_dict import BoundedDict
 from ..plan.shapes import Shapes
 from .budget import Budget
+
+VariantKey = tuple[
+    Any, ...
+]  # what a program is compiled for: feeds, fetches, and what follows from them
 
 VARIANTS_KEPT = 64  # of a program that is compiled for ever other feeds, sizes or fetches
 
@@ -62,5 +68,31 @@ class CompiledVariant:
         self.gathered = [node.inputs["Counted"] for node in gathers]
         self.batch = [i for i, v in enumerate(fed) if v.varies and sequence_of(v.name) is None]
         self.checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(SHAPES_KEPT)
-        # By the identity of cuts, which are kept here: where the rows of each place stand.
-        self.known: BoundedDict[int, tuple[Cuts, list[Any], list[Any]]] = BoundedDict(SHAPES_KEPT)
+
+
+class KnownStep:
+    """What is known of the steps of a variant that are fed alike: cut by the same ``cuts``, of the same shapes.
+
+    ``key`` is that of the variant; ``where`` has rows, parts and idleness of each place's :class:`Share`, and
+    ``counts`` the arrays that come behind those that are fed.
+    """
+
+    def __init__(
+        self,
+        cuts: Cuts,
+        key: VariantKey,
+        version: CompiledVariant,
+        shares: Sequence[Share],
+        counts: Sequence[np.ndarray],
+    ) -> None:
+        self.cuts, self.key, self.version = cuts, key, version
+        self._where = [(share.rows, share.parts, share.idle) for share in shares]
+        self._counts = counts
+        self.heads = StepHeads()
+
+    def shares(self, portions: Portions) -> list[Share]:
+        """Return what each place computes."""
+        return [
+            Share([*arrays, *self._counts], *where)
+            for arrays, where in zip(portions.by_place(), self._where, strict=True)
+        ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,46 @@ SHAPES_KEPT = (
 )
 
 
-class Portions(list[FeedShard]):
-    """The feed of each place. Feeds of the same names and shapes have the same ``cuts`` (None: not known)."""
+class Portions(Sequence[FeedShard]):
+    """The feed of each place. Feeds of the same names and shapes have the same ``cuts`` (None: not known).
 
-    def __init__(self, portions: Iterable[FeedShard], cuts: Cuts | None = None) -> None:
-        super().__init__(portions)
-        self.cuts = cuts
+    With cuts, ``whole`` are the arrays that are cut when a portion is asked for.
+    """
+
+    def __init__(
+        self,
+        shards: Iterable[FeedShard] = (),
+        cuts: Cuts | None = None,
+        whole: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.cuts, self.whole = cuts, whole
+        self._shards = list(shards)
+
+    def _all(self) -> list[FeedShard]:
+        if self.whole is not None and self.cuts is not None and not self._shards:
+            self._shards = cut(self.whole, self.cuts)
+        return self._shards
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._all()[place]
+
+    def __iter__(self) -> Iterator[FeedShard]:
+        return iter(self._all())
+
+    def by_place(self) -> list[list[np.ndarray]]:
+        """Return the arrays of each place, without names, if it is known how they are cut."""
+        assert self.whole is not None and self.cuts is not None
+        arrays = self.whole.values()
+        return [
+            [
+                array if rows is None else array[rows]
+                for array, rows in zip(arrays, own, strict=True)
+            ]
+            for own in self.cuts
+        ]
 
 
 class Splitter:
@@ -87,7 +121,7 @@ class Splitter:
         if isinstance(feed, (dict, Mapping)):  # a dict is known at once
             shape_cuts = self._cuts_before(feed) if keep is None else None
             if shape_cuts is not None:
-                return Portions(cut(feed, shape_cuts), shape_cuts)
+                return Portions(cuts=shape_cuts, whole=dict(feed))
             arrays = convert(self.program, feed, keep)
             lods = sequences_in(feed)
             if lods:
@@ -131,7 +165,7 @@ class Splitter:
             shape_cuts = self._cuts_by_shape[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )
-        return Portions(cut(arrays, shape_cuts), shape_cuts)
+        return Portions(cuts=shape_cuts, whole=arrays)
 
     def _alike(self, portions: list[FeedShard]) -> Portions:
         """Check that all places are fed the same names, and rows where they need some; order names alike."""
@@ -159,16 +193,27 @@ class Splitter:
 
     def whole(self, batches: Sequence[Portions]) -> frozenset[str]:
         """Return the names of feeds that go whole, with the same bits, to all places."""
-        names = tuple(batches[0][0].arrays)
-        fixed = self._fixed.get(names)
-        if fixed is None:
-            variables = self.program.global_block().vars
-            fixed = self._fixed[names] = [n for n in names if not varies(variables[n])]
+        fixed = self._fixed_of(tuple(batches[0][0].arrays))
         if not fixed:
             return frozenset()
         return frozenset(
             n for n in fixed if all(_have_same_bits([p.arrays[n] for p in b]) for b in batches)
         )
+
+    def _fixed_of(self, names: tuple[str, ...]) -> list[str]:
+        fixed = self._fixed.get(names)
+        if fixed is None:
+            variables = self.program.global_block().vars
+            fixed = self._fixed[names] = [n for n in names if not varies(variables[n])]
+        return fixed
+
+    def cut_alike(self, batches: Sequence[Portions]) -> bool:
+        """Tell whether feeds of these shapes are cut so each time, and those that are not cut go whole."""
+        if len(batches) > 1 or batches[0].whole is None or batches[0].cuts is None:
+            return False
+        names = tuple(batches[0].whole)
+        fixed = [names.index(name) for name in self._fixed_of(names)]
+        return all(own[k] is None for own in batches[0].cuts for k in fixed)
 
     def again(self, portions: Sequence[FeedShard]) -> Portions:
         """Return a feed that was split over another number of places, split over these."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..replica.message import Message
-from ..replica.orders import Load, pack_step
+from ..replica.message import Message, StepHead
+from ..replica.orders import Load, pack_step, step_head
 from .assign import Change
 from .place_values import PlaceValues
 
@@ -144,6 +144,23 @@ class Share(NamedTuple):
         )
 
 
+class StepHeads:
+    """The heads of steps that are fed arrays of the same types and shapes: the same objects each time."""
+
+    def __init__(self) -> None:
+        self._about: tuple[Any, ...] = ()
+        self._heads: list[StepHead] = []
+
+    def of(self, request: Request, epoch: int) -> list[StepHead]:
+        """Return a head for each rank."""
+        about = (request.program, request.iterations, request.drop, epoch)
+        if about != self._about:
+            number, iterations, drop, _ = about
+            self._heads = [step_head(number, iterations, s, drop, epoch) for s in request.shares]
+            self._about = about
+        return self._heads
+
+
 class Results(NamedTuple):
     """What a program's steps return: for each whether all replicas have it ``alike``.
 
@@ -179,7 +196,7 @@ class Request:
     will. ``void``: the number of replicas changed, the rest has to be split anew. ``votes``: the steps
     happen on all replicas or on none, and are counted; the others write nothing. ``base``: so many counted
     steps come before them. ``begun``: they were sent, once or more often; ``ahead``: they may
-    wait for others. ``owner``: what splits them anew.
+    wait for others. ``owner``: what splits them anew. ``heads``: those of steps that are fed alike.
     """
 
     program: int
@@ -194,6 +211,7 @@ class Request:
     begun: bool = False
     ahead: bool = False
     owner: weakref.ref[Owner] | None = None
+    heads: StepHeads | None = None
     done: int = 0
     fetched: list[Sequence[np.ndarray]] | None = None
     failed: BaseException | None = None
@@ -215,6 +233,10 @@ class Request:
     def messages(self, epoch: int) -> dict[int, Message]:
         """Return what is to be sent for the steps that have not happened, by rank."""
         messages = {}
+        if self.heads is not None and not self.done:
+            for rank, head in enumerate(self.heads.of(self, epoch)):
+                messages[rank] = Message("step", head, self.shares[rank].arrays, self.step)
+            return messages
         for rank, share in enumerate(self.shares):
             left = share.rest(self.done) if self.done else share
             iterations, step = self.iterations - self.done, self.step + self.done

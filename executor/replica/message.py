@@ -10,6 +10,15 @@ import numpy as np
 KEPT = "kept"  # the kind of message that posts a place's own values of a step that is not the last
 
 
+class StepHead(dict[str, Any]):
+    """The head of a step, or of several that are alike but for their numbers and what their arrays hold.
+
+    ``text`` is what it is on the way, once it is known.
+    """
+
+    text = b""
+
+
 class Message(NamedTuple):
     """What travels between driver and replica: a kind, a head of plain data, arrays, the number of a step.
 

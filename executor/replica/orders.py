@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from ...graph.ir.replica_program import ReplicaProgram
-from .message import Message
+from .message import Message, StepHead
 from .options import RunOptions
 
 
@@ -322,17 +322,23 @@ def pack_step(
 
     ``share``: arrays, and of each set of them ``rows``, ``parts`` and ``idle``.
     """
-    arrays, rows, parts, idle = share
-    head = {
-        "id": number,
-        "iterations": iterations,
-        "rows": rows,
-        "parts": parts,
-        "idle": idle,
-        "drop": drop,
-        "epoch": epoch,
-    }
-    return Message("step", head, arrays, step)
+    return Message("step", step_head(number, iterations, share, drop, epoch), share[0], step)
+
+
+def step_head(
+    number: int, iterations: int, share: Any, drop: Sequence[int], epoch: int
+) -> StepHead:
+    """Return the head of a :class:`Step`'s message."""
+    _, rows, parts, idle = share
+    return StepHead(
+        id=number,
+        iterations=iterations,
+        rows=rows,
+        parts=parts,
+        idle=idle,
+        drop=drop,
+        epoch=epoch,
+    )
 
 
 def unpack(message: Message) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import rowlock.fluid as fluid
+from rowlock.executor.gang.delivery import GangChanged
 from rowlock.executor.replica.orders import Inventory
 from rowlock.strategies.build import BuildStrategy, GradientScaleStrategy, ReduceStrategy
 from rowlock.strategies.execution import ExecutionStrategy
@@ -66,7 +68,8 @@ class Model:
     def copies(self) -> dict[str, Values]:
         """Return the persistables as each replica holds them, less those that one holds alone."""
         run: Any = self.program._parallel
-        run.gang.all(Inventory())  # whoever is lost is found now, not between the reads
+        with contextlib.suppress(GangChanged):  # a gang that shrinks says so
+            run.gang.all(Inventory())  # whoever is lost is found now, not between the reads
         names = [n for n in run.values.names if n not in run.values.owners]
         return {
             f"at place {rank}": {n: run.gang.read(run.values.id, n, rank) for n in names}

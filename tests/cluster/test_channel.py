@@ -71,6 +71,12 @@ class Echo(Replica):
         """Post the first array, return the others; tell whether they lie where they did before."""
         if head.get("die") == "first":
             os._exit(3)
+        if "busy" in head:
+            time.sleep(head["busy"])
+            self.counted += 1
+            assert self.post is not None
+            self.post(Message("posted", {"which": [0]}, [np.array([self.counted, self._step])]))
+            return Message("fetched", {}, [])
         again, self.before = self._lasting and arrays is self.before, arrays
         assert self.post is not None
         self.post(Message("posted", {"which": [0]}, arrays[:1]))
@@ -98,13 +104,13 @@ class Failed:
         self.done()
 
 
-def _serve(address: tuple[str, int], rank: int) -> None:
+def _serve(address: tuple[str, int], rank: int, spins: bool) -> None:
     replica = Echo(rank)
     steps, watch = (connect(*address, SECRET, rank, purpose) for purpose in (STEPS, WATCH))
     post = HeartbeatServer(watch, replica, lambda reason: None)
     post.start()
     with steps:
-        ReplicaServer(steps, replica).serve()
+        ReplicaServer(steps, replica, lambda: spins).serve()
     post.close()
 
 
@@ -130,11 +136,13 @@ def start() -> Iterator[Start]:
     started: list[Any] = []
     opened: list[Channels] = []
 
-    def begin(size: int = 2, threads: bool = False, near: bool = False) -> Channels:
+    def begin(
+        size: int = 2, threads: bool = False, near: bool = False, spins: bool = False
+    ) -> Channels:
         listener = Listener(HOST, SECRET, range(size))
         kind: Any = threading.Thread if threads else multiprocessing.get_context("fork").Process
         for rank in range(size):
-            started.append(kind(target=_serve, args=(listener.address, rank), daemon=True))
+            started.append(kind(target=_serve, args=(listener.address, rank, spins), daemon=True))
             started[-1].start()
         opened.append(Channels(lost, late))
         ends_by_rank = listener.accept_all(WITHIN_S, lambda: None)
@@ -313,6 +321,24 @@ def test_what_was_posted_outlives_the_replica(start: Start, near: bool) -> None:
     assert posted is not None and answer is not None
 
 
+@pytest.mark.parametrize("spins", [False, True])
+def test_steps_and_answers_in_the_memory_wake_who_sleeps(start: Start, spins: bool) -> None:
+    """Both ends pause at random, for less and for more than they wait awake; none is slept through."""
+    seed = random.randrange(1 << 30)
+    print(f"seed {seed}")
+    draw = random.Random(seed)
+    channels = start(2, near=True, spins=spins)
+    array, pauses = np.zeros(3), [0.0, 1e-4, 3e-4, 6e-4]
+    for number in range(600):
+        busy = [draw.choice(pauses), draw.choice(pauses)]
+        messages = [step(number, array, busy=one) for one in busy]
+        answers = exchange(channels, messages, WITHIN_S)
+        assert [a.arrays[0].tolist() for a in answers] == [[number + 1, number]] * 2
+        if number % 50 == 0:  # what goes by the socket keeps its place among them
+            assert [a.head["i"] for a in exchange(channels, [echo(9)] * 2, WITHIN_S)] == [9, 9]
+        time.sleep(draw.choice(pauses))
+
+
 def test_what_was_posted_before_is_not_taken_for_it(start: Start) -> None:
     channels = start(2, near=True)
     for i in range(3):
@@ -327,10 +353,12 @@ class Interrupted(BaseException):
     """Stands for KeyboardInterrupt."""
 
 
-@pytest.mark.parametrize("count", [1, 400_000])
-def test_an_interrupt_leaves_every_replica_the_same_steps(start: Start, count: int) -> None:
+@pytest.mark.parametrize(("count", "near"), [(1, False), (400_000, False), (1, True)])
+def test_an_interrupt_leaves_every_replica_the_same_steps(
+    start: Start, count: int, near: bool
+) -> None:
     """Signals strike at random moments of an exchange; the next one gets its own answers."""
-    channels = start(2)
+    channels = start(2, near=near, spins=near)
     armed, struck = [False], [0]
 
     def strike(*_: Any) -> None:
@@ -343,6 +371,10 @@ def test_an_interrupt_leaves_every_replica_the_same_steps(start: Start, count: i
     main = threading.main_thread().ident
     assert main is not None
     array = np.zeros(count)
+    counted = Message("count", {}, [array])
+    if near:
+        counted = step(0, array, busy=0)
+        exchange(channels, [counted] * 2, WITHIN_S)
     try:
         for number in range(2000):
             if number >= 150 and struck[0] > 10:
@@ -352,7 +384,7 @@ def test_an_interrupt_leaves_every_replica_the_same_steps(start: Start, count: i
             timer.start()
             try:
                 armed[0] = True
-                exchange(channels, [Message("count", {}, [array])] * 2, WITHIN_S)
+                exchange(channels, [counted._replace() for _ in range(2)], WITHIN_S)
                 armed[0] = False
             except Interrupted:
                 pass
