@@ -159,8 +159,8 @@ def convert(program: Program, feed: Feed, keep: Copy | None = None) -> dict[str,
     arrays = {}
     for name, value in feed.items():
         if not isinstance(name, str):
-            told = f"{name!r}. Use its name" if isinstance(name, Variable) else type(name).__name__
-            raise InvalidType(f"a feed's keys are variable names (str), got {told}.")
+            key = f"{name!r}. Use its name" if isinstance(name, Variable) else type(name).__name__
+            raise InvalidType(f"a feed's keys are variable names (str), got {key}.")
         variable = block.vars.get(name)
         if variable is None:
             raise FeedError(_unknown(program, name))

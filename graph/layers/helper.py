@@ -102,7 +102,7 @@ class LayerHelper:
         shape = [int(dim) for dim in shape]
         self.initialise(keywords["name"], shape, dtype, initializer, keywords)
         parameter = self.main_program.global_block().create_parameter(shape, dtype, **keywords)
-        parameter.stop_gradient = stop_gradient
+        parameter.stop_gradient = stop_gradient or not parameter.trainable
         return parameter
 
     def initialise(

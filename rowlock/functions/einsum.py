@@ -92,8 +92,8 @@ def _summed(x: Variable, have: str, wanted: set[str]) -> tuple[Variable, str]:
     axes = [i for i, label in enumerate(have) if label not in wanted]
     if not axes:
         return x, have
-    kept = "".join(label for label in have if label in wanted)
-    return layers.reduce_sum(x, dim=axes), kept
+    rest = "".join(label for label in have if label in wanted)
+    return layers.reduce_sum(x, dim=axes), rest
 
 
 def _joined(

@@ -19,8 +19,8 @@ def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
     try:
         return importlib.import_module(module_name)
     except ImportError:
-        told = err_msg or f"{module_name!r} is not installed: pip install {module_name}."
-        raise ImportError(told, name=module_name) from None
+        message = err_msg or f"{module_name!r} is not installed: pip install {module_name}."
+        raise ImportError(message, name=module_name) from None
 
 
 __all__ = ["run_check", "try_import", "unique_name"]

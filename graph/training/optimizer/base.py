@@ -233,10 +233,10 @@ class Optimizer:
             program.lr_scheduler = (rate, variable.name)
 
     def __getattr__(self, name: str) -> NoReturn:
-        told = f"{type(self).__name__!r} object has no attribute {name!r}"
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
         if name in _IMPERATIVE:
-            told = f"{type(self).__name__}.{name} is of the imperative (dygraph) mode. {_IMPERATIVE[name]}"
-        raise AttributeError(told, name=name, obj=self)
+            message = f"{type(self).__name__}.{name} is of the imperative (dygraph) mode. {_IMPERATIVE[name]}"
+        raise AttributeError(message, name=name, obj=self)
 
     def get_lr(self) -> float:
         """Return the rate of the next step.
