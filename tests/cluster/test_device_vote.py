@@ -82,9 +82,9 @@ def test_a_step_is_one_graph_and_the_host_learns_of_it_a_step_later() -> None:
         assert team.done() == [5, 5]
         graphs = [segment for segment in bound(members, 0).segments if segment.capturable]
         assert len(graphs) == len(bound(members, 0).segments) == 1
-        held = members.held()
-    assert held[0] == held[1] == after(5)
-    for (key, bits), expected in zip(held[0].items(), after(5, "memory").values(), strict=True):
+        states = members.held()
+    assert states[0] == states[1] == after(5)
+    for (key, bits), expected in zip(states[0].items(), after(5, "memory").values(), strict=True):
         value, known = np.frombuffer(bits, "f4"), np.frombuffer(expected, "f4")
         np.testing.assert_allclose(value, known, rtol=1e-5, atol=1e-6, err_msg=str(key))
 
@@ -105,8 +105,8 @@ def test_a_rank_that_gives_up_keeps_all_from_writing_this_step_and_those_behind(
         members.epoch += 1
         for number in (3, 4):
             team.step(number)
-        held = members.held()
-    assert held[0] == held[1] == after(5)
+        states = members.held()
+    assert states[0] == states[1] == after(5)
 
 
 def test_a_rank_whose_next_step_fails_ends_the_one_before_first() -> None:
@@ -120,8 +120,8 @@ def test_a_rank_whose_next_step_fails_ends_the_one_before_first() -> None:
         assert all(answer.kind == "fetched" for answer in team.land(well).values())
         assert all(answer.kind == "error" for answer in team.land(failing).values())
         assert team.done() == [4, 4]
-        held = members.held()
-    assert held[0] == held[1] == after(4)
+        states = members.held()
+    assert states[0] == states[1] == after(4)
 
 
 def test_a_rank_that_heard_from_all_writes_though_another_is_gone_and_their_counts_differ() -> None:
@@ -146,29 +146,24 @@ def test_a_rank_that_heard_from_all_writes_though_another_is_gone_and_their_coun
 def test_what_was_offered_before_does_not_pass_for_a_number_of_this_step() -> None:
     runtime = SimulatedRuntime()
     vote = DeviceVote(runtime, ranks=3)
-    heard = [
-        3,
-        6,
-        8,
-        9,
-        12,
-    ]  # the sums of five steps; of the third, one rank offered what it had before
+    # In the third step one rank offered what it had before.
+    sums = [3, 6, 8, 9, 12]
 
     class Sum(Fork):
         def __call__(self) -> None:
-            vote.sum[0] = heard.pop(0)
+            vote.sum[0] = sums.pop(0)
 
         def finish(self) -> None:  # type: ignore[override]
             """It is there at once."""
 
     decisions = []
-    while heard:
+    while sums:
         runtime.execute(vote.steps(Sum()))
         runtime.synchronize()
         decisions.append((vote.reached, int(vote.go[0])))
     assert decisions == [(1, 1), (2, 1), (2, 0), (2, 0), (2, 0)]
     vote.reset()
-    heard.append(3)
+    sums.append(3)
     runtime.execute(vote.steps(Sum()))
     runtime.synchronize()
     assert vote.reached == 1

@@ -241,9 +241,9 @@ def test_kernels_reach_page_locked_memory_by_its_own_address(
     device, host = runtime.empty(4), runtime.pinned(4)
     launch = runtime.launch(KERNEL, (1, 1, 1), (32, 1, 1), (device, host, 1))
     launch()
-    given = launch._arguments  # type: ignore[attr-defined]
-    assert given[0] is device and given[1] == np.uintp(host.ctypes.data)
-    assert isinstance(given[1], np.uintp)
+    arguments = launch._arguments  # type: ignore[attr-defined]
+    assert arguments[0] is device and arguments[1] == np.uintp(host.ctypes.data)
+    assert isinstance(arguments[1], np.uintp)
 
 
 def test_memory_that_is_not_used_goes_back_to_the_gpu(cupy: FakeCupy) -> None:
