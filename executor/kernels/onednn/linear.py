@@ -51,7 +51,8 @@ def product(
 ) -> list[Step]:
     """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not, or of size 1.
 
-    A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``.
+    A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``. Where rows are uneven
+    one primitive multiplies matrices of any size: to compile one for each takes longer than they save.
     """
     a, b, c = _flat(a, b, c)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
@@ -68,6 +69,12 @@ def product(
     a, b = (m.reshape((1,) * (rank - m.ndim) + m.shape) for m in (a, b))
     row = None if bias is None else bias.reshape((1,) * (rank - 1) + (-1,))
     reads = {SRC: a, WEIGHTS: b} if row is None else {SRC: a, WEIGHTS: b, BIAS: row}
+    if dev.uneven and dev.math == "float32":
+        layouts = {role: layout_of(array) for role, array in (*reads.items(), (DST, c))}
+        a_any, b_any, c_any = (layouts[role].of_any_size for role in (SRC, WEIGHTS, DST))
+        primitive = matmul_of(a_any, b_any, layouts.get(BIAS), c_any, post_ops)
+        used = {role: (layouts[role].handle, array) for role, array in (*reads.items(), (DST, c))}
+        return [primitive.call(dev, used)]
     ends = _factor(dev, a), _factor(dev, b), None if row is None else layout_of(row), layout_of(c)
     return matmul_of(*ends, post_ops).bind(dev, reads, {DST: c})
 
