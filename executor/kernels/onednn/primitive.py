@@ -70,11 +70,17 @@ class Layout:
         """The layout of memory of as many dimensions in the same order, whose sizes are told when it is used."""
         rank = len(self.shape)
         near = rank - 1 - self.strides[::-1].index(1) if 1 in self.strides else rank - 1
-        strides = tuple(1 if i == near else _UNKNOWN for i in range(rank))
-        return Layout((_UNKNOWN,) * rank, strides, self.dtype)
+        return _of_any_size(rank, near)
 
     def __str__(self) -> str:
         return "x".join("?" if n == _UNKNOWN else str(n) for n in self.shape)
+
+
+@lru_cache
+def _of_any_size(rank: int, near: int) -> Layout:
+    """Return a layout of which only the dimension is known whose elements lie side by side."""
+    strides = tuple(1 if i == near else _UNKNOWN for i in range(rank))
+    return Layout((_UNKNOWN,) * rank, strides)
 
 
 @lru_cache(4 * CACHED)
