@@ -92,6 +92,7 @@ class Device:
         self.output = ""
         self.operands: Sequence[str] = ()
         self.counts: Counter[str] = Counter()
+        self.uneven = False  # whether other plans bind this instruction for other numbers of rows
         self.tied = False  # whether the instruction being bound uses memory of this device
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
@@ -198,13 +199,17 @@ class Device:
             kernel, arguments = self.vote.guarded(kernel, arguments)
         return self.runtime.launch(kernel, grid, block, arguments)
 
-    def next_instruction(self, output: str, lane: int = 0, operands: Sequence[str] = ()) -> None:
+    def next_instruction(
+        self, output: str, lane: int = 0, operands: Sequence[str] = (), uneven: bool = False
+    ) -> None:
         """Take back the last instruction's scratch; ``output`` names the next one's result.
 
-        Instructions of one ``lane`` run in turn. ``operands`` are the names of what the instruction reads.
+        Instructions of one ``lane`` run in turn. ``operands`` are the names of what the instruction reads;
+        ``uneven``: it is bound anew for other numbers of rows again and again.
         """
         self.reuse()
         self.lane, self.output, self.operands, self.tied = lane, output, operands, False
+        self.uneven = uneven
 
     def reuse(self) -> None:
         """Take back all lent scratch: calls bound next in this instruction run after those that had it."""

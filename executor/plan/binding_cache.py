@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.lowering.memory import Usage
 from ..host.writes import address
 from .instruction import Instruction
 from .shapes import Shapes
+
+
+class Touched(NamedTuple):
+    """The names of what a node reads and writes; ``uneven``: their rows change from step to step."""
+
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    uneven: bool
 
 
 class BindingCache:
@@ -23,7 +31,7 @@ class BindingCache:
         self.shapes = Shapes(program)
         self.counts: Counter[str] = Counter()
         self._program = program
-        self._names: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._touched: dict[int, Touched] = {}
         self._usages: dict[tuple[Any, ...], Usage] = {}
         self._instructions: dict[int, tuple[list[Hashable], Instruction]] = {}
 
@@ -33,17 +41,19 @@ class BindingCache:
             self._usages[key] = make()
         return self._usages[key]
 
-    def names(self, node: NodeRecord) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the names of what a node of the program reads and writes."""
-        names = self._names.get(id(node))
-        if names is None:
+    def touched(self, node: NodeRecord) -> Touched:
+        """Return what a node of the program reads and writes."""
+        touched = self._touched.get(id(node))
+        if touched is None:
             values = self._program.values
             reads, writes = (
                 tuple(values[i].name for positions in slots.values() for i in positions if i >= 0)
                 for slots in (node.inputs, node.outputs)
             )
-            names = self._names[id(node)] = reads, writes
-        return names
+            unknown = any(-1 in values[i].shape for i in node.touches())
+            uneven = unknown and self._program.uneven
+            touched = self._touched[id(node)] = Touched(reads, writes, uneven)
+        return touched
 
     def instruction(self, node: NodeRecord, arrays: Sequence[Any]) -> Instruction | None:
         """Return the instruction that an earlier plan has for a node, if it works on this very memory."""

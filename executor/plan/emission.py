@@ -70,12 +70,9 @@ class Emission:
         What depends on nothing but memory that lasts, or that has its place in the arena for all shapes, is
         the same in all of them: updates of parameters are.
         """
-        positions, planned = node.touches(), self.memory.arena.plan
-        if node.op in COLLECTIVES or any(
-            i in planned.roots and i not in planned.usage.fixed for i in positions
-        ):
+        if node.op in COLLECTIVES or not self.memory.arena.plan.usage.is_steady(node):
             return self.in_lane(node, 0)
-        arrays = [self.memory.arrays[i] for i in positions]
+        arrays = [self.memory.arrays[i] for i in node.touches()]
         instruction = self._cache.instruction(node, arrays)
         if instruction is None:
             instruction = self.in_lane(node, 0)
@@ -85,8 +82,8 @@ class Emission:
 
     def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
         """Return the instruction of a node, whose scratch memory is that of a lane."""
-        reads, writes = self._cache.names(node)
-        self._side(node).next_instruction(writes[0] if writes else "", lane, reads)
+        reads, writes, uneven = self._cache.touched(node)
+        self._side(node).next_instruction(writes[0] if writes else "", lane, reads, uneven)
         calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
         if self.program.checked:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
@@ -166,6 +163,9 @@ class Emission:
         self, node: NodeRecord, inputs: dict[str, list[Any]], outputs: dict[str, list[Any]]
     ) -> list[Call]:
         """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards."""
+        read = {id(a) for operands in inputs.values() for a in operands if a is not None}
+        if not any(id(a) in read for targets in outputs.values() for a in targets):
+            return []
         arrays, declared = self.memory.arrays, OPS[node.op].in_place
         pairs = places(node, lambda i: spec_of(arrays[i]))
         allowed = {id(arrays[i]) for i, j in pairs if arrays[i] is arrays[j]}
@@ -173,17 +173,12 @@ class Emission:
         dev = self._side(node)
         for slot, targets in outputs.items():
             for k, array in enumerate(targets):
-                for source, operands in inputs.items():
-                    if (
-                        array is not None
-                        and declared.get(slot) != source
-                        and any(a is array for a in operands)
-                        and id(array) not in allowed
-                    ):
-                        targets[k] = dev.scratch(array.shape, array.dtype)
-                        if dev.vote is not None:
-                            copies += moved(dev, array, targets[k])
-                        else:
-                            copies.append(partial(dev.xp.copyto, array, targets[k]))
-                        break
+                sources = {s for s, operands in inputs.items() if any(a is array for a in operands)}
+                undeclared = array is not None and sources - {declared.get(slot)}
+                if undeclared and id(array) not in allowed:
+                    targets[k] = dev.scratch(array.shape, array.dtype)
+                    if dev.vote is not None:
+                        copies += moved(dev, array, targets[k])
+                    else:
+                        copies.append(partial(dev.xp.copyto, array, targets[k]))
         return copies

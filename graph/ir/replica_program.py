@@ -13,6 +13,7 @@ from ...strategies.errors import FeedError
 from ...strategies.types import VarType
 from ..ops.amp import LOSS_SCALING
 from ..ops.collective import COLLECTIVES
+from ..ops.operands import LOD_SUFFIX
 from ..ops.python_function import PY_FUNC
 from ..ops.region import REGION
 from ..ops.registry import OPS, Spec
@@ -240,6 +241,14 @@ class ReplicaProgram:
         """Whether a persistable that an op uses must lie on the host rather than the GPU, by name."""
         used = {i for node in self.nodes for i in node.touches()}
         return {v.name: v.host for i, v in enumerate(self.values) if v.kind == STATE and i in used}
+
+    @functools.cached_property
+    def uneven(self) -> bool:
+        """Whether steps differ in more sizes than that of the batch: sequences, or feeds of several unknown sizes."""
+        return any(
+            LOD_SUFFIX in value.name or (value.kind == FEED and value.shape.count(-1) > 1)
+            for value in self.values
+        )
 
     @functools.cached_property
     def changes(self) -> bool:

@@ -75,7 +75,8 @@ class Usage:
     ``nodes`` are those of the program that run on this rank, in order. ``grouped``: gradients lie in the
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
-    vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes.
+    vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes, ``settled``
+    where these were placed for the shapes before: instructions on them alone stay as they are.
     """
 
     def __init__(
@@ -102,8 +103,15 @@ class Usage:
                 self._note(i, k)
         declared = {i: program.values[i].spec.shape for i in self.first}
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
+        self.settled: dict[int, int] = {}
+        arena = self.first.keys() - self.fixed
+        self._steady = {id(node) for node in nodes if arena.isdisjoint(node.touches())}
         self._keep_to_the_end(grouped)
         self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
+
+    def is_steady(self, node: NodeRecord) -> bool:
+        """Tell whether no feed changes the size of anything in the arena that a node touches."""
+        return id(node) in self._steady
 
     def _note(self, position: int, node: int) -> None:
         if position not in self.outside:
@@ -298,16 +306,26 @@ def _meets_itself(node: NodeRecord, roots: Mapping[int, int], root: int) -> bool
 def _placed(
     usage: Usage, spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int]
 ) -> tuple[dict[int, int], int]:
-    """Return offsets and size of the arena; what no feed changes is placed first if that costs little.
+    """Return offsets and size of the arena; what no feed changes stays where it was if that costs little.
 
     Such values, gradients of parameters above all, then lie at the same offsets for all shapes.
     """
-    placed = place(spans, sizes)
     fixed = usage.fixed.intersection(sizes)
     if not fixed or len(fixed) == len(sizes):
-        return placed
-    steady = place(spans, sizes, fixed)
-    return steady if steady[1] <= placed[1] * _STEADY else placed
+        return place(spans, sizes)
+    settled = {root: usage.settled[root] for root in fixed if root in usage.settled}
+    if settled:
+        _, least = most_at_once({root: spans[root] for root in sizes}, sizes)
+        steady = place(spans, sizes, fixed, settled)
+        if steady[1] <= least * _STEADY:
+            return steady
+    placed = place(spans, sizes)
+    if not settled or steady[1] > placed[1] * _STEADY:
+        steady = place(spans, sizes, fixed)
+    if steady[1] > placed[1] * _STEADY:
+        steady = placed
+    usage.settled = {root: steady[0][root] for root in fixed}
+    return steady
 
 
 def _side_by_side(sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
@@ -319,16 +337,27 @@ def _side_by_side(sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
 
 
 def place(
-    spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], early: Collection[int] = ()
+    spans: Mapping[int, tuple[int, int]],
+    sizes: Mapping[int, int],
+    early: Collection[int] = (),
+    settled: Mapping[int, int] | None = None,
 ) -> tuple[dict[int, int], int]:
     """Return an offset for each storage, and the bytes of all: what is needed at one time does not overlap.
 
-    The largest is placed first, of those that are ``early`` and then of the others.
+    First is what is ``settled`` already, at an offset, where nothing else is; then the largest, of those that
+    are ``early`` and then of the others.
     """
     offsets: dict[int, int] = {}
     placed: list[tuple[int, int, int, int]] = []  # begin, end, first node, last node; by begin
     total = 0
-    for root in sorted(sizes, key=lambda r: (r not in early, -sizes[r], spans[r])):
+    for root, at in (settled or {}).items():
+        end, (first, last) = at + sizes[root], spans[root]
+        if not any(a <= last and b >= first and at < e and s < end for s, e, a, b in placed):
+            offsets[root] = at
+            insort(placed, (at, end, first, last))
+            total = max(total, end)
+    rest = sizes.keys() - offsets.keys()
+    for root in sorted(rest, key=lambda r: (r not in early, -sizes[r], spans[r])):
         size, (first, last) = sizes[root], spans[root]
         if not size:
             offsets[root] = 0

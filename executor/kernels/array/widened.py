@@ -21,7 +21,7 @@ Arrays = Mapping[str, Any]  # by parameter: an array, a list of them, or None
 
 def has_low(arrays: Arrays) -> bool:
     """Tell whether any of the arrays holds low-precision floats."""
-    return any(is_low(array.dtype) for array in _each(arrays.values()))
+    return any(map(is_low, {array.dtype for array in _each(arrays.values())}))
 
 
 def widened(

@@ -39,6 +39,7 @@ ELTWISE = {
     "linear": 0x26, "relu": 0x20, "tanh": 0x21, "sigmoid": 0x29, "gelu": 0x31, "gelu_tanh": 0x2B,
 }  # fmt: skip  # dnnl_alg_kind_t
 CACHED = 1024  # compiled primitives of one kind that are kept
+_UNKNOWN = -(1 << 63)  # a size or stride that is told with the memory (DNNL_RUNTIME_DIM_VAL)
 
 PostOp = tuple[str, float, float]  # element-wise function, alpha, beta
 SUM: PostOp = ("sum", 1.0, 0.0)  # adds what the result's memory holds already
@@ -64,8 +65,22 @@ class Layout:
         """The memory descriptor."""
         return _descriptor(self)
 
+    @property
+    def of_any_size(self) -> Layout:
+        """The layout of memory of as many dimensions in the same order, whose sizes are told when it is used."""
+        rank = len(self.shape)
+        near = rank - 1 - self.strides[::-1].index(1) if 1 in self.strides else rank - 1
+        return _of_any_size(rank, near)
+
     def __str__(self) -> str:
-        return "x".join(map(str, self.shape))
+        return "x".join("?" if n == _UNKNOWN else str(n) for n in self.shape)
+
+
+@lru_cache
+def _of_any_size(rank: int, near: int) -> Layout:
+    """Return a layout of which only the dimension is known whose elements lie side by side."""
+    strides = tuple(1 if i == near else _UNKNOWN for i in range(rank))
+    return Layout((_UNKNOWN,) * rank, strides)
 
 
 @lru_cache(4 * CACHED)
