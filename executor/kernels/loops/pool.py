@@ -68,6 +68,19 @@ _KEEP_NAN = _LARGEST.format(
                 best, place = v, at + w"""
 )
 _PASS_NAN = _KEEP_NAN.replace(" or v != v", "")
+# Of windows with long lines: the largest of each line as vectors; then its place is looked for in one line.
+_LONG = 8  # elements
+_BY_LINES = """
+best, line = np.float32(-np.inf), np.int64(-1)
+for d in range(d0, d1):
+    for h in range(h0, h1):
+        at = plane + (d * high + h) * wide
+        v = np.float32(-np.inf)
+        for w in range(w0, w1):
+            v = largest(v, x[at + w])
+        if v > best or v != v:
+            best, line = v, at
+"""
 _COUNT = """
 count = fixed
 if fixed == 0:
@@ -86,6 +99,18 @@ _BACKWARD = {
     "avg": _COUNT
     + "share = out[o] / count"
     + _ELEMENTS.format(each="d_x[plane + at + w] += share"),
+}
+_LONG_FORWARD = {**_FORWARD, "max": _BY_LINES + "out[o] = best"}
+_LONG_BACKWARD = {
+    **_BACKWARD,
+    "max": _BY_LINES
+    + """
+if best == best and line >= 0:
+    for w in range(w0, w1):
+        if x[line + w] == best:
+            d_x[line + w] += out[o]
+            break
+""",
 }
 _BY_MASK = """
 def run(words):
@@ -128,7 +153,11 @@ def _bound(
     arrays = [x, out, x if d_x is None else d_x, x if mask is None else mask]
     sizes = [*x.shape[:2], *steps, *[1] * flat, *win.size, *[1] * flat, *win.out, fixed]
     words = [array.ctypes.data for array in arrays] + sizes
-    each = (_FORWARD if d_x is None else _BACKWARD)[how]
+    begins, ends = win.edges()[-1]
+    forward, backward = (
+        (_LONG_FORWARD, _LONG_BACKWARD) if (ends - begins).min() >= _LONG else (_FORWARD, _BACKWARD)
+    )
+    each = (forward if d_x is None else backward)[how]
     text = _WINDOWS.format(each=indent(each.strip(), " " * 24))
     return launch(text, words + [table.ctypes.data for table in tables], *arrays, *tables)
 
