@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import platform
 import threading
+from operator import call
 
 RINGS = platform.machine() in ("x86_64", "AMD64")
 PAGE = 4096
@@ -18,9 +19,8 @@ TEXT_ROOM = PAGE - _TEXT
 # Words of 8 bytes; each end writes lines of 64 bytes of its own. Before them: see ``feed_buffer.py``.
 _NUMBER, _STEP, _SLOT, _LENGTH, _EDITION, _LISTENS = 8, 9, 10, 11, 12, 16
 _ANSWERED, _POSTED, _SPINS, _SLEEPS = 24, 25, 26, 27
-_fence = (
-    threading.Lock()
-)  # to take a lock is an atomic instruction, before which all writes are visible
+_lock = threading.Lock()
+_BOTH = (_lock.acquire, _lock.release)
 
 
 class Doorbell:
@@ -48,8 +48,8 @@ class Doorbell:
         words[_STEP], words[_SLOT] = step, slot
         words[_LISTENS] = 0  # an interrupt may have left it
         words[_NUMBER] = number + 1
-        with _fence:
-            return words[_SLEEPS] != 0
+        _fence()
+        return words[_SLEEPS] != 0
 
     def answer(self, number: int) -> tuple[int, bool] | None:
         """Return the slot of what was posted with the answer (-1: nothing was), and whether the replica spins.
@@ -64,8 +64,7 @@ class Doorbell:
     def listen(self, on: bool) -> None:
         """Say whether the driver sleeps, and an answer is to wake it; look for one after that."""
         self._words[_LISTENS] = on
-        with _fence:
-            pass
+        _fence()
 
     # -- the replica's end ------------------------------------------------------------------------
 
@@ -92,8 +91,7 @@ class Doorbell:
     def sleep(self) -> None:
         """Say that the replica is about to sleep; it looks for a message after that."""
         self._words[_SLEEPS] = 1
-        with _fence:
-            pass
+        _fence()
 
     def wake(self) -> None:
         """Say that the replica is awake."""
@@ -104,10 +102,19 @@ class Doorbell:
         words = self._words
         words[_POSTED], words[_SPINS] = posted + 1, spins
         words[_ANSWERED] = number + 1
-        with _fence:
-            return words[_LISTENS] != 0
+        _fence()
+        return words[_LISTENS] != 0
 
     def close(self) -> None:
         """Let go of the memory."""
         self._words.release()
         self._page.release()
+
+
+def _fence() -> None:
+    """Have what was written be visible to others before anything else is read.
+
+    To take a lock is an atomic instruction, which does that. It is let go of before the next bytecode, so that
+    no interrupt leaves it taken.
+    """
+    all(map(call, _BOTH))
