@@ -35,7 +35,7 @@ _HOPELESS = 4.0, 1.5
 _BEGIN = 0.85  # of the time: later no kernel is begun, for it is to end in time
 _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
 _WORTH = 0.85  # a kernel is clearly faster that takes no more of another one's time than this
-_FORM = 2  # of what is kept on disk, and of how it is measured
+_FORM = 3  # of what is kept on disk, and of how it is measured
 
 _known: dict[str, dict[str, float]] = {}  # what this process measured or read
 
