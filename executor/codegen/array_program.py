@@ -35,12 +35,14 @@ class Means:
 
     ``loops`` evaluates expressions into outputs, which may be sums; ``rows`` copies rows of a source by number;
     ``row_sums`` adds up rows by number, always in one order; ``copy`` copies an array into another.
+    ``row_of_largest`` writes the first row of the largest element, by sequence and column.
     ``one_pass``: loops compute what their outputs have in common once.
     """
 
     loops: Callable[[Device, Outputs, Mapping[str, Any]], list[Step]]
     rows: Callable[[Device, Any, Any, Any], list[Step]]
     row_sums: Callable[[Device, Any, Any, Any], list[Step]]
+    row_of_largest: Callable[[Device, Any, Any, Any], list[Step]]
     one_pass: bool = True
     copy: Callable[[Device, Any, Any], list[Step]] = _copied
 
@@ -65,7 +67,6 @@ _APART = {
 _NO_FUNCTION = frozenset({*_VIEWS, *_KNOWN, *_APART, "sum"})
 _NOT_COMPUTED = frozenset({*_VIEWS, *_KNOWN})
 _COSTS = {"exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos", "power", "sqrt", "divide"}
-_LONG = 1024  # elements of a sequence for which a call is not too much
 _CHEAP = 4  # functions that are computed twice rather than written and read
 
 
@@ -380,7 +381,7 @@ class _Program:
         elif term.fn == "segments":
             self.steps.append(partial(_segments, dev, self.op, term.options, first, out))
         elif term.fn == "segment_argmax":
-            self.steps.append(partial(_segment_argmax, xp, first, args[1], out))
+            self.steps += self.means.row_of_largest(self.dev, first, args[1], out)
         elif term.fn == "argmax":
             self.steps.append(lambda: xp.copyto(out, first.argmax(term.options)))
         else:
@@ -407,30 +408,6 @@ def _segments(dev: Device, op: str, what: str, offsets: Any, out: Any) -> None:
     else:
         xp = dev.xp
         out[...] = xp.searchsorted(offsets[1:], xp.arange(out.size), side="right")
-
-
-def _segment_argmax(xp: Any, offsets: Any, values: Any, out: Any) -> None:
-    """Write the first row of the largest element, by sequence and column."""
-    rows, filled = values.shape[0], offsets[1:] > offsets[:-1]
-    if xp is np and values.size > _LONG * out.shape[0]:  # faster than ``reduceat`` for all of them
-        for row, begin, end in zip(out, offsets[:-1], offsets[1:], strict=True):
-            row[...] = values[begin:end].argmax(0) + begin if end > begin else -1
-        return
-    number = xp.searchsorted(offsets[1:], xp.arange(rows), side="right")
-    if xp is np:
-        starts = offsets[:-1][filled]
-        largest = np.empty(out.shape, values.dtype)
-        largest[filled] = np.maximum.reduceat(values, starts, axis=0)
-    else:
-        largest = xp.full(out.shape, -xp.inf, values.dtype)
-        xp.maximum.at(largest, number, values)
-    position = xp.where(values == largest[number], xp.arange(rows)[:, None], rows)
-    out.fill(rows)
-    if xp is np:
-        out[filled] = np.minimum.reduceat(position, starts, axis=0)
-    else:
-        xp.minimum.at(out, number, position)
-    out[~filled] = -1
 
 
 def _check(op: str, index: Any, limit: int, what: str, of: str) -> None:

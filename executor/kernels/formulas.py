@@ -14,7 +14,7 @@ from ...graph.ops.registry import OPS, Op
 from ...strategies.types import LOW, VarType
 from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
-from .array.formula import formula_steps, loops_of_calls
+from .array.formula import formula_steps, loops_of_calls, row_of_largest
 from .array.manipulation import copied
 from .cuda.by_index import Sums, picked
 from .cuda.elementwise import CUDA
@@ -78,8 +78,10 @@ def _copied(dev: Device, target: Array, source: Array) -> list[Step]:
     return bind_copy(dev, target, source)
 
 
-NUMBA_MEANS = Means(_loops_here, by_index.rows, by_index.row_sums, copy=_copied)
-CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums)
+NUMBA_MEANS = Means(
+    _loops_here, by_index.rows, by_index.row_sums, by_index.row_of_largest, copy=_copied
+)
+CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums, row_of_largest)
 
 
 def register() -> None:

@@ -135,6 +135,6 @@ def test_statistics_are_one_loop_a_pass() -> None:
     computed(
         [result, inverse],
         {"x": np.ones((5, 8), "f4")},
-        Means(loops, ARRAY_MEANS.rows, ARRAY_MEANS.row_sums),
+        Means(loops, ARRAY_MEANS.rows, ARRAY_MEANS.row_sums, ARRAY_MEANS.row_of_largest),
     )
     assert passes == [1, 1, 1, 1, 1]  # sum, mean; sum of squares, inverse; result

@@ -65,4 +65,35 @@ def row_sums(dev: Device, index: Array, values: Array, out: Array) -> list[Step]
     return [partial(out.fill, 0), add]
 
 
-ARRAY_MEANS = Means(loops_of_calls, rows, row_sums, one_pass=False)
+_LONG = 1024  # elements of a sequence for which a call is not too much
+
+
+def row_of_largest(dev: Device, offsets: Array, x: Array, out: Array) -> list[Step]:
+    """Return the call that writes the first row of the largest, by sequence and column; -1 of no rows."""
+    return [partial(_segment_argmax, dev.xp, offsets, x, out)]
+
+
+def _segment_argmax(xp: Any, offsets: Any, values: Any, out: Any) -> None:
+    rows, filled = values.shape[0], offsets[1:] > offsets[:-1]
+    if xp is np and values.size > _LONG * out.shape[0]:  # faster than ``reduceat`` for all of them
+        for row, begin, end in zip(out, offsets[:-1], offsets[1:], strict=True):
+            row[...] = values[begin:end].argmax(0) + begin if end > begin else -1
+        return
+    number = xp.searchsorted(offsets[1:], xp.arange(rows), side="right")
+    if xp is np:
+        starts = offsets[:-1][filled]
+        largest = np.empty(out.shape, values.dtype)
+        largest[filled] = np.maximum.reduceat(values, starts, axis=0)
+    else:
+        largest = xp.full(out.shape, -xp.inf, values.dtype)
+        xp.maximum.at(largest, number, values)
+    position = xp.where(values == largest[number], xp.arange(rows)[:, None], rows)
+    out.fill(rows)
+    if xp is np:
+        out[filled] = np.minimum.reduceat(position, starts, axis=0)
+    else:
+        xp.minimum.at(out, number, position)
+    out[~filled] = -1
+
+
+ARRAY_MEANS = Means(loops_of_calls, rows, row_sums, row_of_largest, one_pass=False)

@@ -74,3 +74,32 @@ def _call(what: str, first: Array, index: Array, last: Array, sizes: tuple[int, 
     apart = index.shape[1] if index.ndim == 2 else 0
     words = [*(a.ctypes.data for a in (first, index, last)), *sizes, apart]
     return [native.launch(_source(what, index), words, first, index, last)]
+
+
+_ROW_OF_LARGEST = """
+def run(words):
+    ends, x, out, best = {kind}(words[0]), f32(words[1]), i64(words[2]), f32(words[3])
+    for s in range(words[4]):
+        begin, end, to, width = np.int64(ends[s]), np.int64(ends[s + 1]), s * words[5], words[5]
+        for c in range(width):
+            store(out, to + c, select(begin < end, begin, np.int64(-1)), 1, 3)
+        if begin < end:
+            for c in range(width):
+                store(best, c, load(x, begin * width + c, 0, 3), 2, 3)
+        for r in range(begin + 1, end):
+            for c in range(width):
+                v, most = load(x, r * width + c, 0, 3), load(best, c, 2, 3)
+                more = (v > most) | ((v != v) & (most == most))  # the first nan is the largest
+                store(best, c, select(more, v, most), 2, 3)
+                store(out, to + c, select(more, r, load(out, to + c, 1, 3)), 1, 3)
+"""
+
+
+def row_of_largest(dev: Device, offsets: Array, x: Array, out: Array) -> list[Step]:
+    """Return the call that writes the first row of the largest element, by sequence and column."""
+    if not looped(offsets, x) or not out.flags.c_contiguous:
+        return arrays.row_of_largest(dev, offsets, x, out)
+    best = dev.scratch(out.shape[1:], x.dtype)
+    words = [*(a.ctypes.data for a in (offsets, x, out, best)), *out.shape]
+    text = _ROW_OF_LARGEST.format(kind=_KINDS[offsets.dtype])
+    return [native.launch(text, words, offsets, x, out, best)]
