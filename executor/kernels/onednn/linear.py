@@ -53,8 +53,9 @@ def product(
 ) -> list[Step]:
     """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not, or of size 1.
 
-    A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``. Where rows are uneven,
-    one primitive multiplies matrices of any size: to compile one for each would take longer than some steps.
+    A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``. Where rows are
+    uneven, one primitive multiplies matrices of any size: to compile one for each would take longer than
+    some steps.
     """
     a, b, c = _flat(a, b, c)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])

@@ -67,7 +67,7 @@ class Layout:
 
     @property
     def of_any_size(self) -> Layout:
-        """The layout of memory of as many dimensions in the same order, whose sizes are told when it is used."""
+        """The layout of as many dimensions in the same order, whose sizes are told when it is used."""
         rank = len(self.shape)
         near = rank - 1 - self.strides[::-1].index(1) if 1 in self.strides else rank - 1
         return _of_any_size(rank, near)
