@@ -20,6 +20,7 @@ from ...graph.ops.operands import Operands
 from ...graph.ops.registry import Op
 from ...strategies.errors import InvalidValue, SequenceError
 from ..device.device import Device
+from ..host.bounded_dict import BoundedDict
 
 Step = Callable[[], Any]
 Outputs = Sequence[tuple[e.Expr, Any]]
@@ -83,45 +84,66 @@ def _type(term: Term) -> Any:
     return next((t for t in types if t != np.bool_), np.dtype(bool))
 
 
-def traced(op: Op, a: Operands) -> tuple[list[tuple[Term, Any, tuple[str, int]]], dict[str, Any]]:
+Place = tuple[str, int]  # a slot, and the position there
+_TRACED_KEPT = 1024
+_TABLE_BYTES = 1 << 16  # of tables in what is kept: larger ones are made again
+_traced: BoundedDict[tuple[Any, ...], list[tuple[Term, str, Place]]] = BoundedDict(_TRACED_KEPT)
+
+
+def traced(op: Op, a: Operands) -> tuple[list[tuple[Term, Any, Place]], dict[str, Any]]:
     """Return an op's results as terms, each with where it goes (slot and position), and operands by name.
 
     ``a`` is the op's record of whatever has a shape and a dtype; results that are None there are left out.
+    What was traced for the same shapes and attributes before is not traced again.
     """
-    fields: dict[str, Any] = dict(vars(a))
-    arrays: dict[str, Any] = {}
+    fields, arrays = vars(a), dict[str, Any]()
+    slots = [slot for side in op.parameters for slot in side]
+    for _, name, several in slots:
+        value = fields[name]
+        many = enumerate(value) if several else ()
+        arrays |= {f"{name}{k}": x for k, x in many} if several else {name: value}
+    own = {name for _, name, _ in slots}
+    settings = [(name, value) for name, value in fields.items() if name not in own]
+    sizes = [(name, x if x is None else (x.shape, x.dtype)) for name, x in arrays.items()]
+    key = (op.formula, repr(settings), tuple(sizes))
+    results = _traced.get(key)
+    if results is None:
+        results = _trace(op, a, arrays)
+        tables = (t.options for t in in_order(r for r, _, _ in results) if t.fn == "table")
+        if sum(table.nbytes for table in tables) <= _TABLE_BYTES:
+            _traced[key] = results
+    used = {name: x for name, x in arrays.items() if x is not None}
+    return [(root, used[name], place) for root, name, place in results], used
 
-    def term(array: Any, name: str, fn: str) -> Term | None:
-        if array is None:
-            return None
-        arrays[name] = array
-        return Term(fn, (), array.shape, array.dtype, name)
+
+def _trace(op: Op, a: Operands, arrays: Mapping[str, Any]) -> list[tuple[Term, str, Place]]:
+    """Return an op's results as terms, each with the name of its array and where that stands."""
+    fields: dict[str, Any] = dict(vars(a))
+
+    def term(name: str, fn: str) -> Term | None:
+        array = arrays[name]
+        return None if array is None else Term(fn, (), array.shape, array.dtype, name)
 
     for slots, fn in zip(op.parameters, ("arg", "result"), strict=True):
         for _, name, several in slots:
-            value = fields[name]
-            if several:
-                fields[name] = [term(x, f"{name}{k}", fn) for k, x in enumerate(value)]
-            else:
-                fields[name] = term(value, name, fn)
+            count = range(len(fields[name])) if several else ()
+            fields[name] = [term(f"{name}{k}", fn) for k in count] if several else term(name, fn)
     assert op.formula is not None
     results = op.formula(a.of(fields))
     roots = []
     for slot, name, several in op.parameters[1]:
-        outs = vars(a)[name] if several else [vars(a)[name]]
+        names = [f"{name}{k}" for k in range(len(fields[name]))] if several else [name]
         terms = results.get(name) if several else [results.get(name)]
-        pairs = enumerate(zip(terms or [None] * len(outs), outs, strict=True))
-        roots += [(root, out, (slot, k)) for k, (root, out) in pairs if out is not None]
-    return roots, arrays
+        pairs = enumerate(zip(terms or [None] * len(names), names, strict=True))
+        roots += [(root, at, (slot, k)) for k, (root, at) in pairs if arrays[at] is not None]
+    return list(zip(_merged([root for root, _, _ in roots]), *list(zip(*roots))[1:], strict=True))
 
 
 def bind_terms(
     dev: Device, op: str, roots: Sequence[tuple[Term, Any]], arrays: Mapping[str, Any], means: Means
 ) -> list[Step]:
     """Return the calls that compute terms into arrays, from the operands by name; ``op`` is named in errors."""
-    terms = _merged([root for root, _ in roots])
-    pairs = [(root, out) for root, (_, out) in zip(terms, roots, strict=True)]
-    return _Program(dev, op, pairs, arrays, means).steps
+    return _Program(dev, op, roots, arrays, means).steps
 
 
 def _merged(roots: Sequence[Term]) -> list[Term]:

@@ -101,7 +101,7 @@ class Device:
         )
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
-        self._own_bytes = 0
+        self.own_bytes = 0  # of arrays that instructions keep
         self._region_bytes = 0  # bytes of the lane's region that the instruction being bound has
         self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
 
@@ -189,7 +189,7 @@ class Device:
         """Return a zeroed array that belongs to the instruction being bound alone, run after run."""
         self.tied = True
         array = self.xp.zeros(shape, dtype)
-        self._own_bytes += array.nbytes
+        self.own_bytes += array.nbytes
         return array
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
@@ -242,7 +242,7 @@ class Device:
         """Bytes of the plan's scratch memory, arrays that instructions keep included."""
         free = (block for blocks in self._free.values() for block in blocks)
         blocks = sum(block.nbytes for block in (*free, *self._lent))
-        return blocks + sum(self._most.values()) + self._own_bytes
+        return blocks + sum(self._most.values()) + self.own_bytes
 
     def _cut(self, nbytes: int) -> Any:
         """Take bytes from the lane's region, behind those that the instruction being bound has."""

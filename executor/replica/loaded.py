@@ -27,7 +27,7 @@ from .agreement import NO_STEP
 from .host_call import HostCall
 from .message import KEPT, Message
 from .orders import EarlyFetches, Load, pack
-from .plan_cache import PlanCache
+from .plan_cache import INSTRUCTION_BYTES, PlanCache
 
 
 class Seat:
@@ -57,7 +57,7 @@ class BoundPlan:
         self.timed_steps = 0
         self.direct = direct
         self.use(binder.plan())
-        self.size = len(self.plan.instructions)
+        self.size = len(self.plan.instructions) * INSTRUCTION_BYTES + self.plan.device.own_bytes
 
     def use(self, plan: Plan) -> None:
         """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""

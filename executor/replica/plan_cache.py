@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 PLANS_KEPT = 16  # at least: one for each combination of feed shapes met lately
-INSTRUCTIONS_KEPT = 8192  # of more plans than that, in all; each takes some 20 KB
+BYTES_KEPT = 192 << 20  # of more plans than that, in all: 200 lengths of a program of 150 instructions
+INSTRUCTION_BYTES = 5 << 10  # as measured: arrays, calls and the library's objects
 KEYS_KEPT = 2048  # where shapes follow from elements, many keys come to the same shapes
 
 
@@ -16,7 +17,7 @@ class Keepable(Protocol):
 
     @property
     def size(self) -> int:
-        """The number of its instructions."""
+        """The bytes that it takes, beside memory that all plans share."""
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -28,10 +29,10 @@ Bound = TypeVar("Bound", bound=Keepable)
 class PlanCache(Generic[Bound]):
     """Keeps plans under keys, which tell what was fed; several keys may come to the shapes of one plan.
 
-    The plan that was used least lately goes first. ``most``: how many instructions there may be in all.
+    The plan that was used least lately goes first. ``most``: how many bytes they may take in all.
     """
 
-    def __init__(self, most: int = INSTRUCTIONS_KEPT) -> None:
+    def __init__(self, most: int = BYTES_KEPT) -> None:
         self.most, self._size = most, 0
         self._by_key: OrderedDict[Hashable, Bound] = OrderedDict()
         self._by_shapes: dict[Hashable, Bound] = {}

@@ -1,4 +1,4 @@
-"""Which plans are kept: those used lately, as many as some thousands of instructions."""
+"""Which plans are kept: those used lately, as many as a number of bytes holds."""
 
 from __future__ import annotations
 
