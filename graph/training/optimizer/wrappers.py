@@ -91,6 +91,8 @@ class RecomputeOptimizer(_Wrapper):
         startup_program: Program | None = None,
         parameter_list: Any = None,
         no_grad_set: Any = None,
+        *,
+        parameters: Any = None,
     ) -> tuple[list[Operator], ParamGrads]:
         """Append the ops of a training step; see :meth:`Optimizer.minimize`.
 
@@ -99,7 +101,8 @@ class RecomputeOptimizer(_Wrapper):
         """
         if self._checkpoints is None:
             raise InvalidArgument("RecomputeOptimizer: call _set_checkpoints before minimize.")
-        return super().minimize(loss, startup_program, parameter_list, no_grad_set)
+        listed = parameters if parameter_list is None else parameter_list
+        return super().minimize(loss, startup_program, listed, no_grad_set)
 
     def apply_gradients(self, params_grads: ParamGrads) -> list[Operator]:
         """Append the inner optimizer's clipping, decay and updates."""
@@ -135,13 +138,16 @@ class GradientMergeOptimizer(_Wrapper):
         parameter_list: Any = None,
         no_grad_set: Any = None,
         callbacks: Any = None,
+        *,
+        parameters: Any = None,
     ) -> ParamGrads:
         """Append the inner optimizer's gradient ops.
 
         Raises:
             InvalidArgument: a ``parameter_list`` or ``no_grad_set``, as in Paddle.
         """
-        for name, value in (("parameter_list", parameter_list), ("no_grad_set", no_grad_set)):
+        listed = parameters if parameter_list is None else parameter_list
+        for name, value in (("parameter_list", listed), ("no_grad_set", no_grad_set)):
             if value is not None:
                 raise InvalidArgument(f"GradientMergeOptimizer: {name} must be None.")
         return self._optimizer.backward(loss, startup_program, callbacks=callbacks)
