@@ -108,6 +108,12 @@ def test_every_forward_op_has_samples_and_a_reference() -> None:
     assert set(FORWARD) - set(REFERENCE) == set()
 
 
+def test_every_result_of_a_gradient_op_may_be_left_out() -> None:
+    """Programs want no gradients of labels: an op that demands its slot is refused where they are built."""
+    slots = [(n, slot) for n in sorted(GRADS) if n in OPS for slot in OPS[n].output_slots]
+    assert [(n, s.name) for n, s in slots if "@GRAD" in s.name and not s.optional] == []
+
+
 def test_every_reference_is_of_a_declared_op() -> None:
     assert set(REFERENCE) - set(OPS) == set()
 

@@ -101,9 +101,8 @@ class RecomputeOptimizer(_Wrapper):
         """
         if self._checkpoints is None:
             raise InvalidArgument("RecomputeOptimizer: call _set_checkpoints before minimize.")
-        return super().minimize(
-            loss, startup_program, parameter_list, no_grad_set, parameters=parameters
-        )
+        listed = parameters if parameter_list is None else parameter_list
+        return super().minimize(loss, startup_program, listed, no_grad_set)
 
     def apply_gradients(self, params_grads: ParamGrads) -> list[Operator]:
         """Append the inner optimizer's clipping, decay and updates."""
@@ -147,8 +146,8 @@ class GradientMergeOptimizer(_Wrapper):
         Raises:
             InvalidArgument: a ``parameter_list`` or ``no_grad_set``, as in Paddle.
         """
-        chosen = parameter_list if parameter_list is not None else parameters
-        for name, value in (("parameter_list", chosen), ("no_grad_set", no_grad_set)):
+        listed = parameters if parameter_list is None else parameter_list
+        for name, value in (("parameter_list", listed), ("no_grad_set", no_grad_set)):
             if value is not None:
                 raise InvalidArgument(f"GradientMergeOptimizer: {name} must be None.")
         return self._optimizer.backward(loss, startup_program, callbacks=callbacks)
