@@ -148,7 +148,8 @@ def _picked_rows(rng: Rng) -> Drawn:
     table, size = normal(rows, width), [rows * width, count * width]
     if what == 0:
         pick = lambda t, x, i: x.index_select(0, i)  # noqa: E731
-        return Case("gather", {"X": table, "Index": whole(rows, count)}, pick, {}, ("X",)), size, 0
+        inputs, attrs = {"X": table, "Index": whole(rows, count)}, {"overwrite": False}
+        return Case("gather", inputs, pick, attrs, ("X",)), size, 0
     if what == 1:
         ids = {"X": table, "Index": whole(rows, count, 1)}
         return Case("gather_nd", ids, lambda t, x, i: x[i[:, 0]], {}, ("X",)), size, 0

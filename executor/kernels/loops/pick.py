@@ -8,6 +8,7 @@ from math import prod
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops.indexing import GatherGrad, GatherNdGrad
 from ....graph.ops.operands import Array, Operands
 from ....graph.ops.pick import (
     IndexSample,
@@ -86,6 +87,36 @@ def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
     if steps_of_arrays is not None:
         return steps_of_arrays
     return row_sums(dev, a.index, a.d_out[..., np.newaxis], a.d_x[..., np.newaxis])
+
+
+def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Step]:
+    size = rows[0].size
+    return row_sums(
+        dev, places, values.reshape(1, places.size, size), rows.reshape(1, len(rows), size)
+    )
+
+
+@kernel("gather_grad", on=("numba",), takes=lambda n: _in_single(n) and not n.attrs["overwrite"])
+def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
+    """Each row gets the sum of what was gathered of it."""
+    if a.d_x is None:
+        return []
+    steps_of_arrays = _whole("gather_grad", dev, a, a.index, a.d_out, a.d_x)
+    if steps_of_arrays is not None:
+        return steps_of_arrays
+    return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
+
+
+@kernel("gather_nd_grad", on=("numba",), takes=_in_single)
+def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
+    """Each element gets the sum of what was gathered of it."""
+    if a.d_x is None:
+        return []
+    steps_of_arrays = _whole("gather_nd_grad", dev, a, a.index, a.d_out, a.d_x)
+    if steps_of_arrays is not None:
+        return steps_of_arrays
+    target, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
+    return [*steps, *_sums_at(dev, places, a.d_out, target)]
 
 
 @kernel("scatter_nd_add", on=("numba",), takes=_in_single)
