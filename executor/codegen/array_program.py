@@ -135,7 +135,8 @@ def _trace(op: Op, a: Operands, arrays: Mapping[str, Any]) -> list[tuple[Term, s
         terms = results.get(name) if several else [results.get(name)]
         pairs = enumerate(zip(terms or [None] * len(names), names, strict=True))
         roots += [(root, at, (slot, k)) for k, (root, at) in pairs if arrays[at] is not None]
-    return list(zip(_merged([root for root, _, _ in roots]), *list(zip(*roots))[1:], strict=True))
+    merged = _merged([root for root, _, _ in roots])
+    return [(root, at, place) for root, (_, at, place) in zip(merged, roots, strict=True)]
 
 
 def bind_terms(

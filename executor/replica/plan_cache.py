@@ -7,7 +7,9 @@ from collections.abc import Hashable, Iterator
 from typing import Generic, Protocol, TypeVar
 
 PLANS_KEPT = 16  # at least: one for each combination of feed shapes met lately
-BYTES_KEPT = 192 << 20  # of more plans than that, in all: 200 lengths of a program of 150 instructions
+BYTES_KEPT = (
+    192 << 20
+)  # of more plans than that, in all: 200 lengths of a program of 150 instructions
 INSTRUCTION_BYTES = 5 << 10  # as measured: arrays, calls and the library's objects
 KEYS_KEPT = 2048  # where shapes follow from elements, many keys come to the same shapes
 

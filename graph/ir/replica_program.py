@@ -244,7 +244,7 @@ class ReplicaProgram:
 
     @functools.cached_property
     def uneven(self) -> bool:
-        """Whether steps differ in more sizes than that of the batch: sequences, or feeds of several unknown sizes."""
+        """Whether steps differ in more than the batch: by sequences, or feeds of several unknown sizes."""
         return any(
             LOD_SUFFIX in value.name or (value.kind == FEED and value.shape.count(-1) > 1)
             for value in self.values

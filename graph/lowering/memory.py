@@ -75,8 +75,8 @@ class Usage:
     ``nodes`` are those of the program that run on this rank, in order. ``grouped``: gradients lie in the
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
-    vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes, ``settled``
-    where these were placed for the shapes before: instructions on them alone stay as they are.
+    vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes,
+    ``settled`` where these were placed for the shapes before: instructions on them alone stay as they are.
     """
 
     def __init__(
@@ -352,7 +352,8 @@ def place(
     total = 0
     for root, at in (settled or {}).items():
         end, (first, last) = at + sizes[root], spans[root]
-        if not any(a <= last and b >= first and at < e and s < end for s, e, a, b in placed):
+        meets = (a <= last and b >= first and s < end and at < e for s, e, a, b in placed)
+        if at < end and not any(meets):
             offsets[root] = at
             insort(placed, (at, end, first, last))
             total = max(total, end)
