@@ -3,8 +3,13 @@
 As in ``models.py``, each function builds into the current program and returns the loss, an optimizer and what
 two places are fed: here several batches, which follow each other. The batches are drawn apart from the programs
 (``DRAWS``), so that rivals of other interfaces take the same. Python 3.7 runs this, too.
+
+``OMP_NUM_THREADS=1 python -m benchmarks.sequence_models`` tells what ever-changing lengths cost Rowlock on one
+place: steps of one length, of a mix of 200 lengths that were met before, and of a length that is new in each.
 """
 
+import sys
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +25,8 @@ TEXT = {
 }
 LSTM = {"words": 20000, "width": 128, "hidden": 256, "lengths": (5, 81), "sentences": 32}
 FIELDS = {"count": 26, "table": 1000000, "width": 16, "dense": 13, "hidden": 400, "rows": 512}
+SESSIONS = {"items": 5000, "hidden": 100, "rows": 600, "sessions": 32}
+LENGTHS, TURN, ROUNDS = 200, 20, 3  # of a mix; steps of one kind before those of the other
 PAIRS = {"words": 5000, "width": 128, "lengths": (5, 31), "sentences": 32}
 
 
@@ -103,10 +110,10 @@ def feeds_of(fluid, name, rng):
     return [{key: fed(fluid, value) for key, value in batch.items()} for batch in drawn]
 
 
-def text_cnn_sparse(fluid, rng):
+def text_cnn_sparse(fluid, rng, length=TEXT["length"]):
     """Windows of 3, 4 and 5 over words, a sparse embedding of 20,000 x 128, 2 x 32 rows, lazy Adam."""
     size, layers = TEXT, fluid.layers
-    words = fluid.data("words", [None, size["length"]], "int64")
+    words = fluid.data("words", [None, length], "int64")
     label = fluid.data("label", [None, 1], "int64")
     vectors = fluid.embedding(words, (size["words"], size["width"]), is_sparse=True)
     image, features = layers.unsqueeze(vectors, [1]), []
@@ -194,3 +201,99 @@ def translator(fluid, rng):
 SEQUENCE_MODELS = {
     made.__name__: made for made in (text_cnn_sparse, stacked_lstm, click_through, translator)
 }
+
+
+def text_cnn_uneven(fluid, rng):
+    """The text CNN for sentences of any length."""
+    return text_cnn_sparse(fluid, rng, None)
+
+
+def session_gru(fluid, rng):
+    """What comes next in sessions, by a GRU of 100 cells over 5,000 items, sparse Adagrad; it has no feeds."""
+    size, layers = SESSIONS, fluid.layers
+    items, following = (
+        fluid.data(name, [None, 1], "int64", lod_level=1) for name in ("items", "following")
+    )
+    rows = layers.embedding(items, (size["items"], size["hidden"]), is_sparse=True)
+    states = layers.dynamic_gru(layers.fc(rows, 3 * size["hidden"]), size["hidden"])
+    scores = layers.fc(states, size["items"] // 10, act="softmax")
+    loss = layers.mean(layers.cross_entropy(scores, following))
+    return loss, fluid.optimizer.Adagrad(0.1), []
+
+
+def spread(rng, rows, count):
+    """Return lengths of ``count`` sequences, of two at least, that have so many rows in all."""
+    return rng.multinomial(rows - 2 * count, [1 / count] * count) + 2
+
+
+def sessions_of(fluid, rng, rows):
+    lengths = spread(rng, rows, SESSIONS["sessions"])
+    return {
+        name: fed(fluid, sentences(rng, {"words": SESSIONS["items"] // 10}, lengths))
+        for name in ("items", "following")
+    }
+
+
+def sentences_of(fluid, rng, rows):
+    label = rng.randint(0, 2, (LSTM["sentences"], 1)).astype("int64")
+    lengths = spread(rng, rows, LSTM["sentences"])
+    return {"words": fed(fluid, sentences(rng, LSTM, lengths)), "label": label}
+
+
+def texts_of(fluid, rng, words):
+    """Return about so many words, in 16 to 48 texts of the same length."""
+    texts = int(rng.randint(16, 49))
+    label = rng.randint(0, 10, (texts, 1)).astype("int64")
+    shape = (texts, max(words // texts, 5))
+    return {"words": rng.randint(0, TEXT["words"], shape).astype("int64"), "label": label}
+
+
+# Model -> what it is fed, by rows, and the mean of rows
+UNEVEN = (
+    (session_gru, sessions_of, SESSIONS["rows"]),
+    (stacked_lstm, sentences_of, 42 * LSTM["sentences"]),
+    (text_cnn_uneven, texts_of, 32 * TEXT["length"]),
+)
+
+
+def measure_lengths(fluid, model, feed_of, mean):
+    """Print the thread time of steps in milliseconds: one length, a mix of lengths, a new one in each step."""
+    rng, main, startup = np.random.RandomState(0), fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss, optimizer, _ = model(fluid, rng)
+        optimizer.minimize(loss)
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe.run(startup, scope=scope)
+
+    def milliseconds(feed):
+        began = time.thread_time()
+        exe.run(main, feed=feed, fetch_list=[loss], scope=scope)
+        return (time.thread_time() - began) * 1e3
+
+    step = mean // LENGTHS
+    rows = mean + (np.arange(LENGTHS) - LENGTHS // 2) * step + step // 2
+    mix = [feed_of(fluid, rng, int(n)) for n in rng.permutation(rows)]
+    steady = [feed_of(fluid, rng, mean)] * TURN
+    for feed in steady:
+        milliseconds(feed)
+    new = [milliseconds(feed) for feed in mix]
+    pairs = [
+        [np.mean([milliseconds(feed) for feed in feeds]) for feeds in (steady, mix[k : k + TURN])]
+        for _ in range(ROUNDS)
+        for k in range(0, LENGTHS, TURN)
+    ]
+    one, mixed = np.mean(pairs, 0)
+    print(
+        f"{model.__name__:16} one length {one:7.2f}, {LENGTHS} lengths {mixed:7.2f} "
+        f"({one / mixed:.2f} of its speed), a new one each step {np.mean(new):7.2f} "
+        f"(median to bind {np.median(new) - mixed:.2f})",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    import rowlock.fluid
+
+    for entry in UNEVEN:
+        if entry[0].__name__ in (sys.argv[1:] or entry[0].__name__):
+            measure_lengths(rowlock.fluid, *entry)

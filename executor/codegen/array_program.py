@@ -137,7 +137,7 @@ def _trace(op: Op, a: Operands, arrays: Mapping[str, Any]) -> list[tuple[Term, s
         pairs = enumerate(zip(terms or [None] * len(names), names, strict=True))
         roots += [(root, at, (slot, k)) for k, (root, at) in pairs if arrays[at] is not None]
     merged = _merged([root for root, _, _ in roots])
-    return [(root, at, slot) for root, (_, at, slot) in zip(merged, roots, strict=True)]
+    return [(root, at, place) for root, (_, at, place) in zip(merged, roots, strict=True)]
 
 
 def bind_terms(

@@ -13,10 +13,12 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
   their bucket (``executor/plan/buckets.py`` ``Buckets``), which is the group's memory
   (``executor/plan/group.py`` ``CollectiveGroup``); ``executor/plan/collectives.py`` makes the calls on them.
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
-  (inferred shapes, how long values are needed, instructions on lasting memory such as updates). What kernels
-  bind to scratch memory alone, plans of all programs share (``Device.rebound``). Weights are
-  packed for oneDNN once by programs that change nothing, and again when ``executor/host/writes.py`` counted
-  a write.
+  (inferred shapes, how long values are needed, instructions on lasting memory such as updates: gradients of
+  parameters stay at their offsets, ``Usage.settled``). What kernels bind to scratch memory alone, plans of all
+  programs share (``Device.rebound``); so they do one primitive for products of any size, where rows are uneven
+  (``ReplicaProgram.uneven``), and what formulas were traced for (``executor/codegen/array_program.py``).
+  Weights are packed for oneDNN once by programs that change nothing, and again when
+  ``executor/host/writes.py`` counted a write.
 * Values that are not finite: ``executor/plan/numerics.py`` ``check_numerics``; a program compiled while it
   is on looks at what each op made (``ReplicaProgram.checked``), before the vote. What happened is said by
   ``strategies/log.py`` ``log``.

@@ -352,7 +352,8 @@ def place(
     total = 0
     for root, at in (settled or {}).items():
         end, (first, last) = at + sizes[root], spans[root]
-        if not any(a <= last and b >= first and at < e and s < end for s, e, a, b in placed):
+        meets = (a <= last and b >= first and s < end and at < e for s, e, a, b in placed)
+        if at < end and not any(meets):
             offsets[root] = at
             insort(placed, (at, end, first, last))
             total = max(total, end)

@@ -11,7 +11,8 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.kernels.capabilities import capabilities
-from rowlock.executor.kernels.onednn import recurrence
+from rowlock.executor.kernels.onednn import primitive, recurrence
+from rowlock.executor.plan.emission import Emission
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.shapes import Shapes, infer_specs
 from rowlock.executor.replica import plan_cache
@@ -109,6 +110,50 @@ def test_recurrences_of_other_lengths_share_what_is_bound(monkeypatch: pytest.Mo
             counts.append(len(bound))
         if shared:
             assert counts[0] == counts[1] and counts[2] == counts[-1], "bound for 3 and 5 sequences"
+    np.testing.assert_array_equal(losses[True], losses[False])
+
+
+def test_a_new_length_compiles_no_product_and_binds_no_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Losses have the bits of plans that share nothing."""
+    compiled: list[str] = []
+    updates: list[str] = []
+    make, in_lane = primitive.Primitive.__init__, Emission.in_lane
+
+    def noted(self: Any, kind: str, *arguments: Any, what: str) -> None:
+        compiled.append(what)
+        make(self, kind, *arguments, what=what)
+
+    def emitted(self: Any, node: Any, lane: int) -> Any:
+        updates.extend([node.op] * (node.op == "momentum"))
+        return in_lane(self, node, lane)
+
+    monkeypatch.setattr(primitive.Primitive, "__init__", noted)
+    monkeypatch.setattr(Emission, "in_lane", emitted)
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 7
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 12], lod_level=1)
+        h = L.fc(L.fc(x, 160, act="tanh"), 104)
+        loss = L.mean(L.square(L.sequence_pool(h, "sum")))
+        fluid.optimizer.Momentum(0.001, 0.9).minimize(loss)
+    rng, place = np.random.default_rng(4), fluid.CPUPlace()
+    batches = [[3, 2, 4], [9, 1, 5], [2, 20, 7], [50, 8, 2], [3, 2, 4]]
+    rows = [rng.standard_normal((sum(lengths), 12)).astype("f4") for lengths in batches]
+    losses: dict[bool, list[Any]] = {True: [], False: []}
+    for shared in (True, False):
+        exe, scope = fluid.Executor(place), fluid.Scope()
+        exe.run(startup, scope=scope)
+        for number, (array, lengths) in enumerate(zip(rows, batches, strict=True)):
+            exe = exe if shared else fluid.Executor(place)
+            compiled.clear()
+            updates.clear()
+            feed = {"x": fluid.create_lod_tensor(array, [lengths], place)}
+            losses[shared] += exe.run(main, feed, [loss], scope=scope)
+            if shared and number:
+                assert not updates
+                assert not [what for what in compiled if what.startswith("matmul")]
     np.testing.assert_array_equal(losses[True], losses[False])
 
 

@@ -128,6 +128,10 @@ def test_neighbours_in_time_never_overlap() -> None:
         sizes = {i: int(draw.integers(0, 50)) for i in spans}
         offsets, size = place(spans, sizes)
         check_apart(spans, sizes, offsets)
+        settled = {i: int(draw.integers(0, 200)) for i in spans if draw.random() < 0.3}
+        around, extent = place(spans, sizes, settled, settled)
+        check_apart(spans, sizes, around)
+        assert extent == max((around[i] + sizes[i] for i in spans if sizes[i]), default=0)
         assert most_at_once(spans, sizes)[1] <= size <= sum(sizes.values())
 
 

@@ -12,7 +12,7 @@ import pytest
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.onednn.library import Handle, Library, library
-from rowlock.executor.kernels.onednn.linear import product
+from rowlock.executor.kernels.onednn.linear import matmul_of, product
 from rowlock.executor.kernels.onednn.primitive import dense
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
@@ -217,6 +217,37 @@ def to_bfloat16(array: Any) -> Any:
     bits = array.view(np.uint32)
     high = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return high.view(np.float32)
+
+
+def test_one_primitive_multiplies_matrices_of_any_size() -> None:
+    """Transposed, in stacks, with gaps between rows, with a bias and what follows."""
+    rng, dev = np.random.default_rng(3), Device()
+    dev.next_instruction("out", uneven=True)
+    compiled = []
+    for rows in (1, 7, 130, 64):
+        x, y, z, w = (
+            rng.standard_normal(shape).astype("float32")
+            for shape in ((rows, 33), (rows, 128), (3, rows, 33), (33, 128))
+        )
+        bias, padded = w[0], np.zeros((rows, 150), "float32")
+        stacked, wide = np.empty((3, rows, 128), "float32"), np.empty((33, 128), "float32")
+        out = padded[:, 3:131]
+        cases: list[tuple[list[Any], Any, Any]] = [
+            (product(dev, x, w, out), out, x @ w),
+            (product(dev, x.T, y, wide), wide, x.T @ y),
+            (product(dev, z, w, stacked), stacked, z @ w),
+            (product(dev, z.swapaxes(1, 2), y[None], many := np.empty((3, 33, 128), "f4")), many,
+             z.swapaxes(1, 2) @ y),
+            (product(dev, x, w, act := np.empty((rows, 128), "f4"), bias=bias,
+                     post_ops=(("tanh", 0.0, 0.0),)), act, np.tanh(x @ w + bias)),
+        ]  # fmt: skip
+        for steps, result, expected in cases:
+            for step in steps:
+                step()
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+        assert not padded[:, :3].any() and not padded[:, 131:].any()
+        compiled.append(matmul_of.cache_info().misses)
+    assert len(set(compiled[1:])) == 1, "a single row lies as a column does"
 
 
 def test_threads_share_what_is_compiled() -> None:

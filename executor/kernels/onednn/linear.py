@@ -54,11 +54,11 @@ def product(
     """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not, or of size 1.
 
     A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``. Where rows are
-    uneven, one primitive multiplies matrices of any size: to compile one for each would take longer than
-    some steps.
+    uneven, one primitive multiplies matrices of any size: compiling one for each takes longer than some steps.
     """
     a, b, c = _flat(a, b, c)
-    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    plain = a.ndim == b.ndim == 2
+    lead = () if plain else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     rank = len(lead) + 2
     whole = c.reshape((1,) * (rank - c.ndim) + c.shape)
     axes = tuple(i for i, n in enumerate(lead) if whole.shape[i] != n)
@@ -75,7 +75,8 @@ def product(
     if dev.uneven and dev.math == "float32" and c.shape[-1] >= _NARROW:
         used = {role: (layout_of(m), m) for role, m in (*reads.items(), (DST, c))}
         a_any, b_any, c_any = (used[role][0].of_any_size for role in (SRC, WEIGHTS, DST))
-        primitive = matmul_of(a_any, b_any, None if row is None else used[BIAS][0], c_any, post_ops)
+        row_any = None if row is None else used[BIAS][0].of_any_length
+        primitive = matmul_of(a_any, b_any, row_any, c_any, post_ops)
         return [primitive.call(dev, {role: (at.handle, m) for role, (at, m) in used.items()})]
     ends = _factor(dev, a), _factor(dev, b), None if row is None else layout_of(row), layout_of(c)
     return matmul_of(*ends, post_ops).bind(dev, reads, {DST: c})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from threading import Lock
 from typing import Any
@@ -71,6 +71,12 @@ class Layout:
         rank = len(self.shape)
         near = rank - 1 - self.strides[::-1].index(1) if 1 in self.strides else rank - 1
         return _of_any_size(rank, near)
+
+    @property
+    def of_any_length(self) -> Layout:
+        """The layout of a row that is as long as is told when it is used."""
+        rank = len(self.shape)
+        return replace(_of_any_size(rank, rank - 1), shape=(*(1,) * (rank - 1), _UNKNOWN))
 
     def __str__(self) -> str:
         return "x".join("?" if n == _UNKNOWN else str(n) for n in self.shape)
