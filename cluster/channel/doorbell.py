@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import platform
 import threading
+from collections.abc import Callable
 from operator import call
+from typing import Any
 
 RINGS = platform.machine() in ("x86_64", "AMD64")
 PAGE = 4096
@@ -20,7 +22,7 @@ TEXT_ROOM = PAGE - _TEXT
 _NUMBER, _STEP, _SLOT, _LENGTH, _EDITION, _LISTENS = 8, 9, 10, 11, 12, 16
 _ANSWERED, _POSTED, _SPINS, _SLEEPS = 24, 25, 26, 27
 _lock = threading.Lock()
-_BOTH = (_lock.acquire, _lock.release)
+_BOTH: tuple[Callable[[], Any], ...] = (_lock.acquire, _lock.release)
 
 
 class Doorbell:
