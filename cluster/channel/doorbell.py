@@ -119,4 +119,4 @@ def _fence() -> None:
     To take a lock is an atomic instruction, which does that. It is let go of before the next bytecode, so that
     no interrupt leaves it taken.
     """
-    all(map(call, _BOTH))  # type: ignore[arg-type]  # mypy binds no parameters of ``call`` here
+    all(map(call, _BOTH))
