@@ -54,7 +54,7 @@ def product(
     """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not, or of size 1.
 
     A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``. Where rows are
-    uneven, one primitive multiplies matrices of any size: compiling one for each takes longer than some steps.
+    uneven, one primitive multiplies matrices of any size: compiling one for each takes longer than a step.
     """
     a, b, c = _flat(a, b, c)
     plain = a.ndim == b.ndim == 2
