@@ -48,14 +48,14 @@ class Contender:
             return False
         return True
 
-    def ask(self, **told):
+    def ask(self, **order):
         """Send a command and return the answer.
 
         Raises:
             RuntimeError: the process failed, or is gone.
         """
         try:
-            self.process.stdin.write(json.dumps(told) + "\n")
+            self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
         except BrokenPipeError:
@@ -72,15 +72,15 @@ class Contender:
         parents, spent = {}, {}
         for entry in Path("/proc").glob("[0-9]*/stat"):
             try:
-                told = entry.read_text().rpartition(")")[2].split()
+                fields = entry.read_text().rpartition(")")[2].split()
             except OSError:  # it ended
                 continue
             number = int(entry.parent.name)
-            parents[number], spent[number] = int(told[1]), sum(map(int, told[11:15]))
-        found = {self.process.pid}
-        while more := {n for n, parent in parents.items() if parent in found} - found:
-            found |= more
-        return sum(spent[n] for n in found if n in spent) / os.sysconf("SC_CLK_TCK")
+            parents[number], spent[number] = int(fields[1]), sum(map(int, fields[11:15]))
+        family = {self.process.pid}
+        while more := {n for n, parent in parents.items() if parent in family} - family:
+            family |= more
+        return sum(spent[n] for n in family if n in spent) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
         """End the process."""
@@ -100,29 +100,29 @@ def rowlock(name, switches=None, python=sys.executable):
 
 def rivals(torch="", jax="", paddle=""):
     """Return the contenders whose interpreters were given."""
-    found = []
+    contenders = []
     if torch:
         script = str(WORKERS / "torch_steps.py")
-        found.append(Contender("torch DDP", [torch, script]))
-        found.append(Contender("torch DDP compiled", [torch, script, "compiled"]))
+        contenders.append(Contender("torch DDP", [torch, script]))
+        contenders.append(Contender("torch DDP compiled", [torch, script, "compiled"]))
     if jax:
-        found.append(Contender("JAX", [jax, str(WORKERS / "jax_steps.py")]))
+        contenders.append(Contender("JAX", [jax, str(WORKERS / "jax_steps.py")]))
     if paddle:
         script = str(WORKERS / "fluid_steps.py")
-        found.append(Contender("Paddle 1.8.5", [paddle, script, "paddle.fluid"]))
-    return found
+        contenders.append(Contender("Paddle 1.8.5", [paddle, script, "paddle.fluid"]))
+    return contenders
 
 
 def machine():
     """Return what the numbers depend on: processor, its vector units, cores, kernel."""
-    found = {"kernel": " ".join(os.uname()[:3:2]), "cores": len(os.sched_getaffinity(0))}
+    about = {"kernel": " ".join(os.uname()[:3:2]), "cores": len(os.sched_getaffinity(0))}
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        return found
+        return about
     lines = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    told = {key.strip(): value.strip() for key, value in lines.items()}
-    flags = told.get("flags", "").split()
+    processor = {key.strip(): value.strip() for key, value in lines.items()}
+    flags = processor.get("flags", "").split()
     wide = [flag for flag in flags if flag.startswith(("avx", "amx", "fma", "sse4"))]
     load = os.getloadavg()[0]
-    return {**found, "cpu": told.get("model name", "?"), "flags": wide, "load before": load}
+    return {**about, "cpu": processor.get("model name", "?"), "flags": wide, "load before": load}

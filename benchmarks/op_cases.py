@@ -140,11 +140,11 @@ def _functions() -> None:
     add("clip", {"X": wide}, lambda t, x: x.clamp(-1, 1), min=-1.0, max=1.0)
     add("pow", {"X": positive}, lambda t, x: x**2.5, factor=2.5)
     channels = {"X": normal(*IMAGES), "Alpha": uniform(0.1, 0.4, 1, 64, 1, 1)}
-    prelu = lambda t, x, a: t.nn.functional.prelu(x, a.reshape(-1))  # noqa: E731
+    prelu = lambda t, x, a: t.nn.functional.prelu(x, a.reshape(-1))
     add("prelu channel", channels, prelu, "X Alpha", mode="channel")
     one = {"X": normal(*IMAGES), "Alpha": uniform(0.1, 0.4, 1)}
     add("prelu all", one, prelu, "X Alpha", mode="all")
-    maxout = lambda t, x: x.reshape(16, 32, 2, 32, 32).amax(2)  # noqa: E731
+    maxout = lambda t, x: x.reshape(16, 32, 2, 32, 32).amax(2)
     add("maxout", {"X": normal(*IMAGES)}, maxout, groups=2, axis=1)
 
 
@@ -180,19 +180,17 @@ def _losses() -> None:
         **mean,
     )
     pair = {"X": normal(*FLAT), "Y": normal(*FLAT)}
-    huber = lambda t, x, y: t.nn.functional.huber_loss(x, y, **each)  # noqa: E731
+    huber = lambda t, x, y: t.nn.functional.huber_loss(x, y, **each)
     add("huber_loss", pair, huber, delta=1.0)
-    rows = lambda t, x, y: t.nn.functional.smooth_l1_loss(x, y, **each).sum(1, True)  # noqa: E731
+    rows = lambda t, x, y: t.nn.functional.smooth_l1_loss(x, y, **each).sum(1, True)
     add("smooth_l1_loss", pair, rows)
     classes = {"X": uniform(-8, 0, *FLAT), "Label": whole(1000, 1000)}
     add("nll_loss", classes, lambda t, x, y: t.nn.functional.nll_loss(x, y), **mean)
     logits = {"Logits": normal(*FLAT), "Label": whole(1000, 1000, 1)}
-    cross = lambda t, x, y: t.nn.functional.cross_entropy(x, y[:, 0], **each)[:, None]  # noqa: E731
+    cross = lambda t, x, y: t.nn.functional.cross_entropy(x, y[:, 0], **each)[:, None]
     add("softmax_with_cross_entropy", logits, cross, "Logits", "Loss")
     ranks = {"X1": normal(*FLAT), "X2": normal(*FLAT), "Label": lambda r: 2 * either(*FLAT)(r) - 1}
-    margin = lambda t, a, b, y: t.nn.functional.margin_ranking_loss(  # noqa: E731
-        a, b, y, margin=0.1, **each
-    )
+    margin = lambda t, a, b, y: t.nn.functional.margin_ranking_loss(a, b, y, margin=0.1, **each)
     add("margin_rank_loss", ranks, margin, "X1 X2", margin=0.1)
 
 
@@ -248,20 +246,20 @@ def _windows() -> None:
     for rank, x in ((2, flat), (3, deep)):
         two = {"ksize": [2] * rank, "strides": [2] * rank}
         for kind in ("max", "avg"):
-            pool = lambda t, x, n=f"{kind}_pool{rank}d": getattr(t.nn.functional, n)(x, 2)  # noqa: E731
+            pool = lambda t, x, n=f"{kind}_pool{rank}d": getattr(t.nn.functional, n)(x, 2)
             add(f"pool{rank}d {kind}", x, pool, pooling_type=kind, **two)
-        adaptive = lambda t, x, n=f"adaptive_avg_pool{rank}d": getattr(t.nn.functional, n)(x, 7)  # noqa: E731
+        adaptive = lambda t, x, n=f"adaptive_avg_pool{rank}d": getattr(t.nn.functional, n)(x, 7)
         seven = [7] * rank
         add(f"pool{rank}d adaptive", x, adaptive, ksize=seven, adaptive=True, pooling_type="avg")
-        index = lambda t, x, n=f"max_pool{rank}d": getattr(t.nn.functional, n)(  # noqa: E731
+        index = lambda t, x, n=f"max_pool{rank}d": getattr(t.nn.functional, n)(
             x, 2, return_indices=True
         )[0]
         add(f"max_pool{rank}d_with_index", x, index, **two)
     places = {"X": normal(16, 64, 16, 16), "Indices": pooled(2, 16, 64, 16, 16)}
-    unpool = lambda t, x, i: t.nn.functional.max_unpool2d(x, i.long(), 2)  # noqa: E731
+    unpool = lambda t, x, i: t.nn.functional.max_unpool2d(x, i.long(), 2)
     add("unpool", places, unpool, ksize=[2, 2], strides=[2, 2])
     deeper = {"X": normal(4, 16, 8, 16, 16), "Indices": pooled(3, 4, 16, 8, 16, 16)}
-    unpool3 = lambda t, x, i: t.nn.functional.max_unpool3d(x, i.long(), 2)  # noqa: E731
+    unpool3 = lambda t, x, i: t.nn.functional.max_unpool3d(x, i.long(), 2)
     add("unpool3d", deeper, unpool3, ksize=[2] * 3, strides=[2] * 3, output_size=[16, 32, 32])
     add(
         "unfold",
@@ -344,12 +342,12 @@ def _norms() -> None:
         f,
         "Y",
     )
-    groups = lambda t, x, s, b: t.nn.functional.group_norm(x, 8, s, b)  # noqa: E731
+    groups = lambda t, x, s, b: t.nn.functional.group_norm(x, 8, s, b)
     add("group_norm", x, groups, f, "Y", groups=8)
     rows = {"X": normal(*FLAT), "Scale": uniform(0.5, 2, 1000), "Bias": normal(1000)}
-    layers = lambda t, x, s, b: t.nn.functional.layer_norm(x, (1000,), s, b)  # noqa: E731
+    layers = lambda t, x, s, b: t.nn.functional.layer_norm(x, (1000,), s, b)
     add("layer_norm", rows, layers, f, "Y")
-    channel = lambda t, x, s, b: x * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)  # noqa: E731
+    channel = lambda t, x, s, b: x * s.reshape(-1, 1, 1) + b.reshape(-1, 1, 1)
     add("affine_channel", x, channel, f, data_layout="NCHW")
     add("lrn", {"X": normal(*IMAGES)}, _response, n=5, k=1.0, alpha=2e-5, beta=0.75)
 
@@ -372,16 +370,16 @@ def _moves() -> None:
     points = {"X": normal(*FLAT), "Index": whole(1000, 1000000, 2)}
     add("gather_nd", points, lambda t, x, i: x[i[:, 0], i[:, 1]])
     updates = {"X": normal(*FLAT), "Index": whole(1000, 1000, 1), "Updates": normal(*FLAT)}
-    nd = lambda t, x, i, u: x.index_add(0, i[:, 0], u)  # noqa: E731
+    nd = lambda t, x, i, u: x.index_add(0, i[:, 0], u)
     add("scatter_nd_add", updates, nd, "X Updates")
     add("tril_triu", flat, lambda t, x: x.tril(), lower=True)
     add("cumsum rows", flat, lambda t, x: x.cumsum(1), axis=1)
     add("cumsum columns", flat, lambda t, x: x.cumsum(0), axis=0)
     add("pixel_shuffle", images, lambda t, x: t.pixel_shuffle(x, 2), upscale_factor=2)
-    channels = lambda t, x: t.nn.functional.channel_shuffle(x, 8)  # noqa: E731
+    channels = lambda t, x: t.nn.functional.channel_shuffle(x, 8)
     add("shuffle_channel", images, channels, group=8)
     add("trace", {"Input": normal(1000, 32, 32)}, _trace, "Input", dim1=1, dim2=2)
-    diagonal = lambda t, x: t.diagonal(x, 0, 1, 2)  # noqa: E731
+    diagonal = lambda t, x: t.diagonal(x, 0, 1, 2)
     add("diagonal", {"Input": normal(1000, 32, 32)}, diagonal, "Input", axis1=1, axis2=2)
     add("diag_embed", {"Input": normal(1000, 32)}, lambda t, x: t.diag_embed(x), "Input")
     add("unbind", {"X": normal(10, 100, 1000)}, lambda t, x: x.unbind(0))
@@ -394,14 +392,14 @@ def _moves() -> None:
     add("expand", {"X": normal(1000, 100)}, lambda t, x: x.repeat(2, 5), expand_times=[2, 5])
     like = {"X": normal(1000, 1), "target_tensor": normal(*FLAT)}
     add("expand_as", like, lambda t, x, y: x.expand_as(y).contiguous())
-    edges = lambda t, x: t.nn.functional.pad(x, (1, 1, 1, 1))  # noqa: E731
+    edges = lambda t, x: t.nn.functional.pad(x, (1, 1, 1, 1))
     add("pad2d", images, edges, paddings=[1, 1, 1, 1])
-    mirror = lambda t, x: t.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect")  # noqa: E731
+    mirror = lambda t, x: t.nn.functional.pad(x, (1, 1, 1, 1), mode="reflect")
     add("pad2d reflect", images, mirror, paddings=[1, 1, 1, 1], mode="reflect")
-    crop = lambda t, x: x[100:900, 50:950].contiguous()  # noqa: E731
+    crop = lambda t, x: x[100:900, 50:950].contiguous()
     add("crop", flat, crop, offsets=[100, 50], shape=[800, 900])
     grids = {"X": [normal(1000), normal(1000)]}
-    mesh = lambda t, x, y: tuple(a.contiguous() for a in t.meshgrid(x, y, indexing="ij"))  # noqa: E731
+    mesh = lambda t, x, y: tuple(a.contiguous() for a in t.meshgrid(x, y, indexing="ij"))
     add("meshgrid", grids, mesh)
     add("argsort", {"X": normal(100000, 10)}, lambda t, x: t.sort(x, 1)[0])
     add("top_k", flat, lambda t, x: t.topk(x, 5)[0], k=5)
@@ -415,17 +413,17 @@ def _trace(t: Any, x: Any) -> Any:
 def _sums() -> None:
     flat = {"X": normal(*FLAT)}
     for name in ("sum", "mean"):
-        sums = lambda t, x, n=name: getattr(t, n)(x, 1)  # noqa: E731
+        sums = lambda t, x, n=name: getattr(t, n)(x, 1)
         add(f"reduce_{name}", flat, sums, dim=[1])
     add("reduce_max", flat, lambda t, x: x.amax(1), dim=[1])
     add("reduce_prod", {"X": uniform(0.98, 1.02, *FLAT)}, lambda t, x: x.prod(1), dim=[1])
     add("p_norm", flat, lambda t, x: x.norm(3, 1), porder=3.0, axis=1)
     add("frobenius_norm", flat, lambda t, x: x.norm(2, 1), dim=[1])
     add("logsumexp", flat, lambda t, x: x.logsumexp(1), dim=[1], axis=[1])
-    unit = lambda t, x: t.nn.functional.normalize(x, dim=1)  # noqa: E731
+    unit = lambda t, x: t.nn.functional.normalize(x, dim=1)
     add("norm", flat, unit, axis=1)
     pair = {"X": normal(*FLAT), "Y": normal(*FLAT)}
-    cosine = lambda t, x, y: t.cosine_similarity(x, y)[:, None]  # noqa: E731
+    cosine = lambda t, x, y: t.cosine_similarity(x, y)[:, None]
     add("cos_sim", pair, cosine, "X Y")
     add("dot", pair, lambda t, x, y: (x * y).sum(1, True), "X Y")
     add("dist", pair, lambda t, x, y: t.dist(x, y), "X Y", p=2.0)
@@ -446,7 +444,7 @@ def _sums() -> None:
     wide = {"Input": normal(512, 512), "X": normal(512, 512), "Y": normal(512, 512)}
     add("addmm", wide, lambda t, z, x, y: t.addmm(z, x, y), "Input X Y")
     spread = {"Input": uniform(-1, 1, 200, 64, 64)}
-    well = lambda r: spread["Input"](r) + 16 * np.eye(64, dtype="float32")  # noqa: E731
+    well = lambda r: spread["Input"](r) + 16 * np.eye(64, dtype="float32")
     add("inverse", {"Input": well}, lambda t, x: t.inverse(x), "Input", "Output")
 
 

@@ -150,7 +150,7 @@ def _pool(rng: Rng) -> Drawn:
     k = [int(rng.choice([2, 3, 5, h])), int(rng.choice([2, 3, 5, w]))]
     k = [min(a, b) for a, b in zip(k, (h, w), strict=True)]
     stride = [int(rng.choice([1, 2, size])) for size in k]
-    pool = lambda t, x: getattr(t.nn.functional, f"{kind}_pool2d")(x, k, stride)  # noqa: E731
+    pool = lambda t, x: getattr(t.nn.functional, f"{kind}_pool2d")(x, k, stride)
     attrs = {"ksize": k, "strides": stride, "pooling_type": kind}
     case = Case("pool2d", {"X": normal(n, c, h, w)}, pool, attrs, ("X",))
     return case, [n * c * h * w], n * c * h * w * math.prod(k) // math.prod(stride)
@@ -162,7 +162,7 @@ def _norm(rng: Rng) -> Drawn:
     if kind == 0:
         rows, width = about(rng, 1, 20000), about(rng, 2, 4000)
         inputs = {"X": normal(rows, width), "Scale": normal(width), "Bias": normal(width)}
-        layers = lambda t, x, s, b: t.nn.functional.layer_norm(x, (width,), s, b)  # noqa: E731
+        layers = lambda t, x, s, b: t.nn.functional.layer_norm(x, (width,), s, b)
         case = Case("layer_norm", inputs, layers, {}, ("X", "Scale", "Bias"), "Y")
         return case, [rows * width], 0
     n, groups, size = about(rng, 1, 32), about(rng, 1, 32), about(rng, 1, 64)
@@ -172,15 +172,13 @@ def _norm(rng: Rng) -> Drawn:
     f = "group_norm" if kind == 1 else "instance_norm"
     if kind == 3:
         inputs |= {"Mean": normal(c), "Variance": uniform(0.5, 2, c)}
-        batch = lambda t, x, s, b, m, v: t.nn.functional.batch_norm(  # noqa: E731
-            x, m, v, s, b, training=True
-        )
+        batch = lambda t, x, s, b, m, v: t.nn.functional.batch_norm(x, m, v, s, b, training=True)
         case = Case("batch_norm", inputs, batch, {}, slopes, "Y")
     elif kind == 1:
-        by_group = lambda t, x, s, b: t.nn.functional.group_norm(x, groups, s, b)  # noqa: E731
+        by_group = lambda t, x, s, b: t.nn.functional.group_norm(x, groups, s, b)
         case = Case(f, inputs, by_group, {"groups": groups}, slopes, "Y")
     else:
-        each = lambda t, x, s, b: t.nn.functional.instance_norm(x, weight=s, bias=b)  # noqa: E731
+        each = lambda t, x, s, b: t.nn.functional.instance_norm(x, weight=s, bias=b)
         case = Case(f, inputs, each, {}, slopes, "Y")
     return case, [n * c * size**2 if size > 1 or kind != 2 else ELEMENTS[1] + 1], 0
 
@@ -192,7 +190,7 @@ def _reduction(rng: Rng) -> Drawn:
     dims = sorted(int(d) for d in rng.choice(len(shape), count, replace=False))
     name = str(rng.choice(["sum", "mean", "max"]))
     theirs = {"sum": "sum", "mean": "mean", "max": "amax"}[name]
-    call = lambda t, x: getattr(x, theirs)(dims, keepdim=True)  # noqa: E731
+    call = lambda t, x: getattr(x, theirs)(dims, keepdim=True)
     attrs = {"dim": dims, "keep_dim": True}
     return Case(f"reduce_{name}", {"X": normal(*shape)}, call, attrs, ("X",)), [math.prod(shape)], 0
 
@@ -201,7 +199,7 @@ def _softmax(rng: Rng) -> Drawn:
     """A softmax over some dimension."""
     shape = shape_of(rng)
     axis = int(rng.integers(0, len(shape))) if rng.random() < 0.3 else len(shape) - 1
-    call = lambda t, x: t.softmax(x, axis)  # noqa: E731
+    call = lambda t, x: t.softmax(x, axis)
     return (
         Case("softmax", {"X": normal(*shape)}, call, {"axis": axis}, ("X",)),
         [math.prod(shape)],
@@ -214,11 +212,11 @@ def _loss(rng: Rng) -> Drawn:
     rows, width = about(rng, 1, 20000), about(rng, 2, 30000)
     each = {"reduction": "none"}
     if rng.random() < 0.6:
-        cross = lambda t, x, y: t.nn.functional.cross_entropy(x, y[:, 0], **each)[:, None]  # noqa: E731
+        cross = lambda t, x, y: t.nn.functional.cross_entropy(x, y[:, 0], **each)[:, None]
         inputs = {"Logits": normal(rows, width), "Label": whole(width, rows, 1)}
         case = Case("softmax_with_cross_entropy", inputs, cross, {}, ("Logits",), "Loss")
     else:
-        huber = lambda t, x, y: t.nn.functional.huber_loss(x, y, **each)  # noqa: E731
+        huber = lambda t, x, y: t.nn.functional.huber_loss(x, y, **each)
         inputs = {"X": normal(rows, width), "Y": normal(rows, width)}
         case = Case("huber_loss", inputs, huber, {"delta": 1.0}, ("X", "Y"))
     return case, [rows * width], 0
@@ -227,7 +225,7 @@ def _loss(rng: Rng) -> Drawn:
 def _embedding(rng: Rng) -> Drawn:
     """Rows of a table, by number."""
     words, width, rows = about(rng, 10, 100000), about(rng, 1, 512), about(rng, 1, 10000)
-    call = lambda t, w, i: t.nn.functional.embedding(i, w)  # noqa: E731
+    call = lambda t, w, i: t.nn.functional.embedding(i, w)
     inputs = {"W": normal(words, width), "Ids": whole(words, rows)}
     return Case("lookup_table_v2", inputs, call, {}, ("W",)), [words * width, rows * width], 0
 
@@ -236,7 +234,7 @@ def _transpose(rng: Rng) -> Drawn:
     """Another order of dimensions."""
     shape = shape_of(rng)
     order = [int(d) for d in rng.permutation(len(shape))]
-    call = lambda t, x: x.permute(order).contiguous()  # noqa: E731
+    call = lambda t, x: x.permute(order).contiguous()
     return (
         Case("transpose2", {"X": normal(*shape)}, call, {"axis": order}, ("X",)),
         [math.prod(shape)],
@@ -253,7 +251,7 @@ def _concat(rng: Rng) -> Drawn:
         part = [*shape]
         part[axis] = about(rng, 1, max(shape[axis], 2))
         parts.append(normal(*part))
-    call = lambda t, *xs: t.cat(xs, axis)  # noqa: E731
+    call = lambda t, *xs: t.cat(xs, axis)
     return Case("concat", {"X": parts}, call, {"axis": axis}, ("X",)), [math.prod(shape) * count], 0
 
 
@@ -265,7 +263,7 @@ def _pair(rng: Rng) -> Drawn:
     name = str(rng.choice(["add", "sub", "mul", "div", "max"]))
     theirs = {"add": "add", "sub": "sub", "mul": "mul", "div": "div", "max": "maximum"}[name]
     behind = [1] * (len(shape) - stop)
-    call = lambda t, x, y: getattr(t, theirs)(x, y.reshape(*y.shape, *behind))  # noqa: E731
+    call = lambda t, x, y: getattr(t, theirs)(x, y.reshape(*y.shape, *behind))
     inputs = {"X": normal(*shape), "Y": uniform(0.5, 2, *shape[start:stop])}
     case = Case(f"elementwise_{name}", inputs, call, {"axis": start}, ("X", "Y"))
     return case, [math.prod(shape)], 0
@@ -277,7 +275,7 @@ def _activation(rng: Rng) -> Drawn:
         shape_of(rng),
         str(rng.choice(["relu", "tanh", "sigmoid", "gelu", "exp", "square"])),
     )
-    call = lambda t, x: getattr(t.nn.functional if name == "gelu" else t, name)(x)  # noqa: E731
+    call = lambda t, x: getattr(t.nn.functional if name == "gelu" else t, name)(x)
     return Case(name, {"X": normal(*shape)}, call, {}, ("X",)), [math.prod(shape)], 0
 
 

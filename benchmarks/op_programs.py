@@ -18,7 +18,7 @@ def _channels_apart(rng: Rng) -> Drawn:
     """A depthwise convolution of one image, or of 256."""
     n, c = int(rng.choice(ONE_OR_MANY)), about(rng, 3, 512)
     size, k, stride = about(rng, 4, 112), int(rng.choice([3, 3, 5])), int(rng.choice([1, 2]))
-    call = lambda t, x, w: t.conv2d(x, w, stride=stride, padding=k // 2, groups=c)  # noqa: E731
+    call = lambda t, x, w: t.conv2d(x, w, stride=stride, padding=k // 2, groups=c)
     inputs = {"Input": normal(n, c, size, size), "Filter": normal(c, 1, k, k)}
     attrs = {"strides": [stride] * 2, "paddings": [k // 2] * 2, "groups": c}
     case = Case("depthwise_conv2d", inputs, call, attrs, ("Input", "Filter"), "Output")
@@ -29,7 +29,7 @@ def _transposed_apart(rng: Rng) -> Drawn:
     """A transposed convolution in groups."""
     n, groups, each = about(rng, 1, 32), about(rng, 2, 128), int(rng.choice([1, 1, 2]))
     size, k, c = about(rng, 4, 48), int(rng.choice([2, 3, 4])), groups * each
-    call = lambda t, x, w: t.conv_transpose2d(x, w, stride=2, padding=1, groups=groups)  # noqa: E731
+    call = lambda t, x, w: t.conv_transpose2d(x, w, stride=2, padding=1, groups=groups)
     inputs = {"Input": normal(n, c, size, size), "Filter": normal(c, each, k, k)}
     attrs = {"strides": [2, 2], "paddings": [1, 1], "groups": groups}
     op = "conv2d_transpose" if each > 1 else "depthwise_conv2d_transpose"
@@ -44,7 +44,7 @@ def _volumes(rng: Rng) -> Drawn:
     k, turned = int(rng.choice([1, 3, 3])), rng.random() < 0.3
     stride, pads = int(rng.choice([1, 2])), [k // 2] * 3
     name = "conv_transpose3d" if turned else "conv3d"
-    call = lambda t, x, w: getattr(t, name)(x, w, stride=stride, padding=pads)  # noqa: E731
+    call = lambda t, x, w: getattr(t, name)(x, w, stride=stride, padding=pads)
     filters = (c, o, k, k, k) if turned else (o, c, k, k, k)
     inputs = {"Input": normal(n, c, *sizes), "Filter": normal(*filters)}
     attrs = {"strides": [stride] * 3, "paddings": pads}
@@ -60,7 +60,7 @@ def _deep_pool(rng: Rng) -> Drawn:
     n, c, k, stride = about(rng, 1, 8), about(rng, 1, 64), int(rng.choice([2, 3])), 2
     sizes = [about(rng, 4, 24), *(about(rng, 4, 48) for _ in "hw")]
     kind = str(rng.choice(["max", "avg"]))
-    pool = lambda t, x: getattr(t.nn.functional, f"{kind}_pool3d")(x, k, stride)  # noqa: E731
+    pool = lambda t, x: getattr(t.nn.functional, f"{kind}_pool3d")(x, k, stride)
     attrs = {"ksize": [k] * 3, "strides": [stride] * 3, "pooling_type": kind}
     return (
         Case("pool3d", {"X": normal(n, c, *sizes)}, pool, attrs, ("X",)),
@@ -74,7 +74,7 @@ def _adaptive_pool(rng: Rng) -> Drawn:
     n, c, h, w = (about(rng, *ends) for ends in ((1, 64), (1, 512), (2, 64), (2, 64)))
     size = [1, 1] if rng.random() < 0.5 else [about(rng, 1, min(h, 9)), about(rng, 1, min(w, 9))]
     kind = str(rng.choice(["max", "avg"]))
-    pool = lambda t, x: getattr(t.nn.functional, f"adaptive_{kind}_pool2d")(x, size)  # noqa: E731
+    pool = lambda t, x: getattr(t.nn.functional, f"adaptive_{kind}_pool2d")(x, size)
     attrs = {"ksize": size, "adaptive": True, "pooling_type": kind}
     return Case("pool2d", {"X": normal(n, c, h, w)}, pool, attrs, ("X",)), [n * c * h * w], 0
 
@@ -85,7 +85,7 @@ def _line_pool(rng: Rng) -> Drawn:
     kind, down = str(rng.choice(["max", "avg"])), bool(rng.integers(0, 2))
     window = [k, 1] if down else [1, k]
     stride = [int(rng.choice([1, s])) for s in window]
-    pool = lambda t, x: getattr(t.nn.functional, f"{kind}_pool2d")(x, window, stride)  # noqa: E731
+    pool = lambda t, x: getattr(t.nn.functional, f"{kind}_pool2d")(x, window, stride)
     attrs = {"ksize": window, "strides": stride, "pooling_type": kind}
     shape = (n, c, w, 1) if down else (n, c, 1, w)
     return Case("pool2d", {"X": normal(*shape)}, pool, attrs, ("X",)), [n * c * w], n * c * w * k
@@ -100,7 +100,7 @@ def _long_norm(rng: Rng) -> Drawn:
         else (about(rng, 1, 9), about(rng, 5000, 400000))
     )
     inputs = {"X": normal(rows, width), "Scale": normal(width), "Bias": normal(width)}
-    layers = lambda t, x, s, b: t.nn.functional.layer_norm(x, (width,), s, b)  # noqa: E731
+    layers = lambda t, x, s, b: t.nn.functional.layer_norm(x, (width,), s, b)
     case = Case("layer_norm", inputs, layers, {}, ("X", "Scale", "Bias"), "Y")
     return case, [rows * width], 0
 
@@ -113,9 +113,9 @@ def _group_norm(rng: Rng) -> Drawn:
     inputs |= {"Scale": normal(c), "Bias": normal(c)}
     slopes = ("X", "Scale", "Bias")
     if rng.random() < 0.5:
-        each = lambda t, x, s, b: t.nn.functional.instance_norm(x, weight=s, bias=b)  # noqa: E731
+        each = lambda t, x, s, b: t.nn.functional.instance_norm(x, weight=s, bias=b)
         return Case("instance_norm", inputs, each, {}, slopes, "Y"), [n * c * h * w], 0
-    by_group = lambda t, x, s, b: t.nn.functional.group_norm(x, groups, s, b)  # noqa: E731
+    by_group = lambda t, x, s, b: t.nn.functional.group_norm(x, groups, s, b)
     return Case("group_norm", inputs, by_group, {"groups": groups}, slopes, "Y"), [n * c * h * w], 0
 
 
@@ -124,7 +124,7 @@ def _trained_norm(rng: Rng) -> Drawn:
     n, c, size = int(rng.choice([1, 8, 256])), about(rng, 1, 512), about(rng, 1, 64)
     inputs = {"X": normal(n, c, size, size), "Scale": normal(c), "Bias": normal(c)}
     inputs |= {"Mean": normal(c), "Variance": uniform(0.5, 2, c)}
-    batch = lambda t, x, s, b, m, v: t.nn.functional.batch_norm(x, m, v, s, b)  # noqa: E731
+    batch = lambda t, x, s, b, m, v: t.nn.functional.batch_norm(x, m, v, s, b)
     return Case("batch_norm", inputs, batch, {"is_test": True}, (), "Y"), [n * c * size**2], 0
 
 
@@ -134,10 +134,10 @@ def _largest(rng: Rng) -> Drawn:
     if rng.random() < 0.5:
         axis = int(rng.integers(0, len(shape)))
         name, theirs = ("arg_max", "argmax") if rng.random() < 0.7 else ("arg_min", "argmin")
-        call = lambda t, x: getattr(x, theirs)(axis)  # noqa: E731
+        call = lambda t, x: getattr(x, theirs)(axis)
         return Case(name, {"X": normal(*shape)}, call, {"axis": axis}), [math.prod(shape)], 0
     k = min(int(rng.choice([1, 1, 2, 5, 10])), shape[-1])
-    best = lambda t, x: t.topk(x, k)[0]  # noqa: E731
+    best = lambda t, x: t.topk(x, k)[0]
     return Case("top_k", {"X": normal(*shape)}, best, {"k": k}, ("X",)), [math.prod(shape)], 0
 
 
@@ -147,7 +147,7 @@ def _picked_rows(rng: Rng) -> Drawn:
     count, what = about(rng, 1, 100000), int(rng.integers(0, 4))
     table, size = normal(rows, width), [rows * width, count * width]
     if what == 0:
-        pick = lambda t, x, i: x.index_select(0, i)  # noqa: E731
+        pick = lambda t, x, i: x.index_select(0, i)
         inputs, attrs = {"X": table, "Index": whole(rows, count)}, {"overwrite": False}
         return Case("gather", inputs, pick, attrs, ("X",)), size, 0
     if what == 1:
@@ -155,12 +155,12 @@ def _picked_rows(rng: Rng) -> Drawn:
         return Case("gather_nd", ids, lambda t, x, i: x[i[:, 0]], {}, ("X",)), size, 0
     if what == 2:
         inputs = {"X": table, "Index": whole(rows, count, 1), "Updates": normal(count, width)}
-        added = lambda t, x, i, u: x.index_add(0, i[:, 0], u)  # noqa: E731
+        added = lambda t, x, i, u: x.index_add(0, i[:, 0], u)
         return Case("scatter_nd_add", inputs, added, {}, ("X", "Updates")), size, 0
     count = min(count, rows)
-    apart = lambda r: r.permutation(rows)[:count].astype(np.int64)  # noqa: E731
+    apart = lambda r: r.permutation(rows)[:count].astype(np.int64)
     inputs = {"X": table, "Ids": apart, "Updates": normal(count, width)}
-    over = lambda t, x, i, u: x.index_copy(0, i, u)  # noqa: E731
+    over = lambda t, x, i, u: x.index_copy(0, i, u)
     return Case("scatter", inputs, over, {}, ("X", "Updates")), [rows * width], 0
 
 
@@ -168,7 +168,7 @@ def _running_sum(rng: Rng) -> Drawn:
     """Sums so far along a dimension."""
     shape = shape_of(rng)
     axis = int(rng.integers(0, len(shape)))
-    call = lambda t, x: x.cumsum(axis)  # noqa: E731
+    call = lambda t, x: x.cumsum(axis)
     return (
         Case("cumsum", {"X": normal(*shape)}, call, {"axis": axis}, ("X",)),
         [math.prod(shape)],
@@ -179,7 +179,7 @@ def _running_sum(rng: Rng) -> Drawn:
 def _marks(rng: Rng) -> Drawn:
     """Numbers as rows with a one."""
     rows, depth = about(rng, 1, 100000), about(rng, 2, 30000)
-    call = lambda t, x: t.nn.functional.one_hot(x, depth).float()  # noqa: E731
+    call = lambda t, x: t.nn.functional.one_hot(x, depth).float()
     return Case("one_hot_v2", {"X": whole(depth, rows)}, call, {"depth": depth}), [rows * depth], 0
 
 
@@ -190,7 +190,7 @@ def _sequences(rng: Rng) -> Drawn:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     kind = str(rng.choice(["sum", "mean", "max"]))
     ours = {"sum": "SUM", "mean": "AVERAGE", "max": "MAX"}[kind]
-    pooled = lambda t, x, o: t.segment_reduce(x, kind, offsets=o)  # noqa: E731
+    pooled = lambda t, x, o: t.segment_reduce(x, kind, offsets=o)
     inputs: dict[str, Draw] = {"X": normal(int(offsets[-1]), width), "X@LOD": lambda r: offsets}
     case = Case("sequence_pool", inputs, pooled, {"pooltype": ours}, ("X",))
     return case, [int(offsets[-1]) * width], 0
@@ -208,7 +208,7 @@ def _cut_out(rng: Rng) -> Drawn:
     op = "slice"
     if max(steps) > 1:
         op, attrs = "strided_slice", {**attrs, "strides": steps}
-    call = lambda t, x: x[part].clone()  # noqa: E731
+    call = lambda t, x: x[part].clone()
     return Case(op, {"Input": normal(*shape)}, call, attrs, ("Input",)), [math.prod(shape)], 0
 
 
@@ -218,7 +218,7 @@ def _edges(rng: Rng) -> Drawn:
         shape = shape_of(rng)
         ends = [int(rng.integers(0, 5)) for _ in range(2 * len(shape))]
         theirs = [ends[2 * d + side] for d in reversed(range(len(shape))) for side in (0, 1)]
-        call = lambda t, x: t.nn.functional.pad(x, theirs)  # noqa: E731
+        call = lambda t, x: t.nn.functional.pad(x, theirs)
         return (
             Case("pad", {"X": normal(*shape)}, call, {"paddings": ends}, ("X",)),
             [math.prod(shape)],
@@ -228,7 +228,7 @@ def _edges(rng: Rng) -> Drawn:
     top, bottom, left, right = (int(rng.integers(0, 4)) for _ in range(4))
     mode = str(rng.choice(["constant", "reflect", "edge"]))
     theirs = {"edge": "replicate"}.get(mode, mode)
-    around = lambda t, x: t.nn.functional.pad(x, (left, right, top, bottom), mode=theirs)  # noqa: E731
+    around = lambda t, x: t.nn.functional.pad(x, (left, right, top, bottom), mode=theirs)
     attrs = {"paddings": [top, bottom, left, right], "mode": mode}
     return Case("pad2d", {"X": normal(n, c, h, w)}, around, attrs, ("X",)), [n * c * h * w], 0
 
@@ -237,7 +237,7 @@ def _repeated(rng: Rng) -> Drawn:
     """An array several times over."""
     shape = shape_of(rng)
     times = [int(rng.choice([1, 1, 2, about(rng, 2, 64)])) for _ in shape]
-    call = lambda t, x: x.repeat(times)  # noqa: E731
+    call = lambda t, x: x.repeat(times)
     size = math.prod(shape) * math.prod(times)
     return Case("expand", {"X": normal(*shape)}, call, {"expand_times": times}, ("X",)), [size], 0
 
@@ -248,11 +248,11 @@ def _in_parts(rng: Rng) -> Drawn:
     axis = int(rng.integers(0, len(shape)))
     size = [math.prod(shape) * count]
     if rng.random() < 0.5:
-        many = lambda t, *xs: t.stack(xs, axis)  # noqa: E731
+        many = lambda t, *xs: t.stack(xs, axis)
         inputs = {"X": [normal(*shape)] * count}
         return Case("stack", inputs, many, {"axis": axis}, ("X",), "Y"), size, 0
     shape[axis] *= count
-    apart = lambda t, x: tuple(p.clone() for p in x.chunk(count, axis))  # noqa: E731
+    apart = lambda t, x: tuple(p.clone() for p in x.chunk(count, axis))
     attrs = {"num": count, "axis": axis}
     return Case("split", {"X": normal(*shape)}, apart, attrs, ("X",)), size, 0
 
@@ -267,12 +267,12 @@ def _choice(rng: Rng) -> Drawn:
         return Case(name, pair, lambda t, x, y: getattr(t, theirs)(x, y)), [math.prod(shape)], 0
     if what == 1:
         inputs = {"Condition": lambda r: r.random(shape) < 0.5, **pair}
-        pick = lambda t, c, x, y: t.where(c, x, y)  # noqa: E731
+        pick = lambda t, c, x, y: t.where(c, x, y)
         return Case("where", inputs, pick, {}, ("X", "Y")), [math.prod(shape)], 0
     source, target = ((5, 3), (3, 5), (2, 5), (5, 0))[int(rng.integers(0, 4))]
     types = {5: "float32", 3: "int64", 2: "int32", 0: "bool"}
-    drawn = lambda r: (9 * r.standard_normal(shape)).astype(types[source])  # noqa: E731
-    cast = lambda t, x: x.to(getattr(t, types[target]))  # noqa: E731
+    drawn = lambda r: (9 * r.standard_normal(shape)).astype(types[source])
+    cast = lambda t, x: x.to(getattr(t, types[target]))
     attrs = {"in_dtype": source, "out_dtype": target}
     return Case("cast", {"X": drawn}, cast, attrs), [math.prod(shape)], 0
 
@@ -280,7 +280,7 @@ def _choice(rng: Rng) -> Drawn:
 def _dropped(rng: Rng) -> Drawn:
     """Elements dropped at random."""
     shape, chance = shape_of(rng), float(rng.choice([0.1, 0.5]))
-    call = lambda t, x: t.nn.functional.dropout(x, chance)  # noqa: E731
+    call = lambda t, x: t.nn.functional.dropout(x, chance)
     attrs = {"dropout_prob": chance, "dropout_implementation": "upscale_in_train"}
     case = Case("dropout", {"X": normal(*shape)}, call, attrs, ("X",), chance=True)
     return case, [math.prod(shape)], 0
@@ -301,7 +301,7 @@ def _soft_loss(rng: Rng) -> Drawn:
     rows, width = about(rng, 1, 20000), about(rng, 2, 30000)
     each, what = {"reduction": "none"}, int(rng.integers(0, 3))
     if what == 0:
-        cross = lambda t, x, y: t.nn.functional.cross_entropy(x, y, **each)[:, None]  # noqa: E731
+        cross = lambda t, x, y: t.nn.functional.cross_entropy(x, y, **each)[:, None]
         inputs = {"Logits": normal(rows, width), "Label": _shares(rows, width)}
         op, attrs = "softmax_with_cross_entropy", {"soft_label": True}
         return Case(op, inputs, cross, attrs, ("Logits",), "Loss"), [rows * width], 0
@@ -311,7 +311,7 @@ def _soft_loss(rng: Rng) -> Drawn:
         ("sigmoid_cross_entropy_with_logits", "binary_cross_entropy_with_logits"),
         ("bce_loss", "binary_cross_entropy"),
     )[what - 1]
-    loss = lambda t, x, y: getattr(t.nn.functional, theirs)(x, y, **each)  # noqa: E731
+    loss = lambda t, x, y: getattr(t.nn.functional, theirs)(x, y, **each)
     return Case(op, inputs, loss, {}, ("X",)), [rows * width], 0
 
 
@@ -321,7 +321,7 @@ def _resized(rng: Rng) -> Drawn:
     size = [about(rng, 4, 96), about(rng, 4, 96)]
     mode, aligned = str(rng.choice(["nearest", "bilinear", "bilinear"])), bool(rng.integers(0, 2))
     options = {} if mode == "nearest" else {"align_corners": aligned}
-    call = lambda t, x: t.nn.functional.interpolate(x, size=size, mode=mode, **options)  # noqa: E731
+    call = lambda t, x: t.nn.functional.interpolate(x, size=size, mode=mode, **options)
     attrs = {"interp_method": mode, "align_corners": bool(options) and aligned, "align_mode": 0}
     attrs |= {"out_h": size[0], "out_w": size[1]}
     case = Case(f"{mode}_interp", {"X": normal(n, c, h, w)}, call, attrs, ("X",))
@@ -333,7 +333,7 @@ def _slopes(rng: Rng) -> Drawn:
     n, c, size = about(rng, 1, 256), about(rng, 1, 512), about(rng, 1, 64)
     mode = str(rng.choice(["channel", "all"]))
     alpha = uniform(0.1, 0.4, 1, c, 1, 1) if mode == "channel" else uniform(0.1, 0.4, 1)
-    call = lambda t, x, a: t.nn.functional.prelu(x, a.reshape(-1))  # noqa: E731
+    call = lambda t, x, a: t.nn.functional.prelu(x, a.reshape(-1))
     inputs = {"X": normal(n, c, size, size), "Alpha": alpha}
     return Case("prelu", inputs, call, {"mode": mode}, ("X", "Alpha")), [n * c * size**2], 0
 
@@ -344,11 +344,11 @@ def _total(rng: Rng) -> Drawn:
     size = [math.prod(shape)]
     if what == 0:
         count = about(rng, 2, 9)
-        many = lambda t, *xs: sum(xs[1:], xs[0])  # noqa: E731
+        many = lambda t, *xs: sum(xs[1:], xs[0])
         return Case("sum", {"X": [normal(*shape)] * count}, many), [size[0] * count], 0
     if what == 1:
         return Case("mean", {"X": normal(*shape)}, lambda t, x: x.mean(), {}, ("X",)), size, 0
-    scaled = lambda t, x: x * 0.5 + 2  # noqa: E731
+    scaled = lambda t, x: x * 0.5 + 2
     return Case("scale", {"X": normal(*shape)}, scaled, {"scale": 0.5, "bias": 2.0}), size, 0
 
 

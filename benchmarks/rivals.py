@@ -66,7 +66,7 @@ def measure(name, contenders, rounds, steps):
 def row(contender, times, spent, ours):
     """Return one line's numbers: quartiles in milliseconds, and the median over rounds of ratios to us."""
     low, median, high = np.percentile(np.concatenate(times), [25, 50, 75])
-    found = {
+    outcome = {
         "contender": contender,
         "median": median,
         "quartiles": [low, high],
@@ -74,10 +74,10 @@ def row(contender, times, spent, ours):
     }
     if ours is not None:
         pairs = zip(times, ours, strict=True)
-        found["ratio"] = float(
+        outcome["ratio"] = float(
             np.median([np.median(theirs) / np.median(own) for theirs, own in pairs])
         )
-    return found
+    return outcome
 
 
 def table(name, times, spent, own):
@@ -88,26 +88,26 @@ def table(name, times, spent, own):
         default=None,
     )
     rows = [row(n, t, spent[n], times.get(best)) for n, t in times.items()]
-    found = {"model": name, "about": EVERY[name].__doc__, "rows": rows}
+    outcome = {"model": name, "about": EVERY[name].__doc__, "rows": rows}
     by_name = {r["contender"]: r for r in rows}
     theirs = [r for r in rows if r["contender"] not in own]
     if best and theirs:
         fastest = min(theirs, key=lambda r: r["median"])
-        found["fastest rival"] = fastest["contender"]
-        found["ours / fastest rival"] = 1 / fastest["ratio"]
+        outcome["fastest rival"] = fastest["contender"]
+        outcome["ours / fastest rival"] = 1 / fastest["ratio"]
         least = min(theirs, key=lambda r: r["processor"])["contender"]
-        found["least processor"] = least
+        outcome["least processor"] = least
         pairs = zip(spent[best], spent[least], strict=True)
-        found["ours / least processor"] = float(np.median([own / other for own, other in pairs]))
+        outcome["ours / least processor"] = float(np.median([own / other for own, other in pairs]))
     if best and "torch DDP" in by_name:
-        found["DDP / ours"] = by_name["torch DDP"]["ratio"]
-    return found
+        outcome["DDP / ours"] = by_name["torch DDP"]["ratio"]
+    return outcome
 
 
-def text_of(found):
+def text_of(outcome):
     """Return a model's table as text."""
-    lines = ["{model}: {about}".format(**found)]
-    for each in found["rows"]:
+    lines = ["{model}: {about}".format(**outcome)]
+    for each in outcome["rows"]:
         low, high = each["quartiles"]
         lines.append(
             "  {:24} {:9.3f} ms   [{:.3f} .. {:.3f}]   {:6.2f} x ours   processors {:.1f} ms".format(
@@ -119,13 +119,13 @@ def text_of(found):
                 each["processor"],
             )
         )
-    if "fastest rival" in found:
+    if "fastest rival" in outcome:
         lines.append(
             "  ours / fastest rival ({fastest rival}): {ours / fastest rival:.2f}; of processors "
-            "({least processor}): {ours / least processor:.2f}".format(**found)
+            "({least processor}): {ours / least processor:.2f}".format(**outcome)
         )
-    if "DDP / ours" in found:
-        lines.append("  DDP / ours: {DDP / ours:.2f}".format(**found))
+    if "DDP / ours" in outcome:
+        lines.append("  DDP / ours: {DDP / ours:.2f}".format(**outcome))
     return "\n".join(lines)
 
 

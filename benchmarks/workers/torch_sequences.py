@@ -56,23 +56,23 @@ def backwards(packed):
 
 
 def texts(rank):
-    """Return batches of packed sentences with their order backwards, and classes."""
-    found = []
+    """Return pairs of packed sentences with their order backwards, and classes."""
+    pairs = []
     for each in parts("stacked_lstm", rank):
         words = pack_sequence(each["words"], enforce_sorted=False)
-        found.append(((words, backwards(words)), each["label"][:, 0]))
-    return found
+        pairs.append(((words, backwards(words)), each["label"][:, 0]))
+    return pairs
 
 
 def pairs(rank):
-    """Return batches of packed sentences, padded translations with their lengths, and the words that follow."""
-    found = []
+    """Return pairs of packed sentences, padded translations with their lengths, and the words that follow."""
+    pairs = []
     for each in parts("translator", rank):
         source = pack_sequence(each["source"], enforce_sorted=False)
         lengths = torch.tensor([len(words) for words in each["target"]])
         following = pack_sequence(each["following"], enforce_sorted=False).data
-        found.append(((source, pad_sequence(each["target"]), lengths), following))
-    return found
+        pairs.append(((source, pad_sequence(each["target"]), lengths), following))
+    return pairs
 
 
 class Reversed(nn.Module):
@@ -142,12 +142,12 @@ class Translator(nn.Module):
         projected, _ = pad_packed_sequence(states._replace(data=self.project(states.data)))
         memory, lengths = pad_packed_sequence(states)
         outside = (torch.arange(len(memory))[:, None] >= lengths)[:, :, None]
-        state, found = torch.tanh(self.first(last[1])), []
+        state, states = torch.tanh(self.first(last[1])), []
         for word in self.target(target):
             context = self.attended(state, memory, projected, outside)
             state = self.cell(torch.cat([context, word], 1), state)
-            found.append(state)
-        packed = pack_padded_sequence(torch.stack(found), written, enforce_sorted=False)
+            states.append(state)
+        packed = pack_padded_sequence(torch.stack(states), written, enforce_sorted=False)
         return self.head(packed.data)
 
 

@@ -34,8 +34,8 @@ def frames_of(
         key = id(message)
         if key not in pieces:
             pieces[key] = lines[rank].frame(number, message, slot, rings)
-        one = pieces[key]
-        frames[rank] = one if isinstance(one, Rung) else Outgoing(one)
+        frame = pieces[key]
+        frames[rank] = frame if isinstance(frame, Rung) else Outgoing(frame)
     return frames
 
 

@@ -218,11 +218,11 @@ def test_a_data_parallel_program_on_one_place_of_threads_works_on_the_scopes_ten
         scope = fluid.Scope()
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
-            one = fluid.CompiledProgram(program).with_data_parallel(
+            compiled = fluid.CompiledProgram(program).with_data_parallel(
                 loss.name, places=fluid.cpu_places(1)
             )
-            both = (one, program) if compiles else (program, program)
+            both = (compiled, program) if compiles else (program, program)
             steps = [exe.run(both[k % 2], feed={"x": X}, fetch_list=[loss])[0] for k in range(6)]
         losses.append(np.ravel(steps))
-    assert one._parallel is not None and one._parallel.gang.here is not None
+    assert compiled._parallel is not None and compiled._parallel.gang.here is not None
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)
