@@ -302,8 +302,8 @@ class RayDelivery:
         (self._cut_off.discard if heard else self._cut_off.add)(node)
         if heard and node in {n["NodeID"] for n in ray.nodes() if n["Alive"]}:
             return ReplicaHandle(lost.reservation, lost.bundle, self.config)
-        taken = [member.where["node"] for member in self._members if member.alive]
-        self._reservations.append(reserve_another(taken, self.size, self.config, self._cut_off))
+        occupied = [member.where["node"] for member in self._members if member.alive]
+        self._reservations.append(reserve_another(occupied, self.size, self.config, self._cut_off))
         return ReplicaHandle(self._reservations[-1], 0, self.config)
 
     def shrink(self, *changes: Change) -> None:

@@ -91,10 +91,10 @@ class Executor:
             if serving:
                 serve(program, scope)
                 return []
-            sent: tuple[str, ...] = ()
+            pushes: tuple[str, ...] = ()
             if exchange is not None:
-                program, sent = exchange.compute, exchange.fetches
-            keep = (*fetch_names, *updates, *sent) if use_prune or updates else None
+                program, pushes = exchange.compute, exchange.fetches
+            keep = (*fetch_names, *updates, *pushes) if use_prune or updates else None
             runs = self._runs
             if self._on_gpu and not fetch_names and only_initialises(program):
                 runs = self._host_runs

@@ -126,15 +126,15 @@ class SharedMemoryGroup(CollectiveGroup):
         row, rendezvous = flat(array), self._rendezvous
         if row.nbytes > _SMALL or op == "mean":
             return partial(self.all_reduce, array, op, within=within, tag=tag)
-        wanted = request_of(f"all_reduce/{op}", _describe(row, tag))
-        shown = [self._slots_for(row, turn) for turn in (0, 1)]
+        request = request_of(f"all_reduce/{op}", _describe(row, tag))
+        slots = [self._slots_for(row, turn) for turn in (0, 1)]
 
         def all_reduce() -> None:
             turn = self._turn
             self._turn = 1 - turn
-            parts = shown[turn]
+            parts = slots[turn]
             parts[self.rank][...] = row
-            rendezvous.meet_for(wanted, within)
+            rendezvous.meet_for(request, within)
             combine(parts, op, row)
 
         return all_reduce

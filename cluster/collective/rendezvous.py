@@ -329,5 +329,5 @@ class Rendezvous:
 def request_of(kind: str, detail: str) -> Request:
     """Return what a rank comes for, as a number to compare and as text to show."""
     text = f"{kind} ({detail})".encode()
-    shown = text[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
-    return Request(kind, detail, zlib.crc32(text), shown)
+    label = text[:_TEXT_BYTES].ljust(_TEXT_BYTES, b"\0")
+    return Request(kind, detail, zlib.crc32(text), label)

@@ -116,10 +116,10 @@ class Stream:
     @property
     def events(self) -> int:
         """What to wait for; 0: nothing, or only for what others have to do first."""
-        wanted = select.POLLOUT if self._out else 0
+        mask = select.POLLOUT if self._out else 0
         if self._missing or (self._open and self.block < len(self._into) and self._ready()):
-            wanted |= select.POLLIN
-        return wanted
+            mask |= select.POLLIN
+        return mask
 
     def _ready(self) -> bool:
         return self._after is None or self._sent >= self._after(self.block)
@@ -210,15 +210,15 @@ class Exchange:
         """
         differ = False
         while waiting := [one for one in self.streams.values() if one.header is None]:
-            moved = False
+            progress = False
             for one in self.streams.values():
-                moved |= self._guarded(one, one.send)
+                progress |= self._guarded(one, one.send)
                 if one.header is None:
-                    moved |= self._guarded(one, one.receive_header)
+                    progress |= self._guarded(one, one.receive_header)
                     if one.header is not None and not differ and not self._fits(one):
                         differ = True
                         self._deadline = min(self._deadline, time.monotonic() + _GRACE_S)
-            if not moved and self._idle(waiting, differ):
+            if not progress and self._idle(waiting, differ):
                 break
         if differ or not all(self._fits(one) for one in self.streams.values()):
             self._disagree()
@@ -232,11 +232,11 @@ class Exchange:
         for one in self.streams.values():
             one.open(arrived)
         while waiting := [one for one in self.streams.values() if not one.done]:
-            moved = False
+            progress = False
             for one in waiting:
-                moved |= self._guarded(one, one.send)
-                moved |= self._guarded(one, one.receive)
-            if not moved:
+                progress |= self._guarded(one, one.send)
+                progress |= self._guarded(one, one.receive)
+            if not progress:
                 self._idle(waiting, False)
 
     def _guarded(self, one: Stream, move: Callable[[], bool]) -> bool:

@@ -90,16 +90,16 @@ class _Stranger:
 
     def listen(self) -> bytes | None:
         """Return what it said once that is all, short if it is nothing; None while more may come."""
-        wanted = _PROOF_BYTES if self.claim is not None else _HELLO_BYTES
+        length = _PROOF_BYTES if self.claim is not None else _HELLO_BYTES
         try:
-            part = self.connection.recv(wanted - len(self._said))
+            part = self.connection.recv(length - len(self._said))
         except BlockingIOError:
             return None
         except OSError:
             part = b""
         self._said += part
         wrong = self.claim is None and not _MAGIC.startswith(self._said[: len(_MAGIC)])
-        if part and len(self._said) < wanted and not wrong:
+        if part and len(self._said) < length and not wrong:
             return None
         said, self._said = self._said, b""
         return said

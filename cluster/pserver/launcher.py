@@ -49,14 +49,14 @@ def job_of(server: ParameterServer) -> Job:
     state = server.state
     program, config = server.program.serialize_to_string(), state.config.model_dump_json()
     names = sorted(state.parts.lasting)
-    moved = _Moved(server.endpoint, names)
+    home = _Moved(server.endpoint, names)
 
     def value_of(name: str) -> np.ndarray:
         value: np.ndarray = state.updates.memory(name)
         return value
 
     def let_go(name: str) -> None:
-        server.scope.home(name).get_tensor().move(moved)
+        server.scope.home(name).get_tensor().move(home)
 
     server.scope.erase(list(state.parts.by_pushed))  # what trainers would have pushed into
     build = functools.partial(build_server, program, config)

@@ -97,8 +97,8 @@ class ActorCalls:
 
     def _gather(self, exchange: _Exchange, ranks: set[int], within: float) -> None:
         deadline = time.monotonic() + within
-        asked, answers = exchange.asked, exchange.answers
-        while waiting := {asked[r]: r for r in asked if r in ranks and r not in answers}:
+        calls, answers = exchange.asked, exchange.answers
+        while waiting := {calls[r]: r for r in calls if r in ranks and r not in answers}:
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_WATCH_S)
             for reference in ready:
                 rank = waiting[reference]
@@ -114,8 +114,8 @@ class ActorCalls:
     def poll(self, number: int) -> bool:
         """Tell, without waiting, whether :meth:`finish` would wait."""
         exchange = self._under_way.get(number)
-        asked = list(exchange.asked.values()) if exchange is not None else []
-        return len(ray.wait(asked, num_returns=len(asked), timeout=0)[0]) == len(asked)
+        calls = list(exchange.asked.values()) if exchange is not None else []
+        return len(ray.wait(calls, num_returns=len(calls), timeout=0)[0]) == len(calls)
 
     def give_up(self, number: int) -> None:
         """Throw these answers away when they come."""

@@ -55,10 +55,10 @@ def reserve(
             free = None if gpus else _plan_free(size, cluster_nodes, config)
             if free is None and not waiting:
                 waiting = True
-                asked = _amounts({name: much * size for name, much in needs(config).items()})
+                amounts = _amounts({name: much * size for name, much in needs(config).items()})
                 log.warning(
                     "waiting for %s, up to %g s: %s",
-                    asked,
+                    amounts,
                     config.start_deadline_s,
                     _free(cluster_nodes, config),
                 )
@@ -126,10 +126,10 @@ def plan(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig) -> lis
     Raises:
         PlacementError: a node, label or resource that the cluster has not, or no room for all replicas.
     """
-    chosen = choose(cluster_nodes, config)
+    nodes = choose(cluster_nodes, config)
     need = needs(config)
-    _check_offered(need, chosen)
-    eligible = [node for node in chosen if node.room(need) >= 1]
+    _check_offered(need, nodes)
+    eligible = [node for node in nodes if node.room(need) >= 1]
     most = config.replicas_per_node
     where = assign_nodes(size, eligible, need, most, config.packing)
     if eligible and most is not None:
@@ -137,7 +137,7 @@ def plan(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig) -> lis
     if len(where) < size:
         total = _amounts({name: much * size for name, much in need.items()})
         raise PlacementError(
-            f"{_wanted(size, config)} need {total}; {_whole(config)} has {_offers(chosen, need)}: room for "
+            f"{_wanted(size, config)} need {total}; {_whole(config)} has {_offers(nodes, need)}: room for "
             f"{len(where)}. Ask for fewer places, or for less each (0 CPUs reserves none)."
         )
     return where
@@ -151,23 +151,23 @@ def choose(cluster_nodes: Sequence[Node], config: ClusterConfig) -> list[Node]:
     """
     if config.nodes is None and config.node_labels is None:
         return [node for node in cluster_nodes if node.cpus] or list(cluster_nodes)
-    chosen = list(cluster_nodes) if config.nodes is None else _named(cluster_nodes, config.nodes)
+    nodes = list(cluster_nodes) if config.nodes is None else _named(cluster_nodes, config.nodes)
     if config.node_labels is None:
-        return chosen
-    wanted = config.node_labels.items()
-    labelled = [node for node in chosen if wanted <= node.labels.items()]
+        return nodes
+    labels = config.node_labels.items()
+    labelled = [node for node in nodes if labels <= node.labels.items()]
     if labelled:
         return labelled
-    asked = ", ".join(f"{name}={value}" for name, value in wanted)
-    there = _listed([f"{node.address} has {_labels(node)}" for node in chosen])
+    request = ", ".join(f"{name}={value}" for name, value in labels)
+    there = _listed([f"{node.address} has {_labels(node)}" for node in nodes])
     raise PlacementError(
-        f"ClusterConfig.node_labels asks for nodes with {asked}; there is none: {there}. Ask for labels that a "
-        f"node has, or start one with them (ray start --labels)."
+        f"ClusterConfig.node_labels asks for nodes with {request}; there is none: {there}. Ask for labels that "
+        f"a node has, or start one with them (ray start --labels)."
     )
 
 
 def _named(cluster_nodes: Sequence[Node], names: Sequence[str]) -> list[Node]:
-    chosen: list[Node] = []
+    nodes: list[Node] = []
     for name in names:
         matching = [node for node in cluster_nodes if name in (node.address, node.id)]
         if not matching:
@@ -176,18 +176,18 @@ def _named(cluster_nodes: Sequence[Node], names: Sequence[str]) -> list[Node]:
                 f"ClusterConfig.nodes asks for {name!r}; the cluster has {there}. Name its nodes by address or "
                 f"id.{nearest(name, [node.address for node in cluster_nodes])}"
             )
-        chosen += [node for node in matching if node not in chosen]
-    return chosen
+        nodes += [node for node in matching if node not in nodes]
+    return nodes
 
 
-def _check_offered(need: Mapping[str, float], chosen: Sequence[Node]) -> None:
-    offered = {name for node in chosen for name in node.resources}
-    shown = sorted(name for name in offered if ":" not in name)  # node:<address> says nothing new
+def _check_offered(need: Mapping[str, float], nodes: Sequence[Node]) -> None:
+    offered = {name for node in nodes for name in node.resources}
+    names = sorted(name for name in offered if ":" not in name)  # node:<address> says nothing new
     for name in need:
         if name not in offered and name != "CPU":
             raise PlacementError(
                 f"ClusterConfig.resources_per_replica asks for {need[name]:g} {name!r}; no node that may be "
-                f"used offers it. They offer {', '.join(shown)}.{nearest(name, shown)} Start one with it "
+                f"used offers it. They offer {', '.join(names)}.{nearest(name, names)} Start one with it "
                 f"(ray start --resources), or leave it out."
             )
 

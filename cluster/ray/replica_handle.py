@@ -124,12 +124,12 @@ def describe(members: dict[int, ReplicaHandle], within: float) -> None:
         CollectiveError: one did not start in time, or cannot import what it needs.
         ReplicaLost: one ended before it was there.
     """
-    asked = [member.described for member in members.values()]
+    calls = [member.described for member in members.values()]
     try:
-        for member, where in zip(members.values(), ray.get(asked, timeout=within), strict=True):
+        for member, where in zip(members.values(), ray.get(calls, timeout=within), strict=True):
             member.where = where
     except GetTimeoutError:
-        answered, _ = ray.wait(asked, num_returns=len(asked), timeout=0)
+        answered, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
         missing = [rank for rank, one in members.items() if one.described not in answered]
         raise CollectiveError(
             f"the actors of replicas {missing} did not start within "
@@ -156,16 +156,16 @@ def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: fl
         Unsupported: a function cannot be pickled, or not be read where the member runs.
         CollectiveError: there is no answer in time.
     """
-    wanted = {number: function_of(number) for number in functions}
+    lessons = {number: function_of(number) for number in functions}
     learning: dict[Any, ReplicaHandle] = {}
     for member in members:
-        if wanted.keys() <= member.functions:
+        if lessons.keys() <= member.functions:
             continue
         try:
-            learning[member.actor.learn.remote(wanted)] = member
+            learning[member.actor.learn.remote(lessons)] = member
         except (TypeError, AttributeError, ValueError, PickleError) as error:
             problem = f"cannot be pickled: {error.__cause__ or error}"
-            raise _untaught(wanted.values(), problem) from error
+            raise _untaught(lessons.values(), problem) from error
     for answer, member in learning.items():
         try:
             ray.get(answer, timeout=within)
@@ -177,8 +177,8 @@ def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: fl
         except RayActorError:
             continue
         except RayError as error:
-            raise _untaught(wanted.values(), f"cannot be read there: {why(error)}") from error
-        member.functions.update(wanted)
+            raise _untaught(lessons.values(), f"cannot be read there: {why(error)}") from error
+        member.functions.update(lessons)
 
 
 def _untaught(functions: Iterable[PythonFunction], problem: str) -> Unsupported:

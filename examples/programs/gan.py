@@ -65,11 +65,11 @@ def main(args):
         points = (rng.randn(args.batch_size, 2) * 0.1 + [1.0, -1.0]).astype("float32")
         draw = rng.randn(args.batch_size, NOISE).astype("float32")
         d_cost = exe.run(d_train, feed={"real": points, "noise": draw}, fetch_list=[d_loss])[0]
-        g_cost, made = exe.run(g_train, feed={"noise": draw}, fetch_list=[g_loss, fake])
+        g_cost, images = exe.run(g_train, feed={"noise": draw}, fetch_list=[g_loss, fake])
         if step % 20 == 0 or step == args.steps - 1:
             print(
                 "step %d: d loss %.4f, g loss %.4f, mean %s"
-                % (step, np.mean(d_cost), np.mean(g_cost), np.round(made.mean(axis=0), 2))
+                % (step, np.mean(d_cost), np.mean(g_cost), np.round(images.mean(axis=0), 2))
             )
 
 

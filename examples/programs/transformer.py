@@ -139,7 +139,7 @@ def searching_net(beam_size):
         best, candidates = layers.topk(input=layers.softmax(logits), k=beam_size)
         total = layers.elementwise_add(x=layers.log(best), y=pre_scores, axis=0)
         total = layers.lod_reset(total, pre_ids)
-        chosen, chosen_scores, chosen_parents = layers.beam_search(
+        beams, chosen_scores, chosen_parents = layers.beam_search(
             pre_ids=pre_ids,
             pre_scores=pre_scores,
             ids=candidates,
@@ -149,7 +149,7 @@ def searching_net(beam_size):
             return_parent_idx=True,
         )
         layers.increment(x=step, value=1.0, in_place=True)
-        layers.array_write(chosen, i=step, array=ids)
+        layers.array_write(beams, i=step, array=ids)
         layers.array_write(chosen_scores, i=step, array=scores)
         layers.assign(chosen_parents, parents)
         layers.assign(step_memory, memory)
@@ -158,7 +158,7 @@ def searching_net(beam_size):
             for name in ("k", "v"):
                 layers.assign(before[k][name], caches[k][name])
         longer = layers.less_than(x=step, y=max_len)
-        layers.logical_and(x=longer, y=layers.logical_not(layers.is_empty(x=chosen)), out=going)
+        layers.logical_and(x=longer, y=layers.logical_not(layers.is_empty(x=beams)), out=going)
     return layers.beam_search_decode(ids, scores, beam_size=beam_size, end_id=EOS)
 
 

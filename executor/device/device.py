@@ -171,10 +171,10 @@ class Device:
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         """Take back, at its end, the scratch lent in a ``with``: calls bound later run later, too."""
-        lent, used, self._lent = self._lent, self._region_bytes, []
+        lent, nbytes, self._lent = self._lent, self._region_bytes, []
         yield
         self._free.setdefault(self.lane, []).extend(self._lent)
-        self._lent, self._region_bytes = lent, used
+        self._lent, self._region_bytes = lent, nbytes
 
     def scratch_like(self, array: Any, dtype: Any = None) -> Any:
         """Return scratch of an array's shape, with its elements in the array's order in memory."""

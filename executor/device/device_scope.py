@@ -41,24 +41,24 @@ class DeviceScope:
         if self._runtime is None:
             return False
         wrong = [name for name, host in sides.items() if host != (name in self._beside)]
-        moved = {name: self.read(name) for name in wrong if name in self.arrays}
+        values = {name: self.read(name) for name in wrong if name in self.arrays}
         self._beside.symmetric_difference_update(wrong)
-        for name in moved:
+        for name in values:
             del self.arrays[name]
-        self.write(list(moved), list(moved.values()))
-        return bool(moved)
+        self.write(list(values), list(values.values()))
+        return bool(values)
 
     def write(self, names: Sequence[str], values: Sequence[np.ndarray]) -> bool:
         """Write values, and tell whether one has new memory, so that plans must be bound again."""
         self.writes.note()
-        moved = False
+        change = False
         for name, value in zip(names, values, strict=True):
             array = self.arrays.get(name)
             if array is None or array.shape != value.shape or array.dtype != value.dtype:
                 self.arrays[name] = self._new(name, value.shape, value.dtype)
-                moved = True
+                change = True
             self._fill(name, value)
-        return moved
+        return change
 
     def read(self, name: str) -> np.ndarray:
         """Return a copy on the host."""

@@ -323,9 +323,9 @@ class InMemoryDataset(DatasetBase):
         to = _recipients(len(records), fleet)
         own: list[Records] = []
         for rank in range(fleet.worker_num()):  # one trainer's samples at a time
-            sent = fleet.gather_bytes(packed(records.take(np.flatnonzero(to == rank))))
+            parts = fleet.gather_bytes(packed(records.take(np.flatnonzero(to == rank))))
             if rank == fleet.worker_index():
-                own = [unpacked(part) for part in sent]
+                own = [unpacked(part) for part in parts]
         return joined(own, self._slots)
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:

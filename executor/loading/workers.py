@@ -310,8 +310,8 @@ def _send(end: socket.socket, message: Any, shared: bool = False) -> None:
                 count = os.pwrite(memory, part, at)
                 part, at = part[count:], at + count
         os.ftruncate(memory, _places([*sizes, 0])[-1])
-        sent = socket.send_fds(end, [lengths], [memory])
-        end.sendall(lengths[sent:] + head + payload)
+        offset = socket.send_fds(end, [lengths], [memory])
+        end.sendall(lengths[offset:] + head + payload)
     finally:
         os.close(memory)
 

@@ -166,8 +166,8 @@ class LoadedProgram(Segment):
 
     def _check_libraries(self, runtime: Runtime | None) -> None:
         libraries = {library_of(node.kernel) for node in self.whole.nodes}
-        wanted = libraries.intersection(ALL_LIBRARIES)
-        missing = sorted(wanted - installed(runtime).keys()) if wanted else []
+        requirements = libraries.intersection(ALL_LIBRARIES)
+        missing = sorted(requirements - installed(runtime).keys()) if requirements else []
         if missing:
             raise Unsupported(
                 f"the program was compiled for {', '.join(missing)}, which this replica's host lacks: "

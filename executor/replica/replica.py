@@ -552,16 +552,16 @@ class Replica:
 
     def _deal(self, loaded: LoadedProgram, bound: BoundPlan) -> None:
         needs, timed = bound.plan.needs(), bound.plan
-        chosen = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
-        if chosen is None:
+        choice = choose(timed, needs, loaded.threads, overlap=loaded.overlap, spare=loaded.spare)
+        if choice is None:
             return
         group = loaded.seat.group
         # The step that was just timed is still to be fetched from: binding writes nothing.
-        bound.use(bound.binder.plan(chosen))
+        bound.use(bound.binder.plan(choice))
         bound.plan.trace, bound.plan.started = timed.trace, timed.started
         bound.plan.lanes = Lanes(
             bound.plan.instructions,
-            chosen,
+            choice,
             needs,
             every_lock=not loaded.options.build.remove_unnecessary_lock,
             within=self.within,

@@ -153,9 +153,9 @@ def array_to_lod_tensor(entries: TensorArray, table: Entry) -> tuple[Entry]:
     rank = np.argsort(order)
     numbers = np.concatenate([first[: lengths[r]] + r for r in rank]).astype(np.int64)
     inner = [_together(levels) for levels in zip(*(part.levels for part in parts), strict=True)]
-    chosen = _chosen(np.concatenate([part.elements for part in parts]), inner, numbers)
+    selection = _chosen(np.concatenate([part.elements for part in parts]), inner, numbers)
     ends = np.concatenate([[0], np.cumsum(lengths[rank])]).astype(np.int64)
-    return (Entry(chosen.elements, (ends, *chosen.levels)),)
+    return (Entry(selection.elements, (ends, *selection.levels)),)
 
 
 def lod_tensor_to_array_grad(entries: TensorArray, table: Entry, x: Entry) -> tuple[Entry]:

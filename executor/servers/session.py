@@ -134,26 +134,26 @@ class Session:
             self._join(exchange)
             shape = ids.shape[:-1] if lookup.drops_last else ids.shape
             flat = ids.reshape(-1).astype(np.int64)
-            wanted, places = np.unique(flat, return_inverse=True)
-            _check_ids(lookup, wanted)
-            asked: dict[str, list[Lookup]] = {}
-            chosen: dict[tuple[str, str], Array] = {}
+            unique, places = np.unique(flat, return_inverse=True)
+            _check_ids(lookup, unique)
+            requests: dict[str, list[Lookup]] = {}
+            masks: dict[tuple[str, str], Array] = {}
             for piece in lookup.pieces:
-                inside = piece.holds(wanted)
+                inside = piece.holds(unique)
                 if inside.any():
-                    chosen[piece.endpoint, piece.name] = inside
-                    own = piece.own(wanted[inside])
+                    masks[piece.endpoint, piece.name] = inside
+                    own = piece.own(unique[inside])
                     message = Lookup(self.trainer, self.number + 1, piece.name, own)
-                    asked.setdefault(piece.endpoint, []).append(message)
+                    requests.setdefault(piece.endpoint, []).append(message)
             rows: Array | None = None
-            for endpoint, message, answer in self._each(asked):
+            for endpoint, message, answer in self._each(requests):
                 there = expected(answer, Arrays, endpoint).by_name[message.table]
                 if rows is None:
-                    rows = np.zeros((len(wanted), *there.shape[1:]), there.dtype)
-                rows[chosen[endpoint, message.table]] = there
+                    rows = np.zeros((len(unique), *there.shape[1:]), there.dtype)
+                rows[masks[endpoint, message.table]] = there
             assert rows is not None, "there are ids, each in a part of the table"
             if lookup.padding_idx != -1:
-                rows[wanted == lookup.padding_idx] = 0
+                rows[unique == lookup.padding_idx] = 0
             result: Array = rows[places.reshape(-1)].reshape(*shape, *rows.shape[1:])
             return result
 
@@ -227,10 +227,10 @@ class Session:
         """Return what each server that was joined tells of itself."""
         with self.turn:
             self._check_open()
-            asked: dict[str, list[Single]] = {
+            requests: dict[str, list[Single]] = {
                 e: [Ask()] for e in self.endpoints if e in self._joined
             }
-            return [expected(a, Report, e) for e, a in self._all(asked).items()]
+            return [expected(a, Report, e) for e, a in self._all(requests).items()]
 
     def close(self) -> None:
         """Say goodbye to all servers that still answer."""

@@ -123,10 +123,10 @@ class TrainerRun:
             if names:
                 raise FeedError(f"fetch {names[0]!r}: the program computes nothing, it exchanges.")
             return []
-        sent, count = self.exchange.fetches, len(names)
+        pushes, count = self.exchange.fetches, len(names)
         if return_numpy or not names:
-            return self.inner.run(feed, (*names, *sent), True, False)
-        parts = self.inner.run(feed, (*names, *sent), False, False)
+            return self.inner.run(feed, (*names, *pushes), True, False)
+        parts = self.inner.run(feed, (*names, *pushes), False, False)
         return [*parts[:count], *([np.asarray(p) for p in each] for each in parts[count:])]
 
     def describe(self) -> list[str]:

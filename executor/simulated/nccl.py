@@ -251,7 +251,7 @@ class _Hub:
         self._requests[rank].append((head, payload))
         if not all(self._requests.values()):
             return
-        heads = [asked[0][0] for asked in self._requests.values()]
+        heads = [queue[0][0] for queue in self._requests.values()]
         if any(_without_number(other) != _without_number(heads[0]) for other in heads):
             return  # for ever
         operands = [self._requests[rank].popleft()[1] for rank in range(self._size)]

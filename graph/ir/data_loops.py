@@ -195,23 +195,23 @@ class DataLoops(Arrays):
                 self.arrays.setdefault(name, ())
             yield from self._gathered(op, name)
         pairs = zip(op.inputs["X"], op.outputs.get("X@GRAD", ()), strict=False)
-        wanted = {x: name for x, name in pairs if name != EMPTY_VAR}
+        gradients = {x: name for x, name in pairs if name != EMPTY_VAR}
         written = set(op.inputs.get("Out", ()))
         # By the names that the block has for them: what one round hands to the one before.
         state = {inner: self.current[name] for inner, name in above if name in self.current}
         state |= {n: self.current[n] for n in counters(block)}
-        for x in wanted:
+        for x in gradients:
             like = self._read(op.block, x)
             if x in written or like is None:
                 continue
             if like in self.array_levels:
-                zero = self._array(f"{wanted[x]}@ZERO", like.spec, 0)
+                zero = self._array(f"{gradients[x]}@ZERO", like.spec, 0)
                 yield self._call(op, "array", [], [zero], {"places": [], "count": 0})
             else:
-                zero = self._new(f"{wanted[x]}@ZERO", like.spec)
+                zero = self._new(f"{gradients[x]}@ZERO", like.spec)
                 yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
             state[grad_name(x)] = zero
-        totals = {grad_name(x) for x in wanted if x not in written}
+        totals = {grad_name(x) for x in gradients if x not in written}
         nodes, feeds, behind = self._read_back(op, loop, state, totals)
         body, captured, options = self._body_back(op, loop, nodes, feeds, list(behind.values()))
         results = {
@@ -227,10 +227,10 @@ class DataLoops(Arrays):
             states=loop.states,
             bare=True,
         )
-        taken = op.outputs.get("X@GRAD", ())
+        arrays = op.outputs.get("X@GRAD", ())
         self.current |= {n: results[n] for n in counters(block)}
-        self.current |= {n: results[i] for i, n in above if i in results and n not in taken}
-        for x, name in wanted.items():
+        self.current |= {n: results[i] for i, n in above if i in results and n not in arrays}
+        for x, name in gradients.items():
             value = results.get(grad_name(x))
             if value is not None and value in self.array_levels:
                 self.current[name] = value
@@ -342,10 +342,10 @@ def touched(block: Block) -> dict[str, bool]:
     names: dict[str, bool] = {}
     for op in block.ops:
         inner = op.attrs.get("sub_block")
-        used = dict.fromkeys(op.input_arg_names, False)
-        used |= touched(inner) if isinstance(inner, Block) else {}
-        used |= dict.fromkeys(op.output_arg_names, True)
-        for name, written in used.items():
+        writes = dict.fromkeys(op.input_arg_names, False)
+        writes |= touched(inner) if isinstance(inner, Block) else {}
+        writes |= dict.fromkeys(op.output_arg_names, True)
+        for name, written in writes.items():
             outside = name != EMPTY_VAR and name not in block.vars
             if outside and block.find_var_recursive(name) is not None:
                 names[name] = names.get(name, False) or written

@@ -25,22 +25,22 @@ class KnownValues(NamedTuple):
 
 def known_values(program: ReplicaProgram) -> KnownValues:
     """Return what must be known before a segment is bound."""
-    wanted = {i for node in program.nodes for i in _read_before(node)}
-    nodes = _computing(program.nodes, wanted)
-    feeds = tuple(k for k, i in enumerate(program.feeds) if i in wanted)
-    return KnownValues(feeds, frozenset(nodes), frozenset(wanted))
+    targets = {i for node in program.nodes for i in _read_before(node)}
+    nodes = _computing(program.nodes, targets)
+    feeds = tuple(k for k, i in enumerate(program.feeds) if i in targets)
+    return KnownValues(feeds, frozenset(nodes), frozenset(targets))
 
 
 def unknown(before: Sequence[NodeRecord], node: NodeRecord, values: Sequence[ValueRecord]) -> bool:
     """Tell whether a shape depends on elements that nodes before do not compute from feeds alone."""
-    wanted = _read_before(node)
-    if not wanted:
+    targets = _read_before(node)
+    if not targets:
         return False
     if any(
-        OPS[before[k].op].random or before[k].op in COLLECTIVES for k in _computing(before, wanted)
+        OPS[before[k].op].random or before[k].op in COLLECTIVES for k in _computing(before, targets)
     ):
         return True
-    return any(values[i].kind == STATE for i in wanted)
+    return any(values[i].kind == STATE for i in targets)
 
 
 def reads_elements(node: NodeRecord) -> bool:
@@ -54,15 +54,15 @@ def _read_before(node: NodeRecord) -> set[int]:
     return {i for slot in slots for i in node.inputs[slot] if i >= 0}
 
 
-def _computing(nodes: Sequence[NodeRecord], wanted: set[int]) -> list[int]:
-    """Return the numbers of the nodes that compute values; all that these read is added to ``wanted``."""
+def _computing(nodes: Sequence[NodeRecord], targets: set[int]) -> list[int]:
+    """Return the numbers of the nodes that compute values; all that these read is added to ``targets``."""
     numbers = []
     for number, node in reversed(list(enumerate(nodes))):
-        results = {i for positions in node.outputs.values() for i in positions if i in wanted}
+        results = {i for positions in node.outputs.values() for i in positions if i in targets}
         if results:
             numbers.append(number)
             slots = _slots_read(node, results)
-            wanted |= {i for slot in slots for i in node.inputs.get(slot, ()) if i >= 0}
+            targets |= {i for slot in slots for i in node.inputs.get(slot, ()) if i >= 0}
     return numbers
 
 

@@ -80,13 +80,13 @@ class Loops(DataLoops):
         above = list(zip(inner_names, op.inputs.get("Out@GRAD", ()), strict=True))
         arrays = {inner: self.arrays[name] for inner, name in above if name in self.arrays}
         carried = {inner: self.current[name] for inner, name in above if name in self.current}
-        wanted = [
+        gradients = [
             (x, name)
             for x, name in zip(op.inputs["X"], op.outputs.get("X@GRAD", ()), strict=False)
             if name != EMPTY_VAR
         ]
         written = list(dict.fromkeys(op.inputs.get("Out", ())))
-        own = [x for x, _ in wanted if x not in written]
+        own = [x for x, _ in gradients if x not in written]
         sums: dict[str, Value] = {}
         counted: dict[str, Value] = {}
         for number in range(len(rounds))[::-1]:
@@ -121,7 +121,7 @@ class Loops(DataLoops):
         self.current |= counted
         outputs = op.outputs.get("X@GRAD", ())
         self.current |= {n: carried[i] for i, n in above if i in carried and n not in outputs}
-        for x, name in wanted:
+        for x, name in gradients:
             if grad_name(x) in arrays:
                 self.arrays[name] = arrays[grad_name(x)]
                 continue

@@ -26,13 +26,13 @@ _SHOWN = 8  # names in a line of the report
 
 def all_here(graph: Graph, program: Program) -> Graph:
     """Return the graph for CPU places, where every op runs on the CPU whatever it asks for."""
-    asked = Counter(op.attrs.get(DEVICE) for op in program.global_block().ops)
-    asked.pop("", None)
-    asked.pop(None, None)
-    if not asked:
+    devices = Counter(op.attrs.get(DEVICE) for op in program.global_block().ops)
+    devices.pop("", None)
+    devices.pop(None, None)
+    if not devices:
         return graph
     nodes = [replace(node, host=False) if node.host else node for node in graph.nodes]
-    counts = ", ".join(f'{count} for "{device}"' for device, count in sorted(asked.items()))
+    counts = ", ".join(f'{count} for "{device}"' for device, count in sorted(devices.items()))
     return graph.with_nodes(nodes).noted(
         f"device_guard: no effect on CPU places, everything runs on the CPU; ops that ask: {counts}"
     )
@@ -119,8 +119,8 @@ class _Placer:
             for value in node.reads():
                 self._readers.setdefault(value, []).append(node)
         values = dict.fromkeys((*graph.values(), *graph.latest.values()))
-        used = {v.name for n in host for v in (*n.reads(), *n.writes()) if v.kind == STATE}
-        self.lasting = sorted(used - set(shared))
+        names = {v.name for n in host for v in (*n.reads(), *n.writes()) if v.kind == STATE}
+        self.lasting = sorted(names - set(shared))
         self.swap = {v: replace(v, host=True) for v in values if self._lies_there(v)}
         self.copies: list[_Copy] = []
 

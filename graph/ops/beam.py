@@ -65,14 +65,14 @@ def select(a: Any, sources: np.ndarray) -> Selection:
     ended = (pre_ids == a.end_id)[:, None]
     offered = ~ended | (columns == 0)
     ids, scores = np.where(ended, a.end_id, ids), np.where(ended, pre_scores, scores)
-    chosen: list[tuple[int, int]] = []
+    candidates: list[tuple[int, int]] = []
     for begin, end in pairwise(sources):
         rows, places = np.nonzero(offered[begin:end])
         best = _best(scores[rows + begin, places], rows + begin, a.beam_size)
         pairs = [(int(rows[k] + begin), int(places[k])) for k in best]
         if not all(ended[row, 0] for row, _ in pairs):
-            chosen += sorted(pairs, key=lambda pair: pair[0])
-    rows, places = np.array(chosen, np.int64).reshape(-1, 2).T
+            candidates += sorted(pairs, key=lambda pair: pair[0])
+    rows, places = np.array(candidates, np.int64).reshape(-1, 2).T
     return Selection(ids[rows, places], scores[rows, places], rows)
 
 

@@ -136,8 +136,8 @@ def bpr_loss(a: BprLoss) -> f.Results:
     classes = a.x.shape[-1]
     x = a.x.reshape(-1, classes)
     label = f.checked(a.label.reshape(-1), classes, "label", "classes")
-    chosen = f.take(x.reshape(-1), label + f.table(range(x.shape[0]), "int64") * classes)
-    gap = x - chosen.reshape(-1, 1)
+    target = f.take(x.reshape(-1), label + f.table(range(x.shape[0]), "int64") * classes)
+    gap = x - target.reshape(-1, 1)
     loss = f.log1p(f.exp(-f.absolute(gap))) + f.maximum(gap, 0)
     others = f.not_equal(f.table([range(classes)], "int64"), label.reshape(-1, 1))
     total = f.where(others, loss, 0).sum(1) * (1 / max(classes - 1, 1))

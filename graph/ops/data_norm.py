@@ -94,7 +94,7 @@ def data_norm_grad(a: DataNormGrad) -> f.Results:
     d_y, centred = a.d_y, a.x - a.means
     sums = {"d_batch_sum": a.x, "d_batch_square_sum": centred * centred}
     count = f.full(a.means.shape, a.x.shape[0], a.x.dtype)
-    shown = count
+    batches = count
     if a.slot_dim > 0:
         mask = f.broadcast(
             _present(a.x, a.slot_dim), (a.x.shape[0], a.x.shape[1] // a.slot_dim, a.slot_dim)
@@ -102,14 +102,14 @@ def data_norm_grad(a: DataNormGrad) -> f.Results:
         mask = mask.reshape(a.x.shape)
         d_y, sums = d_y * mask, {name: value * mask for name, value in sums.items()}
         count = mask.sum(0)
-        shown = f.minimum(count, 1)
+        batches = f.minimum(count, 1)
     each = f.maximum(count, 1) if a.slot_dim > 0 else 1
     totals = {name: value.sum(0) / each for name, value in sums.items()}
     totals["d_batch_square_sum"] = totals["d_batch_square_sum"] + count * a.epsilon
     d_x = d_y * a.scales
     return {
         **totals,
-        "d_batch_size": shown,
+        "d_batch_size": batches,
         "d_x": d_x if a.scale_w is None else d_x * a.scale_w,
         "d_scale_w": (d_y * centred * a.scales).sum(0),
         "d_bias": d_y.sum(0),

@@ -46,9 +46,9 @@ def twice(first: f.Formula, slope: Op, second: Second) -> f.Formula:
 
     def renamed(a: Any) -> f.Results:
         fields = vars(a)
-        wanted = {parameters[slot]: fields.get(name) for slot, name in results.items()}
+        changes = {parameters[slot]: fields.get(name) for slot, name in results.items()}
         read = {field: fields[name] for field, name in of_field.items()}
-        terms = first(slope.filled({**{n: fields[n] for n in slope.attrs}, **wanted, **read}))
+        terms = first(slope.filled({**{n: fields[n] for n in slope.attrs}, **changes, **read}))
         return {name: terms.get(parameters[slot]) for slot, name in results.items()}
 
     derived = f.gradient(renamed, inner)

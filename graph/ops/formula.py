@@ -138,8 +138,8 @@ class Term(e.Arithmetic):
     def __getitem__(self, index: Any) -> Term:
         """Return what whole numbers, slices, ``None`` and ``...`` take."""
         items = list(index) if isinstance(index, tuple) else [index]
-        taken = sum(i is not None and i is not Ellipsis for i in items)
-        rest = [slice(None)] * (self.ndim - taken)
+        dims = sum(i is not None and i is not Ellipsis for i in items)
+        rest = [slice(None)] * (self.ndim - dims)
         at = items.index(Ellipsis) if Ellipsis in items else len(items)
         items[at : at + 1] = rest
         cuts, shape = [], []
@@ -465,10 +465,10 @@ def in_order(roots: Iterable[Term]) -> list[Term]:
     return list(ordered)
 
 
-def slopes_of(seeds: Sequence[tuple[Term, Term]], wanted: Sequence[Term]) -> list[Term | None]:
+def slopes_of(seeds: Sequence[tuple[Term, Term]], operands: Sequence[Term]) -> list[Term | None]:
     """Return the gradients of sum(output * seed) for terms; None where outputs do not depend on one."""
     order = in_order(output for output, _ in seeds)
-    depends = {id(term) for term in wanted}
+    depends = {id(term) for term in operands}
     for term in order:
         if term.fn not in _ENDS and any(id(arg) in depends for arg in term.args):
             depends.add(id(term))
@@ -485,16 +485,16 @@ def slopes_of(seeds: Sequence[tuple[Term, Term]], wanted: Sequence[Term]) -> lis
         d = gradients.get(id(term))
         if d is None or not any(id(arg) in depends for arg in term.args) or term.fn in _ENDS:
             continue
-        moved = _MOVED.get(term.fn)
-        if moved is not None:
-            parts = moved(d, term, *term.args)
+        move = _MOVED.get(term.fn)
+        if move is not None:
+            parts = move(d, term, *term.args)
         else:
             values = [arg.options if arg.fn == "number" else arg for arg in term.args]
             parts = SLOPES[term.fn](d, term, *values)
         for arg, part in zip(term.args, parts, strict=True):
             if part is not None and id(arg) in depends:
-                add(arg, part if moved is not None else fitted(part, arg.shape))
-    return [gradients.get(id(term)) for term in wanted]
+                add(arg, part if move is not None else fitted(part, arg.shape))
+    return [gradients.get(id(term)) for term in operands]
 
 
 def substituted(roots: Sequence[Term], known: Mapping[int, Term]) -> list[Term]:
@@ -540,7 +540,7 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
             for term, value in _pairs(results.get(field), fields.get(field)):
                 if term.fn != "arg":
                     known.update(_sources(term, value))
-        wanted = [
+        targets = [
             (operand, (slot.parameter, k))
             for slot in declared.inputs
             for k, (operand, d) in enumerate(
@@ -548,13 +548,13 @@ def gradient(forward: Formula, record: type[Operands]) -> Formula:
             )
             if d is not None
         ]
-        slopes = slopes_of(seeds, [operand for operand, _ in wanted])
+        slopes = slopes_of(seeds, [operand for operand, _ in targets])
         terms = [
             cast(Term, full(operand.shape, 0, operand.dtype)) if d is None else d
-            for d, (operand, _) in zip(slopes, wanted, strict=True)
+            for d, (operand, _) in zip(slopes, targets, strict=True)
         ]
         by_place = {
-            place: term for term, (_, place) in zip(substituted(terms, known), wanted, strict=True)
+            place: term for term, (_, place) in zip(substituted(terms, known), targets, strict=True)
         }
         return {
             f"d_{slot.parameter}": [

@@ -263,9 +263,9 @@ def scatter_shape(op: Inference) -> Mapping[str, Specs]:
     x, ids, updates = op.spec("X"), op.spec("Ids"), op.spec("Updates")
     op.require(ids.dtype in INTEGERS, "Ids must hold integers")
     op.require(len(ids.shape) == 1, "Ids must be a list of rows")
-    wanted = (ids.shape[0], *x.shape[1:])
-    dims = [merge_dims(a, b) for a, b in zip(wanted, updates.shape, strict=False)]
-    fits = len(wanted) == len(updates.shape) and None not in dims and updates.dtype == x.dtype
+    expected = (ids.shape[0], *x.shape[1:])
+    dims = [merge_dims(a, b) for a, b in zip(expected, updates.shape, strict=False)]
+    fits = len(expected) == len(updates.shape) and None not in dims and updates.dtype == x.dtype
     op.require(fits, "Updates must have a row like X's for each of Ids")
     return {"Out": x}
 

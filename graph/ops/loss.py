@@ -73,13 +73,13 @@ def check_labels(
     """
     axis = normal_axis(op, axis, len(x.shape))
     rows = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    wanted = x.shape if soft else rows
+    shape = x.shape if soft else rows
     if not soft and len(label.shape) == len(x.shape) - 1:
-        wanted = (*x.shape[:axis], *x.shape[axis + 1 :])
-    fits = len(label.shape) == len(wanted) and all(
-        merge_dims(a, b) is not None for a, b in zip(wanted, label.shape, strict=True)
+        shape = (*x.shape[:axis], *x.shape[axis + 1 :])
+    fits = len(label.shape) == len(shape) and all(
+        merge_dims(a, b) is not None for a, b in zip(shape, label.shape, strict=True)
     )
-    op.require(fits, f"Label must have shape {list(wanted)}")
+    op.require(fits, f"Label must have shape {list(shape)}")
     if soft:
         op.require(label.dtype == x.dtype, "soft labels must have the dtype of the scores")
     else:

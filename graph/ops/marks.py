@@ -76,12 +76,12 @@ define(
 
 def cvm_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X [N, D], or without its first two columns; CVM [N, 2] has these."""
-    x, shown = op.spec("X"), op.shape("CVM")
+    x, counts = op.spec("X"), op.shape("CVM")
     op.require(len(x.shape) == 2 and x.dtype in FLOATS, "X must be a matrix of floats")
     op.require(
         x.shape[1] < 0 or x.shape[1] > 2, f"X must have more than 2 columns, has {x.shape[1]}"
     )
-    fits = len(shown) == 2 and shown[1] == 2 and merge_dims(x.shape[0], shown[0]) is not None
+    fits = len(counts) == 2 and counts[1] == 2 and merge_dims(x.shape[0], counts[0]) is not None
     op.require(fits, "CVM must be [rows of X, 2]")
     width = x.shape[1] if op.attr("use_cvm") or x.shape[1] < 0 else x.shape[1] - 2
     return {"Y": of_shape((x.shape[0], width), x)}
@@ -106,8 +106,8 @@ def cvm(a: Cvm) -> f.Results:
     """The logarithms of 1 + impressions and of the share of clicks, and the other columns; or these alone."""
     if not a.use_cvm:
         return {"y": a.x[:, 2:]}
-    shown = f.log1p(a.x[:, :1])
-    return {"y": f.concatenate([shown, f.log1p(a.x[:, 1:2]) - shown, a.x[:, 2:]], 1)}
+    shows = f.log1p(a.x[:, :1])
+    return {"y": f.concatenate([shows, f.log1p(a.x[:, 1:2]) - shows, a.x[:, 2:]], 1)}
 
 
 def cvm_grad(a: CvmGrad) -> f.Results:

@@ -150,12 +150,12 @@ def mean_iou_shape(op: Inference) -> Mapping[str, Specs]:
     )
     counts = Spec((op.attr("num_classes"),), VarType.INT32)
     op.require(op.attr("num_classes") > 0, "num_classes must be positive")
-    for slot, wanted in (
+    for slot, expected in (
         ("InWrongs", counts),
         ("InCorrects", counts),
         ("InMeanIou", Spec((1,), VarType.FP32)),
     ):
-        op.require(all(s == wanted for s in op.specs(slot)), f"{slot} must be {wanted}")
+        op.require(all(s == expected for s in op.specs(slot)), f"{slot} must be {expected}")
     return {"OutMeanIou": Spec((1,), VarType.FP32), "OutWrong": counts, "OutCorrect": counts}
 
 

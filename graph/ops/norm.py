@@ -49,8 +49,8 @@ def uses_statistics(attrs: Mapping[str, Any]) -> bool:
 
 def statistics_need(attrs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     """Statistics that are taken, not added to, stay as they are."""
-    taken = {"MeanOut": ("Mean",), "VarianceOut": ("Variance",)}
-    return taken if uses_statistics(attrs) else {}
+    needs = {"MeanOut": ("Mean",), "VarianceOut": ("Variance",)}
+    return needs if uses_statistics(attrs) else {}
 
 
 STATISTICS = {

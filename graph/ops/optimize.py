@@ -86,8 +86,8 @@ def adam(
     """
     grad = _decayed(param, grad, l2_decay)
     first, second = beta1_pow * beta1, beta2_pow * beta2
-    used = (first, second) if powers_first else (beta1_pow, beta2_pow)
-    rate = learning_rate * e.sqrt(1 - used[1]) / (1 - used[0])
+    powers = (first, second) if powers_first else (beta1_pow, beta2_pow)
+    rate = learning_rate * e.sqrt(1 - powers[1]) / (1 - powers[0])
     moment1 = averaged(moment1, grad, beta1)
     moment2 = averaged(moment2, grad * grad, beta2)
     return {

@@ -49,11 +49,11 @@ def add_position_encoding(a: AddPositionEncoding) -> f.Results:
         rate = np.full(1, 1e-4)  # Paddle divides by 10000 itself then
     angles = np.arange(length)[:, None] * rate
     waves = np.concatenate([np.sin(angles), np.cos(angles)], 1)
-    added = f.table(waves * a.beta, a.x.dtype)
+    shift = f.table(waves * a.beta, a.x.dtype)
     if a.x.ndim == 2:
         _, begin, _ = bounds_of_rows(a, length)
-        added = f.take(added, f.table(range(length), "int64") - begin)
-    return {"out": a.x * a.alpha + added}
+        shift = f.take(shift, f.table(range(length), "int64") - begin)
+    return {"out": a.x * a.alpha + shift}
 
 
 define(

@@ -285,10 +285,10 @@ class Op:
         """Return what ``scalar`` is told beside its operands: attributes, and what follows from shapes."""
         return attrs if self.counts is None else {**attrs, **self.counts(shapes, attrs)}
 
-    def values_read(self, attrs: Mapping[str, Any], used: Container[str]) -> Sequence[str]:
+    def values_read(self, attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
         """Return the input slots, of those in use, whose elements the shape rule reads."""
-        none = self.reads_none_with in used
-        return () if none else [slot for slot in self.reads_values(attrs) if slot in used]
+        none = self.reads_none_with in slots
+        return () if none else [slot for slot in self.reads_values(attrs) if slot in slots]
 
     def filled(self, values: Mapping[str, Any]) -> Operands:
         """Return the record of these fields; other slots are empty, other attributes as declared."""
@@ -417,7 +417,7 @@ def _like(sources: Mapping[str, Sequence[str]]) -> ShapeRule:
     """Each output is like the first of some inputs that is in use."""
 
     def rule(op: Inference) -> Mapping[str, Specs]:
-        used = {slot: list(filter(op.has, of)) for slot, of in sources.items()}
-        return {slot: op.spec(of[0]) for slot, of in used.items() if of}
+        present = {slot: list(filter(op.has, of)) for slot, of in sources.items()}
+        return {slot: op.spec(of[0]) for slot, of in present.items() if of}
 
     return rule

@@ -77,11 +77,9 @@ def derived(
     above = {slot: f"D{_short(slot)}" for slot in results}  # DDX for X@GRAD
     weights = {slot: e.argument(parameter_name(name)) for slot, name in above.items()}
 
-    def changes(
-        chosen: Mapping[str, Any], absent: Collection[str] = ()
-    ) -> dict[str, e.Expr | None]:
+    def changes(attrs: Mapping[str, Any], absent: Collection[str] = ()) -> dict[str, e.Expr | None]:
         """Return the gradient of each operand; ``absent`` are parameters for results without gradients."""
-        expressions = scalar(*map(e.argument, names), **chosen)
+        expressions = scalar(*map(e.argument, names), **attrs)
         roots = expressions if isinstance(expressions, tuple) else (expressions,)
         if not derivable(roots):
             return {}
@@ -96,8 +94,10 @@ def derived(
     nonzero = {name: change for name, change in every.items() if change is not None}
     if not nonzero:
         return None
-    used = arguments(list(nonzero.values()))
-    reads = {_short(slot): slot for slot in slots if parameter_name(slot) in used or slot in always}
+    variables = arguments(list(nonzero.values()))
+    reads = {
+        _short(slot): slot for slot in slots if parameter_name(slot) in variables or slot in always
+    }
     reads |= {name: f"{slot}@GRAD" for slot, name in above.items()}
     writes = {}
     for name in nonzero:
@@ -108,12 +108,12 @@ def derived(
     # The operands as they are called here, and in the expressions: dy for DY, which is d_y there.
     called = {parameter_name(slot): parameter_name(of) for slot, of in reads.items()}
     called |= {name: name for name in from_above}
-    operands = [name for name, old in called.items() if old in used | from_above]
+    operands = [name for name, old in called.items() if old in variables | from_above]
 
-    def second(*values: e.Expr | None, **chosen: Any) -> tuple[e.Expr, ...]:
+    def second(*values: e.Expr | None, **attrs: Any) -> tuple[e.Expr, ...]:
         by_name = dict(zip((called[name] for name in operands), values, strict=True))
         present = {name: value for name, value in by_name.items() if value is not None}
-        gradients = changes(chosen, by_name.keys() - present.keys())
+        gradients = changes(attrs, by_name.keys() - present.keys())
         zero = e.copy(e.constant(0))
         roots = (gradients[name] for name in nonzero)
         return tuple(zero if root is None else substituted(root, present) for root in roots)

@@ -275,8 +275,8 @@ def sequence_scatter(a: SequenceScatter) -> f.Results:
     rows, width = result(a).shape
     number = f.sequence_of(a.ids_lod[-1], a.ids.shape[0], "Ids")
     column = f.checked(a.ids.reshape(-1).astype("int64"), width, "id", "columns of X")
-    added = f.row_sums(number * width + column, a.updates.reshape(-1, 1), rows * width)
-    return {"out": a.x + added.reshape(rows, width)}
+    sums = f.row_sums(number * width + column, a.updates.reshape(-1, 1), rows * width)
+    return {"out": a.x + sums.reshape(rows, width)}
 
 
 _SCATTER = {"X": normal(4, 3), "Ids": integers(5, 1, high=3), "Ids@LOD": [_LENGTHS]}

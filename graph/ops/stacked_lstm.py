@@ -74,10 +74,10 @@ def cudnn_lstm_shape(op: Inference) -> Mapping[str, Specs]:
         )
         batch = max(batch, shape[1])
     count = product(op.shape("W"))
-    wanted = elements(width, size, layers, directions)
+    total = elements(width, size, layers, directions)
     op.require(
-        width < 0 or count == wanted,
-        f"W must have {wanted} elements: matrices and two biases for each layer and direction",
+        width < 0 or count == total,
+        f"W must have {total} elements: matrices and two biases for each layer and direction",
     )
     last = of_shape((layers * directions, batch, size), x)
     return {

@@ -38,8 +38,8 @@ def partial_shape(op: Inference) -> Mapping[str, Specs]:
 
 def apply_shape(op: Inference) -> Mapping[str, Specs]:
     """Like batch_norm."""
-    wanted = 2 * _channels(op) + 1
-    op.require(op.shape("Stats") == (wanted,), f"Stats must have {wanted} elements")
+    length = 2 * _channels(op) + 1
+    op.require(op.shape("Stats") == (length,), f"Stats must have {length} elements")
     specs = dict(batch_norm_shape(op))
     del specs["ReserveSpace"]
     return specs

@@ -51,12 +51,12 @@ class OffsetsTagged(Operands):
     of_rows: bool = True
 
 
-def tagged(tags: np.ndarray, ends: np.ndarray | None, wanted: np.ndarray) -> np.ndarray:
-    """Return the numbers of the sequences of tags, in order, that hold a wanted one.
+def tagged(tags: np.ndarray, ends: np.ndarray | None, choice: np.ndarray) -> np.ndarray:
+    """Return the numbers of the sequences of tags, in order, that hold a chosen one.
 
     ``ends`` are the offsets of the sequences; None: each tag is one.
     """
-    hits = np.flatnonzero(np.isin(tags.reshape(-1), wanted))
+    hits = np.flatnonzero(np.isin(tags.reshape(-1), choice))
     if ends is not None:
         hits = np.searchsorted(ends, hits, side="right") - 1
     return np.unique(hits)
@@ -69,7 +69,7 @@ def _check_tags(op: Inference, slot: str) -> None:
 
 
 def filtered_shape(op: Inference) -> Mapping[str, Specs]:
-    """The rows of the sequences with a wanted tag; a weight and a place for each; one row if there are none."""
+    """The rows of the sequences with a chosen tag; a weight and a place for each; one row if there are none."""
     ins, of_sequences = op.spec("Ins"), op.attr("is_lod")
     op.require(len(ins.shape) == 2, "Ins must be [N, D]")
     for slot in ("Ins_tag", "Filter_tag"):
@@ -83,12 +83,12 @@ def filtered_shape(op: Inference) -> Mapping[str, Specs]:
         merge_dims(count, lists) is not None,
         f"Ins_tag has {lists} lists of tags, Ins {count} {'sequences' if of_sequences else 'rows'}",
     )
-    tags, wanted = op.value("Ins_tag"), op.value("Filter_tag")
+    tags, choice = op.value("Ins_tag"), op.value("Filter_tag")
     ends = op.offsets("Ins") if of_sequences else None
     lists_known = op.offsets("Ins_tag") if has_lists else None
     sizes = (-1, -1)
-    if tags is not None and wanted is not None and (ends is not None or not of_sequences):
-        numbers = tagged(tags, lists_known, wanted)
+    if tags is not None and choice is not None and (ends is not None or not of_sequences):
+        numbers = tagged(tags, lists_known, choice)
         rows = len(numbers) if ends is None else int(np.diff(ends)[numbers].sum())
         sizes = (rows, len(numbers)) if len(numbers) else (1, 1)
     return {
@@ -111,11 +111,11 @@ def filtered_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 def tagged_shape(op: Inference) -> Mapping[str, Specs]:
     """One more than there are sequences left, two if there are none."""
-    tags, wanted = op.value("Y"), op.value("Tags")
+    tags, choice = op.value("Y"), op.value("Tags")
     ends = op.value("YLod") if op.has("YLod") else None
-    if tags is None or wanted is None:
+    if tags is None or choice is None:
         return {"Out": OFFSETS._replace(shape=(-1,))}
-    return {"Out": OFFSETS._replace(shape=(max(len(tagged(tags, ends, wanted)), 1) + 1,))}
+    return {"Out": OFFSETS._replace(shape=(max(len(tagged(tags, ends, choice)), 1) + 1,))}
 
 
 def _tags(*numbers: int) -> Draw:

@@ -322,14 +322,14 @@ def hierarchical_sigmoid(a: HierarchicalSigmoid) -> f.Results:
     """
     nodes, turns = _ways(a)
     rows, steps = nodes.shape
-    used = nodes >= 0
-    index = f.checked(f.where(used, nodes, 0), a.w.shape[0], "node", "rows of W").reshape(-1)
+    present = nodes >= 0
+    index = f.checked(f.where(present, nodes, 0), a.w.shape[0], "node", "rows of W").reshape(-1)
     z = (f.take(a.w, index).reshape(rows, steps, -1) * a.x.reshape(rows, 1, -1)).sum(2)
     if a.bias is not None:
         z = z + f.take(a.bias.reshape(-1), index).reshape(rows, steps)
-    z = f.where(used, z, 0)
+    z = f.where(present, z, 0)
     z = z + f.constant(f.minimum(f.maximum(z, -40.0), 40.0) - z)  # the slope goes on where z is cut
-    turned = f.where(f.equal(turns, 1) & used, z, 0)
+    turned = f.where(f.equal(turns, 1) & present, z, 0)
     cost = f.log1p(f.exp(z))
     return {"out": (cost - turned).sum(1, keepdims=True), "pre_out": cost, "w_out": a.w}
 
@@ -338,11 +338,11 @@ def hierarchical_sigmoid_rows(a: HierarchicalSigmoidRows) -> f.Results:
     """The slope of a step is sigmoid(z) - turn, where log(1 + exp(z)) is its cost."""
     nodes, turns = _ways(a)
     rows, steps = nodes.shape
-    used = nodes >= 0
+    present = nodes >= 0
     slope = 1 - f.exp(-a.pre_out) - f.where(f.equal(turns, 1), 1.0, 0.0).astype(a.x.dtype)
-    slope = f.where(used, slope, 0) * a.d_out.reshape(-1, 1)
+    slope = f.where(present, slope, 0) * a.d_out.reshape(-1, 1)
     values = slope.reshape(rows, steps, 1) * a.x.reshape(rows, 1, -1)
-    index = f.where(used, nodes, a.height)
+    index = f.where(present, nodes, a.height)
     return {"rows": index.reshape(-1), "values": values.reshape(rows * steps, -1)}
 
 

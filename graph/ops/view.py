@@ -82,21 +82,21 @@ class XShapeGrad(Gradient):
 
 def reshaped(op: Inference, shape: Shape) -> Shape:
     """``shape`` attribute: 0 copies X's size at that place, one -1 takes what is left."""
-    wanted = list(op.attr("shape"))
-    op.require(bool(wanted), "the new shape is empty")
-    op.require(wanted.count(-1) <= 1, f"only one size of {wanted} may be -1")
-    for i, size in enumerate(wanted):
+    sizes = list(op.attr("shape"))
+    op.require(bool(sizes), "the new shape is empty")
+    op.require(sizes.count(-1) <= 1, f"only one size of {sizes} may be -1")
+    for i, size in enumerate(sizes):
         if size == 0:
             op.require(i < len(shape), f"size 0 at {i} copies a dimension that X does not have")
-            wanted[i] = shape[i]
+            sizes[i] = shape[i]
     total = product(shape)
-    if total >= 0 and list(op.attr("shape")).count(-1) == 1 and wanted.count(-1) == 1:
-        rest = math.prod(size for size in wanted if size != -1)
-        op.require(rest > 0 and total % rest == 0, f"{total} elements do not fill {wanted}")
-        wanted[wanted.index(-1)] = total // rest
-    elif total >= 0 and -1 not in wanted:
-        op.require(math.prod(wanted) == total, f"{total} elements do not fill {wanted}")
-    return tuple(wanted)
+    if total >= 0 and list(op.attr("shape")).count(-1) == 1 and sizes.count(-1) == 1:
+        rest = math.prod(size for size in sizes if size != -1)
+        op.require(rest > 0 and total % rest == 0, f"{total} elements do not fill {sizes}")
+        sizes[sizes.index(-1)] = total // rest
+    elif total >= 0 and -1 not in sizes:
+        op.require(math.prod(sizes) == total, f"{total} elements do not fill {sizes}")
+    return tuple(sizes)
 
 
 def squeezed(op: Inference, shape: Shape) -> Shape:

@@ -149,10 +149,10 @@ def _drop_unused(program: ProgramBlocks, keep: set[str] | frozenset[str] = froze
         block.parent_idx = numbers.get(block.parent_idx, -1)
         block.forward_block_idx = numbers.get(block.forward_block_idx, -1)
     for block in program.blocks:
-        used = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)} - {
+        mentions = {n for op in block.ops for n in (*op.input_arg_names, *op.output_arg_names)} - {
             EMPTY_VAR
         }
-        names = sorted(name for name in block.vars if name in used or name in keep)
+        names = sorted(name for name in block.vars if name in mentions or name in keep)
         variables = {name: block.vars[name] for name in names}
         block.vars.clear()
         block.vars.update(variables)

@@ -302,8 +302,7 @@ class Operator:
 
     def to_string(self, throw_on_error: bool = True) -> str:
         """Return one line: ``{Out=['y']} = mul(inputs={X=['x'], ...}, op_role=0, ...)``."""
-        shown = {k: v for k, v in sorted(self.attrs.items()) if k != CALLSTACK}
-        attrs = ", ".join(f"{k}={v!r}" for k, v in shown.items())
+        attrs = ", ".join(f"{k}={v!r}" for k, v in sorted(self.attrs.items()) if k != CALLSTACK)
         return (
             f"{{{_slots(self.outputs)}}} = {self.type}(inputs={{{_slots(self.inputs)}}}, {attrs})"
         )

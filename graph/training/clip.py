@@ -38,8 +38,8 @@ class GradientClipBase:
     def apply(self, params_grads: ParamGrads) -> ParamGrads:
         """Append the ops that clip the gradients that need it; return all pairs, in their order."""
         needs = self._need_clip or (lambda parameter: parameter.need_clip)
-        chosen = [(p, g) for p, g in params_grads if needs(p)]
-        clipped = {p.name: g for p, g in self.clip(chosen)}
+        pairs = [(p, g) for p, g in params_grads if needs(p)]
+        clipped = {p.name: g for p, g in self.clip(pairs)}
         return [(p, clipped.get(p.name, g)) for p, g in params_grads]
 
     def clip(self, params_grads: ParamGrads) -> ParamGrads:

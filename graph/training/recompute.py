@@ -101,10 +101,10 @@ class _Places:
         segment_of = {i: start for start, stop in spans for i in range(start, stop)}
         names = set()
         for name, writes in self.writes.items():
-            used = {segment_of.get(i) for i in (*writes, *self.reads[name])}
+            segments = {segment_of.get(i) for i in (*writes, *self.reads[name])}
             before = min(self.reads[name], default=len(self.path)) <= writes[0]
             called = any(_called_once(self.path[i]) for i in writes)
-            if len(used) > 1 or before or called or name == EMPTY_VAR:
+            if len(segments) > 1 or before or called or name == EMPTY_VAR:
                 names.add(name)
         return names
 

@@ -316,8 +316,8 @@ class _Reader:
     def _prefetch(self, op: Operator) -> None:
         count = len(op.attrs["epmap"])
         pairs = zip(op.attrs["epmap"], op.inputs["X"], op.outputs["Out"], strict=True)
-        for number, (endpoint, asked, rows) in enumerate(pairs):
-            self.prefetched[rows] = Piece(endpoint, asked, number, None, count)
+        for number, (endpoint, ids, rows) in enumerate(pairs):
+            self.prefetched[rows] = Piece(endpoint, ids, number, None, count)
 
     def _merged_lookups(self, op: Operator) -> Iterator[TableLookup]:
         """Yield the lookups of a table that is cut row by row; its gradient tells its height and padding."""

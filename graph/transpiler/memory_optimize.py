@@ -109,11 +109,11 @@ class _Reuse:
         fresh = name not in op.input_arg_names and name in live[index]
         if not fresh or not self._can_share(name) or name in self.used:
             return
-        wanted = self.block.var(name)
+        variable = self.block.var(name)
         for position, cached in enumerate(self.pool):
-            if self._fits(wanted, cached):
+            if self._fits(variable, cached):
                 del self.pool[position]
-                self._rename(index, wanted, cached)
+                self._rename(index, variable, cached)
                 for names in live[index:]:
                     if name in names:
                         names.remove(name)
@@ -123,15 +123,15 @@ class _Reuse:
     def _can_share(self, name: str) -> bool:
         return name not in self.skipped and _is_temporary(self.block, name)
 
-    def _fits(self, wanted: Variable, cached: Variable) -> bool:
-        if wanted.dtype != cached.dtype or wanted.lod_level != cached.lod_level:
+    def _fits(self, variable: Variable, cached: Variable) -> bool:
+        if variable.dtype != cached.dtype or variable.lod_level != cached.lod_level:
             return False
         if self.level == 0:
-            return wanted.shape == cached.shape
-        return _size(wanted) <= _size(cached) and _is_open(wanted) == _is_open(cached)
+            return variable.shape == cached.shape
+        return _size(variable) <= _size(cached) and _is_open(variable) == _is_open(cached)
 
-    def _rename(self, index: int, wanted: Variable, cached: Variable) -> None:
-        old, new = wanted.name, cached.name
+    def _rename(self, index: int, variable: Variable, cached: Variable) -> None:
+        old, new = variable.name, cached.name
         for op in self.block.ops[index:]:
             op.rename_input(old, new)
             op.rename_output(old, new)
@@ -139,10 +139,10 @@ class _Reuse:
             if old in names:
                 op.attrs[ROLE_VAR] = [new if name == old else name for name in names]
         self.last_write[new] = max(self.last_write[old], self.last_write.get(new, -1))
-        if wanted.shape != cached.shape:
+        if variable.shape != cached.shape:
             self.several.append(cached)
         if self.print_log:
-            print(f"memory_optimize: {old} {list(wanted.shape or ())} takes the variable {new}")
+            print(f"memory_optimize: {old} {list(variable.shape or ())} takes the variable {new}")
         program = self.block.program
         program.shared_variables |= {old: new, new: new}
         del self.block.vars[old]

@@ -67,7 +67,7 @@ def _chain(block: Block, name: str) -> list[str]:
         names.insert(0, writer.inputs["X"][0])
 
 
-def _rewrite(block: Block, sent: str, chain: Sequence[str], height: int) -> None:
+def _rewrite(block: Block, variable: str, chain: Sequence[str], height: int) -> None:
     """Let a gradient be merged rows, and all that is computed from it as well."""
     gradient = chain[0]
     width = (block.var(gradient).shape or (0, 0))[-1]
@@ -82,8 +82,8 @@ def _rewrite(block: Block, sent: str, chain: Sequence[str], height: int) -> None
     whole = writer.joined(parts, f"{gradient}@ALL") if len(parts) > 1 else parts[0]
     writer.merge(whole, gradient, height)
     block.ops[at:at] = writer.ops
-    if sent != gradient:
-        block.ops.append(writer.copied(gradient + ROWS, sent + ROWS))
+    if variable != gradient:
+        block.ops.append(writer.copied(gradient + ROWS, variable + ROWS))
     _refuse_others(block, chain, writer.ops)
 
 

@@ -105,11 +105,11 @@ def look_up(block: Block, table: Table, topology: Topology) -> None:
         for name in names:
             copy_variable(block, block.var_recursive(like), name=name, persistable=False)
         parts.append(names)
-    asked, rows = parts
-    insert(block, index, "split_ids", ({"Ids": ids}, {"Out": asked}), {}, role=0)
+    queries, rows = parts
+    insert(block, index, "split_ids", ({"Ids": ids}, {"Out": queries}), {}, role=0)
     attrs = {"epmap": topology.endpoints, "trainer_id": topology.trainer_id}
-    insert(block, index + 1, "prefetch", ({"X": asked}, {"Out": rows}), attrs)
-    slots = ({"Ids": ids, "Rows": asked, "X": rows}, {"Out": results})
+    insert(block, index + 1, "prefetch", ({"X": queries}, {"Out": rows}), attrs)
+    slots = ({"Ids": ids, "Rows": queries, "X": rows}, {"Out": results})
     insert(block, index + 2, "merge_ids", slots, {}, role=0)
 
 

@@ -78,16 +78,16 @@ def _gpus(arguments: Namespace) -> list[str]:
     if arguments.selected_gpus is None:
         count = arguments.nproc_per_node
         return present[: count if count is not None else len(present)] if present else []
-    shown = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
-    names = shown if any(shown) else present
-    chosen: list[str] = [name.strip() for name in arguments.selected_gpus.split(",")]
-    for name in chosen:
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")]
+    names = visible if any(visible) else present
+    selection: list[str] = [name.strip() for name in arguments.selected_gpus.split(",")]
+    for name in selection:
         if name not in names[: len(present)]:
             raise InvalidValue(
                 f"--selected_gpus has {name!r}; this host has {len(present)} GPU(s)"
                 f"{': ' + ', '.join(names) if present else ''}."
             )
-    return [str(names.index(name)) for name in chosen]
+    return [str(names.index(name)) for name in selection]
 
 
 class _CallableModule(ModuleType):

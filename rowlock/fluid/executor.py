@@ -76,10 +76,10 @@ def _has(block: Block, op_type: str, targets: dict[str, Any] | Sequence[Any]) ->
     ops = [op for op in block.ops if op.type == op_type]
     names = {getattr(one, "name", one) for one in targets}
     for op in ops:
-        used = op.output_arg_names if op_type == "feed" else op.input_arg_names
-        if not names.issuperset(used):
+        variables = op.output_arg_names if op_type == "feed" else op.input_arg_names
+        if not names.issuperset(variables):
             raise InvalidValue(
-                f"The program has {op_type} ops of {used}, not only of {sorted(names)}."
+                f"The program has {op_type} ops of {variables}, not only of {sorted(names)}."
             )
     return bool(ops)
 

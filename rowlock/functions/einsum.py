@@ -31,8 +31,8 @@ def einsum(equation: str, *operands: Variable) -> Variable:
     pairs = list(zip(operands, labels, strict=True))
     x, have = pairs[0]
     for i, (y, other) in enumerate(pairs[1:], 1):
-        wanted = set(result).union(*labels[i + 1 :])
-        x, have = _joined(equation, (x, have), (y, other), wanted)
+        rest = set(result).union(*labels[i + 1 :])
+        x, have = _joined(equation, (x, have), (y, other), rest)
     x, have = _summed(x, have, set(result))
     if not result:
         return reshape(x, [1])
@@ -87,26 +87,26 @@ def _check_sizes(equation: str, labels: Sequence[str], operands: Sequence[Variab
                 )
 
 
-def _summed(x: Variable, have: str, wanted: set[str]) -> tuple[Variable, str]:
+def _summed(x: Variable, have: str, keep: set[str]) -> tuple[Variable, str]:
     """Sum over the labels that are not wanted."""
-    axes = [i for i, label in enumerate(have) if label not in wanted]
+    axes = [i for i, label in enumerate(have) if label not in keep]
     if not axes:
         return x, have
-    rest = "".join(label for label in have if label in wanted)
+    rest = "".join(label for label in have if label in keep)
     return layers.reduce_sum(x, dim=axes), rest
 
 
 def _joined(
-    equation: str, left: tuple[Variable, str], right: tuple[Variable, str], wanted: set[str]
+    equation: str, left: tuple[Variable, str], right: tuple[Variable, str], keep: set[str]
 ) -> tuple[Variable, str]:
     """Return the product of two operands: a matmul of [batch..., rows, sum] and [batch..., sum, columns]."""
     (x, of_x), (y, of_y) = (
-        _summed(*left, wanted | set(right[1])),
-        _summed(*right, wanted | set(left[1])),
+        _summed(*left, keep | set(right[1])),
+        _summed(*right, keep | set(left[1])),
     )
     both = [label for label in of_x if label in of_y]
-    batch = [label for label in both if label in wanted]
-    total = [label for label in both if label not in wanted]
+    batch = [label for label in both if label in keep]
+    total = [label for label in both if label not in keep]
     rows = [label for label in of_x if label not in both]
     columns = [label for label in of_y if label not in both]
     sizes = dict(zip(of_y, y.shape or (), strict=True)) | dict(

@@ -141,8 +141,8 @@ def unique(
     if axis is None and x.ndim != 1:
         x = layers.reshape(x, [-1])
     helper.append_op("unique", {"X": x}, outputs, attrs)
-    wanted = zip(slots, (return_index, return_inverse, return_counts), strict=True)
-    results = [outputs["Out"], *(outputs[slot] for slot, is_wanted in wanted if is_wanted)]
+    options = zip(slots, (return_index, return_inverse, return_counts), strict=True)
+    results = [outputs["Out"], *(outputs[slot] for slot, is_wanted in options if is_wanted)]
     return results[0] if len(results) == 1 else tuple(results)
 
 

@@ -68,12 +68,12 @@ def prepend_feed_ops(
     if not feed_target_names:
         return
     block = inference_program.global_block()
-    used = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
+    names = {name for op in block.ops for name in (*op.input_arg_names, *op.output_arg_names)}
     for name in feed_target_names:
-        if name not in block.vars or (block.ops and name not in used):
+        if name not in block.vars or (block.ops and name not in names):
             raise InvalidValue(
                 f"the fed variable {name!r} is not needed for the fetched ones, or is no variable of the "
-                f"program.{nearest(name, sorted(used))}"
+                f"program.{nearest(name, sorted(names))}"
             )
     _holder(inference_program, feed_holder_name, VarType.FEED_MINIBATCH)
     for column, name in enumerate(feed_target_names):

@@ -204,15 +204,15 @@ def order_as_copied(program: ProgramBlocks) -> None:
     tables.
     """
     for block in program.blocks:
-        added = [name for name in ("feed", "fetch") if name in block.vars]
-        names = sorted(name for name in block.vars if name not in added)
+        holders = [name for name in ("feed", "fetch") if name in block.vars]
+        names = sorted(name for name in block.vars if name not in holders)
         for _ in range(_COPIES):
             names = hash_order(names)
-        block.vars = OrderedDict((n, block.vars[n]) for n in hash_order([*names, *added]))
+        block.vars = OrderedDict((n, block.vars[n]) for n in hash_order([*names, *holders]))
         block.from_file = True
         for op in block.ops:
             values = dict(_attributes_of(op))
-            ordered = list(values) if op.type in added else hash_order(values)
+            ordered = list(values) if op.type in holders else hash_order(values)
             inputs, outputs = _slots_of(op)
             kinds = op.file_kinds or {}
             op.file_kinds = {n: kinds.get(n, _kind(op, n, values[n])) for n in ordered}
