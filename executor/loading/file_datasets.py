@@ -431,14 +431,14 @@ def _read_all(dataset: InMemoryDataset, threads: int) -> Records:
 def _in_turn(readers: list[Prefetch]) -> Iterator[Batch]:
     """Yield what readers have read, one of each in turn, until all are at their end."""
     within = current_config().step_deadline_s
-    left = list(readers)
+    queue = list(readers)
     try:
-        while left:
-            for reader in list(left):
+        while queue:
+            for reader in list(queue):
                 try:
                     batch = reader.take(within)
                 except EOFException:
-                    left.remove(reader)
+                    queue.remove(reader)
                     continue
                 yield batch
     finally:

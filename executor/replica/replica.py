@@ -229,8 +229,8 @@ class Replica:
         self._meet(order.epoch)
         shared = self.group.local_size if self.group is not None else 1
         present = self.scopes[order.scope].nbytes
-        left = available_memory() // shared if self.runtime is None else self.runtime.memory()[0]
-        memory = left + present + self.memory.taken
+        free = available_memory() // shared if self.runtime is None else self.runtime.memory()[0]
+        memory = free + present + self.memory.taken
         share = (os.cpu_count() or 1) // (self.group.local_size if self.group else 1)
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
         seat = self._seat_of(order)

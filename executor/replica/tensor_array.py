@@ -54,8 +54,8 @@ def take_entry(entries: TensorArray, index: Entry, like: Entry) -> tuple[TensorA
     """Return the array without an entry, and that: zeros if it was never written."""
     number = _number(index, "")
     entry = entries[number] if number < len(entries) else None
-    left = (*entries[:number], None, *entries[number + 1 :])
-    return left, entry or Entry(np.zeros_like(like.elements))
+    rest = (*entries[:number], None, *entries[number + 1 :])
+    return rest, entry or Entry(np.zeros_like(like.elements))
 
 
 def _sum(one: Entry | None, other: Entry | None) -> Entry | None:

@@ -110,12 +110,12 @@ class Arrays(HostCalls):
         assert array is not None
         if op.inputs.get("X_W"):  # the gradient of a write
             like = self._operand(op, "X_W", op.inputs)
-            left = self._array(name, array.spec, 0)
+            rest = self._array(name, array.spec, 0)
             part = self._new(f"{name}@PART", like.spec)
             if result != EMPTY_VAR:
                 written = self._write(op.block, result)
                 part = part if written is None else written
-            yield self._call(op, "take_entry", [array, index, like], [left, part], bare=True)
+            yield self._call(op, "take_entry", [array, index, like], [rest, part], bare=True)
             return
         entry = self._tensor(op.block, result, self.array_levels[array])
         yield self._call(op, op.type, [array, index], [entry], {"array": name})

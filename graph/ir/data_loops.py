@@ -126,10 +126,10 @@ class DataLoops(Arrays):
         specs = {n: _spec(op, n) if v is None else v.spec for n, v in operands.items()}
         while True:
             loop, results = self._read_round(op, operands, specs, states, carried)
-            left = {n: _joined(specs[n], r.spec) for n, r in zip(carried, results, strict=True)}
-            if left.items() <= specs.items():
+            ends = {n: _joined(specs[n], r.spec) for n, r in zip(carried, results, strict=True)}
+            if ends.items() <= specs.items():
                 return loop, results
-            specs |= left
+            specs |= ends
 
     def _read_round(
         self,

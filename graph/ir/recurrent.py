@@ -71,7 +71,7 @@ class Recurrence(BlockReader):
         for name in op.inputs.get("parameters", ()):
             self._read(op.block, name)
         parts: dict[str, dict[int, Value]] = defaultdict(dict)
-        left: dict[int, Scope] = {}
+        ends: dict[int, Scope] = {}
         for step in steps:
             before = dict(self.current)
             with self._body(f"@BLOCK{block.idx}@STEP{step}", carried):
@@ -79,25 +79,25 @@ class Recurrence(BlockReader):
                     assert sequence is not None
                     yield from self._slices(op, name, sequence, step)
                 yield from self._nodes(block)
-                left[step] = scope = self._left(before, names)
+                ends[step] = scope = self._left(before, names)
             for name in op.outputs.get("outputs", ()):
                 parts[name][step] = scope.values[name]
             carried = {ex: scope.values[s] for ex, s in zip(ex_states, states, strict=True)}
             carried |= _outlasting(block, scope)
         for name in op.outputs.get("outputs", ()):
             yield from self._stacked(op, name, parts[name])
-        for name in _outlasting(block, left[steps[-1]]):
+        for name in _outlasting(block, ends[steps[-1]]):
             outputs = {"Out": (self._write(op.block, name),)}
             yield node_of(op, "assign", {"X": (carried[name],)}, outputs)
         for name in op.outputs.get("step_scopes", ()):
-            self.scopes[name] = [left[step] for step in sorted(left)]
+            self.scopes[name] = [ends[step] for step in sorted(ends)]
 
     def _recurrent_gradient(self, op: Operator) -> Iterator[Node]:
         block, scopes = block_of(op), self._of(op, "step_scopes")
         steps = range(len(scopes)) if op.attrs.get("reverse") else range(len(scopes))[::-1]
         ex_states, states = (list(op.attrs.get(name) or ()) for name in ("ex_states", "states"))
         above = self._above(op, "outputs")
-        wanted = {slot: self._wanted(op, slot) for slot in ("inputs", "parameters")}
+        gradients = {slot: self._wanted(op, slot) for slot in ("inputs", "parameters")}
         parts: dict[str, dict[int, Value]] = defaultdict(dict)
         sums: dict[str, Value] = {}
         carried: dict[str, Value] = {}
@@ -106,18 +106,18 @@ class Recurrence(BlockReader):
                 self.scopes |= scopes[step].scopes
                 for name, sequence in above.items():
                     yield from self._slices(op, name, sequence, step)
-                for operand in (*wanted["inputs"], *wanted["parameters"], *ex_states):
+                for operand in (*gradients["inputs"], *gradients["parameters"], *ex_states):
                     self.current.pop(grad_name(operand), None)  # those around it are other values
                 yield from self._nodes(block)
                 inner = self.current
-                for operand, (name, _) in wanted["inputs"].items():
+                for operand, (name, _) in gradients["inputs"].items():
                     value = inner.get(grad_name(operand))
                     if value is None:
                         part = scopes[step].values[operand]
                         value = self._new(f"{name}@ZERO", part.spec)
                         yield node_of(op, "fill_zeros_like", {"X": (part,)}, {"Out": (value,)})
                     parts[name][step] = value
-                for operand, (name, _) in wanted["parameters"].items():
+                for operand, (name, _) in gradients["parameters"].items():
                     value = inner.get(grad_name(operand))
                     if value is None:
                         continue
@@ -131,9 +131,9 @@ class Recurrence(BlockReader):
                     for ex, state in zip(ex_states, states, strict=True)
                     if grad_name(ex) in inner
                 }
-        for name, _ in wanted["inputs"].values():
+        for name, _ in gradients["inputs"].values():
             yield from self._stacked(op, name, parts[name])
-        for name, like in wanted["parameters"].values():
+        for name, like in gradients["parameters"].values():
             yield from self._named(op, name, sums.get(name), like)
         starts = op.inputs.get("initial_states", ())
         names = op.outputs.get("initial_states@GRAD", ())

@@ -64,18 +64,18 @@ class StackedLstm(BlockReader):
             for slot, result in zip(_RESULTS, known.results, strict=True)
             if op.inputs.get(grad_name(slot))
         }
-        wanted = [slot for slot in _OPERANDS if op.outputs.get(grad_name(slot))]
+        targets = [slot for slot in _OPERANDS if op.outputs.get(grad_name(slot))]
         with program_guard(program, Program()), unique_name.guard("gradient"):
             slopes = gradients(
                 [block.var(name) for name, _ in above],
-                [block.var(slot) for slot in wanted],
+                [block.var(slot) for slot in targets],
                 [_variable(program, slope, block.var(name)) for name, slope in above],
             )
         values = {name: value for (_, name), value in above.items()}
         with self._body(_mark(op), {**known.scope.values, **values}):
             yield from self._read_as(op, program, count)
             computed = [None if slope is None else self.current[slope.name] for slope in slopes]
-        for slot, value in zip(wanted, computed, strict=True):
+        for slot, value in zip(targets, computed, strict=True):
             for name in op.outputs[grad_name(slot)]:
                 yield from self._named(op, name, value, known.scope.values[slot])
 

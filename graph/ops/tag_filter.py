@@ -105,8 +105,8 @@ def filtered_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
     slots = {**slots, "Tags": (op.value("Filter_tag"),)}
     present = {slot: levels for slot, levels in slots.items() if levels}
     one = op.level("lod_tagged", present, {"of_rows": False})
-    left = op.level("lod_tagged", present) if ends else one
-    return {"Out": (left,), "LossWeight": (one,), "IndexMap": (one,)}
+    level = op.level("lod_tagged", present) if ends else one
+    return {"Out": (level,), "LossWeight": (one,), "IndexMap": (one,)}
 
 
 def tagged_shape(op: Inference) -> Mapping[str, Specs]:

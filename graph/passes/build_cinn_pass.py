@@ -36,13 +36,13 @@ def compile_regions(graph: Graph, target: Target) -> Graph:
         else:
             stretch.append(node)
     nodes += builder.with_regions(stretch)
-    left = _left_out(nodes, target.compiles)
+    note = _left_out(nodes, target.compiles)
     if not builder.regions:
-        return graph.noted(f"build_cinn_pass: no two ops can be compiled as one{left}")
+        return graph.noted(f"build_cinn_pass: no two ops can be compiled as one{note}")
     counts = ", ".join(str(len(region.attrs["body"])) for region in builder.regions)
     changed = graph.with_nodes(nodes)
     return changed.noted(
-        f"build_cinn_pass: XLA compiles {len(builder.regions)} region(s) of {counts} ops{left}"
+        f"build_cinn_pass: XLA compiles {len(builder.regions)} region(s) of {counts} ops{note}"
     )
 
 

@@ -218,7 +218,7 @@ class _Reader:
 
     def read(self) -> Exchange:
         """Return the exchange."""
-        left: list[int] = []
+        rest: list[int] = []
         sends: list[Operator] = []
         lookups: list[TableLookup] = []
         saved: list[Saved] = []
@@ -228,7 +228,7 @@ class _Reader:
         for number, op in enumerate(self.ops):
             if op.type not in EXCHANGES and not self._joins(op):
                 self._refuse_early(op)
-                left.append(number)
+                rest.append(number)
                 continue
             self._note(op)
             if op.type in _SPLITS:
@@ -250,7 +250,7 @@ class _Reader:
         changes = self._changes(sends)
         if changes is not None:
             sends = []
-        compute = _only(self.program, left, lookups)
+        compute = _only(self.program, rest, lookups)
         received = list(self._all_received())
         if changes is not None and not changes.every:
             received += [r for r in changes.parameters if r.variable in changes.rows]

@@ -141,9 +141,9 @@ class ExponentialMovingAverage(_Averages):
         counter = create_global_var([1], 0, "int64", True, name=self._COUNTER)
         steps = shape.cast(counter, "float32")
         one = shape.fill_constant([1], "float32", 1.0)
-        left = one - binary.elementwise_pow(block._clone_variable(self._decay), steps)
+        remainder = one - binary.elementwise_pow(block._clone_variable(self._decay), steps)
         # Before the first step there is nothing to correct.
-        share = shape.where(shape.cast(counter, "bool"), left, one)
+        share = shape.where(shape.cast(counter, "bool"), remainder, one)
         for parameter, store in self._stores:
             average = block._clone_variable(self._averages[parameter.name])
             self._append_exchange(parameter, store, average / _like(share, average))
