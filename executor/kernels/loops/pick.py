@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, wraps
 from math import prod
 
 import numpy as np
 
+from ....graph.ir.capabilities import Takes
 from ....graph.ir.graph import Node
 from ....graph.ops.indexing import GatherGrad, GatherNdGrad
 from ....graph.ops.operands import Array, Operands
@@ -20,7 +22,7 @@ from ....graph.ops.pick import (
 from ....strategies.types import VarType
 from ...device.device import Device
 from ..array.indexing import checked_rows, places_of
-from ..registry import Step, by_arrays, kernel
+from ..registry import F, Step, by_arrays, kernel
 from .by_index import add_rows, looped, row_sums, rows
 
 _TYPES = {VarType.FP32, VarType.INT32, VarType.INT64}
@@ -41,51 +43,50 @@ def _stacked(array: Array, axis: int) -> Array:
     return array.reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
-def _whole(op: str, dev: Device, a: Operands, index: Array, *arrays: Array) -> list[Step] | None:
-    """Return the array module's calls for what the loops do not take."""
-    fits = looped(index, *arrays) and all(array.size for array in (index, *arrays))
-    return None if fits else by_arrays(op, dev, a)
+def _loop(op: str, *operands: str, takes: Takes = _in_single) -> Callable[[F], F]:
+    """Register a function as an op's kernel of compiled loops, called where its operands, the result last, fit.
+
+    The array module's kernel takes empty arrays and those with gaps. A gradient that is None costs nothing.
+    """
+
+    def register(function: F) -> F:
+        @kernel(op, on=("numba",), takes=takes)
+        @wraps(function)
+        def steps(dev: Device, a: Operands) -> list[Step]:
+            arrays = [getattr(a, name) for name in operands]
+            if arrays[-1] is None:
+                return []
+            fits = looped(*arrays) and all(array.size for array in arrays)
+            return function(dev, a) if fits else by_arrays(op, dev, a)
+
+        return function
+
+    return register
 
 
-@kernel("index_select", on=("numba",), takes=_in_single)
+@_loop("index_select", "index", "x", "out")
 def index_select(dev: Device, a: IndexSelect) -> list[Step]:
     """Layers by number."""
-    steps_of_arrays = _whole("index_select", dev, a, a.index, a.x, a.out)
-    if steps_of_arrays is not None:
-        return steps_of_arrays
     check = checked_rows("index_select", a.index, a.x.shape[a.dim])
     return [check, *rows(dev, _stacked(a.x, a.dim), a.index, _stacked(a.out, a.dim))]
 
 
-@kernel("index_select_grad", on=("numba",), takes=_in_single)
+@_loop("index_select_grad", "index", "d_out", "d_x")
 def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
-    if a.d_x is None:
-        return []
-    steps_of_arrays = _whole("index_select_grad", dev, a, a.index, a.d_out, a.d_x)
-    if steps_of_arrays is not None:
-        return steps_of_arrays
     return row_sums(dev, a.index, _stacked(a.d_out, a.dim), _stacked(a.d_x, a.dim))
 
 
-@kernel("index_sample", on=("numba",), takes=_in_single)
+@_loop("index_sample", "index", "x", "out")
 def index_sample(dev: Device, a: IndexSample) -> list[Step]:
     """Elements of each row by number."""
-    steps_of_arrays = _whole("index_sample", dev, a, a.index, a.x, a.out)
-    if steps_of_arrays is not None:
-        return steps_of_arrays
     check = checked_rows("index_sample", a.index, a.x.shape[1])
     return [check, *rows(dev, a.x[..., np.newaxis], a.index, a.out[..., np.newaxis])]
 
 
-@kernel("index_sample_grad", on=("numba",), takes=_in_single)
+@_loop("index_sample_grad", "index", "d_out", "d_x")
 def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
-    if a.d_x is None:
-        return []
-    steps_of_arrays = _whole("index_sample_grad", dev, a, a.index, a.d_out, a.d_x)
-    if steps_of_arrays is not None:
-        return steps_of_arrays
     return row_sums(dev, a.index, a.d_out[..., np.newaxis], a.d_x[..., np.newaxis])
 
 
@@ -96,35 +97,28 @@ def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Ste
     )
 
 
-@kernel("gather_grad", on=("numba",), takes=lambda n: _in_single(n) and not n.attrs["overwrite"])
+@_loop(
+    "gather_grad",
+    "index",
+    "d_out",
+    "d_x",
+    takes=lambda n: _in_single(n) and not n.attrs["overwrite"],
+)
 def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Each row gets the sum of what was gathered of it."""
-    if a.d_x is None:
-        return []
-    steps_of_arrays = _whole("gather_grad", dev, a, a.index, a.d_out, a.d_x)
-    if steps_of_arrays is not None:
-        return steps_of_arrays
     return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
 
 
-@kernel("gather_nd_grad", on=("numba",), takes=_in_single)
+@_loop("gather_nd_grad", "index", "d_out", "d_x")
 def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what was gathered of it."""
-    if a.d_x is None:
-        return []
-    steps_of_arrays = _whole("gather_nd_grad", dev, a, a.index, a.d_out, a.d_x)
-    if steps_of_arrays is not None:
-        return steps_of_arrays
     target, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     return [*steps, *_sums_at(dev, places, a.d_out, target)]
 
 
-@kernel("scatter_nd_add", on=("numba",), takes=_in_single)
+@_loop("scatter_nd_add", "index", "updates", "out")
 def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
     """What is named twice gets both."""
-    steps_of_arrays = _whole("scatter_nd_add", dev, a, a.index, a.updates, a.out)
-    if steps_of_arrays is not None:
-        return steps_of_arrays
     target, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
     if a.out is not a.x:
         steps.append(partial(np.copyto, a.out, a.x))
