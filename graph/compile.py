@@ -9,13 +9,14 @@ from itertools import count, takewhile
 
 from ..strategies.errors import NotFound, Unsupported, nearest
 from ..strategies.types import to_numpy
-from .ir.capabilities import Capabilities, variants
+from .ir.capabilities import ROUNDED, Capabilities, libraries, variants
 from .ir.data_loops import Body
 from .ir.graph import Graph, Node
 from .ir.reader import from_program
 from .ir.replica_program import NodeRecord, ReplicaProgram, lower
 from .ir.segments import Part, cut
 from .ir.sequences import level_name
+from .lowering.factors import round_factors
 from .lowering.layout import lay_out
 from .lowering.placement import all_here, place_on_host
 from .lowering.select import alternatives, refuse_exact, select_kernels
@@ -84,11 +85,17 @@ def compile_program(
         graph = place_on_host(graph, capabilities[back_end].takes)
     only = _only(target, capabilities)
     selected = select_kernels(graph, capabilities, back_end, only)
-    math = target.math(back_end)
+    math, why = _math(target, capabilities, back_end)
+    graph = graph.noted(why) if why else graph
     refuse_exact(selected, math, capabilities, back_end)
     for text in _without_effect(target):
         graph = graph.noted(text)
     graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
+    if math == ROUNDED:
+        if len(cut(lower(graph, fetch_names, kernels, 0))) == 1:
+            graph, kernels = round_factors(graph, kernels, capabilities)
+        else:
+            graph = graph.noted("cpu_math: no value lies in bfloat16 in memory, for a step is cut")
     choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
@@ -145,7 +152,7 @@ def _with_bodies(
             )
         if back_end != "numpy":
             inner = place_on_host(inner, capabilities[back_end].takes)
-        math = target.math(back_end)
+        math, _ = _math(target, capabilities, back_end)
         selected = select_kernels(inner, capabilities, back_end, _only(target, capabilities))
         inner, kernels = lay_out(inner, selected, capabilities, back_end, math)
         program = lower(inner, body.results, kernels, seed, math, checks=target.checks)
@@ -153,6 +160,15 @@ def _with_bodies(
 
     nodes = [compiled(node) for node in graph.nodes]
     return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes)
+
+
+def _math(target: Target, capabilities: Capabilities, back_end: str) -> tuple[str, str]:
+    """Return the precision of single-precision products, and why it is not what the strategy asks for."""
+    math, able = target.math(back_end), libraries(capabilities, back_end).values()
+    reasons = [b.exact for b in able if b.exact] if math != "float32" else []
+    if not reasons or any(math in b.rounds for b in able):
+        return math, ""
+    return "float32", f"cpu_math: products are computed in float32, for {reasons[0]}"
 
 
 def _only(target: Target, capabilities: Capabilities) -> dict[str, frozenset[str]]:

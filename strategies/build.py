@@ -80,7 +80,8 @@ class BuildStrategy(Strategy):
     fuse_bn_add_act_ops: Flag = effect(True)
     fuse_gemm_epilogue: Flag = effect(False)
     fuse_elewise_add_act_ops: Flag = effect(False)
-    # Not in Paddle. "bfloat16" rounds the factors of products that oneDNN computes, and adds in float32.
+    # Not in Paddle. "bfloat16" rounds the factors of products that oneDNN computes, and adds in float32, where
+    # processors have instructions for that.
     cpu_math: Literal["float32", "bfloat16"] = effect("float32")
     # Not in Paddle. "tf32" rounds the factors of products that cuBLASLt and cuDNN compute to 10 bits.
     gpu_math: Literal["float32", "tf32"] = effect("float32")

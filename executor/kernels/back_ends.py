@@ -16,6 +16,9 @@ ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 ON_HOST = frozenset({"numpy", *LIBRARIES["numpy"], *VARIANTS})
 ON_GPU = frozenset({"cupy", *LIBRARIES["cupy"]})
 
+# Not a library: that the processor has instructions for products in bfloat16, as oneDNN found
+BFLOAT16_PRODUCTS = "bfloat16"
+EXACT = "the processors of the replicas have no instructions for products in bfloat16 (AVX512-BF16 or AMX)"
 # Library -> to what it can round the factors of products
 ROUNDS: Mapping[str, str] = {"onednn": "bfloat16", "cudnn": "tf32", "cublaslt": "tf32"}
 # Array module -> what to do where no library rounds

@@ -20,6 +20,8 @@ from ..cuda.runtime import Runtime
 from .back_ends import (
     ALL_LIBRARIES,
     BACK_ENDS,
+    BFLOAT16_PRODUCTS,
+    EXACT,
     LIBRARIES,
     PRODUCTS_BY_ONEDNN,
     REMEDIES,
@@ -27,6 +29,7 @@ from .back_ends import (
     VARIANTS,
     library_of,
 )
+from .onednn.library import bfloat16
 from .onednn.library import version as onednn_version
 from .registry import KERNELS, Kernel, has_kernel
 
@@ -65,11 +68,16 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
     rounds: dict[str, frozenset[str] | None] = {ROUNDS[library]: None} if library in ROUNDS else {}
     if name == "numba" and "onednn" in here:
         rounds = {ROUNDS["onednn"]: PRODUCTS_BY_ONEDNN}
+    exact = ""
+    if BFLOAT16_PRODUCTS in rounds and BFLOAT16_PRODUCTS not in here:
+        rounds, exact = {}, EXACT
     return BackEnd(
         next(module for module, names in LIBRARIES.items() if library in names),
         {op: _widened(op, kernel, "numba" in here) for op, kernel in kernels.items()},
         {op: kernel.layout for op, kernel in kernels.items() if kernel.layout},
         rounds,
+        exact=exact,
+        factors={op: kernel.factors for op, kernel in kernels.items() if kernel.factors},
         any_order=any_order,
         variant=library != name,
     )
@@ -123,6 +131,7 @@ def _xla_version() -> str:
 # Library -> a function that returns its version, "" if it is not here.
 _VERSIONS: dict[str, Callable[[], str]] = {
     "onednn": onednn_version,
+    BFLOAT16_PRODUCTS: bfloat16,
     "numba": native.version,
     "xla": _xla_version,
 }

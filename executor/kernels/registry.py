@@ -24,11 +24,12 @@ them on its arrays, and some only under conditions (``takes``): then the driver 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial, wraps
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from ...graph.ir.capabilities import IN_ORDER, Layout, Takes
+from ...graph.ir.capabilities import IN_ORDER, Factors, Layout, Takes
 from ...graph.ir.graph import Node
 from ...graph.ops.operands import Operands
 from ...graph.ops.registry import OPS, Op
@@ -52,7 +53,8 @@ class Kernel:
 
     ``needs`` are the libraries that it calls beside the one it is registered for; ``prefer_loops``: a
     compiled loop is faster, where there is one; ``low``: it takes float16 and bfloat16 as they are;
-    ``any_order``: it takes images in any order of memory; ``layout``: in which it computes them fastest.
+    ``any_order``: it takes images in any order of memory; ``layout``: in which it computes them fastest;
+    ``factors``: what it takes in bfloat16 as it is, where products are computed so.
     """
 
     function: Callable[..., Any]
@@ -62,6 +64,7 @@ class Kernel:
     low: bool = False
     any_order: bool = False
     layout: Layout = IN_ORDER
+    factors: Factors = field(default_factory=dict)
 
 
 KERNELS: dict[tuple[str, str], Kernel] = {}
@@ -76,6 +79,7 @@ def kernel(
     low: bool = False,
     any_order: bool = False,
     layout: Layout = IN_ORDER,
+    factors: Factors = MappingProxyType({}),
 ) -> Callable[[F], F]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
@@ -83,7 +87,8 @@ def kernel(
     libraries it calls: it is chosen only where they are too. With ``prefer_loops`` it leaves to compiled loops
     what these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images
     whose elements lie in another order than that of their shape, NCHW. ``layout`` is the order in which the
-    compiler lets images lie for it, or a function that tells this from a node and the strategy's math.
+    compiler lets images lie for it, or a function that tells this from a node and the strategy's math. Of
+    ``factors`` it gets bfloat16 as it is, where products are computed in bfloat16.
     """
 
     def asked(node: Node) -> bool:
@@ -100,6 +105,7 @@ def kernel(
                 low=low,
                 any_order=any_order,
                 layout=layout,
+                factors=factors,
             )
             for back_end in on:
                 assert (op_type, back_end) not in KERNELS, (
@@ -154,7 +160,9 @@ def call(op: Op, entry: Kernel | None, a: Operands, dev: Device) -> list[Step]:
         if (entry is not None and entry.low) or not has_low(op.arrays(a)):
             return bound(a)
         written = [slot.parameter for slot in op.output_slots]
-        return widened(dev, op.arrays(a), written, lambda wide: bound(a.replace(**wide)))
+        slots = [] if entry is None else [s for s in op.input_slots if s.name in entry.factors]
+        factors = [slot.parameter for slot in slots]
+        return widened(dev, op.arrays(a), written, lambda wide: bound(a.replace(**wide)), factors)
 
     if entry is not None and is_last(op.type, vars(a)):
         return in_order(dev, op, a, entry.any_order, exact)

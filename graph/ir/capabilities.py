@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .graph import Node
 
 Takes = Callable[[Node], bool]
 IN_ORDER, CHANNELS_LAST = "", "NHWC"  # of the shape of images; channels behind rows and columns
+ROUNDED = "bfloat16"  # of the elements of any value: float32 rounded to 16 bits, in the order of the shape
 AS_THEY_COME = "any"  # in either order, the same for all images of a node
+# Input slot -> the results of whose products it is a factor
+Factors = Mapping[str, Sequence[str]]
 # A kernel's order of images, or what tells it from a node and how exact products are
 Layout = str | Callable[[Node, str], str]
 
@@ -25,13 +28,16 @@ class BackEnd:
     kernels of a library's ops, of which none is chosen but where it was measured to be faster.
 
     ``rounds``: to what it can round factors of products, and of which op types (None: of all that it computes);
-    ``remedy``, of an array module, is what to do where no library rounds.
+    ``exact``: why it rounds none here, though it could on other processors; ``factors``: by op type, what may
+    lie rounded in memory. ``remedy``, of an array module, is what to do where no library rounds.
     """
 
     arrays: str
     takes: Mapping[str, Takes | None]
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     rounds: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    exact: str = ""
+    factors: Mapping[str, Factors] = field(default_factory=dict)
     remedy: str = ""
     any_order: frozenset[str] = frozenset()
     variant: bool = False

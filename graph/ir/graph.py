@@ -22,7 +22,8 @@ class Value:
     """One value: ``kind`` is feed (sent with each step), state (persistable) or temp.
 
     ``version`` counts the writes to the name; version 0 of a state is its value when the step begins.
-    ``layout`` is the order of an image's elements in memory ("": that of its shape; see ``layout.py``).
+    ``layout`` is the order of an image's elements in memory ("": that of its shape; see ``layout.py``), or says
+    that they lie there in bfloat16 (``factors.py``).
     ``host``: it lies in the memory of the host beside the GPU that computes (see ``placement.py``).
     """
 

@@ -17,6 +17,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
+from ..ir.capabilities import ROUNDED
 from ..ir.graph import FEED, STATE
 from ..ir.replica_program import NodeRecord, ReplicaProgram
 from ..ops.collective import BROADCAST, BUCKETED, COLLECTIVES
@@ -77,6 +78,7 @@ class Usage:
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
     vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes,
     ``settled`` where these were placed for the shapes before: instructions on them alone stay as they are.
+    ``rounded`` are those that lie in bfloat16.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Usage:
         declared = {i: program.values[i].spec.shape for i in self.first}
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
         self.settled: dict[int, int] = {}
+        self.rounded = [i for i in self.first if program.values[i].layout == ROUNDED]
         arena = self.first.keys() - self.fixed
         self._steady = {id(node) for node in nodes if arena.isdisjoint(node.touches())}
         self._keep_to_the_end(grouped)
@@ -165,10 +168,10 @@ def _outside(program: ReplicaProgram, grouped: bool) -> set[int]:
 class MemoryPlan:
     """Where the values of one program lie, for one set of shapes.
 
-    ``roots`` maps a value to the one whose storage it lies in (itself, or another); ``same`` to a value whose
-    very array it is; ``views`` are values that need no computing at all. ``offsets`` and ``spans`` (the first
-    and last node that need it) are those of storages. ``size``: bytes of the arena, ``host_size`` of
-    that on the host beside a GPU.
+    ``specs``: of the values as they lie in memory. ``roots`` maps a value to the one whose storage it lies in
+    (itself, or another); ``same`` to a value whose very array it is; ``views`` are values that need no
+    computing at all. ``offsets`` and ``spans`` (the first and last node that need it) are those of storages.
+    ``size``: bytes of the arena, ``host_size`` of that on the host beside a GPU.
     """
 
     usage: Usage
@@ -221,6 +224,9 @@ def plan_memory(
     usage: Usage, specs: Sequence[Spec], memory_options: MemoryOptions = ALL_MEMORY_OPTIONS
 ) -> MemoryPlan:
     """Return where each value lies, given exact shapes."""
+    stored = list(specs)
+    for i in usage.rounded:
+        stored[i] = specs[i]._replace(dtype=VarType.BF16)
     roots = {i: i for i in usage.first}
     last = dict(usage.last)
     same: dict[int, int] = {}
@@ -232,7 +238,7 @@ def plan_memory(
             _share(usage, specs, pair, roots, last, same, views)
     spans = {i: (first, last[i]) for i, first in usage.first.items() if roots[i] == i}
     alignment = memory_options.alignment
-    sizes = {i: aligned(nbytes(specs[i]), alignment) for i in spans}
+    sizes = {i: aligned(nbytes(stored[i]), alignment) for i in spans}
     host = {i for i in spans if usage.program.values[i].host}
     offsets, totals = {}, []
     for storages in (spans.keys() - host, host):
@@ -241,7 +247,7 @@ def plan_memory(
         offsets.update(placed)
         totals.append(total)
     return MemoryPlan(
-        usage, specs, roots, same, views, spans, offsets, totals[0], totals[1], alignment
+        usage, stored, roots, same, views, spans, offsets, totals[0], totals[1], alignment
     )
 
 

@@ -11,14 +11,14 @@ import pytest
 
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.capabilities import installed
-from rowlock.executor.kernels.onednn.library import Handle, Library, library
+from rowlock.executor.kernels.onednn.library import Handle, library
 from rowlock.executor.kernels.onednn.linear import matmul_of, product
 from rowlock.executor.kernels.onednn.primitive import dense
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.registry import OPS, Op
-from rowlock.strategies.errors import Unsupported
+from rowlock.strategies.types import BFLOAT16
 from tests.ops.harness import Arrays, draw, gradients, infer, run, specs_of
 from tests.ops.test_conformance import CASES, reference_of, seeds_of
 
@@ -153,14 +153,6 @@ def test_what_nobody_wants_is_not_kept(name: str) -> None:
 PRODUCTS = [(n, i) for n, i in SAMPLES if n in ("conv2d", "depthwise_conv2d", "mul", "matmul")]
 
 
-def test_bfloat16_is_refused_where_the_processor_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Library, "rounds", False)
-    x = np.zeros((7, 11), "f4")
-    slots = ({"X": [x], "Y": [x.T]}, {"Out": [np.zeros((7, 7), "f4")]}, OPS["mul"].attrs)
-    with pytest.raises(Unsupported, match="needs a processor with AVX-512"):
-        bind("mul", *slots, Device(math="bfloat16"), "onednn")
-
-
 _STACK = np.random.default_rng(2).standard_normal((3, 4, 16, 24)).astype("f4")
 
 
@@ -210,6 +202,19 @@ def test_products_in_bfloat16_are_those_of_rounded_factors(
     for slot, grads in slopes.items():
         for array, value in zip(grads, expected[slot], strict=True):
             np.testing.assert_allclose(array, value, rtol=0.05, atol=0.05, err_msg=slot)
+
+
+@rounding
+@pytest.mark.parametrize(("name", "index"), [(n, i) for n, i in PRODUCTS if "conv" not in n])
+def test_factors_that_lie_in_bfloat16_give_the_same_bits(name: str, index: int) -> None:
+    op, inputs, attrs = drawn(name, index)
+    how: dict[str, Any] = {"dev": Device(math="bfloat16"), **ONEDNN}
+    low = {slot: [array.astype(BFLOAT16) for array in many] for slot, many in inputs.items()}
+    (expected,) = run(op, inputs, attrs, **how)["Out"]
+    result = np.empty_like(expected)
+    for call in bind(op.type, low, {"Out": [result]}, attrs, how["dev"], "onednn"):
+        call()
+    np.testing.assert_array_equal(result, expected)
 
 
 def to_bfloat16(array: Any) -> Any:

@@ -25,16 +25,26 @@ def has_low(arrays: Arrays) -> bool:
 
 
 def widened(
-    dev: Device, arrays: Arrays, written: Iterable[str], bind: Callable[[Arrays], Iterable[Step]]
+    dev: Device,
+    arrays: Arrays,
+    written: Iterable[str],
+    bind: Callable[[Arrays], Iterable[Step]],
+    factors: Iterable[str] = (),
 ) -> list[Step]:
     """Return the calls of a kernel, bound to float32 in the place of low-precision arrays.
 
-    ``written`` are the parameters that stand for outputs; ``bind`` binds the kernel. Factors of products that
-    were bfloat16 may be read as bfloat16 again, where the device has faster instructions for that.
+    ``written`` are the parameters that stand for outputs; ``bind`` binds the kernel, which takes ``factors`` in
+    bfloat16 as they are where products are computed so. Other factors that were bfloat16 may be read as
+    bfloat16 again, where the device has faster instructions for that.
     """
     outcome = frozenset(written)
+    math = _math(dev, _low(arrays.values()))
     outputs = {id(a): a for a in _low(arrays[name] for name in arrays if name in outcome)}
     inputs = {id(a): a for a in _low(arrays[name] for name in arrays if name not in outcome)}
+    if math == "bfloat16":
+        for a in _low(arrays[name] for name in factors):
+            if a.dtype == BFLOAT16:
+                inputs.pop(id(a), None)
     wide = {i: dev.scratch_like(a, np.float32) for i, a in {**inputs, **outputs}.items()}
     copy = dev.xp.copyto
 
@@ -43,7 +53,7 @@ def widened(
             return [swapped(array) for array in operand]
         return wide.get(id(operand), operand)
 
-    exact, dev.math = dev.math, _math(dev, (*inputs.values(), *outputs.values()))
+    exact, dev.math = dev.math, math
     try:
         steps = bind({name: swapped(operand) for name, operand in arrays.items()})
     finally:

@@ -25,5 +25,10 @@ class OneDnnFeedForward(FeedForward):
         return list(product(self.dev, left, right, total, post_ops=more))
 
 
-onednn("fused_feedforward")(forward_of(OneDnnFeedForward, "onednn"))
-onednn("fused_feedforward_grad")(backward_of(OneDnnFeedForward, "onednn"))
+_WEIGHTS = ("Linear1Weight", "Linear2Weight")
+onednn("fused_feedforward", factors=dict.fromkeys(_WEIGHTS, ("Out",)))(
+    forward_of(OneDnnFeedForward, "onednn")
+)
+onednn("fused_feedforward_grad", factors=dict.fromkeys(_WEIGHTS, ("X@GRAD",)))(
+    backward_of(OneDnnFeedForward, "onednn")
+)

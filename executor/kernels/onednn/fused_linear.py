@@ -13,7 +13,7 @@ from ..array.linear import as_matrix
 from ..registry import Step
 from .elementwise import activation as activate
 from .elementwise import slope_at_operand, slope_at_result
-from .linear import product
+from .linear import FACTORS, product, rounded
 from .support import onednn
 
 
@@ -21,7 +21,7 @@ def _function(activation: str, approximate: bool) -> str:
     return "gelu_tanh" if activation == "gelu" and approximate else activation
 
 
-@onednn(GEMM)
+@onednn(GEMM, factors=FACTORS)
 def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
     x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
     a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
@@ -35,7 +35,7 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
     return [*product(dev, a_MK, b_KN, sum_MN, bias=a.bias), *activate(dev, act, sum_MN, out_MN)]
 
 
-@onednn(f"{GEMM}_grad")
+@onednn(f"{GEMM}_grad", factors={"X": ("DY",), "Y": ("DX",)})
 def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step]:
     x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
     a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
@@ -48,6 +48,9 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
         steps += slope(dev, act, kept_of(a).reshape(d_MN.shape), d_activated, d_MN)
     if a.d_bias is not None:
         steps.append(partial(np.add.reduce, d_MN, 0, None, a.d_bias))
+    if a.dx is not None and a.dy is not None:
+        d_MN, copies = rounded(dev, d_MN)
+        steps += copies
     if a.dx is not None:
         left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
         dx_2d = a.dx.reshape(x_2d.shape)

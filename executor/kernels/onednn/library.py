@@ -40,7 +40,7 @@ _INSTRUCTIONS = {
     0xFEF: "avx512_core_amx",
     0x1FEF: "avx512_core_amx_fp16",
 }
-_AVX512 = 0x27
+_BFLOAT16 = 0xE7
 
 
 class Handle:
@@ -138,8 +138,8 @@ class Library:
 
     @property
     def rounds(self) -> bool:
-        """Whether it multiplies in bfloat16 on this processor."""
-        return self.calls.dnnl_get_effective_cpu_isa() & _AVX512 == _AVX512
+        """Whether this processor has instructions for products in bfloat16."""
+        return self.calls.dnnl_get_effective_cpu_isa() & _BFLOAT16 == _BFLOAT16
 
     def __str__(self) -> str:
         numbers = f"{self.version.major}.{self.version.minor}.{self.version.patch}"
@@ -187,3 +187,9 @@ def version() -> str:
     """Return version and instruction set, on which the bits of results depend; "" without the library."""
     dnnl = library()
     return str(dnnl) if dnnl else ""
+
+
+def bfloat16() -> str:
+    """Return the instruction set if it has products in bfloat16; "" without them, or without the library."""
+    dnnl = library()
+    return dnnl.instructions if dnnl is not None and dnnl.rounds else ""

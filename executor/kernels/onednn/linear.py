@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ir.capabilities import Factors
 from ....graph.ops.operands import Array
+from ....strategies.types import BFLOAT16
 from ...device.device import Device
 from ..array.linear import register
 from ..registry import Step
@@ -23,6 +25,7 @@ from .primitive import (
     attributes,
     dense,
     layout_of,
+    reordered,
 )
 from .support import onednn
 
@@ -39,7 +42,8 @@ def matmul_of(
 
 def _factor(dev: Device, array: Array) -> Layout:
     """Return the layout of an operand. What is rounded keeps its order: copies into another cost more."""
-    return layout_of(array) if dev.math == "float32" else dense(array, dev.math)
+    exact = dev.math == "float32" or array.dtype == BFLOAT16
+    return layout_of(array) if exact else dense(array, dev.math)
 
 
 def product(
@@ -82,6 +86,14 @@ def product(
     return matmul_of(*ends, post_ops).bind(dev, reads, {DST: c})
 
 
+def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:
+    """Return what several products multiply, in scratch if they round it, and the calls that this takes."""
+    if dev.math == "float32":
+        return factor, []
+    copy = dev.scratch(factor.shape, BFLOAT16)
+    return copy, reordered(dev, factor, copy)
+
+
 def _scaled(alpha: float) -> tuple[PostOp, ...]:
     return () if alpha == 1.0 else (("linear", alpha, 0.0),)
 
@@ -101,4 +113,18 @@ def _scaled_product(dev: Device, left: Array, right: Array, out: Array, alpha: f
     return product(dev, left, right, out, post_ops=_scaled(alpha))
 
 
-register(onednn, _scaled_product)
+FACTORS: Factors = {"X": ("Out",), "Y": ("Out",)}
+_FACTORS_OF_GRADS: Factors = {
+    "X": ("Y@GRAD",),
+    "Y": ("X@GRAD",),
+    "Out@GRAD": ("X@GRAD", "Y@GRAD"),
+}
+
+
+def _kernel(op_type: str) -> Any:
+    """Return the decorator of a product's kernel, or of its gradient's."""
+    of_grads = op_type.endswith("_grad")
+    return onednn(op_type, factors=_FACTORS_OF_GRADS if of_grads else FACTORS)
+
+
+register(_kernel, _scaled_product)

@@ -17,7 +17,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import numpy as np
 
 from ....graph.ops.operands import Array
-from ....strategies.errors import Unsupported
+from ....strategies.types import BFLOAT16
 from ...device.device import Device
 from ...host.arena import ALIGNMENT
 from ...host.writes import Writes
@@ -91,11 +91,6 @@ def _of_any_size(rank: int, near: int) -> Layout:
 
 @lru_cache(4 * CACHED)
 def _descriptor(layout: Layout) -> Handle:
-    if layout.dtype == "bfloat16" and not loaded().rounds:
-        raise Unsupported(
-            f'BuildStrategy.cpu_math="bfloat16" needs a processor with AVX-512 (oneDNN found '
-            f'{loaded().instructions} here). Use "float32".'
-        )
     make = f"memory_desc_create_with_{'strides' if layout.strides else 'tag'}"
     order = numbers(layout.strides) if layout.strides else _ANY
     sizes, dtype = numbers(layout.shape), _DTYPES[layout.dtype]
@@ -111,10 +106,12 @@ def numbers(values: Sequence[int]) -> Any:
 def layout_of(array: Array) -> Layout:
     """Return the layout of an array; what strides dimensions of one element have makes no difference."""
     if array.flags.c_contiguous:
-        return in_order(array.shape)
-    if channels_last(array):
-        return last(array.shape)
-    return Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
+        layout = in_order(array.shape)
+    elif channels_last(array):
+        layout = last(array.shape)
+    else:
+        layout = Layout(array.shape, tuple(s // array.itemsize for s in array.strides))
+    return replace(layout, dtype="bfloat16") if array.dtype == BFLOAT16 else layout
 
 
 def dense(array: Array, dtype: str) -> Layout:

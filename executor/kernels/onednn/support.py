@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 
-from ....graph.ir.capabilities import IN_ORDER, Layout
+from ....graph.ir.capabilities import IN_ORDER, Factors, Layout
 from ....graph.ir.graph import Node
 from ....strategies.types import VarType
 from ..registry import F, kernel, nonempty
@@ -18,6 +19,8 @@ def onednn(
     prefer_loops: bool = False,
     any_order: bool = False,
     layout: Layout = IN_ORDER,
+    factors: Factors = MappingProxyType({}),
+    low: bool = False,
 ) -> Callable[[F], F]:
     """Register a kernel for the single-precision nodes of ops, or those of them that ``takes`` accepts.
 
@@ -41,6 +44,8 @@ def onednn(
                 prefer_loops=prefer_loops,
                 any_order=any_order,
                 layout=layout,
+                factors=factors,
+                low=low,
             )(nonempty(op_type, function))
         return function
 

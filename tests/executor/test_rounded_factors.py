@@ -1,0 +1,148 @@
+"""``cpu_math="bfloat16"``: values that several products read lie in bfloat16 in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock
+import rowlock.fluid as fluid
+from rowlock.executor.kernels.capabilities import capabilities, installed
+from rowlock.executor.kernels.onednn.library import Library, library
+from rowlock.graph import compile as compiling
+from rowlock.graph.compile import compile_program
+from rowlock.graph.ir.capabilities import ROUNDED
+from rowlock.graph.passes.target import Target
+from rowlock.strategies.build import BuildStrategy
+
+pytestmark = pytest.mark.skipif(library() is None, reason="oneDNN is not installed")
+rounding = pytest.mark.skipif("bfloat16" not in installed(), reason="no products in bfloat16 here")
+
+
+def built(cut: bool = False) -> tuple[Any, Any, Any]:
+    """Return main program, startup program and loss: two layers, attention without heads, a loss."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 5
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 6, 16])
+        h = fluid.layers.layer_norm(x, begin_norm_axis=2)
+        h = fluid.layers.fc(h, 64, num_flatten_dims=2, act="gelu")
+        h = fluid.layers.fc(h, 16, num_flatten_dims=2, act="relu")
+        scores = fluid.layers.softmax(fluid.layers.matmul(h, h, transpose_y=True, alpha=0.25))
+        h = fluid.layers.matmul(scores, h)
+        if cut:
+            rows = fluid.layers.where(fluid.layers.reduce_sum(h, [1, 2]) > -100.0)
+            h = fluid.layers.gather_nd(h, rows)
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(h, 4)))
+        fluid.optimizer.Adam(0.01).minimize(loss)
+    return main, startup, loss
+
+
+def trained(
+    places: int, *, rows: int = 8, cut: bool = False, **switches: Any
+) -> tuple[list[Any], str, Any]:
+    """Return the losses by step and place, the compiler's report, and the plan's memory."""
+    main, startup, loss = built(cut)
+    build = fluid.BuildStrategy()
+    for name, value in switches.items():
+        setattr(build, name, value)
+    feed = {"x": np.random.default_rng(3).standard_normal((rows, 6, 16)).astype("float32")}
+    exe = fluid.Executor(fluid.CPUPlace())
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(places)
+        )
+        losses = [exe.run(program, feed=feed, fetch_list=[loss])[0].tolist() for _ in range(4)]
+        return losses, str(program.explain()), program.explain().memory
+
+
+def in_each_product(graph: Any, kernels: Any, able: Any) -> Any:
+    """Leave all to the products, which round their factors themselves."""
+    return graph, kernels
+
+
+@rounding
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize(
+    "switches", [{}, {"fuse_gemm_epilogue": True}, {"fused_feedforward": True}]
+)
+def test_values_in_bfloat16_change_no_bit(
+    places: int, switches: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact, _, _ = trained(places, **switches)
+    once, report, _ = trained(places, cpu_math="bfloat16", **switches)
+    again, _, _ = trained(places, cpu_math="bfloat16", **switches)
+    monkeypatch.setattr(compiling, "round_factors", in_each_product)
+    each, _, _ = trained(places, cpu_math="bfloat16", **switches)
+    assert once == each == again != exact
+    np.testing.assert_allclose(once, exact, rtol=0.03)
+    assert "values lie in bfloat16 in memory for" in report
+
+
+@rounding
+def test_memory_of_a_step_counts_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Activations for the backward pass take half; parameters, few beside them, have a copy."""
+    _, _, memory = trained(1, rows=256, cpu_math="bfloat16")
+    monkeypatch.setattr(compiling, "round_factors", in_each_product)
+    _, _, before = trained(1, rows=256, cpu_math="bfloat16")
+    assert memory.arena < 0.95 * before.arena and memory.peak < 0.95 * before.peak
+
+
+def program_of(math: str, able: Any, fetch: str = "", train: bool = True) -> Any:
+    main, _, loss = built()
+    main = main if train else main.clone(for_test=True)
+    target = Target(strategy=BuildStrategy(cpu_math=math))
+    keep = None if train else [loss.name]
+    return compile_program(main, ("x",), (fetch or loss.name,), target, able, keep=keep)
+
+
+@rounding
+def test_each_value_is_rounded_once() -> None:
+    compiled = program_of("bfloat16", capabilities())
+    values, nodes = compiled.program.values, compiled.program.nodes
+    copies = [node for node in nodes if node.op == "transfer_layout"]
+    sources = [values[node.inputs["X"][0]].name for node in copies]
+    assert len(set(sources)) == len(sources)
+    assert {"x", "fc_0.w_0"} - set(sources) == {"x"}, "the layer norm alone reads x"
+    rounded = {i for i, value in enumerate(values) if value.layout == ROUNDED}
+    assert rounded == {node.outputs["Out"][0] for node in copies}
+    for i in rounded:
+        readers = [
+            node.op for node in nodes for slot in node.inputs.values() for j in slot if i == j
+        ]
+        grads = [op for op in readers if op.endswith("_grad")]
+        assert set(readers) <= {"mul", "mul_grad", "matmul", "matmul_grad"} and grads
+    plain = program_of("float32", capabilities()).program
+    assert not any(value.layout for value in plain.values)
+
+
+@rounding
+def test_parameters_that_no_step_changes_are_packed_by_the_library() -> None:
+    """It keeps them in bfloat16, in its own order, and copies after writes alone."""
+    program = program_of("bfloat16", capabilities(), train=False).program
+    copies = [node for node in program.nodes if node.op == "transfer_layout"]
+    kinds = {program.values[node.inputs["X"][0]].kind for node in copies}
+    assert kinds == {"temp"}, "h is both factors of the scores, and one of the sums"
+
+
+@rounding
+def test_a_step_in_segments_rounds_in_each_product() -> None:
+    exact, _, _ = trained(1, cut=True)
+    losses, report, _ = trained(1, cut=True, cpu_math="bfloat16")
+    np.testing.assert_allclose(losses, exact, rtol=0.03)
+    assert "no value lies in bfloat16 in memory, for a step is cut" in report
+
+
+def test_without_instructions_products_are_exact_and_explain_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exact, _, memory = trained(2)
+    monkeypatch.setattr(Library, "rounds", False)
+    losses, report, same = trained(2, cpu_math="bfloat16")
+    assert losses == exact and same == memory
+    assert "cpu_math: products are computed in float32, for the processors" in report
+    assert "values lie in bfloat16" not in report
+    assert "bfloat16" not in installed()
