@@ -95,7 +95,9 @@ def run_pipeline(
 
     Raises:
         AssertionError: a pass broke the graph; the message names the pass and the node.
+        ShapeError: the program is wrong as it was read.
     """
+    original = graph
     records: list[PassRecord] = []
     draw = _Pictures(target)
     draw("original_graph", program_dot, graph)
@@ -108,7 +110,12 @@ def run_pipeline(
         started = time.perf_counter()
         changed = entry.run(graph, target)
         if changed is not graph:
-            check(changed, entry.name)
+            try:
+                check(changed, entry.name)
+            except AssertionError:
+                for node in original.nodes:
+                    infer_node(node, lambda value: value.spec)
+                raise
         seconds = time.perf_counter() - started
         same = changed.nodes == graph.nodes
         records.append(
