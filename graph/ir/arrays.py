@@ -222,23 +222,23 @@ class Arrays(HostCalls):
             yield self._call(op, op.type, [array, above], [parts], options, bare=True)
             return
         entries, above = self._entries(op), self._operand(op, "Out@GRAD", op.inputs)
-        parts = tuple(
+        slopes = tuple(
             self._new(f"{above.name}@{above.version}@{k}@PART", entry.spec)
             for k, entry in enumerate(entries)
         )
-        results, axis = {"X@GRAD": parts}, {"axis": int(op.attrs["axis"])}
+        results, axis = {"X@GRAD": slopes}, {"axis": int(op.attrs["axis"])}
         if op.attrs["use_stack"]:
             yield node_of(op, "stack_grad", {"Y@GRAD": (above,)}, results, axis)
         else:
             operands = {"X": tuple(entries), "Out@GRAD": (above,)}
             yield node_of(op, "concat_grad", operands, results, axis)
         names = op.outputs["X@GRAD"]
-        for k, part in enumerate(parts):
+        for k, slope in enumerate(slopes):
             if op.inputs["X"][0] in self.arrays:
-                yield from self._put(op, names[0], k, part)
+                yield from self._put(op, names[0], k, slope)
             elif names[k] != EMPTY_VAR:
                 outputs = {"Out": (self._write(op.block, names[k]),)}
-                yield node_of(op, "assign", {"X": (part,)}, outputs)
+                yield node_of(op, "assign", {"X": (slope,)}, outputs)
 
     def _sequences_apart(self, op: Operator) -> Iterator[Node]:
         """Make an array of the steps of sequences; a gradient's are those of what it is the gradient of."""

@@ -55,8 +55,8 @@ class Loops(DataLoops):
             self.inside = f"{inside}@BLOCK{block.idx}@ROUND{len(rounds)}"
             nodes += self._nodes(block)
             self.inside = inside
-            for name, value in before.items():
-                check_type(op, name, value.spec, self.current[name].spec)
+            for name, former in before.items():
+                check_type(op, name, former.spec, self.current[name].spec)
             scope = self._left(before, op.inputs.get("X", ()))
             scope.values.update(
                 (n, before[n]) for n in replaced(block) - counters(block) if n in before
