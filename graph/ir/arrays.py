@@ -221,31 +221,24 @@ class Arrays(HostCalls):
             options = {name: op.attrs[name] for name in ("axis", "use_stack")}
             yield self._call(op, op.type, [array, above], [parts], options, bare=True)
             return
-        entries, axis = self._entries(op), int(op.attrs["axis"])
-        above, stacked = self._operand(op, "Out@GRAD", op.inputs), bool(op.attrs["use_stack"])
-        names, start = op.outputs["X@GRAD"], 0
-        for k, entry in enumerate(entries):
-            rank = len(entry.spec.shape) + stacked
-            size = 1 if stacked else entry.spec.shape[axis % rank]
-            if size < 0:
-                raise Unsupported(
-                    f"{op.type}: the size of dimension {axis} of the entries is not known. {op.where}"
-                )
-            part = self._new(f"{above.name}@{above.version}@{k}@PART", entry.spec)
-            attrs = {
-                "axes": [axis % rank],
-                "starts": [start],
-                "ends": [start + size],
-                "infer_flags": [1],
-                "decrease_axis": [axis % rank] if stacked else [],
-            }
-            yield node_of(op, "slice", {"Input": (above,)}, {"Out": (part,)}, attrs)
-            start += size
+        entries, above = self._entries(op), self._operand(op, "Out@GRAD", op.inputs)
+        slopes = tuple(
+            self._new(f"{above.name}@{above.version}@{k}@PART", entry.spec)
+            for k, entry in enumerate(entries)
+        )
+        results, axis = {"X@GRAD": slopes}, {"axis": int(op.attrs["axis"])}
+        if op.attrs["use_stack"]:
+            yield node_of(op, "stack_grad", {"Y@GRAD": (above,)}, results, axis)
+        else:
+            operands = {"X": tuple(entries), "Out@GRAD": (above,)}
+            yield node_of(op, "concat_grad", operands, results, axis)
+        names = op.outputs["X@GRAD"]
+        for k, slope in enumerate(slopes):
             if op.inputs["X"][0] in self.arrays:
-                yield from self._put(op, names[0], k, part)
+                yield from self._put(op, names[0], k, slope)
             elif names[k] != EMPTY_VAR:
                 outputs = {"Out": (self._write(op.block, names[k]),)}
-                yield node_of(op, "assign", {"X": (part,)}, outputs)
+                yield node_of(op, "assign", {"X": (slope,)}, outputs)
 
     def _sequences_apart(self, op: Operator) -> Iterator[Node]:
         """Make an array of the steps of sequences; a gradient's are those of what it is the gradient of."""

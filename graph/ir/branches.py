@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from math import prod
 
-from ...strategies.errors import Unsupported
+from ...strategies.errors import ShapeError, Unsupported
 from ...strategies.types import VarType
 from ..ops.printing import PRINT, PRINT_IF
 from ..ops.python_function import PY_FUNC
@@ -88,6 +89,8 @@ class Branches(BlockReader):
                 continue
             if name in before or op.block.var_recursive(name).persistable:
                 old = self._read(op.block, name)
+                assert old is not None
+                _check_types(op, name, value.spec, old.spec)
                 inputs = {"Condition": (taken,), "X": (value,), "Y": (old,)}
                 yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
             else:  # Nothing may read it unless the branch is taken.
@@ -185,11 +188,7 @@ class Branches(BlockReader):
         yield from nodes
         no, yes = (self._read(op.block, name) for name in names)
         assert no is not None and yes is not None
-        if len(no.spec.shape) != len(yes.spec.shape) or no.spec.dtype != yes.spec.dtype:
-            raise Unsupported(
-                f"{op.type}: the branches' results {yes.spec!s} and {no.spec!s} must have one shape and "
-                f"type: both are computed, and one is chosen. {op.where}"
-            )
+        _check_types(op, op.outputs["Out"][0], yes.spec, no.spec)
         inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
         yield node_of(op, "where", inputs, {"Out": (self._write(op.block, op.outputs["Out"][0]),)})
 
@@ -205,6 +204,20 @@ class Branches(BlockReader):
                 yes, no = sides
                 inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
                 yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+
+
+def _check_types(op: Operator, name: str, taken: Spec, other: Spec) -> None:
+    """Refuse two sides of which one cannot be chosen for the other.
+
+    Raises:
+        ShapeError: their sizes or the types of their elements differ.
+    """
+    sizes = zip_longest(taken.shape, other.shape)
+    if taken.dtype != other.dtype or not all(a == b or -1 in (a, b) for a, b in sizes):
+        raise ShapeError(
+            f"{op.type}: {name!r} is {taken} where the branch is taken and {other} where it is not: both are "
+            f"computed and one is chosen, so they must have one shape and type. {op.where}"
+        )
 
 
 def _check_both_sides(op: Operator, block: Block) -> None:

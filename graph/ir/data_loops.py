@@ -167,11 +167,8 @@ class DataLoops(Arrays):
             )
         for name, result in zip(carried, results, strict=True):
             outer = operands[name]
-            if result.spec.dtype != specs[name].dtype and result not in self.array_levels:
-                raise InvalidType(
-                    f"{op.type}: {name!r} is {specs[name]} before a round and {result.spec} behind it: what is "
-                    f"carried keeps the type of its elements. {op.where}"
-                )
+            if result not in self.array_levels:
+                check_type(op, name, specs[name], result.spec)
             if outer is not None and self._levels(outer) != self._levels(result):
                 raise Unsupported(
                     f"{op.type}: {name!r} has {self._levels(outer)} levels of sequences before the loop and "
@@ -326,6 +323,19 @@ class DataLoops(Arrays):
 def _flat(values: Sequence[Value], sequences: Sequences) -> list[Value]:
     """Return values with their levels behind them."""
     return [each for value in values for each in (value, *sequences.levels.get(value, ()))]
+
+
+def check_type(op: Operator, name: str, before: Spec, behind: Spec) -> None:
+    """Refuse a round that changes the type of what is carried.
+
+    Raises:
+        InvalidType: the elements have another type behind the round.
+    """
+    if behind.dtype != before.dtype:
+        raise InvalidType(
+            f"{op.type}: {name!r} is {before} before a round and {behind} behind it: what is carried keeps "
+            f"the type of its elements. {op.where}"
+        )
 
 
 def counters(block: Block) -> set[str]:

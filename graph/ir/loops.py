@@ -14,7 +14,7 @@ import numpy as np
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
 from .block_reader import Scope, block_of, finished, node_of, replaced
-from .data_loops import DataLoop, DataLoops, counters, touched
+from .data_loops import DataLoop, DataLoops, check_type, counters, touched
 from .graph import Node, Value
 
 _ROUNDS = 10_000  # rounds of a loop that are read at most
@@ -55,6 +55,8 @@ class Loops(DataLoops):
             self.inside = f"{inside}@BLOCK{block.idx}@ROUND{len(rounds)}"
             nodes += self._nodes(block)
             self.inside = inside
+            for name, former in before.items():
+                check_type(op, name, former.spec, self.current[name].spec)
             scope = self._left(before, op.inputs.get("X", ()))
             scope.values.update(
                 (n, before[n]) for n in replaced(block) - counters(block) if n in before

@@ -652,6 +652,66 @@ def test_results_of_other_shapes_are_refused() -> None:
         L.cond(condition(), lambda: x, lambda: L.cast(x, "int64"))
 
 
+def switched() -> Any:
+    x, value = fluid.data("x", [None, 3]), L.fill_constant([1], "float32", 0.0)
+    with L.Switch() as switch, switch.case(L.mean(x) < value):
+        L.assign(L.fill_constant([2], "float32", 1.0), value)
+    return value
+
+
+def widened() -> Any:
+    value, limit = L.fc(fluid.data("x", [None, 3]), 3), L.fill_constant([1], "int64", 3)
+    number = L.fill_constant([1], "int64", 0)
+    condition = L.less_than(number, limit)
+    with L.While(condition).block():
+        L.assign(L.cast(value, "float64"), value)
+        L.increment(number)
+        L.less_than(number, limit, cond=condition)
+    return value
+
+
+def entries_apart() -> Any:
+    x, array = fluid.data("x", [None, 3]), L.create_array("float32")
+    for k, width in enumerate((3, 4)):
+        L.array_write(L.fc(x, width), L.fill_constant([1], "int64", k), array)
+    return L.tensor_array_to_tensor(array, axis=0)[0]
+
+
+TYPES = [
+    (switched, InvalidValue, r"conditional_block: .* is FP32\[2\] where .* FP32\[1\] where"),
+    (widened, TypeError, r"while: .* is FP32\[-1,3\] before a round and FP64\[-1,3\] behind it"),
+    (entries_apart, InvalidValue, "sizes other than dimension 0 differ"),
+]
+
+
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize(("program", "error", "text"), TYPES)
+def test_types_that_differ_are_named_when_the_program_runs(
+    program: Any, error: type[Exception], text: str, places: int, threads: None
+) -> None:
+    value, exe = L.mean(program()), fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    main: Any = fluid.default_main_program()
+    if places > 1:
+        cpus = [fluid.CPUPlace()] * places
+        main = fluid.CompiledProgram(main).with_data_parallel(places=cpus)
+    with pytest.raises(error, match=f"{text}.*test_control_flow"):
+        exe.run(main, feed={"x": np.ones((4, 3), "float32")}, fetch_list=[value])
+
+
+def test_entries_of_any_number_of_rows_are_joined_and_have_gradients() -> None:
+    x, array = fluid.data("x", [None, 2]), L.create_array("float32")
+    x.stop_gradient = False
+    for k in range(3):
+        L.array_write(x * float(k), L.fill_constant([1], "int64", k), array)
+    weight = fluid.data("weight", [None, 2])
+    total = L.reduce_sum(L.tensor_array_to_tensor(array, axis=0)[0] * weight)
+    (dx,) = fluid.gradients(total, [x])
+    weights = np.arange(12, dtype="float32").reshape(6, 2)
+    (slope,) = run({"x": np.ones((2, 2), "float32"), "weight": weights}, dx)
+    np.testing.assert_allclose(slope, weights[2:4] + 2 * weights[4:])
+
+
 def test_python_in_a_step() -> None:
     x = fluid.data("x", [3, 2])
     x.stop_gradient = False

@@ -245,6 +245,18 @@ def test_places_get_whole_sequences_and_results_are_joined() -> None:
             assert one.lod() == other.lod()
 
 
+@pytest.mark.usefixtures("threads")
+def test_places_give_their_rows_sequences_of_lengths_that_the_program_says() -> None:
+    def program(x: Any) -> list[Any]:
+        apart = layers.lod_reset(layers.relu(x), target_lod=[0, 2, 3])
+        return [layers.sequence_pool(apart, "sum"), apart]
+
+    feed = {"x": sequences(np.arange(12, dtype="float32").reshape(6, 2), [[1] * 6])}
+    sums, apart = run(program, feed, places=2)
+    np.testing.assert_array_equal(np.array(sums), [[2, 4], [4, 5], [14, 16], [10, 11]])
+    assert apart.lod() == [[0, 2, 3, 5, 6]]
+
+
 def drawn_chunks() -> tuple[Any, Any]:
     said, meant = np.array([[0], [1], [4], [2], [3], [0]]), np.array([[0], [0], [4], [2], [3], [1]])
     return sequences(said, [[4, 2]]), sequences(meant, [[4, 2]])

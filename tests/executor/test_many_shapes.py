@@ -10,8 +10,10 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from benchmarks.changing_shapes import grow
 from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.onednn import primitive, recurrence
+from rowlock.executor.kernels.onednn.primitive import CACHED
 from rowlock.executor.plan.emission import Emission
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.shapes import Shapes, infer_specs
@@ -55,6 +57,26 @@ def test_plans_for_many_lengths_are_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         for length in range(1, 3 * PLANS_KEPT):
             exe.run(program, feed={"x": np.zeros((2, length, 8), "f4")}, fetch_list=[loss])
         assert plans() - before <= 2 * (PLANS_KEPT + 1) + 1  # and the startup program's
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("name", ["lstm", "clicks", "loop"])
+def test_steps_of_ever_changing_shapes_take_no_more_memory(
+    name: str, places: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ``benchmarks/changing_shapes.py`` measures over more steps, with as few plans as are ever kept.
+
+    Primitives are kept for more shapes than come here, so they may still take memory.
+    """
+    monkeypatch.setattr(plan_cache.PlanCache.__init__, "__defaults__", (0,))
+    with rowlock.cluster(launcher="threads"):
+        (_, early), (_, late) = grow(name, places, (100, 300))
+    assert late[0].plans <= early[0].plans + 2
+    assert late[0].loops == early[0].loops
+    compiled = late[0].primitives - early[0].primitives
+    assert late[0].primitives <= 4 * CACHED
+    assert late[0].resident - early[0].resident < (40 << 20) + compiled * (256 << 10)
 
 
 def test_what_plans_share_does_not_mix_them_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from ....graph.ops.operands import Array
 from ....strategies.types import BFLOAT16
 from ...device.device import Device
 from ...host.arena import ALIGNMENT
+from ...host.bounded_dict import BoundedDict
 from ...host.writes import Writes
 from ..registry import Step
 from .library import Argument, Handle, Library, library
@@ -173,7 +174,7 @@ class Format:
         self.descriptor = descriptor
         known = descriptor.value is not None
         self.nbytes = loaded().calls.dnnl_memory_desc_get_size(descriptor) if known else 0
-        self._same: dict[Layout, bool] = {}
+        self._same: BoundedDict[Layout, bool] = BoundedDict(CACHED)
 
     def fits(self, layout: Layout) -> bool:
         """Tell whether memory of this layout can be used as it is."""
