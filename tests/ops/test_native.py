@@ -160,6 +160,96 @@ def test_rows_of_any_length() -> None:
         np.testing.assert_allclose(loss.ravel(), wanted, rtol=1e-5, atol=1e-5)
 
 
+# Op, shapes and attributes, among them every way in which a kernel goes through memory.
+WAYS: list[tuple[str, dict[str, tuple[int, ...]], dict[str, Any]]] = [
+    *(("softmax", {"X": shape}, {"axis": 1}) for shape in [(3, 7, 40), (5, 33, 2), (2, 1, 9)]),
+    *(
+        ("layer_norm", {"X": (rows, width), "Scale": (width,), "Bias": (width,)}, {})
+        for rows, width in [(1, 5000), (1, 1), (3, 1025), (700, 2), (65, 33)]
+    ),
+    *(
+        ("transpose2", {"X": shape}, {"axis": list(order)})
+        for shape, order in [
+            *(((few, 20, 37), (2, 1, 0)) for few in range(2, 9)),
+            *(((37, 20, few), (2, 1, 0)) for few in range(2, 9)),
+            *(((3, 4, 5, 33), order) for order in [(3, 0, 2, 1), (1, 3, 0, 2), (3, 2, 1, 0)]),
+            *(((9, 8, 5, run), (0, 2, 1, 3)) for run in (1, 7, 16, 17)),
+        ]
+    ),
+    *(
+        ("pool2d", {"X": shape}, {"ksize": window, **more})
+        for shape, window, more in [
+            ((2, 3, 9, 21), [4, 4], {"adaptive": True}),
+            ((2, 3, 9, 50), [2, 3], {"adaptive": True}),
+            ((2, 3, 9, 21), [3, 2], {"strides": [2, 1], "paddings": [1, 1]}),
+            ((2, 3, 9, 21), [9, 20], {"strides": [1, 1]}),
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes", "attrs"), WAYS)
+def test_every_way_agrees_with_numpys(
+    name: str,
+    shapes: dict[str, tuple[int, ...]],
+    attrs: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Numbers of which many are equal: the first one of several largest counts."""
+    op, rng = OPS[name], np.random.default_rng(0)
+    inputs = {
+        slot: [rng.integers(-4, 5, shape).astype("float32")] for slot, shape in shapes.items()
+    }
+    attrs = {**op.attrs, **attrs}
+    outputs = run(op, inputs, attrs)
+    seeds = {
+        slot: [a.astype("float32") for a in many] for slot, many in seeds_of(op, outputs).items()
+    }
+    slopes = gradients(op, copies(inputs), outputs, seeds, attrs)
+    monkeypatch.setattr(harness, "bind", chosen)
+    near = {"rtol": 2e-5, "atol": 2e-4 if name == "layer_norm" else 1e-6}
+    pairs = [(slopes, gradients(op, copies(inputs), outputs, seeds, attrs))]
+    if name in NATIVE:
+        pairs.append((outputs, run(op, inputs, attrs)))
+    for theirs, ours in pairs:
+        for slot, arrays in theirs.items():
+            for one, other in zip(arrays, ours[slot], strict=True):
+                np.testing.assert_allclose(other, one, **near, err_msg=slot)
+
+
+@pytest.mark.parametrize("name", ["arg_max", "arg_min"])
+@pytest.mark.parametrize(
+    "shape", [(50, 1), (50, 4), (50, 7), (50, 64), (50, 65), (9, 5, 3), (9, 5, 8), (2, 3, 1100)]
+)
+def test_places_of_extremes_are_numpys(name: str, shape: tuple[int, ...]) -> None:
+    """The first of equal ones, of which the zeros are two; the first nan, whatever its sign."""
+    x = np.random.default_rng(0).choice(SPECIAL, shape)
+    x[: len(x) // 2][np.isnan(x[: len(x) // 2])] = -0.0
+    x[-1][np.isnan(x[-1])] = -np.float32(np.nan)
+    for axis in range(x.ndim):
+        for dtype in (np.int64, np.int32):
+            exact = getattr(np, name.replace("_", ""))(x, axis)
+            out = np.full(exact.shape, 7, dtype)
+            _steps(name, {"X": [x]}, {"Out": [out]}, axis=axis)
+            np.testing.assert_array_equal(out, exact)
+
+
+def test_one_hot_rows_of_any_length() -> None:
+    """An index outside of the row is refused, or marks nothing."""
+    for count, depth in [(1, 1), (7, 3), (3000, 3), (5, 9000)]:
+        x = np.random.default_rng(0).integers(0, depth, count)
+        out = np.full((count, depth), 7, np.float32)
+        for index in (x, x.astype(np.int32)):
+            _steps("one_hot_v2", {"X": [index]}, {"Out": [out]}, depth=depth)
+            np.testing.assert_array_equal(out, np.eye(depth, dtype=np.float32)[x])
+        x[0] = depth
+        with pytest.raises(InvalidValue, match=f"index {depth} is outside the {depth} rows"):
+            _steps("one_hot_v2", {"X": [x]}, {"Out": [out]}, depth=depth)
+        _steps("one_hot_v2", {"X": [x]}, {"Out": [out]}, depth=depth, allow_out_of_range=True)
+        assert not out[0].any()
+        assert (out[1:].sum(1) == 1).all()
+
+
 @pytest.mark.parametrize("name", ["cross_entropy", "cross_entropy2"])
 def test_labels_that_are_special(name: str) -> None:
     """Rows that are ignored, probabilities of 0 and nan: as in NumPy. What is no class is refused."""

@@ -14,6 +14,7 @@ from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops.activation import Scale
 from ....graph.ops.compare import Compare
+from ....graph.ops.creation import Cast
 from ....graph.ops.elementwise import Elementwise, ElementwiseGrad
 from ....graph.ops.indexing import Where, WhereGrad
 from ....graph.ops.operands import Operands
@@ -189,3 +190,15 @@ def register(loops: Loops, others: Callable[[str], bool]) -> None:
 
 
 register(NUMBA, lambda op_type: not op_type.startswith(("logical_", "bitwise_")))
+
+
+def _single_to_bool(node: Node) -> bool:
+    return in_float32(node) and all(v.spec.dtype == VarType.BOOL for v in node.writes())
+
+
+@NUMBA.register("cast", takes=_single_to_bool)
+def cast(dev: Device, a: Cast) -> list[Step]:
+    """Whether a number is not zero; to other types NumPy converts as fast as memory is."""
+    if a.out is None:
+        return []
+    return NUMBA.bind(dev, [(e.not_equal(e.argument("x"), 0), a.out)], {"x": a.x})

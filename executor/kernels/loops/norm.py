@@ -1,4 +1,6 @@
-"""Batch norm as compiled loops where oneDNN is slow: with given statistics, and where channels make no fours.
+"""Batch norm and the gradient of layer norm as compiled loops, where oneDNN is slow.
+
+That is batch norm with given statistics, and where channels make no fours; layer norm of few or short rows.
 
 Images lie in either order of memory. See the array kernels for what Paddle keeps of the statistics.
 """
@@ -12,11 +14,12 @@ import numpy as np
 from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
-from ....graph.ops.norm import BatchNorm, BatchNormGrad, uses_statistics
+from ....graph.ops.norm import BatchNorm, BatchNormGrad, LayerNormGrad, uses_statistics
 from ...codegen.loops import bind_loop
+from ...codegen.native import launch
 from ...device.device import Device
 from ..array.norm import averaged, channels
-from ..registry import Step, kernel
+from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
 
 _X, _D, _MEAN, _INVERSE, _SCALE, _BIAS = map(e.argument, ("x", "d", "m", "i", "s", "b"))
@@ -89,3 +92,54 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
         ]
     along = normed * (e.argument("p") * share) + e.argument("q") * share
     return [*steps, *bind_loop([((_D - along) * (_SCALE * _INVERSE), a.d_x)], {**large, **small})]
+
+
+# What a row gets needs two sums over it; it is still in cache when they are there. Each is summed in float32
+# over so many elements, and these sums in float64.
+_LAYER_NORM_GRAD = """
+def run(words):
+    x, d, mean, variance = f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3])
+    s, d_x, d_s, d_b = f32(words[4]), f32(words[5]), f32(words[6]), f32(words[7])
+    rows, n, epsilon = words[8], words[9], f32(words[10])[0]
+    for i in range(n):
+        {clear}
+    for r in range(rows):
+        o, m, inverse = r * n, mean[r], np.float32(1.0) / root(variance[r] + epsilon)
+        along, whole = np.float64(0.0), np.float64(0.0)
+        for begin in range(0, n, 1024):
+            p, q = np.float32(0.0), np.float32(0.0)
+            for i in range(begin, min(begin + 1024, n)):
+                g, h = load(d, o + i, 1, 6), (load(x, o + i, 0, 6) - m) * inverse
+                {add}
+                g = g{scaled}
+                p, q = plus(p, g * h), plus(q, g)
+            along, whole = along + np.float64(p), whole + np.float64(q)
+        share, level = np.float32(along / n), np.float32(whole / n)
+        for i in range(n):
+            g, h = load(d, o + i, 1, 6){scaled}, (load(x, o + i, 0, 6) - m) * inverse
+            {write}
+"""
+
+
+@kernel("layer_norm_grad", on=("numba",), takes=in_float32)
+def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
+    """dx = (g - mean(g) - normed * mean(g * normed)) / deviation, where g = dy * scale."""
+    arrays = [a.x, a.d_y, a.mean, a.variance, a.scale, a.d_x, a.d_scale, a.d_bias]
+    present = [array for array in arrays if array is not None]
+    if not a.x.size or not all(array.flags.c_contiguous for array in present):
+        return by_arrays("layer_norm_grad", dev, a)
+    terms = ((a.d_scale, "d_s", 3, "g * h"), (a.d_bias, "d_b", 4, "g"))
+    sums = [(name, place, term) for d, name, place, term in terms if d is not None]
+    add = "store({0}, i, load({0}, i, {1}, 6) + {2}, {1}, 6)"
+    text = _LAYER_NORM_GRAD.format(
+        clear="; ".join(f"{name}[i] = np.float32(0.0)" for name, *_ in sums) or "pass",
+        add="; ".join(add.format(*entry) for entry in sums) or "pass",
+        scaled="" if a.scale is None else " * load(s, i, 2, 6)",
+        write="pass"
+        if a.d_x is None
+        else "store(d_x, o + i, (g - level - h * share) * inverse, 5, 6)",
+    )
+    epsilon = np.array([a.epsilon], np.float32)
+    addresses = [0 if array is None else array.ctypes.data for array in arrays]
+    words = [*addresses, a.mean.size, a.x.size // a.mean.size, epsilon.ctypes.data]
+    return [launch(text, words, epsilon, *present)]

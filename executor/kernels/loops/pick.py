@@ -1,4 +1,4 @@
-"""Elements picked along a dimension, and sums at coordinates, as rows by number in compiled loops."""
+"""Elements picked along a dimension, sums at coordinates and one-hot rows, by number in compiled loops."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from ....graph.ir.capabilities import Takes
 from ....graph.ir.graph import Node
+from ....graph.ops.creation import OneHot
 from ....graph.ops.indexing import GatherGrad, GatherNdGrad
 from ....graph.ops.operands import Array, Operands
 from ....graph.ops.pick import (
@@ -20,6 +21,7 @@ from ....graph.ops.pick import (
     ScatterNdAdd,
 )
 from ....strategies.types import VarType
+from ...codegen.native import launch
 from ...device.device import Device
 from ..array.indexing import checked_rows, places_of
 from ..registry import F, Step, by_arrays, kernel
@@ -125,3 +127,36 @@ def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
     size = target[0].size
     updates, sums = a.updates.reshape(1, places.size, size), target.reshape(1, len(target), size)
     return [*steps, *add_rows(places, updates, sums)]
+
+
+# As many rows at a time as stay in cache: cleared together, then marked.
+_MARK = """
+def run(words):
+    index, out, count, depth, many = {kind}(words[0]), f32(words[1]), words[2], words[3], words[4]
+    for begin in range(0, count, many):
+        end = min(begin + many, count)
+        for i in range(begin * depth, end * depth):
+            store(out, i, np.float32(0.0), 1, 2)
+        for r in range(begin, end):
+            at = np.int64(load(index, r, 0, 2))
+            if 0 <= at < depth:
+                store(out, r * depth + at, np.float32(1.0), 1, 2)
+"""
+_IN_CACHE = 4096  # elements
+
+
+def _whole_to_single(node: Node) -> bool:
+    read, written = node.reads(), node.writes()
+    whole = all(value.spec.dtype in (VarType.INT32, VarType.INT64) for value in read)
+    return whole and all(value.spec.dtype == VarType.FP32 for value in written)
+
+
+@kernel("one_hot", "one_hot_v2", on=("numba",), takes=_whole_to_single)
+def one_hot(dev: Device, a: OneHot) -> list[Step]:
+    """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
+    if not a.out.size or not (a.x.flags.c_contiguous and a.out.flags.c_contiguous):
+        return by_arrays("one_hot", dev, a)
+    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", a.x, a.depth)]
+    words = [a.x.ctypes.data, a.out.ctypes.data, a.x.size, a.depth, max(_IN_CACHE // a.depth, 1)]
+    text = _MARK.format(kind=f"i{a.x.itemsize * 8}")
+    return [*checks, launch(text, words, a.x, a.out)]

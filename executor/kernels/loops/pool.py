@@ -36,19 +36,20 @@ from ..registry import F, Step, by_arrays, kernel, nonempty
 
 _WINDOWS = """
 def run(words):
-    x, out, d_x, mask = f32(words[0]), f32(words[1]), f32(words[2]), i32(words[3])
-    images, channels, out_image, out_channel = words[4], words[5], words[6], words[7]
-    deep, high, wide, size = words[8], words[9], words[10], words[8] * words[9] * words[10]
-    fixed = np.float32(words[14])
-    edges_d, edges_h, edges_w = i64(words[15]), i64(words[16]), i64(words[17])
+    x, out, d_x = f32(words[0]), f32(words[1]), f32(words[2])
+    mask, largest_of = i32(words[3]), f32(words[4])
+    images, channels, out_image, out_channel = words[5], words[6], words[7], words[8]
+    deep, high, wide, size = words[9], words[10], words[11], words[9] * words[10] * words[11]
+    fixed = np.float32(words[15])
+    edges_d, edges_h, edges_w = i64(words[16]), i64(words[17]), i64(words[18])
     for n in range(images):
         for c in range(channels):
             plane, o = (n * channels + c) * size, n * out_image + c * out_channel
-            for q in range(words[11]):
+            for q in range(words[12]):
                 d0, d1 = edges_d[2 * q], edges_d[2 * q + 1]
-                for r in range(words[12]):
+                for r in range(words[13]):
                     h0, h1 = edges_h[2 * r], edges_h[2 * r + 1]
-                    for s in range(words[13]):
+                    for s in range(words[14]):
                         w0, w1 = edges_w[2 * s], edges_w[2 * s + 1]
 {each}
                         o += 1
@@ -68,18 +69,31 @@ _KEEP_NAN = _LARGEST.format(
                 best, place = v, at + w"""
 )
 _PASS_NAN = _KEEP_NAN.replace(" or v != v", "")
-# Of windows with long lines: the largest of each line as vectors; then its place is looked for in one line.
+# Of windows with long lines: the largest of each line as vectors.
 _LONG = 8  # elements
 _BY_LINES = """
-best, line = np.float32(-np.inf), np.int64(-1)
+best = np.float32(-np.inf)
 for d in range(d0, d1):
     for h in range(h0, h1):
         at = plane + (d * high + h) * wide
         v = np.float32(-np.inf)
         for w in range(w0, w1):
             v = largest(v, x[at + w])
-        if v > best or v != v:
-            best, line = v, at
+        best = largest(best, v)
+"""
+# Where the largest lies: known as it is, each element is looked at without a branch. A nan equals none.
+_FIRST = """
+best, nowhere = largest_of[o], np.int32(0x7fffffff)
+place = nowhere
+for d in range(d0, d1):
+    for h in range(h0, h1):
+        at = (d * high + h) * wide
+        for w in range(w0, w1):
+            here = select(load(x, plane + at + w, 0, 2) == best, np.int32(at + w), nowhere)
+            place = select(here < place, here, place)
+        {stop}
+if place != nowhere:
+    d_x[plane + place] += out[o]
 """
 _COUNT = """
 count = fixed
@@ -95,23 +109,13 @@ _FORWARD = {
     + "out[o] = total / count",
 }
 _BACKWARD = {
-    "max": _KEEP_NAN + "if best == best and place >= 0:\n    d_x[plane + place] += out[o]",
+    "max": _FIRST.format(stop="pass"),
     "avg": _COUNT
     + "share = out[o] / count"
     + _ELEMENTS.format(each="d_x[plane + at + w] += share"),
 }
 _LONG_FORWARD = {**_FORWARD, "max": _BY_LINES + "out[o] = best"}
-_LONG_BACKWARD = {
-    **_BACKWARD,
-    "max": _BY_LINES
-    + """
-if best == best and line >= 0:
-    for w in range(w0, w1):
-        if x[line + w] == best:
-            d_x[line + w] += out[o]
-            break
-""",
-}
+_LONG_BACKWARD = {**_BACKWARD, "max": _FIRST.format(stop="if place != nowhere: break")}
 _BY_MASK = """
 def run(words):
     d_out, d_x, mask = f32(words[0]), f32(words[1]), i32(words[2])
@@ -143,14 +147,18 @@ def _bound(
     exclusive: bool = True,
     mask: Any = None,
     d_x: Any = None,
+    y: Any = None,
 ) -> Step:
-    """Return the loop over windows; ``out`` is read where there is ``d_x``, which it adds to."""
+    """Return the loop over windows; ``out`` is read where there is ``d_x``, which it adds to.
+
+    ``y``: what a pooling gave, of which ``out`` is the gradient.
+    """
     flat = 5 - x.ndim
     edges = [np.array([[0, 1]])] * flat + [np.stack(pair, 1) for pair in win.edges()]
     tables = [np.ascontiguousarray(table, np.int64) for table in edges]
     fixed = 0 if exclusive or win.uneven else int(np.prod(win.k))
     steps = [stride // out.itemsize for stride in out.strides[:2]]
-    arrays = [x, out, x if d_x is None else d_x, x if mask is None else mask]
+    arrays = [x, out, *(x if array is None else array for array in (d_x, mask, y))]
     sizes = [*x.shape[:2], *steps, *[1] * flat, *win.size, *[1] * flat, *win.out, fixed]
     words = [array.ctypes.data for array in arrays] + sizes
     begins, ends = win.edges()[-1]
@@ -204,7 +212,7 @@ def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     win = windows_of(a, a.out)
     return [
         partial(a.d_x.fill, 0),
-        _bound(a.pooling_type, win, a.x, a.d_out, a.exclusive, d_x=a.d_x),
+        _bound(a.pooling_type, win, a.x, a.d_out, a.exclusive, d_x=a.d_x, y=a.out),
     ]
 
 
@@ -236,8 +244,11 @@ def pyramid(dev: Device, a: Pyramid) -> list[Step]:
 def pyramid_grad(dev: Device, a: PyramidGrad) -> list[Step]:
     if a.d_x is None:
         return []
-    parts = levels(a.x, a.d_out, a.pyramid_height)
-    calls = (_bound(a.pooling_type, win, a.x, part, d_x=a.d_x) for win, part in parts)
+    parts, grads = (levels(a.x, array, a.pyramid_height) for array in (a.out, a.d_out))
+    calls = (
+        _bound(a.pooling_type, win, a.x, grad, d_x=a.d_x, y=part)
+        for (win, part), (_, grad) in zip(parts, grads, strict=True)
+    )
     return [partial(a.d_x.fill, 0), *calls]
 
 

@@ -1,7 +1,8 @@
 """Compiled loops over rows: softmax, softmax with cross entropy, and embeddings, forward and backward.
 
-A row is read while it is in cache. Rows lie without gaps along the last axis; other operands are left to the
-array kernels. What a label or an index must not be is noted by the loop and told afterwards.
+A row is read while it is in cache. Rows lie without gaps along the last axis; a softmax along another one
+goes through memory pass by pass, and other operands are left to the array kernels. What a label or an index
+must not be is noted by the loop and told afterwards.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node, Value
+from ....graph.ops import expr as e
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
-from ....graph.ops.expr import argument
 from ....graph.ops.loss import (
     Softmax,
     SoftmaxGrad,
@@ -28,6 +29,9 @@ from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
 from ..registry import Step, by_arrays, kernel
+from .elementwise import in_float32
+
+_X, _Y, _D, _TOTAL = map(e.argument, ("x", "y", "d", "t"))
 
 # The largest of a row is found among integers that are ordered like the floats: their maximum is a vector
 # operation. A nan makes the sum nan, whatever the largest is.
@@ -200,20 +204,48 @@ def _rank(value: Value) -> int:
     return len(value.spec.shape)
 
 
-@kernel("softmax", on=("numba",), takes=_last_axis)
+def _column(dev: Device, like: Array, axis: int) -> Array:
+    """Return scratch for a number for each row along an axis."""
+    axis %= like.ndim
+    return dev.scratch((*like.shape[:axis], 1, *like.shape[axis + 1 :]), like.dtype)
+
+
+def _softmax_along(dev: Device, a: Softmax) -> list[Step]:
+    high, total = (_column(dev, a.x, a.axis) for _ in range(2))
+    power = e.exp(_X - e.argument("h"))
+    return [
+        *bind_loop([(e.copy(_X), high)], {"x": a.x}, "max"),
+        *bind_loop([(power, a.out), (power, total)], {"x": a.x, "h": high}),
+        *bind_loop([(_Y / _TOTAL, a.out)], {"y": a.out, "t": total}),
+    ]
+
+
+def _softmax_grad_along(dev: Device, a: SoftmaxGrad) -> list[Step]:
+    total, slopes = _column(dev, a.out, a.axis), {"y": a.out, "d": a.d_out}
+    return [
+        *bind_loop([(_Y * _D, total)], slopes),
+        *bind_loop([((_D - _TOTAL) * _Y, a.d_x)], {**slopes, "t": total}),
+    ]
+
+
+@kernel("softmax", on=("numba",), takes=in_float32)
 def softmax(dev: Device, a: Softmax) -> list[Step]:
-    if not _gapless(a.x, a.out) or not a.x.size:
+    if not a.x.size:
         return by_arrays("softmax", dev, a)
+    if not _gapless(a.x, a.out) or a.axis not in (-1, a.x.ndim - 1):
+        return _softmax_along(dev, a)
     n = a.x.shape[-1]
     place = _place(a.out, a.x)
     alias = "pass" if place else "y = x"
     return [_bound(_SOFTMAX + _EXP_ROW + _DIVIDE, [a.x, a.out, a.x.size // n, n], place, alias)]
 
 
-@kernel("softmax_grad", on=("numba",), takes=_last_axis)
+@kernel("softmax_grad", on=("numba",), takes=in_float32)
 def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
-    if a.d_x is None or not _gapless(a.out, a.d_out, a.d_x) or not a.out.size:
-        return by_arrays("softmax_grad", dev, a)
+    if a.d_x is None or not a.out.size:
+        return []
+    if not _gapless(a.out, a.d_out, a.d_x) or a.axis not in (-1, a.out.ndim - 1):
+        return _softmax_grad_along(dev, a)
     n = a.out.shape[-1]
     place = _place(a.d_x, a.out, a.d_out)
     alias = ("out = y", "out = d", "pass")[place]
@@ -257,7 +289,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
         operands = {
             name: array.reshape(a.softmax.size // n, -1) for name, array in operands.items()
         }
-        slope = (argument("y") - argument("s")) * argument("d")
+        slope = (_Y - e.argument("s")) * _D
         return [*bind_loop([(slope, a.d_logits.reshape(-1, n))], operands)]
     wrong = np.zeros(2, np.int64)
     words = [*arrays, wrong, a.softmax.size // n, n, a.ignore_index]

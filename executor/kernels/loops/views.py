@@ -48,14 +48,26 @@ def run(words):
 _SHORT = 16  # elements side by side: NumPy copies longer runs faster
 _RUNS = """
 def run(words):
-    to, source, length = u32(words[0]), u32(words[1]), words[2]
+    to, source = u32(words[0]), u32(words[1])
 {outer}
     {pad}t, s = {t}, {s}
-    {pad}for k0 in range(0, length - length % 8, 8):
-    {pad}    for k in range(8):
-    {pad}        store(to, t + k0 + k, load(source, s + k0 + k, 1, 2), 0, 2)
-    {pad}for k in range(length - length % 8, length):
+    {pad}for k in range({length}):
     {pad}    store(to, t + k, load(source, s + k, 1, 2), 0, 2)
+"""
+_FEW = 7  # elements along a dimension: fewer make no tile
+_LINE = 16  # elements of a cache line: lines are read, or written, to their end before others take their place
+_COPY_FEW = f"""
+def run(words):
+    to, source = u32(words[0]), u32(words[1])
+    length, to_l, source_l, to_f, source_f = words[2], words[3], words[4], words[5], words[6]
+    near, to_n, source_n = words[7], words[8], words[9]
+{{outer}}
+    {{pad}}for l0 in range(0, length, {_LINE}):
+    {{pad}}    for n in range(near):
+    {{pad}}        for l in range(l0, min(l0 + {_LINE}, length)):
+    {{pad}}            t, s = {{t}} + n * to_n + l * to_l, {{s}} + n * source_n + l * source_l
+    {{pad}}            for k in range({{few}}):
+    {{pad}}                store(to, t + k * to_f, load(source, s + k * source_f, 1, 2), 0, 2)
 """
 
 
@@ -80,6 +92,8 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
     if row is None or column is None:
         return copied(dev, target, source)
     outer = [d for d in dimensions if d not in (row, column)]
+    if min(row.size, column.size) < _FEW:
+        return _by_few(target, source, row, column, outer)
     words = [target.ctypes.data, source.ctypes.data, row.size, column.size, row.to, column.source]
     return _looped(_COPY, words, outer, target, source)
 
@@ -87,14 +101,34 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
 def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
     """Return the copy of what lies side by side in both arrays, run by run."""
     *outer, run = dimensions
-    words = [target.ctypes.data, source.ctypes.data, run.size]
-    return _looped(_RUNS, words, outer, target, source)
+    words = [target.ctypes.data, source.ctypes.data]
+    return _looped(_RUNS, words, outer, target, source, length=run.size)
+
+
+def _by_few(
+    target: Array, source: Array, row: _Dimension, column: _Dimension, outer: list[_Dimension]
+) -> list[Step]:
+    """Return the copy where one of two dimensions is short.
+
+    Beside it in memory lies another one: of each line, all that this one takes is copied in one go.
+    """
+    few, long = sorted((row, column), key=lambda d: d.size)
+    side = 1 if few is column else 2
+    near = min(outer, key=lambda d: d[side], default=_Dimension(1, 0, 0))
+    rest = [d for d in outer if d is not near]
+    words = [target.ctypes.data, source.ctypes.data, *long, *few[1:], *near]
+    return _looped(_COPY_FEW, words, rest, target, source, few=few.size)
 
 
 def _looped(
-    text: str, words: list[int], outer: list[_Dimension], target: Array, source: Array
+    text: str,
+    words: list[int],
+    outer: list[_Dimension],
+    target: Array,
+    source: Array,
+    **literals: int,
 ) -> list[Step]:
-    """Return the call of loops over the outer dimensions around a text."""
+    """Return the call of loops over the outer dimensions around a text; the compiler knows ``literals``."""
     first = len(words)
     words += [number for d in outer for number in d]
     lines = (
@@ -104,7 +138,9 @@ def _looped(
         " + ".join([f"i{k} * words[{first + 3 * k + side}]" for k in range(len(outer))] or ["0"])
         for side in (1, 2)
     ]
-    text = text.format(outer="\n".join(lines), pad="    " * len(outer), t=at[0], s=at[1])
+    text = text.format(
+        outer="\n".join(lines), pad="    " * len(outer), t=at[0], s=at[1], **literals
+    )
     return [launch(text, words, target, source)]
 
 

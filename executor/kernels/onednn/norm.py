@@ -198,7 +198,7 @@ def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
     return compiled.bind(dev, reads, {DST: y_RF, MEAN: a.mean, VARIANCE: a.variance})
 
 
-@onednn("layer_norm_grad")
+@onednn("layer_norm_grad", prefer_loops=True)
 def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     x_RF, dy_RF = a.x.reshape(a.mean.size, -1), a.d_y.reshape(a.mean.size, -1)
     dx_RF = None if a.d_x is None else a.d_x.reshape(a.mean.size, -1)
