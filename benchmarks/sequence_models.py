@@ -208,6 +208,24 @@ def text_cnn_uneven(fluid, rng):
     return text_cnn_sparse(fluid, rng, None)
 
 
+def click_through_uneven(fluid, rng):
+    """The clicks with 26 fields of any number of ids, whose rows of one table are summed; it has no feeds."""
+    size, layers = FIELDS, fluid.layers
+    dense = fluid.data("dense", [None, size["dense"]])
+    label = fluid.data("label", [None, 1], "int64")
+    columns = [dense]
+    for k in range(size["count"]):
+        ids = fluid.data(f"ids{k}", [None, 1], "int64", lod_level=1)
+        shape, table = (size["table"], size["width"]), fluid.ParamAttr(name="table")
+        rows = layers.embedding(ids, shape, is_sparse=True, param_attr=table)
+        columns.append(layers.sequence_pool(rows, "sum"))
+    hidden = layers.concat(columns, 1)
+    for _ in range(3):
+        hidden = layers.fc(hidden, size["hidden"], act="relu")
+    loss = layers.mean(layers.softmax_with_cross_entropy(layers.fc(hidden, 2), label))
+    return loss, fluid.optimizer.Adagrad(1e-2), []
+
+
 def session_gru(fluid, rng):
     """What comes next in sessions, by a GRU of 100 cells over 5,000 items, sparse Adagrad; it has no feeds."""
     size, layers = SESSIONS, fluid.layers
@@ -248,11 +266,33 @@ def texts_of(fluid, rng, words):
     return {"words": rng.randint(0, TEXT["words"], shape).astype("int64"), "label": label}
 
 
+def clicks_of(fluid, rng, ids):
+    """Return rows of clicks, whose fields have about so many ids, each another number."""
+    rows = FIELDS["rows"]
+    feed = {
+        "dense": rng.rand(rows, FIELDS["dense"]).astype("float32"),
+        "label": rng.randint(0, 2, (rows, 1)).astype("int64"),
+    }
+    for k in range(FIELDS["count"]):
+        more = ids + int(rng.randint(-rows // 4, rows // 4)) - rows
+        lengths = rng.multinomial(more, [1 / rows] * rows) + 1
+        feed[f"ids{k}"] = fed(fluid, sentences(rng, {"words": FIELDS["table"]}, lengths))
+    return feed
+
+
+def pairs_of(fluid, rng, rows):
+    source, target = (spread(rng, rows, PAIRS["sentences"]) for _ in range(2))
+    lengths = {"source": source, "target": target, "following": target}
+    return {name: fed(fluid, sentences(rng, PAIRS, each)) for name, each in lengths.items()}
+
+
 # Model -> what it is fed, by rows, and the mean of rows
 UNEVEN = (
     (session_gru, sessions_of, SESSIONS["rows"]),
     (stacked_lstm, sentences_of, 42 * LSTM["sentences"]),
     (text_cnn_uneven, texts_of, 32 * TEXT["length"]),
+    (click_through_uneven, clicks_of, 3 * FIELDS["rows"]),
+    (translator, pairs_of, 17 * PAIRS["sentences"]),
 )
 
 
@@ -284,7 +324,7 @@ def measure_lengths(fluid, model, feed_of, mean):
     ]
     one, mixed = np.mean(pairs, 0)
     print(
-        f"{model.__name__:16} one length {one:7.2f}, {LENGTHS} lengths {mixed:7.2f} "
+        f"{model.__name__:20} one length {one:7.2f}, {LENGTHS} lengths {mixed:7.2f} "
         f"({one / mixed:.2f} of its speed), a new one each step {np.mean(new):7.2f} "
         f"(median to bind {np.median(new) - mixed:.2f})",
         flush=True,

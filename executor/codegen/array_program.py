@@ -7,10 +7,10 @@ written, where they lie.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -168,60 +168,37 @@ def _merged(roots: Sequence[Term]) -> list[Term]:
     return [merged[root] for root in roots]
 
 
-@dataclass
-class _Loop:
-    """Terms that are computed in one pass over elements of one shape."""
+class _Loop(NamedTuple):
+    """Terms that are computed in one pass, as expressions of ``operands``, which these name t0, t1, ..."""
 
-    shape: tuple[int, ...]
-    terms: list[Term] = field(default_factory=list)
+    outputs: list[tuple[e.Expr, Term]]
+    operands: list[Term]
 
 
-class _Program:
-    """Decides which terms lie in memory and in which order they are computed, and binds them."""
+class _Schedule:
+    """Which terms lie in memory, and in which order loops and other calls compute them: ``parts``.
+
+    ``targets`` are the terms that are computed where results lie, ``copied`` those that are copied there.
+    """
 
     def __init__(
         self,
-        dev: Device,
-        op: str,
-        roots: Sequence[tuple[Term, Any]],
-        arrays: Mapping[str, Any],
-        means: Means,
+        roots: Iterable[Term],
+        targets: Collection[Term],
+        copied: Collection[Term],
+        one_pass: bool,
     ) -> None:
-        self.dev, self.op, self.means = dev, op, means
-        self.steps: list[Step] = []
-        self.values: dict[Term, Any] = {}
-        self.targets: dict[Term, Any] = {}
-        self.arrays = arrays
-        self.order = in_order(root for root, _ in roots)
-        self.copies: list[tuple[Term, Any]] = []
-        for root, out in roots:
-            self._aim(root, out)
-        self.stored = self._stored()
+        self.one_pass = one_pass
+        self.order = in_order(roots)
+        self.stored = self._stored(targets, copied)
         self.stages = self._stages()
         self._share()
-        self._emit()
-        for term, out in self.copies:
-            self.steps += means.copy(dev, out, self._array(term))
+        self.parts = list(self._parts())
 
-    def _aim(self, term: Term, out: Any) -> None:
-        """Let a term be computed where a result lies, and what it is a view of, too."""
-        while term not in self.targets:
-            if term.fn == "reshape" and out.flags.c_contiguous:
-                out = out.reshape(term.args[0].shape)
-            elif term.fn == "transpose":
-                out = out.transpose([term.options.index(i) for i in range(term.ndim)])
-            elif term.fn in _NOT_COMPUTED:
-                break
-            else:
-                self.targets[term] = out
-                return
-            term = term.args[0]
-        self.copies.append((term, out))
-
-    def _stored(self) -> set[Term]:
+    def _stored(self, targets: Collection[Term], copied: Collection[Term]) -> set[Term]:
         """Return which terms lie in memory of their own."""
-        stored = set(self.targets) | {t for t in self.order if t.fn in _APART or t.fn == "sum"}
-        stored |= {term for term, _ in self.copies if elementwise(term)}
+        stored = set(targets) | {t for t in self.order if t.fn in _APART or t.fn == "sum"}
+        stored |= {term for term in copied if elementwise(term)}
         for term in self.order:
             inside = elementwise(term) or term.fn == "sum"
             for arg in term.args:
@@ -256,9 +233,9 @@ class _Program:
             if term in self.stored and (elementwise(term) or term.fn == "sum"):
                 shape = term.args[0].shape if term.fn == "sum" else term.shape
                 for part in self._inside(term):
-                    loop = (self.stages[term], shape) if self.means.one_pass else (term,)
+                    loop = (self.stages[term], shape) if self.one_pass else (term,)
                     users.setdefault(part, set()).add(loop)
-        cheap = _CHEAP if self.means.one_pass else 0
+        cheap = _CHEAP if self.one_pass else 0
         again = {key for key, loops in users.items() if len(loops) > 1 and costs[key] > cheap}
         if again:
             self.stored |= again
@@ -275,21 +252,105 @@ class _Program:
                 waiting += term.args
         return list(parts.values())
 
-    def _emit(self) -> None:
+    def _parts(self) -> Iterator[Term | _Loop]:
         stages: dict[int, list[Term]] = {}
         for term in self.order:
             if term in self.stored:
                 stages.setdefault(self.stages[term], []).append(term)
         for stage in sorted(stages):
-            loops: dict[tuple[Any, ...], _Loop] = {}
+            loops: dict[tuple[Any, ...], list[Term]] = {}
             for term in stages[stage]:
                 if term.fn in _APART:
-                    self._apart(term)
+                    yield term
                 else:
                     shape = term.args[0].shape if term.fn == "sum" else term.shape
-                    loops.setdefault((shape, _type(term)), _Loop(shape)).terms.append(term)
-            for loop in loops.values():
-                self._loop(loop)
+                    loops.setdefault((shape, _type(term)), []).append(term)
+            yield from map(self._loop, loops.values())
+
+    def _loop(self, terms: Sequence[Term]) -> _Loop:
+        operands: list[Term] = []
+        known: dict[Term, e.Expr] = {}
+
+        def expression(term: Term) -> e.Expr:
+            if term not in known:
+                while term.fn == "broadcast" and term.args[0].fn == "number":
+                    term = term.args[0]
+                if term.fn == "number":
+                    known[term] = e.constant(term.options)
+                elif elementwise(term) and term not in self.stored:
+                    known[term] = e.Expr(term.fn, tuple(map(expression, term.args)))
+                else:
+                    known[term] = e.argument(f"t{len(operands)}")
+                    operands.append(term)
+            return known[term]
+
+        outputs = []
+        for term in terms:
+            if term.fn == "sum":
+                root = expression(term.args[0])
+                root = e.copy(root) if root.fn in ("arg", "const") else root
+            else:
+                root = e.Expr(term.fn, tuple(map(expression, term.args)))
+            outputs.append((root, term))
+        return _Loop(outputs, operands)
+
+
+_SCHEDULES_KEPT = 1024
+_schedules: BoundedDict[tuple[Any, ...], _Schedule] = BoundedDict(_SCHEDULES_KEPT)
+
+
+class _Program:
+    """Binds the parts of a schedule to memory, and makes their calls."""
+
+    def __init__(
+        self,
+        dev: Device,
+        op: str,
+        roots: Sequence[tuple[Term, Any]],
+        arrays: Mapping[str, Any],
+        means: Means,
+    ) -> None:
+        self.dev, self.op, self.means = dev, op, means
+        self.steps: list[Step] = []
+        self.values: dict[Term, Any] = {}
+        self.targets: dict[Term, Any] = {}
+        self.arrays = arrays
+        self.copies: list[tuple[Term, Any]] = []
+        for root, out in roots:
+            self._aim(root, out)
+        for part in self._schedule([root for root, _ in roots]).parts:
+            if isinstance(part, _Loop):
+                operands = {f"t{k}": self._array(term) for k, term in enumerate(part.operands)}
+                outputs = [(root, self._place(term)) for root, term in part.outputs]
+                self.steps += means.loops(dev, outputs, operands)
+            else:
+                self._apart(part)
+        for term, out in self.copies:
+            self.steps += means.copy(dev, out, self._array(term))
+
+    def _schedule(self, roots: Sequence[Term]) -> _Schedule:
+        """Return the schedule, which an earlier program of the same terms may have made."""
+        how = self.targets.keys(), [term for term, _ in self.copies], self.means.one_pass
+        key = (*roots, None, *how[0], None, *how[1], how[2])
+        schedule = _schedules.get(key)
+        if schedule is None:
+            schedule = _schedules[key] = _Schedule(roots, *how)
+        return schedule
+
+    def _aim(self, term: Term, out: Any) -> None:
+        """Let a term be computed where a result lies, and what it is a view of, too."""
+        while term not in self.targets:
+            if term.fn == "reshape" and out.flags.c_contiguous:
+                out = out.reshape(term.args[0].shape)
+            elif term.fn == "transpose":
+                out = out.transpose([term.options.index(i) for i in range(term.ndim)])
+            elif term.fn in _NOT_COMPUTED:
+                break
+            else:
+                self.targets[term] = out
+                return
+            term = term.args[0]
+        self.copies.append((term, out))
 
     def _place(self, term: Term) -> Any:
         """Return the memory of a stored term."""
@@ -343,37 +404,6 @@ class _Program:
         array = self.dev.keep(values.shape, values.dtype)
         array[...] = self.dev.xp.asarray(values)
         return array
-
-    def _loop(self, loop: _Loop) -> None:
-        names: dict[int, str] = {}
-        arrays: dict[str, Any] = {}
-        known: dict[Term, e.Expr] = {}
-
-        def expression(term: Term) -> e.Expr:
-            if term not in known:
-                while term.fn == "broadcast" and term.args[0].fn == "number":
-                    term = term.args[0]
-                if term.fn == "number":
-                    known[term] = e.constant(term.options)
-                elif elementwise(term) and term not in self.stored:
-                    known[term] = e.Expr(term.fn, tuple(map(expression, term.args)))
-                else:
-                    array = self._array(term)
-                    name = names.setdefault(id(array), f"t{len(names)}")
-                    arrays[name] = array
-                    known[term] = e.argument(name)
-            return known[term]
-
-        outputs = []
-        for term in loop.terms:
-            if term.fn == "sum":
-                root = expression(term.args[0])
-                root = e.copy(root) if root.fn in ("arg", "const") else root
-            else:
-                root = e.Expr(term.fn, tuple(map(expression, term.args)))
-            out = self._place(term)
-            outputs.append((root, out))
-        self.steps += self.means.loops(self.dev, outputs, arrays)
 
     def _apart(self, term: Term) -> None:
         dev, xp, out = self.dev, self.dev.xp, self._place(term)

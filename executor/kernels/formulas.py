@@ -20,6 +20,7 @@ from .cuda.by_index import Sums, picked
 from .cuda.elementwise import CUDA
 from .loops import by_index
 from .loops.elementwise import NUMBA
+from .loops.sequence import WRITTEN
 from .loops.views import bind_copy
 from .registry import KERNELS, Kernel, Step
 
@@ -96,8 +97,11 @@ def _add(op: Op, back_end: str, means: Means, takes: Callable[[Node], bool]) -> 
     if (op.type, back_end) in KERNELS:
         return
 
+    written = WRITTEN.get(op.type) if back_end == "numba" else None
+
     def formula_kernel(dev: Device, a: Operands) -> list[Step]:
-        return formula_steps(dev, op, a, means)
+        steps = None if written is None else written(dev, a)
+        return formula_steps(dev, op, a, means) if steps is None else [*steps]
 
     KERNELS[op.type, back_end] = Kernel(formula_kernel, takes=takes)
 

@@ -15,8 +15,9 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
   (inferred shapes, how long values are needed, instructions on lasting memory such as updates: gradients of
   parameters stay at their offsets, ``Usage.settled``). What kernels bind to scratch memory alone, plans of all
-  programs share (``Device.rebound``); so they do one primitive for products of any size, where rows are uneven
-  (``ReplicaProgram.uneven``), and what formulas were traced for (``executor/codegen/array_program.py``).
+  programs share (``Device.rebound``), and what formulas were traced for
+  (``executor/codegen/array_program.py``). Products whose rows are uneven (``ReplicaProgram.uneven``) compile
+  nothing (``executor/kernels/onednn/linear.py``).
   Weights are packed for oneDNN once by programs that change nothing, and again when
   ``executor/host/writes.py`` counted a write.
 * Values that are not finite: ``executor/plan/numerics.py`` ``check_numerics``; a program compiled while it

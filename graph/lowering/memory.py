@@ -79,6 +79,7 @@ class Usage:
     vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes,
     ``settled`` where these were placed for the shapes before: instructions on them alone stay as they are.
     ``rounded`` are those that lie in bfloat16.
+    ``looseness``: by how much an arena placed afresh last exceeded the bytes that are needed at once.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Usage:
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
         self.settled: dict[int, int] = {}
         self.rounded = [i for i in self.first if program.values[i].layout == ROUNDED]
+        self.looseness = 1.0
         arena = self.first.keys() - self.fixed
         self._steady = {id(node) for node in nodes if arena.isdisjoint(node.touches())}
         self._keep_to_the_end(grouped)
@@ -314,22 +316,26 @@ def _placed(
 ) -> tuple[dict[int, int], int]:
     """Return offsets and size of the arena; what no feed changes stays where it was if that costs little.
 
-    Such values, gradients of parameters above all, then lie at the same offsets for all shapes.
+    Such values, gradients of parameters above all, then lie at the same offsets for all shapes. What it costs
+    is told by the bytes that are needed at once and the ``looseness`` of the best arena of an earlier plan:
+    placing again to compare takes as long as all else that memory needs.
     """
     fixed = usage.fixed.intersection(sizes)
     if not fixed or len(fixed) == len(sizes):
         return place(spans, sizes)
     settled = {root: usage.settled[root] for root in fixed if root in usage.settled}
-    if settled:
-        _, least = most_at_once({root: spans[root] for root in sizes}, sizes)
-        steady = place(spans, sizes, fixed, settled)
-        if steady[1] <= least * _STEADY:
-            return steady
-    placed = place(spans, sizes)
-    if not settled or steady[1] > placed[1] * _STEADY:
-        steady = place(spans, sizes, fixed)
-    if steady[1] > placed[1] * _STEADY:
-        steady = placed
+    _, least = most_at_once({root: spans[root] for root in sizes}, sizes)
+    for known in (settled, None) if settled else (None,):
+        steady = place(spans, sizes, fixed, known)
+        if steady[1] <= least * usage.looseness * _STEADY:
+            break
+    else:
+        placed = place(spans, sizes)
+        usage.looseness = placed[1] / max(least, 1)
+        if steady[1] > placed[1] * _STEADY:
+            steady = placed
+            if settled:  # nor did they fit before: later plans need not try
+                usage.fixed = set()
     usage.settled = {root: steady[0][root] for root in fixed}
     return steady
 

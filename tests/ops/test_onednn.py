@@ -13,7 +13,7 @@ from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.onednn.library import Handle, library
 from rowlock.executor.kernels.onednn.linear import matmul_of, product
-from rowlock.executor.kernels.onednn.primitive import dense
+from rowlock.executor.kernels.onednn.primitive import SUM, dense
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ir.graph import Node, Value
@@ -253,6 +253,37 @@ def test_one_primitive_multiplies_matrices_of_any_size() -> None:
         assert not padded[:, :3].any() and not padded[:, 131:].any()
         compiled.append(matmul_of.cache_info().misses)
     assert len(set(compiled[1:])) == 1, "a single row lies as a column does"
+
+
+@pytest.mark.parametrize("rows", [1, 2, 33])
+@pytest.mark.parametrize("columns", [1, 5, 130])
+def test_uneven_products_compile_nothing(rows: int, columns: int) -> None:
+    """By rows, by columns, with gaps, scaled and added to the result, into columns of another matrix."""
+    rng, dev = np.random.default_rng(3), Device()
+    dev.next_instruction("out", uneven=True)
+    before = matmul_of.cache_info().misses
+    x, y = (rng.standard_normal(shape).astype("f4") for shape in ((rows, 7), (7, columns)))
+    wide = np.ones((rows, columns + 9), "f4")
+    for left in (x, np.asfortranarray(x), np.repeat(x, 2, 0)[::2], np.repeat(x, 2, 1)[:, :7]):
+        for right in (y, np.asfortranarray(y)):
+            for out in (
+                np.ones((rows, columns), "f4"),
+                np.ones((columns, rows), "f4").T,
+                wide[:, 4:-5],
+            ):
+                for post_ops, alpha, beta in (
+                    ((), 1, 0),
+                    ((("linear", -0.5, 0.0),), -0.5, 0),
+                    ((SUM,), 1, 1),
+                ):
+                    out[...] = 1
+                    for step in product(dev, left, right, out, post_ops=post_ops):
+                        step()
+                    np.testing.assert_allclose(
+                        out, alpha * (left @ right) + beta, rtol=1e-4, atol=1e-4
+                    )
+    assert (wide[:, :4] == 1).all() and (wide[:, -5:] == 1).all()
+    assert matmul_of.cache_info().misses == before
 
 
 def test_threads_share_what_is_compiled() -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
+
+import numpy as np
 
 from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ops.conv import ConvOperands
@@ -37,6 +39,7 @@ from .primitive import (
     D_WEIGHTS,
     DST,
     SRC,
+    SUM,
     TRAINING,
     WEIGHTS,
     Layout,
@@ -102,7 +105,47 @@ def _backward_weights(conv: Convolution) -> Primitive:
     return conv.primitive("backward_weights", _DIRECT, x, conv.w, None, out, hint=hint)
 
 
-_windows = by_windows(product)
+_unfolded = by_windows(product)
+
+
+def _windows(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
+    geo = geometry(a, operands)
+    if _lines_follow(geo) and operands.x.flags.c_contiguous:
+        return _by_phase(dev, geo, operands)
+    return _unfolded(dev, a, operands)
+
+
+def _by_phase(dev: Device, geo: Geometry, operands: Product) -> list[Step]:
+    """Return a product whose windows are k whole lines of an image: nothing is unfolded.
+
+    What begins k lines after each other, in all images as if they were one, is a matrix [windows, k * W] where
+    it lies. There are k such matrices, and as many products, each with every k-th row of a result that has
+    a row for each line. The k - 1 last rows of each image belong to no window: they are left behind, or zero.
+    """
+    result, x, w, y = operands
+    (images, _, lines, width), (filters, _, k, _), windows = geo.x, geo.w, geo.out[2]
+    rows, factor = x.reshape(-1), w.reshape(filters, -1)
+    block = dev.scratch((images, lines, filters), y.dtype)
+    inside, beyond = block[:, :windows], block[:, windows:]
+    own = y[..., 0].transpose(0, 2, 1)
+    count = images * lines
+    steps: list[Step] = []
+    if result != "y":
+        steps += [partial(np.copyto, inside, own), partial(beyond.fill, 0)]
+    if result == "x":
+        steps.append(partial(rows[count // k * k * width :].fill, 0))
+    for phase in range(min(k, count - k + 1)):
+        n = (count - phase) // k
+        met = rows[phase * width : (phase + n * k) * width].reshape(n, -1)
+        of_met = block.reshape(count, -1)[phase : phase + n * k : k]
+        post_ops = (SUM,) if phase and result != "y" else ()
+        a, b, c = {
+            "y": (met, factor.T, of_met),
+            "w": (of_met.T, met, factor),
+            "x": (of_met, factor, met),
+        }[result]
+        steps += product(dev, a, b, c, post_ops=post_ops)
+    return [*steps, partial(np.copyto, own, inside)] if result == "y" else steps
 
 
 def _direct(blocked: bool) -> Compute:
@@ -139,6 +182,12 @@ def _direct(blocked: bool) -> Compute:
 
 def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
     return slope_at_result(dev, "relu", x, d_x, d_x)
+
+
+def _lines_follow(geo: Geometry) -> bool:
+    """Tell whether windows are whole lines of images with one channel, one line after the other."""
+    plain = {*geo.strides, *geo.dilations} == {1} and not any(map(sum, geo.pads))
+    return plain and len(geo.w) == 4 and geo.x[1] == 1 and geo.out[-1] == 1 and geo.x[0] > 0
 
 
 def _full_width(geo: Geometry) -> bool:

@@ -80,7 +80,8 @@ class Version(ctypes.Structure):
 class Library:
     """The loaded library and its CPU engine.
 
-    ``execute(primitive, stream, count, arguments)`` is the one call of a step; it lets other threads run.
+    ``execute(primitive, stream, count, arguments)`` and ``gemm``, which is ``dnnl_sgemm``, are the calls of a
+    step; they let other threads run.
     """
 
     def __init__(self, path: str) -> None:
@@ -99,6 +100,8 @@ class Library:
         self._end_memory = self.calls.dnnl_memory_destroy
         self.execute = self.calls.dnnl_primitive_execute
         self.execute.restype = _executed
+        self.gemm = self.calls.dnnl_sgemm
+        self.gemm.restype = _executed
         cpu, first = ctypes.c_int(1), ctypes.c_size_t(0)
         self.engine = self.owned("engine", "engine_create", cpu, first)
 

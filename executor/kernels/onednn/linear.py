@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import lru_cache, partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from .primitive import (
     CACHED,
     DST,
     SRC,
+    SUM,
     WEIGHTS,
     Layout,
     PostOp,
@@ -25,6 +27,7 @@ from .primitive import (
     attributes,
     dense,
     layout_of,
+    loaded,
     reordered,
 )
 from .support import onednn
@@ -58,7 +61,8 @@ def product(
     """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not, or of size 1.
 
     A ``bias`` row and ``post_ops`` are for matrices whose rows lie side by side in ``c``. Where rows are
-    uneven, one primitive multiplies matrices of any size: compiling one for each takes longer than a step.
+    uneven, matrices of any size are multiplied by one call: compiling a primitive for each takes longer than a
+    step.
     """
     a, b, c = _flat(a, b, c)
     plain = a.ndim == b.ndim == 2
@@ -74,9 +78,14 @@ def product(
     if c.shape[-1] > 1 and c.strides[-1] != c.itemsize:  # rows of the result must lie side by side
         a, b, c = b.swapaxes(-1, -2), a.swapaxes(-1, -2), c.swapaxes(-1, -2)
     a, b = (m.reshape((1,) * (rank - m.ndim) + m.shape) for m in (a, b))
+    any_size = dev.uneven and dev.math == "float32"
+    if any_size and rank == 2 and bias is None:
+        call = _gemm(a, b, c, post_ops)
+        if call is not None:
+            return [call]
     row = None if bias is None else bias.reshape((1,) * (rank - 1) + (-1,))
     reads = {SRC: a, WEIGHTS: b} if row is None else {SRC: a, WEIGHTS: b, BIAS: row}
-    if dev.uneven and dev.math == "float32" and c.shape[-1] >= _NARROW:
+    if any_size and c.shape[-1] >= _NARROW:
         used = {role: (layout_of(m), m) for role, m in (*reads.items(), (DST, c))}
         a_any, b_any, c_any = (used[role][0].of_any_size for role in (SRC, WEIGHTS, DST))
         row_any = None if row is None else used[BIAS][0].of_any_length
@@ -92,6 +101,49 @@ def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:
         return factor, []
     copy = dev.scratch(factor.shape, BFLOAT16)
     return copy, reordered(dev, factor, copy)
+
+
+class _Gemm(partial[Any]):
+    """A call of the library's ``sgemm``, which keeps alive what it works on."""
+
+    alive: Any
+
+
+def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[PostOp, ...]) -> Step | None:
+    """Return c = alpha * a @ b, or c += a @ b, as one call; None if it is another function of these matrices.
+
+    There is nothing to compile, and no object of the library: the call takes sizes, strides and addresses.
+    """
+    factors = {(): (1.0, 0.0), (SUM,): (1.0, 1.0)}
+    if len(post_ops) == 1 and post_ops[0][0] == "linear" and not post_ops[0][2]:
+        factors[post_ops] = post_ops[0][1], 0.0
+    operands = [_operand(matrix) for matrix in (a, b, c)]
+    if post_ops not in factors or None in operands or not a.size:
+        return None
+    (a_order, *left), (b_order, *right), (order, *result) = filter(None, operands)
+    if order is _BY_COLUMN:
+        return None
+    alpha, beta = map(ctypes.c_float, factors[post_ops])
+    sizes = map(ctypes.c_int64, (*c.shape, a.shape[1]))
+    step = _Gemm(loaded().gemm, a_order, b_order, *sizes, alpha, *left, *right, beta, *result)
+    step.alive = a, b, c
+    return step
+
+
+_BY_ROW, _BY_COLUMN = ctypes.c_char(b"N"), ctypes.c_char(b"T")
+
+
+def _operand(matrix: Array) -> tuple[Any, Any, Any] | None:
+    """Return how a matrix lies, its address, and how many elements lie from line to line."""
+    (rows, columns), size = matrix.shape, matrix.itemsize
+    far, near = (step // size for step in matrix.strides)
+    if (near == 1 or columns == 1) and (far >= columns or rows == 1):
+        order, step = _BY_ROW, max(far, columns)
+    elif (far == 1 or rows == 1) and (near >= rows or columns == 1):
+        order, step = _BY_COLUMN, max(near, rows)
+    else:
+        return None
+    return order, ctypes.c_void_p(matrix.ctypes.data), ctypes.c_int64(step)
 
 
 def _scaled(alpha: float) -> tuple[PostOp, ...]:

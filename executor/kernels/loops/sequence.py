@@ -1,0 +1,162 @@
+"""Pools and softmax of sequences, and their gradients, as one compiled loop each where formulas make several.
+
+Sums are made in the order of rows. A function returns None where it leaves the arrays to the op's formula.
+
+Legend: N rows, S sequences, C elements of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ....graph.ops.operands import Array
+from ....graph.ops.sequence import (
+    SequencePool,
+    SequencePoolGrad,
+    SequenceSoftmax,
+    SequenceSoftmaxGrad,
+)
+from ....strategies.errors import SequenceError
+from ...codegen import native
+from ...codegen.scalar_math import definitions
+from ...device.device import Device
+from ..registry import Step
+from .by_index import looped
+
+_LOOPS = """
+def run(words):
+    ends = i64(words[0])
+{operands}
+    C = words[{columns}]
+    for s in range(words[{columns} + 1]):
+        begin, end = ends[s], ends[s + 1]
+{body}
+"""
+
+_POOL = """
+for c in range(C):
+    store(out, s * C + c, np.float32(0), 1, 2)
+for r in range(begin, end):
+    for c in range(C):
+        store(out, s * C + c, load(out, s * C + c, 1, 2) + load(x, r * C + c, 0, 2), 1, 2)
+{mean}
+if begin == end:
+    for c in range(C):
+        store(out, s * C + c, pad[0], 1, 2)
+"""
+
+_MEAN = """
+length = {length}
+for c in range(C):
+    store(out, s * C + c, load(out, s * C + c, 1, 2) / length, 1, 2)
+"""
+
+_POOL_GRAD = """
+length = {length}
+for r in range(begin, end):
+    for c in range(C):
+        store(d_x, r * C + c, load(d_out, s * C + c, 0, 2) / length, 1, 2)
+"""
+
+_SOFTMAX = """
+if begin < end:
+    largest = x[begin]
+    for r in range(begin + 1, end):
+        v = x[r]
+        largest = select((v > largest) | ((v != v) & (largest == largest)), v, largest)
+    for r in range(begin, end):
+        store(out, r, exp_(load(x, r, 0, 2) - largest), 1, 2)
+    total = np.float32(0)
+    for r in range(begin, end):
+        total += load(out, r, 1, 2)
+    for r in range(begin, end):
+        store(out, r, load(out, r, 1, 2) / total, 1, 2)
+"""
+
+_SOFTMAX_GRAD = """
+total = np.float32(0)
+for r in range(begin, end):
+    total += d_out[r] * out[r]
+for r in range(begin, end):
+    store(d_x, r, load(out, r, 0, 3) * (load(d_out, r, 1, 3) - total), 2, 3)
+"""
+
+_LENGTH = "np.float32(select(begin < end, end - begin, 1))"
+_LENGTHS = {"SUM": "", "AVERAGE": _LENGTH, "SQRT": f"np.sqrt({_LENGTH})"}
+
+
+def _call(
+    op: str, body: str, ends: Array, rows: int, columns: int, arrays: Mapping[str, Array]
+) -> list[Step] | None:
+    """Return the calls of a loop over sequences of ``arrays`` by name; None if it does not take these."""
+    if ends.dtype != np.int64 or not looped(ends, *arrays.values()):
+        return None
+    operands = "\n".join(f"    {name} = f32(words[{k}])" for k, name in enumerate(arrays, 1))
+    inner = "\n".join("        " + line for line in body.splitlines())
+    text = _LOOPS.format(operands=operands, columns=1 + len(arrays), body=inner)
+    words = [a.ctypes.data for a in (ends, *arrays.values())]
+    words += [columns, ends.size - 1]
+    loop = native.launch(definitions(inner) + text, words, ends, *arrays.values())
+    return [partial(_check, op, ends, rows), loop]
+
+
+def _check(op: str, ends: Array, rows: int) -> None:
+    if ends[-1] != rows:
+        raise SequenceError(
+            f"{op}: the sequences of X end at row {ends[-1]}, and it has {rows} rows"
+        )
+
+
+def _columns(rows: Array) -> int:
+    return rows.size // len(rows) if rows.size else 0
+
+
+def pool(dev: Device, a: SequencePool) -> list[Step] | None:
+    """The sum, the mean or sum / sqrt(length) of each sequence's rows."""
+    length = _LENGTHS.get(str(a.pooltype).upper())
+    if length is None or not a.x.size:
+        return None
+    pad = np.array([a.pad_value], np.float32)
+    body = _POOL.format(mean=_MEAN.format(length=length) if length else "")
+    arrays = {"x": a.x, "out": a.out, "pad": pad}
+    steps = _call("sequence_pool", body, a.x_lod[-1], len(a.x), _columns(a.x), arrays)
+    if steps is not None and a.max_index is not None:
+        steps.append(partial(a.max_index.fill, -1))
+    return steps
+
+
+def pool_grad(dev: Device, a: SequencePoolGrad) -> list[Step] | None:
+    """The gradient of a sequence's result in each of its rows, by its length or the root of that."""
+    length = _LENGTHS.get(str(a.pooltype).upper())
+    if length is None or a.d_x is None or not a.d_x.size:
+        return None
+    body = _POOL_GRAD.format(length=length or "np.float32(1)")
+    arrays = {"d_out": a.d_out, "d_x": a.d_x}
+    return _call("sequence_pool_grad", body, a.x_lod[-1], len(a.x), _columns(a.d_x), arrays)
+
+
+def softmax(dev: Device, a: SequenceSoftmax) -> list[Step] | None:
+    """exp(x - the largest) over its sum in each sequence."""
+    arrays = {"x": a.x, "out": a.out}
+    return _call("sequence_softmax", _SOFTMAX, a.x_lod[-1], len(a.x), 1, arrays)
+
+
+def softmax_grad(dev: Device, a: SequenceSoftmaxGrad) -> list[Step] | None:
+    """out * (d - the sum of d * out of its sequence)."""
+    if a.d_x is None:
+        return None
+    arrays = {"out": a.out, "d_out": a.d_out, "d_x": a.d_x}
+    return _call("sequence_softmax_grad", _SOFTMAX_GRAD, a.x_lod[-1], len(a.x), 1, arrays)
+
+
+Written = Callable[[Device, Any], Sequence[Step] | None]
+WRITTEN: Mapping[str, Written] = {
+    "sequence_pool": pool,
+    "sequence_pool_grad": pool_grad,
+    "sequence_softmax": softmax,
+    "sequence_softmax_grad": softmax_grad,
+}
