@@ -150,7 +150,7 @@ def _times(
 
 
 def _nbytes(operand: Operand) -> int:
-    return numbers.prod(operand[0]) * to_numpy(VarType(operand[1])).itemsize
+    return numbers.prod(operand[0]) * int(to_numpy(VarType(operand[1])).itemsize)
 
 
 class _Trial:
