@@ -2,7 +2,8 @@
 
 What is timed is the work of a step, on memory that was touched before: by the processor's time where a replica
 has one core, so that what else runs on that core does not count, else by what a clock shows. Of a node that
-takes long, so few rows of the batch are computed that one call takes about a hundredth of a second.
+takes long, so few rows of the batch are computed that one call takes about a hundredth of a second; but not so
+few that what is no part of the batch (filters) takes most of the memory, for then time does not follow rows.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _HOPELESS = 4.0, 1.5
 _BEGIN = 0.85  # of the time: later no kernel is begun, for it is to end in time
 _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
 _WORTH = 0.85  # a kernel is clearly faster that takes no more of another one's time than this
-_FORM = 3  # of what is kept on disk, and of how it is measured
+_FORM = 4  # of what is kept on disk, and of how it is measured
 
 _known: dict[str, dict[str, float]] = {}  # what this process measured or read
 
@@ -124,14 +125,19 @@ def _times(
     question: Question, math: str, ends: float, memory: Memory, clock: Clock
 ) -> dict[str, float]:
     """Return the seconds that each kernel takes for the whole batch; nothing if time runs out."""
-    rows = sample = question.rows
-    nbytes = sum(numbers.prod(o[0]) * to_numpy(VarType(o[1])).itemsize for o in question.operands)
-    if nbytes > _MOST_BYTES:
-        sample = max(rows * _MOST_BYTES // nbytes, 1)
-    if sample > 1 and question.work > _PROBED:
-        few = max(sample // _PROBE, 1)
-        probe = _Trial(question, few, math, memory, clock).shortest(question.kernels[0]) or 0.0
-        sample = max(few, min(sample, int(few * _CALL_S / max(probe, 1e-9))))
+    rows = most = question.rows
+    batch, others = (
+        sum(_nbytes(operand) for operand in question.operands if operand[3] == varies)
+        for varies in (True, False)
+    )
+    if batch + others > _MOST_BYTES:
+        most = max(rows * _MOST_BYTES // (batch + others), 1)
+    sample = min(most, max(most // _PROBE, rows * others // max(batch, 1), 1))
+    if question.work <= _PROBED:
+        sample = most
+    elif sample < most:
+        probe = _Trial(question, sample, math, memory, clock).shortest(question.kernels[0]) or 0.0
+        sample = max(sample, min(most, int(sample * _CALL_S / max(probe, 1e-9))))
     trial = _Trial(question, sample, math, memory, clock)
     times: dict[str, float] = {}
     for name in question.kernels:
@@ -141,6 +147,10 @@ def _times(
         if seconds is not None:
             times[name] = seconds
     return {name: seconds * rows / sample for name, seconds in times.items()}
+
+
+def _nbytes(operand: Operand) -> int:
+    return numbers.prod(operand[0]) * int(to_numpy(VarType(operand[1])).itemsize)
 
 
 class _Trial:

@@ -9,6 +9,7 @@ from ...strategies.errors import Unsupported
 from ...strategies.types import LOW, VarType
 from ..ir.capabilities import BackEnd, Capabilities, libraries
 from ..ir.graph import Graph, Node, Value
+from ..ops.conv import FORWARD
 
 
 def in_single(node: Node) -> Node:
@@ -55,17 +56,9 @@ def select_kernels(
     }
 
 
-_CONVOLUTIONS = (
-    "conv2d",
-    "depthwise_conv2d",
-    "conv3d",
-    "conv2d_transpose",
-    "depthwise_conv2d_transpose",
-    "conv3d_transpose",
-)
 # Ops that multiply; libraries can round their factors.
 _PRODUCTS = (
-    *("mul", "matmul", *_CONVOLUTIONS),
+    *("mul", "matmul", *FORWARD),
     "fused_gemm_epilogue",
     "fused_feedforward",
     "fused_dot_product_attention",
@@ -97,7 +90,7 @@ def refuse_exact(
 
 
 # Ops of which no kernel is the fastest for all shapes; so are their gradients.
-_MEASURED = frozenset({*("mul", "matmul", *_CONVOLUTIONS), "pool2d", "pool3d"})
+_MEASURED = frozenset({*("mul", "matmul", *FORWARD), "pool2d", "pool3d"})
 
 
 def alternatives(

@@ -11,6 +11,15 @@ from .rules import merge_dims, of_shape
 from .samples import normal, sample
 from .second_order import bilinear
 
+FORWARD = (
+    "conv2d",
+    "depthwise_conv2d",
+    "conv3d",
+    "conv2d_transpose",
+    "depthwise_conv2d_transpose",
+    "conv3d_transpose",
+)
+GRADIENTS = tuple(f"{name}_grad" for name in FORWARD)
 LAST = ("NHWC", "NDHWC")  # the formats in which channels are the last dimension
 
 

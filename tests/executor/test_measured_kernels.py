@@ -174,6 +174,28 @@ def test_times_are_those_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> 
     assert taken == [1], "what has no batch is measured whole"
 
 
+def test_large_filters_are_measured_on_as_many_rows_as_weigh_as_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[int] = []
+
+    class Trial:
+        def __init__(self, question: Question, rows: int, *how: Any) -> None:
+            taken.append(rows)
+
+        def shortest(self, *how: Any) -> float:
+            return 1.0
+
+    monkeypatch.setattr(measuring, "_Trial", Trial)
+    for size, rows in ((4, 32), (8, 18), (16, 2)):
+        channels = 2048 // size
+        x, w = ([32, channels, size, size], 5, "", True), ([channels] * 2 + [3, 3], 5, "", False)
+        question = Question("conv2d", {}, {"Input": [x], "Filter": [w]}, {"Output": [x]}, ["numpy"])
+        measure([question], "float32", 10.0, 1)
+        assert taken.pop() == rows
+        taken.clear()
+
+
 @pytest.mark.parametrize(("threads", "chosen"), [(1, "onednn"), (2, "numpy")])
 def test_a_core_that_others_took_is_not_held_against_a_kernel(
     threads: int, chosen: str, monkeypatch: pytest.MonkeyPatch

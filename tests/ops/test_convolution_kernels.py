@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.kernels.array.conv import CONVOLUTIONS, FORWARD
+from rowlock.executor.kernels.array.conv import CONVOLUTIONS
 from rowlock.executor.kernels.back_ends import VARIANTS
 from rowlock.executor.kernels.capabilities import capabilities, installed
 from rowlock.executor.kernels.registry import KERNELS
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ops.conv import FORWARD
 from rowlock.graph.ops.registry import OPS
 from tests.ops.harness import draw, gradients, run
 from tests.ops.test_conformance import CASES, reference_of, seeds_of

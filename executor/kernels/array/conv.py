@@ -20,7 +20,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from ....graph.ops.conv import Conv2dOperands, ConvOperands, ConvResult, ConvSlopes, windows
+from ....graph.ops.conv import (
+    FORWARD,
+    GRADIENTS,
+    Conv2dOperands,
+    ConvOperands,
+    ConvResult,
+    ConvSlopes,
+    windows,
+)
 from ....graph.ops.conv_transpose import TransposedOperands
 from ....graph.ops.operands import Array, SlopeOfOut
 from ...device.device import Device
@@ -28,15 +36,7 @@ from ..registry import Step, kernel
 from .activation import relu_grad
 
 _CACHE_BYTES = 1 << 20  # unfolded windows of one chunk of images
-FORWARD = (
-    "conv2d",
-    "depthwise_conv2d",
-    "conv3d",
-    "conv2d_transpose",
-    "depthwise_conv2d_transpose",
-    "conv3d_transpose",
-)
-CONVOLUTIONS = (*FORWARD, *(f"{name}_grad" for name in FORWARD))
+CONVOLUTIONS = (*FORWARD, *GRADIENTS)
 
 
 class Product(NamedTuple):
@@ -164,9 +164,10 @@ class Geometry:
             yield columns[(..., *place, *result)].transpose(order), grouped[(..., *met)]
 
     def chunk(self, itemsize: int) -> int:
-        """Return how many images to unfold at a time."""
+        """Return how many images to unfold at a time: each chunk reads, or adds up, all filters once more."""
         per_image = self.x[1] * math.prod(self.w[2:]) * math.prod(self.out[2:]) * itemsize
-        return max(1, min(self.x[0], _CACHE_BYTES // max(per_image, 1)))
+        most = max(_CACHE_BYTES, math.prod(self.w) * itemsize)
+        return max(1, min(self.x[0], most // max(per_image, 1)))
 
 
 def geometry(a: ConvOperands, product: Product) -> Geometry:
