@@ -68,7 +68,9 @@ def first_losses(one: Contender, model: str) -> list[float]:
 def test_contenders_train_large_models_alike(rival: str) -> None:
     python = os.environ.get(f"{rival.upper()}_PYTHON", "")
     if not python and importlib.util.find_spec(rival) is None:
-        pytest.skip(f"{rival} is not here; {rival.upper()}_PYTHON may name an interpreter that has it")
+        pytest.skip(
+            f"{rival} is not here; {rival.upper()}_PYTHON may name an interpreter that has it"
+        )
     ours, theirs = contender("rowlock"), contender(rival, python or sys.executable)
     try:
         assert ours.start() and theirs.start()
