@@ -35,6 +35,7 @@ from .passes import (
     sparse_rows,
     split_loss_scaling,
     sync_batch_norm,
+    unread_gradients,
     wide_loss,
 )
 from .passes.target import Pass, Target
@@ -42,6 +43,7 @@ from .report.pictures import places_dot, program_dot, write_picture
 from .report.report import PassRecord, to_dot
 
 PIPELINE: tuple[Pass, ...] = (
+    unread_gradients.PASS,
     draw_noise.PASS,
     narrow_casts.PASS,
     score_loss.PASS,
