@@ -108,7 +108,7 @@ def run_pipeline(
         started = time.perf_counter()
         changed = entry.run(graph, target)
         if changed is not graph:
-            check(changed, entry.name)
+            check(changed, entry.name, graph)
         seconds = time.perf_counter() - started
         same = changed.nodes == graph.nodes
         records.append(
@@ -142,8 +142,12 @@ class _Pictures:
             write_picture(text, Path(f"{self._path}_{name}"))
 
 
-def check(graph: Graph, pass_name: str) -> None:
-    """Assert that every value is made once, before it is read, and has the spec its node derives."""
+def check(graph: Graph, pass_name: str, before: Graph | None = None) -> None:
+    """Assert that every value is made once, before it is read, and has the spec its node derives.
+
+    Raises:
+        ShapeError: a node that the graph ``before`` the pass has, too, is wrong: the program is.
+    """
     computed = set(graph.feeds)
     names = {str(value) for value in graph.feeds}
     for node in graph.nodes:
@@ -157,6 +161,8 @@ def check(graph: Graph, pass_name: str) -> None:
         try:
             specs = infer_node(node, lambda value: value.spec)
         except ShapeError as error:
+            if before is not None and node in before.nodes:
+                raise
             raise AssertionError(f"{pass_name} broke {node}: {error}\n{graph}") from error
         for slot, values in node.outputs.items():
             for made_value, spec in zip(values, specs.get(slot, ()), strict=False):

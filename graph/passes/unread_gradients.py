@@ -18,11 +18,11 @@ def leave_out_unread(graph: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     count = 0
     for node in reversed(graph.nodes):
-        kept = _without(node, read) if _computes_gradients(node) else node
-        count += len(node.writes()) - (0 if kept is None else len(kept.writes()))
-        if kept is not None:
-            read.update(kept.reads())
-            nodes.append(kept)
+        remainder = _without(node, read) if _computes_gradients(node) else node
+        count += len(node.writes()) - (0 if remainder is None else len(remainder.writes()))
+        if remainder is not None:
+            read.update(remainder.reads())
+            nodes.append(remainder)
     if not count:
         return graph
     return graph.with_nodes(reversed(nodes)).noted(f"{_NAME}: left out {count}")
