@@ -7,18 +7,20 @@ is a process of its own; they take turns, and numbers are medians over rounds. R
 224 x 224) and GPT-2 (16 x 1,024 words) begin with the same weights and are fed the same batches from the host,
 so their first losses stand side by side and must agree, and so must what updates do to them. Rates are
 shares of what the GPU can do: arithmetic of ``--peak``, and what a plain product of the same run reaches.
-``benchmarks/gpu_kernels.py`` goes on with single
-instructions.
 
-Every table is appended to ``--results`` as soon as it is there; ``--without`` leaves rivals out, and
-``--kernels`` ends with single instructions. ``--simulated`` tries the script with tiny sizes: Rowlock on a
-simulated GPU, rivals on the CPU.
+``--parts`` chooses among these: ``steps`` (times with quartiles, host time, seconds of the first step, memory
+as planned and as taken, what libraries declined), ``losses`` (50 of them in float32 beside PyTorch's),
+``replays`` (1,000 with Python's garbage collector on: times, and memory before and behind), ``kernels``
+(``benchmarks/gpu_kernels.py``: GB/s and TFLOP/s by op), ``sanitizer`` (memcheck and racecheck of some tests).
+Everything is appended to ``--results`` as soon as it is there; ``--without`` leaves rivals out. ``--simulated``
+tries the script with tiny sizes: Rowlock on a simulated GPU, rivals on the CPU.
 """
 
 import argparse
 import datetime
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,6 +33,7 @@ from benchmarks.contenders import WORKERS, Contender, machine
 from benchmarks.models import MODELS
 from benchmarks.sizes import SIZES, TINY
 from tests.gpu.results import append
+from tests.gpu.run import CHECKERS, MISSED, Part
 
 RESULTS = Path(__file__).parent / "results"
 RIVALS = ("PyTorch", "PyTorch, compiled", "PyTorch, graphs", "JAX")
@@ -39,6 +42,11 @@ SMALL = ("fit", "mlp", "lenet", "resnet18", "gpt")
 STEPS = {"resnet50": 20, "gpt2": 20}
 SMALL_STEPS = 200
 WARM_UP = 4
+LOSSES = 50
+REPLAYS = 1000
+PARTS = ("steps", "losses", "replays", "kernels", "sanitizer")
+WATCHED = ("reductions", "norms", "optimizers")  # of tests/ops/test_cuda_*.py
+WATCHED_S = 600.0  # for each of the sanitizer's tools
 PEAK = {"bfloat16": 989e12, "tf32": 494e12, "float32": 67e12}  # H200, dense
 # Before the first update, relative to the loss: rounding alone, averaged over rows.
 AGREE = {"bfloat16": 2e-3, "tf32": 1e-3, "float32": 1e-4}
@@ -125,8 +133,9 @@ def table(model, answers, options):
         row = {"contender": name, "ms": 1e3 * middle}
         row["quartiles"] = [1e3 * float(q) for q in np.percentile(seconds, [25, 75])]
         row["host us"] = 1e6 * float(np.median([answer["host"] for answer in rounds]))
+        row["first s"] = rounds[-1]["first"]
         row.update(rates(model, middle, options))
-        row.update(losses=rounds[-1]["losses"], memory=rounds[-1]["memory"])
+        row.update({key: rounds[-1][key] for key in ("losses", "memory", "declined")})
         rows.append(row)
     return {"model": model, "rows": rows, "wrong": differ(model, rows)}
 
@@ -142,7 +151,7 @@ def text_of(found):
         )
         if ours is not None:
             line += " {:5.2f} x ours".format(row["ms"] / ours)
-        line += ", host {:.0f} us".format(row["host us"])
+        line += ", host {:.0f} us, first {:.1f} s".format(row["host us"], row["first s"])
         for key in ("images/s", "words/s", "MFU %", "of a product %"):
             if key in row:
                 line += ", {} {:,.4g}".format(key, row[key])
@@ -152,6 +161,7 @@ def text_of(found):
     for row in found["rows"]:
         losses = " ".join("{:.4f}".format(loss) for loss in row["losses"])
         lines.append("  {:18} losses {}".format(row["contender"], losses))
+        lines += ["  {:18} {}".format(row["contender"], text) for text in row["declined"]]
     if found["wrong"]:
         lines.append("  WRONG: " + found["wrong"])
     return "\n".join(lines)
@@ -197,6 +207,63 @@ def keep(tables, wanted, options):
     print("kept as {}.json and .txt".format(stem))
 
 
+def compare_losses(wanted, options):
+    """Train in float32 beside PyTorch, print and append both's losses; return what is wrong."""
+    wrong = []
+    both = [c for c in wanted if c.name in ("Rowlock", "PyTorch")]
+    for name in SIZES:
+        model, rows = name + "/float32", []
+        if model not in options.models and not any(m.startswith(name) for m in options.models):
+            continue
+        for contender in both:
+            contender.ask(do="build", model=model)
+            answer = contender.ask(do="run", steps=1)
+            losses = [*answer["losses"], answer["loss"]]
+            while len(losses) < LOSSES:
+                losses.append(contender.ask(do="run", steps=1)["loss"])
+            rows.append({"contender": contender.name, "losses": losses})
+        apart = np.ptp([row["losses"] for row in rows], axis=0)
+        # Rounding grows from step to step, so that only the first say whether both do the same.
+        first = [{**row, "losses": row["losses"][:6]} for row in rows]
+        wrong.append(differ(model, first))
+        append(options.results, losses=model, rows=rows, apart=apart.tolist(), wrong=wrong[-1])
+        text = "{}: {} losses, apart by {:.2g} in the first step, {:.2g} at most {}"
+        print(text.format(model, LOSSES, apart[0], apart.max(), wrong[-1]), flush=True)
+    return wrong
+
+
+def replay(ours, options):
+    """Time many replays with the garbage collector on; print and append what they took."""
+    for model in options.models[:1]:
+        ours.ask(do="build", model=model)
+        before = ours.ask(do="run", steps=WARM_UP)["memory"]
+        answer = ours.ask(do="run", steps=10 if options.simulated else REPLAYS)
+        entry = {key: answer[key] for key in ("seconds", "host", "longest", "memory")}
+        append(options.results, replays=model, before=before, **entry)
+        text = "{}: {:.3f} ms a replay, host {:.0f} us, longest {:.0f} us, memory {} then {}"
+        times = 1e3 * answer["seconds"][0], 1e6 * answer["host"], 1e6 * answer["longest"]
+        print(text.format(model, *times, before, answer["memory"]), flush=True)
+
+
+def watch(options):
+    """Run some tests of kernels under compute-sanitizer; return whether it found something."""
+    sanitizer, failed = shutil.which("compute-sanitizer"), False
+    if sanitizer is None or options.simulated:
+        append(options.results, sanitizer="left out", why="not installed, or no GPU")
+        print("sanitizer: left out, it is not installed, or there is no GPU")
+        return False
+    files = ["tests/ops/test_cuda_{}.py".format(name) for name in WATCHED]
+    for tool in CHECKERS:
+        before = (sanitizer, "--tool", tool, "--error-exitcode", str(MISSED))
+        part = Part(tool, files, before=before, options=("-p", "tests.gpu.no_pool"))
+        part.limit = WATCHED_S
+        part.run()
+        failed = failed or bool(part.status)
+        append(options.results, sanitizer=tool, counts=part.counts, ended=part.status)
+        print(part, flush=True)
+    return failed
+
+
 def kernels(options):
     """Measure instructions by themselves, and append what is printed; return whether that failed."""
     models = [model for model in options.models if model in LARGE] or list(LARGE[:1])
@@ -222,7 +289,7 @@ def run():
         "--peak", type=float, help="bfloat16 operations a second (default: an H200's)"
     )
     parser.add_argument("--without", nargs="+", default=[], choices=RIVALS, help="leave rivals out")
-    parser.add_argument("--kernels", action="store_true", help="then benchmarks/gpu_kernels.py")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
     default = Path("runs") / "gpu_figures.jsonl"
     parser.add_argument("--results", type=Path, default=default, help="appended to at once")
     parser.add_argument("--simulated", action="store_true")
@@ -234,20 +301,26 @@ def run():
         os.environ["ROWLOCK_SIMULATED_GPUS"] = "1"
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.product = products(options)
-    wanted, tables = contenders(options), []
+    wanted, tables, wrong = contenders(options), [], []
     try:
         started = [contender for contender in wanted if contender.start()]
-        for model in options.models:
+        for model in options.models if "steps" in options.parts else ():
             tables.append(table(model, measure(model, started, options), options))
             print(text_of(tables[-1]) + "\n", flush=True)
             append(options.results, **tables[-1])  # a run that is killed has these
-        if not options.simulated:
+        if tables and not options.simulated:
             keep(tables, started, options)
+        if "losses" in options.parts:
+            wrong += compare_losses(started, options)
+        if "replays" in options.parts and started and started[0].name == "Rowlock":
+            replay(started[0], options)
     finally:
         for contender in wanted:
             contender.close()
-    failed = options.kernels and kernels(options)
-    return int(failed or any(found["wrong"] for found in tables))
+    wrong += [found["wrong"] for found in tables]
+    failed = "kernels" in options.parts and kernels(options)
+    failed = ("sanitizer" in options.parts and watch(options)) or failed
+    return int(failed or any(wrong))
 
 
 if __name__ == "__main__":

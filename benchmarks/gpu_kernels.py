@@ -49,12 +49,14 @@ class Measured:
     count: int = 0
     seconds: float = 0.0
     nbytes: int = 0
+    operations: float = 0.0
 
-    def add(self, seconds, nbytes):
+    def add(self, seconds, nbytes, operations):
         """Count one more."""
         self.count += 1
         self.seconds += seconds
         self.nbytes += nbytes
+        self.operations += operations
 
 
 class Bound:
@@ -106,6 +108,42 @@ class Bound:
             )
         return total
 
+    def operations(self, node):
+        """Return the floating-point operations of a node's products; 0 if it has none."""
+
+        def shape(slot):
+            position = next(iter({**node.inputs, **node.outputs}.get(slot, ())), -1)
+            return self.specs[position].shape if position >= 0 else ()
+
+        def size(slot):
+            return float(np.prod(shape(slot), dtype="int64"))
+
+        backward = node.op.endswith("_grad")
+        if "conv2d" in node.op:
+            result = "Output@GRAD" if backward else "Output"
+            products = sum(slot in node.outputs for slot in ("Input@GRAD", "Filter@GRAD"))
+            each = 2 * size(result) * size("Filter") / shape("Filter")[0]
+            return each * (products if backward else 1)
+        if "attention" in node.op:
+            _, tokens, _, width = shape("Out")
+            each = 2 * size("SoftmaxMax") * tokens * width
+            return each * (5 if backward else 2)  # none is left out for a causal mask
+        result = {"fused_gemm_epilogue_grad": "DOut"}.get(
+            node.op, "Out@GRAD" if backward else "Out"
+        )
+        if node.op.removesuffix("_grad") not in (
+            "matmul",
+            "matmul_v2",
+            "mul",
+            "fused_gemm_epilogue",
+        ):
+            return 0.0
+        batched = len(shape("Y")) > 2
+        batch = float(np.prod(shape("Y")[:-2], dtype="int64")) if batched else 1.0
+        each = 2 * (size("X") * size("Y") * size(result) / batch) ** 0.5
+        slots = ("X@GRAD", "Y@GRAD", "DX", "DY")
+        return each * (sum(slot in node.outputs for slot in slots) if backward else 1)
+
 
 def seconds_of(runtime, steps):
     """Return the seconds of some calls, from a graph that holds them many times."""
@@ -141,18 +179,21 @@ def report(model, runtime, rate, tiny):
         steps = [call for call in one.calls if graph_can_hold(call, runtime.xp)]
         if steps and len(steps) == len(one.calls):
             took = seconds_of(runtime, steps)
-            found[node.op, node.kernel or "cupy"].add(took, bound.nbytes(node))
+            entry = found[node.op, node.kernel or "cupy"]
+            entry.add(took, bound.nbytes(node), bound.operations(node))
     whole = sum(one.seconds for one in found.values())
     print("\n{}: {:.3f} ms in {} instructions".format(model, 1e3 * whole, len(bound.program.nodes)))
-    print("  {:34} {:9} {:>5} {:>9} {:>6} {:>8} {:>6}".format(
-        "op", "library", "times", "ms", "%", "GB/s", "copy"))  # fmt: skip
+    print("  {:34} {:9} {:>5} {:>9} {:>6} {:>8} {:>6} {:>8}".format(
+        "op", "library", "times", "ms", "%", "GB/s", "copy", "TFLOP/s"))  # fmt: skip
     for (op, library), one in sorted(found.items(), key=lambda item: -item[1].seconds):
         speed = one.nbytes / one.seconds
         line = "  {:34} {:9} {:5} {:9.3f} {:6.1f} {:8.0f} {:6.2f}"
         share = 100 * one.seconds / whole
-        print(
-            line.format(op, library, one.count, 1e3 * one.seconds, share, speed / 1e9, speed / rate)
+        text = line.format(
+            op, library, one.count, 1e3 * one.seconds, share, speed / 1e9, speed / rate
         )
+        reached = one.operations / one.seconds / 1e12
+        print(text + (" {:8.2f}".format(reached) if one.operations else ""))
 
 
 def run():

@@ -38,6 +38,7 @@ from .passes import (
     split_conv_grads,
     split_loss_scaling,
     sync_batch_norm,
+    unread_gradients,
     wide_loss,
 )
 from .passes.target import Pass, Target
@@ -45,6 +46,7 @@ from .report.pictures import places_dot, program_dot, write_picture
 from .report.report import PassRecord, to_dot
 
 PIPELINE: tuple[Pass, ...] = (
+    unread_gradients.PASS,
     draw_noise.PASS,
     narrow_casts.PASS,
     score_loss.PASS,

@@ -14,7 +14,7 @@ from jax import lax
 
 from benchmarks.models import MODELS
 from benchmarks.sizes import weights
-from benchmarks.workers import jax_steps
+from benchmarks.workers import jax_parts, jax_steps
 from benchmarks.workers.gpu_serve import Settings, Steps, parted, serve_steps
 
 TOLD = Settings()
@@ -67,7 +67,7 @@ def resnet50(size, low):
                 x = jax.nn.relu(inner + (conv_bn(p, name + ".0", x, stride, False) if skip else x))
         x = x.mean((1, 2)).astype(low)
         scores = x @ p["head"].astype(low) + p["head.bias"].astype(low)
-        return jax_steps.classes(scores.astype(jnp.float32), label[:, 0])
+        return jax_parts.classes(scores.astype(jnp.float32), label[:, 0])
 
     return parameters, loss
 
@@ -75,7 +75,7 @@ def resnet50(size, low):
 def normed(p, name, x):
     """Return layer normalization, computed in float32."""
     layer = p[name + ".scale"], p[name + ".shift"]
-    return jax_steps.normed(layer, x.astype(jnp.float32)).astype(x.dtype)
+    return jax_parts.normed(layer, x.astype(jnp.float32)).astype(x.dtype)
 
 
 def linear(p, name, x):
@@ -111,7 +111,7 @@ def gpt2(size, low):
             hidden = linear(p, name + ".wide", normed(p, name + ".norm2", x))
             x = x + linear(p, name + ".narrow", jax.nn.gelu(hidden, approximate=True))
         scores = normed(p, "norm", x) @ p["words_w"].astype(low).T
-        return jax_steps.classes(scores.astype(jnp.float32), label[..., 0])
+        return jax_parts.classes(scores.astype(jnp.float32), label[..., 0])
 
     return parameters, loss
 
@@ -141,7 +141,7 @@ def small(name):
     parameters, loss, batch, optimizer = jax_steps.MODELS[name]()
     zeros = jax.tree.map(np.zeros_like, parameters)
     state = {"sgd": (), "momentum": zeros, "adam": (zeros, zeros, np.float32(0))}[optimizer]
-    half = tuple(array[: len(array) // 2] for array in batch)
+    half = jax.tree.map(lambda array: array[: len(array) // 2], batch)
     return parameters, loss, [half], state, getattr(jax_steps, optimizer)
 
 

@@ -1,5 +1,6 @@
 """A contender of ``benchmarks/gpu.py``: Rowlock on one place, with the switches that cost no memory."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -21,6 +22,25 @@ TOLD = Settings()
 PLACE = fluid.CUDAPlace(0) if TOLD.on_gpu else fluid.CPUPlace()
 
 
+class Declined(logging.Handler):
+    """Keeps what the libraries' sides say of plans that they leave out, each once."""
+
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self.lines = {}
+        logger = logging.getLogger("rowlock")
+        logger.addHandler(self)
+        logger.setLevel(logging.DEBUG)
+
+    def emit(self, record):
+        """Keep a line."""
+        if Path(record.pathname).parent.name == "cuda":
+            self.lines[record.getMessage()] = None
+
+
+DECLINED = Declined()
+
+
 def about():
     """Return versions, and which GPU."""
     runtime = open_gpu(0) if TOLD.on_gpu else None
@@ -38,8 +58,9 @@ def small(name):
 
 
 def memory(compiled):
-    """Return the bytes of temporaries as planned, and what was taken of the device."""
-    found = {"temporaries": compiled.temporaries()[1]}
+    """Return the bytes of a step and of persistables as planned, and what was taken of the device."""
+    planned = compiled.explain().memory
+    found = {"planned": planned.total} if planned is not None else {}
     if TOLD.on_gpu and "cupy" in sys.modules:
         found["peak"] = sys.modules["cupy"].get_default_memory_pool().total_bytes()
     return found
@@ -48,6 +69,7 @@ def memory(compiled):
 def build(model):
     """Return the steps of a model."""
     name, precision = parted(model)
+    DECLINED.lines.clear()
     optimizer = None
     if name in MODELS:
         main, startup, loss, batches, switches = small(name)
@@ -79,7 +101,7 @@ def build(model):
     def loss_of(future):
         return float(np.mean(np.asarray(future.result()[0], "float64")))
 
-    return Steps(begin, loss_of, lambda: memory(compiled))
+    return Steps(begin, loss_of, lambda: memory(compiled), lambda: list(DECLINED.lines))
 
 
 if __name__ == "__main__":

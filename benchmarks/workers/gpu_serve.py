@@ -45,16 +45,21 @@ def parted(model):
 
 
 class Steps:
-    """A model under way: ``begin()`` puts a step on the device and returns what ``loss_of`` waits for."""
+    """A model under way: ``begin()`` puts a step on the device and returns what ``loss_of`` waits for.
 
-    def __init__(self, begin, loss_of=float, peak=lambda: {}):
-        self.begin, self.loss_of, self.peak = begin, loss_of, peak
-        self.losses = []
+    ``declined()`` tells what a library could not compute. The first step binds, so ``first`` are its seconds.
+    """
+
+    def __init__(self, begin, loss_of=float, peak=lambda: {}, declined=list):
+        self.begin, self.loss_of, self.peak, self.declined = begin, loss_of, peak, declined
+        self.losses, self.first = [], 0.0
 
     def run(self, count):
         """Return the seconds a step took, what of them the host needed to begin it, and the last loss."""
         while len(self.losses) < LOSSES:
+            began = time.perf_counter()
             self.losses.append(self.loss_of(self.begin()))
+            self.first = self.first or time.perf_counter() - began
         under_way, host = [], []
         started = time.perf_counter()
         for _ in range(count):
@@ -68,9 +73,12 @@ class Steps:
         return {
             "seconds": [seconds],
             "host": float(np.median(host)),
+            "longest": max(host),
+            "first": self.first,
             "loss": loss,
             "losses": self.losses,
             "memory": self.peak(),
+            "declined": self.declined(),
         }
 
 

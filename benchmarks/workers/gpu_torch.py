@@ -12,8 +12,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.models import MODELS
 from benchmarks.sizes import weights
-from benchmarks.workers import torch_steps
 from benchmarks.workers.gpu_serve import Settings, Steps, parted, serve_steps
+from benchmarks.workers.torch_nets import NETS, conv_bn
+from benchmarks.workers.torch_steps import CASES, classes
 
 TOLD = Settings()
 DEVICE = torch.device("cuda" if TOLD.on_gpu else "cpu")
@@ -26,7 +27,6 @@ class Bottleneck(nn.Module):
 
     def __init__(self, wide, width, stride):
         super().__init__()
-        conv_bn = torch_steps.conv_bn
         self.parts = nn.ModuleList(
             [
                 conv_bn(wide, width, 1, 1),
@@ -50,7 +50,7 @@ class ResNet50(nn.Module):
 
     def __init__(self, size):
         super().__init__()
-        self.stem = torch_steps.conv_bn(3, size.stem, 7, 2)
+        self.stem = conv_bn(3, size.stem, 7, 2)
         self.blocks, wide = nn.ModuleDict(), size.stem
         for stage, (width, count) in enumerate(size.blocks):
             for block in range(count):
@@ -158,9 +158,21 @@ def large(name, precision):
 def small(name):
     """Return the same of a small net, for one of its two places."""
     torch.manual_seed(0)
-    net, data, _, optimizer = torch_steps.MODELS[name]
-    made = net().to(DEVICE)
-    return made, [list(data())], optimizer(made.parameters()), contextlib.nullcontext()
+    data, _, optimizers = CASES[name]
+    net = NETS[name]().to(DEVICE)
+    (rule,) = optimizers(net)
+    return net, [list(data())], rule, contextlib.nullcontext()
+
+
+def moved(array):
+    """Return an array on the device."""
+    return array.to(DEVICE, non_blocking=True)
+
+
+def mapped(change, arrays):
+    """Return lists of arrays with each of them changed."""
+    nested = isinstance(arrays, (list, tuple))
+    return [mapped(change, each) for each in arrays] if nested else change(arrays)
 
 
 def memory():
@@ -177,14 +189,14 @@ def build(model):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     net, batches, optimizer, arithmetic = small(name) if name in MODELS else large(name, precision)
-    criterion = torch_steps.MODELS[name][2] if name in MODELS else torch_steps.classes
+    criterion = CASES[name][1] if name in MODELS else classes
     if TOLD.on_gpu:
-        batches = [[array.pin_memory() for array in batch] for batch in batches]
+        batches = [mapped(torch.Tensor.pin_memory, batch) for batch in batches]
     forward = torch.compile(net, mode=MODES[TOLD.how]) if TOLD.how else net
     turn = iter(range(sys.maxsize))
 
     def begin():
-        x, y = [a.to(DEVICE, non_blocking=True) for a in batches[next(turn) % len(batches)]]
+        x, y = mapped(moved, batches[next(turn) % len(batches)])
         if name == "resnet50" and precision != "float32":
             x = x.contiguous(memory_format=torch.channels_last)
         optimizer.zero_grad(set_to_none=True)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...graph.lowering.memory import aligned
+from .page_locked import page_locked
 from .runtime import Event, Runtime
 
 SLOTS = 2
@@ -38,6 +39,7 @@ class _Slot:
         self.device = [dense_like(self.on_device[at:], a) for at, a in self._each]
         self.arrived: Event | None = None
         self.used: Event | None = None
+        self.sources: Sequence[np.ndarray] = ()  # that are copied without the host's help
 
     @cached_property
     def on_host(self) -> np.ndarray:
@@ -72,7 +74,8 @@ class Staged:
     def bring(self, feeds: Sequence[np.ndarray], lasting: bool = False) -> None:
         """Put the copies of a step's feeds to the GPU on the stream of copies, beside the step before.
 
-        The arrays may be changed afterwards; ``lasting`` ones only once ``read`` is done.
+        The arrays may be changed afterwards; ``lasting`` ones only once ``read`` is done, and page-locked ones
+        once they are not referred to any more.
         """
         if not self._fed or self._feeds_ahead is feeds:
             return
@@ -81,17 +84,33 @@ class Staged:
             slot.arrived.synchronize()  # the copy from this host memory, two steps ago
             runtime.wait(runtime.copies, slot.used)
         sources = [feeds[i] for i in self._fed]
-        direct = lasting and all(map(_same_bytes, sources, slot.device))
-        if direct:
+        direct = [
+            _same_bytes(source, device) and (lasting or page_locked(source))
+            for source, device in zip(sources, slot.device, strict=True)
+        ]
+        slot.sources = sources if any(direct) else ()
+        if all(direct):
             for source, device in zip(sources, slot.device, strict=True):
                 runtime.copy(device, source, runtime.copies)
         else:
-            for source, host in zip(sources, slot.host, strict=True):
-                np.copyto(host, source)
-            runtime.copy(slot.on_device, slot.on_host, runtime.copies)
+            self._fill(slot, sources, direct)
         slot.arrived = runtime.record(runtime.copies)
-        self.read = slot.arrived if direct else None
+        self.read = slot.arrived if any(direct) else None
         self._feeds_ahead = feeds
+
+    def _fill(self, slot: _Slot, sources: Sequence[np.ndarray], direct: Sequence[bool]) -> None:
+        """Copy sources by way of the host; in one copy, if none of them goes directly."""
+        runtime = self._runtime
+        for source, host, straight in zip(sources, slot.host, direct, strict=True):
+            if not straight:
+                np.copyto(host, source)
+        if not any(direct):
+            runtime.copy(slot.on_device, slot.on_host, runtime.copies)
+            return
+        for source, host, device, straight in zip(
+            sources, slot.host, slot.device, direct, strict=True
+        ):
+            runtime.copy(device, source if straight else host, runtime.copies)
 
     def forget(self) -> None:
         """Do not use what was brought: it is no step's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from functools import cache
 
 from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
@@ -35,6 +36,16 @@ def open_gpu(index: int = 0) -> Runtime:
     from ..cuda.cupy_runtime import CupyRuntime
 
     return CupyRuntime(index)
+
+
+def page_locked_memory() -> Runtime | None:
+    """Return a GPU of this process whose page-locked memory all GPUs copy from; None without one."""
+    return _first(simulated_gpus()) if local_gpus() else None
+
+
+@cache
+def _first(simulated: int) -> Runtime:
+    return open_gpu(0)
 
 
 def _visible() -> tuple[int, str]:

@@ -42,7 +42,7 @@ class CUDAPlace:
 class CUDAPinnedPlace:
     """Host memory that a GPU can read while the host goes on: a place for data, not for computing.
 
-    All feeds go through such memory anyway, so a tensor set with this place is stored like any other.
+    A tensor set with this place is copied to a GPU of this process straight from its own memory.
     """
 
     def __repr__(self) -> str:

@@ -12,7 +12,10 @@ import numpy as np
 
 from ...strategies.errors import InvalidType, InvalidValue, NotInitialized, SequenceError
 from ...strategies.types import BFLOAT16, VarType, to_var_type
+from ..cuda.page_locked import PageLockedBlocks
 from ..host.writes import Writes
+from .gpus import page_locked_memory
+from .place import CUDAPinnedPlace
 
 
 class Link(Protocol):
@@ -54,13 +57,15 @@ class Tensor:
     """One array under a name, maybe rows of sequences (LoD). Reading gives a copy; ``set`` writes.
 
     While replicas hold newer values, reading fetches them first, and a write is sent before the next step.
+    What belongs to no scope may lie in page-locked memory (:meth:`set`).
     """
 
-    __slots__ = ("_array", "_lod", "link", "link_version", "name")
+    __slots__ = ("_array", "_blocks", "_lod", "link", "link_version", "name")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
         self._array: np.ndarray | None = None
+        self._blocks: PageLockedBlocks | None = None
         self._lod: LoD = ()
         self.link: Link | None = None
         self.link_version = 0
@@ -118,7 +123,10 @@ class Tensor:
             self.link_version = self.link.version
 
     def set(self, array: Any, place: Any = None) -> None:
-        """Write a value (anything ``numpy.asarray`` takes). ``place`` is accepted as Paddle does.
+        """Write a value (anything ``numpy.asarray`` takes).
+
+        ``place``: with a ``CUDAPinnedPlace`` the value of a tensor that belongs to no scope lies in page-locked
+        memory, if this process has a GPU, until another place is named; other places change nothing.
 
         Arrays of uint16 are the bits of bfloat16 where the tensor holds that.
 
@@ -131,8 +139,22 @@ class Tensor:
         if value.dtype == np.uint16 and self._array is not None and self._array.dtype == BFLOAT16:
             value = value.view(BFLOAT16)
         with self.link.turn if self.link is not None else contextlib.nullcontext():
+            self._place(place)
+            if self._blocks is not None and value.size:
+                self._array = None  # what nothing reads any more is written again
+                self._array = self._blocks.array(value.shape, value.dtype)
             self.allocate(value.shape, value.dtype)[...] = value
             self.written()
+
+    def _place(self, place: Any) -> None:
+        """Take page-locked memory, or let go of it."""
+        if place is None or self.name:
+            return
+        if not isinstance(place, CUDAPinnedPlace):
+            if self._blocks is not None:
+                self._blocks = self._array = None
+        elif self._blocks is None and (runtime := page_locked_memory()) is not None:
+            self._blocks = PageLockedBlocks(runtime)
 
     def numpy(self) -> np.ndarray:
         """Return a copy of the value."""
@@ -236,13 +258,13 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
     """
     tensor = Tensor()
     if isinstance(data, (np.ndarray, Tensor)):
-        tensor.set(np.array(data))
+        tensor.set(np.array(data), place)
     elif isinstance(data, list):
         lengths = [len(sequence) for sequence in data]
         if list(recursive_seq_lens[-1]) != lengths:
             raise SequenceError(f"the sequences have lengths {lengths}, not {recursive_seq_lens}.")
         rows = np.concatenate([np.asarray(sequence) for sequence in data])
-        tensor.set(rows.astype(np.int64).reshape(-1, 1) if rows.ndim == 1 else rows)
+        tensor.set(rows.astype(np.int64).reshape(-1, 1) if rows.ndim == 1 else rows, place)
     else:
         raise InvalidType(f"create_lod_tensor takes an array or a list, got {type(data).__name__}.")
     tensor.set_recursive_sequence_lengths(recursive_seq_lens)

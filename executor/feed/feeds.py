@@ -15,6 +15,7 @@ from ...graph.program.role import GRAD_SUFFIX
 from ...graph.program.variable import Variable
 from ...strategies.errors import FeedError, FeedTypeError, InvalidType, SequenceError, nearest
 from ...strategies.types import BFLOAT16, ELEMENT_TYPES, VarType, is_float, to_numpy
+from ..cuda.page_locked import page_locked
 from ..device.tensor import LoD, Tensor
 
 Feed = Mapping[str, Any]
@@ -104,10 +105,11 @@ Copy = Callable[[np.ndarray], np.ndarray]
 def snapshot(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
     """Return a fed array that later writes to ``value``, from which it was converted, do not change.
 
-    Memory that cannot be written is not copied.
+    Memory that cannot be written is not copied, nor is page-locked memory: a tensor writes its next value
+    elsewhere.
     """
-    if (isinstance(value, Tensor) and value.name) or np.isscalar(value):
-        return array  # converting it made a copy
+    if (isinstance(value, Tensor) and value.name) or np.isscalar(value) or page_locked(array):
+        return array  # converting a tensor of a scope, or a number, made a copy
     base: Any = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:

@@ -1,11 +1,10 @@
-"""Let an update of a float32 master add L2 decay itself, in float32, instead of two ops in low precision."""
+"""Let an update add L2 decay itself, in float32, instead of two ops before it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ..ir.graph import Graph, Node
-from ..ops.declare_update import MASTER
 from .match import Change, GraphRewriter, sole_value
 from .target import Pass, Target
 
@@ -14,14 +13,17 @@ _UPDATES = ("sgd", "momentum", "adam")
 
 
 def fold_decay(graph: Graph, target: Target) -> Graph:
-    """sum(gradient, scale(parameter)) before an update that has a master becomes an attribute of the update."""
-    if not any(node.op in _UPDATES and MASTER in node.inputs for node in graph.nodes):
+    """sum(gradient, scale(parameter)) before an update becomes an attribute of the update.
+
+    Parameters of low precision have a master, to which the decay is added before it is rounded.
+    """
+    if not any(node.op in _UPDATES for node in graph.nodes):
         return graph
     edit, count = GraphRewriter(graph, target), 0
     for update in edit.nodes(*_UPDATES):
-        change = _change(edit, update) if sole_value(update.inputs, MASTER) is not None else None
+        change = _change(edit, update)
         count += change is not None and edit.fuse_all([change])
-    return edit.result(_NAME, {"decays into updates": count}, "no update of a master has L2 decay")
+    return edit.result(_NAME, {"decays into updates": count}, "no update has L2 decay")
 
 
 def _change(edit: GraphRewriter, update: Node) -> Change | None:

@@ -124,7 +124,7 @@ def test_what_grows_trains_on_two_places() -> None:
     exe.run(fluid.default_startup_program())
     with rowlock.cluster(launcher="threads"):
         program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            loss.name, places=[fluid.CPUPlace()] * 2
+            loss.name, places=fluid.cpu_places(2)
         )
         losses = [exe.run(program, [feed, feed], [loss])[0].mean() for _ in range(3)]
     assert losses == sorted(losses, reverse=True)
@@ -314,6 +314,7 @@ def test_training_on_two_places_is_training_on_one(
     assert losses[-1] < losses[3]
 
 
+@pytest.mark.cpu  # a GPU's replica has a thread of its own: the driver gives that up first
 def test_a_loop_that_never_ends_is_given_up() -> None:
     x = fluid.data("x", [1])
     i, going = L.fill_constant([1], "int64", 0), L.less_than(x, x + 1)

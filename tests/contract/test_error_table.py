@@ -284,6 +284,7 @@ def test_the_executors_place() -> None:
         fluid.Executor("cpu")
 
 
+@pytest.mark.cpu
 def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net()
     with refused(AssertionError, "no places"):
@@ -303,6 +304,7 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
         net.exe.run(fluid.CompiledProgram(net.test).with_data_parallel(), net.feed(), [net.loss])
 
 
+@pytest.mark.cpu
 def test_places_of_another_kind() -> None:
     net = Net()
     with refused(AssertionError):  # on a machine without GPUs the place itself is refused

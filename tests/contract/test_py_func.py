@@ -143,7 +143,7 @@ def test_what_a_function_returns_must_fit(function: Any, problem: str) -> None:
         run(*program_of(function))
 
 
-def test_what_it_keeps_of_a_step_stays() -> None:
+def test_what_it_keeps_of_a_step_stays(threads: None) -> None:
     tensors: list[Any] = []
 
     def keep(x: Any) -> np.ndarray:
@@ -235,6 +235,7 @@ def test_a_saved_program_has_no_functions() -> None:
         run(again, "out")
 
 
+@pytest.mark.cpu  # there the function runs on the caller's thread, which may take the gang's turn again
 def test_a_function_may_run_another_program_on_the_same_executor() -> None:
     exe, inner, outer = fluid.Executor(fluid.CPUPlace()), fluid.Program(), fluid.Program()
     with fluid.program_guard(inner, fluid.Program()):
