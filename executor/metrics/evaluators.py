@@ -14,6 +14,7 @@ import numpy as np
 
 from ...graph.layers.binary import elementwise_sub, equal
 from ...graph.layers.helper import LayerHelper
+from ...graph.layers.initializer import ConstantInitializer
 from ...graph.layers.sequence_metric import chunk_eval, edit_distance
 from ...graph.layers.shape import cast, fill_constant, reduce_sum, sums
 from ...graph.program import unique_name
@@ -37,7 +38,7 @@ class Evaluator:
             raise InvalidValue(f"{kind}: must be built in the program's first block.")
 
     def reset(self, executor: Any, reset_program: Program | None = None) -> None:
-        """Set all sums to zero; call it before the first batch."""
+        """Set all sums to zero: a new pass begins."""
         program = reset_program or Program()
         with program_guard(program):
             for state in self.states:
@@ -46,10 +47,9 @@ class Evaluator:
         executor.run(program)
 
     def _add(self, suffix: str, dtype: str, value: Variable) -> None:
-        """Add a batch's value to a new state."""
+        """Add a batch's value to a new state, which is 0 from the startup program on."""
         name = f"{unique_name.generate(self.helper.name)}_{suffix}"
-        block = self.helper.main_program.global_block()
-        state = block.create_var(name=name, persistable=True, dtype=dtype, shape=[1])
+        state = self.helper.create_global(name, [1], dtype, ConstantInitializer(0.0))
         self.states.append(state)
         sums([state, value], out=state)
 

@@ -13,7 +13,7 @@ from itertools import count, zip_longest
 from typing import Any
 
 from ...strategies.errors import InvalidValue
-from ..ops.registry import OFFSETS, Spec
+from ..ops.registry import OFFSETS, OPS, Spec
 from ..program.block import Block
 from ..program.formats.executable import computed_attributes, computed_ops
 from ..program.known import numbers_in_use
@@ -99,7 +99,7 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         attrs = computed_attributes(op, numbers)
         kind = op.type
         if numbers_in_use(op.declaration, operands):  # which are known only when the program runs
-            kind = {"slice": "slice_at", "slice_grad": "slice_at_grad"}[kind]
+            kind = _AT[kind]
         inputs = {
             slot: tuple(self._read(op.block, name) for name in names)
             for slot, names in operands.items()
@@ -121,7 +121,7 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         self.levels |= newest
         yield from levels
         inputs |= self.sequences.read(op.declaration, inputs, outputs, self._forward)
-        for slot in op.declaration.values_read(attrs, inputs):
+        for slot in OPS[kind].values_read(attrs, inputs):
             for state in [v for v in inputs[slot] if v is not None and v.kind == STATE]:
                 # Its elements are known once a segment has copied them.
                 copy = Value(f"{state}@{op.type}@{next(self._copies)}", state.spec)
@@ -196,6 +196,13 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         return value
 
 
+# Ops that read their numbers in each step, in place of those that know them.
+_AT = {
+    "fill_constant": "fill_constant_at",
+    "range": "range_at",
+    "slice": "slice_at",
+    "slice_grad": "slice_at_grad",
+}
 _READERS: Mapping[str, Callable[[_Reader, Operator], Iterator[Node]]] = {
     "array sum": _Reader._array_sum,
     "conditional_block": _Reader._branch,

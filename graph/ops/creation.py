@@ -4,18 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import normal_axis, of_shape, product, same
-from .samples import integers, normal, offsets, sample
+from .samples import integers, lengths, normal, offsets, sample
 
 
 def attribute_shape(op: Inference) -> Mapping[str, Specs]:
     """Shape and dtype are attributes."""
     shape = tuple(op.attr("shape"))
     op.require(min(shape, default=0) >= 0, f"shape {list(shape)} must not have negative sizes")
+    return {"Out": Spec(shape, VarType(op.attr("dtype")))}
+
+
+def filled_shape(op: Inference) -> Mapping[str, Specs]:
+    """Sizes are elements of tensors; -1 stands for those that only the running program knows."""
+    declared = list(op.attr("shape"))
+    sizes: list[int | None] = list(declared)
+    if op.has("ShapeTensor"):
+        whole = op.value("ShapeTensor")
+        (count,) = op.shape("ShapeTensor")
+        sizes = [None] * (count if count >= 0 else len(declared))
+        if whole is not None:
+            sizes = np.ravel(whole).tolist()
+    elif op.has("ShapeTensorList"):
+        each = [op.value("ShapeTensorList", k) for k in range(len(op.specs("ShapeTensorList")))]
+        sizes = [None if value is None else int(np.ravel(value)[0]) for value in each]
+    op.require(
+        min((n for n in sizes if n is not None), default=0) >= 0, f"shape {sizes} is negative"
+    )
+    if len(declared) != len(sizes):
+        declared = [-1] * len(sizes)
+    shape = tuple(old if n is None else n for n, old in zip(sizes, declared, strict=True))
     return {"Out": Spec(shape, VarType(op.attr("dtype")))}
 
 
@@ -31,18 +55,36 @@ class FillConstant(Operands):
     force_cpu: bool = False
 
 
+class FillConstantAt(FillConstant):
+    """A fill whose sizes or number are read in each step; no program holds it."""
+
+
 define(
     Op(
         type="fill_constant",
         record=FillConstant,
         numbers={"ValueTensor": "value", "ShapeTensor": "shape", "ShapeTensorList": "shape"},
         numbers_set={"ValueTensor": {"str_value": ""}},
-        shape=attribute_shape,
+        shape=filled_shape,
         samples=(
             sample(shape=[2, 3], value=1.5),
             sample(shape=[1], value=7.0, dtype=int(VarType.INT64)),
         ),
         refuses=(sample(shape=[2, -1]),),
+    )
+)
+define(
+    Op(
+        type="fill_constant_at",
+        record=FillConstantAt,
+        shape=filled_shape,
+        reads_values=lambda attrs: ("ShapeTensor", "ShapeTensorList"),
+        samples=(
+            sample({"ShapeTensorList": [lengths(3), lengths(2)]}, value=1.5),
+            sample({"ShapeTensor": lengths(2, 0)}, value=1.5, shape=[-1, -1]),
+            sample({"ValueTensor": lengths(4)}, shape=[2, 3], dtype=int(VarType.INT64)),
+        ),
+        refuses=(sample({"ShapeTensor": lengths(2, -1)}),),
     )
 )
 SAMPLE_SHARE = "sample_share"  # not in Paddle: this place's rows as a part of the whole batch

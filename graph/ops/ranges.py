@@ -10,8 +10,8 @@ from ...strategies.types import FLOATS, VarType, to_numpy
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import UNKNOWN_SIZE, merge_dims, of_shape, product
-from .samples import booleans, integers, normal, sample
+from .rules import merge_dims, of_shape, product
+from .samples import booleans, integers, lengths, normal, sample
 
 
 def fill_shape(op: Inference) -> Mapping[str, Specs]:
@@ -125,6 +125,9 @@ define(
 )
 
 
+_RANGE_NUMBERS = {"Start": "start", "End": "end", "Step": "step"}
+
+
 def range_size(start: float, end: float, step: float, dtype: VarType) -> int:
     """Return how many numbers from ``start`` by ``step`` lie before ``end``, counted in ``dtype``."""
     first, last, by = np.array([start, end, step], to_numpy(dtype))
@@ -134,15 +137,19 @@ def range_size(start: float, end: float, step: float, dtype: VarType) -> int:
 
 
 def range_shape(op: Inference) -> Mapping[str, Specs]:
-    """start, start + step, ... up to but without end."""
-    start, end, step, dtype = (op.attr(name) for name in ("start", "end", "step", "dtype"))
-    if UNKNOWN_SIZE in (start, end, step):
-        return {"Out": Spec((-1,), VarType(dtype))}
+    """start, start + step, ... up to but without end; -1 where a tensor's number is not known."""
+    numbers, kind = [op.attr(name) for name in _RANGE_NUMBERS.values()], VarType(op.attr("dtype"))
+    if op.has("Start"):
+        kind, read = op.spec("Start").dtype, [op.value(slot) for slot in _RANGE_NUMBERS]
+        values = [value for value in read if value is not None]
+        if len(values) < len(read):
+            return {"Out": Spec((-1,), kind)}
+        numbers = [np.ravel(value)[0].item() for value in values]
+    start, end, step = numbers
     op.require(
         (start < end and step > 0) or (start > end and step < 0),
         f"there is nothing from {start} to {end} by {step}",
     )
-    kind = VarType(dtype)
     return {"Out": Spec((range_size(start, end, step, kind),), kind)}
 
 
@@ -159,11 +166,15 @@ class Range(Operands):
     dtype: int = int(VarType.FP32)
 
 
+class RangeAt(Range):
+    """A range whose numbers are read in each step; no program holds it."""
+
+
 define(
     Op(
         type="range",
         record=Range,
-        numbers={"Start": "start", "End": "end", "Step": "step"},
+        numbers=_RANGE_NUMBERS,
         numbers_dtype="Start",
         shape=range_shape,
         samples=(
@@ -171,6 +182,19 @@ define(
             sample(start=5, end=-4, step=-2, dtype=int(VarType.INT64)),
         ),
         refuses=(sample(start=1.0, end=4.0, step=-1.0), sample(start=1.0, end=1.0)),
+    )
+)
+define(
+    Op(
+        type="range_at",
+        record=RangeAt,
+        shape=range_shape,
+        reads_values=lambda attrs: tuple(_RANGE_NUMBERS),
+        samples=(
+            sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
+            sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
+        ),
+        refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
     )
 )
 

@@ -82,7 +82,7 @@ def insert_collectives(graph: Graph, target: Target) -> Graph:
                     )
                 nodes.append(replace(collective, grads=((parameter, sums[grad]),)))
                 swap.update(sums)
-    return graph.with_nodes(nodes, swap) if swap else graph
+    return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes, swap)
 
 
 def _of_the_largest(collective: Node, node: Node) -> Node:

@@ -23,8 +23,8 @@ from .role import EMPTY_VAR
 _LARGEST = 1024  # elements: numbers of an op are few
 _LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
 # known when the program is compiled for what is fed: see ``sizes.py``
-LEFT_TO_FEEDS = ("sequence_mask", "expand", "expand_grad", "range")
-LEFT_TO_STEPS = ("slice", "slice_grad")  # read while the program runs
+LEFT_TO_FEEDS = ("sequence_mask", "expand", "expand_grad")
+LEFT_TO_STEPS = ("fill_constant", "range", "slice", "slice_grad")  # read while the program runs
 
 
 class Number(NamedTuple):
@@ -109,9 +109,26 @@ def of_sizes(
     if op_type in _MOVES:
         return _MOVES[op_type](present, attrs)
     if any(UNKNOWN_SIZE in operand for operand in present):
-        return None
+        return _open_result(op_type, present, attrs)
     result = _MAKERS[op_type](present, attrs)
     return None if result is None else np.asarray(result).astype(to_numpy(dtype))
+
+
+def _open_result(
+    op_type: str, operands: Sequence[np.ndarray], attrs: Mapping[str, Any]
+) -> np.ndarray | None:
+    """Return what arithmetic makes of sizes that are not known: such again, where they have a part in it."""
+    if op_type not in _ARITHMETIC:
+        return None
+    opened = [operand == UNKNOWN_SIZE for operand in operands]
+    closed = [np.where(o, 1, operand) for o, operand in zip(opened, operands, strict=True)]
+    result = _MAKERS[op_type](closed, attrs)
+    if result is None:
+        return None
+    reach = opened[0] if len(opened) == 1 else _binary(np.logical_or)(opened, attrs)
+    reach = _reduced(np.any)([reach], attrs) if op_type in _REDUCTIONS else reach
+    sizes: np.ndarray = np.where(reach, UNKNOWN_SIZE, result).astype(np.int64)
+    return sizes
 
 
 def computed(
@@ -195,14 +212,10 @@ _MOVES: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "stack": lambda operands, attrs: np.stack(operands, attrs["axis"]),
     "gather": lambda operands, attrs: operands[0][np.ravel(operands[1])],
 }
-_MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
-    **_MOVES,
-    **dict.fromkeys(("shape", "size", *_VIEWS), lambda operands, attrs: None),
-    "fill_constant": _fill,
-    "assign_value": _assign,
+_REDUCTIONS = {"reduce_prod": _reduced(np.prod), "reduce_sum": _reduced(np.sum)}
+_ARITHMETIC: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "scale": _scale,
     "increment": lambda operands, attrs: operands[0] + attrs["step"],
-    "seed": lambda operands, attrs: np.array([attrs["seed"]]) if attrs["seed"] else None,
     "elementwise_add": _binary(np.add),
     "elementwise_sub": _binary(np.subtract),
     "elementwise_mul": _binary(np.multiply),
@@ -211,8 +224,15 @@ _MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "elementwise_mod": _binary(lambda x, y: np.mod(x, y) if np.all(y) else None),
     "elementwise_max": _binary(np.maximum),
     "elementwise_min": _binary(np.minimum),
-    "reduce_prod": _reduced(np.prod),
-    "reduce_sum": _reduced(np.sum),
+    **_REDUCTIONS,
+}
+_MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
+    **_MOVES,
+    **dict.fromkeys(("shape", "size", *_VIEWS), lambda operands, attrs: None),
+    "fill_constant": _fill,
+    "assign_value": _assign,
+    "seed": lambda operands, attrs: np.array([attrs["seed"]]) if attrs["seed"] else None,
+    **_ARITHMETIC,
 }
 _TESTS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "less_than": _binary(np.less),

@@ -268,7 +268,11 @@ class Operator:
             slot: [Number(known_value(name, end), name) for name in self.inputs[slot]]
             for slot in slots
         }
-        absent = any(n.elements is None for numbers in numbers_by_slot.values() for n in numbers)
+        absent = any(
+            n.elements is None or UNKNOWN_SIZE in n.elements
+            for numbers in numbers_by_slot.values()
+            for n in numbers
+        )
         if absent and self.type in LEFT_TO_STEPS:
             return self.inputs, self.attrs
         attrs = with_numbers(self.declaration, numbers_by_slot, self.attrs, self.where)

@@ -57,6 +57,11 @@ class Variable:
         self.file_fields: dict[str, Any] = {}  # fields of the file it was loaded from
 
     @property
+    def desc(self) -> VarDesc:
+        """What the variable declares, by the methods of Paddle's ``VarDesc``."""
+        return VarDesc(self)
+
+    @property
     def grad_name(self) -> str:
         """Name of this variable's gradient."""
         return grad_name(self.name)
@@ -183,3 +188,46 @@ class Parameter(Variable):
         """Return the settings of the parameter that a saved program does not hold, by name."""
         names = ("trainable", "optimize_attr", "regularizer", "do_model_average", "is_distributed")
         return super().details() | {name: getattr(self, name) for name in names}
+
+
+class VarDesc:
+    """What a variable declares, by the methods that Paddle's C++ has for it.
+
+    ``set_shape`` leaves a size open, or prunes a parameter.
+    """
+
+    def __init__(self, variable: Variable) -> None:
+        self._variable = variable
+
+    def name(self) -> str:
+        return self._variable.name
+
+    def shape(self) -> list[int]:
+        return list(self._variable.shape or ())
+
+    def set_shape(self, shape: Sequence[int]) -> None:
+        self._variable.shape = tuple(int(size) for size in shape)
+
+    def dtype(self) -> VarType | None:
+        return self._variable.dtype
+
+    def set_dtype(self, dtype: Any) -> None:
+        self._variable.dtype = to_var_type(dtype)
+
+    def type(self) -> VarType:
+        return self._variable.type
+
+    def set_type(self, type: VarType) -> None:
+        self._variable.type = type
+
+    def lod_level(self) -> int:
+        return self._variable.lod_level
+
+    def set_lod_level(self, level: int) -> None:
+        self._variable.lod_level = int(level)
+
+    def persistable(self) -> bool:
+        return self._variable.persistable
+
+    def set_persistable(self, persistable: bool) -> None:
+        self._variable.persistable = bool(persistable)

@@ -133,6 +133,29 @@ def test_rows_train_like_dense_gradients(method: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_tables_alone_train_like_dense_ones(mode: str) -> None:
+    """No gradient is dense: owners are known without a sum that meets at one."""
+    places, strategy = MODES[mode]
+    results = []
+    for sparse in (False, True):
+        main, startup = fluid.Program(), fluid.Program()
+        main.random_seed = startup.random_seed = 3
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            words = fluid.data("words", [None], "int64")
+            inner, outer = (fluid.embedding(words, [30, 4], sparse, param_attr=n) for n in "io")
+            loss = L.mean(L.square(inner * outer - 1.0))
+            fluid.optimizer.SGD(1.0).minimize(loss)
+        exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+        with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
+            exe.run(startup)
+            program = on_places(main, loss, places, **strategy)
+            for step in range(3):
+                exe.run(program, {"words": np.arange(step, step + 8)}, [loss])
+            results.append([np.array(scope.find_var(name).get_tensor()) for name in "io"])
+    np.testing.assert_allclose(*results, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("treatment", TREATMENTS)
 def test_gradients_are_clipped_decayed_and_scaled_as_rows(treatment: str, mode: str) -> None:
     for method in ("adagrad", "adam"):

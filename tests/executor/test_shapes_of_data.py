@@ -189,6 +189,41 @@ def test_a_shape_may_depend_on_a_persistable() -> None:
         assert value.ravel().tolist() == np.flatnonzero(elements).tolist()
 
 
+def rows_of(x: Any) -> Any:
+    return L.slice(L.shape(x), [0], [0], [1])
+
+
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize(
+    ("build", "size"),
+    [
+        (lambda x: L.fill_constant([rows_of(x), 2], "float32", 1.0), lambda n: (n, 2)),
+        (lambda x: L.range(0, rows_of(x), 1, "int64"), lambda n: (n,)),
+        (lambda x: L.range(0, rows_of(x) + 1, 1, "int32"), lambda n: (n + 1,)),
+        (lambda x: L.range(0, L.reduce_prod(L.shape(x)), 2, "int64"), lambda n: (n,)),
+        (lambda x: L.slice(x, [0], [0], [rows_of(x) - 1]), lambda n: (n - 1, 2)),
+    ],
+)
+@pytest.mark.parametrize("of", ["rows", "sequences"])
+def test_sizes_are_computed_from_a_shape(of: str, build: Any, size: Any, places: int) -> None:
+    """Of what is fed, and of what is as long as there are sequences."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2], lod_level=1)
+        out = build(L.reshape(x, [-1, 2]) if of == "rows" else L.sequence_pool(x, "sum"))
+    program: Any = main
+    if places > 1:
+        program = fluid.CompiledProgram(main).with_data_parallel(places=[fluid.CPUPlace()] * places)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for lengths in ([2, 3, 3, 2], [1, 4, 4, 1]):
+            (value,) = exe.run(program, {"x": sequences(lengths)}, [out], return_numpy=False)
+            each = (sum(lengths) if of == "rows" else len(lengths)) // places
+            count, *rest = size(each)
+            assert np.array(value).shape == (count * places, *rest)
+
+
 class Tagged:
     """A program that keeps sequences by their tags, and trains on what is left."""
 
@@ -219,6 +254,47 @@ class Tagged:
     @property
     def w(self) -> Any:
         return np.array(self.scope.find_var("w").get_tensor()).copy()
+
+
+@pytest.mark.parametrize("source", ["fed", "persistable", "one tensor"])
+def test_a_constant_is_as_large_as_the_step_says(source: str) -> None:
+    """Messages of a graph are added up at its nodes, as many as there are in the step."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        messages = L.fc(fluid.data("x", [None, 3]), 2, param_attr="w")
+        nodes = fluid.data("to", [None], "int64")
+        if source == "persistable":
+            count = L.create_global_var([1], 0, "int64", persistable=True, name="count")
+            count.desc.set_shape([-1])
+        else:
+            count = fluid.data("count", [1], "int64")
+        width = L.fill_constant([1], "int64", 2)
+        sizes = L.concat([count, width]) if source == "one tensor" else [count, 2]
+        start = L.fill_constant(sizes, "float32", 0.0)
+        start.stop_gradient = False
+        sums = L.scatter(start, nodes, messages, overwrite=False)
+        many = L.fill_constant([2, 1], "float32", L.cast(L.reduce_sum(nodes), "float32"))
+        loss = L.reduce_sum(L.square(sums))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for size in (3, 5, 3):
+            rng = np.random.default_rng(size)
+            feed = {"x": rng.standard_normal((4, 3)).astype("f4"), "to": np.array([0, 2, 2, 1])}
+            number = np.array([size])
+            if source == "persistable":
+                scope.find_var("count").get_tensor().set(number, fluid.CPUPlace())
+            else:
+                feed["count"] = number
+            w = np.array(scope.find_var("w").get_tensor())
+            bias = np.array(scope.find_var("fc_0.b_0").get_tensor())
+            result, filled = exe.run(main, feed, [sums, many])
+            expected = np.zeros((size, 2), "f4")
+            np.add.at(expected, feed["to"], feed["x"] @ w + bias)
+            np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+            np.testing.assert_array_equal(filled, np.full((2, 1), 5, "f4"))
+            assert not np.array_equal(w, np.array(scope.find_var("w").get_tensor()))
 
 
 def test_sequences_are_kept_by_their_tags() -> None:

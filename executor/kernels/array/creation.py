@@ -14,6 +14,7 @@ from ....graph.ops.creation import (
     Cast,
     FillAnyLike,
     FillConstant,
+    FillConstantAt,
     FillConstantBatchSizeLike,
     Increment,
     OneHot,
@@ -31,6 +32,14 @@ from .indexing import checked_rows
 @kernel("fill_constant", "fill_constant_batch_size_like", low=True)
 def fill_constant(dev: Device, a: FillConstant | FillConstantBatchSizeLike) -> Step:
     return partial(a.out.fill, filling(a.out.dtype, a.value, a.str_value))
+
+
+@kernel("fill_constant_at", low=True)
+def fill_constant_at(dev: Device, a: FillConstantAt) -> Step:
+    number = a.value_tensor
+    if number is None:
+        return partial(a.out.fill, filling(a.out.dtype, a.value, a.str_value))
+    return partial(dev.xp.copyto, a.out, number.reshape(-1)[:1], casting="unsafe")
 
 
 def filling(dtype: Any, value: float, str_value: str) -> Any:

@@ -19,6 +19,7 @@ from ....graph.ops.ranges import (
     Meshgrid,
     MeshgridGrad,
     Range,
+    RangeAt,
     Size,
 )
 from ...device.device import Device
@@ -54,6 +55,18 @@ def is_empty(dev: Device, a: Unary) -> Step:
 @kernel("range", low=True)
 def range_(dev: Device, a: Range) -> Step:
     return written(dev, a.out, range_numbers(a))
+
+
+@kernel("range_at", low=True)
+def range_at(dev: Device, a: RangeAt) -> Step:
+    assert a.start_tensor is not None and a.step_tensor is not None
+    start, step = a.start_tensor.reshape(-1), a.step_tensor.reshape(-1)
+    places = dev.xp.arange(a.out.size)
+
+    def run() -> None:
+        a.out[...] = start[0].item() + step[0].item() * places
+
+    return run
 
 
 def range_numbers(a: Range) -> Any:

@@ -30,6 +30,13 @@ def fill_constant(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": np.full(attrs["shape"], attrs["value"])}
 
 
+@reference("fill_constant_at")
+def fill_constant_at(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    sizes = ins.get("ShapeTensorList", [ins["ShapeTensor"]] if "ShapeTensor" in ins else [])
+    shape = [int(n) for tensor in sizes for n in np.ravel(tensor)] or attrs["shape"]
+    return {"Out": np.full(shape, ins["ValueTensor"] if "ValueTensor" in ins else attrs["value"])}
+
+
 @reference("sample_share")
 def sample_share(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": np.ones(attrs["shape"])}

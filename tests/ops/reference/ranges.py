@@ -15,6 +15,9 @@ REFERENCE["is_empty"] = lambda ins, attrs: {"Out": [ins["X"].size == 0]}
 REFERENCE["range"] = lambda ins, attrs: {
     "Out": np.arange(attrs["start"], attrs["end"], attrs["step"])
 }
+REFERENCE["range_at"] = lambda ins, attrs: {
+    "Out": np.arange(*(int(np.ravel(ins[slot])[0]) for slot in ("Start", "End", "Step")))
+}
 REFERENCE["linspace"] = lambda ins, attrs: {
     "Out": np.linspace(ins["Start"][0], ins["Stop"][0], attrs["num"])
 }
