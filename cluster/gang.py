@@ -17,7 +17,7 @@ from ..executor.device.place import CUDAPlace, Place
 from ..executor.gang.assign import Change, assign
 from ..executor.gang.delivery import VALUES_GONE, Outcome
 from ..executor.gang.gang import Gang
-from ..executor.replica.message import Message
+from ..executor.replica.message import Message, StackedMessages
 from ..executor.replica.orders import Regroup, failure_of, pack
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
@@ -132,13 +132,15 @@ class RayDelivery:
         """
         if self.broken:
             raise InvalidState(VALUES_GONE)
-        first = next(iter(messages.values()), None)
+        first = (
+            None if isinstance(messages, StackedMessages) else next(iter(messages.values()), None)
+        )
         if first is not None and first.kind == "load":  # one program, on all of them
             functions = first.head["functions"]
             teach([self._members[r] for r in messages], functions, self.config.start_deadline_s)
         return self._channels.start(messages, self.config.step_deadline_s, number)
 
-    def finish(self, number: int) -> dict[int, Message]:
+    def finish(self, number: int) -> Mapping[int, Message]:
         """Return the answers by rank.
 
         Raises:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import select
 import time
@@ -15,16 +14,17 @@ from functools import partial
 import numpy as np
 
 from ...executor.gang.recovery import whole
-from ...executor.replica.message import KEPT, Message
+from ...executor.replica.message import KEPT, Message, StackedMessages
 from ...strategies.errors import CollectiveError
-from .connection import SPIN_S, ReplicaConnection, Rung
-from .feed_buffer import SLOTS
-from .frame import ChannelClosed, Frame, Outgoing
-from .writers import frames_of
+from .connection import SPIN_S, ReplicaConnection
+from .feed_buffer import DriverFeedBuffer
+from .frame import SLOTS, ChannelClosed, Frame, Outgoing, encode, encode_beside
+from .near import NearReplicas
 
 _HAND_OVER_S = 2.0
-_WATCH_MS = 250
+_WATCH_S = 0.25
 _STEPS_KEPT = 3  # a replica can be a step ahead of another one, and at the next
+_FETCHED = Message("fetched", {})  # an answer in the memory
 _BULKY = 1 << 15  # bytes that surely find room in a socket, though no replica takes them out
 
 
@@ -33,15 +33,17 @@ class _Exchange:
     """One message to each replica: what is still to be sent, and what came back, by rank."""
 
     slot: int | None
-    outgoing: dict[int, Outgoing | Rung]
+    outgoing: dict[int, Outgoing]
     waiting: set[int]
+    ring: Callable[[], None] | None = None  # begins the steps of ``rung``
+    rung: frozenset[int] = frozenset()  # whose messages and answers lie in the memory
     answers: dict[int, Message] = field(default_factory=dict)
     posted: dict[int, Message] = field(default_factory=dict)
+    stacked: StackedMessages | None = None  # the answers, if all came in the memory and are alike
     own_values: dict[int, OrderedDict[int, Sequence[np.ndarray]]] = field(default_factory=dict)
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
-    maps: bool = False  # it tells of new memory to share
-    rung: set[int] = field(default_factory=set)  # whose message and answer lie in the memory
+    maps: DriverFeedBuffer | None = None  # it tells of this new memory to share
 
 
 class Channels:
@@ -59,29 +61,34 @@ class Channels:
         watch: Callable[[list[int]], None] = lambda ranks: None,
     ) -> None:
         self.lines: dict[int, ReplicaConnection] = {}
+        self._near = NearReplicas([])
         self._lost, self._late, self._watch = lost, late, watch
         self._number = 0
         self._under_way: dict[int, _Exchange] = {}
-        self._poller = select.poll()
-        self._pollers: dict[int, select.poll] = {}
+        self._poller = select.epoll()
+        self._pollers: dict[int, select.epoll] = {}
         self._bulky = False  # whether replicas post so much that they might wait to be heard
-        self._last = -1  # the rank whose answer came last
+        self._last = -1  # the rank whose answer came last by a socket
         self._waited = 0.0  # seconds for the last answers
         self._ranks: dict[int, int] = {}
         self._silent: set[int] = set()  # ranks that are listened to no more
 
     def use(self, lines: Mapping[int, ReplicaConnection]) -> None:
         """Talk to these replicas from now on; what was under way is forgotten."""
+        self._near.close()
+        self._near = near = NearReplicas([rank for rank, line in lines.items() if line.near])
         self.lines = dict(lines)
         self._under_way, self._silent = {}, set()
         self._ranks = {line.connection.fileno(): rank for rank, line in lines.items()}
-        self._poller = select.poll()
-        for descriptor in self._ranks:
-            self._poller.register(descriptor, select.POLLIN)
-        self._pollers = {rank: select.poll() for rank in lines}
-        for last, poller in self._pollers.items():
-            for descriptor, rank in self._ranks.items():
-                poller.register(descriptor, select.POLLIN if rank == last else select.POLLRDHUP)
+        self._poller = select.epoll()
+        self._pollers = {rank: select.epoll() for rank in lines}
+        for descriptor, rank in self._ranks.items():
+            self._poller.register(descriptor, select.EPOLLIN)
+            for last, poller in self._pollers.items():
+                poller.register(descriptor, select.EPOLLIN if rank == last else select.EPOLLRDHUP)
+        if near.woken >= 0:
+            for poller in (self._poller, *self._pollers.values()):
+                poller.register(near.woken, select.EPOLLIN)
         self._last = max(lines, default=-1)
 
     def reserve(self) -> int:
@@ -116,10 +123,16 @@ class Channels:
             self._make_room(within)
         lasting = number is not None
         number = self.reserve() if number is None else number
-        outgoing = frames_of(self.lines, number, messages, slot, rings)
-        exchange = _Exchange(slot, outgoing, set(messages), lasting=lasting)
-        if rings:
-            exchange.rung = {rank for rank, one in outgoing.items() if type(one) is Rung}
+        near = self._near
+        written = near.write(number, slot, messages)
+        heads = written.heads if written is not None else []
+        ring = written.ring if written is not None and rings else None
+        exchange = _Exchange(slot, {}, set(messages), ring, lasting=lasting)
+        if ring is not None:
+            exchange.rung = near.all
+        if len(exchange.rung) < len(messages):
+            by_rank = dict(zip(near.ranks, heads, strict=False))
+            exchange.outgoing = _frames(number, messages, exchange.rung, by_rank, slot)
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = exchange
         try:
@@ -131,7 +144,7 @@ class Channels:
             raise
         return number
 
-    def finish(self, number: int, within: float) -> dict[int, Message]:
+    def finish(self, number: int, within: float) -> Mapping[int, Message]:
         """Return the answers by rank, what was posted joined to them.
 
         An interrupt (Ctrl-C) leaves no replica without its message: they finish the step together. Its answers
@@ -162,6 +175,8 @@ class Channels:
         self._waited = time.perf_counter() - began
         if not exchange.lasting:
             self._under_way.pop(number, None)
+        if exchange.stacked is not None:
+            return exchange.stacked
         posted, answers = exchange.posted, exchange.answers
         return {rank: whole(posted.get(rank), answers[rank]) for rank in sorted(answers)}
 
@@ -189,13 +204,14 @@ class Channels:
         exchange = self._under_way.get(number)
         if exchange is None:
             return None, None
-        self._look()
+        self._look(each=True)
+        if exchange.stacked is not None:
+            return None, exchange.stacked[rank]
         if rank not in self._ranks.values():
             self._take_the_rest(rank)
         posted = exchange.posted.get(rank)
-        line = self.lines.get(rank)
-        if posted is None and exchange.slot is not None and line is not None:
-            posted = line.posted(exchange.slot, number)
+        if posted is None and exchange.slot is not None:
+            posted = self._near.posted(exchange.slot, number, rank)
         return posted, exchange.answers.get(rank)
 
     def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
@@ -223,20 +239,19 @@ class Channels:
         """Wait until these replicas have answered everything."""
         deadline = time.monotonic() + within
         while late := {r for e in self._under_way.values() for r in e.waiting & ranks}:
-            if not self._turn(deadline):
+            if not self._turn(deadline, each=True):
                 raise self._late(sorted(late), within)
 
     def _make_room(self, within: float) -> None:
-        """Give replicas a larger area, if something did not fit."""
-        messages = {}
-        for rank, line in self.lines.items():
-            if line.cramped and (room := line.room()) is not None:
-                messages[rank] = room
-        if not messages:
+        """Give near replicas a larger area, if something did not fit."""
+        if not self._near.cramped:
             return
         number = self.reserve()
-        outgoing = frames_of(self.lines, number, messages, None, rings=False)
-        exchange = _Exchange(None, outgoing, set(messages), wanted=False, maps=True)
+        room = self._near.room(number)
+        if room is None:
+            return
+        area, outgoing = room
+        exchange = _Exchange(None, outgoing, set(outgoing), wanted=False, maps=area)
         self._under_way[number] = exchange
         deadline = time.monotonic() + within
         while exchange.waiting:  # an interrupt leaves it under way: no caller asks for the answers
@@ -249,45 +264,48 @@ class Channels:
         """Wait awake for a moment if all replicas have processors of their own, and do the same."""
         while exchange.waiting and time.perf_counter() < until:
             if not self._look():
-                if not all([self.lines[rank].spins for rank in exchange.waiting]):
+                if not self._near.spin:
                     return
                 os.sched_yield()
                 if self._poller.poll(0):
                     return
 
-    def _look(self) -> bool:
-        """Take in what replicas answered in the memory, and tell whether one did."""
+    def _look(self, each: bool = False) -> bool:
+        """Take in answers that lie in the memory, once all are there or ``each``, and tell whether one came."""
         heard = False
         for number, exchange in list(self._under_way.items()):
-            for rank in exchange.waiting & exchange.rung if exchange.rung else ():
-                answered = self.lines[rank].answered(number)
-                if answered is not None:
-                    posted, answer = answered
-                    if posted is not None:
-                        exchange.posted[rank] = posted
-                    self._answered(number, exchange, rank, answer)
+            if not exchange.rung.isdisjoint(exchange.waiting):
+                over = self._near.all_answered(number)
+                if over and exchange.waiting == exchange.rung and not exchange.answers:
+                    exchange.stacked = self._near.stacked(number)
+                if exchange.stacked is not None:
+                    exchange.waiting.clear()
                     heard = True
+                    self._end(number, exchange)
+                    continue
+                posts = self._near.answers(number) if over or each else {}
+                posted = {rank: post for rank, post in posts.items() if post is not None}
+                heard = heard or not exchange.waiting.isdisjoint(posts)
+                exchange.posted.update(posted)
+                exchange.answers.update(dict.fromkeys(posts, _FETCHED))
+                exchange.waiting.difference_update(posts)
+            self._end(number, exchange)
         return heard
 
-    def _turn(self, deadline: float) -> bool:
-        """Send what can be sent, wait, and take in what came. False: it is too late."""
-        poller, heard = (
-            (self._both_ways(), self._waiting()) if self._push() else self._for_the_last()
-        )
-        if self._look():
-            self._note_last()
+    def _turn(self, deadline: float, each: bool = False) -> bool:
+        """Send what can be sent, wait, and take in what came. False: it is too late.
+
+        ``each``: answers in the memory are waited for one by one.
+        """
+        poller = self._both_ways() if self._push() else self._for_the_last()
+        remaining = max(deadline - time.monotonic(), 0.0)
+        if remaining and any([e.rung for e in self._under_way.values()]):
+            self._near.listen(each)
+        if self._look(each):
             return True
-        remaining_ms = max(math.ceil((deadline - time.monotonic()) * 1e3), 0)
-        lines = [self.lines[rank] for rank in heard] if remaining_ms else []
-        for line in lines:
-            line.listen(True)
-        if lines and self._look():
-            self._note_last()
-            return True
-        events = poller.poll(min(remaining_ms, _WATCH_MS))
-        for line in lines:
-            line.listen(False)
+        events = poller.poll(min(remaining, _WATCH_S))
         if not events:
+            self._look(each=True)
             for rank in self._waiting():
                 self._pull(rank)
             waiting = self._waiting()
@@ -296,15 +314,17 @@ class Channels:
             self._watch(sorted(waiting))
         ready = set()
         for descriptor, event in events:
-            if event != select.POLLOUT:
+            if descriptor == self._near.woken:
+                self._near.hear()
+            elif event != select.EPOLLOUT:
                 ready.add(self._ranks[descriptor])
         for rank in ready:
             self._pull(rank)
         if self._last in ready:  # the others are most likely there, too
-            self._look()
             for exchange in list(self._under_way.values()):
                 for rank in exchange.waiting - exchange.rung - ready - self._silent:
                     self._pull(rank)
+        self._look(each)
         self._note_last()
         return True
 
@@ -322,18 +342,17 @@ class Channels:
             waiting |= exchange.waiting
         return waiting - self._silent if self._silent else waiting
 
-    def _for_the_last(self) -> tuple[select.poll, Collection[int]]:
-        """Return what to wait with, and for whose answer: that of the replica that was last before.
+    def _for_the_last(self) -> select.epoll:
+        """Return what to wait with: for the answer by a socket of the replica that was last before.
 
-        The end of any other is told, too.
-
-        To be woken by each answer would take the processor from a replica that still computes.
+        The end of any other is told, too, and what lies in the memory. To be woken by each answer would take
+        the processor from a replica that still computes.
         """
         if not self._bulky:
             for exchange in self._under_way.values():
-                if self._last in exchange.waiting:
-                    return self._pollers[self._last], (self._last,)
-        return self._poller, self._waiting()
+                if self._last in exchange.waiting and self._last not in exchange.rung:
+                    return self._pollers[self._last]
+        return self._poller
 
     def _pull(self, rank: int) -> None:
         try:
@@ -354,20 +373,25 @@ class Channels:
                 by_step.popitem(last=False)
             return
         if frame.message.kind == "posted":
-            self._bulky |= sum(a.nbytes for a in frame.message.arrays) > _BULKY
+            nbytes = sum(a.nbytes for a in frame.message.arrays)
+            self._bulky |= nbytes > _BULKY
+            padding = 64 * (len(frame.message.arrays) + 1)
+            self._near.want_posted(rank, nbytes + padding + len(frame.text))
             exchange.posted[rank] = frame.message
             return
         if frame.posted >= 0:
-            posted = self.lines[rank].posted(frame.posted, frame.number)
+            posted = self._near.posted(frame.posted, frame.number, rank)
             if posted is not None:
                 exchange.posted[rank] = posted
-        if exchange.maps:
-            self.lines[rank].mapped(frame.message.kind == "ok")
-        self._answered(frame.number, exchange, rank, frame.message)
-
-    def _answered(self, number: int, exchange: _Exchange, rank: int, answer: Message) -> None:
-        exchange.answers[rank] = answer
+        exchange.answers[rank] = frame.message
         exchange.waiting.discard(rank)
+        if exchange.maps is not None and not exchange.waiting:
+            well = all([answer.kind == "ok" for answer in exchange.answers.values()])
+            self._near.mapped(exchange.maps, well)
+        self._end(frame.number, exchange)
+
+    def _end(self, number: int, exchange: _Exchange) -> None:
+        """Forget messages whose answers were all wanted by nobody."""
         if not exchange.wanted and not exchange.waiting:
             self._under_way.pop(number, None)
 
@@ -375,6 +399,9 @@ class Channels:
         """Send what can be sent at once, and tell whether something is left."""
         unsent = False
         for exchange in list(self._under_way.values()):
+            if exchange.ring is not None:
+                exchange.ring()  # an interrupt has it rung once more
+                exchange.ring = None
             for rank in list(exchange.outgoing):
                 try:
                     if exchange.outgoing[rank].push(self.lines[rank].connection):
@@ -395,7 +422,7 @@ class Channels:
         self._silent.add(rank)
         for descriptor in [d for d, r in self._ranks.items() if r == rank]:
             for poller in (self._poller, *self._pollers.values()):
-                with contextlib.suppress(KeyError):  # an interrupt left it half done
+                with contextlib.suppress(OSError):  # an interrupt left it half done
                     poller.unregister(descriptor)
             del self._ranks[descriptor]
         self._last = -1 if self._last == rank else self._last
@@ -405,11 +432,13 @@ class Channels:
     def _unsent(self) -> list[int]:
         return sorted({rank for e in self._under_way.values() for rank in e.outgoing})
 
-    def _both_ways(self) -> select.poll:
-        poller = select.poll()  # made anew, so that an interrupt cannot leave it wrong
+    def _both_ways(self) -> select.epoll:
+        poller = select.epoll()  # made anew, so that an interrupt cannot leave it wrong
         unsent = set(self._unsent())
         for descriptor, rank in self._ranks.items():
-            poller.register(descriptor, select.POLLIN | (select.POLLOUT if rank in unsent else 0))
+            poller.register(descriptor, select.EPOLLIN | (select.EPOLLOUT if rank in unsent else 0))
+        if self._near.woken >= 0:
+            poller.register(self._near.woken, select.EPOLLIN)
         return poller
 
     def _hand_over(self) -> None:
@@ -420,7 +449,32 @@ class Channels:
                 pass
 
     def close(self) -> None:
-        """Close every line."""
+        """Close every line, and let go of the memory."""
+        self._near.close()
+        self._near = NearReplicas([])
         for line in self.lines.values():
             line.close()
         self.lines, self._under_way = {}, {}
+
+
+def _frames(
+    number: int,
+    messages: Mapping[int, Message],
+    rung: Collection[int],
+    heads: Mapping[int, bytes],
+    slot: int | None,
+) -> dict[int, Outgoing]:
+    """Return what goes by sockets; a message for several is encoded once, what lies in a slot not again."""
+    frames: dict[int, Outgoing] = {}
+    pieces: dict[int, list[memoryview]] = {}  # by the identity of a message
+    present = dict(messages)  # no identity is used again while they are
+    for rank, message in present.items():
+        if rank in rung:
+            continue
+        if rank in heads and slot is not None:
+            frames[rank] = Outgoing(encode_beside(number, heads[rank], message.step, slot))
+            continue
+        if id(message) not in pieces:
+            pieces[id(message)] = encode(number, message)
+        frames[rank] = Outgoing(pieces[id(message)])
+    return frames

@@ -1,116 +1,205 @@
-"""The first page of the memory that driver and replica share: a step and its answer, without a system call.
+"""Words in memory by which a driver begins a step on all replicas of its host, and they answer.
 
-Each end looks at the other's words. One that goes to sleep says so, and looks once more; one that has written
-something looks whether the other sleeps, and wakes it by a frame on the socket. A fence stands between what an
-end writes and what it looks at then, so one of the two sees the other. Words become visible in the order in
-which they are written on x86-64; elsewhere all goes through the socket.
+The driver leaves one message for all; each replica answers in a column of its own words. Each end looks at the
+other's words. A replica that goes to sleep says so, and looks once more; a driver that has rung looks whether
+one sleeps, and wakes all by one file of events. A driver that goes to sleep does the same, and the replica
+that answers last wakes it. A fence stands between what an end writes and what it looks at then, so one of the
+two sees the other. Words become visible in the order in which they are written on x86-64; elsewhere all goes
+through the socket.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import call
 from typing import Any
 
+from .frame import SLOTS
+
 RINGS = platform.machine() in ("x86_64", "AMD64")
 PAGE = 4096
-_TEXT = 256  # byte at which the head of the message begins
+_LINE = 64  # bytes that one processor at a time can write
+_WORD = 8
+_TEXT = 64  # byte of a replica's page at which the head of its message begins, behind its length
 TEXT_ROOM = PAGE - _TEXT
-# Words of 8 bytes; each end writes lines of 64 bytes of its own. Before them: see ``feed_buffer.py``.
-_NUMBER, _STEP, _SLOT, _LENGTH, _EDITION, _LISTENS = 8, 9, 10, 11, 12, 16
-_ANSWERED, _POSTED, _SPINS, _SLEEPS = 24, 25, 26, 27
+_NUMBER, _STEP, _SLOT, _EDITION, _LISTENS = range(5)  # the driver's words
+BY_SOCKET = -2  # stands for the slot of what was posted where the answer went by the socket
+_NOBODY, _LAST, _EACH = range(3)  # who is to wake the driver
 _lock = threading.Lock()
 _BOTH: tuple[Callable[[], Any], ...] = (_lock.acquire, _lock.release)
 
 
+class _Columns:
+    """The words of a driver and of ``count`` replicas: a column of theirs has a word for each."""
+
+    def __init__(self, memory: memoryview, count: int) -> None:
+        self._memory = memory
+        self.count = count
+        self.driver = memory[:_LINE].cast("q")
+        width = _column_bytes(count)
+        columns = [
+            memory[_LINE + k * width : _LINE + k * width + count * _WORD].cast("q")
+            for k in range(4 + 2 * SLOTS)
+        ]
+        self.answered, self.posted, self.spins, self.sleeps = columns[:4]
+        # By slot: the number of what was posted there, and the length and the edition of its head.
+        self.posts = [(columns[4 + 2 * k], columns[5 + 2 * k]) for k in range(SLOTS)]
+        self._views = [self.driver, *columns]
+        self._texts = words_bytes(count) - count * PAGE
+
+    def page(self, index: int) -> memoryview:
+        """Return the page for the head of a replica's message."""
+        begin = self._texts + index * PAGE
+        return self._memory[begin : begin + PAGE]
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        for view in self._views:
+            view.release()
+        self._memory.release()
+
+
+def _column_bytes(count: int) -> int:
+    return -(-count * _WORD // _LINE) * _LINE
+
+
+def words_bytes(count: int) -> int:
+    """Return the bytes of whole pages that the words and the heads for so many replicas take."""
+    words = _LINE + (4 + 2 * SLOTS) * _column_bytes(count)
+    return (-(-words // PAGE) + count) * PAGE
+
+
 class Doorbell:
-    """One end's handle. Numbers of messages are kept plus one: 0 is none."""
+    """The driver's end. Numbers of messages are kept plus one: 0 is none. ``wakes``: the file of events."""
 
-    def __init__(self, page: memoryview) -> None:
-        self._page = page
-        self._words = page[:_TEXT].cast("q")
-        self._text, self._edition = b"", 0  # the head that was written, or read, last
-        self._taken = 0
+    def __init__(self, memory: memoryview, count: int, wakes: int) -> None:
+        self._columns = columns = _Columns(memory, count)
+        self._wakes = wakes
+        self._texts: Sequence[bytes] = ()  # the heads that were written last
+        self._all_awake, self._all_spin = _same(0, count), _same(1, count)
+        self.posts = columns.posts
 
-    # -- the driver's end -------------------------------------------------------------------------
-
-    def ring(self, number: int, step: int, slot: int, text: bytes) -> bool:
-        """Leave a message whose arrays lie in a slot; tell whether the replica sleeps.
+    def ring(self, number: int, step: int, slot: int, texts: Sequence[bytes]) -> None:
+        """Leave every replica a message with a head of its own, whose arrays lie in a slot, and wake all.
 
         The same may be left again, as long as it was not answered.
         """
-        words = self._words
-        if text is not self._text:
-            self._page[_TEXT : _TEXT + len(text)] = text
-            words[_LENGTH] = len(text)
+        columns = self._columns
+        words = columns.driver
+        if texts != self._texts:
+            self._texts = ()
+            for index, text in enumerate(texts):
+                page = columns.page(index)
+                page[:_WORD] = len(text).to_bytes(_WORD, "little")
+                page[_TEXT : _TEXT + len(text)] = text
             words[_EDITION] += 1
-            self._text = text
+            self._texts = texts
         words[_STEP], words[_SLOT] = step, slot
-        words[_LISTENS] = 0  # an interrupt may have left it
+        words[_LISTENS] = _NOBODY  # an interrupt may have left it
         words[_NUMBER] = number + 1
         _fence()
-        return words[_SLEEPS] != 0
+        if columns.sleeps.tobytes() != self._all_awake:
+            os.eventfd_write(self._wakes, 1)
 
-    def answer(self, number: int) -> tuple[int, bool] | None:
-        """Return the slot of what was posted with the answer (-1: nothing was), and whether the replica spins.
+    def all_answered(self, number: int) -> bool:
+        """Tell whether all replicas answered a message here, or said that they did by the socket."""
+        return self._columns.answered.tobytes() == _same(number + 1, self._columns.count)
 
-        None: there is no answer to this message here.
-        """
-        words = self._words
-        if words[_ANSWERED] != number + 1:
-            return None
-        return words[_POSTED] - 1, words[_SPINS] != 0
+    @property
+    def posted_slot(self) -> int:
+        """The slot to which every replica posted before it answered (-1: there is no such slot)."""
+        posted = self._columns.posted
+        slot = posted[0] - 1
+        return slot if slot >= 0 and posted.tobytes() == _same(slot + 1, len(posted)) else -1
 
-    def listen(self, on: bool) -> None:
-        """Say whether the driver sleeps, and an answer is to wake it; look for one after that."""
-        self._words[_LISTENS] = on
+    def answer(self, index: int, number: int) -> int | None:
+        """Return the slot (-1: none) to which a replica posted, if it answered a message here."""
+        columns = self._columns
+        posted: int = columns.posted[index] - 1
+        return None if columns.answered[index] != number + 1 or posted == BY_SOCKET else posted
+
+    @property
+    def all_spin(self) -> bool:
+        """Whether all replicas wait awake for a moment after they answer."""
+        return self._columns.spins.tobytes() == self._all_spin
+
+    def listen(self, each: bool) -> None:
+        """Say that the driver sleeps until the last answer, or ``each``, wakes it; look for them after that."""
+        self._columns.driver[_LISTENS] = _EACH if each else _LAST
         _fence()
 
-    # -- the replica's end ------------------------------------------------------------------------
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._columns.close()
+
+
+class ReplicaBell:
+    """The end of the replica that is the ``index``-th of ``count``. ``wakes``: the driver's file of events."""
+
+    def __init__(self, memory: memoryview, count: int, index: int, wakes: int) -> None:
+        self._columns = columns = _Columns(memory, count)
+        self._driver, self._index, self._wakes = columns.driver, index, wakes
+        self._text, self._edition = b"", 0  # the head that was read last
+        self._taken = 0
+        self.posts = columns.posts
 
     @property
     def rung(self) -> bool:
         """Whether there is a message that was not taken."""
-        return self._words[_NUMBER] != self._taken
+        return self._driver[_NUMBER] != self._taken
 
     def take(self) -> tuple[int, int, int, bytes] | None:
         """Return number, step, slot and head of a message, once.
 
         The head is the same object as before while it was not written anew.
         """
-        words = self._words
-        rung = words[_NUMBER]
-        if rung == self._taken:
+        words = self._driver
+        number = words[_NUMBER]
+        if number == self._taken:
             return None
         if words[_EDITION] != self._edition:
-            self._text = bytes(self._page[_TEXT : _TEXT + min(words[_LENGTH], TEXT_ROOM)])
+            page = self._columns.page(self._index)
+            length = int.from_bytes(page[:_WORD], "little")
+            self._text = bytes(page[_TEXT : _TEXT + min(length, TEXT_ROOM)])
             self._edition = words[_EDITION]
-        self._taken = rung
-        return rung - 1, words[_STEP], words[_SLOT], self._text
+        self._taken = number
+        return number - 1, words[_STEP], words[_SLOT], self._text
 
     def sleep(self) -> None:
         """Say that the replica is about to sleep; it looks for a message after that."""
-        self._words[_SLEEPS] = 1
+        self._columns.sleeps[self._index] = 1
         _fence()
 
     def wake(self) -> None:
         """Say that the replica is awake."""
-        self._words[_SLEEPS] = 0
+        self._columns.sleeps[self._index] = 0
 
-    def reply(self, number: int, posted: int, spins: bool) -> bool:
-        """Leave the answer to a message; tell whether the driver sleeps, and is to be woken."""
-        words = self._words
-        words[_POSTED], words[_SPINS] = posted + 1, spins
-        words[_ANSWERED] = number + 1
+    def reply(self, number: int, posted: int, spins: bool) -> None:
+        """Leave the answer to a message, and wake a driver that sleeps until then.
+
+        ``posted``: the slot of what was posted before (-1: nothing was), or ``BY_SOCKET``.
+        """
+        columns, index = self._columns, self._index
+        columns.posted[index], columns.spins[index] = posted + 1, spins
+        columns.answered[index] = number + 1
         _fence()
-        return words[_LISTENS] != 0
+        listens = self._driver[_LISTENS]
+        if listens == _EACH or (
+            listens == _LAST and columns.answered.tobytes() == _same(number + 1, columns.count)
+        ):
+            os.eventfd_write(self._wakes, 1)
 
     def close(self) -> None:
         """Let go of the memory."""
-        self._words.release()
-        self._page.release()
+        self._columns.close()
+
+
+def _same(value: int, count: int) -> bytes:
+    """Return a column in which all words are this one."""
+    return value.to_bytes(_WORD, "little") * count
 
 
 def _fence() -> None:

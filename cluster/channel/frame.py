@@ -36,6 +36,7 @@ _REMEMBERED = 1 << 14  # bytes of a head up to which what it says is kept
 _SMALL = 1 << 14  # bytes of arrays up to which copying is cheaper than not
 _ROOM = 1 << 15  # a message up to this size is read by one system call
 _PIECES = 512  # system calls take about twice as many at once
+_FILES_ROOM = socket.CMSG_SPACE(16)  # for the descriptors of some files
 _KEPT = 64 << 20  # a larger buffer is not held between messages
 SLOTS = 2  # parts of the memory that both ends share (``feed_buffer.py``)
 # Flags: the slot that holds the arrays, the one that holds a post; plus one.
@@ -164,6 +165,23 @@ class Outgoing:
         return [self._pieces[first][start:], *self._pieces[first + 1 : first + _PIECES]]
 
 
+class FileReceiver:
+    """A socket whose messages may bring open files along: ``descriptors`` are those that came."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.descriptors: list[int] = []
+
+    def recv_into(self, buffer: memoryview, nbytes: int, flags: int) -> int:
+        """Read into a buffer, as a socket does, and note the files that came."""
+        flags |= socket.MSG_CMSG_CLOEXEC
+        count, ancillary, _, _ = self._socket.recvmsg_into([buffer], _FILES_ROOM, flags)
+        for _, kind, files in ancillary:
+            if kind == socket.SCM_RIGHTS:
+                self.descriptors += np.frombuffer(files, np.intc).tolist()
+        return count
+
+
 class Frame(NamedTuple):
     """What came. ``text`` is its head as bytes.
 
@@ -195,7 +213,7 @@ class Incoming:
 
     def pull(
         self,
-        sock: socket.socket,
+        sock: socket.socket | FileReceiver,
         wait: bool = True,
         note: Callable[[Frame], None] | None = None,
     ) -> Frame | None:

@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -43,7 +43,7 @@ from ..host.arena import spec_of
 from ..host.bounded_dict import BoundedDict
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
-from ..replica.message import Message
+from ..replica.message import Message, Stacked
 from ..replica.options import RunOptions
 from ..replica.orders import Drop, Order, Trace
 from .budget import Budget
@@ -311,6 +311,7 @@ class ParallelRun:
             raise
         preparing = time.perf_counter()
         known = self._known_step(batches, fetch_names)
+        shares: Sequence[Share]
         if known is None:
             version, shares, known = self._new_step(batches, fetch_names)
         else:
@@ -740,9 +741,10 @@ class ParallelRun:
     ) -> list[Joined]:
         """Return what each place answered, by fetch, with its sequences."""
         joined = []
-        for name, lods, parts in zip(
-            names, version.program.fetch_lods, zip(*fetched, strict=False), strict=False
-        ):
+        by_fetch: Iterable[Any] = (
+            fetched.arrays if isinstance(fetched, Stacked) else zip(*fetched, strict=False)
+        )
+        for name, lods, parts in zip(names, version.program.fetch_lods, by_fetch, strict=False):
             levels: list[LoD] = []
             if lods:
                 levels = [tuple([tuple(place[k].tolist()) for k in lods]) for place in fetched]

@@ -13,11 +13,12 @@ from ...graph.ir.sequences import sequence_of
 from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS
 from ...graph.ops.registry import Spec
 from ...graph.pipeline import Stage
-from ..feed.feeds import Cuts
+from ..feed.feeds import Cuts, even_rows
 from ..feed.splitting import SHAPES_KEPT, Portions
-from ..gang.delivery import Results, Share, StepHeads
+from ..gang.delivery import Results, Share, StackedShares, StepHeads
 from ..host.bounded_dict import BoundedDict
 from ..plan.shapes import Shapes
+from ..replica.message import Stacked
 from .budget import Budget
 
 VariantKey = tuple[
@@ -88,10 +89,14 @@ class KnownStep:
         self.cuts, self.key, self.version = cuts, key, version
         self._where = [(share.rows, share.parts, share.idle) for share in shares]
         self._counts = counts
+        self._rows = even_rows(cuts)
         self.heads = StepHeads()
 
-    def shares(self, portions: Portions) -> list[Share]:
+    def shares(self, portions: Portions) -> Sequence[Share]:
         """Return what each place computes."""
+        if self._rows is not None:
+            stacks = [*portions.stacks(self._rows), *(count[np.newaxis] for count in self._counts)]
+            return StackedShares(Stacked(stacks, len(self.cuts)), self._where)
         return [
             Share([*arrays, *self._counts], *where)
             for arrays, where in zip(portions.by_place(), self._where, strict=True)

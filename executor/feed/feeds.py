@@ -344,6 +344,20 @@ def cuts(
     return [[rows[place] for rows in by_array] for place in range(places)]
 
 
+def even_rows(by_place: Cuts) -> list[int | None] | None:
+    """Return how many rows of each array every place gets (None: all), if they are as many and in turn."""
+    counts: list[int | None] = []
+    for each in zip(*by_place, strict=True):
+        first = each[0]
+        count = None if first is None else first.stop - first.start
+        for place, rows in enumerate(each):
+            expected = None if not count else slice(place * count, (place + 1) * count)
+            if rows != expected:
+                return None
+        counts.append(count)
+    return counts
+
+
 def cut(arrays: Mapping[str, np.ndarray], by_place: Cuts) -> list[FeedShard]:
     """Return each place's parts of arrays."""
     shards = []

@@ -80,15 +80,21 @@ def as_fetched(array: np.ndarray) -> np.ndarray:
 
 
 class Joined:
-    """The places' values of one fetch: ``parts`` in place order, and their LoDs.
+    """The places' values of one fetch: ``parts`` in place order (or with the places in front), and their LoDs.
 
     LoDs that do not end where the rows end are of what a value was computed from, not of the value.
     """
 
-    def __init__(self, name: str, parts: Sequence[np.ndarray], lods: Sequence[LoD] = ()) -> None:
+    def __init__(
+        self, name: str, parts: Sequence[np.ndarray] | np.ndarray, lods: Sequence[LoD] = ()
+    ) -> None:
         self.name = name
-        self.parts = [part if part.ndim else part.reshape(1) for part in parts]
-        self.lods = _of_rows(lods, self.parts) if lods else []
+        self.parts: Sequence[np.ndarray] | np.ndarray
+        if isinstance(parts, np.ndarray):
+            self.parts = parts if parts.ndim > 1 else parts[:, np.newaxis]
+        else:
+            self.parts = [part if part.ndim else part.reshape(1) for part in parts]
+        self.lods = _of_rows(lods, list(self.parts)) if lods else []
 
     def separate(self, return_numpy: bool) -> list[Any]:
         """Return one value per place."""
@@ -106,6 +112,18 @@ class Joined:
             InvalidValue: shapes differ between places in other dimensions than the first, or dtypes differ.
             SequenceError: the values hold sequences, and ``return_numpy`` is True.
         """
+        array = self._concatenated()
+        lod = joined_lods(self.lods) if self.lods else ()
+        if return_numpy:
+            if lod:
+                self._refuse_sequences(lod)
+            return as_fetched(array)
+        return as_tensor(self.name, array, lod)
+
+    def _concatenated(self) -> np.ndarray:
+        if isinstance(self.parts, np.ndarray):
+            places, rows, *dims = self.parts.shape
+            return self.parts.reshape(places * rows, *dims)
         first = self.parts[0]
         for part in self.parts:
             if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
@@ -114,13 +132,7 @@ class Joined:
                     f"fetch {self.name!r}: the places' values cannot be joined on dim 0: {shapes}. "
                     f"Use return_merged=False."
                 )
-        array = first if len(self.parts) == 1 else np.concatenate(self.parts)
-        lod = joined_lods(self.lods) if self.lods else ()
-        if return_numpy:
-            if lod:
-                self._refuse_sequences(lod)
-            return as_fetched(array)
-        return as_tensor(self.name, array, lod)
+        return first if len(self.parts) == 1 else np.concatenate(self.parts)
 
     def _refuse_sequences(self, lod: LoD) -> None:
         if lod:

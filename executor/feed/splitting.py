@@ -64,6 +64,14 @@ class Portions(Sequence[FeedShard]):
     def __iter__(self) -> Iterator[FeedShard]:
         return iter(self._all())
 
+    def stacks(self, rows: Sequence[int | None]) -> list[np.ndarray]:
+        """Return the arrays with the places in front, each cut into so many rows (None: not cut)."""
+        assert self.whole is not None
+        return [
+            array[np.newaxis] if count is None else array.reshape(-1, count, *array.shape[1:])
+            for array, count in zip(self.whole.values(), rows, strict=True)
+        ]
+
     def by_place(self) -> list[list[np.ndarray]]:
         """Return the arrays of each place, without names, if it is known how they are cut."""
         assert self.whole is not None and self.cuts is not None

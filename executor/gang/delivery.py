@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..replica.message import Message, StepHead
+from ..replica.message import Message, Stacked, StackedMessages, StepHead
 from ..replica.orders import Load, pack_step, step_head
 from .assign import Change
 from .place_values import PlaceValues
@@ -68,7 +68,7 @@ class Delivery(Protocol):
         """
         ...
 
-    def finish(self, number: int) -> dict[int, Message]:
+    def finish(self, number: int) -> Mapping[int, Message]:
         """Return the answers by rank. May be left by any exception, a KeyboardInterrupt too.
 
         Raises:
@@ -144,6 +144,19 @@ class Share(NamedTuple):
         )
 
 
+class StackedShares(Sequence[Share]):
+    """What places compute that are fed equally many rows; ``where`` has the rest of each :class:`Share`."""
+
+    def __init__(self, arrays: Stacked, where: Sequence[tuple[Any, ...]]) -> None:
+        self.arrays, self._where = arrays, where
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def __getitem__(self, place: Any) -> Any:
+        return Share(self.arrays[place], *self._where[place])
+
+
 class StepHeads:
     """The heads of steps that are fed arrays of the same types and shapes: the same objects each time."""
 
@@ -213,7 +226,7 @@ class Request:
     owner: weakref.ref[Owner] | None = None
     heads: StepHeads | None = None
     done: int = 0
-    fetched: list[Sequence[np.ndarray]] | None = None
+    fetched: Sequence[Sequence[np.ndarray]] | None = None
     failed: BaseException | None = None
     void: bool = False
 
@@ -230,11 +243,14 @@ class Request:
         """Return how many of the steps have happened when so many are counted in all."""
         return min(max(counted - self.base, 0), self.iterations) if self.votes else self.done
 
-    def messages(self, epoch: int) -> dict[int, Message]:
+    def messages(self, epoch: int) -> Mapping[int, Message]:
         """Return what is to be sent for the steps that have not happened, by rank."""
-        messages = {}
+        messages: dict[int, Message] = {}
         if self.heads is not None and not self.done:
-            for rank, head in enumerate(self.heads.of(self, epoch)):
+            heads = self.heads.of(self, epoch)
+            if isinstance(self.shares, StackedShares):
+                return StackedMessages("step", heads, self.shares.arrays, self.step)
+            for rank, head in enumerate(heads):
                 messages[rank] = Message("step", head, self.shares[rank].arrays, self.step)
             return messages
         for rank, share in enumerate(self.shares):
@@ -244,8 +260,8 @@ class Request:
         return messages
 
     def keep(
-        self, ledger: Ledger, returned: list[Sequence[np.ndarray]]
-    ) -> list[Sequence[np.ndarray]]:
+        self, ledger: Ledger, returned: Sequence[Sequence[np.ndarray]]
+    ) -> Sequence[Sequence[np.ndarray]]:
         """Keep what was returned of each place's own values, and return what the user fetches."""
         count = len(self.results.own_names)
         own = [arrays[-count:] for arrays in returned]

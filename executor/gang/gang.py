@@ -15,7 +15,7 @@ import numpy as np
 from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
 from ..kernels.capabilities import common
-from ..replica.message import Message
+from ..replica.message import Message, StackedMessages
 from ..replica.options import RunOptions
 from ..replica.orders import (
     Inventory,
@@ -137,7 +137,7 @@ class Gang(Replicas):
             if request.void:
                 raise GangChanged
 
-    def finish(self, request: Request) -> list[Sequence[np.ndarray]]:
+    def finish(self, request: Request) -> Sequence[Sequence[np.ndarray]]:
         """Return what a request's last step fetches, by rank; those begun before it finish first.
 
         Raises:
@@ -250,14 +250,15 @@ class Gang(Replicas):
             assign(*((one, "failed", error) for one in self.under_way), (self, "under_way", []))
             raise
         ledger = self.ledger
-        fetched = []
-        for rank in range(len(answers)):
-            answer = answers[rank]
-            if answer.kind == "error":
-                self.epoch += 1
-                self._failed(request, answers, cause_of(answers.values()))
-                return
-            fetched.append(answer.arrays)
+        fetched: Sequence[Sequence[np.ndarray]]
+        if isinstance(answers, StackedMessages):
+            fetched = answers.arrays
+        elif any([answer.kind == "error" for answer in answers.values()]):
+            self.epoch += 1
+            self._failed(request, answers, cause_of(answers.values()))
+            return
+        else:
+            fetched = [answers[rank].arrays for rank in range(len(answers))]
         if request.results.own_names:
             fetched = request.keep(ledger, fetched)
         ledger.failures = 0

@@ -97,7 +97,7 @@ class Replicas:
         answers = self.some({rank: same[id(m)] for rank, m in enumerate(messages)})
         return [answers[rank] for rank in range(len(messages))]
 
-    def some(self, messages: Mapping[int, Message]) -> dict[int, Message]:
+    def some(self, messages: Mapping[int, Message]) -> Mapping[int, Message]:
         """Send messages to some replicas, and return their answers.
 
         Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,3 +30,40 @@ class Message(NamedTuple):
     arrays: Sequence[np.ndarray] = ()
     step: int = 0
     lasting: bool = False
+
+
+class Stacked(Sequence[list[np.ndarray]]):
+    """The arrays of ``count`` ranks: each of ``arrays`` has the ranks in front, or 1 if all have the same."""
+
+    def __init__(self, arrays: Sequence[np.ndarray], count: int) -> None:
+        self.arrays, self._count = arrays, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, rank: Any) -> Any:
+        if isinstance(rank, slice):
+            return [self[one] for one in range(*rank.indices(self._count))]
+        if not 0 <= rank < self._count:
+            raise IndexError(rank)
+        return [array[rank if len(array) > 1 else 0] for array in self.arrays]
+
+
+class StackedMessages(Mapping[int, Message]):
+    """Messages of one kind and step to, or from, ranks from 0 on, each with a head of its own."""
+
+    def __init__(
+        self, kind: str, heads: Sequence[Mapping[str, Any]], arrays: Stacked, step: int = 0
+    ) -> None:
+        self.kind, self.heads, self.arrays, self.step = kind, heads, arrays, step
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.heads)))
+
+    def __getitem__(self, rank: int) -> Message:
+        if rank not in range(len(self.heads)):
+            raise KeyError(rank)
+        return Message(self.kind, self.heads[rank], self.arrays[rank], self.step)

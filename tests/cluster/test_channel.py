@@ -27,7 +27,7 @@ from rowlock.cluster.channel.heartbeat import HeartbeatServer, look_at
 from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
-from rowlock.executor.replica.message import Message
+from rowlock.executor.replica.message import Message, Stacked, StackedMessages, StepHead
 from rowlock.executor.replica.replica import Replica
 from rowlock.strategies.errors import CollectiveError, InvalidType
 
@@ -36,6 +36,7 @@ from ..conftest import eventually, freeze
 SECRET = bytes(range(32))
 HOST = "127.0.0.1"
 WITHIN_S = 60.0  # what takes milliseconds, unless others have the processor
+FIRST = {"which": [0]}  # the head of posts that are all alike: the same object each time
 _over = threading.Event()  # of what threads wait for
 
 
@@ -79,9 +80,14 @@ class Echo(Replica):
             return Message("fetched", {}, [])
         again, self.before = self._lasting and arrays is self.before, arrays
         assert self.post is not None
-        self.post(Message("posted", {"which": [0]}, arrays[:1]))
+        which = FIRST if "brief" in head else {"which": [0]}
+        self.post(Message("posted", which, arrays[:1]))
         if head.get("die") == "then":
             os._exit(3)
+        if "brief" in head:
+            return Message("fetched", {}, [])
+        if "fails" in head:
+            return Message("error", {"text": "it failed"})
         reply = np.array([again, self._step])
         return Message("fetched", {}, [*(array.copy() for array in arrays[1:]), reply])
 
@@ -104,9 +110,9 @@ class Failed:
         self.done()
 
 
-def _serve(address: tuple[str, int], rank: int, spins: bool) -> None:
+def _serve(address: tuple[str, int], local_name: str, rank: int, spins: bool) -> None:
     replica = Echo(rank)
-    steps, watch = (connect(*address, SECRET, rank, purpose) for purpose in (STEPS, WATCH))
+    steps, watch = (connect(*address, SECRET, rank, end, local_name) for end in (STEPS, WATCH))
     post = HeartbeatServer(watch, replica, lambda reason: None)
     post.start()
     with steps:
@@ -141,8 +147,10 @@ def start() -> Iterator[Start]:
     ) -> Channels:
         listener = Listener(HOST, SECRET, range(size))
         kind: Any = threading.Thread if threads else multiprocessing.get_context("fork").Process
+        local_name = listener.local_name if near else ""
         for rank in range(size):
-            started.append(kind(target=_serve, args=(listener.address, rank, spins), daemon=True))
+            arguments = listener.address, local_name, rank, spins
+            started.append(kind(target=_serve, args=arguments, daemon=True))
             started[-1].start()
         opened.append(Channels(lost, late))
         ends_by_rank = listener.accept_all(WITHIN_S, lambda: None)
@@ -150,7 +158,7 @@ def start() -> Iterator[Start]:
             {rank: ReplicaConnection(ends.steps, near=near) for rank, ends in ends_by_rank.items()}
         )
         watches.extend(ends.watch for ends in ends_by_rank.values())
-        return opened[0]
+        return opened[-1]
 
     watches: list[socket.socket] = []
     yield begin
@@ -337,6 +345,73 @@ def test_steps_and_answers_in_the_memory_wake_who_sleeps(start: Start, spins: bo
         if number % 50 == 0:  # what goes by the socket keeps its place among them
             assert [a.head["i"] for a in exchange(channels, [echo(9)] * 2, WITHIN_S)] == [9, 9]
         time.sleep(draw.choice(pauses))
+
+
+def test_an_error_beside_answers_in_the_memory_is_heard_at_once(start: Start) -> None:
+    channels = start(3, near=True)
+    array, brief = np.arange(3.0), {"brief": True}
+    for number in range(5):
+        exchange(channels, [step(number, array, **brief) for _ in range(3)], WITHIN_S)
+    for failing in range(3):
+        messages = [
+            step(9, array, **({"fails": True} if r == failing else brief)) for r in range(3)
+        ]
+        answers = exchange(channels, messages, WITHIN_S)
+        kinds = ["error" if rank == failing else "fetched" for rank in range(3)]
+        assert [answer.kind for answer in answers] == kinds
+        answers = exchange(channels, [step(10, array + r, **brief) for r in range(3)], WITHIN_S)
+        assert [answer.arrays[0].tolist() for answer in answers] == [
+            (array + rank).tolist() for rank in range(3)
+        ]
+
+
+def stacked(heads: list[StepHead], number: int) -> StackedMessages:
+    feed = np.arange(len(heads) * 6.0).reshape(-1, 2, 3) + number
+    return StackedMessages("step", heads, Stacked([feed, np.ones((1, 2))], len(heads)), number)
+
+
+def calls_of_a_round(channels: Channels, heads: list[StepHead]) -> int:
+    """Return how many functions the driver calls from a step to its answers, one look at each."""
+    calls = [0]
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        calls[0] += event in ("call", "c_call")
+
+    messages = stacked(heads, 7)
+    number = channels.start(messages, WITHIN_S, channels.reserve())
+    time.sleep(0.3)  # all have answered, and sleep
+    channels.finish(number, WITHIN_S)
+    channels.give_up(number)
+    sys.setprofile(count)
+    try:
+        number = channels.start(messages, WITHIN_S, channels.reserve())
+    finally:
+        sys.setprofile(None)
+    time.sleep(0.3)
+    sys.setprofile(count)
+    try:
+        answers = channels.finish(number, WITHIN_S)
+    finally:
+        sys.setprofile(None)
+    channels.give_up(number)
+    for rank, answer in answers.items():
+        np.testing.assert_array_equal(answer.arrays[0], messages[rank].arrays[0])
+    return calls[0]
+
+
+def test_a_round_costs_the_driver_as_many_calls_for_many_replicas(start: Start) -> None:
+    calls = []
+    for size in (2, 12):
+        channels = start(size, near=True)
+        heads = [StepHead({"brief": rank}) for rank in range(size)]
+        for number in range(4):
+            answers = channels.finish(channels.start(stacked(heads, number), WITHIN_S), WITHIN_S)
+            for rank, answer in answers.items():
+                np.testing.assert_array_equal(
+                    answer.arrays[0], stacked(heads, number)[rank].arrays[0]
+                )
+        calls.append(calls_of_a_round(channels, heads))
+    assert calls[1] <= calls[0], "by number of replicas"
 
 
 def test_what_was_posted_before_is_not_taken_for_it(start: Start) -> None:
@@ -625,14 +700,13 @@ def test_large_feeds_are_written_by_several_threads(
     monkeypatch.setattr(writers, "_CORES", 1)
     channels = start(2, near=True)
     thread_names: set[str] = set()
-    frame = ReplicaConnection.frame
+    copyto = np.copyto
 
-    def noted(self: Any, *args: Any) -> Any:
-        if args[1].kind == "step":
-            thread_names.add(threading.current_thread().name)
-        return frame(self, *args)
+    def noted(place: np.ndarray, array: np.ndarray) -> None:
+        thread_names.add(threading.current_thread().name)
+        copyto(place, array)
 
-    monkeypatch.setattr(ReplicaConnection, "frame", noted)
+    monkeypatch.setattr("numpy.copyto", noted)
     feed = np.arange(300_000, dtype="float32")
     assert [stepped(channels, i, feed) for i in range(5)][3:] == [True, True]
     assert all(name.startswith("rowlock-feeds") for name in thread_names) and thread_names

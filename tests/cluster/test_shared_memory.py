@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import ray
 
-from rowlock.cluster.channel.feed_buffer import SharedFeedBuffer
+from rowlock.cluster.channel.feed_buffer import DriverFeedBuffer
 from rowlock.cluster.primitives.shm import Segment, segment_path, sweep
 from rowlock.cluster.ray import session
 from rowlock.strategies.cluster import ClusterConfig
@@ -37,7 +37,7 @@ def makes_many(ready: Any) -> None:
     """Make memory and give it back, over and over, as drivers and replicas do."""
     ready.set()
     for number in range(1 << 30):
-        area = SharedFeedBuffer.create(segment_path(GROUP, f"{number}-area"), 4096, 4096)
+        area = DriverFeedBuffer.create(segment_path(GROUP, f"{number}-area"), 2, 4096, 4096)
         segment = Segment.create(segment_path(GROUP, f"{number}-0"), 10_000)
         segment.populate()
         segment.unlink()
