@@ -117,7 +117,7 @@ class DriverFeedBuffer(SharedFeedBuffer):
         fed, posted = _whole_pages(fed), _whole_pages(posted)
         size = _size(count, fed, posted)
         refuse_full(size)
-        segment = Segment.create(path, size, taken=words_bytes(count))
+        segment = Segment.create(path, size, resident=words_bytes(count))
         return cls(segment, count, fed, posted, wakes)
 
     def populate(self, slot: int) -> None:

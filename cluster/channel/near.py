@@ -161,9 +161,7 @@ class NearReplicas:
             return None
         area = self.area
         fed, posted = map(max, self._wanted, (area.fed, area.posted) if area else (0, 0))
-        self._new = (
-            DriverFeedBuffer.new_path()
-        )  # noted before it is there, so that close() finds it
+        self._new = DriverFeedBuffer.new_path()  # noted before it is there: close() finds it
         wakes, count = self._events[0].fileno(), len(self.ranks)
         try:
             new = DriverFeedBuffer.create(self._new, count, fed, posted, wakes)

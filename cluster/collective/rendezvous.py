@@ -89,7 +89,7 @@ class Rendezvous:
         nbytes = -(-(texts + _REASON_BYTES) // _PAGE) * _PAGE
         path = segment_path(name, "control")
         if rank == 0:
-            self._control = Segment.create(path, nbytes, keep=True, taken=nbytes)
+            self._control = Segment.create(path, nbytes, keep=True, resident=nbytes)
         else:
             maker = f"group {name}: rank {self.ranks[0]}"
             check = self._refuse_ended

@@ -74,20 +74,20 @@ class Segment:
         self.address = int(self.array.ctypes.data)
 
     @classmethod
-    def create(cls, path: str, nbytes: int, keep: bool = False, taken: int = 0) -> Segment:
+    def create(cls, path: str, nbytes: int, keep: bool = False, resident: int = 0) -> Segment:
         """Make the file (which must not exist), zeroed, readable by this user alone.
 
-        Its first ``taken`` bytes have their pages, and there must be room for them (0: for all of it); the
+        Its first ``resident`` bytes have their pages, and there must be room for them (0: for all of it); the
         others' are taken by :meth:`populate`.
 
         Raises:
             CollectiveError: there is no room for it, or no file can be made there.
         """
         try:
-            refuse_full(taken or nbytes)
-            descriptor = named_file(path, nbytes, taken)
+            refuse_full(resident or nbytes)
+            descriptor = named_file(path, nbytes, resident)
         except OSError as error:
-            raise _refused(error, taken or nbytes) from error
+            raise _refused(error, resident or nbytes) from error
         return cls(descriptor, nbytes, path, keep)
 
     @classmethod
@@ -216,7 +216,7 @@ def _populates() -> bool:
     return True
 
 
-def named_file(path: str, nbytes: int, taken: int = 0) -> int:
+def named_file(path: str, nbytes: int, resident: int = 0) -> int:
     """Return a descriptor of a new file that appears under its name whole, and locked as one in use.
 
     The lock lasts as long as the file is open or mapped in this process, or in one that it forked: until then
@@ -226,18 +226,18 @@ def named_file(path: str, nbytes: int, taken: int = 0) -> int:
         OSError: it cannot be made; nothing is left then.
     """
     try:
-        return _named_when_whole(path, nbytes, taken)
+        return _named_when_whole(path, nbytes, resident)
     except FileExistsError:
         raise
     except OSError:  # some file systems make no files without a name; or the cause is told again
-        return _named_at_once(path, nbytes, taken)
+        return _named_at_once(path, nbytes, resident)
 
 
-def _named_when_whole(path: str, nbytes: int, taken: int) -> int:
+def _named_when_whole(path: str, nbytes: int, resident: int) -> int:
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE
     descriptor = os.open(os.path.dirname(path), flags, 0o600)
     try:
-        _prepare(descriptor, nbytes, taken)
+        _prepare(descriptor, nbytes, resident)
         here = f"/proc/self/fd/{descriptor}"
         # Only with a folder does Python ask the system to follow this link.
         os.link(here, path, src_dir_fd=descriptor, follow_symlinks=True)
@@ -247,12 +247,12 @@ def _named_when_whole(path: str, nbytes: int, taken: int) -> int:
     return descriptor
 
 
-def _named_at_once(path: str, nbytes: int, taken: int) -> int:
+def _named_at_once(path: str, nbytes: int, resident: int) -> int:
     while True:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_EXCL
         descriptor = os.open(path, flags, 0o600)
         try:
-            _prepare(descriptor, nbytes, taken)
+            _prepare(descriptor, nbytes, resident)
             if os.fstat(descriptor).st_nlink:
                 return descriptor
         except BaseException:
@@ -263,12 +263,12 @@ def _named_at_once(path: str, nbytes: int, taken: int) -> int:
         os.close(descriptor)  # it was swept away before it was locked
 
 
-def _prepare(descriptor: int, nbytes: int, taken: int) -> None:
+def _prepare(descriptor: int, nbytes: int, resident: int) -> None:
     with contextlib.suppress(OSError):  # where there are no such locks, nothing is swept either
         _lock(descriptor, fcntl.F_RDLCK, fcntl.F_OFD_SETLKW)
     os.ftruncate(descriptor, nbytes)
-    if taken:
-        os.posix_fallocate(descriptor, 0, taken)
+    if resident:
+        os.posix_fallocate(descriptor, 0, resident)
 
 
 def _lock(descriptor: int, kind: int, how: int) -> None:

@@ -108,7 +108,7 @@ def test_file_systems_without_nameless_files(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(os, "open", without)
     path = segment_path(GROUP, "named")
-    segment = Segment.create(path, 4096, taken=4096)
+    segment = Segment.create(path, 4096, resident=4096)
     assert path not in sweep()
     segment.close()
     sweep()
@@ -143,7 +143,7 @@ def test_full_memory_is_an_error_and_no_signal() -> None:
     body = _SHM + (
         "for number in range(99):\n"
         " try:\n"
-        '  made = Segment.create(segment_path("g", str(number)), 100_000, taken=1)\n'
+        '  made = Segment.create(segment_path("g", str(number)), 100_000, resident=1)\n'
         "  made.populate()\n"
         "  made.array[:] = 1\n"
         " except CollectiveError as error:\n"
