@@ -18,6 +18,7 @@ def leave_out_unread(graph: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     count = 0
     for node in reversed(graph.nodes):
+        read.update(value for _, value in node.grads)
         remainder = _without(node, read) if _computes_gradients(node) else node
         count += len(node.writes()) - (0 if remainder is None else len(remainder.writes()))
         if remainder is not None:
@@ -31,7 +32,7 @@ def leave_out_unread(graph: Graph, target: Target) -> Graph:
 def _computes_gradients(node: Node) -> bool:
     """Tell whether a node is known to do nothing but compute temporaries."""
     declared = node.op.endswith("_grad") or node.op in _SUMS
-    return bool(node.role & OpRole.Backward) and declared and not node.host and not node.grads
+    return bool(node.role & OpRole.Backward) and declared and not node.host
 
 
 def _without(node: Node, read: set[Value]) -> Node | None:

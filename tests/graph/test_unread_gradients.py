@@ -58,3 +58,14 @@ def test_gradients_of_parameters_are_computed_without_an_update() -> None:
     target = Target(strategy=BuildStrategy(), has_loss=True, replicas=2)
     changed, _ = run_pipeline(graph, target)
     assert {name for name in written(graph) if name.endswith("_0@GRAD")} <= written(changed)
+
+
+def test_an_image_that_is_cast_gets_no_gradient_beside_its_filters() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        image = L.cast(fluid.data("x", [None, 3, 8, 8], "uint8"), "float32")
+        fluid.optimizer.SGD(0.1).minimize(L.mean(L.conv2d(image, 4, 3)))
+    graph = from_program(main, ["x"])
+    changed = PASS.run(graph, Target(strategy=BuildStrategy()))
+    assert written(graph) - written(changed) == {"cast_0.tmp_0@GRAD"}
+    assert "conv2d_0.w_0@GRAD" in written(changed)
