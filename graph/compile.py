@@ -9,7 +9,7 @@ from itertools import count, takewhile
 
 from ..strategies.errors import NotFound, Unsupported, nearest
 from ..strategies.types import to_numpy
-from .ir.capabilities import ROUNDED, Capabilities, libraries, variants
+from .ir.capabilities import ROUNDED, Capabilities, Takes, libraries, variants
 from .ir.data_loops import Body
 from .ir.graph import Graph, Node
 from .ir.reader import from_program
@@ -21,6 +21,7 @@ from .lowering.layout import lay_out
 from .lowering.placement import all_here, place_on_host
 from .lowering.select import alternatives, refuse_exact, select_kernels
 from .ops.collective import COLLECTIVES
+from .ops.conv import GRAD_ADD
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
@@ -71,11 +72,11 @@ def compile_program(
     graph = graph if keep is None else graph.pruned([*keep, *level_names])
     graph = all_here(graph, program) if back_end == "numpy" else graph
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
-    compilers = (able.takes.get(REGION) for able in capabilities.values())
-    compiles = next((takes for takes in compilers if takes is not None), None)
+    compiles = _takes(REGION, capabilities)
+    adds = _takes(GRAD_ADD, libraries(capabilities, back_end))
     names = (*fetch_names, *level_names)
     rows = back_end == "numpy" and counted_before(graph, target)
-    target = replace(target, fetches=names, compiles=compiles, rows=rows)
+    target = replace(target, fetches=names, compiles=compiles, adds_gradients=adds, rows=rows)
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph = expand_sync_ops(graph, target)
@@ -160,6 +161,11 @@ def _with_bodies(
 
     nodes = [compiled(node) for node in graph.nodes]
     return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes)
+
+
+def _takes(op_type: str, able: Capabilities) -> Takes | None:
+    """Return what tells which nodes of an op the first library with conditions takes."""
+    return next((takes for b in able.values() if (takes := b.takes.get(op_type))), None)
 
 
 def _math(target: Target, capabilities: Capabilities, back_end: str) -> tuple[str, str]:

@@ -120,7 +120,11 @@ def _convolution(builder: _Builder, conv: Convolution) -> None:
         builder.write("y", builder.graph.conv_fprop(image=x, weight=w, **windows))
     elif conv.result == "x":
         d_y, w = builder.read("y", "w")
-        builder.write("x", builder.graph.conv_dgrad(loss=d_y, filter=w, **windows))
+        d_x = builder.graph.conv_dgrad(loss=d_y, filter=w, **windows)
+        if conv.addend is not None:
+            d_x.set_dim(list(conv.x.shape)).set_stride(list(conv.x.strides))
+            d_x = builder.graph.add(d_x, *builder.read("addend"))
+        builder.write("x", d_x)
     else:
         x, d_y = builder.read("x", "y")
         builder.write("w", builder.graph.conv_wgrad(image=x, loss=d_y, **windows))

@@ -51,7 +51,8 @@ class Convolution:
 
     ``result`` is "y"; or "x" or "w", whose gradient is written in its place (then y holds its own gradient).
     ``before`` and ``after`` are the margins of an image: above and left, below and right. ``exact``: float32
-    factors are not rounded (tensor cores round them to 10 bits behind the point).
+    factors are not rounded (tensor cores round them to 10 bits behind the point). ``addend`` is added to the
+    gradient of x before that is rounded.
     """
 
     x: Tensor
@@ -63,11 +64,13 @@ class Convolution:
     before: tuple[int, ...]
     after: tuple[int, ...]
     exact: bool = True
+    addend: Tensor | None = None
 
     @property
     def operands(self) -> dict[str, Tensor]:
         """Shapes and types of the operands, by name."""
-        return {"x": self.x, "w": self.w, "y": self.y}
+        addend = {} if self.addend is None else {"addend": self.addend}
+        return {"x": self.x, "w": self.w, "y": self.y, **addend}
 
     @property
     def results(self) -> tuple[str, ...]:
@@ -75,9 +78,10 @@ class Convolution:
         return (self.result,)
 
     def __str__(self) -> str:
+        extra = "" if self.addend is None else f", added to {self.addend}"
         return (
             f"convolution of {self.x} with {self.w} to {self.y} for {self.result}, strides {self.strides}, "
-            f"dilations {self.dilations}, margins {self.before} and {self.after}"
+            f"dilations {self.dilations}, margins {self.before} and {self.after}{extra}"
         )
 
 

@@ -58,6 +58,7 @@ class ReferenceCall:
 
 def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
     exact = conv.exact or conv.x.dtype != "float32"
+    addend = read.get("addend", np.float32(0))
     read = dict(read) if exact else {name: in_tf32(a) for name, a in read.items()}
     groups = conv.x.shape[1] // conv.w.shape[1]
     n, c, *sizes = conv.x.shape
@@ -82,7 +83,10 @@ def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
     if conv.result != "x":
         return (result,)
     sides = zip(conv.before, sizes, strict=True)
-    return (padded[(..., *(slice(before, before + size) for before, size in sides))],)
+    interior = padded.reshape(n, c, *_padded(conv))[
+        (..., *(slice(before, before + size) for before, size in sides))
+    ]
+    return (interior + addend,)
 
 
 def _padded(conv: Convolution) -> list[int]:

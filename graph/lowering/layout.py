@@ -19,7 +19,7 @@ from ..ir.capabilities import (
     libraries,
 )
 from ..ir.graph import TEMP, Graph, Node, Value
-from ..ops.conv import LAST
+from ..ops.conv import GRAD_ADD, LAST
 from ..ops.registry import OPS
 
 TRANSFER = "transfer_layout"
@@ -32,6 +32,7 @@ _IMAGES: Mapping[str, Sequence[str]] = {
     "depthwise_conv2d_transpose": ("Input", "Output"),
     "conv3d": ("Input", "Output"),
     "conv3d_transpose": ("Input", "Output"),
+    GRAD_ADD: ("Input", "Output@GRAD", "Addend", "Input@GRAD"),
     "pool2d": ("X", "Out"),
     "pool3d": ("X", "Out"),
     "batch_norm": ("X", "Y"),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Specs, define, differentiable
+from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
 from .second_order import bilinear
@@ -20,6 +21,7 @@ FORWARD = (
     "conv3d_transpose",
 )
 GRADIENTS = tuple(f"{name}_grad" for name in FORWARD)
+GRAD_ADD = "conv2d_grad_add"
 LAST = ("NHWC", "NDHWC")  # the formats in which channels are the last dimension
 
 
@@ -306,4 +308,73 @@ define(
         ),
     ),
     Op(type="conv3d_grad", record=Conv3dGrad),
+)
+
+
+class Conv2dGradAdd(ConvOperands):
+    """Input@GRAD = the gradient of a convolution's images + Addend, which is like them."""
+
+    d_output: Input
+    addend: Input
+    d_input: Output
+
+
+def _grad_add_shape(op: Inference) -> Mapping[str, Specs]:
+    """Addend and the result are like Input; Output@GRAD is like the convolution's result."""
+    x, addend = op.spec("Input"), op.spec("Addend")
+    for slot, spec in (("Addend", x), ("Output@GRAD", conv_shape(op)["Output"])):
+        assert isinstance(spec, Spec)
+        pairs = zip_longest(op.shape(slot), spec.shape)
+        fits = all(None not in (a, b) and merge_dims(a, b) is not None for a, b in pairs)
+        op.require(fits and op.spec(slot).dtype == spec.dtype, f"{slot} must be {spec}")
+    return {"Input@GRAD": addend}
+
+
+define(
+    Op(
+        type=GRAD_ADD,
+        record=Conv2dGradAdd,
+        shape=_grad_add_shape,
+        samples=(
+            sample(
+                {
+                    "Input": normal(2, 4, 6, 5),
+                    "Filter": normal(6, 4, 3, 3),
+                    "Output@GRAD": normal(2, 6, 6, 5),
+                    "Addend": normal(2, 4, 6, 5),
+                },
+                paddings=[1, 1],
+            ),
+            sample(
+                {
+                    "Input": normal(2, 4, 7, 7),
+                    "Filter": normal(6, 2, 1, 1),
+                    "Output@GRAD": normal(2, 6, 4, 4),
+                    "Addend": normal(2, 4, 7, 7),
+                },
+                strides=[2, 2],
+                groups=2,
+            ),
+            sample(
+                {
+                    "Input": normal(2, 6, 5, 4),
+                    "Filter": normal(4, 4, 3, 2),
+                    "Output@GRAD": normal(2, 5, 5, 4),
+                    "Addend": normal(2, 6, 5, 4),
+                },
+                data_format="NHWC",
+                paddings=[1, 0, 1, 0],
+            ),
+        ),
+        refuses=(
+            sample(
+                {
+                    "Input": normal(1, 2, 3, 3),
+                    "Filter": normal(2, 2, 1, 1),
+                    "Output@GRAD": normal(1, 2, 3, 3),
+                    "Addend": normal(1, 2, 1, 1),
+                }
+            ),
+        ),
+    )
 )

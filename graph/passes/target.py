@@ -22,7 +22,8 @@ class Target:
     gradient data travels in one collective, and ``bucket_members`` how many gradients (0: any number);
     ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
     ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
-    ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler).
+    ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler),
+    ``adds_gradients`` to which gradients of a convolution's images a library adds a value (None: to none).
 
     ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
     persistables of which other programs left each place a value of its own. ``keeps``: the driver stores the
@@ -41,6 +42,7 @@ class Target:
     barrier: bool = False
     fetches: tuple[str, ...] = ()
     compiles: Callable[[Node], bool] | None = None
+    adds_gradients: Callable[[Node], bool] | None = None
     whole_feeds: frozenset[str] = frozenset()
     own_states: frozenset[str] = frozenset()
     keeps: bool = False

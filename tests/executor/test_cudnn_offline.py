@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,11 +74,21 @@ def graphs_of(op_type: str, inputs: dict[str, Any], order: str, **attrs: Any) ->
     yield from (step.graph for step in steps if hasattr(step, "graph"))
 
 
+def with_sums(graphs: Iterator[Graph]) -> Iterator[Graph]:
+    """Yield, behind each gradient of images in low precision, the call that adds another branch's, too."""
+    for graph in graphs:
+        yield graph
+        if isinstance(graph, Convolution) and graph.result == "x" and graph.x.dtype != "float32":
+            yield replace(graph, addend=graph.x)
+
+
 def resnet(kind: Any, order: str) -> Iterator[Graph]:
     for c, o, k, stride, size in CONVOLUTIONS:
         slots = {"Input": ((BATCH, c, size, size), kind), "Filter": ((o, c, k, k), kind)}
         attrs = {"strides": [stride] * 2, "paddings": [k // 2] * 2}
-        yield from graphs_of("conv2d", slots, order, **attrs)
+        graphs = graphs_of("conv2d", slots, order, **attrs)
+        begins_block = k == stride == 1 and c >= o
+        yield from with_sums(graphs) if begins_block else graphs
     if order == IN_ORDER:
         return  # batch norm is left to generated kernels
     statistics = ("Scale", "Bias", "Mean", "Variance")
@@ -118,11 +129,18 @@ def test_cudnn_computes_what_resnet50_and_gpt2_ask_of_it(tmp_path: Path) -> None
 
 
 def test_cudnn_says_what_it_cannot_compute(tmp_path: Path) -> None:
-    """A batch norm of three channels has no plan; the kernel would be told so, and ask elsewhere."""
+    """A batch norm of three channels has no plan; the kernel would be told so, and ask elsewhere.
+
+    Nor has a sum behind a gradient of images where windows of several elements are strided.
+    """
     slots: dict[str, Any] = {"X": ((BATCH, 3, 2, 2), np.dtype("f4"))}
     slots |= dict.fromkeys(("Scale", "Bias", "Mean", "Variance"), ((3,), np.dtype("f4")))
-    answers = offline(tmp_path, list(graphs_of("batch_norm", slots, CHANNELS_LAST)))
-    assert all("declined" in one for one in answers)
+    asked = list(graphs_of("batch_norm", slots, CHANNELS_LAST))
+    kinds = {"Input": ((BATCH, 128, 56, 56), BFLOAT16), "Filter": ((128, 128, 3, 3), BFLOAT16)}
+    strided = graphs_of("conv2d", kinds, CHANNELS_LAST, strides=[2, 2], paddings=[1, 1])
+    asked += [g for g in with_sums(strided) if isinstance(g, Convolution) and g.addend is not None]
+    answers = offline(tmp_path, asked)
+    assert len(answers) > 2 and all("declined" in one for one in answers)
 
 
 def offline(folder: Path, graphs: list[Graph]) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from tests.ops.test_low_precision import assert_near, wide
 pytestmark = needs_compiler
 ATTENTION = "fused_dot_product_attention"
 SAMPLES = [(n, i) for n, i in CASES if (n, "cudnn") in KERNELS and n != ATTENTION]
+DIFFERENTIABLE = [(n, i) for n, i in SAMPLES if OPS[n].grad]
 LAYOUTS = [IN_ORDER, CHANNELS_LAST]
 # What stays float32 beside low precision.
 APART = (
@@ -83,7 +84,7 @@ def test_kernel_agrees_with_the_reference(name: str, index: int, layout: str) ->
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("name", "index"), SAMPLES)
+@pytest.mark.parametrize(("name", "index"), DIFFERENTIABLE)
 def test_gradients_agree_with_those_in_double_precision(name: str, index: int, layout: str) -> None:
     op, exact, attrs = drawn(name, index, "float64")
     outputs = run(op, exact, attrs)
@@ -117,6 +118,8 @@ def test_sixteen_bits_are_rounded_once(name: str, kind: str) -> None:
         for one, value in zip(arrays, expected[slot], strict=True):
             assert one.dtype == (np.float32 if slot in APART else LOW[kind]), slot
             assert_near(one, value, kind, slot)
+    if op.grad is None:
+        return
     seeds = rounded(seeds_of(op, expected), LOW[kind], APART)
     slopes = gradients(op, low, outputs, seeds, attrs, **how)
     grads = gradients(op, exact, wide(rounded(outputs, "f8")), rounded(seeds, "f8"), attrs)
@@ -222,6 +225,37 @@ def test_a_residual_block_takes_few_calls() -> None:
     )
     (graph,) = graphs_of(steps)
     assert isinstance(graph, BatchNorm) and graph.adds and graph.relu and len(steps) == 2
+
+
+@pytest.mark.parametrize("kind", LOW)
+def test_a_sum_is_part_of_the_call_or_behind_it(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whole numbers that low precision holds, both ways give the bits of a gradient and a sum."""
+    rng = np.random.default_rng(5)
+
+    def whole(*shape: int) -> np.ndarray:
+        return rng.integers(-2, 3, shape).astype(LOW[kind])
+
+    inputs = {"Input": [whole(2, 4, 7, 7)], "Filter": [whole(8, 4, 3, 3)]}
+    d_y, addend = whole(2, 8, 4, 4), whole(2, 4, 7, 7)
+    attrs = {**OPS["conv2d"].attrs, "strides": [2, 2], "paddings": [1, 1]}
+    how = on(layout=CHANNELS_LAST)
+    (d_x,) = gradients(OPS["conv2d"], inputs, {}, {"Output": [d_y]}, attrs, **how)["Input"]
+    op = OPS["conv2d_grad_add"]
+    attrs = {name: attrs[name] for name in op.attrs}
+    inputs |= {"Output@GRAD": [d_y], "Addend": [addend]}
+    together = run(op, inputs, attrs, **how)["Input@GRAD"][0]
+    np.testing.assert_array_equal(together, d_x + addend)
+    dnn = type(gpu().runtime.dnn)
+    plain = dnn.workspace
+    asked: list[bool] = []
+
+    def workspace(self: Any, graph: Graph) -> int | None:
+        asked.append(isinstance(graph, Convolution) and graph.addend is not None)
+        return None if asked[-1] else plain(self, graph)
+
+    monkeypatch.setattr(dnn, "workspace", workspace)
+    np.testing.assert_array_equal(run(op, inputs, attrs, **how)["Input@GRAD"][0], together)
+    assert asked == [True, False]
 
 
 def test_the_gradient_of_relu_and_batch_norm_does_not_read_its_result() -> None:

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 
 from ....graph.ops.conv import (
     FORWARD,
+    GRAD_ADD,
     GRADIENTS,
+    Conv2dGradAdd,
     Conv2dOperands,
     ConvOperands,
     ConvResult,
@@ -392,3 +394,10 @@ def _matmul(dev: Device, a: Array, b: Array, out: Array) -> list[Step]:
 _kernel = product_kernels(by_windows(_matmul), rectified, _slope)
 kernel(*CONVOLUTIONS, on=("numpy",), any_order=True)(_kernel)
 kernel(*CONVOLUTIONS, on=("cupy",))(_kernel)
+
+
+@kernel(GRAD_ADD, any_order=True)
+def conv2d_grad_add(dev: Device, a: Conv2dGradAdd) -> list[Step]:
+    product = Product("x", a.d_input, a.filter, a.d_output)
+    compute = by_windows(_matmul)
+    return [*compute(dev, a, product), partial(dev.xp.add, a.d_input, a.addend, a.d_input)]

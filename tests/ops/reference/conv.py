@@ -72,6 +72,18 @@ def conv(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Output": out}
 
 
+@reference("conv2d_grad_add")
+def conv_grad_add(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    """The convolution is linear in its images: the slope of <its result, Output@GRAD>, element by element."""
+    slope, unit = np.zeros(ins["Input"].shape), np.zeros(ins["Input"].shape)
+    for place in np.ndindex(*unit.shape):
+        unit[place] = 1
+        result = conv({**ins, "Input": unit}, attrs)["Output"]
+        slope[place] = (result * ins["Output@GRAD"]).sum()
+        unit[place] = 0
+    return {"Input@GRAD": slope + ins["Addend"]}
+
+
 @reference("conv2d_transpose", "depthwise_conv2d_transpose", "conv3d_transpose")
 @channels_first("Input", "Output")
 def conv_transpose(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
