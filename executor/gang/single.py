@@ -95,6 +95,10 @@ class SingleReplicaGang(Gang):
         """Return a number that nothing on the gang's replicas has."""
         return self._gang.new_id()
 
+    def libraries(self) -> frozenset[str]:
+        """Return the gang's: another replica may take this one's place."""
+        return self._gang.libraries()
+
     def drain(self, left: int = 0) -> None:
         """Wait for what either has under way."""
         self._gang.drain()
