@@ -235,6 +235,10 @@ class RayDelivery:
 
     # -- going on without the lost ------------------------------------------------------------------
 
+    def calls(self) -> bool:
+        """False: replicas are other processes."""
+        return False
+
     def drain(self) -> None:
         """Wait until the living have answered everything they were asked.
 

@@ -91,6 +91,10 @@ class Delivery(Protocol):
         """Ranks that were not lost."""
         ...
 
+    def calls(self) -> bool:
+        """Tell whether a replica at work has called the caller: it answers nothing until that returns."""
+        ...
+
     def drain(self) -> None:
         """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
         ...

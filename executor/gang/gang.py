@@ -85,6 +85,7 @@ class Gang(Replicas):
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
             GangChanged: there are not as many replicas as messages any more.
         """
+        self.check_caller()
         with self.turn:
             self.drain()
             while True:
@@ -191,6 +192,7 @@ class Gang(Replicas):
         if not self.under_way and not self._sent:
             self.check_owner()
             return
+        self.check_caller()
         with self.turn:
             if not self._orderly():
                 self._review()

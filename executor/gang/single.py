@@ -65,6 +65,10 @@ class SingleRankDelivery:
         """Rank 0, as long as it is."""
         return [0] if self._rank in self._all.alive else []
 
+    def calls(self) -> bool:
+        """Tell whether a replica of the gang, at work, has called the caller."""
+        return self._all.calls()
+
     def drain(self) -> None:
         """Wait until all of the gang stand at one step."""
         self._all.drain()
