@@ -17,6 +17,7 @@ from ..executor.device.place import CUDAPlace, Place
 from ..executor.gang.assign import Change, assign
 from ..executor.gang.delivery import VALUES_GONE, Outcome
 from ..executor.gang.gang import Gang
+from ..executor.gang.recovery import CURE
 from ..executor.replica.message import Message, StackedMessages
 from ..executor.replica.orders import Regroup, failure_of, pack
 from ..strategies.cluster import ClusterConfig
@@ -61,6 +62,7 @@ class RayDelivery:
         self._probes = NodeProbes()
         self._stopped: dict[int, float] = {}  # since when, by rank
         self._cut_off: set[str] = set()  # nodes that were not to be heard
+        self._unfit: dict[str, str] = {}  # nodes on which a replica was refused, and why
         self._channels: Channels | ActorCalls = (
             Channels(self._lost, self._late, self._look_after)
             if config.transport == "socket"
@@ -235,6 +237,10 @@ class RayDelivery:
 
     # -- going on without the lost ------------------------------------------------------------------
 
+    def calls(self) -> bool:
+        """False: replicas are other processes."""
+        return False
+
     def drain(self) -> None:
         """Wait until the living have answered everything they were asked.
 
@@ -252,7 +258,7 @@ class RayDelivery:
         """Put a spare, or a new actor, in the place of each that was lost; return their ranks.
 
         Raises:
-            PlacementError: there is no node for it.
+            PlacementError: there is no node for it. Nodes where one was refused are tried again next time.
             ReplicaLost: a new one ended before it came.
         """
         empty = [rank for rank, member in enumerate(self._members) if not member.alive]
@@ -266,16 +272,30 @@ class RayDelivery:
                 fresh[rank] = spare or self._instead_of(self._members[rank])
             describe(fresh, self.config.start_deadline_s)
             self._connect(fresh)
-        except BaseException:
+        except BaseException as error:
             for member in fresh.values():
                 member.kill()
                 member.hang_up()
+            if isinstance(error, PlacementError) and self._unfit:
+                refusals, self._unfit = " ".join(self._unfit.values()), {}
+                raise PlacementError(f"{refusals} No other node can be used: {error}") from error
             raise
         for rank, member in fresh.items():
             self._members[rank].hang_up()
             self._members[rank] = member
         self._vacated += vacated
         return empty
+
+    def refuse(self, unfit: Mapping[int, str]) -> ReplicaLost:
+        """End replicas that came in and are not fit, by rank why; nodes that they ran on are not used."""
+        reasons = {
+            rank: f"{self._named(rank)} was refused, for it would compute other bits: {why}. {CURE}"
+            for rank, why in unfit.items()
+        }
+        self._unfit.update({self._members[r].where["node"]: text for r, text in reasons.items()})
+        text = " ".join(reasons.values())
+        log.warning("%s", text)
+        return self._gone(list(unfit), text)
 
     def _call_spares(self) -> None:
         """Have new spares start, while training goes on, for those that took a place."""
@@ -302,10 +322,12 @@ class RayDelivery:
         node = lost.where["node"]
         heard = lost.near or self._probes.look(lost, _LOOK_S) is not None
         (self._cut_off.discard if heard else self._cut_off.add)(node)
-        if heard and node in {n["NodeID"] for n in ray.nodes() if n["Alive"]}:
+        alive = {n["NodeID"] for n in ray.nodes() if n["Alive"]}
+        if heard and node in alive and node not in self._unfit:
             return ReplicaHandle(lost.reservation, lost.bundle, self.config)
+        without = self._cut_off.union(self._unfit)
         occupied = [member.where["node"] for member in self._members if member.alive]
-        self._reservations.append(reserve_another(occupied, self.size, self.config, self._cut_off))
+        self._reservations.append(reserve_another(occupied, self.size, self.config, without))
         return ReplicaHandle(self._reservations[-1], 0, self.config)
 
     def shrink(self, *changes: Change) -> None:

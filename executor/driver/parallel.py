@@ -267,6 +267,7 @@ class ParallelRun:
 
         Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
         """
+        self.gang.check_caller()
         gangs: list[HasTurn] = [self.gang]
         try:
             with self._first_turn, self.values.scope.turn, self.gang.turn:

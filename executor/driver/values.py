@@ -145,6 +145,7 @@ class DeviceValues(Values):
     @property
     def turn(self) -> Lock:
         """The lock for what is read, or was written, here."""
+        self.gang.check_caller()
         return self.gang.turn
 
     @property

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...strategies.errors import ReplicaLost
 from ..replica.message import Message, Stacked, StackedMessages, StepHead
 from ..replica.orders import Load, pack_step, step_head
 from .assign import Change
@@ -90,6 +91,10 @@ class Delivery(Protocol):
         """Ranks that were not lost."""
         ...
 
+    def calls(self) -> bool:
+        """Tell whether a replica at work has called the caller: it answers nothing until that returns."""
+        ...
+
     def drain(self) -> None:
         """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
         ...
@@ -108,6 +113,13 @@ class Mendable(Delivery, Protocol):
 
     def replace(self) -> list[int]:
         """Put others in the places of the lost; return their ranks. All are to join a group next."""
+        ...
+
+    def refuse(self, unfit: Mapping[int, str]) -> ReplicaLost:
+        """End replicas that came in and are not fit, by rank why; return what tells that they are lost.
+
+        Others that take their places are not to run where they did.
+        """
         ...
 
     def shrink(self, *changes: Change) -> None:
@@ -281,13 +293,14 @@ class GangChanged(Exception):
 class Ledger:
     """What a gang must know to bring others in.
 
-    Programs as they were loaded, ranks that hold a persistable alone (by scope and name), steps whose writes
-    were made, ranks whose values are not those of the gang, and what each place has for itself. Since a replica
-    was lost, ``uneven``: it is not known where the living stand; ``torn``: replicas have yet to join a group
-    and to load the programs.
+    Programs as they were loaded, versions of libraries that all have alike (None: not asked yet), ranks that
+    hold a persistable alone (by scope and name), steps whose writes were made, ranks whose values are not those
+    of the gang, and what each place has for itself. Since a replica was lost, ``uneven``: it is not known where
+    the living stand; ``torn``: replicas have yet to join a group and to load the programs.
     """
 
     programs: dict[int, Load] = field(default_factory=dict)
+    libraries: dict[str, str] | None = None
     owners: dict[int, dict[str, int]] = field(default_factory=dict)
     done: int = 0
     stale: set[int] = field(default_factory=set)

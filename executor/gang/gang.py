@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
+from ..kernels.back_ends import ALL_LIBRARIES
 from ..kernels.capabilities import common
 from ..replica.message import Message, StackedMessages
 from ..replica.options import RunOptions
@@ -35,7 +37,7 @@ from ..replica.orders import (
 )  # fmt: skip
 from .assign import Change, assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
-from .recovery import Recovery
+from .recovery import CURE, Recovery
 from .replicas import Replicas, cause_of
 from .trainers import Card, Trainers, World, launcher_of, meet
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
     from ..device.place import Place
     from ..replica.replica import Replica
+
+_log = logging.getLogger("rowlock")
 
 
 class Gang(Replicas):
@@ -57,7 +61,6 @@ class Gang(Replicas):
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()  # what may run on it again
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
-        self._libraries: frozenset[str] | None = None
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
         self._worlds: dict[Trainers, World] = {}
 
@@ -82,6 +85,7 @@ class Gang(Replicas):
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
             GangChanged: there are not as many replicas as messages any more.
         """
+        self.check_caller()
         with self.turn:
             self.drain()
             while True:
@@ -188,6 +192,7 @@ class Gang(Replicas):
         if not self.under_way and not self._sent:
             self.check_owner()
             return
+        self.check_caller()
         with self.turn:
             if not self._orderly():
                 self._review()
@@ -314,10 +319,33 @@ class Gang(Replicas):
         values.old.clear()
 
     def libraries(self) -> frozenset[str]:
-        """Return the libraries that all replicas have in one version. Who joins later must have them too."""
-        if self._libraries is None:
-            self._libraries = common([Versions(**a.head).versions for a in self.all(Libraries())])
-        return self._libraries
+        """Return the libraries that all replicas have in one version. Who joins later must have it, too."""
+        if self.ledger.libraries is None:
+            reports = self._versions()
+            self._tell_differences(reports)
+            self.ledger.libraries = common(reports)
+        return frozenset(self.ledger.libraries)
+
+    def _versions(self) -> list[dict[str, str]]:
+        return [Versions(**answer.head).versions for answer in self.all(Libraries())]
+
+    def _tell_differences(self, reports: Sequence[Mapping[str, str]]) -> None:
+        """Tell of libraries that go unused, and of NumPy if it may compute other bits on some replicas."""
+        alike, texts = common(reports), []
+        names = sorted({name for report in reports for name in report} & {"numpy", *ALL_LIBRARIES})
+        for name in names:
+            if name not in alike:
+                ranks: dict[str, list[str]] = {}
+                for rank, (where, report) in enumerate(
+                    zip(self.delivery.where, reports, strict=True)
+                ):
+                    place = f"{rank} on {where.get('host', 'this host')}"
+                    ranks.setdefault(report.get(name, "missing"), []).append(place)
+                listed = "; ".join(f"{v} (replica {', '.join(r)})" for v, r in ranks.items())
+                effect = "can differ in its last bits" if name == "numpy" else "is not used"
+                texts.append(f"{name} {effect}: {listed}.")
+        if texts:
+            _log.warning("Replicas differ in their libraries. %s %s", " ".join(texts), CURE)
 
     # -- other trainers -----------------------------------------------------------------------------
 
@@ -336,9 +364,7 @@ class Gang(Replicas):
             if known is not None:
                 self.part(known)
             within, backend = self.config.start_deadline_s, self.config.collectives
-            answers = self.all(Libraries())
-            versions = [Versions(**answer.head).versions for answer in answers]
-            shared = {name: versions[0][name] for name in common(versions)}
+            shared = common(self._versions())
             card = Card(trainers.trainer, trainers.endpoints, self.size, device, shared, backend)
             world = meet(trainers, card, launcher_of(self.config.launcher).table(), within)
             self._worlds[trainers] = world

@@ -25,12 +25,14 @@ from ..replica.message import Message
 from ..replica.orders import (
     EarlyFetches,
     Inventory,
+    Libraries,
     Names,
     Order,
     PersistableNames,
     Read,
     Resume,
     RollForward,
+    Versions,
     Write,
     pack,
 )  # fmt: skip
@@ -39,6 +41,10 @@ from .delivery import VALUES_GONE, Mendable, Outcome, Request
 from .replicas import Replicas
 
 _log = logging.getLogger("rowlock")
+CURE = (
+    "Install the same versions on all hosts, and let replicas run on processors of one kind "
+    "(ClusterConfig.nodes, node_labels)."
+)
 _CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
 
 
@@ -257,10 +263,36 @@ class Recovery:
     def _replace(self) -> None:
         self.ledger.stale.update(self.delivery.replace())
         self.delivery.regroup()
+        self._check_libraries()
         self._heal()
         for load in self.ledger.programs.values():
             if not load.options.trainers:  # those are loaded when the trainers meet again
                 self.gang.ask([pack(load)] * self.gang.size)
+
+    def _check_libraries(self) -> None:
+        """Refuse those that came in and would compute other bits than the gang.
+
+        Raises:
+            ReplicaLost: some were refused.
+        """
+        agreed = self.ledger.libraries
+        if not agreed or not self.ledger.stale:
+            return
+        answers = self.gang.some(
+            dict.fromkeys(sorted(self.ledger.stale), self._stamped(Libraries()))
+        )
+        unfit = {}
+        for rank, answer in answers.items():
+            versions = Versions(**answer.head).versions
+            differences = [
+                f"{name} is {versions.get(name, 'missing')}, not {version}"
+                for name, version in agreed.items()
+                if versions.get(name) != version
+            ]
+            if differences:
+                unfit[rank] = "; ".join(differences)
+        if unfit:
+            raise self.delivery.refuse(unfit)
 
     def _shrink(self) -> None:
         gang, ledger, alive = self.gang, self.ledger, self.delivery.alive

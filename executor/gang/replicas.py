@@ -61,6 +61,18 @@ class Replicas:
         if isinstance(self.turn, Refusal):
             raise InvalidState(self.turn.reason)
 
+    def check_caller(self) -> None:
+        """Refuse a function that a step calls: the replica runs nothing else until it returns.
+
+        Raises:
+            InvalidState: it asked for something.
+        """
+        if self.under_way and self.delivery.calls():
+            raise InvalidState(
+                "a function that a step calls (py_func) cannot run programs, or read values, on the replicas "
+                "that wait for it. Pass it as x= what it reads; run programs on other places."
+            )
+
     def disown(self) -> None:
         """Refuse whatever is asked of the replicas: this process was forked from the one that has them."""
         self.turn = Refusal(

@@ -65,6 +65,10 @@ class SingleRankDelivery:
         """Rank 0, as long as it is."""
         return [0] if self._rank in self._all.alive else []
 
+    def calls(self) -> bool:
+        """Tell whether a replica of the gang, at work, has called the caller."""
+        return self._all.calls()
+
     def drain(self) -> None:
         """Wait until all of the gang stand at one step."""
         self._all.drain()
@@ -94,6 +98,10 @@ class SingleReplicaGang(Gang):
     def new_id(self) -> int:
         """Return a number that nothing on the gang's replicas has."""
         return self._gang.new_id()
+
+    def libraries(self) -> frozenset[str]:
+        """Return the gang's: another replica may take this one's place."""
+        return self._gang.libraries()
 
     def drain(self, left: int = 0) -> None:
         """Wait for what either has under way."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -424,6 +426,15 @@ class ThreadDelivery:
             self.broken = True
             self._abort(f"replicas {late} are late")
             raise CollectiveError(f"replicas {late} did not answer within {self._within:g} s.")
+
+    def calls(self) -> bool:
+        """Tell whether a replica at work has called the caller: its frame is on the stack."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if frame.f_code is Replica.handle.__code__ and frame.f_locals["self"] in self.replicas:
+                return True
+            frame = frame.f_back
+        return False
 
     @property
     def alive(self) -> list[int]:

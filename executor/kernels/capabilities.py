@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import platform
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import metadata
+
+import numpy as np
 
 from ...graph import ops as _ops  # noqa: F401 - fills the table of declarations
 from ...graph.ir.capabilities import BackEnd, Capabilities, Takes
@@ -137,7 +140,13 @@ _VERSIONS: dict[str, Callable[[], str]] = {
 }
 
 
-def common(reports: Iterable[dict[str, str]]) -> frozenset[str]:
-    """Return the libraries that all processes have in the same version, so that they compute the same bits."""
-    first, *others = reports
-    return frozenset(name for name in first if all(r.get(name) == first[name] for r in others))
+def versions(runtime: Runtime | None = None) -> dict[str, str]:
+    """Return the versions, with processors, that the bits of results depend on: of libraries and of NumPy."""
+    numpy = f"{np.__version__}, {platform.machine()} {native.cpu()}"
+    return {"numpy": numpy, **installed(runtime)}
+
+
+def common(reports: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return what all processes have in one version, so that they compute the same bits: versions by name."""
+    shared = set.intersection(*(set(report.items()) for report in reports))
+    return {name: version for name, version in reports[0].items() if (name, version) in shared}

@@ -11,11 +11,9 @@ import numpy as np
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ir.segments import Part, cut, cut_block
 from ...graph.ops.collective import ROW_COUNTS
-from ...strategies.errors import Unsupported
 from ..cuda.runtime import Runtime
 from ..host.arena import Memory
-from ..kernels.back_ends import ALL_LIBRARIES, library_of
-from ..kernels.capabilities import installed
+from ..kernels.back_ends import library_of
 from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets
@@ -131,7 +129,6 @@ class LoadedProgram(Segment):
         assert isinstance(last, ReplicaProgram), "a program ends with a segment"
         super().__init__(last, group, buckets=None if twin is None else twin.buckets)
         self.openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
-        self._check_libraries(runtime)
         self.options = options = order.options
         self.alone = options.alone
         fed = [self.whole.values[i].name for i in self.whole.feeds]
@@ -163,17 +160,6 @@ class LoadedProgram(Segment):
     def schedule(self) -> str:
         """What ranks must do alike, as a hash."""
         return self.whole.meetings if self.options.rings else self.whole.schedule
-
-    def _check_libraries(self, runtime: Runtime | None) -> None:
-        libraries = {library_of(node.kernel) for node in self.whole.nodes}
-        requirements = libraries.intersection(ALL_LIBRARIES)
-        missing = sorted(requirements - installed(runtime).keys()) if requirements else []
-        if missing:
-            raise Unsupported(
-                f"the program was compiled for {', '.join(missing)}, which this replica's host lacks: "
-                f"install '.[{'xla' if missing == ['xla'] else 'cpu'}]' with pip, from Rowlock's "
-                f"folder, there, or on no host."
-            )
 
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""

@@ -194,7 +194,7 @@ class Stand(NamedTuple):
 
 
 class Versions(NamedTuple):
-    """The version of each library that can compute."""
+    """The version of each library that can compute, and of NumPy."""
 
     versions: dict[str, str]
 

@@ -24,7 +24,7 @@ from ..host.arena import Memory, spec_of
 from ..host.cores import openmp_threads, working_threads
 from ..host.garbage import gc_paused
 from ..host.memory import available_memory
-from ..kernels.capabilities import installed
+from ..kernels.capabilities import versions
 from ..kernels.measure import measure
 from ..plan.bind import Binder
 from ..plan.cuda_plan import CudaPlan
@@ -267,7 +267,7 @@ class Replica:
 
     def on_libraries(self, order: Libraries, arrays: Sequence[np.ndarray]) -> Message:
         """Tell which libraries can compute here, in which versions."""
-        return pack(Versions(installed(self.runtime)))
+        return pack(Versions(versions(self.runtime)))
 
     def on_measure(self, order: Measure, arrays: Sequence[np.ndarray]) -> Message:
         """Time kernels on this host's processor."""

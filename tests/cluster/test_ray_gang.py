@@ -28,7 +28,13 @@ from rowlock.executor.gang.gang import Gang
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.orders import Drop
 from rowlock.strategies.cluster import ClusterConfig
-from rowlock.strategies.errors import CollectiveError, InvalidState, ReplicaLost, ResourceExhausted
+from rowlock.strategies.errors import (
+    CollectiveError,
+    InvalidState,
+    PlacementError,
+    ReplicaLost,
+    ResourceExhausted,
+)
 
 from ..conftest import eventually, freeze, segments_end
 from ..executor.test_gang_contract import Regression, feeds
@@ -278,6 +284,32 @@ def test_an_address_where_nobody_answers() -> None:
     )
     assert process.returncode == 1
     assert "no Ray cluster answers at '127.0.0.1:1'" in process.stderr
+
+
+def test_a_replacement_that_would_compute_other_bits_is_refused(launch: Launch) -> None:
+    gang = launch(2)
+    model = Regression(gang)
+    assert "numpy" in gang.libraries()
+    model.step(feeds(0))
+    agreed = gang.ledger.libraries
+    gang.ledger.libraries = {**(agreed or {}), "numpy": "1.0, riscv64"}  # as if all had that
+    os.kill(processes(gang)[1], signal.SIGKILL)
+    for _ in range(2):  # the node is tried anew each time
+        with pytest.raises(
+            PlacementError,
+            match=r"replica 1 \(process .*\) was refused, for it would compute other bits: numpy is "
+            r"\d.*, not 1\.0, riscv64\. Install the same versions on all hosts.* No other node can be used: ",
+        ):
+            model.step(feeds(1))
+    gang.ledger.libraries = agreed
+    for step in (1, 2):
+        model.step(feeds(step))
+    weights = model.weights()
+    assert weights[0].tobytes() == weights[1].tobytes()
+    whole = Regression(gang)
+    for step in range(3):
+        whole.step(feeds(step))
+    assert whole.weights()[0].tobytes() == weights[0].tobytes()
 
 
 @pytest.mark.slow

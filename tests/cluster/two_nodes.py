@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from typing import Any
 
 import pytest
@@ -42,6 +44,7 @@ def main() -> None:
             normed.train(2, sync=True)
             alone.train(0, sync=False)
             assert_close(normed.values(), alone.values(), 1e-5)
+        check_refusal(cluster)
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -124,6 +127,28 @@ def check_reservation() -> None:
     assert {place["node"] for place in gang.delivery.where} == {first.id}
     assert homes_of(1, num_cpus_per_replica=1) == [second.id]  # the first is taken
     gang.close()
+
+
+def check_refusal(cluster: Cluster) -> None:
+    """A spare whose processor has fewer instructions takes no place; a node like the others gives another."""
+    large = max(nodes(), key=lambda node: node.cpus)
+    cluster.add_node(num_cpus=1, env_vars={"ONEDNN_MAX_CPU_ISA": "SSE41"}, labels={"rack": "old"})
+    (old,) = (node for node in nodes() if node.labels.get("rack") == "old")
+    config = {"nodes": [large.id, old.id], "spares": 1}
+    with rowlock.cluster(launcher="ray", **config):
+        net, alone = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        program = net.compiled(2)
+        for step in range(3):
+            if step == 1:
+                delivery = program._parallel.gang.delivery
+                assert delivery._spares[0].where["node"] == old.id
+                os.kill(delivery.where[1]["pid"], signal.SIGKILL)
+            net.run(program, feed(4, step), [net.loss])
+            alone.run(alone.main, feed(4, step), [])
+        assert delivery._unfit.keys() == {old.id}
+        assert "onednn is " in delivery._unfit[old.id]
+        assert [place["node"] for place in delivery.where] == [large.id] * 2
+        assert_close(net.parameters(), alone.parameters(), 1e-5)
 
 
 if __name__ == "__main__":

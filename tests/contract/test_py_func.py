@@ -235,7 +235,7 @@ def test_a_saved_program_has_no_functions() -> None:
         run(again, "out")
 
 
-@pytest.mark.cpu  # there the function runs on the caller's thread, which may take the gang's turn again
+@pytest.mark.cpu  # there the function runs on the thread of the driver, whose replica can run both
 def test_a_function_may_run_another_program_on_the_same_executor() -> None:
     exe, inner, outer = fluid.Executor(fluid.CPUPlace()), fluid.Program(), fluid.Program()
     with fluid.program_guard(inner, fluid.Program()):
@@ -256,3 +256,55 @@ def test_a_function_may_run_another_program_on_the_same_executor() -> None:
     for _ in range(2):
         (sums,) = exe.run(outer, feed={"x": x}, fetch_list=[result])
         np.testing.assert_array_equal(sums, x * 11)
+
+
+@pytest.mark.parametrize("device", ["gpu"], indirect=True)
+def test_a_function_cannot_run_a_program_on_its_gpu(device: str, threads: None) -> None:
+    exe, again = fluid.Executor(fluid.CPUPlace()), fluid.Program()
+    with fluid.program_guard(again, fluid.Program()):
+        doubled = fluid.layers.scale(fluid.data("a", [None, 2]), 2.0)
+
+    def run_again(x: Any = ROWS) -> Any:
+        return exe.run(again, feed={"a": np.array(x)}, fetch_list=[doubled])[0]
+
+    main, out = program_of(run_again)
+    for _ in range(2):
+        with pytest.raises(ExecutionError, match=r"py_func\) cannot run programs.*test_py_func"):
+            exe.run(main, feed={"x": ROWS}, fetch_list=[out])
+        assert run_again().tolist() == (ROWS * 2).tolist()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_function_cannot_ask_the_replicas_that_wait_for_it(rank: int, threads: None) -> None:
+    exe, scope, main = fluid.Executor(fluid.CPUPlace()), fluid.Scope(), fluid.Program()
+    startup, calls = fluid.Program(), list[Callable[[], Any]]()
+
+    def ask(x: Any) -> Any:
+        if np.array(x)[0, 0] == ROWS[2 * rank, 0]:
+            for call in calls:
+                call()
+        return np.array(x)
+
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2])
+        out = main.global_block().create_var(name="out", dtype="float32", shape=[-1, 2])
+        fluid.layers.py_func(ask, x, out)
+        loss = fluid.layers.mean(fluid.layers.fc(x, 2))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    places, weight = fluid.cpu_places(2), main.all_parameters()[0].name
+    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=places)
+
+    def run_program() -> Any:
+        return exe.run(program, feed={"x": ROWS}, fetch_list=[out])[0]
+
+    def read_weight() -> Any:
+        return np.array(scope.find_var(weight).get_tensor())
+
+    with fluid.scope_guard(scope):
+        exe.run(startup)
+        for call in (run_program, read_weight):
+            calls.append(call)
+            with pytest.raises(ExecutionError, match=r"py_func\) cannot run programs, or read"):
+                run_program()
+            calls.clear()
+            assert run_program().tolist() == ROWS.tolist()
