@@ -102,6 +102,7 @@ class Device:
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
         self.own_bytes = 0  # of arrays that instructions keep
+        self.compiled_bytes = 0  # of a library's code that was compiled for them
         self._region_bytes = 0  # bytes of the lane's region that the instruction being bound has
         self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
 

@@ -25,7 +25,7 @@ from .agreement import NO_STEP
 from .host_call import HostCall
 from .message import KEPT, Message
 from .orders import EarlyFetches, Load, pack
-from .plan_cache import INSTRUCTION_BYTES, PlanCache
+from .plan_cache import INSTRUCTION_BYTES, PlanBudget, PlanCache
 
 
 class Seat:
@@ -55,7 +55,9 @@ class BoundPlan:
         self.timed_steps = 0
         self.direct = direct
         self.use(binder.plan())
-        self.size = len(self.plan.instructions) * INSTRUCTION_BYTES + self.plan.device.own_bytes
+        device = self.plan.device
+        self.size = len(self.plan.instructions) * INSTRUCTION_BYTES
+        self.size += device.own_bytes + device.compiled_bytes
 
     def use(self, plan: Plan) -> None:
         """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""
@@ -86,18 +88,22 @@ class BoundPlan:
 
 
 class Segment:
-    """Nodes of a program that one plan runs, its gradient buckets, and the plans bound so far."""
+    """Nodes of a program that one plan runs, its gradient buckets, and the plans bound so far.
+
+    ``budget``: what they may take, with those of the program's other segments.
+    """
 
     def __init__(
         self,
         program: ReplicaProgram,
         group: CollectiveGroup | None,
+        budget: PlanBudget[BoundPlan],
         buckets: Buckets | None = None,
     ) -> None:
         self.program = program
         self.buckets = buckets or Buckets(program, group if program.buckets else None)
         self.buckets.users += 1
-        self.plans = PlanCache[BoundPlan]()
+        self.plans = PlanCache(budget)
         self.cache = BindingCache(program)
 
     def forget_plans(self) -> None:
@@ -125,9 +131,12 @@ class LoadedProgram(Segment):
         self.seat, group = seat, seat.group
         self.whole = _program_of(order)
         *earlier, last = cut(self.whole)
-        self.earlier = _load(self.whole, earlier)
+        budget = PlanBudget[BoundPlan]()
+        self.earlier = _load(self.whole, earlier, budget)
+        if runtime is not None:  # a plan holds a graph on the GPU
+            budget = PlanBudget[BoundPlan](most=0)
         assert isinstance(last, ReplicaProgram), "a program ends with a segment"
-        super().__init__(last, group, buckets=None if twin is None else twin.buckets)
+        super().__init__(last, group, budget, None if twin is None else twin.buckets)
         self.openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
         self.options = options = order.options
         self.alone = options.alone
@@ -147,7 +156,6 @@ class LoadedProgram(Segment):
         self.overlap = threads > 1 and may_overlap(self.program) and runtime is None
         if runtime is not None:
             self.threads = 1  # its streams run side by side
-            self.plans.most = 0  # a plan holds a graph on the GPU
         self.parallel = self.threads > 1 or self.overlap
         self.spare = cores > self.threads
         self.memory: Memory | None = None  # of its own; else that of the replica
@@ -169,14 +177,16 @@ class LoadedProgram(Segment):
         super().forget_plans()
 
 
-def _load(program: ReplicaProgram, parts: Sequence[Part]) -> list[Segment | HostCall]:
+def _load(
+    program: ReplicaProgram, parts: Sequence[Part], budget: PlanBudget[BoundPlan]
+) -> list[Segment | HostCall]:
     """Return what runs parts of a program that meet no peers."""
 
     def load_block(block: ReplicaProgram) -> list[Segment | HostCall]:
-        return _load(block, cut_block(block))
+        return _load(block, cut_block(block), budget)
 
     return [
-        Segment(part, None)
+        Segment(part, None, budget)
         if isinstance(part, ReplicaProgram)
         else HostCall(part, program.values, load_block)
         for part in parts

@@ -1,4 +1,4 @@
-"""The plans of a segment, by what was fed and by the shapes that follow from it."""
+"""The plans of a segment, by what was fed and by the shapes that follow from it, and what they may take."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-PLANS_KEPT = 16  # at least: one for each combination of feed shapes met lately
-BYTES_KEPT = (
-    192 << 20
-)  # of more plans than that, in all: 200 lengths of a program of 150 instructions
+PLANS_KEPT = 16  # of a segment at least: one for each combination of feed shapes met lately
+BYTES_KEPT = 192 << 20  # of more plans than that: 200 lengths of a program of 150 instructions
 INSTRUCTION_BYTES = 5 << 10  # as measured: arrays, calls and the library's objects
 KEYS_KEPT = 2048  # where shapes follow from elements, many keys come to the same shapes
 
@@ -28,30 +26,62 @@ class Keepable(Protocol):
 Bound = TypeVar("Bound", bound=Keepable)
 
 
-class PlanCache(Generic[Bound]):
-    """Keeps plans under keys, which tell what was fed; several keys may come to the shapes of one plan.
+class PlanBudget(Generic[Bound]):
+    """The bytes that plans of all segments of a program may take together.
 
-    The plan that was used least lately goes first. ``most``: how many bytes they may take in all.
+    The plan that was used least lately goes first, of segments that have more than a few. ``most``: how many
+    bytes they may take in all.
     """
 
     def __init__(self, most: int = BYTES_KEPT) -> None:
         self.most, self._size = most, 0
+        self._caches: OrderedDict[Bound, PlanCache[Bound]] = OrderedDict()
+
+    def use(self, bound: Bound) -> None:
+        """Note that a plan is used."""
+        self._caches.move_to_end(bound)
+
+    def add(self, bound: Bound, cache: PlanCache[Bound]) -> None:
+        """Count a plan of a segment, and let go of what is too much then."""
+        self._caches[bound] = cache
+        self._size += bound.size
+        while self._size > self.most:
+            pairs = self._caches.items()
+            oldest = next((plan for plan, its in pairs if len(its) > PLANS_KEPT), None)
+            if oldest is None:
+                return
+            self._caches[oldest].forget(oldest)
+
+    def remove(self, bound: Bound) -> None:
+        """Count a plan no longer."""
+        del self._caches[bound]
+        self._size -= bound.size
+
+
+class PlanCache(Generic[Bound]):
+    """Keeps plans under keys, which tell what was fed; several keys may come to the shapes of one plan.
+
+    ``budget``: how many bytes they may take, with those of other segments (None: alone).
+    """
+
+    def __init__(self, budget: PlanBudget[Bound] | None = None) -> None:
+        self._budget = budget or PlanBudget[Bound]()
         self._by_key: OrderedDict[Hashable, Bound] = OrderedDict()
         self._by_shapes: dict[Hashable, Bound] = {}
-        self._plans: OrderedDict[Bound, Hashable] = OrderedDict()  # and the shapes of each
+        self._plans: dict[Bound, Hashable] = {}  # and the shapes of each
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def __iter__(self) -> Iterator[Bound]:
-        """Return the plans, the least lately used first."""
+        """Return the plans."""
         return iter(list(self._plans))
 
     def get(self, key: Hashable) -> Bound | None:
         """Return the plan kept under a key, if there is one."""
         bound = self._by_key.get(key)
         if bound is not None:
-            self._plans.move_to_end(bound)
+            self._budget.use(bound)
         return bound
 
     def alike(self, shapes: Hashable) -> Bound | None:
@@ -61,20 +91,21 @@ class PlanCache(Generic[Bound]):
     def keep(self, key: Hashable, shapes: Hashable, bound: Bound) -> None:
         """Keep a plan under a key, for some shapes (None: for its key alone)."""
         self._by_key[key] = bound
-        self._size += bound.size if bound not in self._plans else 0
-        self._plans[bound] = shapes
-        self._plans.move_to_end(bound)
-        if shapes is not None:
-            self._by_shapes[shapes] = bound
-        while len(self._plans) > PLANS_KEPT and self._size > self.most:
-            self.forget(next(iter(self._plans)))
         while len(self._by_key) > KEYS_KEPT:
             self._by_key.popitem(last=False)
+        if shapes is not None:
+            self._by_shapes[shapes] = bound
+        known = bound in self._plans
+        self._plans[bound] = shapes
+        if known:
+            self._budget.use(bound)
+        else:
+            self._budget.add(bound, self)
 
     def forget(self, bound: Bound) -> None:
         """Let go of one plan."""
         shapes = self._plans.pop(bound)
-        self._size -= bound.size
+        self._budget.remove(bound)
         if shapes is not None:
             del self._by_shapes[shapes]
         for key in [key for key, other in self._by_key.items() if other is bound]:
@@ -89,7 +120,8 @@ class PlanCache(Generic[Bound]):
 
     def disown(self) -> None:
         """Forget every plan, but leave what it holds as it is: another process has it."""
+        for bound in self._plans:
+            self._budget.remove(bound)
         self._by_key.clear()
         self._by_shapes.clear()
         self._plans.clear()
-        self._size = 0

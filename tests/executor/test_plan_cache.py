@@ -8,7 +8,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.driver import parallel
-from rowlock.executor.replica.plan_cache import KEYS_KEPT, PLANS_KEPT, PlanCache
+from rowlock.executor.replica.plan_cache import KEYS_KEPT, PLANS_KEPT, PlanBudget, PlanCache
 
 L = fluid.layers
 
@@ -22,7 +22,7 @@ class Bound:
 
 
 def test_the_least_lately_used_goes_first() -> None:
-    cache = PlanCache[Bound](most=0)
+    cache = PlanCache(PlanBudget[Bound](most=0))
     bounds = [Bound(100) for _ in range(PLANS_KEPT + 1)]
     for k, bound in enumerate(bounds[:-1]):
         cache.keep(k, None, bound)
@@ -33,12 +33,34 @@ def test_the_least_lately_used_goes_first() -> None:
 
 
 def test_small_plans_may_be_many() -> None:
-    cache = PlanCache[Bound](most=1000)
+    cache = PlanCache(PlanBudget[Bound](most=1000))
     for k in range(2000):
         cache.keep(k, None, Bound(10))
     assert len(cache) == 100
     cache.keep("large", None, Bound(2000))
     assert len(cache) == PLANS_KEPT
+
+
+def test_segments_share_a_budget() -> None:
+    """What one of them needs goes from whichever has the plan used least lately, but not its last few."""
+    budget = PlanBudget[Bound](most=1000)
+    loop, body = PlanCache(budget), PlanCache(budget)
+    for k in range(50):
+        loop.keep(k, None, Bound(10))
+        body.keep(k, None, Bound(10))
+    assert len(loop) == len(body) == 50
+    assert loop.get(0) is not None
+    for k in range(50, 60):
+        body.keep(k, None, Bound(10))
+    assert len(loop) + len(body) == 100
+    assert loop.get(0) is not None and loop.get(1) is body.get(0) is None
+    for k in range(60, 500):
+        body.keep(k, None, Bound(10))
+    assert len(loop) == PLANS_KEPT and len(body) == 100 - PLANS_KEPT
+    body.clear()
+    for k in range(500, 600):
+        loop.keep(k, None, Bound(10))
+    assert len(loop) == 100
 
 
 def test_keys_of_one_shape_have_one_plan() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import weakref
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.capabilities import installed
+from rowlock.executor.kernels.onednn import primitive
 from rowlock.executor.kernels.onednn.library import Handle, library
-from rowlock.executor.kernels.onednn.linear import matmul_of, product
-from rowlock.executor.kernels.onednn.primitive import SUM, dense
+from rowlock.executor.kernels.onednn.linear import product
+from rowlock.executor.kernels.onednn.primitive import PRIMITIVE_BYTES, SUM, Primitive, dense
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ir.graph import Node, Value
@@ -224,11 +227,25 @@ def to_bfloat16(array: Any) -> Any:
     return high.view(np.float32)
 
 
-def test_one_primitive_multiplies_matrices_of_any_size() -> None:
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What primitives are compiled in a test, as they say."""
+    names: list[str] = []
+    make = Primitive.__init__
+
+    def note(self: Primitive, kind: str, *arguments: Any, what: str) -> None:
+        names.append(what)
+        make(self, kind, *arguments, what=what)
+
+    monkeypatch.setattr(Primitive, "__init__", note)
+    return names
+
+
+def test_one_primitive_multiplies_matrices_of_any_size(compiled: list[str]) -> None:
     """Transposed, in stacks, with gaps between rows, with a bias and what follows."""
     rng, dev = np.random.default_rng(3), Device()
     dev.next_instruction("out", uneven=True)
-    compiled = []
+    counts = []
     for rows in (1, 7, 130, 64):
         x, y, z, w = (
             rng.standard_normal(shape).astype("float32")
@@ -251,17 +268,16 @@ def test_one_primitive_multiplies_matrices_of_any_size() -> None:
                 step()
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
         assert not padded[:, :3].any() and not padded[:, 131:].any()
-        compiled.append(matmul_of.cache_info().misses)
-    assert len(set(compiled[1:])) == 1, "a single row lies as a column does"
+        counts.append(len(compiled))
+    assert len(set(counts[1:])) == 1, "a single row lies as a column does"
 
 
 @pytest.mark.parametrize("rows", [1, 2, 33])
 @pytest.mark.parametrize("columns", [1, 5, 130])
-def test_uneven_products_compile_nothing(rows: int, columns: int) -> None:
+def test_uneven_products_compile_nothing(rows: int, columns: int, compiled: list[str]) -> None:
     """By rows, by columns, with gaps, scaled and added to the result, into columns of another matrix."""
     rng, dev = np.random.default_rng(3), Device()
     dev.next_instruction("out", uneven=True)
-    before = matmul_of.cache_info().misses
     x, y = (rng.standard_normal(shape).astype("f4") for shape in ((rows, 7), (7, columns)))
     wide = np.ones((rows, columns + 9), "f4")
     for left in (x, np.asfortranarray(x), np.repeat(x, 2, 0)[::2], np.repeat(x, 2, 1)[:, :7]):
@@ -283,7 +299,36 @@ def test_uneven_products_compile_nothing(rows: int, columns: int) -> None:
                         out, alpha * (left @ right) + beta, rtol=1e-4, atol=1e-4
                     )
     assert (wide[:, :4] == 1).all() and (wide[:, -5:] == 1).all()
-    assert matmul_of.cache_info().misses == before
+    assert not compiled
+
+
+def test_primitives_live_as_long_as_their_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside the latest. The first device to call one counts its bytes."""
+    monkeypatch.setattr(primitive, "_latest", deque(maxlen=1))
+    alive: weakref.WeakSet[Primitive] = weakref.WeakSet()
+    make = Primitive.__init__
+
+    def note(self: Primitive, kind: str, *arguments: Any, what: str) -> None:
+        alive.add(self)
+        make(self, kind, *arguments, what=what)
+
+    monkeypatch.setattr(Primitive, "__init__", note)
+
+    def steps(dev: Device, rows: int) -> tuple[list[Any], Any]:
+        out = np.zeros((rows, 3), "f4")
+        return product(dev, np.ones((rows, 1117), "f4"), np.ones((1117, 3), "f4"), out), out
+
+    first, second = Device(), Device()
+    (call, *_), out = steps(first, 5)
+    others = [steps(second, rows) for rows in (5, 6, 7)]
+    gc.collect()
+    assert len(alive) == 3
+    assert (first.compiled_bytes, second.compiled_bytes) == (PRIMITIVE_BYTES, 2 * PRIMITIVE_BYTES)
+    others.clear()
+    gc.collect()
+    assert len(alive) == 2, "that of the first device, and the latest"
+    call()
+    np.testing.assert_array_equal(out, 1117)
 
 
 def test_threads_share_what_is_compiled() -> None:

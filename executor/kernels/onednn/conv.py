@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ from ..registry import Step
 from .elementwise import slope_at_result
 from .linear import product
 from .primitive import (
-    CACHED,
     D_DST,
     D_SRC,
     D_WEIGHTS,
@@ -48,6 +47,7 @@ from .primitive import (
     channels_last,
     last,
     numbers,
+    shared,
 )
 from .support import onednn
 
@@ -85,20 +85,20 @@ class Convolution:
         return replace(layout, dtype=self.math)
 
 
-@lru_cache(CACHED)
+@shared
 def _forward(conv: Convolution) -> Primitive:
     factors = conv.factor(conv.x), conv.factor(conv.w)
     return conv.primitive("forward", TRAINING, _DIRECT, *factors, None, conv.out)
 
 
-@lru_cache(CACHED)
+@shared
 def _backward_data(conv: Convolution) -> Primitive:
     hint = (_forward(conv).descriptor,)
     factors = conv.factor(conv.w), conv.factor(conv.out)
     return conv.primitive("backward_data", _DIRECT, conv.x, *factors, hint=hint)
 
 
-@lru_cache(CACHED)
+@shared
 def _backward_weights(conv: Convolution) -> Primitive:
     hint = (_forward(conv).descriptor,)
     x, out = conv.factor(conv.x), conv.factor(conv.out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step
 from .primitive import (
-    CACHED,
     D_DST,
     D_SRC,
     DST,
@@ -23,20 +22,21 @@ from .primitive import (
     Primitive,
     attributes,
     layout_of,
+    shared,
 )
 
 # Functions whose slope is taken from their result (dnnl_eltwise_*_use_dst_for_bwd)
 _FROM_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
 
 
-@lru_cache(CACHED)
+@shared
 def _forward(kind: int, x: Layout) -> Primitive:
     settings = (ctypes.c_float(0), ctypes.c_float(0), attributes())
     ends, what = (x, x), f"an activation of {x}"
     return Primitive("eltwise_forward", TRAINING, ctypes.c_int(kind), *ends, *settings, what=what)
 
 
-@lru_cache(CACHED)
+@shared
 def _backward(kind: int, x: Layout) -> Primitive:
     hint = _forward(kind, x).descriptor
     settings = (ctypes.c_float(0), ctypes.c_float(0), hint, attributes())

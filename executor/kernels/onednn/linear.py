@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from ..array.linear import register
 from ..registry import Step
 from .primitive import (
     BIAS,
-    CACHED,
     DST,
     SRC,
     SUM,
@@ -29,13 +28,14 @@ from .primitive import (
     layout_of,
     loaded,
     reordered,
+    shared,
 )
 from .support import onednn
 
 _NARROW = 96  # columns: of fewer, a primitive for any size was measured to be up to 12 % slower
 
 
-@lru_cache(CACHED)
+@shared
 def matmul_of(
     a: Layout, b: Layout, bias: Layout | None, c: Layout, post_ops: tuple[PostOp, ...]
 ) -> Primitive:

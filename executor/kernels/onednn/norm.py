@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from ..array.norm import averaged
 from ..registry import Step
 from .primitive import (
     BACKWARD,
-    CACHED,
     D_DST,
     D_SCALE,
     D_SHIFT,
@@ -40,6 +39,7 @@ from .primitive import (
     in_order,
     last,
     reordered,
+    shared,
 )
 from .support import onednn
 
@@ -51,7 +51,7 @@ def _flags(*, global_stats: bool = False, scale: bool = True, shift: bool = True
     return _GIVEN * global_stats | _SCALED * scale | _SHIFTED * shift
 
 
-@lru_cache(CACHED)
+@shared
 def _batch_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
     kind = INFERENCE if flags & _GIVEN else TRAINING
     settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
@@ -60,7 +60,7 @@ def _batch_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
     return Primitive(make, kind, x, x, *settings, attributes(), what=what)
 
 
-@lru_cache(CACHED)
+@shared
 def _batch_backward(x: Layout, epsilon: float, flags: int) -> Primitive:
     settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
     hint = _batch_forward(x, epsilon, flags & ~_GIVEN).descriptor
@@ -167,7 +167,7 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     ]
 
 
-@lru_cache(CACHED)
+@shared
 def _layer_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
     settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
     rows, make = in_order(x.shape[:1]), "layer_normalization_forward"
@@ -175,7 +175,7 @@ def _layer_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
     return Primitive(make, TRAINING, x, x, rows, *settings, attributes(), what=what)
 
 
-@lru_cache(CACHED)
+@shared
 def _layer_backward(x: Layout, epsilon: float, flags: int) -> Primitive:
     settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
     hint = _layer_forward(x, epsilon, flags).descriptor

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ....graph.ir.capabilities import CHANNELS_LAST
@@ -14,7 +13,6 @@ from ...device.device import Device
 from ..array.pool import one_window, windows_of
 from ..registry import Step, by_arrays
 from .primitive import (
-    CACHED,
     D_DST,
     D_SRC,
     DST,
@@ -28,6 +26,7 @@ from .primitive import (
     in_order,
     last,
     numbers,
+    shared,
 )
 from .support import onednn
 
@@ -62,12 +61,12 @@ class Pooling:
         )
 
 
-@lru_cache(CACHED)
+@shared
 def _forward(pooling: Pooling) -> Primitive:
     return pooling.primitive("forward", TRAINING)
 
 
-@lru_cache(CACHED)
+@shared
 def _backward(pooling: Pooling) -> Primitive:
     return pooling.primitive("backward", hint=(_forward(pooling).descriptor,))
 

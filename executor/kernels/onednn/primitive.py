@@ -1,18 +1,20 @@
 """Primitives: described by the shapes and strides of arrays, compiled once, then bound to memory.
 
-A compiled primitive has no memory of its own, so all plans and threads of a process share it. Where it wants
-an operand in another order of elements than the array's, a copy goes through scratch memory on each step.
+A compiled primitive has no memory of its own, so all plans and threads of a process share it; it lives as long
+as a plan that calls it, or a while longer. Where it wants an operand in another order of elements than the
+array's, a copy goes through scratch memory on each step.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, wraps
 from threading import Lock
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import numpy as np
 
@@ -39,7 +41,8 @@ _DTYPES = {"bfloat16": 2, "float32": 3}  # dnnl_data_type_t
 ELTWISE = {
     "linear": 0x26, "relu": 0x20, "tanh": 0x21, "sigmoid": 0x29, "gelu": 0x31, "gelu_tanh": 0x2B,
 }  # fmt: skip  # dnnl_alg_kind_t
-CACHED = 1024  # compiled primitives of one kind that are kept
+CACHED = 1024  # descriptors of one kind that are kept, and primitives that need no plan to live
+PRIMITIVE_BYTES = 48 << 10  # as measured: a pool takes 24 KiB, a convolution 48, a product 121
 _UNKNOWN = -(1 << 63)  # a size or stride that is told with the memory (DNNL_RUNTIME_DIM_VAL)
 
 PostOp = tuple[str, float, float]  # element-wise function, alpha, beta
@@ -168,10 +171,10 @@ def attributes(post_ops: tuple[PostOp, ...] = ()) -> Handle:
 
 
 class Format:
-    """How a primitive wants an operand; its descriptor belongs to the primitive."""
+    """How a primitive wants an operand; its descriptor is part of the primitive's, ``whole``."""
 
-    def __init__(self, descriptor: Handle) -> None:
-        self.descriptor = descriptor
+    def __init__(self, descriptor: Handle, whole: Handle) -> None:
+        self.descriptor, self._whole = descriptor, whole
         known = descriptor.value is not None
         self.nbytes = loaded().calls.dnnl_memory_desc_get_size(descriptor) if known else 0
         self._same: BoundedDict[Layout, bool] = BoundedDict(CACHED)
@@ -215,13 +218,14 @@ class Primitive:
         self.descriptor = dnnl.owned("primitive_desc", make, *parameters, what=what)
         self.compiled = dnnl.owned("primitive", "primitive_create", self.descriptor, what=what)
         self._formats: dict[int, Format] = {}
+        self._counted = False  # among the bytes of a plan
 
     def format(self, role: int) -> Format:
         """Return the format of the memory that plays a role."""
         format_ = self._formats.get(role)
         if format_ is None:
             query = loaded().calls.dnnl_primitive_desc_query_md
-            format_ = Format(Handle(query(self.descriptor, _ARGUMENT, role)))
+            format_ = Format(Handle(query(self.descriptor, _ARGUMENT, role)), self.descriptor)
             self._formats[role] = format_
         return format_
 
@@ -281,8 +285,31 @@ class Primitive:
         table = (Argument * len(handles))(*(Argument(role, h.value) for role, h in handles.items()))
         stream = objects.stream(dev.lane)
         step = _Call(loaded().execute, self.compiled, stream, len(handles), table)
-        step.alive = (list(handles.values()), [array for _, array in used.values()])
+        step.alive = (self, list(handles.values()), [array for _, array in used.values()])
+        if not self._counted:
+            self._counted, dev.compiled_bytes = True, dev.compiled_bytes + PRIMITIVE_BYTES
         return step
+
+
+_latest: deque[Primitive] = deque(maxlen=CACHED)
+
+
+def shared(make: Callable[..., Primitive]) -> Callable[..., Primitive]:
+    """Let what ``make`` compiles be one primitive for all plans, as long as one of them calls it.
+
+    The latest few live without a plan: plans that are bound again find them.
+    """
+    primitives: WeakValueDictionary[tuple[Any, ...], Primitive] = WeakValueDictionary()
+
+    @wraps(make)
+    def get(*key: Any) -> Primitive:
+        primitive = primitives.get(key)
+        if primitive is None:
+            primitive = primitives[key] = make(*key)
+            _latest.append(primitive)
+        return primitive
+
+    return get
 
 
 class _Call(partial[Any]):
@@ -372,7 +399,7 @@ def _copy(dev: Device, source: tuple[Handle, Any], target: tuple[Handle, Any]) -
     return _reorder(source[0], target[0]).call(dev, {SRC: source, DST: target})
 
 
-@lru_cache(CACHED)
+@shared
 def _reorder(source: Handle, target: Handle) -> Primitive:
     engine = loaded().engine
     return Primitive("reorder", source, engine, target, engine, attributes(), what="a copy")
