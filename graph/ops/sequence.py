@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def pool_shape(op: Inference) -> Mapping[str, Specs]:
 def sequence_pool(a: SequencePool) -> f.Results:
     """The sum, the mean, sum / sqrt(length), the largest, the first or the last of each sequence's rows."""
     ends, rows = a.x_lod[-1], a.x.shape[0]
-    x = a.x.reshape(rows, -1)
+    shape = (ends.shape[0] - 1, *a.x.shape[1:])
+    x = a.x.reshape(rows, prod(shape[1:]))
     starts, ends, kind = ends[:-1], ends[1:], str(a.pooltype).upper()
     filled = f.not_equal(starts, ends).reshape(-1, 1)
     index = None
@@ -94,12 +96,11 @@ def sequence_pool(a: SequencePool) -> f.Results:
     else:
         row = f.minimum(starts, rows - 1) if kind == "FIRST" else f.maximum(ends - 1, 0)
         pooled = f.take(x, row)
-    shape = (starts.shape[0], *a.x.shape[1:])
     index = f.full(shape, -1, "int32") if index is None else index.reshape(shape)
     return {"out": f.where(filled, pooled, a.pad_value).reshape(shape), "max_index": index}
 
 
-_LENGTHS = offsets(2, 0, 3)
+_LENGTHS, _EMPTY = offsets(2, 0, 3), offsets(0, 0)
 define(
     Op(
         type="sequence_pool",
@@ -110,6 +111,10 @@ define(
         samples=(
             *(
                 sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype=kind, pad_value=-9.0)
+                for kind in POOLS
+            ),
+            *(
+                sample({"X": normal(0, 3), "X@LOD": [_EMPTY]}, pooltype=kind, pad_value=-9.0)
                 for kind in POOLS
             ),
             sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
@@ -178,6 +183,7 @@ define(
         formula=sequence_softmax,
         samples=(
             sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
+            sample({"X": normal(0, 1), "X@LOD": [_EMPTY]}),
             sample({"X": normal(6), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
         ),
         refuses=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
@@ -433,6 +439,7 @@ define(
                 {"X": normal(5, 2, 2), "PadValue": normal(2, 2), "X@LOD": [_LENGTHS]},
                 padded_length=4,
             ),
+            sample({"X": normal(0, 3), "PadValue": normal(1), "X@LOD": [_EMPTY]}, padded_length=4),
         ),
         refuses=(
             sample({"X": normal(5), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
