@@ -18,7 +18,7 @@ from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import UNKNOWN_SIZE, of_shape
+from .rules import of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
@@ -525,19 +525,23 @@ class SequenceMask(Operands):
     out_dtype: int = int(VarType.INT64)
 
 
-def mask_shape(op: Inference) -> Mapping[str, Specs]:
-    """X's shape, and behind it ``maxlen``, or the largest of X.
+class SequenceMaskAt(SequenceMask):
+    """A mask whose length is read in each step; no program holds it."""
 
-    A size that is known when the program is compiled for what is fed is open until then.
-    """
+
+def mask_shape(op: Inference) -> Mapping[str, Specs]:
+    """X's shape, and behind it ``maxlen``, or the largest of X; -1 where that is not known."""
     x, length = op.spec("X"), op.attr("maxlen")
     op.require(x.dtype in INTEGERS, "X must hold integers")
-    if length == UNKNOWN_SIZE:
-        return {"Y": Spec((*x.shape, -1), VarType(op.attr("out_dtype")))}
-    op.require(length > 0 or length == -1, f"maxlen must be positive or -1, got {length}")
-    if length == -1:
+    if op.has("MaxLenTensor"):
+        number = op.value("MaxLenTensor")
+        length = -1 if number is None else int(np.ravel(number)[0])
+        op.require(number is None or length > 0, f"maxlen must be positive, got {length}")
+    elif length == -1:
         counts = op.value("X")
         length = -1 if counts is None else int(counts.max(initial=0))
+    else:
+        op.require(length > 0, f"maxlen must be positive or -1, got {length}")
     return {"Y": Spec((*x.shape, length), VarType(op.attr("out_dtype")))}
 
 
@@ -561,7 +565,17 @@ define(
             sample({"X": integers(2, 3, high=5)}, out_dtype=int(VarType.FP32)),
         ),
         refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
-    )
+    ),
+    Op(
+        type="sequence_mask_at",
+        record=SequenceMaskAt,
+        shape=mask_shape,
+        reads_values=lambda attrs: ("MaxLenTensor",),
+        lod=no_sequences,
+        formula=sequence_mask,
+        samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
+        refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
+    ),
 )
 
 

@@ -422,11 +422,14 @@ def test_sequences_that_lose_all_rows(kind: str) -> None:
         rows = layers.sequence_slice(x, offset, size)
         pools = [layers.sequence_pool(rows, pool, pad_value=3.5) for pool in POOLED]
         padding = layers.fill_constant([1], kind, 9.0)
-        kept = [layers.sequence_softmax(layers.sequence_reshape(rows, 1))]
-        kept += [layers.sequence_reverse(rows), layers.sequence_expand(rows, rows, 0)]
-        kept += [layers.sequence_expand(pools[0], rows), layers.sequence_expand_as(pools[0], rows)]
+        others = [layers.sequence_softmax(layers.sequence_reshape(rows, 1))]
+        others += [layers.sequence_reverse(rows), layers.sequence_expand(rows, rows, 0)]
+        others += [
+            layers.sequence_expand(pools[0], rows),
+            layers.sequence_expand_as(pools[0], rows),
+        ]
         padded = layers.sequence_pad(rows, padding, maxlen=4)[0]
-        results = [*pools, padded, *kept]
+        results = [*pools, padded, *others]
         losses = [layers.reduce_sum(layers.square(result)) for result in results]
         return [*results, *fluid.gradients(losses, [x])]
 
