@@ -16,7 +16,7 @@ from ...strategies.errors import InvalidValue
 from ..ops.registry import OFFSETS, OPS, Spec
 from ..program.block import Block
 from ..program.formats.executable import computed_attributes, computed_ops
-from ..program.known import numbers_in_use
+from ..program.known import READ_IN_STEPS, numbers_in_use
 from ..program.operator import Operator
 from ..program.program import Program
 from ..program.role import EMPTY_VAR, GRAD_SUFFIX
@@ -99,7 +99,7 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         attrs = computed_attributes(op, numbers)
         kind = op.type
         if numbers_in_use(op.declaration, operands):  # which are known only when the program runs
-            kind = _AT[kind]
+            kind = READ_IN_STEPS[kind]
         inputs = {
             slot: tuple(self._read(op.block, name) for name in names)
             for slot, names in operands.items()
@@ -196,13 +196,6 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         return value
 
 
-# Ops that read their numbers in each step, in place of those that know them.
-_AT = {
-    "fill_constant": "fill_constant_at",
-    "range": "range_at",
-    "slice": "slice_at",
-    "slice_grad": "slice_at_grad",
-}
 _READERS: Mapping[str, Callable[[_Reader, Operator], Iterator[Node]]] = {
     "array sum": _Reader._array_sum,
     "conditional_block": _Reader._branch,

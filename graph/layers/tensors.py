@@ -164,12 +164,10 @@ def _draw(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variab
     kind = to_var_type(dtype)
     if kind not in (VarType.FP32, VarType.FP64):
         raise InvalidType(f"{op_type}: dtype must be float32 or float64, got {dtype!r}.")
-    helper, inputs = LayerHelper(op_type), None
-    if isinstance(shape, Variable):
-        inputs = {"ShapeTensor": shape}
-    else:
-        attrs["shape"] = sizes_of(shape, op_type)
-    return helper.apply(op_type, inputs, {**attrs, "dtype": int(kind)}, dtype=kind)
+    slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", op_type)
+    inputs, sizes = several_numbers(shape, *slots)
+    attrs |= {**sizes, "dtype": int(kind)}
+    return LayerHelper(op_type).apply(op_type, inputs, attrs, dtype=kind)
 
 
 def gaussian_random(

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import normal_axis, of_shape, product, same
+from .rules import normal_axis, of_shape, product, same, sizes_read
 from .samples import integers, lengths, normal, offsets, sample
 
 
@@ -23,23 +21,10 @@ def attribute_shape(op: Inference) -> Mapping[str, Specs]:
 
 def filled_shape(op: Inference) -> Mapping[str, Specs]:
     """Sizes are elements of tensors; -1 stands for those that only the running program knows."""
-    declared = list(op.attr("shape"))
-    sizes: list[int | None] = list(declared)
-    if op.has("ShapeTensor"):
-        whole = op.value("ShapeTensor")
-        (count,) = op.shape("ShapeTensor")
-        sizes = [None] * (count if count >= 0 else len(declared))
-        if whole is not None:
-            sizes = np.ravel(whole).tolist()
-    elif op.has("ShapeTensorList"):
-        each = [op.value("ShapeTensorList", k) for k in range(len(op.specs("ShapeTensorList")))]
-        sizes = [None if value is None else int(np.ravel(value)[0]) for value in each]
-    op.require(
-        min((n for n in sizes if n is not None), default=0) >= 0, f"shape {sizes} is negative"
-    )
-    if len(declared) != len(sizes):
-        declared = [-1] * len(sizes)
-    shape = tuple(old if n is None else n for n, old in zip(sizes, declared, strict=True))
+    sizes = sizes_read(op, "ShapeTensor", "ShapeTensorList", op.attr("shape"))
+    known = [n for n in sizes if n is not None]
+    op.require(min(known, default=0) >= 0, f"shape {known} is negative")
+    shape = tuple(-1 if n is None else n for n in sizes)
     return {"Out": Spec(shape, VarType(op.attr("dtype")))}
 
 

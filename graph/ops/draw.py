@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import FLOATS, VarType
-from .creation import batch_size_like
+from .creation import attribute_shape, batch_size_like
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Unary
-from .random import drawn_shape
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import of_shape, product, same
 from .samples import distribution, integers, normal, sample, uniform
@@ -39,7 +38,7 @@ def randint_shape(op: Inference) -> Mapping[str, Specs]:
     """``shape`` integers from ``low`` up to but without ``high``."""
     low, high = op.attr("low"), op.attr("high")
     op.require(low < high, f"there is no integer from {low} up to but without {high}")
-    return drawn_shape(op)
+    return attribute_shape(op)
 
 
 class Randint(Drawn):

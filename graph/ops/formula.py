@@ -274,12 +274,15 @@ def padded(x: Array, widths: Sequence[tuple[int, int]], value: float = 0.0) -> A
 def take(x: Array, index: Any, axis: int = 0) -> Array:
     """Return what whole numbers pick along an axis: their dimensions take its place.
 
-    ``index`` is known when the op is bound, or a term: see :func:`checked`.
+    ``index`` is known when the op is bound, or a term: see :func:`checked`. Where there is nothing to pick
+    from, a zero stands for each: of what no sequence has, a formula shows its padding.
     """
     term = cast(Term, x)
     at = index if isinstance(index, Term) else cast(Term, table(index, np.int64))
     axis %= term.ndim
     before, after = term.shape[:axis], term.shape[axis + 1 :]
+    if not term.shape[axis]:
+        term, at = cast(Term, full((*before, 1, *after), 0, term.dtype)), at * 0
     source = term.reshape(math.prod(before), term.shape[axis], math.prod(after))
     shape = (source.shape[0], at.size, source.shape[2])
     picked = Term("rows", [source, at.reshape(-1)], shape, term.dtype)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from .lod import joined, no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import UNKNOWN_SIZE, merge_dims, normal_axis, of_shape
-from .samples import normal, sample
+from .rules import merge_dims, normal_axis, of_shape, sizes_read
+from .samples import lengths, normal, sample
 
 
 def concat_shape(op: Inference) -> Mapping[str, Specs]:
@@ -225,15 +225,16 @@ define(
 
 
 def expand_shape(op: Inference) -> Mapping[str, Specs]:
-    """Dimension i is repeated ``expand_times[i]`` times."""
-    x, times = op.spec("X"), op.attr("expand_times")
+    """Dimension i is repeated ``expand_times[i]`` times; -1 where a tensor's number is not known."""
+    x, (whole, each) = op.spec("X"), _EXPAND_NUMBERS
+    times = sizes_read(op, whole, each, op.attr("expand_times"))
     op.require(
         len(times) == len(x.shape), f"expand_times {times} needs a number for each dimension"
     )
-    known = [t for t in times if t != UNKNOWN_SIZE]
+    known = [t for t in times if t is not None]
     op.require(all(t > 0 for t in known), f"expand_times {times} must be above 0")
     pairs = zip(x.shape, times, strict=True)
-    return {"Out": of_shape(tuple(d * t if min(d, t) >= 0 else -1 for d, t in pairs), x)}
+    return {"Out": of_shape(tuple(-1 if t is None or d < 0 else d * t for d, t in pairs), x)}
 
 
 _EXPAND_NUMBERS = {"ExpandTimes": "expand_times", "expand_times_tensor": "expand_times"}
@@ -243,6 +244,10 @@ class Expand(Unary):
     times_tensor: Input | None = named("ExpandTimes")
     expand_times_tensor: Inputs | None = named("expand_times_tensor")
     expand_times: Sequence[int] = []
+
+
+class ExpandAt(Expand):
+    """Copies whose numbers are read in each step; no program holds it."""
 
 
 class ExpandGrad(Operands):
@@ -265,4 +270,17 @@ define(
         refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
     ),
     Op(type="expand_grad", record=ExpandGrad, numbers=_EXPAND_NUMBERS),
+)
+define(
+    Op(
+        type="expand_at",
+        record=ExpandAt,
+        shape=expand_shape,
+        reads_values=lambda attrs: tuple(_EXPAND_NUMBERS),
+        samples=(
+            sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
+            sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
+        ),
+        refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
+    )
 )

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
+from .creation import attribute_shape, filled_shape
 from .operands import Input, Inputs, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import same
-from .samples import normal, sample
+from .samples import lengths, normal, sample
 
-
-def drawn_shape(op: Inference) -> Mapping[str, Specs]:
-    """Shape and dtype are attributes."""
-    return {"Out": Spec(tuple(op.attr("shape")), VarType(op.attr("dtype")))}
+_SIZES = ("ShapeTensor", "ShapeTensorList")
 
 
 class UniformRandom(Operands):
@@ -35,9 +33,25 @@ define(
         type="uniform_random",
         record=UniformRandom,
         numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        shape=drawn_shape,
+        shape=filled_shape,
         random=True,
         samples=(sample(shape=[40, 50], min=-2.0, max=3.0, seed=7),),
+    )
+)
+
+
+class UniformRandomAt(UniformRandom):
+    """A draw whose sizes are read in each step; no program holds it."""
+
+
+define(
+    Op(
+        type="uniform_random_at",
+        record=UniformRandomAt,
+        shape=filled_shape,
+        random=True,
+        reads_values=lambda attrs: _SIZES,
+        samples=(sample({"ShapeTensor": lengths(40, 50)}, min=-2.0, max=3.0, seed=7),),
     )
 )
 
@@ -59,9 +73,27 @@ define(
         type="gaussian_random",
         record=GaussianRandom,
         numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        shape=drawn_shape,
+        shape=filled_shape,
         random=True,
         samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
+    )
+)
+
+
+class GaussianRandomAt(GaussianRandom):
+    """A draw whose sizes are read in each step; no program holds it."""
+
+
+define(
+    Op(
+        type="gaussian_random_at",
+        record=GaussianRandomAt,
+        shape=filled_shape,
+        random=True,
+        reads_values=lambda attrs: _SIZES,
+        samples=(
+            sample({"ShapeTensorList": [lengths(40), lengths(50)]}, mean=1.0, std=2.0, seed=7),
+        ),
     )
 )
 
@@ -79,7 +111,7 @@ define(
     Op(
         type="truncated_gaussian_random",
         record=TruncatedGaussianRandom,
-        shape=drawn_shape,
+        shape=attribute_shape,
         random=True,
         samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
     )

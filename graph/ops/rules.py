@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...strategies.types import LOW, VarType
 from .registry import Inference, ShapeRule, Spec, Specs
 
@@ -76,6 +78,27 @@ def product(dims: tuple[int, ...]) -> int:
 def statistic(dtype: VarType) -> VarType:
     """Return the element type of what is kept about elements of ``dtype``: low precision is too coarse."""
     return VarType.FP32 if dtype in LOW else dtype
+
+
+def sizes_read(op: Inference, whole: str, each: str, declared: Sequence[int]) -> list[int | None]:
+    """Return sizes that are elements of a tensor, or one of each of several; None: not known yet.
+
+    Of neither they are what the op declares; of several it declares those that the program knows.
+    """
+    if op.has(each):
+        values = [op.value(each, k) for k in range(len(op.specs(each)))]
+        known = declared if len(declared) == len(values) else [-1] * len(values)
+        return [
+            int(np.ravel(value)[0]) if value is not None else number if number >= 0 else None
+            for value, number in zip(values, known, strict=True)
+        ]
+    if not op.has(whole):
+        return list(declared)
+    value, (count,) = op.value(whole), op.shape(whole)
+    if value is None:
+        return [None] * (count if count >= 0 else len(declared))
+    sizes: list[int | None] = np.ravel(value).tolist()
+    return sizes
 
 
 def of_shape(shape: tuple[int, ...], like: Spec) -> Spec:

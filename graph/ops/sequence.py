@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import UNKNOWN_SIZE, of_shape
+from .rules import of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
@@ -77,7 +78,8 @@ def pool_shape(op: Inference) -> Mapping[str, Specs]:
 def sequence_pool(a: SequencePool) -> f.Results:
     """The sum, the mean, sum / sqrt(length), the largest, the first or the last of each sequence's rows."""
     ends, rows = a.x_lod[-1], a.x.shape[0]
-    x = a.x.reshape(rows, -1)
+    shape = (ends.shape[0] - 1, *a.x.shape[1:])
+    x = a.x.reshape(rows, prod(shape[1:]))
     starts, ends, kind = ends[:-1], ends[1:], str(a.pooltype).upper()
     filled = f.not_equal(starts, ends).reshape(-1, 1)
     index = None
@@ -94,12 +96,11 @@ def sequence_pool(a: SequencePool) -> f.Results:
     else:
         row = f.minimum(starts, rows - 1) if kind == "FIRST" else f.maximum(ends - 1, 0)
         pooled = f.take(x, row)
-    shape = (starts.shape[0], *a.x.shape[1:])
     index = f.full(shape, -1, "int32") if index is None else index.reshape(shape)
     return {"out": f.where(filled, pooled, a.pad_value).reshape(shape), "max_index": index}
 
 
-_LENGTHS = offsets(2, 0, 3)
+_LENGTHS, _EMPTY = offsets(2, 0, 3), offsets(0, 0)
 define(
     Op(
         type="sequence_pool",
@@ -110,6 +111,10 @@ define(
         samples=(
             *(
                 sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype=kind, pad_value=-9.0)
+                for kind in POOLS
+            ),
+            *(
+                sample({"X": normal(0, 3), "X@LOD": [_EMPTY]}, pooltype=kind, pad_value=-9.0)
                 for kind in POOLS
             ),
             sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
@@ -178,6 +183,7 @@ define(
         formula=sequence_softmax,
         samples=(
             sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
+            sample({"X": normal(0, 1), "X@LOD": [_EMPTY]}),
             sample({"X": normal(6), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
         ),
         refuses=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
@@ -433,6 +439,7 @@ define(
                 {"X": normal(5, 2, 2), "PadValue": normal(2, 2), "X@LOD": [_LENGTHS]},
                 padded_length=4,
             ),
+            sample({"X": normal(0, 3), "PadValue": normal(1), "X@LOD": [_EMPTY]}, padded_length=4),
         ),
         refuses=(
             sample({"X": normal(5), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
@@ -518,19 +525,23 @@ class SequenceMask(Operands):
     out_dtype: int = int(VarType.INT64)
 
 
-def mask_shape(op: Inference) -> Mapping[str, Specs]:
-    """X's shape, and behind it ``maxlen``, or the largest of X.
+class SequenceMaskAt(SequenceMask):
+    """A mask whose length is read in each step; no program holds it."""
 
-    A size that is known when the program is compiled for what is fed is open until then.
-    """
+
+def mask_shape(op: Inference) -> Mapping[str, Specs]:
+    """X's shape, and behind it ``maxlen``, or the largest of X; -1 where that is not known."""
     x, length = op.spec("X"), op.attr("maxlen")
     op.require(x.dtype in INTEGERS, "X must hold integers")
-    if length == UNKNOWN_SIZE:
-        return {"Y": Spec((*x.shape, -1), VarType(op.attr("out_dtype")))}
-    op.require(length > 0 or length == -1, f"maxlen must be positive or -1, got {length}")
-    if length == -1:
+    if op.has("MaxLenTensor"):
+        number = op.value("MaxLenTensor")
+        length = -1 if number is None else int(np.ravel(number)[0])
+        op.require(number is None or length > 0, f"maxlen must be positive, got {length}")
+    elif length == -1:
         counts = op.value("X")
         length = -1 if counts is None else int(counts.max(initial=0))
+    else:
+        op.require(length > 0, f"maxlen must be positive or -1, got {length}")
     return {"Y": Spec((*x.shape, length), VarType(op.attr("out_dtype")))}
 
 
@@ -554,7 +565,17 @@ define(
             sample({"X": integers(2, 3, high=5)}, out_dtype=int(VarType.FP32)),
         ),
         refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
-    )
+    ),
+    Op(
+        type="sequence_mask_at",
+        record=SequenceMaskAt,
+        shape=mask_shape,
+        reads_values=lambda attrs: ("MaxLenTensor",),
+        lod=no_sequences,
+        formula=sequence_mask,
+        samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
+        refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
+    ),
 )
 
 

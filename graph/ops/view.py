@@ -20,8 +20,8 @@ from .operands import (
     named,
 )
 from .registry import Inference, Op, Spec, Specs, define, differentiable
-from .rules import grads_like, normal_axis, of_shape, product
-from .samples import normal, sample
+from .rules import grads_like, normal_axis, of_shape, product, sizes_read
+from .samples import lengths, normal, sample
 from .second_order import copied
 
 Shape = tuple[int, ...]
@@ -81,8 +81,14 @@ class XShapeGrad(Gradient):
 
 
 def reshaped(op: Inference, shape: Shape) -> Shape:
-    """``shape`` attribute: 0 copies X's size at that place, one -1 takes what is left."""
-    sizes = list(op.attr("shape"))
+    """``shape``: 0 copies X's size at that place, one -1 takes what is left.
+
+    A size is -1 where a tensor's number is not known.
+    """
+    read = sizes_read(op, "Shape", "ShapeTensor", op.attr("shape"))
+    if None in read:
+        return tuple(n or -1 for n in read)  # what 0 copies is known then, too
+    sizes = [n for n in read if n is not None]
     op.require(bool(sizes), "the new shape is empty")
     op.require(sizes.count(-1) <= 1, f"only one size of {sizes} may be -1")
     for i, size in enumerate(sizes):
@@ -90,7 +96,7 @@ def reshaped(op: Inference, shape: Shape) -> Shape:
             op.require(i < len(shape), f"size 0 at {i} copies a dimension that X does not have")
             sizes[i] = shape[i]
     total = product(shape)
-    if total >= 0 and list(op.attr("shape")).count(-1) == 1 and sizes.count(-1) == 1:
+    if total >= 0 and read.count(-1) == 1 and sizes.count(-1) == 1:
         rest = math.prod(size for size in sizes if size != -1)
         op.require(rest > 0 and total % rest == 0, f"{total} elements do not fill {sizes}")
         sizes[sizes.index(-1)] = total // rest
@@ -163,6 +169,31 @@ _define_views(
     ),
     refuses=(sample({"X": normal(3, 4)}, shape=[5, 2]), sample({"X": normal(3, 4)}, shape=[5, -1])),
     views={"Out": "X"},
+)
+
+
+class ReshapeAt(Reshape2):
+    """Either form, with a shape that is read in each step; no program holds it."""
+
+
+def reshape_at_shape(op: Inference) -> Mapping[str, Specs]:
+    """As of ``reshape2``."""
+    x = op.spec("X")
+    return {"Out": of_shape(reshaped(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
+
+
+define(
+    Op(
+        type="reshape_at",
+        record=ReshapeAt,
+        shape=reshape_at_shape,
+        reads_values=lambda attrs: ("ShapeTensor", "Shape"),
+        samples=(
+            sample({"X": normal(2, 3, 4), "Shape": lengths(0, -1)}),
+            sample({"X": normal(4, 3), "ShapeTensor": [lengths(2), lengths(6)]}, shape=[-1, 6]),
+        ),
+        refuses=(sample({"X": normal(3, 4), "Shape": lengths(5, 2)}),),
+    )
 )
 
 

@@ -21,10 +21,26 @@ from ..ops.rules import UNKNOWN_SIZE
 from .role import EMPTY_VAR
 
 _LARGEST = 1024  # elements: numbers of an op are few
-_LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
-# known when the program is compiled for what is fed: see ``sizes.py``
-LEFT_TO_FEEDS = ("sequence_mask", "expand", "expand_grad")
-LEFT_TO_STEPS = ("fill_constant", "range", "slice", "slice_grad")  # read while the program runs
+LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
+# Ops that read numbers while the program runs, if it does not know them, and what they are called then.
+READ_IN_STEPS = {
+    "reshape2": "reshape_at",
+    **{
+        kind: f"{kind}_at"
+        for kind in (
+            "expand",
+            "fill_constant",
+            "gaussian_random",
+            "range",
+            "reshape",
+            "sequence_mask",
+            "slice",
+            "uniform_random",
+        )
+    },
+    "slice_grad": "slice_at_grad",
+}
+NEEDLESS = ("expand_grad", "reshape_grad")  # operands tell the sizes, too
 
 
 class Number(NamedTuple):
@@ -61,8 +77,8 @@ def with_numbers(
             if number.elements is None:
                 raise unknown_error(op, slot, attr, number.name, where)
             numbers += np.ravel(number.elements).tolist()
-        if UNKNOWN_SIZE in numbers and op.type not in LEFT_TO_FEEDS:
-            if op.type.removesuffix("_grad") not in _LEFT_TO_RUN:
+        if UNKNOWN_SIZE in numbers:
+            if op.type not in LEFT_TO_RUN:
                 raise unknown_error(op, slot, attr, numbers_by_slot[slot][0].name, where)
             numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
         if isinstance(attr, tuple):

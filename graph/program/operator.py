@@ -12,7 +12,7 @@ from ..ops.lod import Lods
 from ..ops.operands import LOD_SUFFIX, Slot
 from ..ops.registry import OFFSETS, OPS, Inference, Op, Spec, declaration
 from ..ops.rules import UNKNOWN_SIZE
-from .known import LEFT_TO_FEEDS, LEFT_TO_STEPS, Number, numbers_in_use, unknown_error, with_numbers
+from .known import LEFT_TO_RUN, NEEDLESS, READ_IN_STEPS, Number, numbers_in_use, with_numbers
 from .role import CALLSTACK, EMPTY_VAR, GRAD_SUFFIX, ROLE, STAMPED
 from .variable import Variable
 
@@ -254,7 +254,8 @@ class Operator:
     def resolve_numbers(self) -> tuple[Mapping[str, list[str]], dict[str, Any]]:
         """Return the inputs without slots of numbers, and the attributes with those numbers.
 
-        Of an op that can read numbers while the program runs both stay as they are, unless all are known.
+        Of an op that can read numbers while the program runs both stay as they are, unless all are known, or
+        one size of a new shape is left open and follows from the others.
 
         Raises:
             InvalidValue: the value of a variable is not known before the program runs.
@@ -268,27 +269,22 @@ class Operator:
             slot: [Number(known_value(name, end), name) for name in self.inputs[slot]]
             for slot in slots
         }
-        absent = any(
-            n.elements is None or UNKNOWN_SIZE in n.elements
-            for numbers in numbers_by_slot.values()
-            for n in numbers
-        )
-        if absent and self.type in LEFT_TO_STEPS:
+        others = {slot: names for slot, names in self.inputs.items() if slot not in slots}
+        elements = [n.elements for numbers in numbers_by_slot.values() for n in numbers]
+        absent = any(e is None or UNKNOWN_SIZE in e for e in elements)
+        if absent and self.type in NEEDLESS:
+            return others, self.attrs
+        rest = self.type in LEFT_TO_RUN and not any(e is None for e in elements)
+        if absent and self.type in READ_IN_STEPS and not rest:
             return self.inputs, self.attrs
         attrs = with_numbers(self.declaration, numbers_by_slot, self.attrs, self.where)
-        for slot, numbers in numbers_by_slot.items():
-            open_size = any(n.elements is not None and UNKNOWN_SIZE in n.elements for n in numbers)
-            checked = open_size and self.type not in LEFT_TO_FEEDS
-            if checked and not self._takes_the_rest(attrs["shape"]):
-                raise unknown_error(self.declaration, slot, "shape", numbers[0].name, self.where)
-        return {slot: names for slot, names in self.inputs.items() if slot not in slots}, attrs
+        if absent and not self._takes_the_rest(attrs["shape"]):
+            return self.inputs, self.attrs
+        return others, attrs
 
     def _takes_the_rest(self, shape: Sequence[int]) -> bool:
         """Tell whether the size that X leaves open equals the one that a new shape leaves open."""
-        source = self.block.find_var_recursive(self.input("X")[0]) if self.input("X") else None
-        if source is None or source.shape is None:
-            return True  # a gradient op, which reads no X: its forward op was checked
-        old = source.shape
+        old = self.block.var_recursive(self.input("X")[0]).shape or ()
         new = [old[i] if n == 0 and i < len(old) else n for i, n in enumerate(shape)]
         same = prod(n for n in old if n >= 0) == prod(n for n in new if n >= 0)
         return same and list(old).count(-1) == new.count(-1) == 1

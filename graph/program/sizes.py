@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..ops.rules import UNKNOWN_SIZE
 from .block import Block
 from .clone import copy_program
-from .known import LEFT_TO_FEEDS
 from .operator import Operator
 from .program import Program
 from .seeds import keep_seed
@@ -25,14 +23,10 @@ def needs_sizes(program: Program) -> bool:
 
 
 def _is_open(op: Operator) -> bool:
-    if op.type == "recurrent":
-        shapes = [op.block.var_recursive(name).shape for name in op.inputs.get("inputs", ())]
-        return all(shape is None or shape[0] < 0 for shape in shapes)
-    if op.type not in LEFT_TO_FEEDS:
+    if op.type != "recurrent":
         return False
-    _, attrs = op.resolve_numbers()
-    values = (attrs[name] for name in op.declaration.numbers.values() if isinstance(name, str))
-    return any(UNKNOWN_SIZE in (v if isinstance(v, list) else [v]) for v in values)
+    shapes = [op.block.var_recursive(name).shape for name in op.inputs.get("inputs", ())]
+    return all(shape is None or shape[0] < 0 for shape in shapes)
 
 
 def with_sizes(program: Program, shapes: Mapping[str, tuple[int, ...]], rows: bool) -> Program:

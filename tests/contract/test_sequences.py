@@ -412,3 +412,32 @@ def test_rows_that_are_changed_behind_their_offsets_are_refused() -> None:
         run(lambda x: layers.sequence_pool(x, "sum"), {"x": x})
     with pytest.raises(SequenceError, match="its offsets end at 5, but there are 4 below it"):
         x.set_lod([[0, 5]])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_sequences_that_lose_all_rows(kind: str) -> None:
+    """Pools are their padding, all else is empty or padding, and no gradient comes."""
+
+    def build(x: Any, size: Any, offset: Any) -> list[Any]:
+        rows = layers.sequence_slice(x, offset, size)
+        pools = [layers.sequence_pool(rows, pool, pad_value=3.5) for pool in POOLED]
+        padding = layers.fill_constant([1], kind, 9.0)
+        others = [layers.sequence_softmax(layers.sequence_reshape(rows, 1))]
+        others += [layers.sequence_reverse(rows), layers.sequence_expand(rows, rows, 0)]
+        others += [
+            layers.sequence_expand(pools[0], rows),
+            layers.sequence_expand_as(pools[0], rows),
+        ]
+        padded = layers.sequence_pad(rows, padding, maxlen=4)[0]
+        results = [*pools, padded, *others]
+        losses = [layers.reduce_sum(layers.square(result)) for result in results]
+        return [*results, *fluid.gradients(losses, [x])]
+
+    x = fluid.create_lod_tensor(ROWS.astype(kind), [[2, 3]], fluid.CPUPlace())
+    none = np.zeros((2, 1), "int64")
+    results = [np.array(r) for r in run(build, {"x": x, "size": none, "offset": none})]
+    for pooled in results[: len(POOLED)]:
+        np.testing.assert_array_equal(pooled, np.full((2, 2), 3.5, kind))
+    np.testing.assert_array_equal(results[len(POOLED)], np.full((2, 4, 2), 9.0, kind))
+    assert [len(rows) for rows in results[len(POOLED) + 1 : -1]] == [0] * 5
+    np.testing.assert_array_equal(results[-1], np.zeros((5, 2), kind))

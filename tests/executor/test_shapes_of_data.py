@@ -202,6 +202,18 @@ def rows_of(x: Any) -> Any:
         (lambda x: L.range(0, rows_of(x) + 1, 1, "int32"), lambda n: (n + 1,)),
         (lambda x: L.range(0, L.reduce_prod(L.shape(x)), 2, "int64"), lambda n: (n,)),
         (lambda x: L.slice(x, [0], [0], [rows_of(x) - 1]), lambda n: (n - 1, 2)),
+        (lambda x: L.uniform_random([rows_of(x), 3]), lambda n: (n, 3)),
+        (lambda x: L.gaussian_random([rows_of(x) * 2, 3]), lambda n: (2 * n, 3)),
+        (lambda x: L.gaussian_random(L.shape(x)), lambda n: (n, 2)),
+        (lambda x: L.reshape(x, [rows_of(x) * 2, 1]), lambda n: (2 * n, 1)),
+        (lambda x: L.reshape(x, [L.reduce_prod(L.shape(x))]), lambda n: (2 * n,)),
+        (lambda x: L.expand(x[:1], [rows_of(x), 2]), lambda n: (n, 4)),
+        (lambda x: L.expand(x[:1], L.shape(x)), lambda n: (n, 4)),
+        (lambda x: L.expand_as(x[:1], x), lambda n: (n, 2)),
+        (
+            lambda x: L.sequence_mask(L.fill_constant([1], "int64", 1), rows_of(x) * 2),
+            lambda n: (1, 2 * n),
+        ),
     ],
 )
 @pytest.mark.parametrize("of", ["rows", "sequences"])
@@ -318,3 +330,42 @@ def test_no_sequence_with_a_tag_trains_nothing() -> None:
     np.testing.assert_array_equal(net.w, before)
     with pytest.raises(ShapeError, match=r"Ins_tag has 2 lists of tags, Ins 3 sequences.*Built at"):
         net.run([1], lists=(2, 2))
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_gradients_of_shapes_and_repeats_that_the_step_tells(places: int) -> None:
+    """They are fed, or as many as there are sequences; of both forms of ``reshape``."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2], lod_level=1)
+        x.stop_gradient = False
+        times = fluid.data("times", [None], "int64")
+        pooled = L.sequence_pool(x, "sum")
+        first = main.global_block().create_var(name="first", dtype="float32")
+        elements = rows_of(pooled) * 2
+        elements.stop_gradient = True
+        inputs = {"X": pooled, "ShapeTensor": [elements]}
+        main.global_block().append_op("reshape", inputs, {"Out": first}, {"shape": [-1]})
+        second = L.reshape(first, [rows_of(pooled), 1, 2])
+        count = L.slice(times, [0], [0], [1])
+        repeated = L.expand(second, [1, count, 1])
+        loss = L.reduce_sum(L.square(repeated))
+        (gradient,) = fluid.gradients([loss], [x])
+    program: Any = main
+    if places > 1:
+        build = fluid.BuildStrategy()
+        build.gradient_scale_strategy = build.GradientScaleStrategy.One
+        program = fluid.CompiledProgram(main)
+        program.with_data_parallel(loss.name, build, places=[fluid.CPUPlace()] * places)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for lengths, number in (([2, 3, 3, 2], 3), ([1, 4, 4, 1], 2)):
+            feed = {"x": sequences(lengths), "times": np.full(places, number)}
+            results = exe.run(program, feed, [repeated, gradient], return_numpy=False)
+            parts = np.split(np.array(feed["x"]), np.cumsum(lengths)[:-1])
+            sums = np.array([part.sum(0) for part in parts])
+            expected = np.repeat(sums[:, None], number, 1)
+            np.testing.assert_allclose(np.array(results[0]), expected, rtol=1e-5)
+            slopes = np.repeat(2 * number * sums, lengths, 0)
+            np.testing.assert_allclose(np.array(results[1]), slopes, rtol=1e-5)

@@ -324,7 +324,7 @@ def test_gradient_against_differences(name: str, index: int) -> None:
                 close(grad.flat[position], slope(total, array, unit), err_msg=f"{slot} {position}")
             signs = np.random.default_rng(SEED).choice([-1.0, 1.0], array.shape)
             close((grad * signs).sum(), slope(total, array, signs), err_msg=slot)
-            checked += array.size
+            checked += 1
     assert checked
     if OPS[op.grad.type].in_place:  # type: ignore[union-attr]
         instead = gradients(op, copies(inputs), outputs, seeds, attrs, overwrite=True)

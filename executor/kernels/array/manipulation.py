@@ -18,6 +18,7 @@ from ....graph.ops.manipulation import (
     UnstackGrad,
 )
 from ....graph.ops.operands import Array, Unary
+from ....graph.ops.ranges import ExpandAs, ExpandAsGrad
 from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -47,9 +48,10 @@ def layers(whole: Array, count: int, axis: int) -> list[Array]:
     return [whole[(slice(None),) * axis + (i,)] for i in range(count)]
 
 
-def tiles(small: Array, large: Any, times: Sequence[int]) -> tuple[Any, Any]:
+def tiles(small: Array, large: Any) -> tuple[Any, Any]:
     """View the large array as (times, size) pairs of dimensions, and the small one likewise."""
-    pairs = [n for t, d in zip(times, small.shape, strict=True) for n in (t, d)]
+    sizes = zip(small.shape, large.shape, strict=True)
+    pairs = [n for d, whole in sizes for n in (whole // d if d else 1, d)]
     return small.reshape([n for d in small.shape for n in (1, d)]), large.reshape(pairs)
 
 
@@ -91,8 +93,10 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
         return each(dev, zip(layers(a.d_x, len(a.d_y), a.axis), a.d_y, strict=True))
 
     @on("expand")
-    def expand(dev: Device, a: Expand) -> list[Step]:
-        small, large = tiles(a.x, a.out, a.expand_times)
+    @on("expand_as")
+    @on("expand_at")
+    def expand(dev: Device, a: Expand | ExpandAs) -> list[Step]:
+        small, large = tiles(a.x, a.out)
         return copied(dev, large, small)
 
     @on("transpose")
@@ -110,11 +114,12 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
         return copied(dev, a.out, a.x)
 
 
-@kernel("expand_grad")
-def expand_grad(dev: Device, a: ExpandGrad) -> list[Step]:
+@kernel("expand_grad", "expand_as_grad")
+def expand_grad(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
+    """Each element gets the sum of what went to its copies."""
     if a.d_x is None:
         return []
-    _, large = tiles(a.x, a.d_out, a.expand_times)
+    _, large = tiles(a.x, a.d_out)
     return [partial(dev.xp.add.reduce, large, tuple(range(0, large.ndim, 2)), None, a.d_x)]
 
 

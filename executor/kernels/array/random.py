@@ -23,7 +23,7 @@ def drawn_with(dev: Device, seed: int) -> Stream:
     return Stream(dev, seed, per_row=False, every_step=not seed)
 
 
-@kernel("uniform_random")
+@kernel("uniform_random", "uniform_random_at")
 def uniform_random(dev: Device, a: UniformRandom) -> Step:
     """Numbers between two; ``diag_num`` of them, ``diag_step`` + 1 apart, are ``diag_val``."""
     stream = drawn_with(dev, a.seed)
@@ -38,7 +38,7 @@ def uniform_random(dev: Device, a: UniformRandom) -> Step:
     return draw
 
 
-@kernel("gaussian_random")
+@kernel("gaussian_random", "gaussian_random_at")
 def gaussian_random(dev: Device, a: GaussianRandom) -> Step:
     stream = drawn_with(dev, a.seed)
 

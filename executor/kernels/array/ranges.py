@@ -11,8 +11,6 @@ from ....graph.ops.operands import Array, Unary
 from ....graph.ops.ranges import (
     Allclose,
     EqualReduce,
-    ExpandAs,
-    ExpandAsGrad,
     Fill,
     FillZerosLike2,
     Linspace,
@@ -24,7 +22,7 @@ from ....graph.ops.ranges import (
 )
 from ...device.device import Device
 from ..registry import Step, kernel
-from .manipulation import copied, tiles
+from .manipulation import copied
 
 
 def written(dev: Device, out: Array, value: Any) -> Step:
@@ -113,26 +111,6 @@ def meshgrid_grad(dev: Device, a: MeshgridGrad) -> list[Step]:
         for i, (d_out, d_x) in enumerate(zip(a.d_out, a.d_x, strict=True))
         if d_x is not None
     ]
-
-
-def repeats(x: Array, large: Array) -> list[int]:
-    """Return how often each dimension is repeated."""
-    return [n // m if m else 1 for m, n in zip(x.shape, large.shape, strict=True)]
-
-
-@kernel("expand_as", low=True)
-def expand_as(dev: Device, a: ExpandAs) -> list[Step]:
-    small, large = tiles(a.x, a.out, repeats(a.x, a.out))
-    return copied(dev, large, small)
-
-
-@kernel("expand_as_grad")
-def expand_as_grad(dev: Device, a: ExpandAsGrad) -> list[Step]:
-    """Each element gets the sum of what went to its copies."""
-    if a.d_x is None:
-        return []
-    _, large = tiles(a.x, a.d_out, repeats(a.x, a.d_out))
-    return [partial(dev.xp.add.reduce, large, tuple(range(0, large.ndim, 2)), None, a.d_x)]
 
 
 @kernel("allclose")

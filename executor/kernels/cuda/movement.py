@@ -12,6 +12,7 @@ from ....graph.ops.manipulation import (
 )
 from ....graph.ops.operands import Array, Gradient, Unary
 from ....graph.ops.padding import Pad, PadGrad, image_axis
+from ....graph.ops.ranges import ExpandAsGrad
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.indexing import window
@@ -24,7 +25,7 @@ from .support import cuda
 _VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
 
 
-@cuda(*_VIEWS, *(f"{name}2" for name in _VIEWS))
+@cuda("reshape_at", *_VIEWS, *(f"{name}2" for name in _VIEWS))
 def reshape(dev: Device, a: Unary) -> list[Step]:
     """The elements in the order in which they lie."""
     return moved(dev, None if a.out is None else a.out.reshape(a.x.shape), a.x)
@@ -39,12 +40,12 @@ def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
 register(cuda, moved)
 
 
-@cuda("expand_grad")
-def expand_grad(dev: Device, a: ExpandGrad) -> list[Step]:
+@cuda("expand_grad", "expand_as_grad")
+def expand_grad(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
     if a.d_x is None or not a.d_x.size:
         return []
-    _, large = tiles(a.x, a.d_out, a.expand_times)
+    _, large = tiles(a.x, a.d_out)
     return reduced(dev, "Sum", large, a.d_x, tuple(range(0, large.ndim, 2)))
 
 

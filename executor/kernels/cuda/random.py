@@ -52,13 +52,13 @@ def drawn_normal(
     return bind_draws(dev, stream, [place], text, numbers, draws=2, sample=sample)
 
 
-@cuda("uniform_random", takes=no_diagonal)
+@cuda("uniform_random", "uniform_random_at", takes=no_diagonal)
 def uniform_random(dev: Device, a: random.UniformRandom) -> list[Step]:
     """Evenly between two numbers."""
     return drawn_uniform(dev, drawn_with(dev, a.seed), a.out, a.min, a.max, 0)
 
 
-@cuda("gaussian_random", takes=floating)
+@cuda("gaussian_random", "gaussian_random_at", takes=floating)
 def gaussian_random(dev: Device, a: random.GaussianRandom) -> list[Step]:
     """Normally distributed."""
     return drawn_normal(dev, drawn_with(dev, a.seed), a.out, a.mean, a.std, 0)

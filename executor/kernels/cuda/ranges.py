@@ -9,8 +9,6 @@ import numpy as np
 from ....graph.ops import expr as e
 from ....graph.ops.operands import Array, Unary
 from ....graph.ops.ranges import (
-    ExpandAs,
-    ExpandAsGrad,
     Fill,
     FillZerosLike2,
     Linspace,
@@ -23,8 +21,7 @@ from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_loops import fill as constant
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.manipulation import tiles
-from ..array.ranges import linspace_shares, range_numbers, repeats, spread
+from ..array.ranges import linspace_shares, range_numbers, spread
 from .copies import filled, moved
 from .reduction import reduced
 from .support import cuda
@@ -92,19 +89,3 @@ def meshgrid_grad(dev: Device, a: MeshgridGrad) -> list[Step]:
             others = tuple(j for j in range(len(a.x)) if j != i)
             steps += reduced(dev, "Sum", d_out, d_x, others)
     return steps
-
-
-@cuda("expand_as")
-def expand_as(dev: Device, a: ExpandAs) -> list[Step]:
-    """Copies beside each other."""
-    small, large = tiles(a.x, a.out, repeats(a.x, a.out))
-    return moved(dev, large, small)
-
-
-@cuda("expand_as_grad")
-def expand_as_grad(dev: Device, a: ExpandAsGrad) -> list[Step]:
-    """Each element gets the sum of what went to its copies."""
-    if a.d_x is None or not a.d_x.size:
-        return []
-    _, large = tiles(a.x, a.d_out, repeats(a.x, a.d_out))
-    return reduced(dev, "Sum", large, a.d_x, tuple(range(0, large.ndim, 2)))

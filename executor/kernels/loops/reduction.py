@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from ...codegen.loops import bind_loop
 from ...codegen.native import launch
 from ...device.device import Device
 from ..array.manipulation import tiles
-from ..array.ranges import repeats
 from ..array.reduction import axes_of, kept, runs
 from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
@@ -75,21 +72,21 @@ def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
     return [*bind_loop([(slope, a.d_x)], {"x": a.x, **small})]
 
 
-def _sums_of_copies(op_type: str, times: Callable[[Any], Any]) -> None:
+def _sums_of_copies(op_type: str) -> None:
     @kernel(op_type, on=("numba",), takes=in_float32)
     def sums(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
         """Each element gets the sum of what went to its copies."""
         if a.d_x is None:
             return []
-        _, large = tiles(a.x, a.d_out, times(a))
+        _, large = tiles(a.x, a.d_out)
         axes = tuple(range(0, large.ndim, 2))
         if not _faster(large, axes):
             return by_arrays(op_type, dev, a)
         return _reduced("sum", large, axes, a.d_x)
 
 
-_sums_of_copies("expand_grad", lambda a: a.expand_times)
-_sums_of_copies("expand_as_grad", lambda a: repeats(a.x, a.d_out))
+_sums_of_copies("expand_grad")
+_sums_of_copies("expand_as_grad")
 
 # Sums go along n elements, ``step`` apart, from ``first`` on; if ``late``, an element is not in its own sum.
 _HEAD = """

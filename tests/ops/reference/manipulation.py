@@ -30,6 +30,21 @@ def reshape2(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": ins["X"].reshape(sizes)}
 
 
+def read_sizes(ins: dict[str, Any], whole: str, each: str) -> list[int]:
+    """Return the elements of one tensor, or of each of several."""
+    return [int(n) for tensor in ins.get(each, [ins.get(whole)]) for n in np.ravel(tensor)]
+
+
+@reference("expand_at")
+def expand_at(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    return {"Out": np.tile(ins["X"], read_sizes(ins, "ExpandTimes", "expand_times_tensor"))}
+
+
+@reference("reshape_at")
+def reshape_at(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    return reshape2(ins, {"shape": read_sizes(ins, "Shape", "ShapeTensor")})
+
+
 @reference("squeeze", "squeeze2")
 def squeeze2(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": np.squeeze(ins["X"], tuple(attrs["axes"]) or None)}

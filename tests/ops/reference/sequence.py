@@ -91,6 +91,11 @@ def sequence_mask(ins: Slots, attrs: Slots) -> Slots:
     return {"Y": np.arange(length) < ins["X"][..., None]}
 
 
+@reference("sequence_mask_at")
+def sequence_mask_at(ins: Slots, attrs: Slots) -> Slots:
+    return {"Y": np.arange(ins["MaxLenTensor"][0]) < ins["X"][..., None]}
+
+
 @reference("lod_reset")
 def lod_reset(ins: Slots, attrs: Slots) -> Slots:
     return {"Out": ins["X"]}
