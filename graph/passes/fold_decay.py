@@ -32,11 +32,10 @@ def _change(edit: GraphRewriter, update: Node) -> Change | None:
     if decayed is None or total is None or total.op != "sum" or len(total.reads()) != 2:
         return None
     grad, term = total.reads()
-    scale, backward = edit.maker.get(term), edit.maker.get(grad)
+    scale = edit.maker.get(term)
     if scale is None or scale.op != "scale" or sole_value(scale.inputs, "X") is not param:
         return None
-    rows = backward is not None and backward.attrs.get("is_sparse", False)
-    if rows or scale.attrs["bias"] != 0 or len(scale.reads()) != 1:
+    if scale.attrs["bias"] != 0 or len(scale.reads()) != 1:
         return None
     old = (scale, total, update)
     if not (edit.can_fuse_away(term, old) and edit.can_fuse_away(decayed, old)):
@@ -49,5 +48,5 @@ PASS = Pass(
     _NAME,
     fold_decay,
     lambda target: True,
-    "an update that is fused with others has its decay already",
+    "sums with rows are dense by then; an update that is fused with others has its decay already",
 )
