@@ -566,6 +566,9 @@ define(
         ),
         refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
     ),
+)
+
+define(
     Op(
         type="sequence_mask_at",
         record=SequenceMaskAt,

@@ -46,20 +46,18 @@ def _stacked(array: Array, axis: int) -> Array:
 
 
 def _loop(op: str, *operands: str, takes: Takes = _in_single) -> Callable[[F], F]:
-    """Register a function of a device, a record and its ``operands``, the result last, as a kernel of loops.
+    """Register a function as an op's kernel of compiled loops over ``operands``.
 
-    The array module's kernel takes empty arrays and those with gaps. A gradient that is None costs nothing.
+    The array module's kernel takes empty arrays and those with gaps.
     """
 
     def register(function: F) -> F:
         @kernel(op, on=("numba",), takes=takes)
         @wraps(function)
         def steps(dev: Device, a: Operands) -> list[Step]:
-            arrays = [getattr(a, name) for name in operands]
-            if arrays[-1] is None:
-                return []
+            arrays = [array for name in operands if (array := getattr(a, name)) is not None]
             fits = looped(*arrays) and all(array.size for array in arrays)
-            return function(dev, a, *arrays) if fits else by_arrays(op, dev, a)
+            return function(dev, a) if fits else by_arrays(op, dev, a)
 
         return function
 
@@ -67,33 +65,33 @@ def _loop(op: str, *operands: str, takes: Takes = _in_single) -> Callable[[F], F
 
 
 @_loop("index_select", "index", "x", "out")
-def index_select(dev: Device, a: IndexSelect, index: Array, x: Array, out: Array) -> list[Step]:
+def index_select(dev: Device, a: IndexSelect) -> list[Step]:
     """Layers by number."""
-    check = checked_rows("index_select", index, x.shape[a.dim])
-    return [check, *rows(dev, _stacked(x, a.dim), index, _stacked(out, a.dim))]
+    check = checked_rows("index_select", a.index, a.x.shape[a.dim])
+    return [check, *rows(dev, _stacked(a.x, a.dim), a.index, _stacked(a.out, a.dim))]
 
 
 @_loop("index_select_grad", "index", "d_out", "d_x")
-def index_select_grad(
-    dev: Device, a: IndexSelectGrad, index: Array, d_out: Array, d_x: Array
-) -> list[Step]:
+def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
-    return row_sums(dev, index, _stacked(d_out, a.dim), _stacked(d_x, a.dim))
+    if a.d_x is None:
+        return []
+    return row_sums(dev, a.index, _stacked(a.d_out, a.dim), _stacked(a.d_x, a.dim))
 
 
 @_loop("index_sample", "index", "x", "out")
-def index_sample(dev: Device, a: IndexSample, index: Array, x: Array, out: Array) -> list[Step]:
+def index_sample(dev: Device, a: IndexSample) -> list[Step]:
     """Elements of each row by number."""
-    check = checked_rows("index_sample", index, x.shape[1])
-    return [check, *rows(dev, x[..., np.newaxis], index, out[..., np.newaxis])]
+    check = checked_rows("index_sample", a.index, a.x.shape[1])
+    return [check, *rows(dev, a.x[..., np.newaxis], a.index, a.out[..., np.newaxis])]
 
 
 @_loop("index_sample_grad", "index", "d_out", "d_x")
-def index_sample_grad(
-    dev: Device, a: IndexSampleGrad, index: Array, d_out: Array, d_x: Array
-) -> list[Step]:
+def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
-    return row_sums(dev, index, d_out[..., np.newaxis], d_x[..., np.newaxis])
+    if a.d_x is None:
+        return []
+    return row_sums(dev, a.index, a.d_out[..., np.newaxis], a.d_x[..., np.newaxis])
 
 
 def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Step]:
@@ -110,30 +108,30 @@ def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Ste
     "d_x",
     takes=lambda n: _in_single(n) and not n.attrs["overwrite"],
 )
-def gather_grad(dev: Device, a: GatherGrad, index: Array, d_out: Array, d_x: Array) -> list[Step]:
+def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Each row gets the sum of what was gathered of it."""
-    return _sums_at(dev, index.reshape(-1), d_out, d_x)
+    if a.d_x is None:
+        return []
+    return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
 
 
 @_loop("gather_nd_grad", "index", "d_out", "d_x")
-def gather_nd_grad(
-    dev: Device, a: GatherNdGrad, index: Array, d_out: Array, d_x: Array
-) -> list[Step]:
+def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what was gathered of it."""
-    target, places, steps = places_of(dev, d_x, index, "gather_nd_grad")
-    return [*steps, *_sums_at(dev, places, d_out, target)]
+    if a.d_x is None:
+        return []
+    target, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
+    return [*steps, *_sums_at(dev, places, a.d_out, target)]
 
 
 @_loop("scatter_nd_add", "index", "updates", "out")
-def scatter_nd_add(
-    dev: Device, a: ScatterNdAdd, index: Array, updates: Array, out: Array
-) -> list[Step]:
+def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
     """What is named twice gets both."""
-    target, places, steps = places_of(dev, out, index, "scatter_nd_add")
-    if out is not a.x:
-        steps.append(partial(np.copyto, out, a.x))
+    target, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
+    if a.out is not a.x:
+        steps.append(partial(np.copyto, a.out, a.x))
     size = target[0].size
-    updates, sums = updates.reshape(1, places.size, size), target.reshape(1, len(target), size)
+    updates, sums = a.updates.reshape(1, places.size, size), target.reshape(1, len(target), size)
     return [*steps, *add_rows(places, updates, sums)]
 
 
