@@ -118,10 +118,13 @@ class Bound:
         def size(slot):
             return float(np.prod(shape(slot), dtype="int64"))
 
-        backward = node.op.endswith("_grad")
+        def count(*slots):
+            return sum(any(i >= 0 for i in node.outputs.get(slot, ())) for slot in slots)
+
+        backward = "_grad" in node.op
         if "conv2d" in node.op:
             result = "Output@GRAD" if backward else "Output"
-            products = sum(slot in node.outputs for slot in ("Input@GRAD", "Filter@GRAD"))
+            products = count("Input@GRAD", "Filter@GRAD")
             each = 2 * size(result) * size("Filter") / shape("Filter")[0]
             return each * (products if backward else 1)
         if "attention" in node.op:
@@ -141,8 +144,7 @@ class Bound:
         batched = len(shape("Y")) > 2
         batch = float(np.prod(shape("Y")[:-2], dtype="int64")) if batched else 1.0
         each = 2 * (size("X") * size("Y") * size(result) / batch) ** 0.5
-        slots = ("X@GRAD", "Y@GRAD", "DX", "DY")
-        return each * (sum(slot in node.outputs for slot in slots) if backward else 1)
+        return each * (count("X@GRAD", "Y@GRAD", "DX", "DY") if backward else 1)
 
 
 def seconds_of(runtime, steps):

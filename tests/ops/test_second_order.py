@@ -104,8 +104,10 @@ def test_gradient_of_the_gradient(name: str, index: int) -> None:
 def test_libraries_agree_with_numpy(library: str, name: str, index: int) -> None:
     op, inputs, attrs = backward_of(name, index)
     assert op.grad is not None
-    if (op.grad.type, library) not in KERNELS:
-        pytest.skip("computed by arrays")
+    if (op.grad.type, library) not in KERNELS or op.grad.type == "cast":
+        pytest.skip(
+            "computed by arrays; a cast only to booleans, which have no gradient, by a loop"
+        )
     outputs = run(op, inputs, attrs)
     seeds = seeds_of(op, outputs)
     expected = gradients(op, inputs, outputs, seeds, attrs)
