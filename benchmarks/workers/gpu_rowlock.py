@@ -60,10 +60,10 @@ def small(name):
 def memory(compiled):
     """Return the bytes of a step and of persistables as planned, and what was taken of the device."""
     planned = compiled.explain().memory
-    found = {"planned": planned.total} if planned is not None else {}
+    sizes = {"planned": planned.total} if planned is not None else {}
     if TOLD.on_gpu and "cupy" in sys.modules:
-        found["peak"] = sys.modules["cupy"].get_default_memory_pool().total_bytes()
-    return found
+        sizes["peak"] = sys.modules["cupy"].get_default_memory_pool().total_bytes()
+    return sizes
 
 
 def build(model):

@@ -32,12 +32,9 @@ def _parts(node: Node) -> Iterator[Node]:
         yield node
         return
     for result in _SLOTS:
-        outputs = {
-            slot: values if slot == result else (None,) * len(values)
-            for slot, values in node.outputs.items()
-        }
-        grads = tuple(pair for pair in node.grads if pair[1] in outputs[result])
-        yield replace(node, outputs=outputs, grads=grads)
+        values = node.outputs[result]
+        grads = tuple(pair for pair in node.grads if pair[1] in values)
+        yield replace(node, outputs={result: values}, grads=grads)
 
 
 PASS = Pass(
