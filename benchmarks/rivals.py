@@ -132,7 +132,7 @@ def text_of(outcome):
 def keep(now, tables, contenders, raw, used, options):
     """Write everything so far to a pair of files dated ``now``."""
     RESULTS.mkdir(exist_ok=True)
-    stem = RESULTS / "rivals_{}".format(now.strftime("%Y-%m-%d_%H%M"))
+    stem = RESULTS / "rivals_{}".format(now.strftime("%Y-%m-%d_%H%M%S"))
     about = {
         "when": now.isoformat(timespec="seconds"),
         "machine": machine(),

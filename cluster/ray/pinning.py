@@ -106,6 +106,7 @@ def run_times(thread: int) -> tuple[float, float]:
 class CoreKeeper(threading.Thread):
     """Pins this process to its part of the host's cores, one of ``count``, and frees it again.
 
+    With fewer cores than parts it does nothing: the system deals cores out better than any pinning.
     ``gang``: the processes on this host that work together, the driver among them.
     """
 
@@ -135,6 +136,8 @@ class CoreKeeper(threading.Thread):
             self._stepped.set()
 
     def run(self) -> None:
+        if not self._enough:
+            return
         look_s = _FIRST_LOOK_S
         with contextlib.suppress(OSError, ValueError):  # no such files: it stays free
             while True:

@@ -125,3 +125,12 @@ def test_a_keeper_pins_and_frees_the_threads_of_its_process() -> None:
         assert os.sched_getaffinity(0) == cores, "others will share them out anew"
     finally:
         os.sched_setaffinity(0, cores)
+
+
+def test_replicas_that_share_a_core_are_left_to_the_system() -> None:
+    keeper = pinning.CoreKeeper(0, len(os.sched_getaffinity(0)) + 1, [os.getpid()])
+    keeper.start()
+    keeper.step()
+    keeper.join(20)
+    assert not keeper.is_alive() and not keeper.own_core
+    keeper.close()
