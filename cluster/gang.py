@@ -169,10 +169,10 @@ class RayDelivery:
         return self._gone([rank], f"{self._named(rank)} is gone: its channel closed. {reason}")
 
     def _late(self, ranks: list[int], within: float) -> CollectiveError:
-        named = ", ".join(self._named(rank) + self._doing(rank) for rank in ranks)
+        names = ", ".join(self._named(rank) + self._doing(rank) for rank in ranks)
         return self._gone(
             ranks,
-            f"no answer from {named} within {within:g} s (ClusterConfig.step_deadline_s).",
+            f"no answer from {names} within {within:g} s (ClusterConfig.step_deadline_s).",
         )
 
     def _doing(self, rank: int) -> str:
@@ -188,9 +188,9 @@ class RayDelivery:
         self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._members[r].stopped}
         stopped = [r for r, since in self._stopped.items() if now - since > patience]
         if stopped:
-            named = ", ".join(map(self._named, stopped))
+            names = ", ".join(map(self._named, stopped))
             raise self._gone(
-                stopped, f"{named} is stopped (by SIGSTOP, or from a terminal) and does not answer."
+                stopped, f"{names} is stopped (by SIGSTOP, or from a terminal) and does not answer."
             )
         if self._watch is None:
             return

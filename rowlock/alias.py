@@ -60,10 +60,10 @@ def install() -> None:
     Raises:
         ImportError: another ``paddle`` was imported before.
     """
-    loaded = sys.modules.get(_PADDLE)
-    if loaded is not None and loaded.__name__ != _ROWLOCK:
+    module = sys.modules.get(_PADDLE)
+    if module is not None and module.__name__ != _ROWLOCK:
         raise ImportError(
-            f"paddle was imported before rowlock.alias (from {loaded.__file__}). Import rowlock.alias first."
+            f"paddle was imported before rowlock.alias (from {module.__file__}). Import rowlock.alias first."
         )
     if not is_installed():
         sys.meta_path.insert(0, _Alias())

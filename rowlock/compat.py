@@ -61,8 +61,8 @@ def round(x: float, d: int = 0) -> float:
     if x == 0:
         return math.copysign(0.0, x)
     power = 10.0**d
-    cut: Callable[[float], int] = math.floor if x > 0 else math.ceil
-    return float(cut(x * power + math.copysign(0.5, x))) / power
+    toward_zero: Callable[[float], int] = math.floor if x > 0 else math.ceil
+    return float(toward_zero(x * power + math.copysign(0.5, x))) / power
 
 
 def floor_division(x: Any, y: Any) -> Any:

@@ -191,8 +191,8 @@ class Strategy(BaseModel):
         return list(cls.model_fields.items())
 
     def __str__(self) -> str:
-        changed = ", ".join(f"{n}={_to_plain(value)!r}" for n, value in self.changes().items())
-        return f"{type(self).__name__}({changed})"
+        changes = ", ".join(f"{n}={_to_plain(value)!r}" for n, value in self.changes().items())
+        return f"{type(self).__name__}({changes})"
 
     __repr__ = __str__
 
@@ -211,7 +211,7 @@ def flag(value: Any) -> Any:
 def unbuilt(strategy: Strategy) -> tuple[list[str], list[str]]:
     """Return the changed fields that have no effect yet, and those that must be refused for it."""
     ignored: list[str] = []
-    refused: list[str] = []
+    refusals: list[str] = []
     for name, value in strategy.changes().items():
         extra = type(strategy).model_fields[name].json_schema_extra
         assert isinstance(extra, dict), name
@@ -221,5 +221,5 @@ def unbuilt(strategy: Strategy) -> tuple[list[str], list[str]]:
         if extra.get("hint"):
             ignored.append(name)
         elif getattr(value, "name", value) not in choices:  # type: ignore[operator]
-            refused.append(f"{name}={value!r}")
-    return ignored, refused
+            refusals.append(f"{name}={value!r}")
+    return ignored, refusals

@@ -72,8 +72,8 @@ def set_flags(flags: Mapping[str, Any]) -> None:
     """
     if not isinstance(flags, dict):
         raise InvalidType(f"set_flags takes a dict of values by name, got {flags!r}.")
-    read = {name: _read(name, value) for name, value in flags.items()}
-    _values.update(read)
+    values = {name: _read(name, value) for name, value in flags.items()}
+    _values.update(values)
 
 
 def flag_value(name: str) -> Any:

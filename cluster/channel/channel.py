@@ -117,16 +117,16 @@ class Channels:
             while self._push():  # what an interrupt, or the step before, left on the way
                 if not self._turn(deadline):
                     raise self._late(self._unsent(), within)
-            taken = {exchange.slot for exchange in self._under_way.values()}
-            slot = next((slot for slot in range(SLOTS) if slot not in taken), None)
+            busy = {exchange.slot for exchange in self._under_way.values()}
+            slot = next((slot for slot in range(SLOTS) if slot not in busy), None)
         else:
             self._make_room(within)
         lasting = number is not None
         number = self.reserve() if number is None else number
         near = self._near
-        written = near.write(number, slot, messages)
-        heads = written.heads if written is not None else []
-        ring = written.ring if written is not None and rings else None
+        order = near.write(number, slot, messages)
+        heads = order.heads if order is not None else []
+        ring = order.ring if order is not None and rings else None
         exchange = _Exchange(slot, {}, set(messages), ring, lasting=lasting)
         if ring is not None:
             exchange.rung = near.all

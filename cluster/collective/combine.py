@@ -28,8 +28,8 @@ def check_op(op: str, dtype: np.dtype | None = None) -> None:
     if dtype is None or dtype.kind in "iu" or is_float(dtype):
         return
     if dtype.kind != "b" or op not in ("min", "max"):
-        known = "min and max" if dtype.kind == "b" else "no collective op"
-        raise CollectiveError(f"collective op {op!r}: {known} can combine elements of {dtype}.")
+        ops = "min and max" if dtype.kind == "b" else "no collective op"
+        raise CollectiveError(f"collective op {op!r}: {ops} can combine elements of {dtype}.")
 
 
 def flat(array: np.ndarray) -> np.ndarray:

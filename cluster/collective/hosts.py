@@ -97,15 +97,15 @@ class HostsGroup(CollectiveGroup):
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
         row = flat(array)
-        joined = "sum" if op == "mean" else op
+        partial = "sum" if op == "mean" else op
 
         def work() -> None:
             # The arrays stay as they are until all hosts have agreed.
             total = row if self._local is None else self._spare(row)
             if self._local is not None:
-                self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
+                self._local.reduce(row, 0, partial, within=within, tag=tag, into=total)
             if self._transport is not None:
-                self._transport.all_reduce(total, joined, within, tag)
+                self._transport.all_reduce(total, partial, within, tag)
                 if op == "mean":
                     combine([total], "sum", total, self.size)
             if self._local is not None:
@@ -130,15 +130,15 @@ class HostsGroup(CollectiveGroup):
         """
         check_op(op, array.dtype)
         row, home = flat(array), [self._host_of(root) for root in roots]
-        joined = "sum" if op == "mean" else op
+        partial = "sum" if op == "mean" else op
 
         def work() -> None:
             total = row if self._local is None else self._spare(row)
             if self._local is not None:
-                self._local.reduce(row, 0, joined, within=within, tag=tag, into=total)
+                self._local.reduce(row, 0, partial, within=within, tag=tag, into=total)
             pieces = _cut(total, ends)
             if self._transport is not None:
-                self._transport.reduce_parts(pieces, home, joined, within, tag)
+                self._transport.reduce_parts(pieces, home, partial, within, tag)
             if self._local is not None:
                 at = [0] * len(ends)
                 to, patience = self._local_ranks(roots), within + _SLACK_S

@@ -47,11 +47,11 @@ def record_of(message: Framed) -> Record:
     Raises:
         ProtocolError: it carries none.
     """
-    read = _READERS.get(message.kind)
+    reader = _READERS.get(message.kind)
     try:
-        if read is None:
+        if reader is None:
             raise ValueError("there is no such kind")
-        return read(message.head, message.arrays)
+        return reader(message.head, message.arrays)
     except (KeyError, ValueError, TypeError) as error:
         raise ProtocolError(
             f"{message.kind!r} is no message between trainers and servers: {error}."

@@ -81,8 +81,8 @@ class RayDirectory(Directory):
 
 def endpoints() -> list[str]:
     """Return the endpoints of all servers of the cluster."""
-    named = ray.util.list_named_actors(all_namespaces=True)
-    names = {one["name"] for one in named if one["namespace"] == NAMESPACE}
+    actors = ray.util.list_named_actors(all_namespaces=True)
+    names = {one["name"] for one in actors if one["namespace"] == NAMESPACE}
     return sorted({name.partition(_ANOTHER)[0] for name in names})
 
 

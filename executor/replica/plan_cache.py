@@ -95,9 +95,9 @@ class PlanCache(Generic[Bound]):
             self._by_key.popitem(last=False)
         if shapes is not None:
             self._by_shapes[shapes] = bound
-        known = bound in self._plans
+        before = bound in self._plans
         self._plans[bound] = shapes
-        if known:
+        if before:
             self._budget.use(bound)
         else:
             self._budget.add(bound, self)

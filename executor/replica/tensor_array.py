@@ -96,14 +96,14 @@ def tensor_array_to_tensor(entries: TensorArray, axis: int, use_stack: bool) -> 
         )
     arrays = [entry.elements for entry in entries if entry is not None]
     try:
-        joined = np.stack(arrays, axis) if use_stack else np.concatenate(arrays, axis)
+        tensor = np.stack(arrays, axis) if use_stack else np.concatenate(arrays, axis)
     except ValueError as error:
         shapes = ", ".join(str(list(each.shape)) for each in arrays)
         raise InvalidValue(f"entries of shapes {shapes} do not fit together: {error}.") from None
     rank = arrays[0].ndim
     at = min(axis % (rank + use_stack), rank - 1)
     sizes = [each.shape[at] for each in arrays]
-    return Entry(joined), Entry(np.array(sizes, np.int32))
+    return Entry(tensor), Entry(np.array(sizes, np.int32))
 
 
 def lod_tensor_to_array(x: Entry, table: Entry, bare: bool = False) -> tuple[TensorArray]:

@@ -67,14 +67,14 @@ def save_inference_model(
     if export_for_deployment:
         copied = copy_program(program)
         targets = _scaled(copied, targets)
-        saved = inference_program(copied, feeds, targets)
-        order_as_copied(saved)
-        stamp_versions(saved)
+        inference = inference_program(copied, feeds, targets)
+        order_as_copied(inference)
+        stamp_versions(inference)
     else:
-        saved, model = program, f"{model}.main_program"
+        inference, model = program, f"{model}.main_program"
     if program_only:
         warnings.warn("program_only is True: the parameters are not saved.", stacklevel=2)
-    write_model(saved, dirname, model, params_filename, with_values=not program_only)
+    write_model(inference, dirname, model, params_filename, with_values=not program_only)
     return [target.name for target in targets]
 
 

@@ -142,9 +142,9 @@ def _memory(tensor: Tensor) -> np.ndarray | None:
 
 
 def _check(variable: Variable, array: np.ndarray, current: np.ndarray | None, label: str) -> None:
-    known = variable.shape is not None and min(variable.shape, default=0) > 0
-    shape = variable.shape if known or current is None else current.shape
-    if shape is not None and array.shape != shape and (known or current is not None):
+    sized = variable.shape is not None and min(variable.shape, default=0) > 0
+    shape = variable.shape if sized or current is None else current.shape
+    if shape is not None and array.shape != shape and (sized or current is not None):
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(shape)} in the program, and {list(array.shape)} "
             f"in {label}."

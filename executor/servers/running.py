@@ -52,11 +52,11 @@ class TrainerRuns:
 
     def run_of(self, exchange: Exchange, run: ParallelRun, scope: Scope) -> TrainerRun:
         """Return what runs a trainer's program on one place."""
-        known = self._runs.get(run)
-        if known is None or not known.session.open:
-            known = self._runs[run] = TrainerRun(exchange, run, scope)
-        self.note(known)
-        return known
+        trainer_run = self._runs.get(run)
+        if trainer_run is None or not trainer_run.session.open:
+            trainer_run = self._runs[run] = TrainerRun(exchange, run, scope)
+        self.note(trainer_run)
+        return trainer_run
 
     def note(self, steps: Steps) -> None:
         """Note the session of what runs a trainer's program."""

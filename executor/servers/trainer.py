@@ -177,9 +177,9 @@ class TrainerRun:
         program = self.inner.program
         if program.readers:
             within = current_config().step_deadline_s
-            read = batches_for(program, feed, self._places, 1, within)
-            if read:
-                batches = [{**(feed or {}), **batch} for batch in read[0]]
+            steps = batches_for(program, feed, self._places, 1, within)
+            if steps:
+                batches = [{**(feed or {}), **batch} for batch in steps[0]]
                 feed = batches[0] if self._places == 1 else batches
         if isinstance(feed, (list, tuple)):
             return [self._with_rows_of(each) for each in feed]

@@ -176,8 +176,8 @@ class BeamSearchDecoder(Decoder):
         ends[self.end_token] = 0
         only_end, probs = assign(ends), log(softmax(logits))
         finished = cast(state.finished, probs.dtype)
-        ended = expand(unsqueeze(finished, [2]), [1, 1, vocabulary])
-        probs = elementwise_mul(ended, only_end) - elementwise_mul(probs, finished - 1, axis=0)
+        mask = expand(unsqueeze(finished, [2]), [1, 1, vocabulary])
+        probs = elementwise_mul(mask, only_end) - elementwise_mul(probs, finished - 1, axis=0)
         return elementwise_add(probs, state.log_probs, axis=0)
 
     def _search(

@@ -36,8 +36,8 @@ class ParamAttr:
 
     def __repr__(self) -> str:
         default = vars(ParamAttr())
-        changed = (f"{k}={_describe(v)}" for k, v in vars(self).items() if v != default.get(k))
-        return f"ParamAttr({', '.join(changed)})"
+        fields = (f"{k}={_describe(v)}" for k, v in vars(self).items() if v != default.get(k))
+        return f"ParamAttr({', '.join(fields)})"
 
     def settings(self) -> dict[str, Any]:
         """Return the keyword arguments of :meth:`Block.create_parameter`."""

@@ -59,8 +59,10 @@ def py_func(
     numbers = [_register(func, "func", operands, result_specs), -1]
     if backward_func is not None:
         pairs = [*zip(variables, operands, strict=True), *zip(results, result_specs, strict=True)]
-        read = [spec for variable, spec in pairs if variable.name not in skipped]
-        numbers[1] = _register(backward_func, "backward_func", (*read, *result_specs), operands)
+        read_specs = [spec for variable, spec in pairs if variable.name not in skipped]
+        numbers[1] = _register(
+            backward_func, "backward_func", (*read_specs, *result_specs), operands
+        )
     attrs = {
         "forward_callable_id": numbers[0],
         "backward_callable_id": numbers[1],

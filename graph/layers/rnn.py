@@ -140,8 +140,8 @@ def lstm_unit(
             f"lstm_unit: The 2nd dimensions of hidden_t_prev and cell_t_prev must be the same, got "
             f"{sizes[1:]}."
         )
-    joined = concat([x_t, hidden_t_prev], axis=1)
-    gates = nn.fc(joined, 4 * sizes[2][1], param_attr=param_attr, bias_attr=bias_attr)
+    pair = concat([x_t, hidden_t_prev], axis=1)
+    gates = nn.fc(pair, 4 * sizes[2][1], param_attr=param_attr, bias_attr=bias_attr)
     c, h = helper.new(x_t.dtype), helper.new(x_t.dtype)
     attrs = {"forget_bias": float(forget_bias)}
     helper.append_op("lstm_unit", {"X": gates, "C_prev": cell_t_prev}, {"C": c, "H": h}, attrs)

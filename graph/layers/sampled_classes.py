@@ -55,7 +55,7 @@ def nce(
         )
     helper = LayerHelper("nce", name)
     classes = integer(num_total_classes, "num_total_classes", "nce")
-    drawn = 10 if num_neg_samples is None else integer(num_neg_samples, "num_neg_samples", "nce")
+    samples = 10 if num_neg_samples is None else integer(num_neg_samples, "num_neg_samples", "nce")
     assert input.shape is not None
     weight = helper.create_parameter(param_attr, [classes, input.shape[1]], input.dtype)
     bias = helper.create_parameter(bias_attr, [classes, 1], input.dtype, is_bias=True)
@@ -75,14 +75,14 @@ def nce(
     }
     attrs = {
         "num_total_classes": classes,
-        "num_neg_samples": drawn,
+        "num_neg_samples": samples,
         "seed": integer(seed, "seed", "nce"),
         "sampler": _SAMPLERS.index(sampler),
         "is_sparse": is_sparse,
         "remote_prefetch": is_sparse,
     }
     helper.append_op("nce", inputs, outputs, attrs)
-    return outputs["Cost"] / (drawn + 1)
+    return outputs["Cost"] / (samples + 1)
 
 
 def _distribution(helper: LayerHelper, shares: Any, classes: int) -> dict[str, Variable]:
@@ -147,7 +147,7 @@ def sampled_softmax_with_cross_entropy(
     layer = "sampled_softmax_with_cross_entropy"
     check_float(logits, "logits", layer)
     check_integers(label, "label", layer)
-    helper, drawn = LayerHelper("sample_logits"), integer(num_samples, "num_samples", layer)
+    helper, samples = LayerHelper("sample_logits"), integer(num_samples, "num_samples", layer)
     inputs = {"Logits": logits, "Labels": label}
     if use_customized_samples:
         for variable, argument in (
@@ -168,12 +168,12 @@ def sampled_softmax_with_cross_entropy(
             "use_customized_samples": use_customized_samples,
             "uniq": True,
             "remove_accidental_hits": remove_accidental_hits,
-            "num_samples": drawn,
+            "num_samples": samples,
             "seed": integer(seed, "seed", layer),
         },
     )
     soft_label = helper.apply(
-        "one_hot", {"X": outputs["SampledLabels"]}, {"depth": drawn + 1}, dtype=logits.dtype
+        "one_hot", {"X": outputs["SampledLabels"]}, {"depth": samples + 1}, dtype=logits.dtype
     )
     losses = {"Softmax": helper.new(logits.dtype), "Loss": helper.new(logits.dtype)}
     helper.append_op(

@@ -377,13 +377,13 @@ class BeamSearchDecoder(_Decoder):
             state = lod_reset(cell.out_state(), scores)
             best, words = topk(fc(state, self._words, act="softmax"), self._topk)
             total = elementwise_add(log(best), reshape(scores, [-1]), axis=0)
-            chosen, chosen_scores = beam_search(
+            beam_ids, beam_scores = beam_search(
                 ids, scores, words, total, self._beam_size, self._end_id, level=0
             )
-            logical_or(self._stopped, is_empty(chosen), out=self._stopped)
+            logical_or(self._stopped, is_empty(beam_ids), out=self._stopped)
             cell.update_states()
-            self.update_array(ids, chosen)
-            self.update_array(scores, chosen_scores)
+            self.update_array(ids, beam_ids)
+            self.update_array(scores, beam_scores)
             for name, source in sources.items():
                 self.update_array(source, inputs[name])
 

@@ -322,12 +322,12 @@ class ProgramBlocks:
     @contextmanager
     def role_guard(self, role: OpRole, role_var: list[str]) -> Iterator[None]:
         """Give ops built inside this role and these role variables."""
-        saved = self._current_role, self._op_role_var
+        roles = self._current_role, self._op_role_var
         self._current_role, self._op_role_var = role, role_var
         try:
             yield
         finally:
-            self._current_role, self._op_role_var = saved
+            self._current_role, self._op_role_var = roles
 
     # -- looking ----------------------------------------------------------------------------------
 

@@ -104,12 +104,12 @@ def prune(program: _Program, feed_names: Sequence[str], targets: Any) -> _Progra
         InvalidValue: no op makes a target.
     """
     targets = targets if isinstance(targets, (list, tuple)) else [targets]
-    needed: set[str] = set()
+    needs: set[str] = set()
     for target in targets:
         if isinstance(target, Operator):
-            needed.update(target.output_arg_names)
+            needs.update(target.output_arg_names)
         elif isinstance(target, (Variable, str)):
-            needed.add(target if isinstance(target, str) else target.name)
+            needs.add(target if isinstance(target, str) else target.name)
         else:
             raise InvalidType(
                 f"a target must be a Variable, a name or an Operator, got {target!r}."
@@ -117,7 +117,7 @@ def prune(program: _Program, feed_names: Sequence[str], targets: Any) -> _Progra
     clone = copy_program(program)
     block = clone.global_block()
     produced = {name for op in block.ops for name in op.output_arg_names}
-    for name in needed - set(feed_names):
+    for name in needs - set(feed_names):
         if name not in produced:
             raise InvalidValue(f"cannot prune to {name!r}: no operator makes it.")
     ops: list[Operator] = []
@@ -125,9 +125,9 @@ def prune(program: _Program, feed_names: Sequence[str], targets: Any) -> _Progra
         optimizes = op.role & int(OpRole.Optimize) and not any(
             isinstance(t, Operator) for t in targets
         )
-        if needed.intersection(op.output_arg_names) and not optimizes:
+        if needs.intersection(op.output_arg_names) and not optimizes:
             ops.append(op)
-            needed.update(name for name in op.input_arg_names if name not in feed_names)
+            needs.update(name for name in op.input_arg_names if name not in feed_names)
     block.ops = ops[::-1]
     _drop_unused(clone, keep=set(feed_names))
     return clone

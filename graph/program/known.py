@@ -68,7 +68,7 @@ def with_numbers(
     Raises:
         InvalidValue: the value of a variable is not known before the program runs.
     """
-    replaced = dict(attrs)
+    numbered = dict(attrs)
     for slot, attr in reversed(list(op.numbers.items())):
         if not numbers_by_slot.get(slot):
             continue
@@ -82,14 +82,14 @@ def with_numbers(
                 raise unknown_error(op, slot, attr, numbers_by_slot[slot][0].name, where)
             numbers = [-1 if n == UNKNOWN_SIZE else n for n in numbers]
         if isinstance(attr, tuple):
-            replaced.update(zip(attr, numbers, strict=True))
+            numbered.update(zip(attr, numbers, strict=True))
         else:
-            replaced[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
-        replaced.update(op.numbers_set.get(slot, {}))
+            numbered[attr] = numbers if isinstance(op.attrs[attr], list) else numbers[0]
+        numbered.update(op.numbers_set.get(slot, {}))
         if slot == op.numbers_dtype:
             (first, *_) = numbers_by_slot[slot]
-            replaced["dtype"] = int(to_var_type(first.elements.dtype))  # type: ignore[union-attr]
-    return replaced
+            numbered["dtype"] = int(to_var_type(first.elements.dtype))  # type: ignore[union-attr]
+    return numbered
 
 
 def unknown_error(

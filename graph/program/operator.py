@@ -40,12 +40,12 @@ class Operator:
     ) -> None:
         if type is None:
             raise InvalidValue("an operator needs a type, got None.")
-        declared = declaration(type)
-        if declared is None:
+        entry = declaration(type)
+        if entry is None:
             raise InvalidValue(f"no operator {type!r} is declared.{nearest(type, OPS)}")
         self.block = block
         self.type = type
-        self.declaration: Op = declared
+        self.declaration: Op = entry
         self.inputs = self._arguments("input", self.declaration.input_slots, inputs)
         self.outputs = self._arguments("output", self.declaration.output_slots, outputs)
         self.attrs = self._attributes(attrs or {})
@@ -80,12 +80,12 @@ class Operator:
         self, kind: str, slots: tuple[Slot, ...], arguments: Mapping[str, Any] | None
     ) -> Names:
         names = {slot: _names(self.type, slot, args) for slot, args in (arguments or {}).items()}
-        known = {slot.name for slot in slots}
+        slot_names = {slot.name for slot in slots}
         for slot_name in names:
-            if slot_name not in known:
+            if slot_name not in slot_names:
                 raise InvalidValue(
-                    f"{self.type} has no {kind} {slot_name!r}.{nearest(slot_name, known)} "
-                    f"It has: {', '.join(sorted(known)) or 'none'}."
+                    f"{self.type} has no {kind} {slot_name!r}.{nearest(slot_name, slot_names)} "
+                    f"It has: {', '.join(sorted(slot_names)) or 'none'}."
                 )
         for slot in slots:
             count = len(names.get(slot.name, ()))
@@ -124,9 +124,9 @@ class Operator:
         return self._slot("output", slot, self.outputs, self.declaration.output_slots)
 
     def _slot(self, kind: str, slot: str, used: Names, slots: tuple[Slot, ...]) -> list[str]:
-        known = {s.name for s in slots}
-        if slot not in used and slot not in known:
-            raise InvalidValue(f"{self.type} has no {kind} {slot!r}.{nearest(slot, known)}")
+        slot_names = {s.name for s in slots}
+        if slot not in used and slot not in slot_names:
+            raise InvalidValue(f"{self.type} has no {kind} {slot!r}.{nearest(slot, slot_names)}")
         return used.get(slot, [])
 
     @property
@@ -234,13 +234,15 @@ class Operator:
             InvalidValue: a number of the op is given as a variable whose value is not known.
         """
         inputs, attrs = self.resolve_numbers()
-        read = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
+        operands = {slot: [self._spec(name) for name in names] for slot, names in inputs.items()}
         lods = _LodLevels(self)
         for lod in self.declaration.lod_slots:
             levels = lods.of(lod.name.removesuffix(LOD_SUFFIX))
             if levels:
-                read[lod.name] = [OFFSETS] * len(levels)
-        specs = self.declaration.infer(Inference(self.declaration, read, attrs, inputs, self.where))
+                operands[lod.name] = [OFFSETS] * len(levels)
+        specs = self.declaration.infer(
+            Inference(self.declaration, operands, attrs, inputs, self.where)
+        )
         for slot, names in self.outputs.items():
             for name, spec in zip(names, specs.get(slot, ()), strict=False):
                 if name != EMPTY_VAR and spec is not None:

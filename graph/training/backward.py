@@ -231,7 +231,7 @@ def _path(
 
     Gradient ops without a gradient of their own are among them: see :func:`_gradient_ops`.
     """
-    needed = {name for name in targets}
+    needs = {name for name in targets}
     back: list[Operator] = []
     for op in reversed(block.ops):
         reached = op.role & 0xFF in (OpRole.Forward, OpRole.Backward) or inputs
@@ -239,9 +239,9 @@ def _path(
         differentiable = op.type.endswith("_grad") or (grad is not None and grad.exists(op.attrs))
         if with_counters and op.type == INCREMENT:
             back.append(op)
-        elif reached and differentiable and needed.intersection(op.output_arg_names):
+        elif reached and differentiable and needs.intersection(op.output_arg_names):
             back.append(op)
-            needed.update(n for n in op.input_arg_names if n not in stopped)
+            needs.update(n for n in op.input_arg_names if n not in stopped)
     if not inputs:
         return back[::-1]
     reached_names = set(inputs)
@@ -314,8 +314,8 @@ def _with_recomputation(
         for grad in grads:
             if grad.body is None:  # a block reads what its forward block left
                 grad.inputs = _renamed(grad.inputs, segment.again)
-        read = {name for grad in grads for name in grad.read()}
-        ops += [_repeated(op, segment) for op in segment.repeated(read)] + grads
+        reads = {name for grad in grads for name in grad.read()}
+        ops += [_repeated(op, segment) for op in segment.repeated(reads)] + grads
     return ops
 
 
@@ -411,8 +411,8 @@ def _loop_gradients(
     while True:
         path = _path(forward, targets, set(), stopped, with_counters=True)
         grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, names)
-        written = {name for grad in grads for name in grad.writes()}
-        more = {name for name in carried - targets if grad_name(name) in written}
+        writes = {name for grad in grads for name in grad.writes()}
+        more = {name for name in carried - targets if grad_name(name) in writes}
         if not more:
             return grads
         targets = targets | more
@@ -422,11 +422,11 @@ def _loop_gradients(
 def _wire_loop(candidate: GradOp, op: Operator, names: _GradientNames) -> None:
     """Leave out the gradients that no round computes or reads."""
     body = candidate.body or []
-    written = {name for grad in body for name in grad.writes()}
-    read = {name for grad in body for name in grad.read()}
+    writes = {name for grad in body for name in grad.writes()}
+    reads = {name for grad in body for name in grad.read()}
     pairs = zip(candidate.outputs["X@GRAD"], op.input("X"), strict=True)
-    candidate.outputs["X@GRAD"] = [g if grad_name(x) in written else EMPTY_VAR for g, x in pairs]
-    results = [x for x in op.output("Out") if grad_name(x) in read]
+    candidate.outputs["X@GRAD"] = [g if grad_name(x) in writes else EMPTY_VAR for g, x in pairs]
+    results = [x for x in op.output("Out") if grad_name(x) in reads]
     candidate.inputs["Out@GRAD"] = [names.of(x) for x in results]
     candidate.attrs["original_output_grad"] = [grad_name(x) for x in results]
 
@@ -449,7 +449,7 @@ def _wire(
     of: dict[str, str] = {}
     slope = declaration(grad.type)
     assert slope is not None
-    needed = {slot.name for slot in slope.input_slots if not slot.optional}
+    required = {slot.name for slot in slope.input_slots if not slot.optional}
     omitted = set(op.attrs[grad.without]) if grad.without else set()
 
     def gradients_of(variables: Iterable[str]) -> list[str]:
@@ -462,7 +462,7 @@ def _wire(
             return [name for name in variables if name != EMPTY_VAR]
         result = source.removesuffix(GRAD_SUFFIX)
         variables = op.outputs.get(result, [])
-        if result == source or (set(variables) <= {EMPTY_VAR} and slot not in needed):
+        if result == source or (set(variables) <= {EMPTY_VAR} and slot not in required):
             return []
         # Of a result that was not computed the gradient is zero; it has the shape of what that belongs to.
         computed = [name for name in variables if name != EMPTY_VAR]
@@ -519,8 +519,8 @@ def _accumulate(grads: list[GradOp], seeds: dict[str, str], block: int = 0) -> l
     parts: dict[str, list[str]] = {name: [seed] for name, seed in seeds.items()}
     result: list[GradOp] = []
     for op in grads:
-        read = list(dict.fromkeys(op.read()))
-        for name in read:
+        reads = list(dict.fromkeys(op.read()))
+        for name in reads:
             if len(parts.get(name, ())) > 1:
                 result.append(_sum(name, parts.pop(name)))
                 writers[name] = result[-1:]
@@ -532,7 +532,7 @@ def _accumulate(grads: list[GradOp], seeds: dict[str, str], block: int = 0) -> l
             for i, name in enumerate(names):
                 if name == EMPTY_VAR:
                     continue
-                if name in read:
+                if name in reads:
                     # The op wrote over its operand: this is another value's gradient, no second part.
                     parts[name] = [name]
                     writers[name].append(op)

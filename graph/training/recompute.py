@@ -28,12 +28,12 @@ class Segment:
 
     def repeated(self, read: Collection[str]) -> list[Operator]:
         """Return the ops on which the results depend that are read under their other names."""
-        needed = {name for name, new in self.again.items() if new in read}
+        needs = {name for name, new in self.again.items() if new in read}
         ops = []
         for op in reversed(self.ops):
-            if needed.intersection(op.output_arg_names):
+            if needs.intersection(op.output_arg_names):
                 ops.append(op)
-                needed.update(name for name in op.input_arg_names if name in self.again)
+                needs.update(name for name in op.input_arg_names if name in self.again)
         return ops[::-1]
 
 
@@ -73,18 +73,18 @@ class _Places:
 
     def spans(self, checkpoints: Iterable[str]) -> list[tuple[int, int]]:
         """Return the first op of each segment to be computed again, and the one behind its last."""
-        written = {
+        writes = {
             name: max(self.writes[name], default=-1)
             for name in checkpoints
             if name in self.writes or name in self.reads
         }
-        names = sorted(written, key=lambda name: (written[name], name))
+        names = sorted(writes, key=lambda name: (writes[name], name))
         if len(names) == 1:
-            stop = written[names[0]] + 1
+            stop = writes[names[0]] + 1
             return [(0, stop)] if stop > 1 else []
         spans: list[tuple[int, int]] = []
         for name, following in pairwise(names):
-            start, stop = min(self.reads[name], default=len(self.path)), written[following] + 1
+            start, stop = min(self.reads[name], default=len(self.path)), writes[following] + 1
             start = max(start, spans[-1][1] if spans else 0)
             if stop - start > 1:
                 spans.append((start, stop))

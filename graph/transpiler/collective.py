@@ -184,8 +184,8 @@ class _Rewriter:
         block = self.startup.global_block()
         ops = [op for op in self.main.global_block().ops if not op.role & (BACKWARD | OPTIMIZE)]
         names = {name for op in ops for name in op.input_arg_names}
-        read = [v for v in block.vars.values() if v.persistable and v.name in names]
-        return list(block.all_parameters()) or read
+        reads = [v for v in block.vars.values() if v.persistable and v.name in names]
+        return list(block.all_parameters()) or reads
 
     def _begin_ring(self, block: Block, ring: int) -> None:
         name = unique_name.generate("nccl_id")

@@ -74,8 +74,8 @@ class DistributeTranspilerConfig:
 
     def __repr__(self) -> str:
         names = (*_FIELDS, "sync_mode", "runtime_split_send_recv")
-        changed = (f"{n}={getattr(self, n)!r}" for n in names if getattr(self, n) != _DEFAULTS[n])
-        return f"DistributeTranspilerConfig({', '.join(changed)})"
+        fields = (f"{n}={getattr(self, n)!r}" for n in names if getattr(self, n) != _DEFAULTS[n])
+        return f"DistributeTranspilerConfig({', '.join(fields)})"
 
 
 _FIELDS = [name for name in DistributeTranspilerConfig.__annotations__ if not name.startswith("_")]

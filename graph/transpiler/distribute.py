@@ -274,13 +274,13 @@ def _count_steps(main: Program, startup: Program, trainers: int) -> None:
 
 
 def _warn_of_norms(trained: list[Trained]) -> None:
-    cut = [entry for entry in trained if entry.split and entry.update.type in BY_NORM]
-    if cut:
-        names = ", ".join(entry.parameter.name for entry in cut[:3])
+    entries = [entry for entry in trained if entry.split and entry.update.type in BY_NORM]
+    if entries:
+        names = ", ".join(entry.parameter.name for entry in entries[:3])
         warnings.warn(
-            f"{cut[0].update.type} steps by the norm of a parameter, and servers have parts of {len(cut)} "
-            f"({names}): each takes the norm of its part, as in Paddle, so training differs from that on one "
-            f"machine. config.slice_var_up = False keeps parameters whole.",
+            f"{entries[0].update.type} steps by the norm of a parameter, and servers have parts of "
+            f"{len(entries)} ({names}): each takes the norm of its part, as in Paddle, so training differs "
+            f"from that on one machine. config.slice_var_up = False keeps parameters whole.",
             stacklevel=user_frames() + 1,
         )
 

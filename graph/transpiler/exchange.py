@@ -143,9 +143,9 @@ class Exchange:
     def fetches(self) -> tuple[str, ...]:
         """Names of what the computed step must fetch to send it."""
         names = []
-        for sent in self.sent:
-            if not sent.counts:
-                names += [sent.variable, sent.variable + ROWS] if sent.height else [sent.variable]
+        for push in self.sent:
+            if not push.counts:
+                names += [push.variable, push.variable + ROWS] if push.height else [push.variable]
         return tuple(names)
 
     @cached_property
@@ -221,7 +221,7 @@ class _Reader:
         rest: list[int] = []
         sends: list[Operator] = []
         lookups: list[TableLookup] = []
-        saved: list[Saved] = []
+        saves: list[Saved] = []
         sync = False
         if self.distribution is not None:
             self.endpoints = dict.fromkeys(self.distribution.topology.endpoints)
@@ -242,7 +242,7 @@ class _Reader:
             elif op.type in _LOOKUPS:
                 lookups += _table_lookups(op)
             elif op.type == _SAVES:
-                saved += _saved(op)
+                saves += _saved(op)
             elif op.type == "prefetch":
                 self._prefetch(op)
             elif op.type == "merge_ids":
@@ -255,22 +255,22 @@ class _Reader:
         if changes is not None and not changes.every:
             received += [r for r in changes.parameters if r.variable in changes.rows]
             changes = None
-        sent = tuple(self._sent(sends))
-        tables = {s.variable: s.height for s in sent if s.height}
-        merged = send_as_rows(compute, tables)
+        pushes = tuple(self._sent(sends))
+        tables = {s.variable: s.height for s in pushes if s.height}
+        merged_rows = send_as_rows(compute, tables)
         known = self.distribution
         return Exchange(
             compute,
             self.trainer,
             tuple(sorted(self.endpoints)),
-            sent,
+            pushes,
             tuple(received),
             tuple(lookups),
             changes,
             sync,
-            merged_rows=merged,
+            merged_rows=merged_rows,
             trainers=0 if known is None else known.topology.trainers,
-            saved=tuple(saved),
+            saved=tuple(saves),
         )
 
     def _note(self, op: Operator) -> None:

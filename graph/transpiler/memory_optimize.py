@@ -151,18 +151,18 @@ class _Reuse:
 def _live_after(ops: Sequence[Operator]) -> list[set[str]]:
     """Return, for each operator, what those behind it read before they write it."""
     live: list[set[str]] = [set() for _ in ops]
-    needed: set[str] = set()
+    needs: set[str] = set()
     for index in reversed(range(len(ops))):
-        live[index] = set(needed)
-        needed -= set(ops[index].output_arg_names)
-        needed |= set(ops[index].input_arg_names)
+        live[index] = set(needs)
+        needs -= set(ops[index].output_arg_names)
+        needs |= set(ops[index].input_arg_names)
     return live
 
 
 def _dying(op: Operator, live: set[str]) -> list[str]:
     """Return what an operator reads and nothing does behind it."""
-    written = op.output_arg_names
-    return [n for n in dict.fromkeys(op.input_arg_names) if n not in live and n not in written]
+    writes = op.output_arg_names
+    return [n for n in dict.fromkeys(op.input_arg_names) if n not in live and n not in writes]
 
 
 def _is_temporary(block: Block, name: str) -> bool:

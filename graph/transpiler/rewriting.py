@@ -62,11 +62,11 @@ def place_for(block: Block, ops: Sequence[Operator]) -> int | None:
     The index is that without them; None: there is no such place.
     """
     ids = {id(op) for op in ops}
-    read = {name for op in ops for name in op.input_arg_names}
-    written = {name for op in ops for name in op.output_arg_names}
+    reads = {name for op in ops for name in op.input_arg_names}
+    writes = {name for op in ops for name in op.output_arg_names}
     rest = [op for op in block.ops if id(op) not in ids]
-    makers = [i for i, op in enumerate(rest) if read.intersection(op.output_arg_names)]
-    users = [i for i, op in enumerate(rest) if written.intersection(op.input_arg_names)]
+    makers = [i for i, op in enumerate(rest) if reads.intersection(op.output_arg_names)]
+    users = [i for i, op in enumerate(rest) if writes.intersection(op.input_arg_names)]
     forward = [i for i in makers if not rest[i].role & (OpRole.Backward | OpRole.Optimize)]
     index = max(forward, default=-1) + 1
     return index if index <= min(users, default=index) else None

@@ -154,8 +154,8 @@ class ServerProgram:
         if self.lr_block < 0:
             return frozenset()
         block = self.program.block(self.lr_block)
-        written = {name for op in block.ops for name in op.output_arg_names}
-        return self.lasting & written - self._read_first(block)
+        writes = {name for op in block.ops for name in op.output_arg_names}
+        return self.lasting & writes - self._read_first(block)
 
     @cached_property
     def backups(self) -> Mapping[str, tuple[str, ...]]:
@@ -170,16 +170,20 @@ class ServerProgram:
 
     def _read_first(self, block: Block) -> set[str]:
         """Return the names that a block reads before it has surely written them."""
-        read: set[str] = set()
-        written: set[str] = set()
+        reads: set[str] = set()
+        writes: set[str] = set()
         for op in _flat(block):
-            read |= set(op.input_arg_names) - written
+            reads |= set(op.input_arg_names) - writes
             if op.block is block and "sub_block" not in op.attrs:
-                written |= set(op.output_arg_names)
+                writes |= set(op.output_arg_names)
             elif op.block is not block:
-                read |= set(op.output_arg_names) - written  # a branch that is not taken keeps it
-        known = self.program.global_block().vars
-        return {name for name in read if name in known and known[name].type != VarType.STEP_SCOPES}
+                reads |= set(op.output_arg_names) - writes  # a branch that is not taken keeps it
+        variables = self.program.global_block().vars
+        return {
+            name
+            for name in reads
+            if name in variables and variables[name].type != VarType.STEP_SCOPES
+        }
 
     def _program(self, blocks: Sequence[int], trainers: tuple[int, ...]) -> Program:
         """Return blocks as one program."""
@@ -241,16 +245,16 @@ def _for_trainers(
     ops: Iterable[Operator], gradients: Mapping[str, Gradient], trainers: tuple[int, ...]
 ) -> Iterator[Operator]:
     """Yield ops with sums and means over these trainers; a sum of rows is left to what feeds them."""
-    merged: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for op in ops:
         (out,) = (op.outputs.get("Out") or [""])[:1]
         gradient = gradients.get(out)
         if op.type == "sum" and gradient is not None and set(op.inputs["X"]) <= set(gradient.names):
-            merged[out] = len(gradient.names)
+            counts[out] = len(gradient.names)
             if gradient.rows:
                 continue
             op.inputs["X"] = [gradient.names[i] for i in trainers]
-        elif op.type == "scale" and merged.pop(out, 0) and op.inputs["X"] == [out]:
+        elif op.type == "scale" and counts.pop(out, 0) and op.inputs["X"] == [out]:
             op.attrs["scale"] = 1.0 / len(trainers)
         yield op
 

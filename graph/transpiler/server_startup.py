@@ -67,11 +67,13 @@ def _state_here(
     """Return, by the name that a program has for it, the state that a server keeps, and of which shard."""
     block = server.global_block()
     state: dict[str, list[tuple[str, Shard | None]]] = {}
-    split = {s.parameter: s for e in trained if e.split for s in e.shards if s.endpoint == endpoint}
+    shards = {
+        s.parameter: s for e in trained if e.split for s in e.shards if s.endpoint == endpoint
+    }
     for name in block.vars:
         state.setdefault(name, []).append((name, None))
     for update in (op for body in server.blocks[1:] for op in body.ops):
-        shard = split.get((update.inputs.get("Param") or [""])[0])
+        shard = shards.get((update.inputs.get("Param") or [""])[0])
         for name in update.input_arg_names if shard else ():
             if shard and block.has_var(name) and block.var(name).shape == shard.shape:
                 suffix = "." + shard.parameter.rpartition(".")[2]

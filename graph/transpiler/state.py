@@ -71,9 +71,9 @@ def _copies(name: str, shape: tuple[int, ...], endpoints: Iterable[str]) -> tupl
 
 def _carried(block: Block, ops: Iterable[Operator]) -> set[str]:
     """Return the names of variables that operators write, and read as they were before."""
-    read: set[str] = set()
-    written: set[str] = set()
+    reads: set[str] = set()
+    writes: set[str] = set()
     for op in ops:
-        read |= set(op.input_arg_names) - written
-        written |= set(op.output_arg_names)
-    return {name for name in read & written if block.has_var(name) and block.var(name).persistable}
+        reads |= set(op.input_arg_names) - writes
+        writes |= set(op.output_arg_names)
+    return {name for name in reads & writes if block.has_var(name) and block.var(name).persistable}

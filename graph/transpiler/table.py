@@ -167,26 +167,26 @@ class TableServer:
     def write_update(self, parent: int) -> tuple[Block, str]:
         """Write the block that updates; return it and the name of the gradient it is run for."""
         block, names = self._new_block(parent), self.gradients()
-        merged = self.table.trained.gradient.name if self.topology.merges else names[0]
-        for name in dict.fromkeys((merged, *names)):
+        total = self.table.trained.gradient.name if self.topology.merges else names[0]
+        for name in dict.fromkeys((total, *names)):
             gradient = copy_variable(
                 self.block,
                 self.table.trained.gradient,
                 name=name,
                 shape=self.part.shape,
-                persistable=name == merged,
+                persistable=name == total,
             )
             gradient.type = VarType.SELECTED_ROWS
         if self.topology.merges:
-            append(block, "sum", ({"X": names}, {"Out": merged}), {}, 0)
+            append(block, "sum", ({"X": names}, {"Out": total}), {}, 0)
             share = {"scale": 1.0 / self.topology.trainers}
-            append(block, "scale", ({"X": merged}, {"Out": merged}), share, 0)
+            append(block, "scale", ({"X": total}, {"Out": total}), share, 0)
         rate = self.table.trained.update.input("LearningRate")[0]
         if not self.block.has_var(rate):
             copy_variable(self.block, self.source.global_block().var(rate))
-        slots = {"Param": self.part, "Grad": merged, "LearningRate": rate}
+        slots = {"Param": self.part, "Grad": total, "LearningRate": rate}
         append(block, "sgd", (slots, {"ParamOut": self.part}), {}, 0)
-        return block, merged
+        return block, total
 
     def write_lookup(self, parent: int) -> str:
         """Write the block that looks rows up; return what ``listen_and_serv`` runs it for."""

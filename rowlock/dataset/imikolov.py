@@ -85,8 +85,8 @@ def _reader(name: str, word_idx: Mapping[Any, int], n: int, data_type: int) -> c
         unknown = word_idx[_UNKNOWN]
         for line in _lines(name):
             if data_type == DataType.NGRAM:
-                marked = [_START, *line.split(), _END]
-                numbers = [word_idx.get(word, unknown) for word in marked]
+                words = [_START, *line.split(), _END]
+                numbers = [word_idx.get(word, unknown) for word in words]
                 yield from (tuple(numbers[i : i + n]) for i in range(len(numbers) - n + 1))
                 continue
             numbers = [word_idx.get(word, unknown) for word in line.split()]

@@ -34,12 +34,12 @@ def repr_op(op: Operator) -> str:
     def names(arguments: list[str]) -> str:
         return arguments[0] if len(arguments) == 1 else str(arguments)
 
-    written = ", ".join(names(op.output(slot)) for slot in op.output_names)
+    results = ", ".join(names(op.output(slot)) for slot in op.output_names)
     if op.type == "fill_constant":
-        return f"{written} = {op.attr('value')} [shape={op.attr('shape')}]"
-    read = ", ".join(f"{slot}={names(op.input(slot))}" for slot in op.input_names)
+        return f"{results} = {op.attr('value')} [shape={op.attr('shape')}]"
+    operands = ", ".join(f"{slot}={names(op.input(slot))}" for slot in op.input_names)
     attrs = ",".join(f"{name}={value}" for name, value in op.all_attrs().items())
-    return f"{written} = {op.type}({read}) [{{{attrs}}}]"
+    return f"{results} = {op.type}({operands}) [{{{attrs}}}]"
 
 
 def _is_backward(names: list[str]) -> bool:

@@ -137,10 +137,10 @@ def _matrices(
     x = x if order == sorted(order) else transpose(x, order)
     if len(sides[0]) == len(sides[1]) == 1:
         return x
-    joined = [[sizes[label] for label in side] for side in sides]
-    if sum(size < 0 for side in joined for size in side) > 1:
+    sizes_of = [[sizes[label] for label in side] for side in sides]
+    if sum(size < 0 for side in sizes_of for size in side) > 1:
         raise _unknown(equation, sides[0] + sides[1])
-    matrix = [-1 if min(side, default=1) < 0 else product(tuple(side)) for side in joined]
+    matrix = [-1 if min(side, default=1) < 0 else product(tuple(side)) for side in sizes_of]
     return reshape(x, [0] * len(batch) + matrix)
 
 

@@ -214,8 +214,8 @@ def take_along_axis(
         raise InvalidValue(f"take_along_axis: the sizes along axis {axis} must be known.")
     lines, at = (moveaxis(one, place, -1) for one in (arr, indices))
     sizes = list(at.shape or ())
-    rows, named = layers.reshape(lines, [-1, width]), layers.reshape(at, [-1, count])
-    return moveaxis(layers.reshape(picks.index_sample(rows, named), sizes), -1, place)
+    rows, columns = layers.reshape(lines, [-1, width]), layers.reshape(at, [-1, count])
+    return moveaxis(layers.reshape(picks.index_sample(rows, columns), sizes), -1, place)
 
 
 def put_along_axis(
@@ -241,12 +241,12 @@ def put_along_axis(
     place, indices = _along(arr, indices, axis, broadcast, "put_along_axis")
     sizes = known_sizes(moveaxis(arr, place, -1), "put_along_axis")
     at = moveaxis(indices, place, -1)
-    named = known_sizes(at, "put_along_axis")
+    index_sizes = known_sizes(at, "put_along_axis")
     starts = np.arange(product(tuple(sizes[:-1]))).reshape([*sizes[:-1], 1]) * sizes[-1]
     flat = layers.reshape(at + constant(starts, at.dtype), [-1])
     whole = values if isinstance(values, Variable) else constant(values, arr.dtype)
     whole = expand(whole, list(indices.shape or ()))
-    updates = layers.reshape(moveaxis(whole, place, -1), [product(tuple(named))])
+    updates = layers.reshape(moveaxis(whole, place, -1), [product(tuple(index_sizes))])
     row = layers.reshape(moveaxis(arr, place, -1), [-1])
     if reduce == "assign":
         out = tensors.scatter(row, flat, updates)
@@ -288,14 +288,14 @@ def index_put(
     depth = len(indices)
     if len({one.shape for one in indices}) > 1:
         raise InvalidValue("index_put: the indices must have one shape.")
-    named = known_sizes(indices[0], "index_put")
+    index_sizes = known_sizes(indices[0], "index_put")
     check_variable(value, "value", "index_put")
-    value = expand(value, [*named, *sizes[depth:]])
+    value = expand(value, [*index_sizes, *sizes[depth:]])
     if accumulate:
         return picks.scatter_nd_add(x, layers.stack(list(indices), -1), value)
     place = indices[0]
     for index, size in zip(indices[1:], sizes[1:], strict=False):
         place = place * size + index
     rows = layers.reshape(x, [product(tuple(sizes[:depth])), *sizes[depth:]])
-    updates = layers.reshape(value, [product(tuple(named)), *sizes[depth:]])
+    updates = layers.reshape(value, [product(tuple(index_sizes)), *sizes[depth:]])
     return layers.reshape(tensors.scatter(rows, layers.reshape(place, [-1]), updates), sizes)

@@ -81,8 +81,8 @@ def randint_like(
     check_variable(x, "x", "randint_like")
     low, high = (0, low) if high is None else (low, high)
     kind = x.dtype if dtype is None else to_var_type(dtype)
-    drawn = draws.randint(low, high, known_shape(x, "randint_like"), "int64", name=name)
-    return drawn if kind == VarType.INT64 else layers.cast(drawn, kind)
+    numbers = draws.randint(low, high, known_shape(x, "randint_like"), "int64", name=name)
+    return numbers if kind == VarType.INT64 else layers.cast(numbers, kind)
 
 
 def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:

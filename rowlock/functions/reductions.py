@@ -50,8 +50,8 @@ def count_nonzero(
 ) -> Variable:
     """How many elements along ``axis`` are not zero, int64."""
     check_variable(x, "x", "count_nonzero")
-    counted = binary.not_equal(x, full_like(x, 0))
-    return layers.reduce_sum(layers.cast(counted, "int64"), axis, keepdim)
+    marks = binary.not_equal(x, full_like(x, 0))
+    return layers.reduce_sum(layers.cast(marks, "int64"), axis, keepdim)
 
 
 def nansum(

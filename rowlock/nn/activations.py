@@ -115,8 +115,8 @@ def thresholded_relu(
     x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None
 ) -> Variable:
     """x where above ``threshold``, else ``value``."""
-    cut = activations.thresholded_relu(x, threshold)
-    return cut if value == 0 else layers.where(x > float(threshold), x, full_like(x, value))
+    zeroed = activations.thresholded_relu(x, threshold)
+    return zeroed if value == 0 else layers.where(x > float(threshold), x, full_like(x, value))
 
 
 def selu(

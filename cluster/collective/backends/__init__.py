@@ -31,9 +31,11 @@ def form_group(
         CollectiveError: a rank does not come, or the backend is not known or cannot work here.
         CollectiveAborted: the driver, or another rank, gave the group up.
     """
-    known = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    if backend not in known:
-        raise CollectiveError(f"collective backend {backend!r} is not one of {', '.join(known)}.")
+    backends = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    if backend not in backends:
+        raise CollectiveError(
+            f"collective backend {backend!r} is not one of {', '.join(backends)}."
+        )
     module = importlib.import_module(f".{backend}", __name__)
     group: CollectiveGroup = module.form(name, rank, size, runtime, terms or Terms())
     return group

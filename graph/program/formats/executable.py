@@ -44,11 +44,11 @@ def computed_ops(ops: Sequence[Operator]) -> list[Operator]:
         if declaration(op.type) is None or (op.type in MESSAGE_OPS and op.type not in RING_TYPES):
             unbuilt.setdefault(op.type, op.where)
     if unbuilt:
-        named = ", ".join(
+        names = ", ".join(
             f"{kind!r} ({where})" if where else repr(kind) for kind, where in unbuilt.items()
         )
         raise Unsupported(
-            f"the program has {len(unbuilt)} operator(s) that are not built: {named}. It can be loaded, looked "
+            f"the program has {len(unbuilt)} operator(s) that are not built: {names}. It can be loaded, looked "
             f"at, pruned and saved, but not run with them."
         )
     return computed

@@ -93,16 +93,16 @@ def _black(rules: Rules) -> set[str]:
 
 def _low_parameters(program: ProgramBlocks, rules: Rules) -> list[Parameter]:
     """Return the float32 parameters that no op needs in float32."""
-    read: set[str] = set()
+    reads: set[str] = set()
     wide = set(rules.lists.black_varnames)
     for op in (op for block in program.blocks for op in block.ops if _forward(op)):
         for slot, names in op.inputs.items():
-            read.update(names)
+            reads.update(names)
             # An op of the black list casts for itself: a table of rows may be a factor elsewhere.
             if _out_of_reach(op, rules) or _kept_slot(op, slot):
                 wide.update(names)
     return [
-        p for p in program.all_parameters() if p.name in read - wide and p.dtype == VarType.FP32
+        p for p in program.all_parameters() if p.name in reads - wide and p.dtype == VarType.FP32
     ]
 
 
@@ -116,8 +116,8 @@ class _Rewriter:
         self.types: dict[str, VarType] = {}
         self.casts: dict[tuple[str, VarType], str] = {}
         self.visited: set[str] = set()
-        written = Counter(name for op in block.ops for name in op.output_arg_names)
-        self.fixed = {name for name, times in written.items() if times > 1}
+        writes = Counter(name for op in block.ops for name in op.output_arg_names)
+        self.fixed = {name for name, times in writes.items() if times > 1}
 
     def run(self) -> None:
         index = 0
@@ -252,8 +252,8 @@ class _Rewriter:
         names = [name for name in op.output_arg_names if name != EMPTY_VAR]
         old_types = [self._type(name) for name in names]
         op.infer()
-        changed = [n for n, t in zip(names, old_types, strict=True) if self._type(n) != t]
-        late = [name for name in changed if self.block.has_var(grad_name(name))]
+        changes = [n for n, t in zip(names, old_types, strict=True) if self._type(n) != t]
+        late = [name for name in changes if self.block.has_var(grad_name(name))]
         if late:
             raise InvalidState(
                 f"mixed precision: {op.type} (built at {op.where}) would make {late[0]!r} in another type, "

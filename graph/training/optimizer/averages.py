@@ -44,7 +44,7 @@ class _Averages:
 
     def _append_exchange(self, parameter: Parameter, store: str, average: Variable) -> None:
         """Append the storing of a parameter and its average to one program, the restoring to the other."""
-        own, stored = (
+        own, copies = (
             {
                 name: program.global_block().create_var(
                     name=name, shape=parameter.shape, dtype=parameter.dtype, persistable=True
@@ -56,7 +56,7 @@ class _Averages:
         shape.assign(own[parameter.name], own[store])
         shape.assign(_like(average, parameter), own[parameter.name])
         with program_guard(self.restore_program):
-            shape.assign(stored[store], stored[parameter.name])
+            shape.assign(copies[store], copies[parameter.name])
 
     @contextmanager
     def apply(self, executor: Runs, need_restore: bool = True) -> Iterator[None]:

@@ -34,16 +34,16 @@ def choose(block: Block, condition: Variable, new: Variable, old: Variable) -> N
 
 def only_where(block: Block, first: int, condition: Variable) -> None:
     """Let the ops from position ``first`` on change persistables only where the condition holds."""
-    written: dict[str, Variable] = {}
+    results: dict[str, Variable] = {}
     for op in block.ops[first:]:
-        for name in set(op.input_arg_names) & written.keys():
-            op.rename_input(name, written[name].name)
+        for name in set(op.input_arg_names) & results.keys():
+            op.rename_input(name, results[name].name)
         for name in dict.fromkeys(op.output_arg_names):
             old = block.vars.get(name)
             if old is not None and old.persistable:
-                if name not in written:
+                if name not in results:
                     own = unique_name.generate(f"{name}@CHOICE")
-                    written[name] = block.create_var(name=own, shape=old.shape, dtype=old.dtype)
-                op.rename_output(name, written[name].name)
-    for name, new in written.items():
+                    results[name] = block.create_var(name=own, shape=old.shape, dtype=old.dtype)
+                op.rename_output(name, results[name].name)
+    for name, new in results.items():
         choose(block, condition, new, block.var(name))

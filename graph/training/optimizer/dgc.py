@@ -112,7 +112,7 @@ class DGCMomentumOptimizer(MomentumOptimizer):
                 clip = {**begin, "max_norm": float(self._clip_norm)}
                 inputs = {"X": grad, "current_step": step}
                 grad = helper.apply(CLIP, inputs, clip, dtype=grad.dtype, stop_gradient=True)
-        sent = helper.new(grad.dtype, stop_gradient=True)
+        part = helper.new(grad.dtype, stop_gradient=True)
         u, v = (self._state(name, parameter) for name in ("_dgc_u_", "_dgc_v_"))
         inputs = {"U": u, "V": v, "Grad": grad, "Param": parameter, "current_step": step}
         decay: Any = parameter.regularizer or self.regularization
@@ -127,9 +127,9 @@ class DGCMomentumOptimizer(MomentumOptimizer):
             "regular_coeff": float(decay.coeff) if decay else 0.0,
             "regular_type": 0 if not decay else 2 if isinstance(decay, L2DecayRegularizer) else 1,
         }
-        with block.program.role_guard(OpRole.Backward, [parameter.name, sent.name]):
-            helper.append_op(DGC, inputs, {"U_out": u, "V_out": v, "Grad_out": sent}, attrs)
-        return sent
+        with block.program.role_guard(OpRole.Backward, [parameter.name, part.name]):
+            helper.append_op(DGC, inputs, {"U_out": u, "V_out": v, "Grad_out": part}, attrs)
+        return part
 
     def _create_state(self, parameter: Parameter) -> None:
         if ("_dgc_u_", parameter.name) not in self._accumulators:

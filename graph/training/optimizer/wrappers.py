@@ -162,22 +162,22 @@ class GradientMergeOptimizer(_Wrapper):
             _, due = every(self.k_steps, "gradient_merge_step", wraps=True)
             sums: ParamGrads = []
             for parameter, grad in params_grads:
-                merged = LayerHelper("gradient_merge").create_global(
+                total = LayerHelper("gradient_merge").create_global(
                     f"{parameter.name}@GRAD@GradientMerge",
                     list(parameter.shape or ()),
                     grad.dtype,
                     ConstantInitializer(0.0),
                     stop_gradient=True,
                 )
-                block.append_op("elementwise_add", {"X": grad, "Y": merged}, {"Out": merged})
-                sums.append((parameter, merged))
+                block.append_op("elementwise_add", {"X": grad, "Y": total}, {"Out": total})
+                sums.append((parameter, total))
             share = 1.0 / self.k_steps if self.avg else 1.0
-            means = [(p, unary.scale(merged, share)) for p, merged in sums]
+            means = [(p, unary.scale(total, share)) for p, total in sums]
         first = len(block.ops)
         self._apply_inner(means, None)
         with program.optimized_guard([]), name_scope("gradient_merge"):
-            for _, merged in sums:
-                block.append_op("fill_zeros_like", {"X": merged}, {"Out": merged})
+            for _, total in sums:
+                block.append_op("fill_zeros_like", {"X": total}, {"Out": total})
             only_where(block, first, due)
         program.touch()
         return block.ops[first:]
@@ -236,8 +236,8 @@ class LookaheadOptimizer:
             for fast in program.global_block().all_parameters():
                 settings = {"name": f"{fast.name}@SLOW", "shape": fast.shape, "dtype": fast.dtype}
                 slow = program.global_block().create_var(**settings, persistable=True)
-                begun = startup.create_var(**settings, persistable=True)
-                startup.append_op("assign", {"X": startup.var(fast.name)}, {"Out": begun})
+                start = startup.create_var(**settings, persistable=True)
+                startup.append_op("assign", {"X": startup.var(fast.name)}, {"Out": start})
                 self._append_slow_step(due, fast, slow)
         return result
 

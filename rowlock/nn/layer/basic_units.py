@@ -120,8 +120,8 @@ class BasicLSTMUnit(_Unit):
         i, j, f, o = shape.split(binary.elementwise_add(gates, self._bias), 4, -1)
         forget = unary.sigmoid(binary.elementwise_add(f, self._forget_bias))
         remembered = binary.elementwise_mul(pre_cell, forget)
-        added = binary.elementwise_mul(unary.sigmoid(i), unary.tanh(j))
-        cell = binary.elementwise_add(remembered, added)
+        update = binary.elementwise_mul(unary.sigmoid(i), unary.tanh(j))
+        cell = binary.elementwise_add(remembered, update)
         return unary.tanh(cell) * unary.sigmoid(o), cell
 
 

@@ -83,8 +83,8 @@ class FunctionLayer(Layer):
             one for one in parameters if one.annotation == "Variable" and one.default is one.empty
         ]
         left_out = {"training", *without, *(one.name for one in tensors)}
-        stored = [one for one in parameters if one.name not in left_out]
-        signature = inspect.Signature([_SELF, *stored], return_annotation=None)
+        fields = [one for one in parameters if one.name not in left_out]
+        signature = inspect.Signature([_SELF, *fields], return_annotation=None)
         given_training = any(one.name == "training" for one in parameters)
 
         def __init__(self: FunctionLayer, *args: Any, **kwargs: Any) -> None:
@@ -95,10 +95,10 @@ class FunctionLayer(Layer):
             self._check()
 
         def forward(self: FunctionLayer, *inputs: Any, **named: Any) -> Any:
-            stored = {name: getattr(self, name) for name in cls._stored}
+            fields = {name: getattr(self, name) for name in cls._stored}
             if given_training:
-                stored["training"] = self.training
-            return of(*inputs, **named, **stored)
+                fields["training"] = self.training
+            return of(*inputs, **named, **fields)
 
         __init__.__signature__ = signature  # type: ignore[attr-defined]
         forward.__signature__ = inspect.Signature([_SELF, *tensors])  # type: ignore[attr-defined]
@@ -107,7 +107,7 @@ class FunctionLayer(Layer):
         forward.__doc__ = about
         if cls.__doc__ is None:
             cls.__doc__ = f"Apply ``nn.functional.{of.__name__}``: {about}"
-        cls._stored, cls._shown = tuple(one.name for one in stored), shown
+        cls._stored, cls._shown = tuple(one.name for one in fields), shown
         cls.__init__, cls.forward = __init__, forward  # type: ignore[assignment, method-assign]
 
     def _check(self) -> None:

@@ -169,7 +169,7 @@ def summary(
             raise InvalidValue(f"summary: only the batch of {list(shape)} may be unknown.")
         dtype = dtypes[k] if isinstance(dtypes, (list, tuple)) else dtypes or "float32"
         inputs.append((sizes, one.dtype if known else dtype))
-    shown = [
+    columns = [
         call
         for call in _calls(net, inputs)
         if not isinstance(call.layer, (Sequential, LayerList))
@@ -178,7 +178,7 @@ def summary(
     rows = [
         (f"{type(c.layer).__name__}: {c.layer.full_name()}", str(list(c.source)), str(list(c.result)),
          f"{_count(c.layer.parameters()):,}")
-        for c in shown
+        for c in columns
     ]  # fmt: skip
     total = _count(net.parameters())
     trainable = _count([p for p in net.parameters() if p.trainable and not p.stop_gradient])

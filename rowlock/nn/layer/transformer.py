@@ -98,8 +98,8 @@ class MultiHeadAttention(Layer):
         self.out_proj = Linear(embed_dim, embed_dim, weight_attr, bias_attr)
 
     def _heads(self, x: Variable) -> Variable:
-        split = layers.reshape(x, [0, 0, self.num_heads, self.head_dim])
-        return layers.transpose(split, [0, 2, 1, 3])
+        heads = layers.reshape(x, [0, 0, self.num_heads, self.head_dim])
+        return layers.transpose(heads, [0, 2, 1, 3])
 
     def compute_kv(self, key: Variable, value: Variable) -> tuple[Variable, Variable]:
         """Return keys and values [N, heads, length, head_dim]."""

@@ -92,8 +92,8 @@ class RandomAffine(BaseTransform):
         return angle, move, scale, (shear_x, shear_y)
 
     def _apply_image(self, img: Any) -> Any:
-        drawn = self._get_param(image_size(img))
-        return F.affine(img, *drawn, self.interpolation, self.fill, self.center)
+        params = self._get_param(image_size(img))
+        return F.affine(img, *params, self.interpolation, self.fill, self.center)
 
 
 class RandomRotation(BaseTransform):
@@ -234,8 +234,8 @@ class RandomErasing(BaseTransform):
     def _apply_image(self, img: Any) -> Any:
         if random.random() >= self.prob:
             return img
-        drawn = self._get_param(img)
-        return img if drawn is None else F.erase(img, *drawn, self.inplace)
+        params = self._get_param(img)
+        return img if params is None else F.erase(img, *params, self.inplace)
 
 
 def _check_filter(interpolation: str) -> None:
