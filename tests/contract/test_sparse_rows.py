@@ -66,7 +66,7 @@ def on_places(main: Any, loss: Any, places: int, **strategy: Any) -> Any:
     for name, value in strategy.items():
         setattr(build, name, value)
     program = fluid.CompiledProgram(main)
-    return program.with_data_parallel(loss.name, build, places=[fluid.CPUPlace()] * places)
+    return program.with_data_parallel(loss.name, build, places=fluid.cpu_places(places))
 
 
 class Net:
@@ -231,7 +231,7 @@ def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
             program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, build, places=[fluid.CPUPlace()] * places
+                loss.name, build, places=fluid.cpu_places(places)
             )
             for feed in class_rows.feeds():
                 exe.run(program, feed, [loss])
@@ -258,7 +258,7 @@ def test_sums_over_sequences_have_rows(places: int) -> None:
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
             program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, places=[fluid.CPUPlace()] * places
+                loss.name, places=fluid.cpu_places(places)
             )
             for lengths in ([2, 0, 3, 1], [1, 4]):
                 numbers = np.arange(sum(lengths))[:, None] * 2 % 9
@@ -306,7 +306,7 @@ def test_a_gradient_is_read_as_a_whole(places: int) -> None:
             exe = fluid.Executor(fluid.CPUPlace())
             exe.run(net.startup)
             program = fluid.CompiledProgram(net.main).with_data_parallel(
-                net.loss.name, places=[fluid.CPUPlace()] * places
+                net.loss.name, places=fluid.cpu_places(places)
             )
             feed = {"words": words, "label": np.ones((2, 1), "f4")}
             gradients += exe.run(program, feed, [whole, "other@GRAD"])
@@ -323,7 +323,7 @@ def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) ->
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(net.startup)
         program = fluid.CompiledProgram(net.main).with_data_parallel(
-            net.loss.name, places=[fluid.CPUPlace()] * places
+            net.loss.name, places=fluid.cpu_places(places)
         )
         with pytest.raises(ExecutionError, match=words):
             exe.run(program, feed, [net.loss])
