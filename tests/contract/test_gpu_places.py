@@ -10,7 +10,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.device.gpus import local_gpus, open_gpu
 from rowlock.executor.simulated.simulated import COUNT, MEMORY
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import PlacementError, ResourceExhausted, TrainerLost
@@ -131,12 +131,18 @@ def test_a_program_that_is_gone_leaves_its_gpus() -> None:
     net.run(parallel(net, 0), feed(4), [])
 
 
-def test_a_step_is_captured_after_it_ran_once() -> None:
+def test_a_step_is_captured_after_it_ran_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[int] = []  # what libraries were timed on, of which GPU
+    monkeypatch.setattr(
+        type(open_gpu(0)), "give_back", lambda runtime: given_back.append(runtime.index)
+    )
     net = on(fluid.CUDAPlace(0))
     program = parallel(net, 0)
     net.run(program, feed(4), [net.loss])
     assert "0 captured" in str(program.explain())
+    bound = len(given_back)
     net.run(program, feed(4), [net.loss])
+    assert given_back == [0] * bound and bound, "behind what was bound, and not in the next step"
     report = str(program.explain())
     assert "a step is" in report
     assert "0 captured" not in report
