@@ -28,9 +28,7 @@ class Contender:
     process: subprocess.Popen = None
     about: dict = field(default_factory=dict)
     quiet: bool = True
-    limit: float = (
-        0.0  # seconds that an answer may take, behind which the process is killed; 0: any
-    )
+    limit: float = 0.0  # seconds for an answer, behind which the process is killed; 0: any
 
     def start(self):
         """Start the process; return False, with a line, if it cannot run here."""

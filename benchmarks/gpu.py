@@ -215,9 +215,9 @@ def products(options):
         return {}
     command = ["timeout", "--signal=KILL", str(options.limit), options.torch, "-c", PRODUCT]
     done = subprocess.run(command, capture_output=True, text=True)
-    found = json.loads(done.stdout) if done.returncode == 0 else {}
-    append(options.results, product=found, why=done.stderr[-2000:])
-    return found
+    by_precision = json.loads(done.stdout) if done.returncode == 0 else {}
+    append(options.results, product=by_precision, why=done.stderr[-2000:])
+    return by_precision
 
 
 def keep(tables, wanted, options):
@@ -345,6 +345,8 @@ def run():
     wanted, tables, wrong = contenders(options), [], []
     try:
         started = [contender for contender in wanted if contender.start()]
+        if wanted[0] not in started:
+            wrong.append("Rowlock did not start")
         for model in options.models if "steps" in options.parts else ():
             tables.append(table(model, measure(model, started, options), options))
             print(text_of(tables[-1]) + "\n", flush=True)
@@ -353,8 +355,8 @@ def run():
             keep(tables, started, options)
         if "losses" in options.parts:
             wrong += compare_losses(started, options)
-        if "replays" in options.parts and started and started[0].name == "Rowlock":
-            wrong.append(replay(started[0], options))
+        if "replays" in options.parts and wanted[0] in started:
+            wrong.append(replay(wanted[0], options))
     finally:
         for contender in wanted:
             contender.close()

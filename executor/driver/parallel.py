@@ -165,15 +165,16 @@ class ParallelRun:
         Raises:
             PlacementError: one does. Each would wait for the other, and only one has the gang's turn.
         """
+        if self._together is None:
+            return
+        ours = self._together.trainers
         for other in self.gang.users:
-            ours, theirs = self._together, other._together
-            if ours is None or theirs is None:
-                continue
-            numbers = sorted((ours.trainers.trainer, theirs.trainers.trainer))
-            if ours.trainers.endpoints == theirs.trainers.endpoints and len(set(numbers)) > 1:
+            theirs = ours if other._together is None else other._together.trainers
+            if ours.endpoints == theirs.endpoints and ours.trainer != theirs.trainer:
+                first, second = sorted((ours.trainer, theirs.trainer))
                 raise PlacementError(
-                    f"trainers {numbers[0]} and {numbers[1]} of {', '.join(ours.trainers.endpoints)} would "
-                    f"share the replica on {self.places[0]} of this process. Give each a place of its own."
+                    f"trainers {first} and {second} of {', '.join(ours.endpoints)} would share the replica on "
+                    f"{self.places[0]} of this process. Give each a place of its own."
                 )
 
     def _meet_trainers(self, together: Together) -> None:

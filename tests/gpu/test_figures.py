@@ -108,7 +108,9 @@ serve(dict, build, lambda step, count: {{"steps": count}})
 """
 
 
-def test_who_fails_or_hangs_is_left_out_of_a_model_and_every_answer_is_kept(tmp_path: Path) -> None:
+def test_a_contender_that_fails_or_hangs_is_left_out_of_a_model_and_answers_are_kept(
+    tmp_path: Path,
+) -> None:
     results = tmp_path / "figures.jsonl"
     options = Namespace(results=results, rounds=2, simulated=True)
     one = Contender("Rowlock", [sys.executable, "-c", WORKER], limit=5)
