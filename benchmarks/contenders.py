@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,6 +28,7 @@ class Contender:
     process: subprocess.Popen = None
     about: dict = field(default_factory=dict)
     quiet: bool = True
+    limit: float = 0.0  # seconds for an answer, behind which the process is killed; 0: any
 
     def start(self):
         """Start the process; return False, with a line, if it cannot run here."""
@@ -52,14 +54,20 @@ class Contender:
         """Send a command and return the answer.
 
         Raises:
-            RuntimeError: the process failed, or is gone.
+            RuntimeError: the process failed, is gone, or took longer than its limit.
         """
+        watchdog = threading.Timer(self.limit, self.process.kill) if self.limit else None
+        if watchdog is not None:
+            watchdog.start()
         try:
             self.process.stdin.write(json.dumps(order) + "\n")
             self.process.stdin.flush()
             line = self.process.stdout.readline()
         except BrokenPipeError:
             line = ""
+        finally:
+            if watchdog is not None:
+                watchdog.cancel()
         if not line:
             raise RuntimeError("its process ended ({})".format(self.process.wait()))
         answer = json.loads(line)

@@ -12,8 +12,9 @@ shares of what the GPU can do: arithmetic of ``--peak``, and what a plain produc
 as planned and as taken, what libraries declined), ``losses`` (50 of them in float32 beside PyTorch's),
 ``replays`` (1,000 with Python's garbage collector on: times, and memory before and behind), ``kernels``
 (``benchmarks/gpu_kernels.py``: GB/s and TFLOP/s by op), ``sanitizer`` (memcheck and racecheck of some tests).
-Everything is appended to ``--results`` as soon as it is there; ``--without`` leaves rivals out. ``--simulated``
-tries the script with tiny sizes: Rowlock on a simulated GPU, rivals on the CPU.
+Each answer is appended to ``--results`` as soon as it is there; a contender that fails, or takes longer than
+``--limit``, is left out of a model; ``--without`` leaves rivals out of all. ``--simulated`` tries the script
+with tiny sizes: Rowlock on a simulated GPU, rivals on the CPU.
 """
 
 import argparse
@@ -32,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.contenders import WORKERS, Contender, machine
 from benchmarks.models import MODELS
 from benchmarks.sizes import SIZES, TINY
-from tests.gpu.results import append
+from tests.gpu.results import FILE, PART, append
 from tests.gpu.run import CHECKERS, MISSED, Part
 
 RESULTS = Path(__file__).parent / "results"
@@ -47,6 +48,7 @@ REPLAYS = 1000
 PARTS = ("steps", "losses", "replays", "kernels", "sanitizer")
 WATCHED = ("reductions", "norms", "optimizers")  # of tests/ops/test_cuda_*.py
 WATCHED_S = 600.0  # for each of the sanitizer's tools
+KERNELS_S = 600.0
 PEAK = {"bfloat16": 989e12, "tf32": 494e12, "float32": 67e12}  # H200, dense
 # Before the first update, relative to the loss: rounding alone, averaged over rows.
 AGREE = {"bfloat16": 2e-3, "tf32": 1e-3, "float32": 1e-4}
@@ -60,7 +62,8 @@ def contenders(options):
 
     def made(name, python, script, how="", device=device):
         told = json.dumps({"tiny": options.simulated, "device": device, "how": how})
-        return Contender(name, [python, str(WORKERS / script), told], quiet=not options.verbose)
+        command, quiet = [python, str(WORKERS / script), told], not options.verbose
+        return Contender(name, command, quiet=quiet, limit=options.limit)
 
     found = [made("Rowlock", sys.executable, "gpu_rowlock.py", device="gpu")]
     if options.torch:
@@ -72,21 +75,40 @@ def contenders(options):
     return [contender for contender in found if contender.name not in options.without]
 
 
+def answer_of(contender, options, of, **order):
+    """Return a contender's answer, which is appended; None if it fails: it begins afresh if it is gone."""
+    try:
+        answer = contender.ask(**order)
+    except RuntimeError as error:
+        print("{}: {} left out, {}".format(of, contender.name, error), flush=True)
+        append(options.results, left_out=contender.name, of=of, order=order, why=str(error))
+        if contender.process.poll() is not None:
+            contender.start()
+        return None
+    append(options.results, contender=contender.name, of=of, order=order, answer=answer)
+    return answer
+
+
+def ready(contender, options, model):
+    """Have a contender build a model and warm up; return what it says of its first steps, None if it fails."""
+    if answer_of(contender, options, model, do="build", model=model) is None:
+        return None
+    return answer_of(contender, options, model, do="run", steps=WARM_UP)
+
+
 def measure(model, wanted, options):
-    """Return the answers of each round, by contender that can run the model."""
+    """Return the answers of all rounds, by contender that can run the model."""
     steps = 2 if options.simulated else STEPS.get(model.partition("/")[0], SMALL_STEPS)
-    rounds = []
-    ready = []
-    for contender in wanted:
-        try:
-            contender.ask(do="build", model=model)
-            contender.ask(do="run", steps=WARM_UP)
-            ready.append(contender)
-        except RuntimeError as error:
-            print("{}: {} left out, {}".format(model, contender.name, error), flush=True)
+    taking_part = [contender for contender in wanted if ready(contender, options, model)]
+    rounds = {contender.name: [] for contender in taking_part}
     for _ in range(options.rounds):
-        rounds.append({c.name: c.ask(do="run", steps=steps) for c in ready})
-    return {c.name: [each[c.name] for each in rounds] for c in ready}
+        for contender in list(taking_part):
+            answer = answer_of(contender, options, model, do="run", steps=steps)
+            if answer is None:
+                taking_part.remove(contender)
+            else:
+                rounds[contender.name].append(answer)
+    return {name: answers for name, answers in rounds.items() if answers}
 
 
 def rates(model, seconds, options):
@@ -137,7 +159,12 @@ def table(model, answers, options):
         row.update(rates(model, middle, options))
         row.update({key: rounds[-1][key] for key in ("losses", "memory", "declined")})
         rows.append(row)
-    return {"model": model, "rows": rows, "wrong": differ(model, rows)}
+    return {"model": model, "rows": rows, "wrong": differ(model, rows) or without_ours(rows)}
+
+
+def without_ours(rows):
+    """Return a sentence if there are no figures of ours, else ""."""
+    return "" if any(row["contender"] == "Rowlock" for row in rows) else "Rowlock has no figures"
 
 
 def text_of(found):
@@ -186,8 +213,11 @@ def products(options):
     """Return the operations a second of a plain product by PyTorch, by precision; nothing without a GPU."""
     if not options.torch or options.simulated:
         return {}
-    done = subprocess.run([options.torch, "-c", PRODUCT], capture_output=True, text=True)
-    return json.loads(done.stdout) if done.returncode == 0 else {}
+    command = ["timeout", "--signal=KILL", str(options.limit), options.torch, "-c", PRODUCT]
+    done = subprocess.run(command, capture_output=True, text=True)
+    by_precision = json.loads(done.stdout) if done.returncode == 0 else {}
+    append(options.results, product=by_precision, why=done.stderr[-2000:])
+    return by_precision
 
 
 def keep(tables, wanted, options):
@@ -216,16 +246,21 @@ def compare_losses(wanted, options):
         if model not in options.models and not any(m.startswith(name) for m in options.models):
             continue
         for contender in both:
-            contender.ask(do="build", model=model)
-            answer = contender.ask(do="run", steps=1)
-            losses = [*answer["losses"], answer["loss"]]
-            while len(losses) < LOSSES:
-                losses.append(contender.ask(do="run", steps=1)["loss"])
-            rows.append({"contender": contender.name, "losses": losses})
+            answer = answer_of(contender, options, model, do="build", model=model)
+            losses = []
+            while answer is not None and len(losses) < LOSSES:
+                answer = answer_of(contender, options, model, do="run", steps=1)
+                if answer is not None:
+                    losses += [answer["loss"]] if losses else [*answer["losses"], answer["loss"]]
+            if len(losses) == LOSSES:
+                rows.append({"contender": contender.name, "losses": losses})
+        if not rows:
+            wrong.append(without_ours(rows))
+            continue
         apart = np.ptp([row["losses"] for row in rows], axis=0)
         # Rounding grows from step to step, so that only the first say whether both do the same.
         first = [{**row, "losses": row["losses"][:6]} for row in rows]
-        wrong.append(differ(model, first))
+        wrong.append(differ(model, first) or without_ours(rows))
         append(options.results, losses=model, rows=rows, apart=apart.tolist(), wrong=wrong[-1])
         text = "{}: {} losses, apart by {:.2g} in the first step, {:.2g} at most {}"
         print(text.format(model, LOSSES, apart[0], apart.max(), wrong[-1]), flush=True)
@@ -233,16 +268,18 @@ def compare_losses(wanted, options):
 
 
 def replay(ours, options):
-    """Time many replays with the garbage collector on; print and append what they took."""
-    for model in options.models[:1]:
-        ours.ask(do="build", model=model)
-        before = ours.ask(do="run", steps=WARM_UP)["memory"]
-        answer = ours.ask(do="run", steps=10 if options.simulated else REPLAYS)
-        entry = {key: answer[key] for key in ("seconds", "host", "longest", "memory")}
-        append(options.results, replays=model, before=before, **entry)
-        text = "{}: {:.3f} ms a replay, host {:.0f} us, longest {:.0f} us, memory {} then {}"
-        times = 1e3 * answer["seconds"][0], 1e6 * answer["host"], 1e6 * answer["longest"]
-        print(text.format(model, *times, before, answer["memory"]), flush=True)
+    """Time many replays with the garbage collector on; print and append them; return what is wrong."""
+    model, steps = options.models[0], 10 if options.simulated else REPLAYS
+    first = ready(ours, options, model)
+    answer = first and answer_of(ours, options, model, do="run", steps=steps)
+    if answer is None:
+        return "{} was not replayed".format(model)
+    entry = {key: answer[key] for key in ("seconds", "host", "longest", "memory")}
+    append(options.results, replays=model, before=first["memory"], **entry)
+    text = "{}: {:.3f} ms a replay, host {:.0f} us, longest {:.0f} us, memory {} then {}"
+    times = 1e3 * answer["seconds"][0], 1e6 * answer["host"], 1e6 * answer["longest"]
+    print(text.format(model, *times, first["memory"], answer["memory"]), flush=True)
+    return ""
 
 
 def watch(options):
@@ -255,8 +292,9 @@ def watch(options):
     files = ["tests/ops/test_cuda_{}.py".format(name) for name in WATCHED]
     for tool in CHECKERS:
         before = (sanitizer, "--tool", tool, "--error-exitcode", str(MISSED))
-        part = Part(tool, files, before=before, options=("-p", "tests.gpu.no_pool"))
-        part.limit = WATCHED_S
+        plugins = ("-p", "tests.gpu.no_pool", "-p", "tests.gpu.results")
+        told = {FILE: str(options.results), PART: tool}  # test by test
+        part = Part(tool, files, told, before=before, options=plugins, limit=WATCHED_S)
         part.run()
         failed = failed or bool(part.status)
         append(options.results, sanitizer=tool, counts=part.counts, ended=part.status)
@@ -265,9 +303,10 @@ def watch(options):
 
 
 def kernels(options):
-    """Measure instructions by themselves, and append what is printed; return whether that failed."""
+    """Measure instructions by themselves, and append each line at once; return whether that failed."""
     models = [model for model in options.models if model in LARGE] or list(LARGE[:1])
-    command = [sys.executable, str(Path(__file__).with_name("gpu_kernels.py")), "--models", *models]
+    command = ["timeout", "--signal=KILL", str(KERNELS_S), sys.executable, "-u"]
+    command += [str(Path(__file__).with_name("gpu_kernels.py")), "--models", *models]
     command += ["--simulated"] * options.simulated
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     for line in process.stdout:
@@ -290,6 +329,7 @@ def run():
     )
     parser.add_argument("--without", nargs="+", default=[], choices=RIVALS, help="leave rivals out")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS)
+    parser.add_argument("--limit", type=float, default=300, help="seconds for a contender's answer")
     default = Path("runs") / "gpu_figures.jsonl"
     parser.add_argument("--results", type=Path, default=default, help="appended to at once")
     parser.add_argument("--simulated", action="store_true")
@@ -299,11 +339,14 @@ def run():
         PEAK.update({key: value * options.peak / PEAK["bfloat16"] for key, value in PEAK.items()})
     if options.simulated:
         os.environ["ROWLOCK_SIMULATED_GPUS"] = "1"
+    options.results = options.results.absolute()
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.product = products(options)
     wanted, tables, wrong = contenders(options), [], []
     try:
         started = [contender for contender in wanted if contender.start()]
+        if wanted[0] not in started:
+            wrong.append("Rowlock did not start")
         for model in options.models if "steps" in options.parts else ():
             tables.append(table(model, measure(model, started, options), options))
             print(text_of(tables[-1]) + "\n", flush=True)
@@ -312,8 +355,8 @@ def run():
             keep(tables, started, options)
         if "losses" in options.parts:
             wrong += compare_losses(started, options)
-        if "replays" in options.parts and started and started[0].name == "Rowlock":
-            replay(started[0], options)
+        if "replays" in options.parts and wanted[0] in started:
+            wrong.append(replay(wanted[0], options))
     finally:
         for contender in wanted:
             contender.close()

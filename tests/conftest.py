@@ -172,8 +172,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[None]:
     """A local Ray that gangs join."""
-    import ray
-
+    ray = pytest.importorskip("ray")
     start_ray()
     yield
     rowlock.shutdown()

@@ -24,7 +24,7 @@ from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
 from ...strategies.cluster import CPU_BUCKET_BYTES, GPU_BUCKET_BYTES
 from ...strategies.current import current_config
-from ...strategies.errors import EnforceNotMet, RowlockError, ShapeError
+from ...strategies.errors import EnforceNotMet, PlacementError, RowlockError, ShapeError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
@@ -128,6 +128,7 @@ class ParallelRun:
         if share_with is not None:
             self._check_shared(share_with)
         gang.users.add(self)
+        self._refuse_other_trainers()
         self._keep = keep
         self._compile = compile
         self.superseded = plain  # another version of the program was run since, or none
@@ -157,6 +158,24 @@ class ParallelRun:
         device = "GPU" if isinstance(self.places[0], CUDAPlace) else "CPU"
         within = current_config().step_deadline_s
         return Together(trainers, self.gang, device, within, rings=self._plain)
+
+    def _refuse_other_trainers(self) -> None:
+        """Refuse a gang that another of the same trainers has, as on one GPU.
+
+        Raises:
+            PlacementError: one does. Each would wait for the other, and only one has the gang's turn.
+        """
+        if self._together is None:
+            return
+        ours = self._together.trainers
+        for other in self.gang.users:
+            theirs = ours if other._together is None else other._together.trainers
+            if ours.endpoints == theirs.endpoints and ours.trainer != theirs.trainer:
+                first, second = sorted((ours.trainer, theirs.trainer))
+                raise PlacementError(
+                    f"trainers {first} and {second} of {', '.join(ours.endpoints)} would share the replica on "
+                    f"{self.places[0]} of this process. Give each a place of its own."
+                )
 
     def _meet_trainers(self, together: Together) -> None:
         """Meet the other trainers; what was compiled for others, that met before, is of no use any more."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import pytest
 
@@ -17,6 +19,8 @@ from tests.conftest import lasting
 DEVICE = os.environ.get("ROWLOCK_TEST_DEVICE", "cpu")  # "gpu": all of it on GPUs
 BOTH = ("test_execution", "test_documented_examples", "test_matrix")  # run on both kinds of places
 _GPUS = 8
+_RAY = find_spec("ray") is not None
+collect_ignore = [] if _RAY else ["test_strikes.py"]  # its helpers are Ray's
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -55,6 +59,13 @@ def gang(request: pytest.FixtureRequest) -> Iterator[str]:
         request.getfixturevalue("ray_cluster")
     with lasting(request.param):
         yield request.param
+
+
+@pytest.fixture(autouse=True, scope="session")
+def without_ray() -> Iterator[None]:
+    """Have replicas be threads where there is no Ray."""
+    with contextlib.nullcontext() if _RAY else rowlock.cluster(launcher="threads"):
+        yield
 
 
 @pytest.fixture

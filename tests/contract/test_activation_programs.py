@@ -39,7 +39,7 @@ def trained(
     with fluid.scope_guard(scope), rowlock.cluster(launcher="threads"):
         exe.run(startup)
         program = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, settings, places=[fluid.CPUPlace()] * places
+            loss.name, settings, places=fluid.cpu_places(places)
         )
         feed = {
             n: draw.integers(0, 3, (6, *shape)).astype(dtype)

@@ -693,7 +693,7 @@ def test_types_that_differ_are_named_when_the_program_runs(
     exe.run(fluid.default_startup_program())
     main: Any = fluid.default_main_program()
     if places > 1:
-        cpus = [fluid.CPUPlace()] * places
+        cpus = fluid.cpu_places(places)
         main = fluid.CompiledProgram(main).with_data_parallel(places=cpus)
     with pytest.raises(error, match=f"{text}.*test_control_flow"):
         exe.run(main, feed={"x": np.ones((4, 3), "float32")}, fetch_list=[value])

@@ -318,7 +318,7 @@ def test_data_parallel_programs_train_from_files(launcher: str, tmp_path: Path, 
     dataset.set_batch_size(4)  # the rest of one joins the second batch
     with rowlock.cluster(launcher=launcher):
         compiled = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, places=[fluid.CPUPlace()] * 2
+            loss_name=loss.name, places=fluid.cpu_places(2)
         )
         with pytest.raises(InvalidValue, match="for_test"):
             exe.infer_from_dataset(compiled, dataset)

@@ -10,11 +10,12 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.device.gpus import local_gpus, open_gpu
 from rowlock.executor.simulated.simulated import COUNT, MEMORY
 from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.errors import PlacementError, ResourceExhausted
+from rowlock.strategies.errors import PlacementError, ResourceExhausted, TrainerLost
 from tests.contract.nets import OPTIMIZERS, Net, feed
+from tests.contract.rings import add_ring
 from tests.ops.gpu import needs_compiler
 
 pytestmark = needs_compiler
@@ -100,18 +101,48 @@ def test_two_replicas_on_one_gpu_are_refused() -> None:
         net.run(parallel(net, 9), feed(4), [])
 
 
+def test_two_trainers_on_one_gpu_of_a_process_are_refused() -> None:
+    ends, results = ["127.0.0.1:6990", "127.0.0.1:6991"], []
+    exes = [fluid.Executor(fluid.CUDAPlace(0)) for _ in ends]
+    with rowlock.cluster(launcher="threads", step_deadline_s=1):
+        for rank, exe in enumerate(exes):
+            main, startup = fluid.Program(), fluid.Program()
+            with fluid.program_guard(main, startup):
+                x = fluid.data("x", [4, 3])
+                main.global_block().append_op(
+                    type="c_allreduce_sum",
+                    inputs={"X": [x]},
+                    outputs={"Out": [x]},
+                    attrs={"ring_id": 0},
+                )
+            add_ring(startup, rank, ends)
+            scope = fluid.Scope()
+            exe.run(startup, scope=scope)
+            with pytest.raises((TrainerLost, PlacementError)) as info:
+                exe.run(main, {"x": np.ones((4, 3), "float32")}, scope=scope)
+            results.append(info.value)
+    assert isinstance(results[0], TrainerLost), "the other has not come"
+    assert "trainers 0 and 1 of 127.0.0.1:6990, " in str(results[1]) and "share" in str(results[1])
+
+
 def test_a_program_that_is_gone_leaves_its_gpus() -> None:
     net = on(fluid.CUDAPlace(0))
     net.run(parallel(net, 0, 1), feed(4), [])
     net.run(parallel(net, 0), feed(4), [])
 
 
-def test_a_step_is_captured_after_it_ran_once() -> None:
+def test_a_step_is_captured_after_it_ran_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[int] = []  # what libraries were timed on, of which GPU
+    monkeypatch.setattr(
+        type(open_gpu(0)), "give_back", lambda runtime: given_back.append(runtime.index)
+    )
     net = on(fluid.CUDAPlace(0))
     program = parallel(net, 0)
     net.run(program, feed(4), [net.loss])
     assert "0 captured" in str(program.explain())
+    bound = len(given_back)
     net.run(program, feed(4), [net.loss])
+    assert given_back == [0] * bound and bound, "behind what was bound, and not in the next step"
     report = str(program.explain())
     assert "a step is" in report
     assert "0 captured" not in report

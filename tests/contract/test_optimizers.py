@@ -53,7 +53,7 @@ def built(method: Any, width: int = 3) -> tuple[fluid.Program, fluid.Program, fl
 def parallel(main: fluid.Program, loss: fluid.Variable, **build: Any) -> Any:
     strategy = BuildStrategy(**build)
     return fluid.CompiledProgram(main).with_data_parallel(
-        loss_name=loss.name, build_strategy=strategy, places=[fluid.CPUPlace()] * 2
+        loss_name=loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
     )
 
 

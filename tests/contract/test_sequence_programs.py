@@ -46,7 +46,13 @@ def numbers_of(
     return [float(text) for text in re.findall(r"-?\d+\.?\d*", capsys.readouterr().out)]
 
 
-@pytest.mark.parametrize("command", [c for c in RECORD if "--places" not in c])
+ON_CPUS = pytest.mark.cpu  # gradients stay rows there alone
+ALONE = [
+    pytest.param(c, marks=ON_CPUS if "--lazy" in c else ()) for c in RECORD if "--places" not in c
+]
+
+
+@pytest.mark.parametrize("command", ALONE)
 def test_one_place_prints_paddles_numbers(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

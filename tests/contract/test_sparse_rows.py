@@ -66,7 +66,7 @@ def on_places(main: Any, loss: Any, places: int, **strategy: Any) -> Any:
     for name, value in strategy.items():
         setattr(build, name, value)
     program = fluid.CompiledProgram(main)
-    return program.with_data_parallel(loss.name, build, places=[fluid.CPUPlace()] * places)
+    return program.with_data_parallel(loss.name, build, places=fluid.cpu_places(places))
 
 
 class Net:
@@ -164,7 +164,13 @@ def test_gradients_are_clipped_decayed_and_scaled_as_rows(treatment: str, mode: 
             assert any("dense" in note for note in notes(program)) == (treatment in ("l1", "l2"))
 
 
-@pytest.mark.parametrize("case", PADDLE["cases"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.cpu if "lazy" in case else ())
+        for case in PADDLE["cases"]
+    ],
+)
 def test_tables_are_paddles(case: str) -> None:
     entry, table = PADDLE["cases"][case], np.array(PADDLE["table"], "f4")
     options = dict(entry["options"])
@@ -204,6 +210,7 @@ def class_net(layer: str, method: str, sparse: bool = True) -> tuple[Any, Any, A
     return main, startup, loss
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("method", ["sgd", "adagrad", "lazy adam"])
 @pytest.mark.parametrize("layer", class_rows.LAYERS)
 def test_weights_of_classes_are_paddles(layer: str, method: str) -> None:
@@ -218,6 +225,7 @@ def test_weights_of_classes_are_paddles(layer: str, method: str) -> None:
                 np.testing.assert_allclose(array, steps[step], rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layer", class_rows.LAYERS)
 def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None:
@@ -231,7 +239,7 @@ def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
             program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, build, places=[fluid.CPUPlace()] * places
+                loss.name, build, places=fluid.cpu_places(places)
             )
             for feed in class_rows.feeds():
                 exe.run(program, feed, [loss])
@@ -241,6 +249,7 @@ def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None
         np.testing.assert_allclose(rows, dense, atol=1e-6)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("places", [1, 2])
 def test_sums_over_sequences_have_rows(places: int) -> None:
     tables = []
@@ -258,7 +267,7 @@ def test_sums_over_sequences_have_rows(places: int) -> None:
         with rowlock.cluster(launcher="threads"), fluid.scope_guard(scope):
             exe.run(startup)
             program = fluid.CompiledProgram(main).with_data_parallel(
-                loss.name, places=[fluid.CPUPlace()] * places
+                loss.name, places=fluid.cpu_places(places)
             )
             for lengths in ([2, 0, 3, 1], [1, 4]):
                 numbers = np.arange(sum(lengths))[:, None] * 2 % 9
@@ -306,7 +315,7 @@ def test_a_gradient_is_read_as_a_whole(places: int) -> None:
             exe = fluid.Executor(fluid.CPUPlace())
             exe.run(net.startup)
             program = fluid.CompiledProgram(net.main).with_data_parallel(
-                net.loss.name, places=[fluid.CPUPlace()] * places
+                net.loss.name, places=fluid.cpu_places(places)
             )
             feed = {"words": words, "label": np.ones((2, 1), "f4")}
             gradients += exe.run(program, feed, [whole, "other@GRAD"])
@@ -314,6 +323,7 @@ def test_a_gradient_is_read_as_a_whole(places: int) -> None:
         np.testing.assert_allclose(grad, gradients[0], atol=1e-6)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("places", [1, 2])
 def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) -> None:
     net = Net(METHODS["adagrad"], True)
@@ -323,13 +333,14 @@ def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) ->
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(net.startup)
         program = fluid.CompiledProgram(net.main).with_data_parallel(
-            net.loss.name, places=[fluid.CPUPlace()] * places
+            net.loss.name, places=fluid.cpu_places(places)
         )
         with pytest.raises(ExecutionError, match=words):
             exe.run(program, feed, [net.loss])
         exe.run(program, {**feed, "words": feed["words"] - 1}, [net.loss])
 
 
+@pytest.mark.cpu
 def test_adam_in_lazy_mode_moves_only_rows_that_were_looked_up() -> None:
     """The numbers are Paddle 1.8.5's: the gradient of each id is (1, 2)."""
     main, startup = fluid.Program(), fluid.Program()
@@ -378,6 +389,7 @@ def test_lazy_rows_are_alike_in_any_mode(mode: str) -> None:
     np.testing.assert_array_equal(*tables)
 
 
+@pytest.mark.cpu
 def test_a_lazy_update_that_would_be_dense_is_refused() -> None:
     """How many rows each of several places brings is known before a step; one place need not know."""
     main, startup = fluid.Program(), fluid.Program()
@@ -447,6 +459,7 @@ def in_a_loop(rows: Any, words: Any) -> Any:
     ]
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
 @pytest.mark.parametrize("body", [expanded, step_by_step, in_a_loop])
 def test_rows_meet_in_programs_whose_shapes_are_data(body: Any, mode: str) -> None:

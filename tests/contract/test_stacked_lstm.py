@@ -114,7 +114,7 @@ def test_it_trains_with_dropout_on_two_places() -> None:
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(fluid.default_startup_program())
         program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            loss_name=loss.name, places=[fluid.CPUPlace()] * 2
+            loss_name=loss.name, places=fluid.cpu_places(2)
         )
         losses = [exe.run(program, feed=feed, fetch_list=[loss])[0].mean() for _ in range(20)]
     assert losses[-1] < 0.7 * losses[0]

@@ -18,6 +18,7 @@ from rowlock.executor.cuda import nvrtc
 from rowlock.executor.cuda.cupy_runtime import CupyRuntime
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.transfers import Uploads
+from rowlock.executor.simulated import nccl as simulated_nccl
 from tests.executor.fake_cupy import PARAMETERS, CUDARuntimeError, FakeCupy
 
 KERNEL = CudaKernel("scale", (("float*", "x"), ("const float*", "y"), ("int", "n")), "")
@@ -204,8 +205,10 @@ def test_cupys_nccl_has_what_is_called() -> None:
         pytest.skip("NCCL is not here")
     for name in ("SUM", "AVG", "PROD", "MIN", "MAX", "BFLOAT16", "FLOAT16", "UINT8", "INT64"):
         assert isinstance(getattr(nccl, f"NCCL_{name}"), int)
-    for name in ("reduceScatter", "allGather", "broadcast", "check_async_error", "abort"):
-        assert hasattr(nccl.NcclCommunicator, name)
+    assert isinstance(nccl.get_unique_id(), bytes)
+    for name in ("allReduce", "reduce", "broadcast", "allGather", "check_async_error", "abort"):
+        theirs, ours = (getattr(one.NcclCommunicator, name) for one in (nccl, simulated_nccl))
+        assert _parameters(theirs) == _parameters(ours)
 
 
 def test_large_pinned_blocks_are_as_large_as_was_asked(cupy: FakeCupy) -> None:

@@ -260,3 +260,9 @@ def test_a_product_that_the_library_refuses_is_named(stand_in: ColumnMajorLibrar
     message = r"product of float32 \[5, 3\] transposed and float32 \[3, 8\].* 15 \(not supported\)"
     with pytest.raises(ExecutionError, match=message):
         blas(stand_in).bind(g, operands(g), WORKSPACE)
+
+
+def test_operands_count_as_aligned_as_far_as_algorithms_tell() -> None:
+    """More would have the same product timed, and perhaps added up, anew at each address."""
+    addresses = (2, 24, 16, 256, 1 << 20, 0)
+    assert [cublaslt_terms.alignment(at) for at in addresses] == [2, 8, 16, 16, 16, 16]

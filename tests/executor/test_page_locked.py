@@ -61,9 +61,9 @@ def test_they_are_copied_without_the_host(
     copied: list[Any] = []
     copyto = np.copyto
     monkeypatch.setattr(np, "copyto", lambda to, value: (copied.append(value), copyto(to, value)))
-    places = [device_array(runtime, (4, 2), np.float32), device_array(runtime, (4,), np.int64)]
+    places = [device_array(runtime, (4, 2), np.uint8), device_array(runtime, (4,), np.int64)]
     staged, image = Staged(runtime, places), fluid.Tensor()
-    image.set(np.arange(8, dtype="f4").reshape(4, 2), PINNED)
+    image.set(np.arange(8, dtype=np.uint8).reshape(4, 2), PINNED)
     label = np.arange(4)
     del copied[:]
     staged.send([image.memory(), label])

@@ -64,7 +64,7 @@ def stages(workers: int) -> list[Stage]:
     libraries = run.KERNELS[1:]
     return [
         Stage("versions", (), 60, module="tests.gpu.about"),
-        Stage("runtime", ("tests/gpu/test_runtime.py",), 120),
+        Stage("runtime", ("tests/executor/test_cupy_runtime.py", "tests/gpu/test_runtime.py"), 120),
         Stage("smoke", ("tests/gpu/test_smoke.py",), 240),
         Stage("smoke, kept plans", ("tests/gpu/test_smoke.py",), 120),
         Stage("plans", ("tests/gpu/test_plans.py",), 240),

@@ -3,7 +3,8 @@
     make test-gpu
 
 Each part is a pytest of its own, so that one that ends badly leaves the others. The last table is also written
-to ``runs/test_gpu.json``, with what tests measured.
+to ``runs/test_gpu.json``, with what tests measured, behind each part. Where nothing can be installed,
+``python -m tests.gpu.run`` uses what an interpreter has.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ from rowlock.strategies.errors import Unsupported
 
 ROOT = Path(__file__).parents[2]
 KERNELS = ("tests/ops/test_cuda_*.py", "tests/ops/test_cublaslt*.py", "tests/ops/test_cudnn*.py")
-PLANS = ("tests/gpu", "tests/executor/test_*gpu*.py", "tests/executor/test_cuda*.py")
+PLANS = (
+    "tests/gpu",
+    *("tests/executor/test_*gpu*.py", "tests/executor/test_cu*.py", "tests/executor/test_page*.py"),
+)
 NCCL = ("tests/cluster/test_*nccl*.py",)
 CONTRACT = ("tests/contract",)
 ON_GPUS = {"ROWLOCK_TEST_DEVICE": "gpu"}
@@ -118,7 +122,7 @@ def parts() -> list[Part]:
     ]
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer is not None:
-        options = ("-p", "tests.gpu.no_pool", "--timeout=1800")
+        options = ("-p", "tests.gpu.no_pool", "-o", "timeout=1800")  # its plugin may be missing
         for tool in CHECKERS:
             before = (sanitizer, "--tool", tool, "--error-exitcode", str(MISSED))
             name = f"compute-sanitizer {tool}"
@@ -149,10 +153,15 @@ def main() -> int:
     except Unsupported as error:
         print(f"make test-gpu needs a GPU, and tested nothing: {error}")
         return 1
-    done = parts()
-    for part in done:
+    done: list[Part] = []
+    folder = ROOT / "runs"
+    folder.mkdir(exist_ok=True)
+    for part in parts():
         print(f"\n--- {part.name}", flush=True)
         part.run()
+        done.append(part)
+        data = {"about": described, "parts": [asdict(part) for part in done]}
+        (folder / "test_gpu.json").write_text(json.dumps(data, indent=1, default=str) + "\n")
     print("\nwhat was run")
     for name, value in described.items():
         print(f"  {name:14} {value}")
@@ -160,10 +169,6 @@ def main() -> int:
         print(f"  {part}")
         for name, value in part.measured.items():
             print(f"      {name}: {value}")
-    folder = ROOT / "runs"
-    folder.mkdir(exist_ok=True)
-    data = {"about": described, "parts": [asdict(part) for part in done]}
-    (folder / "test_gpu.json").write_text(json.dumps(data, indent=1, default=str) + "\n")
     return int(any(part.status for part in done))
 
 

@@ -55,7 +55,9 @@ def test_what_is_not_finite_is_seen() -> None:
 
 
 def test_each_rival_can_be_left_out() -> None:
-    options = Namespace(torch="python", jax="python", simulated=True, verbose=False, without=[])
+    options = Namespace(
+        torch="python", jax="python", simulated=True, verbose=False, without=[], limit=60
+    )
     assert [one.name for one in gpu_figures.contenders(options)] == ["Rowlock", *gpu_figures.RIVALS]
     for rival in gpu_figures.RIVALS:
         options.without = [rival]
@@ -91,6 +93,36 @@ def test_contenders_train_large_models_alike(rival: str) -> None:
     finally:
         ours.close()
         theirs.close()
+
+
+WORKER = f"""
+import sys, time
+sys.path.insert(0, {str(WORKERS.parents[1])!r})
+from benchmarks.workers.serve import serve
+def build(model):
+    if model == "mlp":
+        raise ValueError("no room")
+    if model == "lenet":
+        time.sleep(600)
+serve(dict, build, lambda step, count: {{"steps": count}})
+"""
+
+
+def test_a_contender_that_fails_or_hangs_is_left_out_of_a_model_and_answers_are_kept(
+    tmp_path: Path,
+) -> None:
+    results = tmp_path / "figures.jsonl"
+    options = Namespace(results=results, rounds=2, simulated=True)
+    one = Contender("Rowlock", [sys.executable, "-c", WORKER], limit=5)
+    assert one.start()
+    try:
+        rounds = [gpu_figures.measure(model, [one], options) for model in ("mlp", "lenet", "fit")]
+    finally:
+        one.close()
+    assert rounds == [{}, {}, {"Rowlock": [{"steps": 2}] * 2}]
+    lines = entries(results)
+    assert [line["why"] for line in lines[:2]] == ["ValueError: no room", "its process ended (-9)"]
+    assert [line["of"] for line in lines] == ["mlp", "lenet", *["fit"] * 4]
 
 
 @pytest.mark.slow
