@@ -22,6 +22,7 @@ from .lowering.placement import all_here, place_on_host
 from .lowering.select import alternatives, refuse_exact, select_kernels
 from .ops.collective import COLLECTIVES
 from .ops.conv import GRAD_ADD
+from .ops.fused_norm import MASKED
 from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.rules import product
@@ -73,10 +74,13 @@ def compile_program(
     graph = all_here(graph, program) if back_end == "numpy" else graph
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
     compiles = _takes(REGION, capabilities)
-    adds = _takes(GRAD_ADD, libraries(capabilities, back_end))
+    able = libraries(capabilities, back_end)
+    adds, masks = _takes(GRAD_ADD, able), _takes(MASKED, able)
     names = (*fetch_names, *level_names)
     rows = back_end == "numpy" and counted_before(graph, target)
-    target = replace(target, fetches=names, compiles=compiles, adds_gradients=adds, rows=rows)
+    target = replace(
+        target, fetches=names, compiles=compiles, adds_gradients=adds, keeps_masks=masks, rows=rows
+    )
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph = expand_sync_ops(graph, target)

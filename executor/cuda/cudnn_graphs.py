@@ -87,6 +87,24 @@ class _Builder:
         self._free += 1
         return self._free - 1
 
+    def mask(self, like: str) -> Any:
+        """Return the operand "mask": a bit for each element of another one."""
+        operand = self._operands[like]
+        return self.graph.tensor(
+            name="mask",
+            dim=list(operand.shape),
+            stride=list(operand.strides),
+            data_type=self.cudnn.data_type.BOOLEAN,
+            uid=self._numbers["mask"],
+        )
+
+    def write_mask(self, result: Any, like: str) -> None:
+        """Let a result be written to the operand "mask", a bit for each element of another one."""
+        operand = self._operands[like]
+        result.set_output(True).set_data_type(self.cudnn.data_type.BOOLEAN)
+        result.set_dim(list(operand.shape)).set_stride(list(operand.strides))
+        result.set_uid(self._numbers["mask"])
+
     def _tensor(self, name: str, operand: Tensor, number: int) -> Any:
         return self.graph.tensor(
             name=name,
@@ -154,6 +172,8 @@ def _batch_norm(builder: _Builder, norm: BatchNorm) -> None:
         y = builder.graph.add(y, *builder.read("z"))
     if norm.relu:
         y = builder.graph.relu(y)
+    if norm.masks:  # no engine takes another comparison, or the sum before its relu
+        builder.write_mask(builder.graph.cmp_gt(y, builder.number_of(0.0)), "y")
     for name, result in (("y", y), ("mean", mean), ("inverse", inverse)):
         builder.write(name, result)
     for result in unused:
@@ -169,10 +189,15 @@ def _batch_norm_grad(builder: _Builder, norm: BatchNormGrad) -> None:
         )
         d_y = builder.graph.relu_backward(d_y, y)
         d_y.set_data_type(builder.io)
+    forked = []
+    if norm.masked:
+        d_y = builder.graph.mul(d_y, builder.mask("d_y"))
+        d_y.set_data_type(builder.io)
+        forked = [d_y] if norm.forks else []
     results = builder.graph.batchnorm_backward(
         grad=d_y, input=x, scale=scale, mean=mean, inv_variance=inverse
     )
-    for name, result in zip(norm.results, results, strict=True):
+    for name, result in zip(norm.results, (*results, *forked), strict=True):
         builder.write(name, result)
 
 
