@@ -25,6 +25,7 @@ from .ops.conv import GRAD_ADD
 from .ops.fused_norm import MASKED
 from .ops.region import REGION
 from .ops.registry import OPS
+from .ops.residual_norm import ADD_NORM
 from .ops.rules import product
 from .passes.replicated import place_states, replicated
 from .passes.sparse_rows import counted_before, refuse_lazy
@@ -75,11 +76,17 @@ def compile_program(
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
     compiles = _takes(REGION, capabilities)
     able = libraries(capabilities, back_end)
-    adds, masks = _takes(GRAD_ADD, able), _takes(MASKED, able)
+    adds, masks, folds = (_takes(op_type, able) for op_type in (GRAD_ADD, MASKED, ADD_NORM))
     names = (*fetch_names, *level_names)
     rows = back_end == "numpy" and counted_before(graph, target)
     target = replace(
-        target, fetches=names, compiles=compiles, adds_gradients=adds, keeps_masks=masks, rows=rows
+        target,
+        fetches=names,
+        compiles=compiles,
+        adds_gradients=adds,
+        keeps_masks=masks,
+        folds_residuals=folds,
+        rows=rows,
     )
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None

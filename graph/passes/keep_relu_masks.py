@@ -18,11 +18,11 @@ _NAME = "keep_relu_masks"
 def keep_relu_masks(graph: Graph, target: Target) -> Graph:
     """fused_bn_add_activation and its gradient become masked_bn_add_activation and its gradient."""
     edit = GraphRewriter(graph, target)
-    kept = sum(_keep(edit, norm, target) for norm in edit.nodes(ADD_ACT))
+    masks = sum(_keep(edit, norm, target) for norm in edit.nodes(ADD_ACT))
     absent = (
         "no gradient of a batch_norm with sum and relu in low precision, with channels in eights"
     )
-    return edit.result(_NAME, {"batch_norm with sum, relu and its gradient": kept}, absent)
+    return edit.result(_NAME, {"batch_norm with sum, relu and its gradient": masks}, absent)
 
 
 def _keep(edit: GraphRewriter, norm: Node, target: Target) -> bool:

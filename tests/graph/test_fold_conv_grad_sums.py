@@ -94,8 +94,8 @@ def test_each_block_of_a_resnet50_folds_its_sum(precision: str, folded: int) -> 
         (mask,), (y,) = node.outputs["Mask"], node.outputs["Y"]
         assert mask is not None and y is not None and y.layout == "NHWC"
         assert mask.spec == ((-1,), VarType.UINT8)
-    told = f"fused {folded} batch_norm with sum" if folded else "nothing fused: no gradient of"
-    assert any(note.startswith(f"keep_relu_masks: {told}") for note in graph.notes)
+    note = f"fused {folded} batch_norm with sum" if folded else "nothing fused: no gradient of"
+    assert any(text.startswith(f"keep_relu_masks: {note}") for text in graph.notes)
 
 
 @needs_compiler
