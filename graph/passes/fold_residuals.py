@@ -19,14 +19,18 @@ def fold_gradients(graph: Graph, target: Target) -> Graph:
     """layer_norm_grad -> sum of two becomes layer_norm_grad_add."""
     edit = GraphRewriter(graph, target)
     folded = sum(_fold_gradient(edit, grad, target) for grad in edit.nodes("layer_norm_grad"))
-    return edit.result(_GRADIENTS, {"sums into gradients of layer norms": folded}, _ABSENT)
+    return edit.result(
+        _GRADIENTS,
+        {"sums into gradients of layer norms": folded},
+        f"{_ABSENT} behind the gradient of one",
+    )
 
 
 def fold_sums(graph: Graph, target: Target) -> Graph:
     """elementwise_add -> layer_norm becomes add_layer_norm, which writes the sum, too."""
     edit = GraphRewriter(graph, target)
     folded = sum(_fold_sum(edit, norm, target) for norm in edit.nodes("layer_norm"))
-    return edit.result(_RESIDUALS, {"sums into layer norms": folded}, _ABSENT)
+    return edit.result(_RESIDUALS, {"sums into layer norms": folded}, f"{_ABSENT} before one")
 
 
 def _fold_gradient(edit: GraphRewriter, grad: Node, target: Target) -> bool:
@@ -73,7 +77,7 @@ def _wanted(target: Target) -> bool:
 
 
 _GRADIENTS, _RESIDUALS = "fold_residual_gradients", "fold_residuals"
-_ABSENT = "no sum of two values of one shape stands there"
+_ABSENT = "the program has no layer_norm, or no sum of two values of one shape stands"
 GRADIENTS = Pass(
     _GRADIENTS,
     fold_gradients,
