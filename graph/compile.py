@@ -22,8 +22,10 @@ from .lowering.placement import all_here, place_on_host
 from .lowering.select import alternatives, refuse_exact, select_kernels
 from .ops.collective import COLLECTIVES
 from .ops.conv import GRAD_ADD
+from .ops.fused_norm import MASKED
 from .ops.region import REGION
 from .ops.registry import OPS
+from .ops.residual_norm import ADD_NORM
 from .ops.rules import product
 from .passes.replicated import place_states, replicated
 from .passes.sparse_rows import counted_before, refuse_lazy
@@ -73,10 +75,19 @@ def compile_program(
     graph = all_here(graph, program) if back_end == "numpy" else graph
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
     compiles = _takes(REGION, capabilities)
-    adds = _takes(GRAD_ADD, libraries(capabilities, back_end))
+    able = libraries(capabilities, back_end)
+    adds, masks, folds = (_takes(op_type, able) for op_type in (GRAD_ADD, MASKED, ADD_NORM))
     names = (*fetch_names, *level_names)
     rows = back_end == "numpy" and counted_before(graph, target)
-    target = replace(target, fetches=names, compiles=compiles, adds_gradients=adds, rows=rows)
+    target = replace(
+        target,
+        fetches=names,
+        compiles=compiles,
+        adds_gradients=adds,
+        keeps_masks=masks,
+        folds_residuals=folds,
+        rows=rows,
+    )
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph = expand_sync_ops(graph, target)

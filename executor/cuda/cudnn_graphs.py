@@ -61,11 +61,20 @@ class _Builder:
     def __init__(self, graph: Graph, device: dict[str, Any]) -> None:
         self.cudnn = _frontend()
         types = self.cudnn.data_type
-        self._types = {"float32": types.FLOAT, "float16": types.HALF, "bfloat16": types.BFLOAT16}
-        self._operands = graph.operands
+        self._types = {
+            "float32": types.FLOAT,
+            "float16": types.HALF,
+            "bfloat16": types.BFLOAT16,
+            "uint8": types.BOOLEAN,
+        }
+        first = next(iter(graph.operands.values()))
+        self._operands = {  # what lies in bytes is a mask, and has a bit for each element
+            name: first._replace(dtype="uint8") if operand.dtype == "uint8" else operand
+            for name, operand in graph.operands.items()
+        }
         self._numbers = {name: i for i, name in enumerate(graph.operands, 1)}
         self._free = len(self._numbers) + 1
-        self.io = self._types[next(iter(graph.operands.values())).dtype]
+        self.io = self._types[first.dtype]
         self.graph = self.cudnn.pygraph(
             name=type(graph).__name__,
             io_data_type=self.io,
@@ -154,6 +163,8 @@ def _batch_norm(builder: _Builder, norm: BatchNorm) -> None:
         y = builder.graph.add(y, *builder.read("z"))
     if norm.relu:
         y = builder.graph.relu(y)
+    if norm.masks:  # no engine takes another comparison, or the sum before its relu
+        builder.write("mask", builder.graph.cmp_gt(y, builder.number_of(0.0)))
     for name, result in (("y", y), ("mean", mean), ("inverse", inverse)):
         builder.write(name, result)
     for result in unused:
@@ -169,10 +180,15 @@ def _batch_norm_grad(builder: _Builder, norm: BatchNormGrad) -> None:
         )
         d_y = builder.graph.relu_backward(d_y, y)
         d_y.set_data_type(builder.io)
+    forked = []
+    if norm.masked:
+        d_y = builder.graph.mul(d_y, *builder.read("mask"))
+        d_y.set_data_type(builder.io)
+        forked = [d_y] if norm.forks else []
     results = builder.graph.batchnorm_backward(
         grad=d_y, input=x, scale=scale, mean=mean, inv_variance=inverse
     )
-    for name, result in zip(norm.results, results, strict=True):
+    for name, result in zip(norm.results, (*results, *forked), strict=True):
         builder.write(name, result)
 
 

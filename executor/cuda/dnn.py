@@ -7,6 +7,7 @@ also [N, C, D, H, W], whatever their order in memory; statistics have one float3
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -29,7 +30,7 @@ class Tensor(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes from its first element to its last."""
-        itemsize = {"float32": 4, "float16": 2, "bfloat16": 2}[self.dtype]
+        itemsize = {"float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}[self.dtype]
         return (
             sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
         ) * itemsize
@@ -43,6 +44,11 @@ def tensor(array: Any) -> Tensor:
 
 def _statistic(channels: int) -> Tensor:
     return Tensor((1, channels, 1, 1), (channels, 1, channels, channels), "float32")
+
+
+def _mask(x: Tensor) -> Tensor:
+    """A bit for each element of images, in their order in memory, which one library alone knows."""
+    return Tensor((math.prod(x.shape) // 8,), (1,), "uint8")
 
 
 @dataclass(frozen=True)
@@ -89,13 +95,15 @@ class Convolution:
 class BatchNorm:
     """y = relu(scale * (x - mean) * inverse + bias + z); relu and z are optional.
 
-    ``mean`` and ``inverse`` (1 / deviation, with ``epsilon``) of the batch are written.
+    ``mean`` and ``inverse`` (1 / deviation, with ``epsilon``) of the batch are written; with ``masks`` so is
+    ``mask``, which tells where y is positive.
     """
 
     x: Tensor
     epsilon: float
     adds: bool = False
     relu: bool = False
+    masks: bool = False
 
     @property
     def operands(self) -> dict[str, Tensor]:
@@ -107,24 +115,31 @@ class BatchNorm:
             **dict.fromkeys(("scale", "bias"), statistic),
             "y": self.x,
             **dict.fromkeys(("mean", "inverse"), statistic),
+            **({"mask": _mask(self.x)} if self.masks else {}),
         }
 
     @property
     def results(self) -> tuple[str, ...]:
         """Names of the operands that are written."""
-        return ("y", "mean", "inverse")
+        return ("y", "mean", "inverse", *(("mask",) if self.masks else ()))
 
     def __str__(self) -> str:
-        extras = " + Z" * self.adds + " with relu" * self.relu
+        extras = " + Z" * self.adds + " with relu" * self.relu + " and its mask" * self.masks
         return f"batch norm of {self.x}{extras}"
 
 
 @dataclass(frozen=True)
 class BatchNormGrad:
-    """The gradients of batch norm; with ``relu`` behind it, its result is computed again from x."""
+    """The gradients of batch norm; with ``relu`` behind it, its result is computed again from x.
+
+    Of a relu with a ``mask``, that tells where ``d_y`` counts; with ``forks`` this part of it is written, too,
+    as ``d_z``.
+    """
 
     x: Tensor
     relu: bool = False
+    masked: bool = False
+    forks: bool = False
 
     @property
     def operands(self) -> dict[str, Tensor]:
@@ -134,17 +149,20 @@ class BatchNormGrad:
         return {
             "x": self.x,
             **dict.fromkeys(read, statistic),
+            **({"mask": _mask(self.x)} if self.masked else {}),
             **dict.fromkeys(("d_y", "d_x"), self.x),
             **dict.fromkeys(("d_scale", "d_bias"), statistic),
+            **({"d_z": self.x} if self.forks else {}),
         }
 
     @property
     def results(self) -> tuple[str, ...]:
         """Names of the operands that are written."""
-        return ("d_x", "d_scale", "d_bias")
+        return ("d_x", "d_scale", "d_bias", *(("d_z",) if self.forks else ()))
 
     def __str__(self) -> str:
-        return f"gradient of batch norm of {self.x}{' with relu' * self.relu}"
+        extras = " with relu" * self.relu + " behind a mask" * self.masked + " and Z" * self.forks
+        return f"gradient of batch norm of {self.x}{extras}"
 
 
 @dataclass(frozen=True)

@@ -115,6 +115,7 @@ def _taps(conv: Convolution) -> list[tuple[Any, Any]]:
 
 
 _OVER = (0, 2, 3)  # dimensions that a statistic reduces
+_LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # of channels among dimensions
 
 
 def _batch_norm(norm: BatchNorm, read: Arrays) -> tuple[np.ndarray, ...]:
@@ -125,7 +126,9 @@ def _batch_norm(norm: BatchNorm, read: Arrays) -> tuple[np.ndarray, ...]:
     y = (x - mean) * (inverse * read["scale"]) + read["bias"]
     if norm.adds:
         y += read["z"]
-    return np.maximum(y, 0) if norm.relu else y, mean, inverse
+    y = np.maximum(y, 0) if norm.relu else y
+    mask = np.packbits(y.transpose(_LAST) > 0, bitorder="little")
+    return (y, mean, inverse, *([mask] if norm.masks else []))
 
 
 def _batch_norm_grad(norm: BatchNormGrad, read: Arrays) -> tuple[np.ndarray, ...]:
@@ -133,11 +136,15 @@ def _batch_norm_grad(norm: BatchNormGrad, read: Arrays) -> tuple[np.ndarray, ...
     d_y = read["d_y"]
     if norm.relu:
         d_y = d_y * (hat * read["scale"] + read["bias"] > 0)
+    if norm.masked:
+        bits = np.unpackbits(read["mask"].astype(np.uint8), bitorder="little")
+        images = d_y.transpose(_LAST)
+        d_y = (images * bits.reshape(images.shape)).transpose(_FIRST)
     d_bias = d_y.sum(_OVER, keepdims=True)
     d_scale = (d_y * hat).sum(_OVER, keepdims=True)
     share = np.float32(d_bias.size / max(d_y.size, 1))
     d_x = (d_y - d_bias * share - hat * (d_scale * share)) * (read["scale"] * read["inverse"])
-    return d_x, d_scale, d_bias
+    return (d_x, d_scale, d_bias, *([d_y] if norm.forks else []))
 
 
 def _scores(attention: Attention, read: Arrays) -> np.ndarray:

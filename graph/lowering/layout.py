@@ -20,6 +20,7 @@ from ..ir.capabilities import (
 )
 from ..ir.graph import TEMP, Graph, Node, Value
 from ..ops.conv import GRAD_ADD, LAST
+from ..ops.fused_norm import ADD_ACT, MASKED
 from ..ops.registry import OPS
 
 TRANSFER = "transfer_layout"
@@ -37,7 +38,8 @@ _IMAGES: Mapping[str, Sequence[str]] = {
     "pool3d": ("X", "Out"),
     "batch_norm": ("X", "Y"),
     "fused_batch_norm_act": ("X", "Y"),
-    "fused_bn_add_activation": ("X", "Z", "Y"),
+    ADD_ACT: ("X", "Z", "Y"),
+    MASKED: ("X", "Z", "Y"),
 }
 # An attribute says where channels are.
 _WITH_FORMAT = frozenset(name for name in _IMAGES if name.startswith(("conv", "depthwise", "pool")))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...strategies.types import VarType
 from .norm import (
     STATISTICS,
     BatchNormGrad,
@@ -17,11 +18,12 @@ from .norm import (
     uses_statistics,
 )
 from .operands import Input, Output
-from .registry import Inference, Op, Specs, define
-from .rules import grads_like, merge_dims
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import grads_like, merge_dims, product
 from .samples import normal, sample, uniform
 
 ACT, ADD_ACT = "fused_batch_norm_act", "fused_bn_add_activation"
+MASKED = "masked_bn_add_activation"
 ACTIVATIONS = ("relu", "sigmoid", "tanh")
 _PARAMETERS = {**STATISTICS, "Bias": uniform(3, low=0.1, high=0.3)}
 
@@ -118,5 +120,54 @@ define(
         record=FusedBnAddActivationGrad,
         shape=lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
         in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},  # the first that is wanted
+    ),
+)
+
+
+class MaskedBnAddActivation(FusedBnAddActivation):
+    """A :class:`FusedBnAddActivation` whose relu leaves a bit an element, which tells where Y is positive.
+
+    The bits lie with channels last. Only a gradient by the same library reads them.
+    """
+
+    mask: Output
+
+
+class MaskedBnAddActivationGrad(FusedBnAddActivationGrad):
+    mask: Input
+
+
+def mask_spec(x: Spec) -> Spec:
+    """Return what holds a bit for each element of X."""
+    elements = product(x.shape)
+    return Spec((elements // 8 if elements >= 0 else -1,), VarType.UINT8)
+
+
+def _masked_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like fused_bn_add_activation; its bits fill bytes."""
+    channels = op.shape("Scale")[0]
+    op.require(op.attr("act_type") == "relu", "a mask is that of a relu")
+    op.require(channels % 8 == 0, f"{channels} channels must fill bytes of a mask")
+    return {**fused_norm_shape(op), "Mask": mask_spec(op.spec("X"))}
+
+
+_EIGHT = {**{s: uniform(8, low=0.5, high=1.5) for s in STATISTICS}, "Bias": normal(8)}
+_IMAGES = {slot: normal(4, 8, 2, 2) for slot in ("X", "Z")}
+
+define(
+    Op(
+        type=MASKED,
+        record=MaskedBnAddActivation,
+        shape=_masked_shape,
+        in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+        only_uses=uses_statistics,
+        needs=statistics_need,
+        samples=(sample({**_IMAGES, **_EIGHT}),),
+        refuses=(sample({**_IMAGES, **_EIGHT}, act_type="tanh"),),
+    ),
+    Op(
+        type=f"{MASKED}_grad",
+        record=MaskedBnAddActivationGrad,
+        shape=lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
     ),
 )

@@ -5,10 +5,10 @@ Where a residual block branches, two gradients meet in a sum, which reads both a
 
 from __future__ import annotations
 
-from ..ir.graph import Graph, Node, Value
+from ..ir.graph import Graph, Node
 from ..ops.conv import GRAD_ADD
 from ..ops.registry import OPS
-from .match import GraphRewriter, sole_value
+from .match import GraphRewriter, other_operand, sole_value
 from .target import Pass, Target
 
 _NAME = "fold_conv_grad_sums"
@@ -29,7 +29,7 @@ def _fold(edit: GraphRewriter, grad: Node, target: Target) -> bool:
     if d_x is None or grad.writes() != [d_x] or grad.attrs["fuse_relu_before_depthwise_conv"]:
         return False
     total = next((node for node in edit.readers(d_x) if node.op in _SUMS), None)
-    addend = None if total is None else _other_operand(total, d_x)
+    addend = None if total is None else other_operand(total, d_x)
     if total is None or addend is None or addend.spec != d_x.spec:
         return False
     inputs = {**{slot: grad.inputs[slot] for slot in _SLOTS}, "Addend": (addend,)}
@@ -40,12 +40,6 @@ def _fold(edit: GraphRewriter, grad: Node, target: Target) -> bool:
     if grad.host or not target.adds_gradients(fused):
         return False
     return edit.can_fuse_away(d_x, (total,)) and edit.fuse((grad, total), fused)
-
-
-def _other_operand(total: Node, value: Value) -> Value | None:
-    """Return the other operand of a sum of two (None if there is none, or more)."""
-    others = [operand for operand in total.reads() if operand is not value]
-    return others[0] if len(others) == 1 and len(total.reads()) == 2 else None
 
 
 PASS = Pass(

@@ -190,6 +190,12 @@ def sole_value(values: Slots, slot: str) -> Value | None:
     return next(iter(values.get(slot, ())), None)
 
 
+def other_operand(total: Node, value: Value) -> Value | None:
+    """Return the other operand of a sum of two (None if there is none, or more)."""
+    others = [operand for operand in total.reads() if operand is not value]
+    return others[0] if len(others) == 1 and len(total.reads()) == 2 else None
+
+
 def nonempty_slots(slots: Mapping[str, Value | None]) -> dict[str, tuple[Value | None, ...]]:
     """Return slots in a node's form, without those that hold nothing."""
     return {slot: (value,) for slot, value in slots.items() if value is not None}

@@ -23,7 +23,9 @@ class Target:
     ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
     ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
     ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler),
-    ``adds_gradients`` to which gradients of a convolution's images a library adds a value (None: to none).
+    ``adds_gradients`` to which gradients of a convolution's images a library adds a value (None: to none),
+    ``keeps_masks`` of which batch norms with a sum and a relu a library keeps the relu's mask (None: of none),
+    ``folds_residuals`` into which layer norms one folds a sum (None: into none).
 
     ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
     persistables of which other programs left each place a value of its own. ``keeps``: the driver stores the
@@ -43,6 +45,8 @@ class Target:
     fetches: tuple[str, ...] = ()
     compiles: Callable[[Node], bool] | None = None
     adds_gradients: Callable[[Node], bool] | None = None
+    keeps_masks: Callable[[Node], bool] | None = None
+    folds_residuals: Callable[[Node], bool] | None = None
     whole_feeds: frozenset[str] = frozenset()
     own_states: frozenset[str] = frozenset()
     keeps: bool = False

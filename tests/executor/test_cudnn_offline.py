@@ -18,6 +18,7 @@ import pytest
 from rowlock.executor.cuda.dnn import Convolution, Graph
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ops.fused_norm import ADD_ACT, MASKED
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.types import BFLOAT16, to_numpy
 from tests.executor.cudnn_offline import stand_ins
@@ -98,7 +99,8 @@ def resnet(kind: Any, order: str) -> Iterator[Graph]:
         slots = {"X": image, **dict.fromkeys(statistics, ((c,), np.dtype("f4")))}
         for op_type in ("batch_norm", "fused_batch_norm_act"):
             yield from graphs_of(op_type, slots, order)
-        yield from graphs_of("fused_bn_add_activation", {**slots, "Z": image}, order)
+        for op_type in (ADD_ACT, MASKED):
+            yield from graphs_of(op_type, {**slots, "Z": image}, order)
 
 
 def gpt(kind: Any) -> Iterator[Graph]:

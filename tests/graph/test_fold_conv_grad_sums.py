@@ -1,4 +1,4 @@
-"""The gradient of the other branch is added in the call that computes that of a convolution's images."""
+"""What one call of cuDNN computes backwards in a residual block: sums of gradients, relu with batch norm."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir.graph import Graph
 from rowlock.graph.ops.conv import GRAD_ADD
-from rowlock.graph.passes import fold_conv_grad_sums
+from rowlock.graph.ops.fused_norm import MASKED
+from rowlock.graph.passes import fold_conv_grad_sums, keep_relu_masks
 from rowlock.graph.passes.target import Target
 from rowlock.graph.program.role import OpRole
+from rowlock.strategies.types import VarType
 from tests.gpu import test_programs
 from tests.ops.gpu import needs_compiler
 
@@ -86,11 +88,21 @@ def test_each_block_of_a_resnet50_folds_its_sum(precision: str, folded: int) -> 
     assert sums(graph) == (16 - folded, folded)
     layouts = {v.layout for n in graph.nodes if n.op == GRAD_ADD for v in n.writes()}
     assert layouts == ({"NHWC"} if folded else set())
+    masked = [node for node in graph.nodes if node.op == MASKED]
+    assert len(masked) == len([n for n in graph.nodes if n.op == f"{MASKED}_grad"]) == folded
+    for node in masked:
+        (mask,), (y,) = node.outputs["Mask"], node.outputs["Y"]
+        assert mask is not None and y is not None and y.layout == "NHWC"
+        assert mask.spec == ((-1,), VarType.UINT8)
+    note = f"fused {folded} batch_norm with sum" if folded else "nothing fused: no gradient of"
+    assert any(text.startswith(f"keep_relu_masks: {note}") for text in graph.notes)
 
 
 @needs_compiler
 def test_losses_are_those_of_sums_but_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = test_programs.losses("resnet50", "bfloat16", fluid.CUDAPlace(0))
+    monkeypatch.setattr(keep_relu_masks, "_keep", lambda *_: False)
+    assert test_programs.losses("resnet50", "bfloat16", fluid.CUDAPlace(0)) == ours
     monkeypatch.setattr(fold_conv_grad_sums, "_SUMS", ())
     apart = test_programs.losses("resnet50", "bfloat16", fluid.CUDAPlace(0))
     np.testing.assert_allclose(ours, apart, rtol=2e-3)

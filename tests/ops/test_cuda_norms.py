@@ -31,7 +31,8 @@ FUSED = ("fused_batch_norm_act", "fused_bn_add_activation")
 PARTS = (
     "batch_norm_partial", "batch_norm_apply", "batch_norm_grad_partial", "batch_norm_grad_apply",
 )  # fmt: skip
-SAMPLES = cases("batch_norm", *FUSED, *PARTS, "layer_norm")
+RESIDUAL = ("add_layer_norm", "layer_norm_grad_add")
+SAMPLES = cases("batch_norm", *FUSED, *PARTS, "layer_norm", *RESIDUAL)
 LOW = low_types()
 LAYOUTS = [IN_ORDER, CHANNELS_LAST]
 STATISTICS = ("Scale", "Bias", "Mean", "Variance")
@@ -99,6 +100,34 @@ def test_matrices_are_normalised_by_column() -> None:
 def test_rows_of_any_length_are_normalised(rows: int, width: int) -> None:
     inputs = arrays((rows, width), width, "X")
     check("layer_norm", {slot: inputs[slot] for slot in ("X", "Scale", "Bias")})
+
+
+@pytest.mark.parametrize("width", [40, 1030, 8_201])
+def test_a_residual_is_added_on_the_way(width: int) -> None:
+    """Before the norm to the bits of a sum of its own, and behind its gradient with one rounding less."""
+    low, how = LOW[-1], {"dev": gpu(), **CUDA}
+    x, z, d_y, addend = (rng.standard_normal((2, width)).astype(low) for _ in range(4))
+    scale, bias = rng.standard_normal((2, width)).astype("f4")
+    parameters = {"Scale": [scale], "Bias": [bias]}
+    op, plain = OPS["add_layer_norm"], OPS["layer_norm"]
+    results = run(op, {"X": [x], "Z": [z], **parameters}, op.attrs, **how)
+    (total,) = results["Out"]
+    np.testing.assert_array_equal(total, x + z)
+    apart = run(plain, {"X": [total], **parameters}, plain.attrs, **how)
+    for slot, (array,) in apart.items():
+        assert_near(results[slot][0], array.astype("f8"), slot, 1.6e-2 if slot == "Y" else 1e-5)
+    op = OPS["layer_norm_grad_add"]
+    saved = {"Mean": apart["Mean"], "Variance": apart["Variance"]}
+    inputs = {"X": [total], **parameters, **saved, "Y@GRAD": [d_y], "Addend": [addend]}
+    slopes = run(op, inputs, op.attrs, **how)
+    exact = run(op, narrowed(inputs, "f8"), op.attrs)
+    for slot, (array,) in exact.items():
+        assert_near(slopes[slot][0], array, slot, 1.6e-2 if slot == "X@GRAD" else 1e-4)
+    alone = gradients(plain, {"X": [total], **parameters}, saved, {"Y": [d_y]}, plain.attrs, **how)
+    for slot in ("Scale", "Bias"):
+        assert_near(slopes[f"{slot}@GRAD"][0], alone[slot][0].astype("f8"), slot)
+    sums = [alone["X"][0].astype("f4") + addend.astype("f4"), slopes["X@GRAD"][0].astype("f4")]
+    np.testing.assert_allclose(*sums, rtol=1.6e-2, atol=1.6e-2)
 
 
 @pytest.mark.parametrize(

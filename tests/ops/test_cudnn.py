@@ -64,8 +64,12 @@ def drawn(name: str, index: int, kind: str = "float32") -> tuple[Op, Arrays, dic
 
 
 def rounded(arrays: Arrays, kind: Any, apart: tuple[str, ...] = ()) -> Arrays:
-    """Round arrays; those of slots ``apart`` to float32."""
-    return {s: [a.astype("f4" if s in apart else kind) for a in v] for s, v in arrays.items()}
+    """Round arrays; those of slots ``apart`` to float32. Bits of masks stay as they are."""
+
+    def one(slot: str, array: Any) -> Any:
+        return array if array.dtype == np.uint8 else array.astype("f4" if slot in apart else kind)
+
+    return {slot: [one(slot, a) for a in many] for slot, many in arrays.items()}
 
 
 def order(layout: str, attrs: dict[str, Any]) -> str:
@@ -116,6 +120,9 @@ def test_sixteen_bits_are_rounded_once(name: str, kind: str) -> None:
     expected = run(op, exact, attrs)
     for slot, arrays in outputs.items():
         for one, value in zip(arrays, expected[slot], strict=True):
+            if one.dtype == np.uint8:
+                np.testing.assert_array_equal(one, value)
+                continue
             assert one.dtype == (np.float32 if slot in APART else LOW[kind]), slot
             assert_near(one, value, kind, slot)
     if op.grad is None:
@@ -265,6 +272,43 @@ def test_the_gradient_of_relu_and_batch_norm_does_not_read_its_result() -> None:
     )
     (graph,) = graphs_of(steps)
     assert isinstance(graph, BatchNormGrad) and graph.relu and len(steps) == 1
+
+
+def test_a_mask_is_written_and_read_or_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways give the same bits: of relu's gradient by a call of its own, and of one call from the mask."""
+    op, exact, attrs = drawn("masked_bn_add_activation", 0, "float64")
+    how = on(layout=CHANNELS_LAST)
+    low = rounded(exact, BFLOAT16, APART)
+    seeds = rounded(seeds_of(op, run(op, exact, attrs)), BFLOAT16, APART)
+
+    def both(only: str | None = None) -> Arrays:
+        return gradients(op, low, run(op, low, attrs, **how), seeds, attrs, only=only, **how)
+
+    dnn = type(gpu().runtime.dnn)
+    plain, bind_plain = dnn.workspace, dnn.bind
+    calls: list[Graph] = []
+
+    def recorded(self: Any, graph: Graph, arrays: Any, workspace: Any) -> Step:
+        calls.append(graph)
+        return bind_plain(self, graph, arrays, workspace)
+
+    monkeypatch.setattr(dnn, "bind", recorded)
+    together = both()
+    norm, slope = calls
+    assert isinstance(norm, BatchNorm) and norm.masks
+    assert isinstance(slope, BatchNormGrad) and slope.masked and slope.forks
+    np.testing.assert_array_equal(both("Z")["Z"][0], together["Z"][0])
+    calls.clear()
+    # cuDNN has a plan that writes a mask, and none that reads it.
+    monkeypatch.setattr(
+        dnn,
+        "workspace",
+        lambda self, graph: None if getattr(graph, "masked", False) else plain(self, graph),
+    )
+    apart = both()
+    assert [getattr(g, "masks", False) or getattr(g, "masked", False) for g in calls] == [False] * 2
+    for slot, arrays in together.items():
+        np.testing.assert_array_equal(arrays[0], apart[slot][0], err_msg=slot)
 
 
 def test_what_cudnn_declines_is_left_to_the_next_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,22 @@ template <class P, class A, int V> EVERYWHERE void load_wide(const P* from, A (&
 }
 
 template <class T, class P, class S, class A, int G, int V, int N>
-EVERYWHERE void block_layer_norm(const T* x, const P* scale, const P* shift, T* y, S* means, S* variances,
-                                 long long rows, int width, A epsilon) {
+EVERYWHERE void block_layer_norm(const T* x, const T* z, T* sum, const P* scale, const P* shift, T* y, S* means,
+                                 S* variances, long long rows, int width, A epsilon) {
   const A part = (A)1 / (A)width;
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
-    const Row<T, G, V, N> row(x, r, width, 1);
+    Row<T, G, V, N> row(x, r, width, 1);
+    if (z) {  // the row is the sum, as rounded; of a long one a thread reads again what it wrote
+      over_row<G, V, N>(width, [&](int i, int at) {
+        const Vec<T, V> v = row.get(i, at), w = load_vec<V>(z + r * width + at);
+        Vec<T, V> made;
+#pragma unroll
+        for (int j = 0; j < V; j++) made.at[j] = element<T>((A)wide(v.at[j]) + (A)wide(w.at[j]));
+        store_vec<V>(sum + r * width + at, made);
+        if constexpr (N > 0) row.held[i] = made;
+      });
+      row.from = sum + r * width;
+    }
     const A mean = row.template block_fold<Sum, A>(width, [](A v, int) { return v; }) * part;
     const A variance =
         row.template block_fold<Sum, A>(width, [=](A v, int) { return (v - mean) * (v - mean); }) * part;
@@ -43,10 +54,12 @@ EVERYWHERE void block_layer_norm(const T* x, const P* scale, const P* shift, T* 
 }
 
 // d_x = (g - mean(g) - hat * mean(g * hat)) / deviation, g = d_y * scale. With SUMS (rows in registers), a block
-// also adds up d_y * hat and d_y over its rows, into its row of `by_shift` and `by_scale`.
+// also adds up d_y * hat and d_y over its rows, into its row of `by_shift` and `by_scale`. `addend` (may be null) is
+// added to d_x.
 template <class T, class P, class S, class A, bool SUMS, int G, int V, int N>
 EVERYWHERE void block_layer_norm_grad(const T* x, const T* d_y, const S* means, const S* variances, const P* scale,
-                                      T* d_x, A* by_shift, A* by_scale, long long rows, int width, A epsilon) {
+                                      const T* addend, T* d_x, A* by_shift, A* by_scale, long long rows, int width,
+                                      A epsilon) {
   constexpr int M = SUMS ? N : 1;
   const A part = (A)1 / (A)width;
   A scaled[M][V] = {}, shifted[M][V] = {};
@@ -76,11 +89,14 @@ EVERYWHERE void block_layer_norm_grad(const T* x, const T* d_y, const S* means, 
       const Vec<T, V> v = row.get(i, at), d = slope.get(i, at);
       A by[V];
       load_wide(scale ? scale + at : scale, by, (A)1);
-      Vec<T, V> made;
+      Vec<T, V> made, more;
+      if (addend) more = load_vec<V>(addend + r * width + at);
 #pragma unroll
       for (int j = 0; j < V; j++) {
         const A hat = ((A)wide(v.at[j]) - mean) * inverse;
-        made.at[j] = element<T>(((A)wide(d.at[j]) * by[j] - plain - hat * along) * inverse);
+        A value = ((A)wide(d.at[j]) * by[j] - plain - hat * along) * inverse;
+        if (addend) value += (A)wide(more.at[j]);
+        made.at[j] = element<T>(value);
       }
       store_vec<V>(d_x + r * width + at, made);
     });

@@ -13,10 +13,12 @@ from ....graph.ops.fused_activation import value_of
 from ....graph.ops.fused_norm import (
     ACT,
     ADD_ACT,
+    MASKED,
     FusedBatchNormAct,
     FusedBatchNormActGrad,
     FusedBnAddActivation,
     FusedBnAddActivationGrad,
+    MaskedBnAddActivation,
 )
 from ....graph.ops.operands import Array
 from ...codegen.array_calls import bind_scalar
@@ -77,4 +79,16 @@ def _slope(dev: Device, act_type: str, out: Array, d_out: Array, d_x: Any) -> li
     return sloped(dev, act_type, {}, {"Out": out}, d_out, d_x)
 
 
-register(kernel, Parts(batch_norm, batch_norm_grad, _activation, _slope))
+_PARTS = Parts(batch_norm, batch_norm_grad, _activation, _slope)
+register(kernel, _PARTS)
+kernel(f"{MASKED}_grad")(partial(fused_batch_norm_act_grad, _PARTS))
+
+
+@kernel(MASKED)
+def masked_bn_add_activation(dev: Device, a: MaskedBnAddActivation) -> list[Step]:
+    images = a.y if a.data_layout == "NHWC" else dev.xp.moveaxis(a.y, 1, -1)
+
+    def pack() -> None:
+        a.mask[...] = dev.xp.packbits(images > 0, bitorder="little")
+
+    return [*fused_batch_norm_act(_PARTS, dev, a), pack]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands, LayerNorm, LayerNormGrad
 from ....graph.ops.operands import Array
+from ....graph.ops.residual_norm import ADD_NORM, NORM_GRAD_ADD, AddLayerNorm, LayerNormGradAdd
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -180,3 +181,13 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
         partial(xp.subtract, dx_RF, hat, dx_RF),
         partial(xp.divide, dx_RF, deviation, dx_RF),
     ]
+
+
+@kernel(ADD_NORM)
+def add_layer_norm(dev: Device, a: AddLayerNorm) -> list[Step]:
+    return [partial(dev.xp.add, a.x, a.z, a.out), *layer_norm(dev, a.replace(x=a.out))]
+
+
+@kernel(NORM_GRAD_ADD)
+def layer_norm_grad_add(dev: Device, a: LayerNormGradAdd) -> list[Step]:
+    return [*layer_norm_grad(dev, a), partial(dev.xp.add, a.d_x, a.addend, a.d_x)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from ....graph.ops.norm import LayerNorm, LayerNormGrad
 from ....graph.ops.operands import Array
+from ....graph.ops.residual_norm import ADD_NORM, NORM_GRAD_ADD, AddLayerNorm, LayerNormGradAdd
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -24,15 +25,18 @@ def _given(array: Array | None, like: Array) -> Any:
     return like if array is None else array
 
 
-@cuda("layer_norm", takes=floating)
+@cuda("layer_norm", ADD_NORM, takes=floating)
 def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
     statistic = next((s for s in (a.mean, a.variance) if s is not None), a.x)
     rows, width = _sizes(a.x, a.begin_norm_axis)
     parameter = _given(a.scale, _given(a.bias, a.x))
     kind = c_type(accumulator(a.x.dtype))
-    shared = share_rows(rows, width, vector(dev, width, a.x, a.y, a.scale, a.bias))
+    z, total = (a.z, a.out) if isinstance(a, AddLayerNorm) else (None, None)
+    shared = share_rows(rows, width, vector(dev, width, a.x, z, total, a.y, a.scale, a.bias))
     arguments = [
         read("x", a.x),
+        read("z", z, a.x),
+        written("sum", total, a.x),
         read("scale", a.scale, parameter),
         read("shift", a.bias, parameter),
         written("y", a.y, a.x),
@@ -51,11 +55,12 @@ def _sizes(x: Array, axis: int) -> tuple[int, int]:
     return math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
 
 
-@cuda("layer_norm_grad", takes=floating)
+@cuda("layer_norm_grad", NORM_GRAD_ADD, takes=floating)
 def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     rows, width = _sizes(a.x, a.begin_norm_axis)
     sums = a.d_scale is not None or a.d_bias is not None
-    size = vector(dev, width, a.x, a.d_y, a.d_x, a.scale)
+    addend = a.addend if isinstance(a, LayerNormGradAdd) else None
+    size = vector(dev, width, a.x, a.d_y, a.d_x, addend, a.scale)
     shared = share_rows(rows, width, size, together=2, most_blocks=_BLOCKS if sums else 1 << 16)
     inside = sums and shared.vectors > 0 and (shared.block < 1024 or shared.vectors * size <= 8)
     tile = columns(dev, rows, width, a.x, a.d_y)
@@ -79,6 +84,7 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
         arguments = [
             *operands,
             read("scale", a.scale, parameter),
+            read("addend", addend, a.x),
             written("d_x", a.d_x, a.x),
             *_parts(parts, written),
             ("long long rows", rows),

@@ -11,10 +11,14 @@ from typing import Any
 from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ir.graph import Node
 from ....graph.ops.fused_norm import (
+    ADD_ACT,
+    MASKED,
     FusedBatchNormAct,
     FusedBatchNormActGrad,
     FusedBnAddActivation,
     FusedBnAddActivationGrad,
+    MaskedBnAddActivation,
+    MaskedBnAddActivationGrad,
 )
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
 from ....graph.ops.operands import Array
@@ -23,7 +27,7 @@ from ...cuda import dnn
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..cuda.support import launch
-from ..registry import Step
+from ..registry import KERNELS, Step
 from .support import Declined, bound, cudnn, on_tensor_cores, part
 
 _RUNNING = CudaKernel(
@@ -91,9 +95,11 @@ def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     arrays = {"x": a.x, **({} if z is None else {"z": z}), "y": a.y}
     images = {name: channels_last(array, a.data_layout) for name, array in arrays.items()}
     relu = isinstance(a, FusedBatchNormAct)
-    norm = dnn.BatchNorm(dnn.tensor(images["x"]), a.epsilon, z is not None, relu)
+    masks = isinstance(a, MaskedBnAddActivation) and _masks(dev, images["x"], a.epsilon)
+    norm = dnn.BatchNorm(dnn.tensor(images["x"]), a.epsilon, z is not None, relu, masks)
     inverse = a.saved_variance
     parameters = {"scale": a.scale, "bias": a.bias, "mean": a.saved_mean, "inverse": inverse}
+    parameters |= {"mask": a.mask} if isinstance(a, MaskedBnAddActivation) and masks else {}
     running = (a.mean_out, a.variance_out, a.mean, a.variance, a.saved_mean, inverse)
     numbers = (a.momentum, a.epsilon, inverse.size)
     return [
@@ -116,16 +122,50 @@ def fused_batch_norm_act_grad(dev: Device, a: FusedBatchNormActGrad) -> list[Ste
 @cudnn("fused_bn_add_activation_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
 def fused_bn_add_activation_grad(dev: Device, a: FusedBnAddActivationGrad) -> list[Step]:
     """What comes through the relu is the gradient of Z, and that of the norm's result."""
-    channels_last(a.x, a.data_layout)
+    x = channels_last(a.x, a.data_layout)
+    norms = any(array is not None for array in (a.d_x, a.d_scale, a.d_bias))
+    if isinstance(a, MaskedBnAddActivationGrad) and norms and _masks(dev, x, a.epsilon):
+        return _backward(dev, a, None, a.d_y, a)
     d_sum = dev.scratch_like(a.y) if a.d_z is None else a.d_z
     steps = part(dev, "relu_grad", {"Out": a.y, "Out@GRAD": a.d_y}, {"X@GRAD": d_sum})
-    if a.d_x is None and a.d_scale is None and a.d_bias is None:
-        return steps
-    return [*steps, *_backward(dev, a, None, d_sum)]
+    return [*steps, *_backward(dev, a, None, d_sum)] if norms else steps
 
 
-def _backward(dev: Device, a: BatchNormGrad, bias: Array | None, d_y: Array) -> list[Step]:
-    """With ``bias``, ``d_y`` has yet to go through a relu."""
+def _fills_bytes(node: Node) -> bool:
+    """Take what the library computes of one node, with channels whose bits fill bytes."""
+    (scale,) = node.inputs["Scale"]
+    assert scale is not None
+    return _in_training(node) and scale.spec.shape[0] % 8 == 0
+
+
+for _op in (ADD_ACT, f"{ADD_ACT}_grad"):  # where there is no mask, the op without one has a kernel
+    _how: dict[str, Any] = {"layout": on_tensor_cores(AS_THEY_COME), "bits": "Mask"}
+    register = cudnn(_op.replace(ADD_ACT, MASKED), takes=_fills_bytes, **_how)
+    register(KERNELS[_op, "cudnn"].function)
+
+
+def _masks(dev: Device, x: Any, epsilon: float) -> bool:
+    """Tell whether the library both writes a mask and reads it.
+
+    The two ops decide alike: their images lie alike, so neither is left to others for their order alone.
+    """
+    assert dev.runtime is not None
+    like = dnn.tensor(x)
+    pair = (
+        dnn.BatchNorm(like, epsilon, adds=True, relu=True, masks=True),
+        dnn.BatchNormGrad(like, masked=True, forks=True),
+    )
+    return all(dev.runtime.dnn.workspace(graph) is not None for graph in pair)
+
+
+def _backward(
+    dev: Device,
+    a: BatchNormGrad,
+    bias: Array | None,
+    d_y: Array,
+    masked: MaskedBnAddActivationGrad | None = None,
+) -> list[Step]:
+    """With ``bias``, or ``masked``, ``d_y`` has yet to go through a relu."""
     x, d_y = (channels_last(array, a.data_layout) for array in (a.x, d_y))
     d_x = dev.scratch_like(x) if a.d_x is None else channels_last(a.d_x, a.data_layout)
     sums = {
@@ -133,6 +173,10 @@ def _backward(dev: Device, a: BatchNormGrad, bias: Array | None, d_y: Array) -> 
         for name, array in (("d_scale", a.d_scale), ("d_bias", a.d_bias))
     }
     read = {"scale": a.scale, **({} if bias is None else {"bias": bias})}
-    statistics = {"mean": a.saved_mean, "inverse": a.saved_variance}
-    norm = dnn.BatchNormGrad(dnn.tensor(x), relu=bias is not None)
-    return bound(dev, norm, x=x, **read, **statistics, d_y=d_y, d_x=d_x, **sums)
+    read |= {"mean": a.saved_mean, "inverse": a.saved_variance}
+    if masked is not None:
+        read["mask"] = masked.mask
+        if masked.d_z is not None:
+            sums["d_z"] = channels_last(masked.d_z, a.data_layout)
+    norm = dnn.BatchNormGrad(dnn.tensor(x), bias is not None, masked is not None, "d_z" in sums)
+    return bound(dev, norm, x=x, **read, d_y=d_y, d_x=d_x, **sums)

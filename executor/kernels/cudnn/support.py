@@ -30,15 +30,20 @@ def cudnn(
     takes: Callable[[Node], bool] | None = None,
     any_order: bool = False,
     layout: Layout = IN_ORDER,
+    bits: str = "",
 ) -> Callable[[F], F]:
     """Register a kernel for nodes of single or low precision, or those of them that ``takes`` accepts.
+
+    What is in the slot ``bits`` has no precision.
 
     It never sees arrays without elements. These, and what it declines, are left to the next library that takes
     them, as if cuDNN were not here.
     """
 
     def accepts(node: Node) -> bool:
-        kinds = all(v.spec.dtype in FLOATS for v in (*node.reads(), *node.writes()))
+        slots = {**node.inputs, **node.outputs}
+        values = (v for slot, many in slots.items() if slot != bits for v in many if v is not None)
+        kinds = all(v.spec.dtype in FLOATS for v in values)
         return kinds and (takes is None or takes(node))
 
     def register(function: F) -> F:

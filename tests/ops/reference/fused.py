@@ -32,7 +32,7 @@ def fused_elemwise_activation(ins: dict[str, Any], attrs: dict[str, Any]) -> dic
     }
 
 
-@reference("fused_batch_norm_act", "fused_bn_add_activation")
+@reference("fused_batch_norm_act", "fused_bn_add_activation", "masked_bn_add_activation")
 def fused_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     norm = batch_norm(ins, attrs)
     return {**norm, "Y": act(attrs["act_type"], norm["Y"] + ins.get("Z", 0), attrs)}

@@ -42,6 +42,25 @@ def layer_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Y": y.reshape(x.shape), "Mean": rows.mean(1), "Variance": rows.var(1)}
 
 
+@reference("add_layer_norm")
+def add_layer_norm(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    total = ins["X"] + ins["Z"]
+    return {"Out": total, **layer_norm({**ins, "X": total}, attrs)}
+
+
+@reference("layer_norm_grad_add")
+def layer_norm_grad_add(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    rows, slope = (ins[s].reshape(ins["Mean"].size, -1) for s in ("X", "Y@GRAD"))
+    deviation = np.sqrt(ins["Variance"] + attrs["epsilon"])[:, None]
+    hat = (rows - ins["Mean"][:, None]) / deviation
+    scaled = slope * ins.get("Scale", 1)
+    along = (scaled * hat).mean(1, keepdims=True)
+    d_x = (scaled - scaled.mean(1, keepdims=True) - hat * along) / deviation
+    sums = {"Scale@GRAD": (slope * hat).sum(0), "Bias@GRAD": slope.sum(0)}
+    slopes = {slot: sums[slot] for slot in sums if slot.partition("@")[0] in ins}
+    return {"X@GRAD": d_x.reshape(ins["X"].shape) + ins["Addend"], **slopes}
+
+
 @reference("inplace_abn")
 def inplace_abn(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     norm = batch_norm(ins, attrs)
