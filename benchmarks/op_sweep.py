@@ -9,8 +9,10 @@ in a program, by measurement, or with ``--by-rule`` by rule alone.
 
 Each library is a process of its own, both are pinned to one core, and they take turns, some calls each. A time
 is the calling thread's own, the lower quartile over all calls (median and upper quartile in brackets): whatever
-else the machine does only adds to it. Ratios are ours to PyTorch's. Both compute the same numbers: a digest of
-results and gradients is compared, and a difference shown.
+else the machine does only adds to it. Ratios are ours to PyTorch's. Both write the same numbers: a digest of
+results and gradients is compared, and a difference shown. Gradients that PyTorch returns as views (of stacks,
+transposes, sums) are made contiguous, for ours are written, too: ``backward()`` does so for what an optimizer
+reads (its layout contract for ``.grad``); without it the other time would be that of writing nothing.
 """
 
 import argparse

@@ -29,7 +29,8 @@ def build(name):
         outs = found if isinstance(found, tuple) else (found,)
         seeds.extend(torch.from_numpy(seed_of(out.shape)) for out in outs[len(seeds) :])
         slopes = torch.autograd.grad(outs, leaves, seeds) if leaves else ()
-        return *outs, *slopes
+        # As ``backward()`` leaves them to an optimizer: in the order of their tensor, views written out.
+        return *outs, *(slope.contiguous() for slope in slopes)
 
     return step
 

@@ -50,26 +50,28 @@ def chosen(
         specs = Shapes(first_segment(program)).infer(list(map(spec_of, arrays)), state, arrays)
     except ShapeError:
         return compiled
-    choices: dict[str, _Choice] = {}
+    by_question: dict[str, _Choice] = {}
     for k, names in enumerate(compiled.alternatives):
         question = _question(program, program.nodes[k], specs, names) if names else None
         if question is not None and all(n > 0 for shape, *_ in question.operands for n in shape):
-            choices.setdefault(json.dumps(question), _Choice(question)).nodes.append(k)
-    if not choices:
+            by_question.setdefault(json.dumps(question), _Choice(question)).nodes.append(k)
+    if not by_question:
         return compiled
+    # Time may not be enough for all: those first by which a step has most to gain.
+    choices = sorted(by_question.values(), key=lambda c: -c.question.work * len(c.nodes))
     began = time.perf_counter()
-    order = Measure([choice.question for choice in choices.values()], program.math, WITHIN_S)
+    order = Measure([choice.question for choice in choices], program.math, WITHIN_S)
     idle = order._replace(questions=[])
     answers = gang.each([pack(idle if rank else order) for rank in range(gang.size)])
     timings = Timings(**answers[0].head)
     took = time.perf_counter() - began
     nodes = list(program.nodes)
-    for choice, seconds in zip(choices.values(), timings.seconds, strict=True):
+    for choice, seconds in zip(choices, timings.seconds, strict=True):
         choice.seconds = seconds
         for k in choice.nodes:
             nodes[k] = replace(nodes[k], kernel=choice.kernel)
     graph = report.graph
-    for line in _told(list(choices.values()), timings.measured, took):
+    for line in _told(choices, timings.measured, took):
         graph = graph.noted(line)
     report = replace(report, graph=graph, kernels=Counter(node.kernel for node in nodes))
     return replace(compiled, program=replace(program, nodes=tuple(nodes)), report=report)

@@ -2,17 +2,18 @@
 
 What is timed is the work of a step, on memory that was touched before: by the processor's time where a replica
 has one core, so that what else runs on that core does not count, else by what a clock shows. Of a node that
-takes long, so few rows of the batch are computed that one call takes about a hundredth of a second; but not so
+takes long, so few rows of the batch are computed that a call makes some ten million multiplications; but not so
 few that what is no part of the batch (filters) takes most of the memory, for then time does not follow rows.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math as numbers
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,16 +28,16 @@ from ..host.disk_cache import disk_cache
 from .capabilities import installed
 from .registry import bind
 
-_CALL_S = 0.015  # rows are left out until a call takes no longer
-_PROBE, _PROBED = 16, 3e7  # of more work than this, a sixteenth of the rows is timed before
-# A time is the shortest of so many calls, or of those in so many seconds.
-_CALLS, _REPEATS_S = 5, 0.01
-# So many times slower in its first call, or in two, a kernel is not timed further.
-_HOPELESS = 4.0, 1.5
-_BEGIN = 0.85  # of the time: later no kernel is begun, for it is to end in time
+_WORK = 4e7  # rows are left out until a call has no more of it
 _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
+# Each kernel is called once, or for a thousandth of a second, but not more often than so. Those that then took
+# less than so many times as long as the fastest are called again, and of these in turns those that still do.
+_FIRST_S, _FIRST_CALLS = 0.001, 3
+_NEAR = 2.0, 1.2
+_CALLS, _REPEATS_S = 20, 0.015  # at most, of each kernel and for all
+_BEGIN = 0.85  # of the time: later no kernel is begun, for it is to end in time
 _WORTH = 0.85  # a kernel is clearly faster that takes no more of another one's time than this
-_FORM = 4  # of what is kept on disk, and of how it is measured
+_FORM = 5  # of what is kept on disk, and of how it is measured
 
 _known: dict[str, dict[str, float]] = {}  # what this process measured or read
 
@@ -80,34 +81,37 @@ def measure(
 ) -> tuple[list[dict[str, float]], int]:
     """Return the seconds that each kernel takes, by question, and how many questions were measured now.
 
-    Those with the most work come first. ``threads`` is how many a kernel can keep busy. When ``within`` seconds
-    are over, the rest has no answer.
+    ``threads`` is how many a kernel can keep busy. When ``within`` seconds are over, what is not known has no
+    answer.
     """
     ends, cache = time.monotonic() + _BEGIN * within, disk_cache()
-    asked = [Question(*question) for question in questions]
-    answers: list[dict[str, float]] = [{} for _ in asked]
     here = {**installed(), "numpy": np.__version__, "processor": cpu(), "threads": str(threads)}
+    answers: list[dict[str, float]] = []
     count, memory = 0, Memory()
-    for i in sorted(range(len(asked)), key=lambda i: -asked[i].work):
-        name = _name(asked[i], math, here)
+    for question in map(Question._make, questions):
+        name = _name(question, math, here)
         if name not in _known:
             stored = cache.read(name)
             if stored is None:
-                seconds = _times(asked[i], math, ends, memory, _clock(threads))
-                if not seconds:
-                    continue
-                count += 1
-                stored = cache.write(name, json.dumps(seconds).encode(), first=True)
-            _known[name] = json.loads(stored)
-        answers[i] = _known[name]
+                seconds = _times(question, math, ends, memory, _clock(threads))
+                if seconds:
+                    count += 1
+                    stored = cache.write(name, json.dumps(seconds).encode(), first=True)
+            if stored is not None:
+                _known[name] = json.loads(stored)
+        answers.append(_known.get(name, {}))
     return answers, count
 
 
 def fastest(kernels: Sequence[str], seconds: Mapping[str, float]) -> str:
-    """Return the fastest kernel: the first of them if no other is clearly faster, or if it was not timed."""
-    rule = kernels[0]
-    best = min(seconds, key=lambda name: seconds[name], default=rule)
-    return best if rule in seconds and seconds[best] <= _WORTH * seconds[rule] else rule
+    """Return the first kernel than which no other is clearly faster.
+
+    So two that take about as long are not told apart by chance. The first of all stays if it was not timed.
+    """
+    if kernels[0] not in seconds:
+        return kernels[0]
+    most = min(seconds.values()) / _WORTH
+    return next(name for name in kernels if seconds.get(name, numbers.inf) <= most)
 
 
 def _name(question: Question, math: str, here: Mapping[str, str]) -> str:
@@ -125,28 +129,24 @@ def _times(
     question: Question, math: str, ends: float, memory: Memory, clock: Clock
 ) -> dict[str, float]:
     """Return the seconds that each kernel takes for the whole batch; nothing if time runs out."""
-    rows = most = question.rows
+    rows = sample = question.rows
     batch, others = (
         sum(_nbytes(operand) for operand in question.operands if operand[3] == varies)
         for varies in (True, False)
     )
+    if question.work > _WORK:
+        sample = max(int(rows * _WORK / question.work), rows * others // max(batch, 1))
     if batch + others > _MOST_BYTES:
-        most = max(rows * _MOST_BYTES // (batch + others), 1)
-    sample = min(most, max(most // _PROBE, rows * others // max(batch, 1), 1))
-    if question.work <= _PROBED:
-        sample = most
-    elif sample < most:
-        probe = _Trial(question, sample, math, memory, clock).shortest(question.kernels[0]) or 0.0
-        sample = max(sample, min(most, int(sample * _CALL_S / max(probe, 1e-9))))
+        sample = min(sample, rows * _MOST_BYTES // (batch + others))
+    sample = min(max(sample, 1), rows)
+    if time.monotonic() > ends:
+        return {}
     trial = _Trial(question, sample, math, memory, clock)
-    times: dict[str, float] = {}
     for name in question.kernels:
         if time.monotonic() > ends:
             return {}
-        seconds = trial.shortest(name, min(times.values(), default=numbers.inf))
-        if seconds is not None:
-            times[name] = seconds
-    return {name: seconds * rows / sample for name, seconds in times.items()}
+        trial.begin(name)
+    return {name: seconds * rows / sample for name, seconds in trial.repeated().items()}
 
 
 def _nbytes(operand: Operand) -> int:
@@ -160,37 +160,45 @@ class _Trial:
         self, question: Question, rows: int, math: str, memory: Memory, clock: Clock
     ) -> None:
         self._question, self._math, self._memory, self._clock = question, math, memory, clock
+        self._calls: dict[str, Sequence[Callable[[], Any]]] = {}
+        self.shortest: dict[str, float] = {}  # call of each kernel, in seconds
         self._inputs, self._outputs = (
             {name: [_array(o, rows, question.rows) for o in slot] for name, slot in slots.items()}
             for slots in (question.inputs, question.outputs)
         )
 
-    def shortest(self, kernel: str, best: float = numbers.inf) -> float | None:
-        """Return the seconds of the shortest call; None if the kernel cannot compute this after all.
-
-        ``best``: the seconds of another kernel. One that takes far longer is not called again and again.
-        """
+    def begin(self, kernel: str) -> None:
+        """Call a kernel for the first time; not, if it cannot compute this after all."""
         dev, op = Device(math=self._math, memory=self._memory), self._question.op
-        shortest, spent = numbers.inf, 0.0
-        try:
+        with contextlib.suppress(RowlockError, ValueError, MemoryError):
             calls = bind(op, self._inputs, self._outputs, self._question.attrs, dev, kernel)
-            for number, seconds in enumerate(_timed(calls, self._clock)):
-                shortest, spent = min(shortest, seconds), spent + seconds
-                hopeless = shortest > _HOPELESS[min(number, 1)] * best
-                if number + 1 >= _CALLS or spent > _REPEATS_S or hopeless:
-                    return shortest
-        except (RowlockError, ValueError, MemoryError):
-            pass
-        return None
+            began = self._clock()
+            for _ in range(_FIRST_CALLS):
+                self._run(kernel, calls)
+                if self._clock() - began > _FIRST_S:
+                    break
+            self._calls[kernel] = calls
 
+    def repeated(self) -> dict[str, float]:
+        """Return the seconds of each kernel's shortest call, when it is clear which is to be chosen."""
+        began, shortest = self._clock(), self.shortest
+        for number in range(_CALLS):
+            best = min(shortest.values(), default=0.0)
+            most = _NEAR[min(number, 1)] * best
+            near = [kernel for kernel in self._calls if shortest[kernel] <= most]
+            clear = len(near) < 2 or (number > 0 and shortest[near[0]] == best)
+            if clear or self._clock() - began > _REPEATS_S:
+                break
+            for kernel in near:
+                self._run(kernel, self._calls[kernel])
+        return shortest
 
-def _timed(calls: Sequence[Callable[[], Any]], clock: Clock) -> Iterator[float]:
-    """Yield the seconds of one run of the calls after the other."""
-    while True:
-        began = clock()
+    def _run(self, kernel: str, calls: Sequence[Callable[[], Any]]) -> None:
+        began = self._clock()
         for call in calls:
             call()
-        yield clock() - began
+        seconds = self._clock() - began
+        self.shortest[kernel] = min(self.shortest.get(kernel, seconds), seconds)
 
 
 def _array(operand: Operand | None, rows: int, whole: int) -> Any:

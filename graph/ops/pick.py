@@ -202,6 +202,7 @@ define(
         type="scatter_nd_add_grad",
         record=ScatterNdAddGrad,
         shape=lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
+        views={"X@GRAD": "Out@GRAD"},
     ),
 )
 

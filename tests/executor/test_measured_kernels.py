@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -156,8 +157,7 @@ def convolution(rows: int, varies: bool, kernels: list[str]) -> Question:
 
 
 def test_times_are_those_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_PROBED", 0.0)
-    monkeypatch.setattr(measuring, "_CALL_S", 1e-9)  # whatever takes time is measured on few rows
+    monkeypatch.setattr(measuring, "_WORK", 1e5)  # whatever takes time is measured on few rows
     taken: list[int] = []
     trial = measuring._Trial
 
@@ -168,7 +168,7 @@ def test_times_are_those_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(measuring, "_Trial", noted)
     question = convolution(320, True, ["onednn", "numpy"])
     (seconds,), count = measure([question], "float32", 10.0, 0)
-    assert count == 1 and set(seconds) == {"onednn", "numpy"} and taken == [20, 20]
+    assert count == 1 and set(seconds) == {"onednn", "numpy"} and taken == [14]
     taken.clear()
     measure([convolution(320, False, ["onednn", "numpy"])], "float32", 10.0, 0)
     assert taken == [1], "what has no batch is measured whole"
@@ -183,11 +183,14 @@ def test_large_filters_are_measured_on_as_many_rows_as_weigh_as_much(
         def __init__(self, question: Question, rows: int, *how: Any) -> None:
             taken.append(rows)
 
-        def shortest(self, *how: Any) -> float:
-            return 1.0
+        def begin(self, kernel: str) -> None:
+            pass
+
+        def repeated(self) -> dict[str, float]:
+            return {}
 
     monkeypatch.setattr(measuring, "_Trial", Trial)
-    for size, rows in ((4, 32), (8, 18), (16, 2)):
+    for size, rows in ((4, 32), (8, 18), (16, 3)):
         channels = 2048 // size
         x, w = ([32, channels, size, size], 5, "", True), ([channels] * 2 + [3, 3], 5, "", False)
         question = Question("conv2d", {}, {"Input": [x], "Filter": [w]}, {"Output": [x]}, ["numpy"])
@@ -222,8 +225,35 @@ def test_a_kernel_that_cannot_compute_it_after_all_is_left_out() -> None:
     assert seconds == {} and fastest(odd.kernels, seconds) == "onednn"
 
 
-def test_only_what_is_clearly_faster_replaces_the_rule() -> None:
-    names = ["onednn", "numpy"]
-    assert fastest(names, {"onednn": 1.0, "numpy": 0.95}) == "onednn"
-    assert fastest(names, {"onednn": 1.0, "numpy": 0.5}) == "numpy"
+def test_only_what_is_clearly_faster_replaces_what_comes_before_it() -> None:
+    names = ["onednn", "windows", "numpy"]
+    assert fastest(names, {"onednn": 1.0, "windows": 2.0, "numpy": 0.95}) == "onednn"
+    assert fastest(names, {"onednn": 1.0, "windows": 0.55, "numpy": 0.5}) == "windows"
+    assert fastest(names, {"onednn": 1.0, "windows": 0.6, "numpy": 0.5}) == "numpy"
     assert fastest(names, {"numpy": 0.5}) == "onednn", "what was not timed cannot be compared"
+
+
+def test_calls_are_spent_on_kernels_that_are_near_the_fastest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, count = [0.0], Counter[str]()
+    seconds = {"onednn": 0.003, "windows": 0.0025, "blocked": 0.0035, "numpy": 0.02}
+
+    def call(name: str) -> None:
+        count[name] += 1
+        cold = 2e-3 if count[name] == 1 else 0.0
+        now[0] += seconds[name] + cold
+
+    clock = SimpleNamespace(monotonic=time.monotonic, process_time=lambda: now[0])
+    monkeypatch.setattr(measuring, "time", clock)
+    monkeypatch.setattr(measuring, "bind", lambda *how: [partial(call, how[-1])])
+    question = convolution(2, True, list(seconds))
+    ((times,), _) = measure([question], "float32", 10.0, 1)
+    assert times["windows"] == pytest.approx(0.0025) and times["onednn"] == pytest.approx(0.003)
+    assert count["numpy"] == 1 and count["blocked"] == 2, "far from the fastest"
+    assert count["windows"] == count["onednn"] > 2, "not yet clear"
+    seconds["onednn"], now[0] = 0.002, 0.0
+    monkeypatch.setattr(measuring, "_known", {})
+    count.clear()
+    measure([question._replace(kernels=["onednn", "windows"])], "float32", 10.0, 1)
+    assert count == {"onednn": 2, "windows": 2}, "the first is the fastest: nothing replaces it"

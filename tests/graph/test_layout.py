@@ -71,6 +71,22 @@ def test_images_are_joined_in_the_order_in_which_they_lie() -> None:
     assert not [n for n in graph.nodes if n.op == TRANSFER and "concat" in str(n.reads()[0])]
 
 
+def test_loops_normalize_what_never_lies_channels_last() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        shapes = [8, 6], [8, 4, 6], [8, 2, 4, 6], [2, 4, 6, 8]
+        data = [fluid.layers.data(f"x{i}", list(shape)) for i, shape in enumerate(shapes)]
+        for x in data[:3]:
+            fluid.layers.batch_norm(x)
+        fluid.layers.batch_norm(data[3], data_layout="NHWC")
+    graph = from_program(main, [x.name for x in data])
+    here = frozenset({"onednn", "numba"})
+    able = {**capabilities(frozenset()), **{name: back_end(name, here) for name in sorted(here)}}
+    kernels = select_kernels(graph, able)
+    by_norm = [kernels[node] for node in graph.nodes if node.op == "batch_norm"]
+    assert by_norm == ["numba", "onednn", "numba", "onednn"]
+
+
 def test_pooling_on_a_gpu_takes_images_as_they_come() -> None:
     for library, layout in ((("conv2d", "conv2d_grad"), CHANNELS_LAST), ((), "")):
         graph = laid_out(*library, pools="cuda")

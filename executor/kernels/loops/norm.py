@@ -1,6 +1,7 @@
 """Batch norm and the gradient of layer norm as compiled loops, where oneDNN is slow.
 
-That is batch norm with given statistics, and where channels make no fours; layer norm of few or short rows.
+That is batch norm with given statistics, where channels make no fours, and of sequences and volumes, whose
+channels never lie last (the library copies them); layer norm of few or short rows.
 
 Images lie in either order of memory. See the array kernels for what Paddle keeps of the statistics.
 """
@@ -14,6 +15,7 @@ import numpy as np
 from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
+from ....graph.ops.conv import LAST
 from ....graph.ops.norm import BatchNorm, BatchNormGrad, LayerNormGrad, uses_statistics
 from ...codegen.loops import bind_loop
 from ...codegen.native import launch
@@ -24,13 +26,15 @@ from .elementwise import in_float32
 
 _X, _D, _MEAN, _INVERSE, _SCALE, _BIAS = map(e.argument, ("x", "d", "m", "i", "s", "b"))
 _FOURS = 4
+_IN_ORDER = 3, 5  # dimensions of what lies in the order of its shape
 
 
 def _takes(node: Node) -> bool:
-    (scale,) = node.inputs["Scale"]
-    assert scale is not None
+    (scale,), (x,) = node.inputs["Scale"], node.inputs["X"]
+    assert scale is not None and x is not None
     fixed = uses_statistics({"trainable_statistics": False, **node.attrs})
-    return in_float32(node) and (fixed or scale.spec.shape[0] % _FOURS != 0)
+    first = len(x.spec.shape) in _IN_ORDER and node.attrs["data_layout"] not in LAST
+    return in_float32(node) and (fixed or first or scale.spec.shape[0] % _FOURS != 0)
 
 
 @kernel("batch_norm", on=("numba",), takes=_takes, any_order=True, layout=AS_THEY_COME)

@@ -49,6 +49,20 @@ if begin == end:
         store(out, s * C + c, pad[0], 1, 2)
 """
 
+# Of rows of few elements a sum stays in a register, column by column, and is made in the same order.
+_NARROW_POOL = """
+for c in range(C):
+    total = np.float32(0)
+    for r in range(begin, end):
+        total += load(x, r * C + c, 0, 2)
+    store(out, s * C + c, total, 1, 2)
+{mean}
+if begin == end:
+    for c in range(C):
+        store(out, s * C + c, pad[0], 1, 2)
+"""
+_NARROW = 4
+
 _MEAN = """
 length = {length}
 for c in range(C):
@@ -60,6 +74,14 @@ length = {length}
 for r in range(begin, end):
     for c in range(C):
         store(d_x, r * C + c, load(d_out, s * C + c, 0, 2) / length, 1, 2)
+"""
+
+_NARROW_POOL_GRAD = """
+length = {length}
+for c in range(C):
+    share = load(d_out, s * C + c, 0, 2) / length
+    for r in range(begin, end):
+        store(d_x, r * C + c, share, 1, 2)
 """
 
 _SOFTMAX = """
@@ -121,9 +143,11 @@ def pool(dev: Device, a: SequencePool) -> list[Step] | None:
     if length is None or not a.x.size:
         return None
     pad = np.array([a.pad_value], np.float32)
-    body = _POOL.format(mean=_MEAN.format(length=length) if length else "")
+    columns = _columns(a.x)
+    body = _NARROW_POOL if columns < _NARROW else _POOL
+    body = body.format(mean=_MEAN.format(length=length) if length else "")
     arrays = {"x": a.x, "out": a.out, "pad": pad}
-    steps = _call("sequence_pool", body, a.x_lod[-1], len(a.x), _columns(a.x), arrays)
+    steps = _call("sequence_pool", body, a.x_lod[-1], len(a.x), columns, arrays)
     if steps is not None and a.max_index is not None:
         steps.append(partial(a.max_index.fill, -1))
     return steps
@@ -134,9 +158,11 @@ def pool_grad(dev: Device, a: SequencePoolGrad) -> list[Step] | None:
     length = _LENGTHS.get(str(a.pooltype).upper())
     if length is None or a.d_x is None or not a.d_x.size:
         return None
-    body = _POOL_GRAD.format(length=length or "np.float32(1)")
+    columns = _columns(a.d_x)
+    body = _NARROW_POOL_GRAD if columns < _NARROW else _POOL_GRAD
+    body = body.format(length=length or "np.float32(1)")
     arrays = {"d_out": a.d_out, "d_x": a.d_x}
-    return _call("sequence_pool_grad", body, a.x_lod[-1], len(a.x), _columns(a.d_x), arrays)
+    return _call("sequence_pool_grad", body, a.x_lod[-1], len(a.x), columns, arrays)
 
 
 def softmax(dev: Device, a: SequenceSoftmax) -> list[Step] | None:

@@ -45,7 +45,8 @@ def run(words):
 """
 
 
-_SHORT = 16  # elements side by side: NumPy copies longer runs faster
+# Elements side by side: of so many the compiler knows how many there are; longer runs NumPy copies as fast.
+_KNOWN, _SHORT = 16, 64
 _RUNS = """
 def run(words):
     to, source = u32(words[0]), u32(words[1])
@@ -101,8 +102,9 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
 def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
     """Return the copy of what lies side by side in both arrays, run by run."""
     *outer, run = dimensions
-    words = [target.ctypes.data, source.ctypes.data]
-    return _looped(_RUNS, words, outer, target, source, length=run.size)
+    words = [target.ctypes.data, source.ctypes.data, run.size]
+    length = run.size if run.size <= _KNOWN else "words[2]"
+    return _looped(_RUNS, words, outer, target, source, length=length)
 
 
 def _by_few(
@@ -126,7 +128,7 @@ def _looped(
     outer: list[_Dimension],
     target: Array,
     source: Array,
-    **literals: int,
+    **literals: int | str,
 ) -> list[Step]:
     """Return the call of loops over the outer dimensions around a text; the compiler knows ``literals``."""
     first = len(words)
