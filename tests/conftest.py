@@ -37,24 +37,19 @@ GPUS = 4  # that actors may have, simulated ones
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 
 
-def one_of_each(
-    cases: Iterable[tuple[str, int]], part: int = 1, more: int | None = None
-) -> list[Any]:
-    """Leave one of the samples of each op, or of one in ``part`` of the ops, to ``make test``.
+def one_of_each(cases: Iterable[tuple[str, int]], part: int = 1) -> list[Any]:
+    """Draw one of the samples of each op by the seed; those of one in ``part`` of the ops are not slow.
 
-    They are drawn by the seed. Of each other op ``more`` samples are slow (None: all others of every op); the
-    rest needs ROWLOCK_TEST_LONG.
+    The rest needs ROWLOCK_TEST_LONG.
     """
     every = list(cases)
     by_op: dict[str, list[int]] = {}
     for i, (op, _) in enumerate(every):
         by_op.setdefault(op, []).append(i)
     draw = random.Random(SEED)
-    ops = draw.sample(list(by_op), -(-len(by_op) // part))
-    drawn = {draw.choice(by_op[op]) for op in ops}
-    others = [by_op[op] for op in by_op if op not in ops]
-    slow = [i for samples in others for i in draw.sample(samples, min(more or 0, len(samples)))]
-    return _marked(every, drawn, range(len(every)) if more is None else slow)
+    order = [draw.choice(by_op[op]) for op in draw.sample(list(by_op), len(by_op))]
+    first = -(-len(order) // part)
+    return _marked(every, order[:first], order[first:])
 
 
 def one_in(part: int, cases: Iterable[Any], more: int | None = None) -> list[Any]:
