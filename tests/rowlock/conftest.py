@@ -1,4 +1,4 @@
-"""Layers are held to Paddle here: by NumPy and oneDNN, since a loop takes longer to compile than all else."""
+"""What tests of many small programs share."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import pytest
 from rowlock.executor.kernels import capabilities as able
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def no_compiled_loops() -> Iterator[None]:
-    """Have none: ``tests/ops`` holds them to references, and ``tests/contract`` trains with them."""
+    """Let NumPy and oneDNN compute: to compile loops takes longer than all else of programs that run once.
+
+    ``tests/ops`` holds loops to references, and ``tests/contract`` trains with them.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(able._VERSIONS, "numba", lambda: "")
         able.capabilities.cache_clear()
