@@ -33,7 +33,7 @@ test-fast: $(VENV)/.dev
 
 # One run of them: what the tests of a file share is collected, compiled and started once.
 all-checks: $(VENV)/.dev
-	$(BESIDE) -n 4 --ignore=tests/attack
+	$(BESIDE) -n 3 --ignore=tests/attack
 
 test-all: lint
 	$(MAKE) --no-print-directory --jobs 2 types all-checks

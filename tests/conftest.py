@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -134,10 +135,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     both = [item for item in both if "test_execution" in item.nodeid]
     for item in random.Random(SEED).sample(both, max(0, len(both) - 2)):
         item.add_marker("slow")
-    # What takes long comes first: a worker that came to such a file at the end would leave the other idle.
+    # What takes long comes first: a worker that came to such a file at the end would leave the others idle.
     marks = ("ray", "timeout")
     long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
-    items.sort(key=lambda item: item.path not in long)
+    counts = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in long, -counts[item.path]))
 
 
 def pytest_report_header() -> str:
