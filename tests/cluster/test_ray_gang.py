@@ -349,7 +349,7 @@ def replica_processes() -> dict[int, int]:
 def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
     """The replica that is never killed, and this process, keep their size and their sockets.
 
-    45 kills with ROWLOCK_TEST_LONG.
+    Fifty kills with ROWLOCK_TEST_LONG.
     """
     kills, grown = (40, 16 << 20) if os.environ.get("ROWLOCK_TEST_LONG") else (6, 8 << 20)
     others = replica_processes()  # of gangs that tests share
@@ -364,7 +364,7 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
         os.kill(processes(gang)[1], signal.SIGKILL)
         model.step(feeds(0))
 
-    for _ in range(5):
+    for _ in range(10):
         kill_one()
     before = descriptors(), resident(os.getpid()), resident(survivor)
     for _ in range(kills):
