@@ -9,7 +9,7 @@ PYTEST := $(RUN)/python -m pytest -q
 # one after the other.
 BESIDE := $(PYTEST) --dist loadfile --no-loadscope-reorder
 
-.PHONY: demo test lint types checks test-fast test-all test-gpu clean
+.PHONY: demo test lint types checks all-checks test-fast test-all test-gpu clean
 
 demo: $(VENV)/.demo
 	$(RUN)/rowlock demo
@@ -31,9 +31,13 @@ checks: $(VENV)/.dev
 test-fast: $(VENV)/.dev
 	$(BESIDE) -n 2 -m "not slow and not ray and not kills and not cuda" --ignore-glob="*/test_random_*"
 
-test-all: test
-	$(BESIDE) -n 3 -m "slow and not attack"
-	$(PYTEST) -m attack
+# One run of them: what the tests of a file share is collected, compiled and started once.
+all-checks: $(VENV)/.dev
+	$(BESIDE) -n 3 --ignore=tests/attack
+
+test-all: lint
+	$(MAKE) --no-print-directory --jobs 2 types all-checks
+	$(PYTEST) tests/attack
 
 test-gpu: $(VENV)/.gpu
 	$(RUN)/python -m tests.gpu.run

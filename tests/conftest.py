@@ -9,6 +9,7 @@ import random
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,24 +38,19 @@ GPUS = 4  # that actors may have, simulated ones
 SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 16))))
 
 
-def one_of_each(
-    cases: Iterable[tuple[str, int]], part: int = 1, more: int | None = None
-) -> list[Any]:
-    """Leave one of the samples of each op, or of one in ``part`` of the ops, to ``make test``.
+def one_of_each(cases: Iterable[tuple[str, int]], part: int = 1) -> list[Any]:
+    """Draw one of the samples of each op by the seed; those of one in ``part`` of the ops are not slow.
 
-    They are drawn by the seed. Of each other op ``more`` samples are slow (None: all others of every op); the
-    rest needs ROWLOCK_TEST_LONG.
+    The rest needs ROWLOCK_TEST_LONG.
     """
     every = list(cases)
     by_op: dict[str, list[int]] = {}
     for i, (op, _) in enumerate(every):
         by_op.setdefault(op, []).append(i)
     draw = random.Random(SEED)
-    ops = draw.sample(list(by_op), -(-len(by_op) // part))
-    drawn = {draw.choice(by_op[op]) for op in ops}
-    others = [by_op[op] for op in by_op if op not in ops]
-    slow = [i for samples in others for i in draw.sample(samples, min(more or 0, len(samples)))]
-    return _marked(every, drawn, range(len(every)) if more is None else slow)
+    order = [draw.choice(by_op[op]) for op in draw.sample(list(by_op), len(by_op))]
+    first = -(-len(order) // part)
+    return _marked(every, order[:first], order[first:])
 
 
 def one_in(part: int, cases: Iterable[Any], more: int | None = None) -> list[Any]:
@@ -139,10 +135,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     both = [item for item in both if "test_execution" in item.nodeid]
     for item in random.Random(SEED).sample(both, max(0, len(both) - 2)):
         item.add_marker("slow")
-    # What takes long comes first: a worker that came to such a file at the end would leave the other idle.
+    # What takes long comes first: a worker that came to such a file at the end would leave the others idle.
     marks = ("ray", "timeout")
     long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
-    items.sort(key=lambda item: item.path not in long)
+    counts = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path not in long, -counts[item.path]))
 
 
 def pytest_report_header() -> str:

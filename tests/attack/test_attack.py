@@ -13,12 +13,12 @@ from .report import Report
 # What each part counts (kills, interrupts, steps, groups formed, caches, frames), and the seconds after
 # which it begins no more.
 SIZES = {
-    "kills": (200, 50),
-    "interrupts": (2000, 30),
-    "threads": (1, 20),
-    "strangers": (1, 10),
-    "caches": (1, 10),
-    "frames": (10_000, 10),
+    "kills": (200, 30),
+    "interrupts": (2000, 15),
+    "threads": (1, 10),
+    "strangers": (1, 5),
+    "caches": (1, 5),
+    "frames": (10_000, 5),
 }
 
 

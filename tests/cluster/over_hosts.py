@@ -97,20 +97,22 @@ def training() -> None:
 
 
 def recovery() -> None:
-    """Train until something breaks, say how, and once told to go on train with a new gang."""
+    """Train until something breaks, say how, and once told to go on train with a new gang; so until the end."""
     run = Training()
     run.equals_alone()
     run.tell_where()
-    try:
-        end = time.monotonic() + ENDLESS_S
-        while time.monotonic() < end:
-            run.step(0)
-        told("error", f"nothing broke in {ENDLESS_S:g} s")
-    except CollectiveError as error:
-        told("error", str(error))
-    sys.stdin.readline()
-    run.equals_alone()
-    run.tell_where()
+    line = ""
+    while line != "end\n":
+        try:
+            end = time.monotonic() + ENDLESS_S
+            while time.monotonic() < end:
+                run.step(0)
+            told("error", f"nothing broke in {ENDLESS_S:g} s")
+        except CollectiveError as error:
+            told("error", str(error))
+        line = sys.stdin.readline()
+        run.equals_alone()
+        run.tell_where()
 
 
 class Lost(logging.Handler):

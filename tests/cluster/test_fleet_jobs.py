@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.conftest import one_in
+
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "fleet_scripts"
 WITHIN_S = 400
@@ -48,7 +50,7 @@ def write_clicks(folder: Path) -> None:
         (folder / f"part-{part}").write_text("".join(lines))
 
 
-@pytest.mark.parametrize("mode", ["sync", "async", "geo"])
+@pytest.mark.parametrize("mode", one_in(3, ["sync", "async", "geo"], more=0))
 def test_a_click_model_with_servers(mode: str, tmp_path: Path) -> None:
     write_clicks(tmp_path / "data")
     command = f"{sys.executable} -m rowlock.alias {SCRIPTS / 'ctr_samples.py'}"

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import eventually, one_in
+
 from .namespaces import ROOT, CannotMakeHosts, Driver, Hosts, hosts, namespaces
 
 MODULE = "tests.cluster.over_hosts"
@@ -61,12 +63,6 @@ def broken(driver: Driver) -> str:
     return driver.until("error", AT_ONCE_S)
 
 
-def test_training_over_two_hosts_equals_training_alone(pair: Hosts) -> None:
-    driver = start(pair, "training")
-    assert [place["host"] for place in where(driver)] == pair.addresses
-    finished(driver)
-
-
 @pytest.mark.parametrize(
     ("settings", "chosen"),
     [
@@ -91,14 +87,19 @@ def test_an_unknown_host_is_refused_at_once(pair: Hosts) -> None:
     finished(driver)
 
 
-def test_a_replica_killed_on_the_other_host_is_named(pair: Hosts) -> None:
+def test_a_killed_replica_and_a_killed_node_are_errors_and_new_gangs_run(pair: Hosts) -> None:
     driver = start(pair, "recovery")
-    pid = where(driver)[1]["pid"]
-    os.kill(pid, signal.SIGKILL)
-    said = broken(driver)
-    assert f"replica 1 (process {pid} on 10.9.0.2" in said
+    places = where(driver)
+    assert [place["host"] for place in places] == pair.addresses
+    os.kill(places[1]["pid"], signal.SIGKILL)
+    assert f"replica 1 (process {places[1]['pid']} on 10.9.0.2" in broken(driver)
     driver.say("go on")
     assert [place["host"] for place in where(driver)] == pair.addresses
+    pair.kill_node(1)
+    said = broken(driver)
+    assert "replica 1" in said and "10.9.0.2" in said
+    driver.say("end")
+    assert [place["host"] for place in where(driver)] == pair.addresses[:1] * 2
     finished(driver)
 
 
@@ -109,20 +110,9 @@ def test_a_cut_link_is_an_error_and_a_new_gang_runs_once_it_is_restored(pair: Ho
     said = broken(driver)
     assert "replica 1" in said and "10.9.0.2" in said
     pair.restore(1)
-    driver.say("go on")
+    driver.say("end")
     # The host may not be heard yet when the gang is mended; then its replica runs on the other one.
     assert {place["host"] for place in where(driver)} <= set(pair.addresses)
-    finished(driver)
-
-
-def test_a_killed_node_is_an_error_and_a_new_gang_runs_on_the_other(pair: Hosts) -> None:
-    driver = start(pair, "recovery")
-    where(driver)
-    pair.kill_node(1)
-    said = broken(driver)
-    assert "replica 1" in said and "10.9.0.2" in said
-    driver.say("go on")
-    assert [place["host"] for place in where(driver)] == pair.addresses[:1] * 2
     finished(driver)
 
 
@@ -131,7 +121,7 @@ def lost(driver: Driver) -> str:
     return driver.until("lost", AT_ONCE_S)
 
 
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("sign", one_in(2, [signal.SIGKILL, signal.SIGSTOP], more=0))
 def test_a_replica_of_the_other_host_is_replaced_there(pair: Hosts, sign: signal.Signals) -> None:
     driver = start(pair, "surviving", on_failure="replace", spares=0)
     pid = where(driver)[1]["pid"]
@@ -144,7 +134,7 @@ def test_a_replica_of_the_other_host_is_replaced_there(pair: Hosts, sign: signal
     finished(driver)
 
 
-@pytest.mark.parametrize("what", ["cut", "kill_node"])
+@pytest.mark.parametrize("what", one_in(2, ["cut", "kill_node"], more=0))
 def test_a_host_that_is_lost_is_trained_without(pair: Hosts, what: str) -> None:
     driver = start(pair, "surviving", on_failure="replace")
     where(driver)
@@ -177,7 +167,8 @@ def test_a_slow_link_changes_no_result(pair: Hosts) -> None:
 def test_hosts_leave_nothing_behind(two_hosts: Hosts) -> None:
     with pytest.raises(KeyError), hosts(3, ray=False) as three:
         driver = three.driver(2, "-c", "input()")
-        (pid,) = [process for process in three.processes(2)]
+        assert eventually(lambda: bool(three.processes(2)))
+        (pid,) = three.processes(2)
         raise KeyError
     assert driver.end() != 0 and not os.path.exists(f"/proc/{pid}")
     assert three.count == 3 and not three.exists()

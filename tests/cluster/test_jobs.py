@@ -1,4 +1,4 @@
-"""The example trains as a job, on ``ray.init(address="auto")``, and on a local Ray."""
+"""The example trains as a job, and on ``ray.init(address="auto")``."""
 
 from __future__ import annotations
 

@@ -112,24 +112,6 @@ def test_scripts_find_each_other_and_leave_nothing(here: Here) -> None:
         assert server.end() == 0
 
 
-def test_a_trainer_that_is_killed_is_named_everywhere(here: Here) -> None:
-    where = ["127.0.0.1:18943"]
-    settings = {"trainer_deadline_s": 10.0}
-    server = here.start(**environment("PSERVER", where, SETTINGS=settings))
-    first, second = (
-        here.start(**environment("TRAINER", where, i, SETTINGS=settings, PAUSES=[i * 3]))
-        for i in range(2)
-    )
-    first.until("paused", ROLE_S)
-    first.say("go on")
-    second.until("paused", ROLE_S)
-    second.kill()
-    for role in (first, server):
-        text = role.until("error", ROLE_S)
-        assert "TrainerLost" in text and "trainer 1" in text
-        assert role.end() == 1
-
-
 # -- three hosts -------------------------------------------------------------------------------------
 
 

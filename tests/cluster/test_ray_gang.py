@@ -351,7 +351,7 @@ def test_many_kills_in_a_row_leave_nothing(launch: Launch) -> None:
 
     Fifty kills with ROWLOCK_TEST_LONG.
     """
-    kills, grown = (40, 16 << 20) if os.environ.get("ROWLOCK_TEST_LONG") else (12, 8 << 20)
+    kills, grown = (40, 16 << 20) if os.environ.get("ROWLOCK_TEST_LONG") else (6, 8 << 20)
     others = replica_processes()  # of gangs that tests share
     gang = launch(2, spares=1)
     model, survivor = Regression(gang), processes(gang)[0]

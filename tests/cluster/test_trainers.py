@@ -14,6 +14,7 @@ import pytest
 import ray
 
 from tests.cluster.as_trainer import ROWS, STEPS
+from tests.conftest import one_in
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.trainers import endpoints
 
@@ -84,7 +85,7 @@ def test_a_driver_that_is_killed_and_started_again(start: Start) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("how", one_in(2, [signal.SIGKILL, signal.SIGSTOP], more=0))
 def test_a_replica_that_is_lost_is_named_at_the_other_trainer(start: Start, how: int) -> None:
     ends = endpoints(2)
     drivers = [start("endless", trainer, ends, 2) for trainer in range(2)]

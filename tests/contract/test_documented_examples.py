@@ -18,7 +18,7 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.cluster.fleet.jobs import free_ports
-from tests.conftest import lasting
+from tests.conftest import lasting, one_in
 
 ROOT = Path(__file__).parents[2]
 PROCESSES = "distributed"  # is run by a launcher
@@ -74,11 +74,15 @@ def run(name: str) -> subprocess.CompletedProcess[str]:
 COLLECTIVE = ("nccl2", "grad_allreduce", "local_sgd")
 WITH_SERVERS = ("sync", "async", "half_async", "dc_asgd", "geo")
 BY_FLEET = [f"fleet_{mode}" for mode in (*WITH_SERVERS, *COLLECTIVE) if mode != "dc_asgd"]
+DRAWN = [
+    case for modes in (WITH_SERVERS, COLLECTIVE, BY_FLEET) for case in one_in(5, modes, more=0)
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [*WITH_SERVERS, *COLLECTIVE, *BY_FLEET])
-def test_every_mode_of_several_trainers(mode: str, ray_cluster: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", DRAWN)
+def test_modes_of_several_trainers(mode: str, ray_cluster: None, tmp_path: Path) -> None:
+    """Some modes as jobs of processes; ``test_every_mode_learns`` has every one on threads."""
     import ray
 
     serves = not mode.endswith(COLLECTIVE)

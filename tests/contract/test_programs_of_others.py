@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from tests.conftest import lasting
+from tests.conftest import lasting, one_in
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "programs"
 
@@ -67,7 +67,7 @@ def test_a_residual_net_with_named_parameters_and_piecewise_decay(run) -> None:
     assert tested[1] < 0.95 * tested[0]
 
 
-@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("places", one_in(2, [1, 2], more=0))
 def test_wide_and_deep_scored_by_the_area_under_the_curve(run, places: int) -> None:
     losses = run(f"wide_and_deep --num_epochs 2 --samples 512 --places {places}")
     assert losses[-1] < losses[0]
@@ -93,7 +93,7 @@ def test_a_gan_whose_critic_is_held_to_its_gradient(run) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "command", ["unet", "unet --method bilinear --size 30", "super_resolution"]
+    "command", one_in(3, ["unet", "unet --method bilinear --size 30", "super_resolution"], more=0)
 )
 def test_nets_from_images_to_images(run, command: str) -> None:
     losses = run(command)
@@ -110,7 +110,7 @@ def test_a_gan_of_transposed_convolutions_and_batch_norm(run) -> None:
     assert all(0.1 < loss < 3 for loss in run("dcgan --steps 6"))
 
 
-@pytest.mark.parametrize("iterable", [0, 1])
+@pytest.mark.parametrize("iterable", one_in(2, [0, 1], more=0))
 def test_a_loader_made_from_a_generator(run, iterable: int) -> None:
     losses = run(f"loader --iterable {iterable}")
     assert losses[-1] < 0.5 * losses[0]
@@ -130,7 +130,7 @@ def test_an_image_classifier_goes_on_from_its_checkpoint(run) -> None:
     assert np.frombuffer(rate[-4:], "float32")[0] == np.float32(0.1)
 
 
-@pytest.mark.parametrize("clip", ["global", "norm"])
+@pytest.mark.parametrize("clip", one_in(2, ["global", "norm"], more=0))
 def test_a_net_over_sentences_in_batches_of_any_size(run, clip: str) -> None:
     losses = run(f"text_cnn --clip {clip}")
     assert losses[-1] < losses[0]

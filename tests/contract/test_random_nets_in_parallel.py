@@ -15,7 +15,7 @@ from rowlock.strategies.build import BuildStrategy, GradientScaleStrategy, Reduc
 from tests.conftest import draws, sample
 from tests.graph.random_nets import RandomNet, random_net
 
-GRAPHS = 40  # for each pass between places; each fusion has nets of its own on one place
+GRAPHS = 20  # for each pass between places; each fusion has nets of its own on one place
 PLACES = 2
 Result = tuple[list[np.ndarray], dict[str, np.ndarray]]
 # Every sample weighs the same, so that two places with one row and two train as one place with three.

@@ -34,7 +34,7 @@ from rowlock.strategies.errors import (
     TrainerLost,
     Unsupported,
 )
-from tests.conftest import eventually, lasting
+from tests.conftest import eventually, lasting, product
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.trainers import (
     all_well,
@@ -52,11 +52,12 @@ from tests.contract.trainers import (
 Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrategy
 
 
-@pytest.mark.parametrize(("count", "places"), [(2, 1), (2, 2), (3, 1)])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@product(trainers=[(2, 1), (2, 2), (3, 1)], optimizer=OPTIMIZERS)
 def test_trainers_equal_one_with_all_places(
-    gang: str, optimizer: str, count: int, places: int
+    gang: str, optimizer: str, trainers: tuple[int, int]
 ) -> None:
+    """``trainers``: how many, and the places of each."""
+    count, places = trainers
     ends = endpoints(count)
     nets = [Net(OPTIMIZERS[optimizer]) for _ in range(count)]
     alone = Net(OPTIMIZERS[optimizer])

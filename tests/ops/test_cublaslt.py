@@ -9,7 +9,7 @@ import pytest
 
 from rowlock.executor.kernels.registry import KERNELS
 from rowlock.graph.ops.registry import OPS, Op
-from tests.conftest import one_in
+from tests.conftest import one_of_each
 from tests.ops.cuda_cases import close
 from tests.ops.gpu import gpu, needs_compiler
 from tests.ops.harness import Arrays, draw, gradients, run
@@ -36,7 +36,7 @@ def rounded(arrays: Arrays, kind: Any) -> Arrays:
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])
-@pytest.mark.parametrize(("name", "index"), one_in(3, SAMPLES))
+@pytest.mark.parametrize(("name", "index"), one_of_each(SAMPLES, 3))
 def test_kernel_agrees_with_the_reference(name: str, index: int, kind: str) -> None:
     op, inputs, attrs = drawn(name, index, kind)
     outputs = run(op, inputs, attrs, **on())
@@ -45,7 +45,7 @@ def test_kernel_agrees_with_the_reference(name: str, index: int, kind: str) -> N
             close(array, value, 1e-5 if kind == "float32" else 1e-12, slot)
 
 
-@pytest.mark.parametrize(("name", "index"), one_in(3, GRADS))
+@pytest.mark.parametrize(("name", "index"), one_of_each(GRADS, 3))
 def test_gradients_agree_with_those_in_double_precision(name: str, index: int) -> None:
     op, exact, attrs = drawn(name, index, "float64")
     outputs = run(op, exact, attrs)

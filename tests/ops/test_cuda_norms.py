@@ -11,7 +11,7 @@ from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ops.registry import OPS
-from tests.conftest import one_in
+from tests.conftest import one_in, one_of_each
 from tests.ops.cuda_cases import (
     CUDA,
     assert_near,
@@ -40,7 +40,7 @@ rng = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("name", "index"), one_in(3, SAMPLES))
+@pytest.mark.parametrize(("name", "index"), one_of_each(SAMPLES, 3))
 def test_kernel_agrees_with_the_reference(name: str, index: int, layout: str) -> None:
     if layout and OPS[name].samples[index].attrs.get("data_layout") == "NHWC":
         pytest.skip("has no other layout")

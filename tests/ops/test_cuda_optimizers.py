@@ -12,6 +12,7 @@ from rowlock.executor.kernels.cuda.optimize import update_of
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.fused_optimize import FUSED, OWN
 from rowlock.graph.ops.registry import OPS
+from tests.conftest import one_of_each
 from tests.ops.cuda_cases import (
     CUDA,
     assert_near,
@@ -29,7 +30,7 @@ Kernels = dict[str, CudaKernel]
 SIZES = ((3, 5), (20_000,), (4, 4), (1,))  # ends of vectors, several blocks
 
 
-@pytest.mark.parametrize(("name", "index"), cases(*FUSED, *FUSED.values()))
+@pytest.mark.parametrize(("name", "index"), one_of_each(cases(*FUSED, *FUSED.values()), 2))
 def test_kernel_agrees_with_the_reference(name: str, index: int) -> None:
     check_forward(name, index, "float32")
     if OPS[name].in_place:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidValue
-from tests.conftest import one_of_each
+from tests.conftest import one_in, one_of_each
 from tests.ops import harness
 from tests.ops.harness import copies, draw, gradients, infer, run, run_strided, specs_of
 from tests.ops.test_conformance import reference_of, seeds_of
@@ -96,9 +97,10 @@ def test_gradients_agree_with_numpys(
     for slot, grads in expected.items():
         for one, other in zip(grads, slopes[slot], strict=True):
             np.testing.assert_allclose(other, one, rtol=2e-5, atol=1e-6, err_msg=slot)
-        alone = gradients(op, inputs, outputs, seeds, attrs, only=slot)
-        for one, other in zip(slopes[slot], alone[slot], strict=True):
-            np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+    drawn = random.choice(list(slopes))
+    alone = gradients(op, inputs, outputs, seeds, attrs, only=drawn)
+    for one, other in zip(slopes[drawn], alone[drawn], strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
 
 
 SPECIAL = np.float32(
@@ -107,7 +109,7 @@ SPECIAL = np.float32(
 ELEMENTWISE = [n for n in NATIVE if OPS[n].scalar is not None and OPS[n].aligned is None]
 
 
-@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("name", one_in(4, ELEMENTWISE, more=len(ELEMENTWISE) // 4))
 def test_special_values_are_numpys(name: str) -> None:
     op = OPS[name]
     slots = [slot.name for slot in op.input_slots if not slot.optional]

@@ -14,6 +14,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import InvalidType, InvalidValue, ShapeError
 from tests.reference import bent_nets
 
+pytestmark = pytest.mark.usefixtures("no_compiled_loops")
 REFERENCE = json.loads(Path(bent_nets.__file__).with_suffix(".json").read_text())
 L = fluid.layers
 

@@ -13,6 +13,7 @@ import rowlock
 import rowlock.fluid as fluid
 from tests.reference import expressions
 
+pytestmark = pytest.mark.usefixtures("no_compiled_loops")
 REFERENCE = Path(__file__).parents[1] / "reference"
 # Where Paddle has an op of its own, or appends ops that change nothing.
 COMPOSED = {"x.numel", "L.rank", "L.roll", "L.Normal", "L.Uniform", "L.Categorical"}

@@ -17,6 +17,7 @@ from rowlock import nn, static
 from rowlock.strategies.errors import Unsupported
 from tests.reference import nn_layers
 
+pytestmark = pytest.mark.usefixtures("no_compiled_loops")
 REFERENCE: dict[str, Any] = json.loads(
     (Path(nn_layers.__file__).parent / "nn_layers.json").read_text()
 )

@@ -29,6 +29,9 @@ static inline unsigned __umulhi(unsigned a, unsigned b) {
 static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned long long)(((unsigned __int128)a * b) >> 64);
 }
+// As CUDA has them; in C these names are functions of double alone.
+#define OF_FLOAT_(name) static inline float name(float x) { return name##f(x); }
+OF_FLOAT_(exp) OF_FLOAT_(log) OF_FLOAT_(log1p) OF_FLOAT_(sqrt) OF_FLOAT_(fabs) OF_FLOAT_(cos) OF_FLOAT_(tanh) OF_FLOAT_(erf)
 static inline float __fmul_rn(float a, float b) { return a * b; }
 static inline float __fadd_rn(float a, float b) { return a + b; }
 static inline double __dmul_rn(double a, double b) { return a * b; }
