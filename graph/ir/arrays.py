@@ -138,7 +138,7 @@ class Arrays(HostCalls):
         entries += [None] * (index + 1 - len(entries))
         before = entries[index]
         if before is not None and GRAD_SUFFIX in name:
-            total = self._new(f"{value.name}@{value.version}@{index}@TOTAL", value.spec)
+            total = self._new(f"{value.name}@{index}@TOTAL", value.spec)
             yield node_of(op, "sum", {"X": (before, value)}, {"Out": (total,)})
             value = total
         entries[index] = value
@@ -223,8 +223,7 @@ class Arrays(HostCalls):
             return
         entries, above = self._entries(op), self._operand(op, "Out@GRAD", op.inputs)
         slopes = tuple(
-            self._new(f"{above.name}@{above.version}@{k}@PART", entry.spec)
-            for k, entry in enumerate(entries)
+            self._new(f"{above.name}@{k}@PART", entry.spec) for k, entry in enumerate(entries)
         )
         results, axis = {"X@GRAD": slopes}, {"axis": int(op.attrs["axis"])}
         if op.attrs["use_stack"]:

@@ -38,13 +38,17 @@ class Body:
     @staticmethod
     def of(nodes: Sequence[Node], feeds: Sequence[Value], results: Sequence[Value]) -> Body:
         """Return the body with these nodes, feeds and results."""
-        latest = {str(value): value for value in results}
-        return Body(Graph(tuple(nodes), tuple(feeds), latest), list(map(str, results)), latest)
+        latest: dict[str, Value] = {}
+        body = Body(Graph(tuple(nodes), tuple(feeds), latest), [], latest)
+        for value in results:
+            body.save(value)
+        return body
 
     def save(self, value: Value) -> None:
         """Add a value to what a round computes."""
-        self.latest[str(value)] = value
-        self.results.append(str(value))
+        name = f"{value.name}.{value.version}"
+        self.latest[name] = value
+        self.results.append(name)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class DataLoops(Arrays):
                 if not written and value.version == 0:
                     states.append(value)
                     continue
-                copy = self._new(f"{name}@{value.version}@BLOCK{block.idx}", value.spec)
+                copy = self._new(f"{name}@BLOCK{block.idx}@START", value.spec)
                 yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
                 value = copy
             operands[name] = value
@@ -145,11 +149,9 @@ class DataLoops(Arrays):
         outside: dict[Value, Value] = {}
         rounds = self._array(f"{op.outputs['StepScopes'][0]}@ROUNDS", _ANY, 0)
         with self._alone(f"@BLOCK{block.idx}"):
-            for state in states:
-                self.current[state.name] = Value(state.name, state.spec, STATE)
+            self.current |= {state.name: state for state in states}
             for name, outer in operands.items():
-                value = Value(f"{name}{self.inside}@IN", specs[name], FEED)
-                self.current[name] = value
+                value = self.current[name] = self._new(f"{name}@IN", specs[name], FEED)
                 if outer in self.array_levels:
                     self.array_levels[value] = self.array_levels[outer]
                 elif outer is not None:
@@ -257,7 +259,8 @@ class DataLoops(Arrays):
         for value in read:
             if value in computed or value.kind == STATE:
                 continue
-            swap[value] = Value(f"{value}@BLOCK{block_of(op).idx}@SAVED", value.spec, FEED)
+            name = f"{value.name}@BLOCK{block_of(op).idx}@SAVED"
+            swap[value] = self._new(name, value.spec, FEED)
             if value in self.array_levels:
                 self.array_levels[swap[value]] = self.array_levels[value]
             if value in inner and value not in loop.outside:
@@ -283,7 +286,7 @@ class DataLoops(Arrays):
             self.scopes |= loop.scope.scopes
             feeds: dict[str, Value] = {}
             for name, outer in state.items():
-                value = feeds[name] = Value(f"{name}{self.inside}@IN", outer.spec, FEED)
+                value = feeds[name] = self._new(f"{name}@IN", outer.spec, FEED)
                 if outer in self.array_levels:
                     self.array_levels[value] = 0
             counted = counters(block)

@@ -26,7 +26,6 @@ class HostCalls(BlockReader):
     def __init__(self) -> None:
         super().__init__()
         self.array_levels: dict[Value, int] = {}
-        self._arrays_written: dict[str, int] = {}
 
     def _is_array(self, name: str) -> bool:
         """Tell whether a name stands for an array whose entries are not known."""
@@ -86,9 +85,9 @@ class HostCalls(BlockReader):
     def _give_levels(self, value: Value, levels: int, kind: str) -> None:
         own = []
         for k in range(levels):
-            name = level_name(str(value), k)
-            own.append(Value(name, OFFSETS, kind))
-            self.levels[level_name(value.name, k)] = own[-1]
+            name = level_name(value.name, k)
+            own.append(self.maker.value(name, OFFSETS, kind))
+            self.levels[name] = own[-1]
         if own:
             self.sequences.levels[value] = tuple(own)
 
@@ -102,10 +101,7 @@ class HostCalls(BlockReader):
 
     def _array(self, name: str, spec: Spec, levels: int) -> Value:
         """Return a new value for an array of entries with this spec and so many levels."""
-        inside = f"{name}{self.inside}"
-        self._arrays_written[inside] = version = self._arrays_written.get(inside, -1) + 1
-        value = Value(inside, spec, version=version)
-        self.current[name] = value
+        value = self.current[name] = self._new(name, spec)
         self.array_levels[value] = levels
         return value
 
