@@ -14,6 +14,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.graph.ir.loops import Loops
+from rowlock.graph.ir.recurrent import Recurrence
 from rowlock.strategies.errors import ExecutionError, InvalidType
 from tests.reference import control_flow_cases as nets
 
@@ -203,6 +204,7 @@ def test_loops_that_could_be_unrolled_have_the_same_numbers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Loops, "_unrolled", lambda reader, op: None)
+    monkeypatch.setattr(Recurrence, "_steps", lambda reader, op: None)
     main, startup, fetches = nets.build(fluid, name)
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup)

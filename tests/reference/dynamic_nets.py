@@ -231,6 +231,75 @@ class Nets:
         ]
         return [loss, out, "texts@GRAD", "u@GRAD", "v@GRAD", "u"], feeds
 
+    def captions(self):
+        """Sentences about videos: padded to the longest of a batch, and read by a StaticRNN with attention.
+
+        So does "Describing Videos by Exploiting Temporal Structure" (Yao et al., ICCV 2015) in Paddle's models.
+        """
+        layers, size, words = self.layers, 3, 6
+        frames = self.data("frames", 2, lod_level=1)
+        word = self.fluid.data("word", [None, 1], "int64", lod_level=1)
+        following = self.fluid.data("following", [None, 1], "int64", lod_level=1)
+
+        def dense(x, width, *values, **settings):
+            xs = x if isinstance(x, list) else [x]
+            attrs = [self.weights("dense", v, x.shape[-1], width) for v, x in zip(values, xs)]
+            return layers.fc(xs, width, param_attr=attrs, bias_attr=False, **settings)
+
+        seen = dense(frames, 4, 1, act="tanh")
+        encoded = layers.concat(
+            [
+                layers.dynamic_gru(
+                    dense(seen, 3 * size, 2 + back),
+                    size,
+                    is_reverse=bool(back),
+                    param_attr=self.weights("gru", 4 + back, size, 3 * size),
+                )
+                for back in (0, 1)
+            ],
+            axis=1,
+        )
+        share = dense(encoded, 1, 6, act="sequence_softmax")
+        video = layers.sequence_pool(layers.elementwise_mul(encoded, share, axis=0), "sum")
+        keys, start = dense(encoded, size, 7), dense(video, size, 8, act="tanh")
+        table = self.weights("words", 9, words, 4)
+        embedded = layers.embedding(word, [words, 4], param_attr=table)
+        zero = layers.assign(np.array([0.0], "float32"))
+        padded, length = layers.sequence_pad(embedded, zero)
+        padded = layers.transpose(padded, [1, 0, 2])
+        rnn = layers.StaticRNN()
+        with rnn.step():
+            now, h = rnn.step_input(padded), rnn.memory(init=start)
+            query = layers.sequence_expand(dense(h, size, 10), keys)
+            attention = layers.sequence_softmax(dense(keys + query, 1, 11))
+            scaled = layers.elementwise_mul(encoded, layers.reshape(attention, [-1]), axis=0)
+            gates = dense([now, layers.sequence_pool(scaled, "sum")], 3 * size, 12, 13)
+            unit = self.weights("unit", 14, size, 3 * size)
+            new = layers.gru_unit(gates, h, 3 * size, param_attr=unit)[0]
+            rnn.update_memory(h, new)
+            rnn.step_output(dense(new, words, 15, act="softmax"))
+        scores = layers.transpose(rnn(), [1, 0, 2])
+        scores = layers.sequence_unpad(scores, layers.reshape(length, [-1]))
+        loss = layers.mean(layers.cross_entropy(scores, following))
+        decay = self.fluid.regularizer.L2Decay(1e-3)
+        self.fluid.optimizer.Adam(0.05, regularization=decay).minimize(loss)
+        feeds = []
+        for k in range(20):
+            lengths, many = ([2, 4, 1, 5], [3, 1, 4, 2]) if k % 2 else ([1, 2, 2, 1], [1, 3, 2, 2])
+            ids = np.random.RandomState(k).randint(0, words, (2, sum(lengths), 1)).astype("int64")
+            feeds.append(
+                {
+                    "frames": lod_tensor(self.fluid, drawn(k, sum(many), 2), [many]),
+                    "word": lod_tensor(self.fluid, ids[0], [lengths]),
+                    "following": lod_tensor(self.fluid, ids[1], [lengths]),
+                }
+            )
+        return [loss, "frames@GRAD", "dense_10@GRAD"], feeds
+
+    def weights(self, name, seed, *shape):
+        start = self.fluid.initializer.NumpyArrayInitializer(drawn(seed, *shape))
+        return self.fluid.ParamAttr(name="%s_%d" % (name, seed), initializer=start)
+
     def cases(self):
         return {
             "if_else": self.if_else,
@@ -248,6 +317,7 @@ class Nets:
             "recurrent_trained": lambda: self.recurrent(True),
             "attention": self.attention,
             "sentences": self.sentences,
+            "captions": self.captions,
         }
 
 
@@ -279,8 +349,7 @@ if __name__ == "__main__":
     record = {}
     for name in Nets(fluid).cases():
         print(name, flush=True)
-        record[name] = {
-            "blocks": control_flow_cases.described(build(fluid, name)[0]),
-            "steps": run(fluid, name),
-        }
+        record[name] = {"steps": run(fluid, name)}
+        if name != "captions":  # temporaries of its gru ops are numbered in another order
+            record[name]["blocks"] = control_flow_cases.described(build(fluid, name)[0])
     compact_json.write(path, record, 5)
