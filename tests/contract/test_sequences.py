@@ -246,6 +246,17 @@ def test_places_get_whole_sequences_and_results_are_joined() -> None:
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("sizes", [[0, 0, 0, 0], [0, 0, 1, 0]])
+def test_sequences_without_rows_keep_their_lengths(sizes: list[int], places: int) -> None:
+    x = sequences(np.ones((5, 2), "float32"), [[1, 1, 2, 1]])
+    size = np.array(sizes).reshape(4, 1)
+    feed = {"x": x, "size": size, "offset": np.zeros_like(size)}
+    (part,) = run(lambda x, size, offset: [layers.sequence_slice(x, offset, size)], feed, places)
+    assert part.recursive_sequence_lengths() == [sizes]
+
+
+@pytest.mark.usefixtures("threads")
 def test_places_give_their_rows_sequences_of_lengths_that_the_program_says() -> None:
     def program(x: Any) -> list[Any]:
         apart = layers.lod_reset(layers.relu(x), target_lod=[0, 2, 3])
