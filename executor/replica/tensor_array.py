@@ -199,6 +199,11 @@ def tensor_array_to_tensor_grad(
     return (tuple(Entry(part) for part in np.split(above.elements, ends, axis)),)
 
 
+def each_row(x: Entry, levels: int) -> tuple[Entry]:
+    """Return rows of no sequences as sequences of one row each, which are so at every level."""
+    return (Entry(x.elements, (np.arange(len(x.elements) + 1),) * levels),)
+
+
 def unstack(x: Entry, reverse: bool) -> tuple[TensorArray]:
     """Return an array of the parts of a tensor along dimension 0, of shape [1] where they are numbers."""
     parts = x.elements[::-1] if reverse else x.elements
@@ -237,6 +242,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         array_to_lod_tensor,
         lod_tensor_to_array_grad,
         tensor_array_to_tensor_grad,
+        each_row,
         unstack,
         stack,
     )

@@ -129,6 +129,7 @@ class Arrays(HostCalls):
         before = self.current[name]
         adds = GRAD_SUFFIX in name  # beside what other reads did
         levels = 0 if adds else len(self.sequences.levels.get(value, ()))
+        levels = self._as_many(op, name, levels, self.array_levels[before])
         array, options = self._array(name, value.spec, levels), {"array": name, "adds": adds}
         yield self._call(op, op.type, [before, index, value], [array], options, bare=adds)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...strategies.errors import InvalidType, Unsupported
+from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..ops.registry import Spec
 from ..program.block import Block
@@ -18,7 +18,7 @@ from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
 from .arrays import Arrays
 from .block_reader import Scope, block_of, node_of, replaced
-from .graph import FEED, STATE, Graph, Node, Value
+from .graph import FEED, STATE, TEMP, Graph, Node, Value
 from .sequences import Sequences
 
 _ANY = Spec((-1,), VarType.FP32)  # of an array of which no entry is known
@@ -133,7 +133,15 @@ class DataLoops(Arrays):
     ) -> Iterator[Node]:
         """Read a loop, call it, and have what it carries go by its names behind it."""
         block = block_of(op)
-        loop, results = self._read_loop(op, rounds, operands, states)
+        loop, results, levels = self._read_loop(op, rounds, operands, states)
+        fed: list[Value | None] = []
+        for name, outer in operands.items():
+            if outer is None:
+                fed += [None] * (1 + levels[name])
+            else:
+                value, nodes = self._in_sequences(op, outer, levels[name])
+                yield from nodes
+                fed.append(value)
         outputs: list[Value] = []
         lasting: dict[str, Value] = {}
         for name, result in zip(rounds.carried, results, strict=True):
@@ -148,9 +156,7 @@ class DataLoops(Arrays):
             outputs.append(value)
         self.scopes[rounds.scopes] = loop
         outputs.append(loop.rounds)
-        yield self._call(
-            op, "while", list(operands.values()), outputs, block=loop.body, states=states
-        )
+        yield self._call(op, "while", fed, outputs, block=loop.body, states=states)
         for name, value in lasting.items():
             slots = {"X": (value,)}, {"Out": (self._write(op.block, name),)}
             yield node_of(op, "assign", *slots)
@@ -161,19 +167,38 @@ class DataLoops(Arrays):
         rounds: Rounds,
         operands: Mapping[str, Value | None],
         states: Sequence[Value],
-    ) -> tuple[DataLoop, list[Value]]:
-        """Read the block of a loop; return it with what a round computes of the names that are carried.
+    ) -> tuple[DataLoop, list[Value], Mapping[str, int]]:
+        """Read the block of a loop; return it, what a round computes of the names carried, and levels by name.
 
-        It is read again where a round leaves other sizes than it found: these are unknown then.
+        It is read again where a round leaves other sizes than it found, which are unknown then, or sequences
+        where it found none.
         """
         specs = {n: _spec(op, n) if v is None else v.spec for n, v in operands.items()}
+        levels = {n: 0 if v is None else self._levels_within(v) for n, v in operands.items()}
         while True:
-            loop, results = self._read_round(op, rounds, operands, specs, states)
-            pairs = zip(rounds.carried, results, strict=True)
-            ends = {n: _joined(specs[n], r.spec) for n, r in pairs}
-            if ends.items() <= specs.items():
-                return loop, results
+            loop, results = self._read_round(op, rounds, operands, specs, levels, states)
+            by_name = dict(zip(rounds.carried, results, strict=True))
+            ends = {n: _joined(specs[n], r.spec) for n, r in by_name.items()}
+            deeper = {
+                n: self._as_many(op, n, levels[n], self._levels_within(r))
+                for n, r in by_name.items()
+            }
+            if ends.items() <= specs.items() and deeper.items() <= levels.items():
+                return loop, results, levels
             specs |= ends
+            levels |= deeper
+
+    def _levels_within(self, value: Value) -> int:
+        """Return how many levels of sequences a value has, or the entries of an array."""
+        return self.array_levels.get(value, len(self.sequences.levels.get(value, ())))
+
+    def _in_sequences(self, op: Operator, value: Value, levels: int) -> tuple[Value, list[Node]]:
+        """Return a value with so many levels, and nodes: of rows of no sequences each becomes one."""
+        if value in self.array_levels or self._levels(value) or not levels:
+            return value, []
+        result = self._new(f"{value.name}@ROWS", value.spec)
+        self._give_levels(result, levels, TEMP)
+        return result, [self._call(op, "each_row", [value], [result], {"levels": levels})]
 
     def _read_round(
         self,
@@ -181,9 +206,10 @@ class DataLoops(Arrays):
         rounds: Rounds,
         operands: Mapping[str, Value | None],
         specs: Mapping[str, Spec],
+        levels: Mapping[str, int],
         states: Sequence[Value],
     ) -> tuple[DataLoop, list[Value]]:
-        """Read the block of a loop, given the specs of what a round is fed."""
+        """Read the block of a loop, given the specs and levels of what a round is fed."""
         block = block_of(op)
         feeds: list[Value] = []
         outside: dict[Value, Value] = {}
@@ -193,29 +219,27 @@ class DataLoops(Arrays):
             for name, outer in operands.items():
                 value = self.current[name] = self._new(f"{name}@IN", specs[name], FEED)
                 if outer in self.array_levels:
-                    self.array_levels[value] = self.array_levels[outer]
-                elif outer is not None:
-                    self._give_levels(value, self._levels(outer), FEED)
+                    self.array_levels[value] = levels[name]
+                else:
+                    self._give_levels(value, levels[name], FEED)
                 feeds += _flat([value], self.sequences)
                 if outer is not None and name not in rounds.carried:
                     flat = _flat([value], self.sequences), _flat([outer], self.sequences)
                     outside |= zip(*flat, strict=True)
             before = dict(self.current)
             nodes = list(rounds.nodes())
-            results = [self.current[name] for name in rounds.carried.values()]
+            results = []
             scope = self._left({})
+            for name, left in rounds.carried.items():
+                result, rows = self._in_sequences(op, self.current[left], levels[name])
+                results.append(result)
+                nodes += rows
             scope.values.update(
                 (n, before[n]) for n in replaced(block) - counters(block) if n in before
             )
         for name, result in zip(rounds.carried, results, strict=True):
-            outer = operands[name]
             if result not in self.array_levels:
                 check_type(op, name, specs[name], result.spec)
-            if outer is not None and self._levels(outer) != self._levels(result):
-                raise Unsupported(
-                    f"{op.type}: {name!r} has {self._levels(outer)} levels of sequences before the loop and "
-                    f"{self._levels(result)} behind a round; give it as many before. {op.where}"
-                )
         body = Body.of(nodes, feeds, _flat(results, self.sequences))
         return DataLoop(body, len(body.results), scope, outside, states, saved), results
 

@@ -177,6 +177,52 @@ def test_entries_keep_their_sequences() -> None:
     assert out[0].ravel().tolist() == [0, 12]
 
 
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("array", [True, False])
+def test_rows_become_sequences_from_round_to_round(array: bool, places: int) -> None:
+    """Of an array's entries only the first has no sequences; so of what a round hands to the next."""
+    x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1], lod_level=1)
+    n = fluid.data("n", [1], "int64")
+    x.stop_gradient = False
+    loop, i, going = counted(n)
+    i.stop_gradient = True
+    state = L.assign(x)
+    states = L.array_write(state, i)
+    with loop.block():
+        around = L.sequence_expand(L.array_read(states, i) if array else state, y)
+        weight = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(0.4))
+        after = L.lod_reset(L.fc(around, 2, act="tanh", param_attr=weight, bias_attr=False), y)
+        L.increment(i)
+        L.array_write(after, i, states) if array else L.assign(after, state)
+        L.less_than(i, n, cond=going)
+    last = L.array_read(states, i) if array else state
+    loss = L.mean(last)
+    fluid.optimizer.SGD(1.0).minimize(loss)
+    program = fluid.default_main_program()
+    if places > 1:
+        compiled = fluid.CompiledProgram(program)
+        program = compiled.with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    rows = (np.arange(8).reshape(4, 2) / 10).astype("float32")
+    ones = fluid.create_lod_tensor(np.zeros((4, 1), "float32"), [[1] * 4], fluid.CPUPlace())
+    exe = fluid.Executor(fluid.CPUPlace())
+    with rowlock.cluster(launcher="threads"):
+        for rounds in (1, 3, 0):
+            exe.run(fluid.default_startup_program())
+            feed = {"x": rows, "y": ones, "n": np.array([rounds])}
+            (value,) = exe.run(program, feed=feed, fetch_list=[last], return_numpy=False)
+            hidden, w = [rows], np.full((2, 2), 0.4)
+            for _ in range(rounds):
+                hidden.append(np.tanh(hidden[-1] @ w))
+            np.testing.assert_allclose(np.array(value), hidden[-1], rtol=1e-5)
+            assert value.recursive_sequence_lengths() == [[1] * 4]
+            above, slope = np.full((4, 2), 1 / 8), np.zeros((2, 2))
+            for before, behind in zip(hidden[-2::-1], hidden[:0:-1], strict=True):
+                above = above * (1 - behind**2)
+                slope, above = slope + before.T @ above, above @ w.T
+            trained = np.array(fluid.global_scope().find_var("w").get_tensor())
+            np.testing.assert_allclose(trained, w - slope, rtol=1e-5)
+
+
 def test_an_entry_that_was_not_written_is_named() -> None:
     n = fluid.data("n", [1], "int64")
     entries = L.array_write(L.cast(n, "float32"), n)
