@@ -84,8 +84,12 @@ class HostCall:
             if levels == ARRAY:
                 yield result
                 continue
-            if len(result.levels) < levels:
+            if not result.levels:
                 (result,) = each_row(result, levels)
+            if len(result.levels) != levels:
+                raise ValueError(
+                    f"the entry has {len(result.levels)} levels of sequences, others have {levels}."
+                )
             yield from (result.elements, *result.levels)
 
     def _loop(

@@ -118,11 +118,17 @@ class DataLoops(Arrays):
                 if not written and value.version == 0:
                     states.append(value)
                     continue
-                copy = self._new(f"{name}@BLOCK{block_of(op).idx}@START", value.spec)
-                yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
-                value = copy
+                value = yield from self._copied(op, value)
             operands[name] = value
         return operands, states
+
+    def _copied(self, op: Operator, value: Value) -> Generator[Node, None, Value]:
+        """Return a persistable's value as one that calls may read; another value as it is."""
+        if value.kind != STATE:
+            return value
+        copy = self._new(f"{value.name}@BLOCK{block_of(op).idx}@START", value.spec)
+        yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
+        return copy
 
     def _run_loop(
         self,

@@ -181,7 +181,8 @@ class Recurrence(DataLoops):
         operands: dict[str, Value | None] = {going: any_steps, index: first}
         carried = {name: f"{name}@NEXT" for name in operands}
         for ex_state, (state, start) in _states(op).items():
-            operands[ex_state], carried[ex_state] = self._read(op.block, start), state
+            operands[ex_state] = yield from self._copied(op, self._value_of(op, start))
+            carried[ex_state] = state
         for name in outputs:
             operands[_parts(name)] = yield from self._no_parts(op, name)
             carried[_parts(name)] = _parts(name)
@@ -261,6 +262,7 @@ class Recurrence(DataLoops):
         self, op: Operator, name: str, sequence: Value, reverse: bool
     ) -> Iterator[Node]:
         """Make an array of the parts of a sequence, in the order in which steps read them."""
+        sequence = yield from self._copied(op, sequence)
         array = self._array(_parts(name), _part(sequence.spec), 0)
         yield self._call(op, "unstack", [sequence], [array], {"reverse": reverse}, bare=True)
 

@@ -260,6 +260,27 @@ def test_loops_that_could_be_unrolled_have_the_same_numbers(
             np.testing.assert_allclose(value, reference, rtol=1e-5, atol=1e-6)
 
 
+def test_steps_as_many_as_the_longest_sequence_begin_with_a_parameter() -> None:
+    x = fluid.data("x", [None, 2], lod_level=1)
+    padded, _ = L.sequence_pad(x, L.assign(np.zeros(1, "float32")))
+    start = fluid.ParamAttr("start", initializer=fluid.initializer.Constant(0.5))
+    rnn = L.StaticRNN()
+    first, steps = L.create_parameter([2, 2], "float32", attr=start), L.transpose(padded, [1, 0, 2])
+    with rnn.step():
+        before = rnn.memory(init=first)
+        behind = before * 2.0 + rnn.step_input(steps)
+        rnn.update_memory(before, behind)
+        rnn.step_output(behind)
+    out = rnn()
+    fluid.optimizer.SGD(0.1).minimize(L.reduce_sum(out))
+    for lengths, last in (([3, 1], [11, 8]), ([1, 2], [4, 5])):
+        rows = np.ones((sum(lengths), 2), "float32")
+        feed = {"x": fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())}
+        value, slope = run(feed, [out, "start@GRAD"])
+        np.testing.assert_allclose(value[-1], np.array([last, last]).T)
+        np.testing.assert_allclose(slope, np.full((2, 2), 2.0 ** (max(lengths) + 1) - 2))
+
+
 def recurrent_net() -> tuple[Any, Any]:
     """Return the loss of a net of as many equal steps as are fed, and what it begins with."""
     x, n = fluid.data("x", [None, 4]), fluid.data("n", [1], "int64")
