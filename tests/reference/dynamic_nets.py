@@ -330,7 +330,7 @@ class Nets:
                 layers.assign(layers.sequence_expand(each, scores), each)
             some = layers.logical_not(layers.is_empty(ids))
             layers.logical_and(layers.less_than(i, most), some, out=going)
-        found = layers.beam_search_decode(arrays[0], arrays[1], beam_size=2, end_id=ends)
+        sentences = layers.beam_search_decode(arrays[0], arrays[1], beam_size=2, end_id=ends)
         feeds = []
         for k, many in enumerate(([3, 1], [2, 4, 1])):
             one_each = [[1] * len(many)] * 2
@@ -342,7 +342,7 @@ class Nets:
                     "scores": lod_tensor(self.fluid, start.astype("float32"), one_each),
                 }
             )
-        return list(found), feeds
+        return list(sentences), feeds
 
     def weights(self, name, seed, *shape):
         start = self.fluid.initializer.NumpyArrayInitializer(drawn(seed, *shape))
