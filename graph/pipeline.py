@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..strategies.errors import ShapeError
-from .ir.graph import STATE, TEMP, Graph, infer_node
+from .ir.graph import TEMP, Graph, infer_node
 from .ops.registry import Spec
 from .passes import (
     build_cinn_pass,
@@ -164,19 +164,18 @@ def check(graph: Graph, pass_name: str) -> None:
     """Assert that every value is made once, before it is read, and has the spec its node derives.
 
     What is derived may tell a size that is unknown where the value is declared. A name and a version tell one
-    state; temporaries of a body that is read again may share theirs.
+    value.
     """
     computed = set(graph.feeds)
-    states: set[str] = set()
+    names = {(value.name, value.version) for value in graph.feeds}
     for node in graph.nodes:
         for value in node.reads():
             known = value in computed or (value.version == 0 and value.kind != TEMP)
             assert known, f"{pass_name}: {node} reads {value} before it is made\n{graph}"
         for value in node.writes():
-            again = value in computed or str(value) in states
-            assert not again, f"{pass_name}: {node} makes {value} again\n{graph}"
-            if value.kind == STATE:
-                states.add(str(value))
+            name = value.name, value.version
+            assert name not in names, f"{pass_name}: {node} makes {value} again\n{graph}"
+            names.add(name)
         computed.update(node.writes())
         try:
             specs = infer_node(node, lambda value: value.spec)

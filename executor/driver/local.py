@@ -135,7 +135,7 @@ class LocalRun(ParallelRun):
         """Compile and check what the replica is to run for what is fed."""
         values, arrays = self.values, shard.complete()
         check(self.program, shard.arrays)
-        refuse_empty(self.program, shard.arrays)
+        refuse_empty(self.program, shard)
         whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
         _, version = self._version([shard], fetch_names, whole)
         loaded = self.gang.replica.programs[version.number]

@@ -532,7 +532,7 @@ class ParallelRun:
                 share.arrays.extend([*arrays, *counts])
                 share.rows.append(first)
                 share.parts.append(weight)
-                share.idle.append(count == 0)
+                share.idle.append(count == 0 and not portion.has_sequences)
                 first += count
             if (
                 self._together is not None

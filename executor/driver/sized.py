@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...graph.program.program import Program
-from ...graph.program.sizes import Sizes, needs_sizes, with_sizes
+from ...graph.program.sizes import Sizes, open_ops, with_sizes
 from ...strategies.errors import FeedError
 from ..feed.feeds import FeedShard
 from ..host.bounded_dict import BoundedDict
@@ -17,7 +17,7 @@ class SizedPrograms:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._needed = needs_sizes(program)
+        self._needed = bool(open_ops(program))
         self._rows: bool | None = None  # whether dimension 0 counts, too
         self._copies: BoundedDict[Sizes, Program] = BoundedDict(VARIANTS_KEPT)
 
@@ -30,8 +30,11 @@ class SizedPrograms:
         if not self._needed:
             return self.program, ()
         if self._rows is None:
-            sized = with_sizes(self.program, _shapes(shards[0]), rows=False)
-            self._rows = needs_sizes(sized)
+            shapes = _shapes(shards[0])
+            without, rows = (open_ops(with_sizes(self.program, shapes, r)) for r in (False, True))
+            self._rows = rows < without
+            self._needed = rows < open_ops(self.program)
+            return self.of(shards)
         sizes, *others = [self._sizes(shard) for shard in shards]
         for other in others:
             if other != sizes:

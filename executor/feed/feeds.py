@@ -197,18 +197,6 @@ def whole_batches(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[st
     return {name: array for name, array in arrays.items() if varies(variables[name])}
 
 
-def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse a batch without rows.
-
-    Raises:
-        FeedError: names the variable.
-    """
-    variables = program.global_block().vars
-    for name, array in arrays.items():
-        if varies(variables[name]) and array.ndim and len(array) == 0:
-            raise FeedError(f"feed {name!r} has 0 rows: the batch is empty.")
-
-
 _ONE_ROW = (0, 1)  # shapes are inferred as if a place without rows had one
 
 
@@ -217,6 +205,11 @@ class FeedShard(NamedTuple):
 
     arrays: dict[str, np.ndarray]
     lods: dict[str, LoD]
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether the place is fed sequences, which may have no rows."""
+        return any(len(lod[0]) > 1 for lod in self.lods.values())
 
     def complete(self) -> dict[str, np.ndarray]:
         """Return the arrays, and behind them the offsets of sequences, by names of their own."""
@@ -228,6 +221,18 @@ class FeedShard(NamedTuple):
             for k, offsets in enumerate(lod)
         }
         return {**self.arrays, **levels}
+
+
+def refuse_empty(program: Program, shard: FeedShard) -> None:
+    """Refuse a batch without rows, unless it has sequences.
+
+    Raises:
+        FeedError: names the variable.
+    """
+    variables = program.global_block().vars
+    for name, array in shard.arrays.items():
+        if varies(variables[name]) and array.ndim and len(array) == 0 and name not in shard.lods:
+            raise FeedError(f"feed {name!r} has 0 rows: the batch is empty.")
 
 
 def with_rows(shards: Sequence[FeedShard]) -> Mapping[str, np.ndarray]:

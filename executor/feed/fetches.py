@@ -143,12 +143,12 @@ class Joined:
 
 
 def _of_rows(lods: Sequence[LoD], parts: Sequence[np.ndarray]) -> list[LoD]:
-    """Return the LoDs of parts that have rows; none at all unless each ends where the rows end."""
-    pairs = list(zip(lods, parts, strict=True))
-    for lod, part in pairs:
-        if len(part) and not (lod and lod[-1] and lod[-1][-1] == len(part)):
-            return [()] * len(pairs)
-    return [lod if len(part) else () for lod, part in pairs]
+    """Return the LoDs of parts that end where the rows end; none at all unless all with rows have one."""
+    ends = [lod[-1][-1] if lod and all(len(level) > 1 for level in lod) else None for lod in lods]
+    fits = [end == len(part) for end, part in zip(ends, parts, strict=True)]
+    if not all(fit or not len(part) for fit, part in zip(fits, parts, strict=True)):
+        return [()] * len(fits)
+    return [lod if fit else () for fit, lod in zip(fits, lods, strict=True)]
 
 
 def joined_lods(lods: Sequence[LoD]) -> LoD:

@@ -12,7 +12,7 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram, ValueRecord
 from ...graph.ops.host_call import ARRAY
 from ...strategies.errors import CollectiveError, ExecutionError
 from .hypotheses import beam_search_decode
-from .tensor_array import FUNCTIONS, Entry
+from .tensor_array import FUNCTIONS, Entry, each_row
 
 Values = dict[int, Any]  # by position in a program: a tensor, or an array of tensors
 RunRound = Callable[[Sequence[Any], Values, int], None]  # parts, values, number of the round
@@ -84,6 +84,8 @@ class HostCall:
             if levels == ARRAY:
                 yield result
                 continue
+            if not result.levels:
+                (result,) = each_row(result, levels)
             if len(result.levels) != levels:
                 raise ValueError(
                     f"the entry has {len(result.levels)} levels of sequences, others have {levels}."

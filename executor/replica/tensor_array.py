@@ -199,6 +199,27 @@ def tensor_array_to_tensor_grad(
     return (tuple(Entry(part) for part in np.split(above.elements, ends, axis)),)
 
 
+def each_row(x: Entry, levels: int) -> tuple[Entry]:
+    """Return rows of no sequences as sequences of one row each, which are so at every level."""
+    return (Entry(x.elements, (np.arange(len(x.elements) + 1),) * levels),)
+
+
+def unstack(x: Entry, reverse: bool) -> tuple[TensorArray]:
+    """Return an array of the parts of a tensor along dimension 0, of shape [1] where they are numbers."""
+    parts = x.elements[::-1] if reverse else x.elements
+    return (tuple(Entry(part.reshape(part.shape or (1,))) for part in parts),)
+
+
+def stack(entries: TensorArray, reverse: bool) -> tuple[Entry]:
+    """Return the tensor whose parts along dimension 0 are the entries.
+
+    Raises:
+        InvalidValue: there are none, or their shapes differ.
+    """
+    (joined, _) = tensor_array_to_tensor(entries[::-1] if reverse else entries, 0, use_stack=True)
+    return (joined,)
+
+
 def _number(index: Entry, array: str) -> int:
     number = int(np.ravel(index.elements)[0])
     if number < 0:
@@ -221,5 +242,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         array_to_lod_tensor,
         lod_tensor_to_array_grad,
         tensor_array_to_tensor_grad,
+        each_row,
+        unstack,
+        stack,
     )
 }

@@ -129,6 +129,7 @@ class Arrays(HostCalls):
         before = self.current[name]
         adds = GRAD_SUFFIX in name  # beside what other reads did
         levels = 0 if adds else len(self.sequences.levels.get(value, ()))
+        levels = self._as_many(op, name, levels, self.array_levels[before])
         array, options = self._array(name, value.spec, levels), {"array": name, "adds": adds}
         yield self._call(op, op.type, [before, index, value], [array], options, bare=adds)
 
@@ -138,7 +139,7 @@ class Arrays(HostCalls):
         entries += [None] * (index + 1 - len(entries))
         before = entries[index]
         if before is not None and GRAD_SUFFIX in name:
-            total = self._new(f"{value.name}@{value.version}@{index}@TOTAL", value.spec)
+            total = self._new(f"{value.name}@{index}@TOTAL", value.spec)
             yield node_of(op, "sum", {"X": (before, value)}, {"Out": (total,)})
             value = total
         entries[index] = value
@@ -223,8 +224,7 @@ class Arrays(HostCalls):
             return
         entries, above = self._entries(op), self._operand(op, "Out@GRAD", op.inputs)
         slopes = tuple(
-            self._new(f"{above.name}@{above.version}@{k}@PART", entry.spec)
-            for k, entry in enumerate(entries)
+            self._new(f"{above.name}@{k}@PART", entry.spec) for k, entry in enumerate(entries)
         )
         results, axis = {"X@GRAD": slopes}, {"axis": int(op.attrs["axis"])}
         if op.attrs["use_stack"]:

@@ -13,7 +13,7 @@ from ..ops.registry import Spec
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import DEVICE, NAMESCOPE, ROLE, ROLE_VAR, grad_name
-from .graph import TEMP, Node, Value
+from .graph import TEMP, Node, Value, ValueMaker
 from .sequences import Sequences
 
 Values = Mapping[str, tuple[Value | None, ...]]
@@ -36,7 +36,8 @@ class BlockReader(ABC):
     """
 
     def __init__(self) -> None:
-        self.sequences = Sequences()
+        self.maker = ValueMaker()
+        self.sequences = Sequences(self.maker)
         self.levels: dict[str, Value] = {}
         self.current: dict[str, Value] = {}
         self.scopes: dict[str, Any] = {}
@@ -106,9 +107,9 @@ class BlockReader(ABC):
         own = {n: v for n, v in self.current.items() if around.get(n) is not v or n in names}
         return Scope(own, dict(self.scopes))
 
-    def _new(self, name: str, spec: Spec) -> Value:
+    def _new(self, name: str, spec: Spec, kind: str = TEMP) -> Value:
         """Return a value that the program has no variable for."""
-        return Value(f"{name}{self.inside}", spec)
+        return self.maker.value(f"{name}{self.inside}", spec, kind)
 
     def _named(self, op: Operator, name: str, value: Value | None, like: Value) -> Iterator[Node]:
         """Have a value go by a name of the program; of none, zeros like another.

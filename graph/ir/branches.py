@@ -174,8 +174,7 @@ class Branches(BlockReader):
         if number in self.choices:
             return self.choices[number], []
         spec = Spec(number.spec.shape, VarType.BOOL)
-        choice = Value(f"{number.name}@{number.version}@BOOL", spec)
-        self.choices[number] = choice
+        choice = self.choices[number] = self._new(f"{number.name}@BOOL", spec)
         attrs = {"in_dtype": int(number.spec.dtype), "out_dtype": int(VarType.BOOL)}
         return choice, [node_of(op, "cast", {"X": (number,)}, {"Out": (choice,)}, attrs)]
 
@@ -196,7 +195,7 @@ class Branches(BlockReader):
         """Give the gradient to the result that was chosen, and 0 to the other."""
         above = self._operand(op, "X", op.inputs)
         choice, nodes = self._choice(op)
-        zero = self._new(f"{above.name}@{above.version}@ZERO", above.spec)
+        zero = self._new(f"{above.name}@ZERO", above.spec)
         yield from nodes
         yield node_of(op, "fill_zeros_like", {"X": (above,)}, {"Out": (zero,)})
         for name, sides in zip(op.outputs["Out"], ((zero, above), (above, zero)), strict=True):

@@ -6,11 +6,11 @@ only reads is fed to every round; persistables it reads from their scope.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ...strategies.errors import InvalidType, Unsupported
+from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..ops.registry import Spec
 from ..program.block import Block
@@ -18,7 +18,7 @@ from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
 from .arrays import Arrays
 from .block_reader import Scope, block_of, node_of, replaced
-from .graph import FEED, STATE, Graph, Node, Value
+from .graph import FEED, STATE, TEMP, Graph, Node, Value
 from .sequences import Sequences
 
 _ANY = Spec((-1,), VarType.FP32)  # of an array of which no entry is known
@@ -38,13 +38,17 @@ class Body:
     @staticmethod
     def of(nodes: Sequence[Node], feeds: Sequence[Value], results: Sequence[Value]) -> Body:
         """Return the body with these nodes, feeds and results."""
-        latest = {str(value): value for value in results}
-        return Body(Graph(tuple(nodes), tuple(feeds), latest), list(map(str, results)), latest)
+        latest: dict[str, Value] = {}
+        body = Body(Graph(tuple(nodes), tuple(feeds), latest), [], latest)
+        for value in results:
+            body.save(value)
+        return body
 
     def save(self, value: Value) -> None:
         """Add a value to what a round computes."""
-        self.latest[str(value)] = value
-        self.results.append(str(value))
+        name = f"{value.name}.{value.version}"
+        self.latest[name] = value
+        self.results.append(name)
 
 
 @dataclass(frozen=True)
@@ -64,17 +68,44 @@ class DataLoop:
     rounds: Value
 
 
+@dataclass(frozen=True)
+class Rounds:
+    """How the rounds of a loop are read: ``nodes`` reads one, forward or back.
+
+    ``carried`` has the names under which a round finds what it is handed, and those under which it leaves what
+    the next one finds there. ``scopes`` is the variable for what rounds leave to their gradient.
+    """
+
+    scopes: str
+    carried: Mapping[str, str]
+    nodes: Callable[[], Iterable[Node]]
+
+
 class DataLoops(Arrays):
     """Reads ``while`` and its gradient op as calls."""
 
     def _on_data(self, op: Operator) -> Iterator[Node]:
-        block, outer_names = block_of(op), touched(block_of(op))
-        for name in outer_names:
+        block = block_of(op)
+        outer_names = yield from self._touched(op)
+        (condition,), (scopes,) = op.inputs["Condition"], op.outputs["StepScopes"]
+        carried = [condition, *(n for n, w in outer_names.items() if w and n != condition)]
+        operands, states = yield from self._fed(op, outer_names, carried)
+        rounds = Rounds(scopes, {n: n for n in carried}, lambda: self._nodes(block))
+        yield from self._run_loop(op, rounds, operands, states)
+
+    def _touched(self, op: Operator) -> Generator[Node, None, dict[str, bool]]:
+        """Return the names outside a block that it reads or writes; make the arrays among them values."""
+        names = touched(block_of(op))
+        for name in names:
             if name not in self.current and _is_array_variable(op.block, name):
                 self.arrays.setdefault(name, ())
             yield from self._gathered(op, name)
-        (condition,) = op.inputs["Condition"]
-        carried = [condition, *(n for n, w in outer_names.items() if w and n != condition)]
+        return names
+
+    def _fed(
+        self, op: Operator, outer_names: Mapping[str, bool], carried: Collection[str]
+    ) -> Generator[Node, None, tuple[dict[str, Value | None], list[Value]]]:
+        """Return what a round is fed by name, what is carried first, and the persistables that it reads."""
         operands: dict[str, Value | None] = {}
         states: list[Value] = []
         for name in (*carried, *(n for n in outer_names if n not in carried)):
@@ -87,27 +118,51 @@ class DataLoops(Arrays):
                 if not written and value.version == 0:
                     states.append(value)
                     continue
-                copy = self._new(f"{name}@{value.version}@BLOCK{block.idx}", value.spec)
-                yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
-                value = copy
+                value = yield from self._copied(op, value)
             operands[name] = value
-        loop, results = self._read_loop(op, operands, states, carried)
+        return operands, states
+
+    def _copied(self, op: Operator, value: Value) -> Generator[Node, None, Value]:
+        """Return a persistable's value as one that calls may read; another value as it is."""
+        if value.kind != STATE:
+            return value
+        copy = self._new(f"{value.name}@BLOCK{block_of(op).idx}@START", value.spec)
+        yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
+        return copy
+
+    def _run_loop(
+        self,
+        op: Operator,
+        rounds: Rounds,
+        operands: Mapping[str, Value | None],
+        states: Sequence[Value],
+    ) -> Iterator[Node]:
+        """Read a loop, call it, and have what it carries go by its names behind it."""
+        block = block_of(op)
+        loop, results, levels = self._read_loop(op, rounds, operands, states)
+        fed: list[Value | None] = []
+        for name, outer in operands.items():
+            if outer is None:
+                fed += [None] * (1 + levels[name])
+            else:
+                value, nodes = self._in_sequences(op, outer, levels[name])
+                yield from nodes
+                fed.append(value)
         outputs: list[Value] = []
         lasting: dict[str, Value] = {}
-        for name, result in zip(carried, results, strict=True):
+        for name, result in zip(rounds.carried, results, strict=True):
             if result in self.array_levels:
                 value = self._array(name, result.spec, self.array_levels[result])
+            elif op.block.find_var_recursive(name) is None:  # no name of the program
+                value = self.current[name] = self._new(name, result.spec)
             elif _lasts(op.block, name):
                 value = lasting[name] = self._new(f"{name}@BLOCK{block.idx}@OUT", result.spec)
             else:
                 value = self._tensor(op.block, name, self._levels(result))
             outputs.append(value)
-        (scopes,) = op.outputs["StepScopes"]
-        self.scopes[scopes] = loop
+        self.scopes[rounds.scopes] = loop
         outputs.append(loop.rounds)
-        yield self._call(
-            op, op.type, list(operands.values()), outputs, block=loop.body, states=states
-        )
+        yield self._call(op, "while", fed, outputs, block=loop.body, states=states)
         for name, value in lasting.items():
             slots = {"X": (value,)}, {"Out": (self._write(op.block, name),)}
             yield node_of(op, "assign", *slots)
@@ -115,67 +170,84 @@ class DataLoops(Arrays):
     def _read_loop(
         self,
         op: Operator,
+        rounds: Rounds,
         operands: Mapping[str, Value | None],
         states: Sequence[Value],
-        carried: Sequence[str],
-    ) -> tuple[DataLoop, list[Value]]:
-        """Read the block of a loop; return it with what a round computes of the names that are carried.
+    ) -> tuple[DataLoop, list[Value], Mapping[str, int]]:
+        """Read the block of a loop; return it, what a round computes of the names carried, and levels by name.
 
-        It is read again where a round leaves other sizes than it found: these are unknown then.
+        It is read again where a round leaves other sizes than it found, which are unknown then, or sequences
+        where it found none.
         """
         specs = {n: _spec(op, n) if v is None else v.spec for n, v in operands.items()}
+        levels = {n: 0 if v is None else self._levels_within(v) for n, v in operands.items()}
         while True:
-            loop, results = self._read_round(op, operands, specs, states, carried)
-            ends = {n: _joined(specs[n], r.spec) for n, r in zip(carried, results, strict=True)}
-            if ends.items() <= specs.items():
-                return loop, results
+            loop, results = self._read_round(op, rounds, operands, specs, levels, states)
+            by_name = dict(zip(rounds.carried, results, strict=True))
+            ends = {n: _joined(specs[n], r.spec) for n, r in by_name.items()}
+            deeper = {
+                n: self._as_many(op, n, levels[n], self._levels_within(r))
+                for n, r in by_name.items()
+            }
+            if ends.items() <= specs.items() and deeper.items() <= levels.items():
+                return loop, results, levels
             specs |= ends
+            levels |= deeper
+
+    def _levels_within(self, value: Value) -> int:
+        """Return how many levels of sequences a value has, or the entries of an array."""
+        return self.array_levels.get(value, len(self.sequences.levels.get(value, ())))
+
+    def _in_sequences(self, op: Operator, value: Value, levels: int) -> tuple[Value, list[Node]]:
+        """Return a value with so many levels, and nodes: of rows of no sequences each becomes one."""
+        if value in self.array_levels or self._levels(value) or not levels:
+            return value, []
+        result = self._new(f"{value.name}@ROWS", value.spec)
+        self._give_levels(result, levels, TEMP)
+        return result, [self._call(op, "each_row", [value], [result], {"levels": levels})]
 
     def _read_round(
         self,
         op: Operator,
+        rounds: Rounds,
         operands: Mapping[str, Value | None],
         specs: Mapping[str, Spec],
+        levels: Mapping[str, int],
         states: Sequence[Value],
-        carried: Sequence[str],
     ) -> tuple[DataLoop, list[Value]]:
-        """Read the block of a loop, given the specs of what a round is fed."""
+        """Read the block of a loop, given the specs and levels of what a round is fed."""
         block = block_of(op)
         feeds: list[Value] = []
         outside: dict[Value, Value] = {}
-        rounds = self._array(f"{op.outputs['StepScopes'][0]}@ROUNDS", _ANY, 0)
+        saved = self._array(f"{rounds.scopes}@ROUNDS", _ANY, 0)
         with self._alone(f"@BLOCK{block.idx}"):
-            for state in states:
-                self.current[state.name] = Value(state.name, state.spec, STATE)
+            self.current |= {state.name: state for state in states}
             for name, outer in operands.items():
-                value = Value(f"{name}{self.inside}@IN", specs[name], FEED)
-                self.current[name] = value
+                value = self.current[name] = self._new(f"{name}@IN", specs[name], FEED)
                 if outer in self.array_levels:
-                    self.array_levels[value] = self.array_levels[outer]
-                elif outer is not None:
-                    self._give_levels(value, self._levels(outer), FEED)
+                    self.array_levels[value] = levels[name]
+                else:
+                    self._give_levels(value, levels[name], FEED)
                 feeds += _flat([value], self.sequences)
-                if outer is not None and name not in carried:
+                if outer is not None and name not in rounds.carried:
                     flat = _flat([value], self.sequences), _flat([outer], self.sequences)
                     outside |= zip(*flat, strict=True)
             before = dict(self.current)
-            nodes = list(self._nodes(block))
-            results = [self.current[name] for name in carried]
+            nodes = list(rounds.nodes())
+            results = []
             scope = self._left({})
+            for name, left in rounds.carried.items():
+                result, rows = self._in_sequences(op, self.current[left], levels[name])
+                results.append(result)
+                nodes += rows
             scope.values.update(
                 (n, before[n]) for n in replaced(block) - counters(block) if n in before
             )
-        for name, result in zip(carried, results, strict=True):
-            outer = operands[name]
+        for name, result in zip(rounds.carried, results, strict=True):
             if result not in self.array_levels:
                 check_type(op, name, specs[name], result.spec)
-            if outer is not None and self._levels(outer) != self._levels(result):
-                raise Unsupported(
-                    f"{op.type}: {name!r} has {self._levels(outer)} levels of sequences before the loop and "
-                    f"{self._levels(result)} behind a round; give it as many before. {op.where}"
-                )
         body = Body.of(nodes, feeds, _flat(results, self.sequences))
-        return DataLoop(body, len(body.results), scope, outside, states, rounds), results
+        return DataLoop(body, len(body.results), scope, outside, states, saved), results
 
     def _gradient_on_data(self, op: Operator, loop: DataLoop) -> Iterator[Node]:
         """Run the gradient block for each round, from the last to the first.
@@ -209,21 +281,8 @@ class DataLoops(Arrays):
                 yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
             state[grad_name(x)] = zero
         totals = {grad_name(x) for x in gradients if x not in written}
-        nodes, feeds, behind = self._read_back(op, loop, state, totals)
-        body, captured, options = self._body_back(op, loop, nodes, feeds, list(behind.values()))
-        results = {
-            name: self._array(f"{name}@TOTAL", value.spec, 0)
-            if value in self.array_levels
-            else self._new(f"{name}@BLOCK{block.idx}@TOTAL", value.spec)
-            for name, value in behind.items()
-        }
-        operands = [loop.rounds, *(state[name] for name in results), *captured]
-        yield self._call(
-            *(op, op.type, operands, list(results.values()), options),
-            block=body,
-            states=loop.states,
-            bare=True,
-        )
+        rounds = Rounds("", {name: name for name in state}, lambda: self._nodes(block))
+        results = yield from self._run_back(op, rounds, loop, state, totals)
         arrays = op.outputs.get("X@GRAD", ())
         self.current |= {n: results[n] for n in counters(block)}
         self.current |= {n: results[i] for i, n in above if i in results and n not in arrays}
@@ -235,6 +294,33 @@ class DataLoops(Arrays):
             like = self._read(op.block, x)
             assert like is not None
             yield from self._named(op, name, value, like)
+
+    def _run_back(
+        self,
+        op: Operator,
+        rounds: Rounds,
+        loop: DataLoop,
+        state: Mapping[str, Value],
+        totals: Collection[str],
+    ) -> Generator[Node, None, dict[str, Value]]:
+        """Call the gradient of a loop; return by name what its rounds hand back and add up (``totals``)."""
+        block = block_of(op)
+        nodes, feeds, behind = self._read_back(op, rounds, loop, state, totals)
+        body, captured, options = self._body_back(op, loop, nodes, feeds, list(behind.values()))
+        results = {
+            name: self._array(f"{name}@TOTAL", value.spec, 0)
+            if value in self.array_levels
+            else self._new(f"{name}@BLOCK{block.idx}@TOTAL", value.spec)
+            for name, value in behind.items()
+        }
+        operands = [loop.rounds, *(state[name] for name in results), *captured]
+        yield self._call(
+            *(op, "while_grad", operands, list(results.values()), options),
+            block=body,
+            states=loop.states,
+            bare=True,
+        )
+        return results
 
     def _body_back(
         self,
@@ -257,7 +343,8 @@ class DataLoops(Arrays):
         for value in read:
             if value in computed or value.kind == STATE:
                 continue
-            swap[value] = Value(f"{value}@BLOCK{block_of(op).idx}@SAVED", value.spec, FEED)
+            name = f"{value.name}@BLOCK{block_of(op).idx}@SAVED"
+            swap[value] = self._new(name, value.spec, FEED)
             if value in self.array_levels:
                 self.array_levels[swap[value]] = self.array_levels[value]
             if value in inner and value not in loop.outside:
@@ -273,7 +360,12 @@ class DataLoops(Arrays):
         return body, [loop.outside.get(value, value) for value in captured], options
 
     def _read_back(
-        self, op: Operator, loop: DataLoop, state: Mapping[str, Value], totals: set[str]
+        self,
+        op: Operator,
+        rounds: Rounds,
+        loop: DataLoop,
+        state: Mapping[str, Value],
+        totals: Collection[str],
     ) -> tuple[list[Node], list[Value], dict[str, Value]]:
         """Read the gradient block; return its nodes, what it is fed of ``state``, and the state behind it."""
         block = block_of(op)
@@ -283,7 +375,7 @@ class DataLoops(Arrays):
             self.scopes |= loop.scope.scopes
             feeds: dict[str, Value] = {}
             for name, outer in state.items():
-                value = feeds[name] = Value(f"{name}{self.inside}@IN", outer.spec, FEED)
+                value = feeds[name] = self._new(f"{name}@IN", outer.spec, FEED)
                 if outer in self.array_levels:
                     self.array_levels[value] = 0
             counted = counters(block)
@@ -291,10 +383,10 @@ class DataLoops(Arrays):
             for name in totals:
                 if feeds[name] not in self.array_levels:
                     self.current.pop(name)
-            nodes += self._nodes(block)
+            nodes += rounds.nodes()
             results: dict[str, Value] = {}
             for name, fed in feeds.items():
-                value = results[name] = self.current.get(name, fed)
+                value = results[name] = self.current.get(rounds.carried[name], fed)
                 if value in self.array_levels or name in counted:
                     continue
                 if name in totals and value is not fed:

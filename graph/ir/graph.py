@@ -38,6 +38,19 @@ class Value:
         return f"{self.name}.{self.version}" if self.version else self.name
 
 
+class ValueMaker:
+    """Makes the values that a graph's nodes compute: no two of one maker share both name and version."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, int] = {}
+
+    def value(self, name: str, spec: Spec, kind: str = TEMP) -> Value:
+        """Return a new value; of a state one behind version 0, which is that from before the step."""
+        version = max(self._newest.get(name, -1) + 1, int(kind == STATE))
+        self._newest[name] = version
+        return Value(name, spec, kind, version)
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """One op over values, by slot. None stands for a gradient that is not computed.

@@ -26,7 +26,6 @@ class HostCalls(BlockReader):
     def __init__(self) -> None:
         super().__init__()
         self.array_levels: dict[Value, int] = {}
-        self._arrays_written: dict[str, int] = {}
 
     def _is_array(self, name: str) -> bool:
         """Tell whether a name stands for an array whose entries are not known."""
@@ -86,9 +85,9 @@ class HostCalls(BlockReader):
     def _give_levels(self, value: Value, levels: int, kind: str) -> None:
         own = []
         for k in range(levels):
-            name = level_name(str(value), k)
-            own.append(Value(name, OFFSETS, kind))
-            self.levels[level_name(value.name, k)] = own[-1]
+            name = level_name(value.name, k)
+            own.append(self.maker.value(name, OFFSETS, kind))
+            self.levels[name] = own[-1]
         if own:
             self.sequences.levels[value] = tuple(own)
 
@@ -102,12 +101,24 @@ class HostCalls(BlockReader):
 
     def _array(self, name: str, spec: Spec, levels: int) -> Value:
         """Return a new value for an array of entries with this spec and so many levels."""
-        inside = f"{name}{self.inside}"
-        self._arrays_written[inside] = version = self._arrays_written.get(inside, -1) + 1
-        value = Value(inside, spec, version=version)
-        self.current[name] = value
+        value = self.current[name] = self._new(name, spec)
         self.array_levels[value] = levels
         return value
+
+    def _as_many(self, op: Operator, name: str, levels: int, others: int) -> int:
+        """Return how many levels a name has that holds values of either number in turn.
+
+        Rows of no sequences are sequences of one row each then.
+
+        Raises:
+            Unsupported: both have sequences, of different numbers of levels.
+        """
+        if levels and others and levels != others:
+            raise Unsupported(
+                f"{op.type}: {name!r} holds sequences of {levels} and of {others} levels in turn; in a loop "
+                f"whose rounds depend on data all must have as many, or none. {op.where}"
+            )
+        return max(levels, others)
 
     def _gathered(self, op: Operator, name: str) -> Iterator[Node]:
         """Make an array, whose entries were known so far, a value."""
@@ -117,13 +128,10 @@ class HostCalls(BlockReader):
         values = [entry for entry in entries if entry is not None]
         places = [k for k, entry in enumerate(entries) if entry is not None]
         bare = GRAD_SUFFIX in name
-        levels = {len(self.sequences.levels.get(value, ())) for value in values}
-        if len(levels) > 1 and not bare:
-            raise Unsupported(
-                f"{op.type}: entries of {name!r} have sequences of {sorted(levels)} levels; in a loop whose "
-                f"rounds depend on data all must have as many. {op.where}"
-            )
+        levels = 0
+        for value in values if not bare else ():
+            levels = self._as_many(op, name, levels, len(self.sequences.levels.get(value, ())))
         spec = values[0].spec if values else Spec((-1,), VarType.FP32)
-        array = self._array(name, spec, 0 if bare else max(levels, default=0))
+        array = self._array(name, spec, levels)
         options = {"places": places, "count": len(entries)}
         yield self._call(op, "array", values, [array], options, bare=bare)

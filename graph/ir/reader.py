@@ -50,7 +50,6 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
     def __init__(self, program: Program, feed_names: Sequence[str]) -> None:
         super().__init__()
         self.block = program.global_block()
-        self._copies = count()
         written = Counter(n for b in program.blocks for op in b.ops for n in op.output_arg_names)
         self._rewritten = {name for name, times in written.items() if times > 1}
         self.feeds = tuple(map(self._feed, feed_names))
@@ -60,14 +59,14 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         nodes = (*stores, *self._nodes(self.block))
         for name, variable in self.block.vars.items():
             if name not in self.current and variable.persistable and variable.shape is not None:
-                self._value(variable, STATE)
+                self._before(variable)
         return Graph(nodes, self.feeds, {**self.levels, **self.current})
 
     def _feed(self, name: str) -> Value:
         source = sequence_of(name)
         if source is None or name in self.block.vars:
             return self._value(self.block.var(name), FEED)
-        level = self.levels[name] = Value(name, OFFSETS, FEED)
+        level = self.levels[name] = self._new(name, OFFSETS, FEED)
         self.sequences.feed(self.current[source], level)
         return level
 
@@ -77,7 +76,7 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
 
     def _store(self, fed: Value) -> Node:
         """Return the node that stores a fed persistable's value for later steps."""
-        state = self._value(self.block.var(fed.name), STATE, version=1)
+        state = self._value(self.block.var(fed.name), STATE)
         return Node("assign", {"X": (fed,)}, {"Out": (state,)}, {}, 0, f"feed {fed.name!r}")
 
     def _nodes(self, block: Block) -> Iterator[Node]:
@@ -124,7 +123,7 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         for slot in OPS[kind].values_read(attrs, inputs):
             for state in [v for v in inputs[slot] if v is not None and v.kind == STATE]:
                 # Its elements are known once a segment has copied them.
-                copy = Value(f"{state}@{op.type}@{next(self._copies)}", state.spec)
+                copy = self._new(f"{state.name}@{op.type}", state.spec)
                 yield node_of(op, "assign", {"X": (state,)}, {"Out": (copy,)})
                 inputs[slot] = tuple(copy if v is state else v for v in inputs[slot])
         by_name = {v.name: v for values in outputs.values() for v in values if v is not None}
@@ -167,33 +166,33 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
         if name not in self.current:
             variable = block.var_recursive(name)
             # A temporary that nothing wrote becomes a feed the caller forgot; checks name it before the run.
-            self._value(variable, STATE if variable.persistable else FEED)
+            self._before(variable)
         return self.current[name]
 
     def _write(self, block: Block, name: str) -> Value | None:
         if name == EMPTY_VAR:
             return None
         variable = block.var_recursive(name)
-        old = self.current.get(name)
-        if self.inside:
-            inside = f"{name}{self.inside}"
-            version = old.version + 1 if old is not None and old.name == inside else 0
-            return self._value(variable, TEMP, version, inside)
-        kind = STATE if variable.persistable else TEMP
-        if old is None:
-            return self._value(variable, kind, version=1 if kind == STATE else 0)
-        return self._value(variable, kind, version=old.version + 1)
+        lasts = variable.persistable and not self.inside
+        return self._value(variable, STATE if lasts else TEMP)
 
-    def _value(self, variable: Variable, kind: str, version: int = 0, name: str = "") -> Value:
+    def _before(self, variable: Variable) -> None:
+        """Note the value of a variable from before the step."""
+        kind = STATE if variable.persistable else FEED
+        self.current[variable.name] = Value(variable.name, self._spec(variable), kind)
+
+    def _value(self, variable: Variable, kind: str) -> Value:
+        value = self._new(variable.name, self._spec(variable), kind)
+        self.current[variable.name] = value
+        return value
+
+    def _spec(self, variable: Variable) -> Spec:
         if variable.shape is None or variable.dtype is None:
             raise InvalidValue(
                 f"variable {variable.name!r} cannot be computed with: the program lacks its shape or element "
                 f"type."
             )
-        spec = Spec(variable.shape, variable.dtype)
-        value = Value(name or variable.name, spec, kind, version)
-        self.current[variable.name] = value
-        return value
+        return Spec(variable.shape, variable.dtype)
 
 
 _READERS: Mapping[str, Callable[[_Reader, Operator], Iterator[Node]]] = {

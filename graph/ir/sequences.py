@@ -14,7 +14,7 @@ from typing import Any
 from ..ops.lod import Lods
 from ..ops.operands import LOD_SUFFIX
 from ..ops.registry import OPS, Inference, Op
-from .graph import Node, Value
+from .graph import Node, Value, ValueMaker
 
 Levels = tuple[Value, ...]
 Slots = Mapping[str, Sequence[Value | None]]
@@ -37,9 +37,9 @@ def sequence_of(name: str) -> str | None:
 class Sequences:
     """The levels of each value of a graph that is being read, and the nodes that compute them."""
 
-    def __init__(self) -> None:
+    def __init__(self, maker: ValueMaker) -> None:
         self.levels: dict[Value, Levels] = {}
-        self._versions: dict[str, int] = {}
+        self.maker = maker
 
     def feed(self, source: Value, level: Value) -> None:
         """Add a level that is fed, the next one inwards, to a value."""
@@ -81,11 +81,6 @@ class Sequences:
                     self.levels[value] = levels
                     by_name |= {level_name(value.name, k): v for k, v in enumerate(levels)}
         return lods.nodes, by_name
-
-    def version(self, name: str) -> int:
-        """Count how often offsets of this name were computed before."""
-        self._versions[name] = version = self._versions.get(name, -1) + 1
-        return version
 
 
 class _GraphLods(Lods[Value]):
@@ -133,7 +128,7 @@ class _GraphLods(Lods[Value]):
         values = {**OPS[op].attrs, **(attrs or {})}
         read = {slot: [value.spec for value in group] for slot, group in operands.items()}
         (spec,) = OPS[op].infer(Inference(OPS[op], read, values, where=self._where))[slot]
-        value = Value(name, spec, version=self._sequences.version(name))
+        value = self._sequences.maker.value(name, spec)
         self.nodes.append(Node(op, operands, {slot: (value,)}, values, self._role, self._where))
         return value
 

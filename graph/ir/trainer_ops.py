@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ..ops.collective import (
     ALL_REDUCE,
@@ -59,8 +58,7 @@ class TrainerOps(BlockReader):
         if value.kind == TEMP and op.inputs["X"][0] == result:
             yield self._collective(op, ALL_REDUCE, value, result)
             return
-        copy = self._new(f"{value}@RING", value.spec)
-        total = replace(copy, version=1)
+        copy, total = (self._new(f"{value.name}@RING", value.spec) for _ in range(2))
         yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
         yield node_of(op, ALL_REDUCE, {"X": (copy,)}, {"Out": (total,)}, {"bucket": 0})
         yield self._copy(op, total, result)

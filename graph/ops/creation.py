@@ -310,13 +310,13 @@ for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
 
 
 def top_k_shape(op: Inference) -> Mapping[str, Specs]:
-    """The last dimension becomes ``k``."""
-    x, k = op.spec("X"), op.attr("k")
+    """The last dimension becomes ``k``, -1 where a tensor's number is not known."""
+    x, (k,) = op.spec("X"), sizes_read(op, "K", "", [op.attr("k")])
     op.require(
-        k >= 1 and (x.shape[-1] < 0 or k <= x.shape[-1]),
+        k is None or (k >= 1 and (x.shape[-1] < 0 or k <= x.shape[-1])),
         f"k={k} does not fit {x.shape[-1]} elements",
     )
-    shape = (*x.shape[:-1], k)
+    shape = (*x.shape[:-1], -1 if k is None else k)
     return {"Out": of_shape(shape, x), "Indices": Spec(shape, VarType.INT64)}
 
 
@@ -343,6 +343,22 @@ define(
         refuses=(sample({"X": normal(3, 4)}, k=5),),
     ),
     Op(type="top_k_grad", record=TopKGrad, shape=same("X", "X@GRAD")),
+)
+
+
+class TopKAt(TopK):
+    """``top_k`` of a number that is read in each step; no program holds it."""
+
+
+define(
+    Op(
+        type="top_k_at",
+        record=TopKAt,
+        shape=top_k_shape,
+        reads_values=lambda attrs: ("K",),
+        samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
+        refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),
+    )
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import formula as f
+from .lod import no_sequences
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims
@@ -67,6 +68,7 @@ define(
         type="lstm_unit",
         record=LstmUnit,
         shape=lstm_unit_shape,
+        lod=no_sequences,
         formula=lstm_unit,
         samples=(
             sample({"X": normal(3, 8), "C_prev": normal(3, 2)}),
@@ -150,6 +152,7 @@ define(
         type="gru_unit",
         record=GruUnit,
         shape=gru_unit_shape,
+        lod=no_sequences,
         formula=gru_unit,
         samples=(
             sample({**_GRU, "Bias": normal(1, 6)}),

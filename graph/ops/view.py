@@ -116,9 +116,14 @@ def squeezed(op: Inference, shape: Shape) -> Shape:
 
 
 def unsqueezed(op: Inference, shape: Shape) -> Shape:
-    """Put a 1 at each place of ``axes``, one after the other."""
-    result = list(shape)
-    for axis in op.attr("axes"):
+    """Put a 1 at each place of ``axes``, one after the other.
+
+    All sizes are -1 where a tensor's number is not known.
+    """
+    axes, result = sizes_read(op, "AxesTensor", "AxesTensorList", op.attr("axes")), list(shape)
+    for axis in axes:
+        if axis is None:
+            return (-1,) * (len(shape) + len(axes))
         result.insert(normal_axis(op, axis, len(result), extra=1), 1)
     return tuple(result)
 
@@ -240,6 +245,31 @@ _define_views(
     numbers={"AxesTensorList": "axes", "AxesTensor": "axes"},
     samples=(sample({"X": normal(3, 4)}, axes=[1]), sample({"X": normal(3, 4)}, axes=[0, -1])),
     views={"Out": "X"},
+)
+
+
+class UnsqueezeAt(Unsqueeze2):
+    """Either form, with axes that are read in each step; no program holds it."""
+
+
+def unsqueeze_at_shape(op: Inference) -> Mapping[str, Specs]:
+    """As of ``unsqueeze2``."""
+    x = op.spec("X")
+    return {"Out": of_shape(unsqueezed(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
+
+
+define(
+    Op(
+        type="unsqueeze_at",
+        record=UnsqueezeAt,
+        shape=unsqueeze_at_shape,
+        reads_values=lambda attrs: ("AxesTensorList", "AxesTensor"),
+        samples=(
+            sample({"X": normal(3, 4), "AxesTensor": lengths(0, 2)}),
+            sample({"X": normal(3, 4), "AxesTensorList": [lengths(1), lengths(0)]}),
+        ),
+        refuses=(sample({"X": normal(3, 4), "AxesTensor": lengths(4)}),),
+    )
 )
 
 

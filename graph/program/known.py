@@ -25,6 +25,7 @@ LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size t
 # Ops that read numbers while the program runs, if it does not know them, and what they are called then.
 READ_IN_STEPS = {
     "reshape2": "reshape_at",
+    "unsqueeze2": "unsqueeze_at",
     **{
         kind: f"{kind}_at"
         for kind in (
@@ -35,7 +36,9 @@ READ_IN_STEPS = {
             "reshape",
             "sequence_mask",
             "slice",
+            "top_k",
             "uniform_random",
+            "unsqueeze",
         )
     },
     "slice_grad": "slice_at_grad",

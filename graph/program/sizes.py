@@ -1,7 +1,7 @@
 """Programs whose ops depend on sizes of what is fed, beyond its rows: they are compiled for each of them.
 
-A recurrent block is computed once for each step. Where the program leaves open how many there are, a copy of it
-is made for the sizes that came, in which every shape that follows from them is known.
+A recurrent block is computed once for each step. Where the program leaves open how many there are, and they
+follow from the sizes that came, a copy of it is made for these, in which all that follows from them is known.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .seeds import keep_seed
 Sizes = tuple[tuple[str, tuple[int, ...]], ...]  # of feeds, by name
 
 
-def needs_sizes(program: Program) -> bool:
-    """Tell whether ops of a program depend on sizes that it leaves open."""
-    return any(_is_open(op) for block in program.blocks for op in block.ops)
+def open_ops(program: Program) -> int:
+    """Return how many ops of a program depend on sizes that it leaves open."""
+    return sum(_is_open(op) for block in program.blocks for op in block.ops)
 
 
 def _is_open(op: Operator) -> bool:

@@ -15,7 +15,6 @@ import rowlock
 import rowlock.fluid as fluid
 import rowlock.nn as nn
 from rowlock.fluid.layers.utils import map_structure
-from rowlock.graph.ir.reader import from_program
 from rowlock.graph.ops.registry import BLOCK_OPS
 from rowlock.strategies.errors import InvalidValue, Unsupported
 from tests.reference import control_flow_cases as nets
@@ -633,15 +632,6 @@ def test_steps_in_dimension_0_that_are_fed() -> None:
         values = np.random.RandomState(steps).randn(steps, 2, 3).astype("float32")
         (out,) = run({"x": values}, rnn())
         np.testing.assert_allclose(out, np.cumsum(values, 0), rtol=1e-5, atol=1e-6)
-
-
-def test_a_page_of_a_program_tells_what_is_not_known() -> None:
-    main, _, _ = over_steps(None)
-    assert "how many steps" in main._repr_html_()
-    with pytest.raises(
-        Unsupported, match=r"how many steps .* have does not follow.*test_control_flow"
-    ):
-        from_program(main, ["x", "many"])
 
 
 def test_results_of_other_shapes_are_refused() -> None:

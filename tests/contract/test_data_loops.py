@@ -14,6 +14,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.graph.ir.loops import Loops
+from rowlock.graph.ir.recurrent import Recurrence
 from rowlock.strategies.errors import ExecutionError, InvalidType
 from tests.reference import control_flow_cases as nets
 
@@ -176,6 +177,52 @@ def test_entries_keep_their_sequences() -> None:
     assert out[0].ravel().tolist() == [0, 12]
 
 
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("array", [True, False])
+def test_rows_become_sequences_from_round_to_round(array: bool, places: int) -> None:
+    """Of an array's entries only the first has no sequences; so of what a round hands to the next."""
+    x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 1], lod_level=1)
+    n = fluid.data("n", [1], "int64")
+    x.stop_gradient = False
+    loop, i, going = counted(n)
+    i.stop_gradient = True
+    state = L.assign(x)
+    states = L.array_write(state, i)
+    with loop.block():
+        around = L.sequence_expand(L.array_read(states, i) if array else state, y)
+        weight = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(0.4))
+        after = L.lod_reset(L.fc(around, 2, act="tanh", param_attr=weight, bias_attr=False), y)
+        L.increment(i)
+        L.array_write(after, i, states) if array else L.assign(after, state)
+        L.less_than(i, n, cond=going)
+    last = L.array_read(states, i) if array else state
+    loss = L.mean(last)
+    fluid.optimizer.SGD(1.0).minimize(loss)
+    program = fluid.default_main_program()
+    if places > 1:
+        compiled = fluid.CompiledProgram(program)
+        program = compiled.with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    rows = (np.arange(8).reshape(4, 2) / 10).astype("float32")
+    ones = fluid.create_lod_tensor(np.zeros((4, 1), "float32"), [[1] * 4], fluid.CPUPlace())
+    exe = fluid.Executor(fluid.CPUPlace())
+    with rowlock.cluster(launcher="threads"):
+        for rounds in (1, 3, 0):
+            exe.run(fluid.default_startup_program())
+            feed = {"x": rows, "y": ones, "n": np.array([rounds])}
+            (value,) = exe.run(program, feed=feed, fetch_list=[last], return_numpy=False)
+            hidden, w = [rows], np.full((2, 2), 0.4)
+            for _ in range(rounds):
+                hidden.append(np.tanh(hidden[-1] @ w))
+            np.testing.assert_allclose(np.array(value), hidden[-1], rtol=1e-5)
+            assert value.recursive_sequence_lengths() == [[1] * 4]
+            above, slope = np.full((4, 2), 1 / 8), np.zeros((2, 2))
+            for before, behind in zip(hidden[-2::-1], hidden[:0:-1], strict=True):
+                above = above * (1 - behind**2)
+                slope, above = slope + before.T @ above, above @ w.T
+            trained = np.array(fluid.global_scope().find_var("w").get_tensor())
+            np.testing.assert_allclose(trained, w - slope, rtol=1e-5)
+
+
 def test_an_entry_that_was_not_written_is_named() -> None:
     n = fluid.data("n", [1], "int64")
     entries = L.array_write(L.cast(n, "float32"), n)
@@ -203,6 +250,7 @@ def test_loops_that_could_be_unrolled_have_the_same_numbers(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Loops, "_unrolled", lambda reader, op: None)
+    monkeypatch.setattr(Recurrence, "_steps", lambda reader, op: None)
     main, startup, fetches = nets.build(fluid, name)
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup)
@@ -210,6 +258,27 @@ def test_loops_that_could_be_unrolled_have_the_same_numbers(
         values = exe.run(main, feed=feed, fetch_list=fetches)
         for value, reference in zip(values, expected, strict=True):
             np.testing.assert_allclose(value, reference, rtol=1e-5, atol=1e-6)
+
+
+def test_steps_as_many_as_the_longest_sequence_begin_with_a_parameter() -> None:
+    x = fluid.data("x", [None, 2], lod_level=1)
+    padded, _ = L.sequence_pad(x, L.assign(np.zeros(1, "float32")))
+    start = fluid.ParamAttr("start", initializer=fluid.initializer.Constant(0.5))
+    rnn = L.StaticRNN()
+    first, steps = L.create_parameter([2, 2], "float32", attr=start), L.transpose(padded, [1, 0, 2])
+    with rnn.step():
+        before = rnn.memory(init=first)
+        behind = before * 2.0 + rnn.step_input(steps)
+        rnn.update_memory(before, behind)
+        rnn.step_output(behind)
+    out = rnn()
+    fluid.optimizer.SGD(0.1).minimize(L.reduce_sum(out))
+    for lengths, last in (([3, 1], [11, 8]), ([1, 2], [4, 5])):
+        rows = np.ones((sum(lengths), 2), "float32")
+        feed = {"x": fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace())}
+        value, slope = run(feed, [out, "start@GRAD"])
+        np.testing.assert_allclose(value[-1], np.array([last, last]).T)
+        np.testing.assert_allclose(slope, np.full((2, 2), 2.0 ** (max(lengths) + 1) - 2))
 
 
 def recurrent_net() -> tuple[Any, Any]:

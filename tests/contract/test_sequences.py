@@ -246,6 +246,24 @@ def test_places_get_whole_sequences_and_results_are_joined() -> None:
 
 
 @pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("sizes", [[0, 0, 0, 0], [0, 0, 1, 0], [1, 1, 0, 0]])
+def test_sequences_without_rows_keep_their_lengths(sizes: list[int], places: int) -> None:
+    """Of all sequences of a place, or of the batch, too, whether they lose their rows or are fed without."""
+
+    def build(x: Any, y: Any, size: Any, offset: Any) -> list[Any]:
+        part = layers.sequence_slice(x, offset, size)
+        return [part, layers.relu(y), layers.sequence_pool(y, "sum")]
+
+    x, size = sequences(np.ones((5, 2), "float32"), [[1, 1, 2, 1]]), np.array(sizes).reshape(4, 1)
+    y = sequences(np.ones((sum(sizes), 2), "float32"), [sizes])
+    feed = {"x": x, "y": y, "size": size, "offset": np.zeros_like(size)}
+    part, rows, sums = run(build, feed, places)
+    assert part.recursive_sequence_lengths() == rows.recursive_sequence_lengths() == [sizes]
+    np.testing.assert_array_equal(np.array(sums), np.repeat(size, 2, 1))
+
+
+@pytest.mark.usefixtures("threads")
 def test_places_give_their_rows_sequences_of_lengths_that_the_program_says() -> None:
     def program(x: Any) -> list[Any]:
         apart = layers.lod_reset(layers.relu(x), target_lod=[0, 2, 3])

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 import rowlock.tensor as tensor
 from rowlock.strategies.errors import InvalidValue
@@ -86,6 +87,30 @@ def test_a_slice_ends_where_a_step_says(program: Any) -> None:
         np.testing.assert_array_equal(values, rows[:, 1:end])
 
 
+def test_axes_and_numbers_of_largest_that_a_step_says(program: Any) -> None:
+    x, n = fluid.data("x", [None, 3]), fluid.data("n", [1], "int32")
+    x.stop_gradient = False
+    best, at = L.topk(x, n + 1)
+    whole, each = L.unsqueeze(x, L.concat([n, n - 2])), L.unsqueeze(best, [n, 0])
+    loss = L.reduce_sum(best * best) + L.reduce_sum(whole) + L.reduce_sum(each)
+    (slope,) = fluid.gradients(loss, [x])
+    assert best.shape == (-1, -1) and whole.shape == each.shape == (-1, -1, -1, -1)
+    rows, largest = np.array([[0, 2, 1], [5, 3, 4]], "f4"), np.array([[0, 1, 1], [1, 0, 1]])
+    expected = [[2, 1], [5, 4]], [[1, 2], [0, 2]], rows[:, None, :, None]
+    beside = fluid.CompiledProgram(program.clone(for_test=True))
+    beside = beside.with_data_parallel(places=fluid.cpu_places(2))
+    feed = {"x": rows, "n": np.array([1], "i4")}
+    with rowlock.cluster(launcher="threads"):
+        alone, on_two = (
+            run(program, feed, best, at, whole, slope),
+            run(beside, feed, best, at, whole),
+        )
+    for result, other, each_expected in zip(alone, on_two, expected, strict=False):
+        np.testing.assert_array_equal(result, each_expected)
+        np.testing.assert_array_equal(other, each_expected)
+    np.testing.assert_array_equal(alone[3], (2 * rows + 1) * largest + 1)
+
+
 def test_repeated_and_counted_as_often_as_there_are_rows(program: Any) -> None:
     x = fluid.data("x", [None, 2])
     batch = L.slice(L.shape(x), [0], [0], [1])
@@ -99,7 +124,7 @@ def test_repeated_and_counted_as_often_as_there_are_rows(program: Any) -> None:
 
 def test_unknown_values_are_named_with_the_line(program: Any) -> None:
     x, n = fluid.data("x", [None, 6]), fluid.data("n", [1], "int32")
-    for build in (lambda: L.topk(x, n), lambda: L.unsqueeze(x, [n])):
+    for build in (lambda: L.concat([x, x], n), lambda: L.split(x, 2, n)):
         with pytest.raises(InvalidValue, match=r"needs known values.*Built at .*test_known") as e:
             build()
         assert "'n'" in str(e.value) or ".tmp_0" in str(e.value)

@@ -103,16 +103,16 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
     return [*checks, partial(dev.xp.equal, flat, classes, hit), partial(dev.xp.copyto, mask, hit)]
 
 
-@kernel("top_k")
+@kernel("top_k", "top_k_at")
 def top_k(dev: Device, a: TopK) -> Step:
     """Largest first; equal elements in the order of their index."""
-    xp = dev.xp
+    xp, k = dev.xp, a.out.shape[-1]
 
     def run() -> None:
-        if a.k == 1:
+        if k == 1:
             a.indices[..., 0] = a.x.argmax(axis=-1)
         else:
-            xp.copyto(a.indices, xp.argsort(-a.x, axis=-1, kind="stable")[..., : a.k])
+            xp.copyto(a.indices, xp.argsort(-a.x, axis=-1, kind="stable")[..., :k])
         a.out[...] = xp.take_along_axis(a.x, a.indices, axis=-1)
 
     return run

@@ -10,7 +10,7 @@ from .manipulation import copied
 _VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
 
 
-@kernel("reshape_at", *_VIEWS, *(f"{name}2" for name in _VIEWS), low=True)
+@kernel("reshape_at", "unsqueeze_at", *_VIEWS, *(f"{name}2" for name in _VIEWS), low=True)
 def reshape(dev: Device, a: Unary) -> list[Step]:
     if a.x.flags.c_contiguous:
         return copied(dev, a.out, a.x.reshape(a.out.shape))

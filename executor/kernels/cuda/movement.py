@@ -25,7 +25,7 @@ from .support import cuda
 _VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
 
 
-@cuda("reshape_at", *_VIEWS, *(f"{name}2" for name in _VIEWS))
+@cuda("reshape_at", "unsqueeze_at", *_VIEWS, *(f"{name}2" for name in _VIEWS))
 def reshape(dev: Device, a: Unary) -> list[Step]:
     """The elements in the order in which they lie."""
     return moved(dev, None if a.out is None else a.out.reshape(a.x.shape), a.x)

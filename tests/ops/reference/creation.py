@@ -59,6 +59,9 @@ def top_k(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": np.take_along_axis(ins["X"], order, -1), "Indices": order}
 
 
+REFERENCE["top_k_at"] = lambda ins, attrs: top_k(ins, {"k": int(ins["K"][0])})
+
+
 REFERENCE["arg_max"] = lambda ins, attrs: {
     "Out": np.argmax(ins["X"], attrs["axis"], keepdims=attrs["keepdims"])
 }

@@ -58,6 +58,11 @@ def unsqueeze2(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": out}
 
 
+@reference("unsqueeze_at")
+def unsqueeze_at(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    return unsqueeze2(ins, {"axes": read_sizes(ins, "AxesTensor", "AxesTensorList")})
+
+
 @reference("flatten", "flatten2")
 def flatten2(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"Out": ins["X"].reshape(math.prod(ins["X"].shape[: attrs["axis"]]), -1)}
