@@ -209,7 +209,7 @@ def refuse_empty(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
             raise FeedError(f"feed {name!r} has 0 rows: the batch is empty.")
 
 
-_ONE_ROW = (0, 1)  # shapes are inferred as if a place without rows had one
+_ONE_ROW = (0, 1)  # shapes are inferred as if a place without samples had one
 
 
 class FeedShard(NamedTuple):
@@ -218,12 +218,18 @@ class FeedShard(NamedTuple):
     arrays: dict[str, np.ndarray]
     lods: dict[str, LoD]
 
+    @property
+    def has_sequences(self) -> bool:
+        """Whether there are sequences, which may have no rows."""
+        return any(len(lod[0]) > 1 for lod in self.lods.values())
+
     def complete(self) -> dict[str, np.ndarray]:
         """Return the arrays, and behind them the offsets of sequences, by names of their own."""
         if not self.lods:
             return self.arrays
+        there = self.has_sequences
         levels = {
-            level_name(name, k): np.array(offsets if len(offsets) > 1 else _ONE_ROW, np.int64)
+            level_name(name, k): np.array(offsets if there else _ONE_ROW, np.int64)
             for name, lod in self.lods.items()
             for k, offsets in enumerate(lod)
         }

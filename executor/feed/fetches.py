@@ -143,12 +143,14 @@ class Joined:
 
 
 def _of_rows(lods: Sequence[LoD], parts: Sequence[np.ndarray]) -> list[LoD]:
-    """Return the LoDs of parts that have rows; none at all unless each ends where the rows end."""
-    pairs = list(zip(lods, parts, strict=True))
-    for lod, part in pairs:
-        if len(part) and not (lod and lod[-1] and lod[-1][-1] == len(part)):
-            return [()] * len(pairs)
-    return [lod if len(part) else () for lod, part in pairs]
+    """Return the LoDs that end where the rows of their parts end; none at all if a part with rows has none."""
+    ends = [
+        lod if lod and lod[-1] and lod[-1][-1] == len(part) else ()
+        for lod, part in zip(lods, parts, strict=True)
+    ]
+    if any(len(part) and not lod for lod, part in zip(ends, parts, strict=True)):
+        return [()] * len(ends)
+    return ends
 
 
 def joined_lods(lods: Sequence[LoD]) -> LoD:
