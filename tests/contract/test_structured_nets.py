@@ -1,4 +1,4 @@
-"""Sequences, recurrent ops, sparse rows and loops in nets as users write them: every way to run them trains alike."""
+"""Sequences, recurrent ops, sparse rows and loops, as users write them, train alike on places of any kind."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ from .test_switches import OFF, ON, REDUCE, WEIGHTED
 
 L, control = fluid.layers, fluid.layers.control_flow
 WORDS, ODD = 11, 999  # no word has the number ODD
+# Lengths of the sequences of each step, by what is fed.
 EVEN = {
     "words": [[2, 4, 1, 3], [3, 3, 1, 1], [1, 2, 2, 5]],
     "others": [[1, 3, 2, 2], [2, 1, 4, 1], [3, 1, 1, 2]],
 }
-EMPTY = {"words": [[2, 0, 1, 3], [0, 3, 0, 1], [1, 4, 0, 0]], "others": [[1, 3, 0, 2], [2, 1, 0, 1], [0, 1, 1, 2]]}  # fmt: skip
+EMPTY = {
+    "words": [[2, 0, 1, 3], [0, 3, 0, 1], [1, 4, 0, 0]],
+    "others": [[1, 3, 0, 2], [2, 1, 0, 1], [0, 1, 1, 2]],
+}
 UNEVEN = {name: [lengths[:3] for lengths in steps] for name, steps in EVEN.items()}
 
 
