@@ -152,6 +152,7 @@ def _with_bodies(
             has_loss=False,
             rows=False,
             keeps=False,
+            barrier=False,  # the places wait at the end of the step
             part=f"{target.part}_loop{next(numbers)}",
         )
         inner = _with_bodies(body.graph, inside, capabilities, back_end, seed)

@@ -3,7 +3,7 @@
 The graph before the passes is computed op by op with NumPy's kernels, on what one place is fed and what the
 persistables hold. Then every op that a pass made is computed on the very values that its operands had before,
 so a difference is that op's own, and not handed on by another. Nothing is written that lasts, and random ops
-draw what the place draws.
+draw what the place draws. Loops and arrays of tensors are not run, and what follows from them is not compared.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Values:
 
     def outcome(self, node: Node) -> dict[Value, tuple[np.ndarray, float]]:
         """Return what a node makes of the known values, each with the size of its terms; {}: not run here."""
-        if node.at not in (EVERYWHERE, self.batch.rank):
+        if node.host or node.at not in (EVERYWHERE, self.batch.rank):
             return {}
         read = {value: self._read(value) for value in node.reads()}
         if any(array is None for array in read.values()):
@@ -169,6 +169,8 @@ class _Values:
 
     def _run(self, node: Node, read: Mapping[Value, np.ndarray]) -> dict[Value, np.ndarray]:
         specs = infer_node(node, lambda value: spec_of(read[value]), read.__getitem__)
+        if any(size < 0 for known in specs.values() for spec in known for size in spec.shape):
+            return {}  # what is computed decides its shape
         inputs = {s: [None if v is None else read[v] for v in vs] for s, vs in node.inputs.items()}
         outputs: dict[str, list[Any]] = {
             slot: [

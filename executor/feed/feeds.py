@@ -197,7 +197,7 @@ def whole_batches(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[st
     return {name: array for name, array in arrays.items() if varies(variables[name])}
 
 
-_ONE_ROW = (0, 1)  # shapes are inferred as if a place without rows had one
+_ONE_ROW = (0, 1)  # shapes are inferred as if a place without samples had one
 
 
 class FeedShard(NamedTuple):
@@ -215,8 +215,9 @@ class FeedShard(NamedTuple):
         """Return the arrays, and behind them the offsets of sequences, by names of their own."""
         if not self.lods:
             return self.arrays
+        there = self.has_sequences
         levels = {
-            level_name(name, k): np.array(offsets if len(offsets) > 1 else _ONE_ROW, np.int64)
+            level_name(name, k): np.array(offsets if there else _ONE_ROW, np.int64)
             for name, lod in self.lods.items()
             for k, offsets in enumerate(lod)
         }

@@ -143,12 +143,14 @@ class Joined:
 
 
 def _of_rows(lods: Sequence[LoD], parts: Sequence[np.ndarray]) -> list[LoD]:
-    """Return the LoDs of parts that end where the rows end; none at all unless all with rows have one."""
-    ends = [lod[-1][-1] if lod and all(len(level) > 1 for level in lod) else None for lod in lods]
-    fits = [end == len(part) for end, part in zip(ends, parts, strict=True)]
-    if not all(fit or not len(part) for fit, part in zip(fits, parts, strict=True)):
-        return [()] * len(fits)
-    return [lod if fit else () for fit, lod in zip(fits, lods, strict=True)]
+    """Return the LoDs that end where the rows of their parts end; none at all if a part with rows has none."""
+    ends = [
+        lod if lod and len(lod[0]) > 1 and lod[-1][-1] == len(part) else ()
+        for lod, part in zip(lods, parts, strict=True)
+    ]
+    if any(len(part) and not lod for lod, part in zip(ends, parts, strict=True)):
+        return [()] * len(ends)
+    return ends
 
 
 def joined_lods(lods: Sequence[LoD]) -> LoD:

@@ -64,10 +64,10 @@ class HostCall:
 
     def _operands(self, values: Values) -> Iterator[Any]:
         for levels, position, offsets in self._groups:
-            first = self._value(values, position)
             if levels == ARRAY:
-                yield first
+                yield values.get(position, ())  # a loop that made no round wrote no entry
             else:
+                first = self._value(values, position)
                 yield Entry(first, tuple([self._value(values, i) for i in offsets]))
 
     def _value(self, values: Values, position: int) -> Any:

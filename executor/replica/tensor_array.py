@@ -110,7 +110,7 @@ def lod_tensor_to_array(x: Entry, table: Entry, bare: bool = False) -> tuple[Ten
     """Return an array: entry t is the t-th part of each sequence that has one, the longest sequence first.
 
     ``table`` is a rank table (``graph/ops/sequence_choice.py``) of some level; entries have those within, or
-    none if they shall be ``bare``.
+    none if they shall be ``bare``. Where all sequences are empty, there is one entry, without rows.
 
     Raises:
         InvalidValue: it is of no level of ``x``.
@@ -129,13 +129,17 @@ def lod_tensor_to_array(x: Entry, table: Entry, bare: bool = False) -> tuple[Ten
             f"{[own.tolist() for own in lengths_x]}."
         )
     starts, inner = x.levels[number][:-1][order], x.levels[number + 1 :]
-    steps = range(lengths.max(initial=0))
+    steps = range(lengths.max(initial=1))
     entries = [_chosen(x.elements, inner, starts[lengths > t] + t) for t in steps]
     return (tuple(Entry(entry.elements) if bare else entry for entry in entries),)
 
 
-def array_to_lod_tensor(entries: TensorArray, table: Entry) -> tuple[Entry]:
+def array_to_lod_tensor(
+    entries: TensorArray, table: Entry, row: Sequence[int], dtype: str, levels: int
+) -> tuple[Entry]:
     """Return the sequences that :func:`lod_tensor_to_array` took apart, in the order that they had.
+
+    ``row``, ``dtype``, ``levels``: of the entries, where all sequences are empty and no entry was written.
 
     Raises:
         InvalidValue: entries are missing, or have other numbers of rows than the table tells.
@@ -143,8 +147,11 @@ def array_to_lod_tensor(entries: TensorArray, table: Entry) -> tuple[Entry]:
     order, lengths = table.elements.T
     parts = [entry for entry in entries if entry is not None]
     counts = [_count(entry) for entry in parts]
-    alive = [int(np.count_nonzero(lengths > step)) for step in range(lengths.max(initial=0))]
-    if counts != alive or len(parts) < len(entries) or not parts:
+    alive = [int(np.count_nonzero(lengths > step)) for step in range(lengths.max(initial=1))]
+    if not parts and not any(alive):
+        start = np.zeros(1, np.int64)
+        parts, counts = [Entry(np.empty((0, *row), dtype), (start,) * levels)], [0]
+    if counts != alive or len(parts) < len(entries):
         raise InvalidValue(
             f"the entries have {counts} rows (or sequences), and the rank table tells {alive}: write one "
             f"in each step."

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...strategies.errors import InvalidValue, Unsupported
-from ...strategies.types import VarType
+from ...strategies.types import VarType, to_numpy
 from ..ops.registry import Spec
 from ..program.known import computed
 from ..program.operator import Operator
@@ -266,9 +266,11 @@ class Arrays(HostCalls):
         array = self._read(op.block, name)
         assert array is not None
         operands, levels = [array, table], self.array_levels[array] + 1
+        row = [max(size, 0) for size in array.spec.shape[1:]]
+        options = {"row": row, "dtype": to_numpy(array.spec.dtype).name, "levels": levels - 1}
         if GRAD_SUFFIX in result:
             forward = self._read(op.block, result.partition(GRAD_SUFFIX)[0])
             assert forward is not None
             operands, levels = [*operands, forward], self._levels(forward)
-            function = "lod_tensor_to_array_grad"
-        yield self._call(op, function, operands, [self._tensor(op.block, result, levels)])
+            function, options = "lod_tensor_to_array_grad", {}
+        yield self._call(op, function, operands, [self._tensor(op.block, result, levels)], options)

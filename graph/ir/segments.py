@@ -76,10 +76,15 @@ def _calls(nodes: Sequence[NodeRecord]) -> bool:
 def _cuts(program: ReplicaProgram) -> Iterator[list[int]]:
     """Yield the numbers of the nodes of each part: as many as can be, in the order of the program.
 
-    Writes to arrays wait until nothing else can go on, so that a round of a loop is cut no more than it must.
+    Behind them, in that order, comes what waits for all cuts, so that all of it is in one part. Writes to
+    arrays wait until nothing else can go on, so that a round of a loop is cut no more than it must.
     """
-    waits = _waits(program, {k for k in range(len(program.nodes)) if _may_cut(program, k)})
-    pending, done = list(range(len(program.nodes))), set[int]()
+    cuts = {k for k in range(len(program.nodes)) if _may_cut(program, k)}
+    waits, late = _waits(program, cuts), set[int]()
+    for k, before in enumerate(waits):
+        if before >= cuts or before & late:
+            late.add(k)
+    pending, done = sorted(range(len(waits)), key=lambda k: (k in late, k)), set[int]()
     while pending:
         ready = [k for k in pending if program.nodes[k].op == HOST_CALL and waits[k] <= done]
         prompt = [k for k in ready if program.nodes[k].attrs["function"] != "write_to_array"]

@@ -134,8 +134,15 @@ def write_out(
             both.append(hidden)
         rows = tensors.concat(both, 1) if directions == 2 else both[0]
     padded, _ = sequence_pad(rows, tensors.fill_constant([1], x.dtype, 0.0))
+    out = tensors.transpose(padded, [1, 0, 2])
     last_h, last_c = (tensors.stack([end[k] for end in ends]) for k in (0, 1))
-    return tensors.transpose(padded, [1, 0, 2]), last_h, last_c
+    return _sized(out, x), _sized(last_h, init_h), _sized(last_c, init_c)
+
+
+def _sized(x: Variable, like: Variable) -> Variable:
+    """Give ``x`` the steps (or states) and the batch of ``like``, which sequences do not tell."""
+    known = [max(size, 0) for size in (like.shape or ())[:2]]
+    return tensors.reshape(x, [*known, (x.shape or ())[2]]) if any(known) else x
 
 
 def _parameters(

@@ -186,6 +186,8 @@ def _gradients(edit: GraphRewriter, product: Node, middle: Value) -> tuple[Node,
     product_grad = edit.reader(d_middle, f"{product.op}_grad", "Out@GRAD")
     if product_grad is None or not edit.can_fuse_away(d_middle, (product_grad,)):
         return None
+    if any(product_grad.inputs[slot] != product.inputs[slot] for slot in ("X", "Y")):
+        return None  # an operand is written in between, and the gradient is of what it holds then
     return add_grad, product_grad
 
 
