@@ -144,7 +144,7 @@ class Usage:
                 yield from (Pair(k, out, x, True) for x, out in both if out in self.first)
             return
         read = [i for operands in node.inputs.values() for i in operands if i >= 0]
-        views = op.views if op.keeps_order(node.attrs) else {}
+        views = op.views if op.keeps_order(node.attrs, node.inputs) else {}
         in_place = op.in_place if node.kernel not in _APART else {}
         for view, shared in ((True, views), (False, in_place)):
             for slot, source in shared.items():
