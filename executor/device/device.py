@@ -93,7 +93,9 @@ class Device:
         self.operands: Sequence[str] = ()
         self.counts: Counter[str] = Counter()
         self.uneven = False  # whether other plans bind this instruction for other numbers of rows
-        self.tied = False  # whether the instruction being bound is of use to this device's plan alone
+        self.tied = (
+            False  # whether the instruction being bound is of use to this device's plan alone
+        )
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
         self.vote: DeviceVote | None = (

@@ -11,7 +11,7 @@ EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One op bound to its buffers: ``calls`` is all that a step does for it, on ``scratch`` bytes beside them."""
+    """One op bound to its buffers: ``calls`` is all that a step does for it; ``scratch``: bytes beside them."""
 
     op: str
     reads: tuple[str, ...]

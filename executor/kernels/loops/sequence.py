@@ -106,9 +106,7 @@ def _call(
 def _source(body: str, names: tuple[str, ...]) -> str:
     operands = "\n".join(f"    {name} = f32(words[{k}])" for k, name in enumerate(names, 1))
     inner = "\n".join("        " + line for line in body.splitlines())
-    return definitions(inner) + _LOOPS.format(
-        operands=operands, columns=1 + len(names), body=inner
-    )
+    return definitions(inner) + _LOOPS.format(operands=operands, columns=1 + len(names), body=inner)
 
 
 def _check(op: str, ends: Array, rows: int) -> None:
