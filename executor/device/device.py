@@ -93,7 +93,9 @@ class Device:
         self.operands: Sequence[str] = ()
         self.counts: Counter[str] = Counter()
         self.uneven = False  # whether other plans bind this instruction for other numbers of rows
-        self.tied = False  # whether the instruction being bound uses memory of this device
+        self.tied = (
+            False  # whether the instruction being bound is of use to this device's plan alone
+        )
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
         self.vote: DeviceVote | None = (
@@ -103,7 +105,8 @@ class Device:
         self._lent: list[Any] = []
         self.own_bytes = 0  # of arrays that instructions keep
         self.compiled_bytes = 0  # of a library's code that was compiled for them
-        self._region_bytes = 0  # bytes of the lane's region that the instruction being bound has
+        self._region_bytes = 0  # bytes of the lane's region that calls being bound have
+        self.region_bytes = 0  # and the most that any calls of the instruction have
         self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
 
     def emptied(self) -> Device:
@@ -132,7 +135,7 @@ class Device:
 
     def scratch(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """Return an uninitialised array that lives while the instruction being bound runs."""
-        self.tied = True
+        self.tied = self.tied or not isinstance(self.memory, Memory)
         dtype = np.dtype(dtype)
         nbytes = math.prod(shape) * dtype.itemsize
         block = self._take(max(nbytes, 1)) if self.memory is None else self._cut(nbytes)
@@ -146,7 +149,6 @@ class Device:
         """
         if not isinstance(self.memory, Memory):
             return make()
-        self.tied = True
         region, begin = self.memory.scratch(self.lane), self._region_bytes
         bound, nbytes = region.bound.get((key, begin), (None, 0))
         if bound is not None:
@@ -210,7 +212,13 @@ class Device:
         """
         self.reuse()
         self.lane, self.output, self.operands, self.tied = lane, output, operands, False
-        self.uneven = uneven
+        self.uneven, self.region_bytes = uneven, 0
+
+    def reserve(self, nbytes: int) -> None:
+        """Count scratch of the first lane that an instruction has which another plan bound."""
+        if nbytes and self.memory is not None:
+            region = id(self.memory.scratch(0, nbytes))
+            self._most[region] = max(self._most.get(region, 0), nbytes)
 
     def reuse(self) -> None:
         """Take back all lent scratch: calls bound next in this instruction run after those that had it."""
@@ -249,6 +257,7 @@ class Device:
         """Take bytes from the lane's region, behind those that the instruction being bound has."""
         assert self.memory is not None
         at, self._region_bytes = self._region_bytes, self._region_bytes + aligned(nbytes)
+        self.region_bytes = max(self.region_bytes, self._region_bytes)
         region = self.memory.scratch(self.lane, self._region_bytes)
         self._most[id(region)] = max(self._most.get(id(region), 0), self._region_bytes)
         return region.bytes[at : at + nbytes]

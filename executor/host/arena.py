@@ -16,6 +16,7 @@ from ...graph.lowering.memory import ALIGNMENT, MemoryPlan, aligned
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy, to_var_type
 from .bounded_dict import BoundedDict
+from .writes import address
 
 _LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
 _ROOM = 4  # reserve so many times the bytes needed now: larger shapes may follow
@@ -109,6 +110,7 @@ class Arena:
         self.count = len(plan.roots)
         self.nbytes = plan.size + plan.host_size
         values = plan.usage.program.values
+        self.begins = address(block), address(host)  # of the memory beside a GPU, last
         self.arrays: dict[int, Any] = {}
         for i in plan.roots:
             if i not in plan.same:

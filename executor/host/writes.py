@@ -37,5 +37,7 @@ def constant(program: ReplicaProgram, arrays: Sequence[Any]) -> frozenset[int]:
 
 def address(array: Any) -> int:
     """Return the address of an array's memory."""
-    start: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    if not isinstance(array, np.ndarray):
+        return int(array.data.ptr)
+    start: int = array.__array_interface__["data"][0]  # in half the time that ``ctypes`` takes
     return start

@@ -13,9 +13,9 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
   their bucket (``executor/plan/buckets.py`` ``Buckets``), which is the group's memory
   (``executor/plan/group.py`` ``CollectiveGroup``); ``executor/plan/collectives.py`` makes the calls on them.
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
-  (inferred shapes, how long values are needed, instructions on lasting memory such as updates: gradients of
-  parameters stay at their offsets, ``Usage.settled``). What kernels bind to scratch memory alone, plans of all
-  programs share (``Device.rebound``), and what formulas were traced for
+  (inferred shapes, how long values are needed, instructions by the places of what they touch: where steps are
+  uneven, values stay at their offsets while there is room, ``Usage.layout``). What kernels bind to
+  scratch memory alone, plans of all programs share (``Device.rebound``), and what formulas were traced for
   (``executor/codegen/array_program.py``). Products whose rows are uneven (``ReplicaProgram.uneven``) compile
   nothing (``executor/kernels/onednn/linear.py``).
   Weights are packed for oneDNN once by programs that change nothing, and again when

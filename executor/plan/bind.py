@@ -55,7 +55,7 @@ class Binder:
         self._memory = ValueMemory(self._part, specs, allocate, buckets, in_place, self._cache)
         if device.runtime is not None:
             memory_options = memory_options._replace(alignment=GPU_ALIGNMENT)
-        self._memory.lay_out(self._memory.plan(memory_options), device)
+        self._memory.lay_out(self._memory.plan(memory_options, device.memory), device)
         device.constant = constant(program, self._memory.arrays)
 
     @property

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.lowering.memory import Usage
-from ..host.writes import address
 from .instruction import Instruction
 from .shapes import Shapes
 
@@ -22,9 +22,11 @@ class Touched(NamedTuple):
 
 
 class BindingCache:
-    """Kept from plan to plan: inferred shapes, how long values are needed, instructions on lasting memory.
+    """Kept from plan to plan: inferred shapes, how long values are needed, and instructions.
 
-    ``counts`` is what kernels count (see :class:`~..device.device.Device`).
+    ``counts`` is what kernels count (see :class:`~..device.device.Device`). ``instructions`` are those of
+    plans that are bound, by node and by the places of what it touches: other plans on this very memory have
+    them, too.
     """
 
     def __init__(self, program: ReplicaProgram) -> None:
@@ -33,7 +35,8 @@ class BindingCache:
         self._program = program
         self._touched: dict[int, Touched] = {}
         self._usages: dict[tuple[Any, ...], Usage] = {}
-        self._instructions: dict[int, tuple[list[Hashable], Instruction]] = {}
+        self.instructions: WeakValueDictionary[tuple[Hashable, ...], Instruction]
+        self.instructions = WeakValueDictionary()
 
     def usage(self, key: tuple[Any, ...], make: Callable[[], Usage]) -> Usage:
         """Return how long values are needed; ``key`` is all that it depends on beside the program."""
@@ -54,21 +57,3 @@ class BindingCache:
             uneven = unknown and self._program.uneven
             touched = self._touched[id(node)] = Touched(reads, writes, uneven)
         return touched
-
-    def instruction(self, node: NodeRecord, arrays: Sequence[Any]) -> Instruction | None:
-        """Return the instruction that an earlier plan has for a node, if it works on this very memory."""
-        before, instruction = self._instructions.get(id(node), (None, None))
-        return instruction if before == list(map(_place, arrays)) else None
-
-    def keep(self, node: NodeRecord, arrays: Sequence[Any], instruction: Instruction) -> None:
-        """Keep an instruction that can be in any plan."""
-        self._instructions[id(node)] = (list(map(_place, arrays)), instruction)
-
-    def forget(self) -> None:
-        """Let go of instructions, and of the memory that they work on."""
-        self._instructions.clear()
-
-
-def _place(array: Any) -> Hashable:
-    """Return what tells an array's memory from others, and how it lies there."""
-    return None if array is None else (address(array), array.shape, array.strides, array.dtype)

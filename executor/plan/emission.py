@@ -67,23 +67,27 @@ class Emission:
     def in_order(self, node: NodeRecord) -> Instruction:
         """Return the instruction of a plan that runs in order; another plan may have made it.
 
-        What depends on nothing but memory that lasts, or that has its place in the arena for all shapes, is
-        the same in all of them: updates of parameters are.
+        What touches the same memory in both is the same: updates of parameters, and all whose sizes are those
+        of another step, however long the rest of it is.
         """
-        if node.op in COLLECTIVES or not self.memory.arena.plan.usage.is_steady(node):
+        if node.op in COLLECTIVES:
             return self.in_lane(node, 0)
-        arrays = [self.memory.arrays[i] for i in node.touches()]
-        instruction = self._cache.instruction(node, arrays)
+        places, side = self.memory.places, self._side(node)
+        key = (id(node), *[places[i] for i in node.touches()])
+        instruction = self._cache.instructions.get(key)
         if instruction is None:
             instruction = self.in_lane(node, 0)
-            if not self._side(node).tied:
-                self._cache.keep(node, arrays, instruction)
+            if not side.tied:
+                self._cache.instructions[key] = instruction
+        else:
+            side.reserve(instruction.scratch)
         return instruction
 
     def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
         """Return the instruction of a node, whose scratch memory is that of a lane."""
         reads, writes, uneven = self._cache.touched(node)
-        self._side(node).next_instruction(writes[0] if writes else "", lane, reads, uneven)
+        side = self._side(node)
+        side.next_instruction(writes[0] if writes else "", lane, reads, uneven)
         calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
         if self.program.checked:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
@@ -100,7 +104,7 @@ class Emission:
             when = self._when(node)
             calls += [Waiting(group.landed, **when)] if group.asynchronous else []
             calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
-        return Instruction(node.op, reads, writes, node.where, tuple(calls))
+        return Instruction(node.op, reads, writes, node.where, tuple(calls), side.region_bytes)
 
     def _collective(self, node: NodeRecord) -> list[Call]:
         peers = self.part.peers

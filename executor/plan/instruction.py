@@ -11,13 +11,14 @@ EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One op bound to its buffers: ``calls`` is all that a step does for it."""
+    """One op bound to its buffers: ``calls`` is all that a step does for it; ``scratch``: bytes beside them."""
 
     op: str
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     where: str
     calls: tuple[Callable[[], Any], ...]
+    scratch: int = 0
 
     def __str__(self) -> str:
         return f"{', '.join(self.writes)} = {self.op}({', '.join(self.reads)})"

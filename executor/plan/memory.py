@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from ...graph.report.memory_report import contributors
 from ...strategies.errors import ResourceExhausted
 from ...strategies.types import to_numpy
 from ..device.device import Device
-from ..host.arena import Arena
+from ..host.arena import Arena, Memory
 from ..host.memory import total_memory
 from ..host.writes import address
 from .binding_cache import BindingCache
@@ -26,7 +26,7 @@ Allocate = Callable[[str, Spec], np.ndarray]
 
 
 class ValueMemory:
-    """The array of each value, by position.
+    """The array of each value, by position, and its place: what tells it from other memory.
 
     ``fed`` are arrays in which feeds stand in every step, by position; ``allocate`` returns a persistable's.
 
@@ -47,6 +47,7 @@ class ValueMemory:
         self.specs, self.buckets, self.fed = specs, buckets, fed
         self._usage = self._usage_of(part, cache)
         self.arrays = self._outside_arena(allocate)
+        self.places = [None if array is None else _place(array) for array in self.arrays]
 
     def _outside_arena(self, allocate: Allocate) -> list[Any]:
         """Return the arrays of persistables and of what travels in buckets or is fed in place."""
@@ -77,9 +78,13 @@ class ValueMemory:
 
         return cache.usage((grouped, fed, bool(part.skipped)), usage)
 
-    def plan(self, options: MemoryOptions) -> MemoryPlan:
-        """Return where temporaries lie if instructions run in order."""
-        return plan_memory(self._usage, self.specs, options)
+    def plan(self, options: MemoryOptions, memory: Any = None) -> MemoryPlan:
+        """Return where temporaries lie if instructions run in order; ``memory`` is what an arena is part of."""
+        taken = memory.taken if isinstance(memory, Memory) else None
+        planned = plan_memory(self._usage, self.specs, options, taken)
+        if taken is not None and planned.size > total_memory():
+            planned = plan_memory(self._usage, self.specs, options)
+        return planned
 
     def lay_out(self, planned: MemoryPlan, device: Device) -> None:
         """Give every temporary its place in the arena.
@@ -97,8 +102,10 @@ class ValueMemory:
                 f"out of memory: the temporaries take {planned.size:,} bytes, and {device.room()}. "
                 f"Largest: {largest}."
             ) from error
+        begins = self.arena.begins
         for i, array in self.arena.arrays.items():
             self.arrays[i] = array
+            self.places[i] = begins[planned.on_host(i)] + planned.at(i), planned.specs[i]
 
     def at(self, positions: Sequence[int]) -> list[Any]:
         """Return the arrays of values; None for those that a node does without."""
@@ -131,3 +138,8 @@ class ValueMemory:
         nbytes = self.arena.nbytes + sum(array.nbytes for array in bucketed)
         nbytes += sum(array.nbytes for array in self.fed.values())
         return self.arena.count + len(bucketed), nbytes
+
+
+def _place(array: Any) -> Hashable:
+    """Return what tells an array's memory from others, and how it lies there."""
+    return address(array), array.shape, array.strides, array.dtype

@@ -109,7 +109,6 @@ class Segment:
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""
         self.plans.clear()
-        self.cache.forget()
 
 
 class LoadedProgram(Segment):

@@ -68,6 +68,18 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
 
 
 _STEADY = 1 + 1 / 16  # how much larger an arena may be for values to keep their places
+_CLASSES = (
+    8  # of sizes from each power of two to the next: an arena has room for the largest of a class
+)
+
+
+class _Layout(NamedTuple):
+    """Offsets at which storages have ``room`` for more bytes than they need for some shapes."""
+
+    spans: Mapping[int, tuple[int, int]]
+    room: Mapping[int, int]
+    offsets: dict[int, int]
+    size: int
 
 
 class Usage:
@@ -77,9 +89,7 @@ class Usage:
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
     vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes,
-    ``settled`` where these were placed for the shapes before: instructions on them alone stay as they are.
-    ``rounded`` are those that lie in bfloat16.
-    ``looseness``: by how much an arena placed afresh last exceeded the bytes that are needed at once.
+    ``rounded`` those that lie in bfloat16. ``layout`` is where storages were placed last.
     """
 
     def __init__(
@@ -106,17 +116,10 @@ class Usage:
                 self._note(i, k)
         declared = {i: program.values[i].spec.shape for i in self.first}
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
-        self.settled: dict[int, int] = {}
+        self.layout: _Layout | None = None
         self.rounded = [i for i in self.first if program.values[i].layout == ROUNDED]
-        self.looseness = 1.0
-        arena = self.first.keys() - self.fixed
-        self._steady = {id(node) for node in nodes if arena.isdisjoint(node.touches())}
         self._keep_to_the_end(grouped)
         self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
-
-    def is_steady(self, node: NodeRecord) -> bool:
-        """Tell whether no feed changes the size of anything in the arena that a node touches."""
-        return id(node) in self._steady
 
     def _note(self, position: int, node: int) -> None:
         if position not in self.outside:
@@ -143,7 +146,7 @@ class Usage:
                 yield from (Pair(k, out, x, True) for x, out in both if out in self.first)
             return
         read = [i for operands in node.inputs.values() for i in operands if i >= 0]
-        views = op.views if op.keeps_order(node.attrs) else {}
+        views = op.views if op.keeps_order(node.attrs, node.inputs) else {}
         in_place = op.in_place if node.kernel not in _APART else {}
         for view, shared in ((True, views), (False, in_place)):
             for slot, source in shared.items():
@@ -223,9 +226,16 @@ class MemoryPlan:
 
 
 def plan_memory(
-    usage: Usage, specs: Sequence[Spec], memory_options: MemoryOptions = ALL_MEMORY_OPTIONS
+    usage: Usage,
+    specs: Sequence[Spec],
+    memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
+    taken: int | None = None,
 ) -> MemoryPlan:
-    """Return where each value lies, given exact shapes."""
+    """Return where each value lies, given exact shapes.
+
+    ``taken``: so many bytes of an arena in address space have pages already. Where steps are uneven, values
+    then keep the places that they have in it for other shapes, if there is room (None: as little as can be).
+    """
     stored = list(specs)
     for i in usage.rounded:
         stored[i] = specs[i]._replace(dtype=VarType.BF16)
@@ -245,7 +255,10 @@ def plan_memory(
     offsets, totals = {}, []
     for storages in (spans.keys() - host, host):
         part = {i: size for i, size in sizes.items() if i in storages}
-        placed, total = _placed(usage, spans, part) if memory_options.reuse else _side_by_side(part)
+        if memory_options.reuse:
+            placed, total = _placed(usage, {i: spans[i] for i in part}, part, taken)
+        else:
+            placed, total = _side_by_side(part)
         offsets.update(placed)
         totals.append(total)
     return MemoryPlan(
@@ -312,32 +325,35 @@ def _meets_itself(node: NodeRecord, roots: Mapping[int, int], root: int) -> bool
 
 
 def _placed(
-    usage: Usage, spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int]
+    usage: Usage, spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], taken: int | None
 ) -> tuple[dict[int, int], int]:
-    """Return offsets and size of the arena; what no feed changes stays where it was if that costs little.
+    """Return offsets and size of the arena.
 
-    Such values, gradients of parameters above all, then lie at the same offsets for all shapes. What it costs
-    is told by the bytes that are needed at once and the ``looseness`` of the best arena of an earlier plan:
-    placing again to compare takes as long as all else that memory needs.
+    Where steps are uneven, what no feed changes is placed first if that costs little, so that it lies at the
+    same offsets for all shapes: gradients of parameters above all. So does the rest, as long as it fits into
+    the room that it was given for larger shapes, and that room is taken already.
     """
-    fixed = usage.fixed.intersection(sizes)
-    if not fixed or len(fixed) == len(sizes):
+    if not usage.program.uneven or not sizes:
         return place(spans, sizes)
-    settled = {root: usage.settled[root] for root in fixed if root in usage.settled}
-    _, least = most_at_once({root: spans[root] for root in sizes}, sizes)
-    for known in (settled, None) if settled else (None,):
-        steady = place(spans, sizes, fixed, known)
-        if steady[1] <= least * usage.looseness * _STEADY:
-            break
-    else:
-        placed = place(spans, sizes)
-        usage.looseness = placed[1] / max(least, 1)
-        if steady[1] > placed[1] * _STEADY:
-            steady = placed
-            if settled:  # nor did they fit before: later plans need not try
-                usage.fixed = set()
-    usage.settled = {root: steady[0][root] for root in fixed}
-    return steady
+    room, known = sizes, usage.layout
+    if taken is not None and known is not None and known.spans == spans:
+        if known.size <= taken and all(n <= known.room[i] for i, n in sizes.items()):
+            return known.offsets, known.size
+        room = {
+            i: n if i in usage.fixed else _with_room(max(n, known.room[i]))
+            for i, n in sizes.items()
+        }
+    steady, least = place(spans, room, usage.fixed), place(spans, room)
+    offsets, size = steady if steady[1] <= least[1] * _STEADY else least
+    if taken is not None:
+        usage.layout = _Layout(spans, room, offsets, size)
+    return offsets, size
+
+
+def _with_room(size: int) -> int:
+    """Return the largest size of the same class: address space costs nothing until it is touched."""
+    step = max(1 << max(size.bit_length() - 1, 0), _CLASSES * ALIGNMENT) // _CLASSES
+    return aligned(size, step)
 
 
 def _side_by_side(sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
@@ -349,28 +365,16 @@ def _side_by_side(sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
 
 
 def place(
-    spans: Mapping[int, tuple[int, int]],
-    sizes: Mapping[int, int],
-    early: Collection[int] = (),
-    settled: Mapping[int, int] | None = None,
+    spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], early: Collection[int] = ()
 ) -> tuple[dict[int, int], int]:
     """Return an offset for each storage, and the bytes of all: what is needed at one time does not overlap.
 
-    First is what is ``settled`` already, at an offset, where nothing else is; then the largest, of those that
-    are ``early`` and then of the others.
+    The largest comes first, of those that are ``early`` and then of the others.
     """
     offsets: dict[int, int] = {}
     placed: list[tuple[int, int, int, int]] = []  # begin, end, first node, last node; by begin
     total = 0
-    for root, at in (settled or {}).items():
-        end, (first, last) = at + sizes[root], spans[root]
-        meets = (a <= last and b >= first and s < end and at < e for s, e, a, b in placed)
-        if at < end and not any(meets):
-            offsets[root] = at
-            insort(placed, (at, end, first, last))
-            total = max(total, end)
-    rest = sizes.keys() - offsets.keys()
-    for root in sorted(rest, key=lambda r: (r not in early, -sizes[r], spans[r])):
+    for root in sorted(sizes, key=lambda r: (r not in early, -sizes[r], spans[r])):
         size, (first, last) = sizes[root], spans[root]
         if not size:
             offsets[root] = 0

@@ -78,6 +78,8 @@ define(
         record=EmbeddingRows,
         shape=embedding_rows_shape,
         formula=embedding_rows,
+        views={"Rows": "Ids", "Values": "Out@GRAD"},
+        keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
         lod=no_sequences,
         samples=(
             sample({"Ids": integers(4, 1, high=7), "Out@GRAD": normal(4, 3)}, height=7),

@@ -335,7 +335,7 @@ _define_views(
     Views(Transpose, TransposeGrad, Transpose2, Transpose2Grad),
     linear=("X",),
     views={"Out": "X"},
-    keeps_order=lambda attrs: list(attrs["axis"]) == sorted(attrs["axis"]),
+    keeps_order=lambda attrs, slots: list(attrs["axis"]) == sorted(attrs["axis"]),
     lod=no_sequences,
     samples=(
         sample({"X": normal(2, 3, 4)}, axis=[2, 0, 1]),

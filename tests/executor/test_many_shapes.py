@@ -182,6 +182,50 @@ def test_a_new_length_compiles_no_product_and_binds_no_update(
     np.testing.assert_array_equal(losses[True], losses[False])
 
 
+def test_lengths_that_were_met_apart_bind_nothing_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Losses have the bits of plans that share nothing."""
+    bound: list[str] = []
+    in_lane = Emission.in_lane
+
+    def emitted(self: Any, node: Any, lane: int) -> Any:
+        bound.append(node.op)
+        return in_lane(self, node, lane)
+
+    monkeypatch.setattr(Emission, "in_lane", emitted)
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 7
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        ids = [fluid.data(name, [None, 1], "int64", lod_level=1) for name in "ab"]
+        rows = [L.embedding(each, (50, 4), is_sparse=True) for each in ids]
+        pools = [L.sequence_pool(each, "sum") for each in rows]
+        loss = L.mean(L.square(L.fc(L.concat(pools, 1), 3)))
+        fluid.optimizer.Adagrad(0.1).minimize(loss)
+    rng, place = np.random.default_rng(5), fluid.CPUPlace()
+    pairs = [([30, 40], [30, 50]), ([9, 2], [7, 20]), ([3, 4], [1, 2]), ([9, 2], [1, 2])]
+    feeds = [
+        {
+            name: fluid.create_lod_tensor(rng.integers(0, 50, (sum(n), 1)), [n], place)
+            for name, n in zip("ab", lengths, strict=True)
+        }
+        for lengths in pairs
+    ]
+    losses: dict[bool, list[Any]] = {True: [], False: []}
+    for shared in (True, False):
+        exe, scope = fluid.Executor(place), fluid.Scope()
+        exe.run(startup, scope=scope)
+        for feed in feeds:
+            exe = exe if shared else fluid.Executor(place)
+            bound.clear()
+            losses[shared] += exe.run(main, feed, [loss], scope=scope)
+            if shared:
+                assert "mul" not in bound or feed is feeds[0], "two samples in each batch"
+        if shared:
+            assert not {"sequence_pool", "sequence_pool_grad", "lookup_table"}.intersection(bound)
+    np.testing.assert_array_equal(losses[True], losses[False])
+
+
 def test_shapes_that_were_inferred_before_are_inferred_alike() -> None:
     main, _, loss = training()
     program = compile_program(main, ("x",), (loss.name,), Target(), capabilities()).program

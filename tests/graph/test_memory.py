@@ -128,10 +128,12 @@ def test_neighbours_in_time_never_overlap() -> None:
         sizes = {i: int(draw.integers(0, 50)) for i in spans}
         offsets, size = place(spans, sizes)
         check_apart(spans, sizes, offsets)
-        settled = {i: int(draw.integers(0, 200)) for i in spans if draw.random() < 0.3}
-        around, extent = place(spans, sizes, settled, settled)
+        early = {i for i in spans if draw.random() < 0.3}
+        around, extent = place(spans, sizes, early)
         check_apart(spans, sizes, around)
         assert extent == max((around[i] + sizes[i] for i in spans if sizes[i]), default=0)
+        alone, _ = place(spans, {i: sizes[i] for i in early}, early)
+        assert {i: around[i] for i in early} == alone, "whatever the sizes of the others are"
         assert most_at_once(spans, sizes)[1] <= size <= sum(sizes.values())
 
 

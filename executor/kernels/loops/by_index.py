@@ -6,13 +6,14 @@ number outside the rows counts as the nearest row: a kernel that must not have t
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
 from ....graph.ops.operands import Array
 from ...codegen import native
 from ...device.device import Device
+from ...host.writes import address
 from ..array import formula as arrays
 from ..registry import Step
 
@@ -40,8 +41,8 @@ _ADD = "store(last, here{i}, load(last, here{i}, 2, 3) + load(first, there{i}, 0
 _KINDS = {np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 
 
-def _source(what: str, index: Array) -> str:
-    kind = _KINDS[index.dtype]
+@lru_cache
+def _source(what: str, kind: str) -> str:
     return _LOOPS.format(kind=kind, one=what.format(i=""), each=what.format(i=" + i"))
 
 
@@ -72,8 +73,8 @@ def add_rows(index: Array, values: Array, out: Array) -> list[Step]:
 
 def _call(what: str, first: Array, index: Array, last: Array, sizes: tuple[int, ...]) -> list[Step]:
     apart = index.shape[1] if index.ndim == 2 else 0
-    words = [*(a.ctypes.data for a in (first, index, last)), *sizes, apart]
-    return [native.launch(_source(what, index), words, first, index, last)]
+    words = [*(address(a) for a in (first, index, last)), *sizes, apart]
+    return [native.launch(_source(what, _KINDS[index.dtype]), words, first, index, last)]
 
 
 _ROW_OF_LARGEST = """
@@ -100,6 +101,6 @@ def row_of_largest(dev: Device, offsets: Array, x: Array, out: Array) -> list[St
     if not looped(offsets, x) or not out.flags.c_contiguous:
         return arrays.row_of_largest(dev, offsets, x, out)
     best = dev.scratch(out.shape[1:], x.dtype)
-    words = [*(a.ctypes.data for a in (offsets, x, out, best)), *out.shape]
+    words = [*(address(a) for a in (offsets, x, out, best)), *out.shape]
     text = _ROW_OF_LARGEST.format(kind=_KINDS[offsets.dtype])
     return [native.launch(text, words, offsets, x, out, best)]

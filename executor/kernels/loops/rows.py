@@ -8,6 +8,7 @@ must not be is noted by the loop and told afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from ...codegen.loops import bind_loop
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
+from ...host.writes import address
 from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
 
@@ -164,10 +166,15 @@ def _bound(
     ``alias`` gives the result the name of the operand whose memory it takes: only so can the compiler tell
     that an element is written where it was read, and compute many at a time.
     """
-    source = text.format(place=place, alias=alias, part=part)
     arrays = [w for w in words if isinstance(w, np.ndarray)]
-    values = [w.ctypes.data if isinstance(w, np.ndarray) else int(w) for w in words]
-    return launch(definitions(source) + source, values, *arrays)
+    values = [address(w) if isinstance(w, np.ndarray) else int(w) for w in words]
+    return launch(_source(text, place, alias, part), values, *arrays)
+
+
+@lru_cache
+def _source(text: str, place: int, alias: str, part: str) -> str:
+    source = text.format(place=place, alias=alias, part=part)
+    return definitions(source) + source
 
 
 def _gapless(*arrays: Any) -> bool:
@@ -176,7 +183,7 @@ def _gapless(*arrays: Any) -> bool:
 
 def _place(out: Array, *operands: Any) -> int:
     """Return the number of the operand whose memory a result takes, else the next number."""
-    same = (k for k, a in enumerate(operands) if a.ctypes.data == out.ctypes.data)
+    same = (k for k, a in enumerate(operands) if address(a) == address(out))
     return next(same, 2)
 
 

@@ -8,7 +8,7 @@ Legend: N rows, S sequences, C elements of a row.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from ....strategies.errors import SequenceError
 from ...codegen import native
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
+from ...host.writes import address
 from ..registry import Step
 from .by_index import looped
 
@@ -117,13 +118,17 @@ def _call(
     """Return the calls of a loop over sequences of ``arrays`` by name; None if it does not take these."""
     if ends.dtype != np.int64 or not looped(ends, *arrays.values()):
         return None
-    operands = "\n".join(f"    {name} = f32(words[{k}])" for k, name in enumerate(arrays, 1))
-    inner = "\n".join("        " + line for line in body.splitlines())
-    text = _LOOPS.format(operands=operands, columns=1 + len(arrays), body=inner)
-    words = [a.ctypes.data for a in (ends, *arrays.values())]
+    words = [address(a) for a in (ends, *arrays.values())]
     words += [columns, ends.size - 1]
-    loop = native.launch(definitions(inner) + text, words, ends, *arrays.values())
+    loop = native.launch(_source(body, tuple(arrays)), words, ends, *arrays.values())
     return [partial(_check, op, ends, rows), loop]
+
+
+@lru_cache
+def _source(body: str, names: tuple[str, ...]) -> str:
+    operands = "\n".join(f"    {name} = f32(words[{k}])" for k, name in enumerate(names, 1))
+    inner = "\n".join("        " + line for line in body.splitlines())
+    return definitions(inner) + _LOOPS.format(operands=operands, columns=1 + len(names), body=inner)
 
 
 def _check(op: str, ends: Array, rows: int) -> None:

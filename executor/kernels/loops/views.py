@@ -7,6 +7,7 @@ only a few elements lie side by side in both, it takes longer to begin than to c
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from ....graph.ops.reduction import ReduceGrad
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
+from ...host.writes import address
 from ..array import indexing, manipulation, padding
 from ..array.manipulation import copied
 from ..array.reduction import one_type, spread
@@ -95,14 +97,14 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
     outer = [d for d in dimensions if d not in (row, column)]
     if min(row.size, column.size) < _FEW:
         return _by_few(target, source, row, column, outer)
-    words = [target.ctypes.data, source.ctypes.data, row.size, column.size, row.to, column.source]
+    words = [address(target), address(source), row.size, column.size, row.to, column.source]
     return _looped(_COPY, words, outer, target, source)
 
 
 def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
     """Return the copy of what lies side by side in both arrays, run by run."""
     *outer, run = dimensions
-    words = [target.ctypes.data, source.ctypes.data, run.size]
+    words = [address(target), address(source), run.size]
     length = run.size if run.size <= _KNOWN else "words[2]"
     return _looped(_RUNS, words, outer, target, source, length=length)
 
@@ -118,7 +120,7 @@ def _by_few(
     side = 1 if few is column else 2
     near = min(outer, key=lambda d: d[side], default=_Dimension(1, 0, 0))
     rest = [d for d in outer if d is not near]
-    words = [target.ctypes.data, source.ctypes.data, *long, *few[1:], *near]
+    words = [address(target), address(source), *long, *few[1:], *near]
     return _looped(_COPY_FEW, words, rest, target, source, few=few.size)
 
 
@@ -133,17 +135,18 @@ def _looped(
     """Return the call of loops over the outer dimensions around a text; the compiler knows ``literals``."""
     first = len(words)
     words += [number for d in outer for number in d]
-    lines = (
-        "    " * (k + 1) + f"for i{k} in range(words[{first + 3 * k}]):" for k in range(len(outer))
-    )
+    return [launch(_source(text, first, len(outer), **literals), words, target, source)]
+
+
+@lru_cache(1024)
+def _source(text: str, first: int, outer: int, **literals: int) -> str:
+    """Return the source of so many outer loops, whose sizes and strides begin at the word ``first``."""
+    lines = ("    " * (k + 1) + f"for i{k} in range(words[{first + 3 * k}]):" for k in range(outer))
     at = [
-        " + ".join([f"i{k} * words[{first + 3 * k + side}]" for k in range(len(outer))] or ["0"])
+        " + ".join([f"i{k} * words[{first + 3 * k + side}]" for k in range(outer)] or ["0"])
         for side in (1, 2)
     ]
-    text = text.format(
-        outer="\n".join(lines), pad="    " * len(outer), t=at[0], s=at[1], **literals
-    )
-    return [launch(text, words, target, source)]
+    return text.format(outer="\n".join(lines), pad="    " * outer, t=at[0], s=at[1], **literals)
 
 
 def _joined(target: Array, source: Array) -> list[_Dimension]:

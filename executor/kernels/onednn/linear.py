@@ -12,6 +12,7 @@ from ....graph.ir.capabilities import Factors
 from ....graph.ops.operands import Array
 from ....strategies.types import BFLOAT16
 from ...device.device import Device
+from ...host.writes import address
 from ..array.linear import register
 from ..registry import Step
 from .primitive import (
@@ -143,7 +144,7 @@ def _operand(matrix: Array) -> tuple[Any, Any, Any] | None:
         order, step = _BY_COLUMN, max(near, rows)
     else:
         return None
-    return order, ctypes.c_void_p(matrix.ctypes.data), ctypes.c_int64(step)
+    return order, ctypes.c_void_p(address(matrix)), ctypes.c_int64(step)
 
 
 def _scaled(alpha: float) -> tuple[PostOp, ...]:

@@ -9,8 +9,10 @@ from typing import Any
 from ....graph.ir.capabilities import CHANNELS_LAST
 from ....graph.ir.graph import Node
 from ....graph.ops.pool import Pool, PoolGrad
+from ...codegen.native import version
 from ...device.device import Device
 from ..array.pool import one_window, windows_of
+from ..loops import pool as loops
 from ..registry import Step, by_arrays
 from .primitive import (
     D_DST,
@@ -99,8 +101,29 @@ def _pooling(a: Pool | PoolGrad) -> Pooling | None:
     )
 
 
+def _as_lines(dev: Device, a: Pool | PoolGrad) -> Any:
+    """Return the record with each image as one line, if only the largest of each is asked for; else None.
+
+    Where sizes are uneven, loops over lines compute that: forward and backward they take as long as
+    primitives of the library, which are compiled for each size.
+    """
+    fields = vars(a)
+    arrays = {
+        n: array for n in ("x", "out", "d_out", "d_x") if (array := fields.get(n)) is not None
+    }
+    largest = a.pooling_type == "max" and a.global_pooling and not a.adaptive
+    gapless = all(array.flags.c_contiguous for array in arrays.values())
+    if not (dev.uneven and version() and largest and gapless):
+        return None
+    planes = a.x.shape[:2]
+    return a.replace(**{n: array.reshape(*planes, 1, -1) for n, array in arrays.items()})
+
+
 @onednn("pool2d", "pool3d", takes=_takes, any_order=True, layout=CHANNELS_LAST)
 def pool(dev: Device, a: Pool) -> list[Step]:
+    lines = _as_lines(dev, a)
+    if lines is not None:
+        return loops.pool(dev, lines)
     pooling = _pooling(a)
     if pooling is None:
         return by_arrays("pool2d", dev, a)
@@ -113,6 +136,9 @@ def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     """The forward primitive finds once more where each maximum was: the op hands on values only."""
     if a.d_x is None:
         return []
+    lines = _as_lines(dev, a)
+    if lines is not None:
+        return loops.pool_grad(dev, lines)
     pooling = _pooling(a)
     if pooling is None:
         return by_arrays("pool2d_grad", dev, a)

@@ -23,7 +23,7 @@ from ....strategies.types import BFLOAT16
 from ...device.device import Device
 from ...host.arena import ALIGNMENT
 from ...host.bounded_dict import BoundedDict
-from ...host.writes import Writes
+from ...host.writes import Writes, address
 from ..registry import Step
 from .library import Argument, Handle, Library, library
 
@@ -254,7 +254,7 @@ class Primitive:
             if layout is not None and wanted.fits(layout):
                 used[role] = (wanted.descriptor, array)
                 continue
-            if layout is not None and role in reads and array.ctypes.data in dev.constant:
+            if layout is not None and role in reads and address(array) in dev.constant:
                 used[role] = _packed(dev, wanted, layout, array, before)
                 continue
             block = wanted.block(dev)
@@ -327,10 +327,10 @@ class _Objects:
 
     def memory(self, descriptor: Handle, array: Array) -> Handle:
         """Return a memory object; instructions with the same memory in the same format share it."""
-        address = array.ctypes.data
-        memory = self._memories.get((descriptor, address))
+        at = address(array)
+        memory = self._memories.get((descriptor, at))
         if memory is None:
-            memory = self._memories[descriptor, address] = loaded().memory(descriptor, address)
+            memory = self._memories[descriptor, at] = loaded().memory(descriptor, at)
         return memory
 
     def stream(self, lane: int) -> Handle:
@@ -375,7 +375,7 @@ def _packed(
     writes = dev.writes if dev.writes is not None else Writes()
     equal = loaded().calls.dnnl_memory_desc_equal
     with _packing:  # executors in several threads may have one scope
-        known = _packs.setdefault(writes, {}).setdefault(array.ctypes.data, WeakSet())
+        known = _packs.setdefault(writes, {}).setdefault(address(array), WeakSet())
         same = (p for p in known if equal(p.format.descriptor, wanted.descriptor))
         pack = next(same, None) or _Pack(dev, wanted)
         known.add(pack)
