@@ -145,6 +145,38 @@ def gru_unit(a: GruUnit) -> f.Results:
     }
 
 
+# By number: the gradient before an activation, from that behind it and what it returned.
+_SLOPES = (
+    lambda d, y: d,
+    lambda d, y: d * y * (1 - y),
+    lambda d, y: d * (1 - y * y),
+    lambda d, y: f.where(y > 0, d, 0),
+)
+
+
+def gru_unit_grad(a: GruUnitGrad) -> f.Results:
+    """From the gates that the op returned, whose products are not computed again."""
+    h, width, d = a.hidden_prev, a.hidden_prev.shape[1], a.d_hidden
+    gates, candidate = a.gate[:, : 2 * width], a.gate[:, 2 * width :]
+    update, reset = gates[:, :width], gates[:, width:]
+    weights, split = a.weight.reshape(-1), 2 * width * width
+    old, new = (update, 1 - update) if a.origin_mode else (1 - update, update)
+    d_update = d * (h - candidate if a.origin_mode else candidate - h)
+    d_candidate = _SLOPES[a.activation](d * new, candidate)
+    d_reset_hidden = d_candidate @ weights[split:].reshape(width, width).T
+    d_gates = f.concatenate([d_update, d_reset_hidden * h], 1)
+    d_gates = _SLOPES[a.gate_activation](d_gates, gates)
+    d_hidden = d_gates @ weights[:split].reshape(width, 2 * width).T
+    d_input = f.concatenate([d_gates, d_candidate], 1)
+    d_weights = [(h.T @ d_gates).reshape(-1), (a.reset_hidden_prev.T @ d_candidate).reshape(-1)]
+    return {
+        "d_input": d_input,
+        "d_hidden_prev": d * old + d_reset_hidden * reset + d_hidden,
+        "d_weight": f.concatenate(d_weights).reshape(a.weight.shape),
+        "d_bias": None if a.bias is None else d_input.sum(0, keepdims=True).reshape(a.bias.shape),
+    }
+
+
 _GRU = {"Input": normal(3, 6), "HiddenPrev": normal(3, 2), "Weight": normal(2, 6)}
 
 define(
@@ -163,5 +195,5 @@ define(
             sample(_GRU, activation=4),
         ),
     ),
-    Op(type="gru_unit_grad", record=GruUnitGrad),
+    Op(type="gru_unit_grad", record=GruUnitGrad, formula=gru_unit_grad),
 )
