@@ -68,9 +68,8 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
 
 
 _STEADY = 1 + 1 / 16  # how much larger an arena may be for values to keep their places
-_CLASSES = (
-    8  # of sizes from each power of two to the next: an arena has room for the largest of a class
-)
+# Of sizes from each power of two to the next; an arena has room for the largest of a class.
+_CLASSES = 8
 
 
 class _Layout(NamedTuple):
