@@ -74,7 +74,7 @@ def test_steps_of_ever_changing_shapes_take_no_more_memory(
     """
     monkeypatch.setattr(plan_cache.PlanBudget.__init__, "__defaults__", (0,))
     with rowlock.cluster(launcher="threads"):
-        (_, early), (_, late) = grow(name, places, (100, 300))
+        (_, early), (_, late) = grow(name, places, (200, 400))
     assert late[0].plans <= early[0].plans + 2
     assert late[0].loops == early[0].loops
     compiled = late[0].primitives - early[0].primitives
