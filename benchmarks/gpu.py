@@ -293,8 +293,8 @@ def watch(options):
     for tool in CHECKERS:
         before = (sanitizer, "--tool", tool, "--error-exitcode", str(MISSED))
         plugins = ("-p", "tests.gpu.no_pool", "-p", "tests.gpu.results")
-        told = {FILE: str(options.results), PART: tool}  # test by test
-        part = Part(tool, files, told, before=before, options=plugins, limit=WATCHED_S)
+        settings = {FILE: str(options.results), PART: tool}  # test by test
+        part = Part(tool, files, settings, before=before, options=plugins, limit=WATCHED_S)
         part.run()
         failed = failed or bool(part.status)
         append(options.results, sanitizer=tool, counts=part.counts, ended=part.status)

@@ -93,9 +93,7 @@ class Device:
         self.operands: Sequence[str] = ()
         self.counts: Counter[str] = Counter()
         self.uneven = False  # whether other plans bind this instruction for other numbers of rows
-        self.tied = (
-            False  # whether the instruction being bound is of use to this device's plan alone
-        )
+        self.tied = False  # whether no other plan may have the instruction being bound
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
         self.vote: DeviceVote | None = (

@@ -65,11 +65,6 @@ if TYPE_CHECKING:
     from ...strategies.execution import ExecutionStrategy
 
 
-def _has_samples(portion: FeedShard) -> bool:
-    """Tell whether a place is fed any: rows, or sequences, which may all be empty."""
-    return portion.has_sequences or all(a.size or not a.ndim for a in portion.arrays.values())
-
-
 def bucket_bytes(place: Place) -> int:
     """Return how many bytes of gradients travel together, as chosen or by the kind of places."""
     megabytes = flag_value("FLAGS_fuse_parameter_memory_size")
@@ -560,7 +555,7 @@ class ParallelRun:
         counts = np.zeros((len(version.gathered), places), np.int64)
         for place, portion in enumerate(portions):
             arrays = [*portion.complete().values(), np.zeros_like(counts)]
-            if _has_samples(portion):
+            if portion.has_samples:
                 specs = self._inferred(version, arrays, portion, portions)
                 counts[:, first + place] = [
                     sum(prod(specs[i].shape) for i in counted) for counted in version.gathered
@@ -725,7 +720,7 @@ class ParallelRun:
             if key in version.checked:
                 continue
             check(self.program, portion.arrays)
-            if _has_samples(portion):
+            if portion.has_samples:
                 version.specs = self._inferred(version, arrays, portion, portions)
                 version.budget.check(list(map(spec_of, arrays)), version.specs, self._held)
             version.checked[key] = None

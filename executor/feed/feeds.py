@@ -211,6 +211,11 @@ class FeedShard(NamedTuple):
         """Whether the place is fed sequences, which may have no rows."""
         return any(len(lod[0]) > 1 for lod in self.lods.values())
 
+    @property
+    def has_samples(self) -> bool:
+        """Whether the place is fed any: rows, or sequences, which may all be empty."""
+        return self.has_sequences or all(a.size or not a.ndim for a in self.arrays.values())
+
     def complete(self) -> dict[str, np.ndarray]:
         """Return the arrays, and behind them the offsets of sequences, by names of their own."""
         if not self.lods:

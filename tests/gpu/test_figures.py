@@ -113,12 +113,14 @@ def test_a_contender_that_fails_or_hangs_is_left_out_of_a_model_and_answers_are_
 ) -> None:
     results = tmp_path / "figures.jsonl"
     options = Namespace(results=results, rounds=2, simulated=True)
-    one = Contender("Rowlock", [sys.executable, "-c", WORKER], limit=5)
-    assert one.start()
+    contender = Contender("Rowlock", [sys.executable, "-c", WORKER], limit=5)
+    assert contender.start()
     try:
-        rounds = [gpu_figures.measure(model, [one], options) for model in ("mlp", "lenet", "fit")]
+        rounds = [
+            gpu_figures.measure(model, [contender], options) for model in ("mlp", "lenet", "fit")
+        ]
     finally:
-        one.close()
+        contender.close()
     assert rounds == [{}, {}, {"Rowlock": [{"steps": 2}] * 2}]
     lines = entries(results)
     assert [line["why"] for line in lines[:2]] == ["ValueError: no room", "its process ended (-9)"]
