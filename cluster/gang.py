@@ -164,8 +164,8 @@ class RayDelivery:
         return f"replica {rank} {self._members[rank]}"
 
     def _lost(self, rank: int) -> CollectiveError:
-        ended = session() != self._session
-        reason = "Ray was shut down." if ended else self._members[rank].reason()
+        is_over = session() != self._session
+        reason = "Ray was shut down." if is_over else self._members[rank].reason()
         return self._gone([rank], f"{self._named(rank)} is gone: its channel closed. {reason}")
 
     def _late(self, ranks: list[int], within: float) -> CollectiveError:
@@ -317,14 +317,14 @@ class RayDelivery:
                 self._vacated.append(spare)
         return None
 
-    def _instead_of(self, lost: ReplicaHandle) -> ReplicaHandle:
+    def _instead_of(self, replica: ReplicaHandle) -> ReplicaHandle:
         """Return a new actor: in the bundle of a lost one, or where one is missing if its node is lost, too."""
-        node = lost.where["node"]
-        heard = lost.near or self._probes.look(lost, _LOOK_S) is not None
+        node = replica.where["node"]
+        heard = replica.near or self._probes.look(replica, _LOOK_S) is not None
         (self._cut_off.discard if heard else self._cut_off.add)(node)
         alive = {n["NodeID"] for n in ray.nodes() if n["Alive"]}
         if heard and node in alive and node not in self._unfit:
-            return ReplicaHandle(lost.reservation, lost.bundle, self.config)
+            return ReplicaHandle(replica.reservation, replica.bundle, self.config)
         without = self._cut_off.union(self._unfit)
         occupied = [member.where["node"] for member in self._members if member.alive]
         self._reservations.append(reserve_another(occupied, self.size, self.config, without))
@@ -357,8 +357,8 @@ class RayDelivery:
 
             def check() -> None:
                 serving = {member.serving: rank for rank, member in members.items()}
-                ended, _ = ray.wait(list(serving), num_returns=1, timeout=0)
-                for one in ended:
+                ready, _ = ray.wait(list(serving), num_returns=1, timeout=0)
+                for one in ready:
                     rank = serving[one]
                     raise ReplicaLost(
                         f"replica {rank} {members[rank]} did not start: {members[rank].reason()}",

@@ -274,10 +274,10 @@ class CompiledProgram(Runnable):
 
     def _exchanging(self, exchange: Exchange, run: ParallelRun, scope: Scope) -> TrainerRun:
         """Return what runs a trainer's program, whose parameters are on servers."""
-        known = self._trainer_run
-        if known is None or known.inner is not run or not known.session.open:
-            self._trainer_run = known = TrainerRun(exchange, run, scope)
-        return known
+        trainer_run = self._trainer_run
+        if trainer_run is None or trainer_run.inner is not run or not trainer_run.session.open:
+            self._trainer_run = trainer_run = TrainerRun(exchange, run, scope)
+        return trainer_run
 
     def _ready(self) -> bool:
         """Tell whether it was prepared, and its gang is there."""

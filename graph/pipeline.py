@@ -118,23 +118,23 @@ def run_pipeline(
             draw(name, how, graph)
         if not entry.wanted(target):
             continue
-        started = time.perf_counter()
-        changed = entry.run(graph, target)
-        if changed is not graph:
+        start = time.perf_counter()
+        result = entry.run(graph, target)
+        if result is not graph:
             try:
-                check(changed, entry.name)
+                check(result, entry.name)
             except AssertionError:
                 for node in original.nodes:
                     infer_node(node, lambda value: value.spec)
                 raise
-        seconds = time.perf_counter() - started
-        same = changed.nodes == graph.nodes
+        seconds = time.perf_counter() - start
+        same = result.nodes == graph.nodes
         records.append(
-            PassRecord(entry.name, len(graph.nodes), len(changed.nodes), not same, seconds)
+            PassRecord(entry.name, len(graph.nodes), len(result.nodes), not same, seconds)
         )
         if stages is not None and not same:
-            stages.append(Stage(entry.name, graph, changed, entry.keeps_values))
-        graph = changed
+            stages.append(Stage(entry.name, graph, result, entry.keeps_values))
+        graph = result
         draw(f"{len(records):02d}_{entry.name}.dot", to_dot, graph)
     return graph, records
 
@@ -170,8 +170,8 @@ def check(graph: Graph, pass_name: str) -> None:
     names = {(value.name, value.version) for value in graph.feeds}
     for node in graph.nodes:
         for value in node.reads():
-            known = value in computed or (value.version == 0 and value.kind != TEMP)
-            assert known, f"{pass_name}: {node} reads {value} before it is made\n{graph}"
+            is_known = value in computed or (value.version == 0 and value.kind != TEMP)
+            assert is_known, f"{pass_name}: {node} reads {value} before it is made\n{graph}"
         for value in node.writes():
             name = value.name, value.version
             assert name not in names, f"{pass_name}: {node} makes {value} again\n{graph}"
@@ -188,9 +188,11 @@ def check(graph: Graph, pass_name: str) -> None:
                 )
 
 
-def _agree(declared: Spec, derived: Spec) -> bool:
+def _agree(declaration: Spec, derived: Spec) -> bool:
     """Tell whether two specs are one, but for sizes that are not declared."""
-    if declared == derived:
+    if declaration == derived:
         return True
-    pairs = zip_longest(declared.shape, derived.shape)
-    return declared.dtype == derived.dtype and all(a in (b, -1) and b is not None for a, b in pairs)
+    pairs = zip_longest(declaration.shape, derived.shape)
+    return declaration.dtype == derived.dtype and all(
+        a in (b, -1) and b is not None for a, b in pairs
+    )

@@ -170,7 +170,7 @@ class Strategy(BaseModel):
     def _from_plain(cls, fields: Any) -> Self:
         if not isinstance(fields, dict):
             raise StrategyError(f"{cls.__name__}: expected fields by name, got {fields!r}.")
-        read = {}
+        values = {}
         for name, value in fields.items():
             cls._check_name(name)
             default = cls.model_fields[name].get_default()
@@ -183,8 +183,8 @@ class Strategy(BaseModel):
                 value = members[value]
             elif isinstance(default, set) and isinstance(value, list):
                 value = set(value)
-            read[name] = value
-        return cls(**read)
+            values[name] = value
+        return cls(**values)
 
     @classmethod
     def _fields(cls) -> list[tuple[str, Any]]:

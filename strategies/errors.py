@@ -137,7 +137,7 @@ class CollectiveAborted(CollectiveError):
     """A collective was given up because of a failure elsewhere; that failure is the cause to report."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known name closest to ``name``, or an empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
     return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -64,9 +64,9 @@ class Connector:
         try:
             for key in sorted(keys):
                 while key[0] < self.index and key not in connections:
-                    called = self._call(*key, epoch, deadline)
-                    if called is not None:
-                        connections[key] = called
+                    answer = self._call(*key, epoch, deadline)
+                    if answer is not None:
+                        connections[key] = answer
                     else:
                         self._take(doorway.look(_AGAIN_S), connections)
             while missing := set(keys) - set(connections):

@@ -193,11 +193,11 @@ def _module(backend: str) -> Any:
     needs, modules = _NEEDS[backend]
     load: Callable[[str], Any] = importlib.import_module
     try:
-        loaded = [load(module) for module in modules]
+        libraries = [load(module) for module in modules]
         if backend == "gloo":
             return np
-        if not loaded[0].cuda.runtime.getDeviceCount():
+        if not libraries[0].cuda.runtime.getDeviceCount():
             raise CollectiveError("there is no GPU")
     except Exception as error:
         raise CollectiveError(f"{needs}. Here: {error}.") from error
-    return loaded[0]
+    return libraries[0]

@@ -138,10 +138,10 @@ class Rendezvous:
         """Arrive, and return when every rank has arrived for the same thing in the same step."""
         self.meet_for(request_of(kind, detail), within)
 
-    def meet_for(self, wanted: Request, within: float) -> None:
+    def meet_for(self, request: Request, within: float) -> None:
         """Do what :meth:`meet` does, for something that was put into words before."""
         words, rank = self._words, self.rank
-        kind, detail, request, text = wanted
+        kind, detail, code, text = request
         # Before arriving: the others must not take an aborted rank for present.
         self.refuse_aborted(kind)
         self._arrivals += 1
@@ -149,10 +149,10 @@ class Rendezvous:
         # A fast rank's next request must not hide this one: odd and even take turns.
         turn = self._arrivals & 1
         slot = _REQUESTS[turn]
-        if words[rank * _LINE + slot] != request:
+        if words[rank * _LINE + slot] != code:
             begin = (2 * rank + turn) * _TEXT_BYTES
             self._texts[begin : begin + _TEXT_BYTES] = text
-            words[rank * _LINE + slot] = request
+            words[rank * _LINE + slot] = code
         words[rank * _LINE + slot + 1] = step = self.step
         words[rank * _LINE] = target
         futex.wake(self._address)
@@ -166,15 +166,15 @@ class Rendezvous:
             self._resolve_abort(target, kind)
         for peer in range(self.size):
             at = peer * _LINE + slot
-            if words[at] != request or words[at + 1] != step:
+            if words[at] != code or words[at + 1] != step:
                 self._disagree(target, kind)
 
     def _await(self, peer: int, target: int, kind: str, detail: str, within: float) -> None:
         """Return when the peer has arrived, or the group is aborted (by this rank, if need be)."""
         words, at = self._words, peer * _LINE
-        started = time.perf_counter()
+        start = time.perf_counter()
         while words[at] < target and words[self._abort_word] < self.epoch:
-            waited = time.perf_counter() - started
+            waited = time.perf_counter() - start
             if waited < SPIN_S:
                 os.sched_yield()  # the late rank may be waiting for this very core
                 continue
@@ -188,12 +188,12 @@ class Rendezvous:
                         target, kind, CollectiveError(f"group {self.name}: {reason}.")
                     )
                 return
-            seen = words[at]
-            if seen < target:
-                futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(SLICE_S, within))
+            count = words[at]
+            if count < target:
+                futex.wait(self._control.address + at * 8, count & 0xFFFFFFFF, min(SLICE_S, within))
                 if (ended := self._ended()) is not None:
                     self.abort(ended)
-                dead = self._dead(target) if words[at] == seen else []
+                dead = self._dead(target) if words[at] == count else []
                 if dead:
                     self.abort(
                         f"{kind} ({detail}): the process of rank {self.ranks[dead[0]]} has ended"

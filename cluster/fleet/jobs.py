@@ -82,10 +82,10 @@ def server_members(workers: int, servers: str | Sequence[str]) -> list[JobProces
     return members
 
 
-def _ports(count: int, started: int | None, one_host: bool) -> list[int]:
-    if started is None and one_host:
+def _ports(count: int, first_port: int | None, one_host: bool) -> list[int]:
+    if first_port is None and one_host:
         return free_ports(count)
-    first = STARTED_PORT if started is None else started
+    first = STARTED_PORT if first_port is None else first_port
     if not 0 < first <= LARGEST_PORT - count + 1:
         raise InvalidValue(
             f"--started_port must be a port from 1 to {LARGEST_PORT - count + 1}, got {first}."

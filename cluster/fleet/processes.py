@@ -84,14 +84,14 @@ def run_job(
     """
     if log_dir is not None:
         os.makedirs(log_dir, exist_ok=True)
-    ended: queue.SimpleQueue[_Running] = queue.SimpleQueue()
+    exits: queue.SimpleQueue[_Running] = queue.SimpleQueue()
     running: list[_Running] = []
     try:
         with _terminable():
             for member in members:
                 running.append(_Running(member, command, log_dir))
-                threading.Thread(target=_watch, args=(running[-1], ended), daemon=True).start()
-            return _await(running, ended)
+                threading.Thread(target=_watch, args=(running[-1], exits), daemon=True).start()
+            return _await(running, exits)
     except KeyboardInterrupt:
         print("rowlock: interrupted; the job's processes are ended.", file=sys.stderr)
         return _INTERRUPTED
@@ -99,12 +99,12 @@ def run_job(
         _end_all(running, grace_s)
 
 
-def _watch(one: _Running, ended: queue.SimpleQueue[_Running]) -> None:
+def _watch(one: _Running, exits: queue.SimpleQueue[_Running]) -> None:
     one.process.wait()
-    ended.put(one)
+    exits.put(one)
 
 
-def _await(running: Sequence[_Running], ended: queue.SimpleQueue[_Running]) -> int:
+def _await(running: Sequence[_Running], exits: queue.SimpleQueue[_Running]) -> int:
     """Wait until all have ended, servers last, or one fails."""
     names = {one.member.name for one in running}
     serving = {one.member.name for one in running if one.member.serves}
@@ -113,7 +113,7 @@ def _await(running: Sequence[_Running], ended: queue.SimpleQueue[_Running]) -> i
         if deadline is None and names <= serving < {one.member.name for one in running}:
             deadline = time.monotonic() + _SERVERS_S
         try:
-            one = ended.get(timeout=None if deadline is None else deadline - time.monotonic())
+            one = exits.get(timeout=None if deadline is None else deadline - time.monotonic())
         except (queue.Empty, ValueError):  # ValueError: the deadline has passed
             print(
                 f"rowlock: all workers have ended, and {', '.join(sorted(names))} not within {_SERVERS_S:g} s: "

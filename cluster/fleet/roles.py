@@ -382,8 +382,8 @@ def _number(name: str, least: int, below: int | None = None) -> int:
 
 
 def _role(name: str, word: str) -> int:
-    for role, known in _WORDS.items():
-        if word == known:
+    for role, spelling in _WORDS.items():
+        if word == spelling:
             return role
     raise InvalidValue(f"{name} must be TRAINER or PSERVER, the environment has {word!r}.")
 

@@ -101,8 +101,8 @@ class _Stranger:
         wrong = self.claim is None and not _MAGIC.startswith(self._said[: len(_MAGIC)])
         if part and len(self._said) < length and not wrong:
             return None
-        said, self._said = self._said, b""
-        return said
+        message, self._said = self._said, b""
+        return message
 
     def challenge(self, secret: bytes, hello: bytes) -> bool:
         """Prove that this end knows the secret, and ask for the same; tell whether that was possible."""
@@ -143,14 +143,14 @@ class Doorway:
                 self._let_in(key.fileobj)  # a socket
                 continue
             stranger = self._strangers.get(key.fileobj)  # type: ignore[call-overload]  # a socket
-            said = stranger.listen() if stranger is not None else None
-            if stranger is None or said is None:  # it made room for another one, or says more later
+            message = stranger.listen() if stranger is not None else None
+            if stranger is None or message is None:  # it made room for another, or says more later
                 continue
             claim = stranger.claim
             if claim is None:
-                if not self._greet(stranger, said):
+                if not self._greet(stranger, message):
                     self._turn_away(stranger)
-            elif hmac.compare_digest(said, stranger.expected) and self._awaited(claim):
+            elif hmac.compare_digest(message, stranger.expected) and self._awaited(claim):
                 self._forget(stranger)
                 callers.append((claim, prepared(stranger.connection)))
             else:

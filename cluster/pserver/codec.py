@@ -79,12 +79,12 @@ def pushes_of(kind: str, head: Head) -> Iterator[tuple[int, int, int, str]]:
         return
 
 
-def error_of(refused: rpc.Refused) -> EnforceNotMet:
+def error_of(refusal: rpc.Refused) -> EnforceNotMet:
     """Return the error that a server refused with, of the class that it named."""
-    kind = getattr(errors, refused.kind, None)
+    kind = getattr(errors, refusal.kind, None)
     if isinstance(kind, type) and issubclass(kind, EnforceNotMet):
-        return kind(refused.text)
-    return errors.ExecutionError(refused.text)
+        return kind(refusal.text)
+    return errors.ExecutionError(refusal.text)
 
 
 def refusal_of(error: Exception) -> rpc.Refused:

@@ -237,8 +237,8 @@ def host(job: Job, config: ClusterConfig) -> None:
             pass
         server.kill()
     except BaseException as error:
-        ended = "interrupted (Ctrl-C)" if isinstance(error, KeyboardInterrupt) else str(error)
-        server.stop(f"the process that ran its program ended: {ended}.")
+        reason = "interrupted (Ctrl-C)" if isinstance(error, KeyboardInterrupt) else str(error)
+        server.stop(f"the process that ran its program ended: {reason}.")
         raise
 
 

@@ -178,16 +178,16 @@ class MessageServer:
             for number in silent:
                 del self._callers[number]
         for caller in silent.values():
-            cut = bool(caller.connections)
+            is_connected = bool(caller.connections)
             for connection in list(caller.connections):
                 connection.close()
             for trainer in sorted(caller.trainers):
-                self._lose(trainer, cut)
+                self._lose(trainer, is_connected)
 
-    def _lose(self, trainer: int, cut: bool) -> None:
+    def _lose(self, trainer: int, is_connected: bool) -> None:
         how = (
             "is frozen, or cut off from the network: it was not heard of"
-            if cut
+            if is_connected
             else "ended: its connection closed, and it did not come again"
         )
         reason = (

@@ -135,14 +135,14 @@ def launch(servers: Mapping[str, tuple[Program, Program]], trainers: Sequence[Tr
                 f"a trainer is a function of its number or a TrainerProgram, got {trainer!r}."
             )
     hosted: list[HostedServer] = []
-    started: list[_Task | _Thread] = []
-    topology = Topology(hosted, started)
+    members: list[_Task | _Thread] = []
+    topology = Topology(hosted, members)
     try:
         for endpoint, (program, startup) in servers.items():
             hosted.append(_host(endpoint, program, startup, len(trainers), config))
         for number, trainer in enumerate(trainers):
             kind = _Thread if isinstance(trainer, TrainerProgram) else _Task
-            started.append(kind(number, trainer, config))  # type: ignore[arg-type]  # as it is one of both
+            members.append(kind(number, trainer, config))  # type: ignore[arg-type]  # as it is one of both
     except BaseException:
         topology.stop()
         raise

@@ -105,7 +105,7 @@ class SocketWire:
 
 
 class _Link:
-    """The way to one server. ``_joined``: the generation that each trainer of this process has joined."""
+    """The way to one server, with what each trainer of this process told it."""
 
     def __init__(self, endpoint: str, directory: Directory, caller: int) -> None:
         self._endpoint, self._directory, self._caller = endpoint, directory, caller
@@ -117,22 +117,22 @@ class _Link:
         self._buffers = BufferPool()
         self._lock = threading.Lock()
         self._watch: _Watch | None = None
-        self._trainers: dict[int, _Joined] = {}
+        self._trainers: dict[int, _Membership] = {}
         self._closed = False
 
     def call(self, message: Message, within: float) -> Answer:
         if self._address is None:
             self._directory.join()
         deadline = time.monotonic() + within
-        joined = self._joined(message)
-        if joined is not None:
-            joined.keep(message, self._last)
+        membership = self._membership(message)
+        if membership is not None:
+            membership.keep(message, self._last)
         question = framed(message)
         while True:
             try:
                 generation, connection = self._connection(deadline, within)
-                if joined is not None and not isinstance(message, Hello):
-                    self._join(joined, generation, connection, deadline)
+                if membership is not None and not isinstance(message, Hello):
+                    self._join(membership, generation, connection, deadline)
                 answer = self._exchange(generation, connection, question, deadline)
             except Late:
                 raise self._silent(within) from None
@@ -146,8 +146,8 @@ class _Link:
                 time.sleep(_AGAIN_S)
                 continue
             record = record_of(answer)
-            if joined is not None:
-                joined.answered(message, record, answer.step, generation)
+            if membership is not None:
+                membership.answered(message, record, answer.step, generation)
             return record  # type: ignore[return-value]  # a server sends answers
 
     # -- connections ---------------------------------------------------------------------------------
@@ -250,30 +250,30 @@ class _Link:
 
     # -- a server that was restored ------------------------------------------------------------------
 
-    def _joined(self, message: Message) -> _Joined | None:
+    def _membership(self, message: Message) -> _Membership | None:
         """Return what is known of the trainer that sends a message; some messages are no trainer's."""
         first = message.messages[0] if isinstance(message, Together) else message
         trainer = getattr(first, "trainer", None)
         if trainer is None:
             return None
         with self._lock:
-            return self._trainers.setdefault(trainer, _Joined(self._endpoint))
+            return self._trainers.setdefault(trainer, _Membership(self._endpoint))
 
     def _join(
-        self, joined: _Joined, generation: int, connection: Connection, deadline: float
+        self, membership: _Membership, generation: int, connection: Connection, deadline: float
     ) -> None:
         """Let a server that was restored hear again what it forgot, once for each trainer."""
-        if joined.generation in (generation, None):
+        if membership.generation in (generation, None):
             return
-        with joined.turn:
-            if joined.generation == generation:
+        with membership.turn:
+            if membership.generation == generation:
                 return
             try:
-                joined.tell_again(lambda question: connection.exchange(question, deadline))
+                membership.tell_again(lambda question: connection.exchange(question, deadline))
             except BaseException:
                 connection.close()
                 raise
-            joined.generation = generation
+            membership.generation = generation
 
     # -- errors --------------------------------------------------------------------------------------
 
@@ -353,7 +353,7 @@ class _Watch(threading.Thread):
         self._connection.close()
 
 
-class _Joined:
+class _Membership:
     """What one trainer told a server, and what of it the server might have to hear again."""
 
     def __init__(self, endpoint: str) -> None:

@@ -77,7 +77,7 @@ def _assign(
 
 
 def reserve_another(
-    taken: Sequence[str], size: int, config: ClusterConfig, without: Container[str]
+    nodes_in_use: Sequence[str], size: int, config: ClusterConfig, without: Container[str]
 ) -> Any:
     """Return a placement group for one of ``size`` replicas, on a node that the others leave room on.
 
@@ -87,7 +87,7 @@ def reserve_another(
         PlacementError: as :func:`reserve`.
     """
     where = [node.id for node in plan(size, _usable(without), config)]
-    for node in taken:
+    for node in nodes_in_use:
         if node in where:
             where.remove(node)
     there = {"nodes": where[:1], "node_labels": None, "replicas_per_node": None}

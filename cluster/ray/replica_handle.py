@@ -80,8 +80,8 @@ class ReplicaHandle:
         except GetTimeoutError:
             if not self.near:
                 return "Ray has not told why."
-            ended = process_state(self.where["pid"]) in ("", "Z", "X")
-            return "its process has ended." if ended else "its process is still there."
+            is_gone = process_state(self.where["pid"]) in ("", "Z", "X")
+            return "its process has ended." if is_gone else "its process is still there."
         except RayError as error:
             return why(error)
         return "it stopped serving."

@@ -58,12 +58,12 @@ def join_ray(config: ClusterConfig, replicas: int = 1, shared: bool = False) -> 
     Raises:
         CollectiveError: no Ray answers at the address, or it cannot be started; says why, and what to do.
     """
-    drawn = random.getstate()  # Ray draws from it; the programs' shuffles must not depend on that
+    state = random.getstate()  # Ray draws from it; the programs' shuffles must not depend on that
     with launching():
         try:
             _join(config, replicas, shared or any(role in os.environ for role in ROLES))
         finally:
-            random.setstate(drawn)
+            random.setstate(state)
 
 
 def _join(config: ClusterConfig, replicas: int, shared: bool) -> None:

@@ -112,10 +112,10 @@ def _start(folder: Path) -> str:
     while (address := _running(folder)) is None:
         if keeper.poll() is not None or time.monotonic() > deadline:
             keeper.kill()
-            said = (folder / _LOG).read_text(errors="replace").strip()[-_LOG_CHARACTERS:]
+            log = (folder / _LOG).read_text(errors="replace").strip()[-_LOG_CHARACTERS:]
             raise CollectiveError(
                 f"a local Ray for the processes of this training cannot be started: "
-                f"{said or 'it says nothing'}. Start one (ray start --head), and name it in RAY_ADDRESS."
+                f"{log or 'it says nothing'}. Start one (ray start --head), and name it in RAY_ADDRESS."
             )
         time.sleep(_LOOK_S)
     return address

@@ -14,8 +14,8 @@ from .nodes import nodes
 def at_home(config: ClusterConfig) -> ClusterConfig:
     """Return the configuration that has replicas on this driver's host, unless it names nodes."""
     address = ray.util.get_node_ip_address()
-    named = config.nodes is not None or config.node_labels is not None
-    if named or address not in {node.address for node in nodes()}:
+    is_placed = config.nodes is not None or config.node_labels is not None
+    if is_placed or address not in {node.address for node in nodes()}:
         return config
     return config.model_copy(update={"nodes": [address]})
 

@@ -132,13 +132,13 @@ def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
     Raises:
         FeedError: rank, a known dimension or the dtype differs.
     """
-    declared = variable.shape or ()
-    fits = len(declared) == array.ndim and all(
-        d < 0 or d == a for d, a in zip(declared, array.shape, strict=True)
+    shape = variable.shape or ()
+    fits = len(shape) == array.ndim and all(
+        d < 0 or d == a for d, a in zip(shape, array.shape, strict=True)
     )
     if not fits:
         raise FeedError(
-            f"feed {name!r}: its declaration says shape {list(declared)}, got {list(array.shape)}."
+            f"feed {name!r}: its declaration says shape {list(shape)}, got {list(array.shape)}."
             f"{_declared_at(variable)}"
         )
     if variable.dtype is not None and to_numpy(variable.dtype) != array.dtype:
@@ -392,18 +392,18 @@ def _rows(
 
 def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence[slice | None]:
     """Cut a persistable's value (one for all places, or one for each) or a gradient's seed (one for each)."""
-    declared = tuple(variable.shape or ())
-    one_for_all = variable.persistable and array.shape == declared
+    shape = tuple(variable.shape or ())
+    one_for_all = variable.persistable and array.shape == shape
     if places == 1 or one_for_all:
         return [None] * places
-    each = declared[0] if declared else 1
+    each = shape[0] if shape else 1
     if array.ndim and len(array) == each * places:
         return [slice(i * each, (i + 1) * each) for i in range(places)]
-    expected = f"{each * places} row(s), one value a place"
+    cure = f"{each * places} row(s), one value a place"
     if variable.persistable:
-        expected = f"one value of shape {list(declared)}, or {expected}"
+        cure = f"one value of shape {list(shape)}, or {cure}"
     raise FeedError(
-        f"feed {variable.name!r}: got shape {list(array.shape)} for {places} places. Feed {expected}."
+        f"feed {variable.name!r}: got shape {list(array.shape)} for {places} places. Feed {cure}."
     )
 
 

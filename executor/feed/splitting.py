@@ -109,8 +109,10 @@ class Splitter:
             FeedError: the feed cannot be split, or misses a place.
         """
         within = current_config().step_deadline_s
-        read = batches_for(self.program, feed, self.count, iterations, within, partial=self.partial)
-        if read is None:
+        per_step = batches_for(
+            self.program, feed, self.count, iterations, within, partial=self.partial
+        )
+        if per_step is None:
             return [self._portions(feed, keep)]
         shares = self._portions(feed, keep)
         return [
@@ -118,7 +120,7 @@ class Splitter:
                 FeedShard({**fed.arrays, **from_readers.arrays}, {**fed.lods, **from_readers.lods})
                 for fed, from_readers in zip(shares, self._portions(batches), strict=True)
             )
-            for batches in read
+            for batches in per_step
         ]
 
     def _portions(self, feed: Any, keep: Copy | None = None) -> Portions:

@@ -19,7 +19,7 @@ _MEMINFO = "/proc/meminfo"
 
 def available_memory() -> int:
     """Return the bytes that this process can allocate now."""
-    remaining = (limit - _number(used) for limit, used in _limits())
+    remaining = (limit - _number(usage) for limit, usage in _limits())
     return max(min([_meminfo("MemAvailable"), *remaining]), 0)
 
 
@@ -31,10 +31,10 @@ def total_memory() -> int:
 
 def _limits() -> Iterable[tuple[int, str]]:
     """Yield the limits in force, and the file with the bytes in use of each."""
-    for limit, used in _LIMITS:
+    for limit, usage in _LIMITS:
         nbytes = _number(limit)
         if 0 < nbytes < _UNLIMITED:
-            yield nbytes, used
+            yield nbytes, usage
 
 
 def _number(path: str) -> int:

@@ -98,7 +98,7 @@ class Columns:
 
     def __init__(self, variables: Sequence[Variable]) -> None:
         self.names = [variable.name for variable in variables]
-        self._declared = [
+        self._columns = [
             (v.name, tuple(v.shape or ()), np.dtype(to_numpy(v.dtype or VarType.FP32)), v.lod_level)
             for v in variables
         ]
@@ -118,8 +118,8 @@ class Columns:
                 )
             for column, value in zip(columns, sample, strict=True):
                 column.append(value)
-        pairs = zip(self._declared, columns, strict=True)
-        return {declared[0]: _join(*declared, column) for declared, column in pairs}
+        pairs = zip(self._columns, columns, strict=True)
+        return {entry[0]: _join(*entry, column) for entry, column in pairs}
 
     def of_arrays(self, arrays: Any) -> Batch:
         """Return copies of the arrays of a batch by name: the generator may fill its own anew."""

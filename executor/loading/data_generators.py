@@ -128,9 +128,9 @@ class MultiSlotDataGenerator(DataGenerator):
         names = [name for name, _ in fields]
         if self._proto_info is None:
             self._proto_info = [(name, "uint64") for name in names]
-        known = [name for name, _ in self._proto_info]
-        if names != known:
-            raise InvalidValue(f"the first sample has the slots {known}, this one {names}.")
+        slots = [name for name, _ in self._proto_info]
+        if names != slots:
+            raise InvalidValue(f"the first sample has the slots {slots}, this one {names}.")
         for i, (name, elements) in enumerate(fields):
             if any(isinstance(element, (float, np.floating)) for element in elements):
                 self._proto_info[i] = (name, "float")

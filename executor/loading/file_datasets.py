@@ -340,22 +340,22 @@ class InMemoryDataset(DatasetBase):
         if not self._candidates:
             raise InvalidState("slots_shuffle: call set_fea_eval first.")
         self._held("slots_shuffle")
-        loaded = self._loaded
-        assert loaded is not None
+        samples = self._loaded
+        assert samples is not None
         names = [slot.name for slot in self._slots]
         for name in slots:
             if name not in names:
                 raise InvalidValue(f"slots_shuffle: no slot {name!r}.{nearest(name, names)}")
-        pool = np.random.permutation(len(loaded))[: self._candidates]
+        pool = np.random.permutation(len(samples))[: self._candidates]
         columns = []
-        for name, column in zip(names, loaded.columns, strict=True):
-            drawn = (
-                pool[np.random.randint(max(1, len(pool)), size=len(loaded))]
+        for name, column in zip(names, samples.columns, strict=True):
+            rows = (
+                pool[np.random.randint(max(1, len(pool)), size=len(samples))]
                 if name in slots
                 else None
             )
-            columns.append(column if drawn is None else column.take(drawn))
-        self._memory = Records(tuple(columns), loaded.ids)
+            columns.append(column if rows is None else column.take(rows))
+        self._memory = Records(tuple(columns), samples.ids)
 
     def release_memory(self) -> None:
         """Forget the samples; :meth:`load_into_memory` reads them again."""

@@ -248,8 +248,8 @@ class Parser:
                 raise ValueError("a count is wrong")
             if (at + counts >= ends).any():
                 raise ValueError("a line is too short")
-            read = words.floats if slot.dtype.kind == "f" else words.integers
-            columns.append(Column.of(read(spans(at + 1, counts)), counts))
+            parse = words.floats if slot.dtype.kind == "f" else words.integers
+            columns.append(Column.of(parse(spans(at + 1, counts)), counts))
             at = at + 1 + counts
         if (at != ends).any():
             raise ValueError("a line is too long")

@@ -73,19 +73,20 @@ class ChunkEvaluator(Evaluator):
         excluded_chunk_types: Sequence[int] | None = None,
     ) -> None:
         super().__init__("chunk_eval")
-        *ratios, said, meant, right = chunk_eval(
+        *ratios, num_infer, num_label, num_correct = chunk_eval(
             input, label, chunk_scheme, num_chunk_types, excluded_chunk_types
         )
-        for suffix, count in (("infer", said), ("label", meant), ("correct", right)):
+        for suffix, count in (("infer", num_infer), ("label", num_label), ("correct", num_correct)):
             self._add(f"num_{suffix}_chunks", "int64", count)
         self.num_infer_chunks, self.num_label_chunks, self.num_correct_chunks = self.states
         self.metrics += ratios
 
     def eval(self, executor: Any, eval_program: Program | None = None) -> tuple[np.ndarray, ...]:
         """Return precision, recall and F1, float32 [1]."""
-        said, meant, right = self._sums(executor, eval_program)
-        precision, recall = right / said if said else 0.0, right / meant if meant else 0.0
-        f1 = 2 * precision * recall / (precision + recall) if right else 0.0
+        num_infer, num_label, num_correct = self._sums(executor, eval_program)
+        precision = num_correct / num_infer if num_infer else 0.0
+        recall = num_correct / num_label if num_label else 0.0
+        f1 = 2 * precision * recall / (precision + recall) if num_correct else 0.0
         return tuple(np.array([value], np.float32) for value in (precision, recall, f1))
 
 

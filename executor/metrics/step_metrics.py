@@ -170,8 +170,8 @@ class Auc(Metric):
 
 
 def _array(metric: str, argument: str, value: Any) -> np.ndarray:
-    fetched = hasattr(value, "numpy") and not isinstance(value, Variable)
-    if not isinstance(value, np.ndarray) and not fetched:
+    is_tensor = hasattr(value, "numpy") and not isinstance(value, Variable)
+    if not isinstance(value, np.ndarray) and not is_tensor:
         raise InvalidValue(
             f"{metric}: {argument} must be a NumPy array or a Tensor, got {type(value).__name__}."
         )

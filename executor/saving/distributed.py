@@ -145,14 +145,14 @@ def _load_rows(path: str, name: str, shard: Shard, shards: Sequence[Shard]) -> N
     tensor = global_scope().home(shard.parameter).get_tensor()
     memory = tensor.memory()
     height = shard.rows if _copies(shards) else sum(one.rows for one in shards)
-    expected = (height, *shard.shape[1:])
+    shape = (height, *shard.shape[1:])
     cure = " Save with fluid.io.save_persistables from a trainer, before its executor is closed."
     with reading(path, cure) as file:
         tensors = TensorFile(file, repr(path))
         (entry,) = tensors.scan(1)
-        if entry.shape != expected or entry.dtype != memory.dtype:
+        if entry.shape != shape or entry.dtype != memory.dtype:
             raise StateMismatch(
-                f"variable {name!r} is {memory.dtype}{list(expected)} at the parameter server "
+                f"variable {name!r} is {memory.dtype}{list(shape)} at the parameter server "
                 f"{shard.endpoint}, and {entry.dtype}{list(entry.shape)} in {path!r}. Build the program as it "
                 f"was when it was saved."
             )

@@ -225,13 +225,13 @@ def check_shape(variable: Variable, shape: tuple[int, ...], label: str) -> None:
     Raises:
         StateMismatch: names both shapes.
     """
-    declared = variable.shape
-    if not declared or min(declared) < 0 or not variable.persistable:
+    declared_shape = variable.shape
+    if not declared_shape or min(declared_shape) < 0 or not variable.persistable:
         return
-    if tuple(shape) != declared:
+    if tuple(shape) != declared_shape:
         raise StateMismatch(
-            f"variable {variable.name!r} has the shape {list(declared)} in the program, and {list(shape)} "
-            f"in {label}. Build the program as it was when it was saved, or leave this variable out (vars=, "
+            f"variable {variable.name!r} has the shape {list(declared_shape)} in the program, and "
+            f"{list(shape)} in {label}. Build the program as it was when it was saved, or leave this variable out (vars=, "
             f"predicate=)."
         )
 

@@ -30,7 +30,7 @@ class SharedChanges:
         self._exchange, self._changes = exchange, changes
         self._session, self._scope = session, scope
         self._steps = 0
-        self._known = {p.variable: self._tensor(p.variable).numpy() for p in changes.parameters}
+        self._base = {p.variable: self._tensor(p.variable).numpy() for p in changes.parameters}
 
     def _tensor(self, name: str) -> Tensor:
         return self._scope.home(name).get_tensor()
@@ -46,43 +46,49 @@ class SharedChanges:
         session, trainers = self._session, max(self._exchange.trainers, 1)
         outgoing: dict[str, list[Push]] = {endpoint: [] for endpoint in session.endpoints}
         names: dict[str, tuple[str, ...]] = {}
-        changed: dict[str, Array] = {}
+        row_numbers: dict[str, Array] = {}
         own = {p.variable: self._tensor(p.variable).numpy() for p in self._changes.parameters}
         for parameter in self._changes.parameters:
             name = parameter.variable
-            change = ((own[name] - self._known[name]) / trainers).astype(own[name].dtype)
+            change = ((own[name] - self._base[name]) / trainers).astype(own[name].dtype)
             if name in self._changes.rows:
-                changed[name] = np.flatnonzero(change.any(axis=tuple(range(1, change.ndim))))
+                row_numbers[name] = np.flatnonzero(change.any(axis=tuple(range(1, change.ndim))))
             for piece in parameter.pieces:
                 push = Push(session.trainer, 0, piece.name + _CHANGE, piece.of(change))
                 if name in self._changes.rows:
-                    push = _rows_of(push, changed[name] - piece.first)
+                    push = _rows_of(push, row_numbers[name] - piece.first)
                 else:
                     names[piece.endpoint] = (*names.get(piece.endpoint, ()), piece.name)
                 outgoing[piece.endpoint].append(push)
-            self._known[name] += change
+            self._base[name] += change
         pulled = session.step(self._exchange, outgoing, names)
         for parameter in self._changes.parameters:
-            self._take(parameter, own[parameter.variable], pulled, changed.get(parameter.variable))
+            self._take(
+                parameter, own[parameter.variable], pulled, row_numbers.get(parameter.variable)
+            )
 
     def _take(
-        self, parameter: Received, own: Array, pulled: Mapping[str, Array], changed: Array | None
+        self,
+        parameter: Received,
+        own: Array,
+        pulled: Mapping[str, Array],
+        row_numbers: Array | None,
     ) -> None:
         """Add what others changed; of a table, in the rows that were pushed."""
-        known = self._known[parameter.variable]
-        if changed is not None:
-            if changed.size:
+        base = self._base[parameter.variable]
+        if row_numbers is not None:
+            if row_numbers.size:
                 table = TableLookup(
                     *(parameter.variable, "", parameter.pieces, len(own), -1), drops_last=False
                 )
-                rows = self._session.lookup(self._exchange, table, changed)
-                own[changed] += rows - known[changed]
-                known[changed] = rows
+                rows = self._session.lookup(self._exchange, table, row_numbers)
+                own[row_numbers] += rows - base[row_numbers]
+                base[row_numbers] = rows
         else:
             for piece in parameter.pieces:
-                there = pulled[piece.name].reshape(piece.of(known).shape)
-                piece.of(own)[...] += there - piece.of(known)
-                piece.of(known)[...] = there
+                there = pulled[piece.name].reshape(piece.of(base).shape)
+                piece.of(own)[...] += there - piece.of(base)
+                piece.of(base)[...] = there
         self._tensor(parameter.variable).set(own)
 
 

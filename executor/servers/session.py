@@ -216,11 +216,11 @@ class Session:
 
     # -- else -----------------------------------------------------------------------------------
 
-    def save(self, saved: Sequence[Saved]) -> None:
+    def save(self, tables: Sequence[Saved]) -> None:
         """Have servers write tables."""
         with self.turn:
             self._check_open()
-            for one in saved:
+            for one in tables:
                 self._call(one.endpoint, Save(one.folder, (one.table,)), None)
 
     def reports(self) -> list[Report]:

@@ -144,8 +144,8 @@ class ServerState:
 
 def _named(late: list[Progress]) -> str:
     names = ", ".join(str(one.id) for one in late) or "nobody"
-    joined = all(one.joined for one in late)
-    return f"trainer {names} {'sent nothing' if joined else 'did not join, or sent nothing'}"
+    has_joined = all(one.joined for one in late)
+    return f"trainer {names} {'sent nothing' if has_joined else 'did not join, or sent nothing'}"
 
 
 def _field(never: bool) -> str:

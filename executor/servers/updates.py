@@ -81,7 +81,7 @@ class Updates:
             InvalidValue: a row that the table does not have.
         """
         what = f"trainer {push.trainer} pushes {push.name!r} in step {push.number}"
-        declared, dtype = self._spec(gradient.param)
+        own_shape, dtype = self._spec(gradient.param)
         if (push.rows is not None) != gradient.rows:
             kinds = ("rows of a table", "a tensor")
             raise ShapeError(
@@ -89,16 +89,16 @@ class Updates:
                 f"{kinds[not gradient.rows]}. Transpile trainers and servers from the same program."
             )
         shape = push.values.shape
-        fits = shape == declared or (
-            push.rows is not None and shape == (len(push.rows), *declared[1:])
+        fits = shape == own_shape or (
+            push.rows is not None and shape == (len(push.rows), *own_shape[1:])
         )
         if not fits or push.values.dtype != dtype:
             raise ShapeError(
                 f"{what} as {push.values.dtype}{list(shape)}, but the server holds {gradient.param!r} as "
-                f"{dtype}{list(declared)}. Transpile trainers and servers from the same program."
+                f"{dtype}{list(own_shape)}. Transpile trainers and servers from the same program."
             )
         if push.rows is not None:
-            check_rows(what, push.rows, declared[0])
+            check_rows(what, push.rows, own_shape[0])
 
     # -- updates --------------------------------------------------------------------------------
 

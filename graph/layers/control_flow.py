@@ -306,13 +306,13 @@ class Switch:
         if not self._entered:
             raise InvalidValue("Switch: case should be called inside with.")
         check_condition(condition, "condition", "Switch.case")
-        before, taken = self._none_so_far, condition
+        before, guard = self._none_so_far, condition
         if before is None:
             self._none_so_far = binary.logical_not(condition)
         else:
             self._none_so_far = binary.logical_and(before, binary.logical_not(condition))
-            taken = binary.logical_and(before, condition)
-        return ConditionalBlock([taken], is_scalar_condition=True).block()
+            guard = binary.logical_and(before, condition)
+        return ConditionalBlock([guard], is_scalar_condition=True).block()
 
     def default(self) -> AbstractContextManager[Block]:
         """Return the context of the block for when no condition is true.

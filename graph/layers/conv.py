@@ -127,9 +127,11 @@ def _convolution(
     layer = f"conv{dims}d"
     _check(layer, param_attr, use_cudnn)
     num_filters = integer(num_filters, "num_filters", layer)
-    asked, groups = groups, 1 if groups is None else integer(groups, "groups", layer)
+    groups_or_none, groups = groups, 1 if groups is None else integer(groups, "groups", layer)
     channels = known_channels(input, layer, dims, data_format, num_filters, groups)
-    depthwise = dims == 2 and asked == channels and num_filters % channels == 0 and not use_cudnn
+    depthwise = (
+        dims == 2 and groups_or_none == channels and num_filters % channels == 0 and not use_cudnn
+    )
     op_type = "depthwise_conv2d" if depthwise else layer
     helper = LayerHelper(op_type, name)
     size = several(filter_size, dims, "filter_size")
@@ -238,7 +240,7 @@ def _transposed(
     layer = f"conv{dims}d_transpose"
     _check(layer, param_attr, use_cudnn)
     num_filters = integer(num_filters, "num_filters", layer)
-    asked, groups = groups, 1 if groups is None else integer(groups, "groups", layer)
+    groups_or_none, groups = groups, 1 if groups is None else integer(groups, "groups", layer)
     channels = known_channels(input, layer, dims, data_format, num_filters, groups)
     attrs = window_attrs(dims, *windows, data_format)
     attrs["output_size"] = [] if output_size is None else several(output_size, dims, "output_size")
@@ -247,7 +249,7 @@ def _transposed(
         size = _fitting(layer, input, attrs, last)
     else:
         size = several(filter_size, dims, "filter_size")
-    depthwise = dims == 2 and asked == channels == num_filters and not use_cudnn
+    depthwise = dims == 2 and groups_or_none == channels == num_filters and not use_cudnn
     op_type = "depthwise_conv2d_transpose" if depthwise else layer
     helper = LayerHelper(op_type, name)
     shape = [channels, num_filters // groups, *size]

@@ -21,10 +21,10 @@ def _width(size: int, gates: int, layer: str) -> int:
 
 def _states(layer: str, **states: Variable | None) -> dict[str, Variable]:
     """Return the initial states that are given, by slot."""
-    used = {name: state for name, state in states.items() if state is not None}
-    for name, state in used.items():
+    initial = {name: state for name, state in states.items() if state is not None}
+    for name, state in initial.items():
         check_variable(state, name, layer)
-    return {name.replace("_", "").upper(): state for name, state in used.items()}
+    return {name.replace("_", "").upper(): state for name, state in initial.items()}
 
 
 def _bias(helper: LayerHelper, attr: Any, size: int, dtype: Any) -> Variable:

@@ -141,8 +141,8 @@ def write_out(
 
 def _sized(x: Variable, like: Variable) -> Variable:
     """Give ``x`` the steps (or states) and the batch of ``like``, which sequences do not tell."""
-    known = [max(size, 0) for size in (like.shape or ())[:2]]
-    return tensors.reshape(x, [*known, (x.shape or ())[2]]) if any(known) else x
+    sizes = [max(size, 0) for size in (like.shape or ())[:2]]
+    return tensors.reshape(x, [*sizes, (x.shape or ())[2]]) if any(sizes) else x
 
 
 def _parameters(

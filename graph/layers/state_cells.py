@@ -103,9 +103,9 @@ class StateCell:
         self._values: dict[str, Variable] = {}
         self._setters: dict[str, Callable[[Variable], None]] = {}
 
-    def _check(self, name: str, known: Mapping[str, Any], what: str) -> None:
-        if name not in known:
-            raise NotFound(f"StateCell: there is no {what} {name!r}.{nearest(name, known)}")
+    def _check(self, name: str, names: Mapping[str, Any], what: str) -> None:
+        if name not in names:
+            raise NotFound(f"StateCell: there is no {what} {name!r}.{nearest(name, names)}")
 
     @contextmanager
     def inside(self, decoder: _Decoder) -> Iterator[None]:
@@ -396,7 +396,7 @@ class BeamSearchDecoder(_Decoder):
                     f"BeamSearchDecoder: the cell has no input {name!r} (input_var_dict)."
                 )
             sources[name] = self.read_array(variable)
-        return {name: sequence_expand(read, scores) for name, read in sources.items()}, sources
+        return {name: sequence_expand(source, scores) for name, source in sources.items()}, sources
 
     def __call__(self) -> tuple[Variable, Variable]:
         """Return the words of all hypotheses, and their scores.

@@ -106,10 +106,10 @@ def _packed_gradients(edit: GraphRewriter, views: _Views, grad: Node) -> _Views 
         views.backward.append(back)
         pieces.append(sole_value(back.outputs, "X@GRAD"))
     join = None if pieces[0] is None else gradient_op(edit, split, pieces[0])
-    joined = None if join is None else sole_value(join.outputs, "Out")
-    if join is None or joined is None or list(join.inputs["X"]) != pieces:
+    packed = None if join is None else sole_value(join.outputs, "Out")
+    if join is None or packed is None or list(join.inputs["X"]) != pieces:
         return None
-    back = gradient_op(edit, view, joined)
+    back = gradient_op(edit, view, packed)
     if back is None:
         return None
     views.backward += [join, back]

@@ -40,8 +40,8 @@ def compile_regions(graph: Graph, target: Target) -> Graph:
     if not builder.regions:
         return graph.noted(f"build_cinn_pass: no two ops can be compiled as one{note}")
     counts = ", ".join(str(len(region.attrs["body"])) for region in builder.regions)
-    changed = graph.with_nodes(nodes)
-    return changed.noted(
+    result = graph.with_nodes(nodes)
+    return result.noted(
         f"build_cinn_pass: XLA compiles {len(builder.regions)} region(s) of {counts} ops{note}"
     )
 
@@ -101,13 +101,13 @@ class _Builder:
         return ordered
 
     def _region(self, nodes: Sequence[Node]) -> Node:
-        written = {value: None for node in nodes for value in node.writes()}
-        read = dict.fromkeys(v for node in nodes for v in node.reads() if v not in written)
-        results = [value for value in written if self._lasts(value, written, set(nodes))]
-        number = {value: i for i, value in enumerate((*read, *written))}
+        writes = {value: None for node in nodes for value in node.writes()}
+        reads = dict.fromkeys(v for node in nodes for v in node.reads() if v not in writes)
+        results = [value for value in writes if self._lasts(value, writes, set(nodes))]
+        number = {value: i for i, value in enumerate((*reads, *writes))}
         region = Node(
             REGION,
-            {"X": tuple(read)},
+            {"X": tuple(reads)},
             {"Out": tuple(results)},
             {
                 "body": [plain(node, number) for node in nodes],
@@ -121,11 +121,11 @@ class _Builder:
         self.regions.append(region)
         return region
 
-    def _lasts(self, value: Value, written: Mapping[Value, None], inside: set[Node]) -> bool:
+    def _lasts(self, value: Value, writes: Mapping[Value, None], inside: set[Node]) -> bool:
         """Tell whether a value is needed outside: read, fetched, or a persistable's last in the region."""
         if value in self._fetched or any(n not in inside for n in self._readers.get(value, ())):
             return True
-        newer = (v for v in written if v.name == value.name and v.version > value.version)
+        newer = (v for v in writes if v.name == value.name and v.version > value.version)
         return value.kind == STATE and next(newer, None) is None
 
 
@@ -153,15 +153,15 @@ def needs_of(nodes: Sequence[Node]) -> dict[Node, set[Node]]:
     users: dict[str, list[Node]] = {}
     needs: dict[Node, set[Node]] = {}
     for node in nodes:
-        needed = {maker[value] for value in node.reads() if value in maker}
+        sources = {maker[value] for value in node.reads() if value in maker}
         for value in node.writes():
             if value.kind == STATE:
-                needed.update(users.get(value.name, ()))
+                sources.update(users.get(value.name, ()))
         for value in (*node.reads(), *node.writes()):
             if value.kind == STATE:
                 users.setdefault(value.name, []).append(node)
         maker.update(dict.fromkeys(node.writes(), node))
-        needs[node] = needed - {node}
+        needs[node] = sources - {node}
     return needs
 
 

@@ -28,12 +28,12 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     program that writes without any collective gets a barrier as its vote; so does one that fetches a value
     computed from a place's own rows and the last collective's results, for that must be known before the vote.
     """
-    written = [value for node in graph.nodes for value in _changed_states(node)]
+    states = [value for node in graph.nodes for value in _changed_states(node)]
     collectives = [node for node in graph.nodes if node.op in COLLECTIVES]
-    if not written and not collectives:
+    if not states and not collectives:
         return graph
     own_values = _own_values(graph, target)
-    if not written and not own_values:
+    if not states and not own_values:
         return graph
     if target.checks or not collectives or collectives[-1] in _needed_nodes(graph, own_values):
         collectives.append(_barrier())
@@ -43,7 +43,7 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
         early = {*graph.nodes, vote}
     nodes = [node for node in graph.nodes if node in early and node is not vote]
     late = [node for node in graph.nodes if node not in early]
-    beside = _beside([*nodes, vote], {value.name: value for value in written})
+    beside = _beside([*nodes, vote], {value.name: value for value in states})
     swap = {value: aside for value, (aside, _) in beside.items()}
     last = {value: copied for value, (_, copied) in beside.items() if copied is not None}
     nodes = [_redirect(node, swap) for node in [*nodes, vote, *late]]
@@ -54,10 +54,10 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
 
 def _changed_states(node: Node) -> list[Value]:
     """Return the persistables that a node changes; a batch norm that only uses its statistics changes none."""
-    written = [value for value in node.writes() if value.kind == STATE]
-    read = {value.name for value in node.reads() if value.kind == STATE}
-    only_uses = all(value.name in read for value in written) and OPS[node.op].only_uses(node.attrs)
-    return [] if only_uses else written
+    writes = [value for value in node.writes() if value.kind == STATE]
+    reads = {value.name for value in node.reads() if value.kind == STATE}
+    only_uses = all(value.name in reads for value in writes) and OPS[node.op].only_uses(node.attrs)
+    return [] if only_uses else writes
 
 
 def _own_values(graph: Graph, target: Target) -> set[Value]:
@@ -73,14 +73,14 @@ def _barrier() -> Node:
 def _needed_nodes(graph: Graph, values: Iterable[Value], extra: Iterable[Node] = ()) -> set[Node]:
     """Return the nodes that compute ``values``, the nodes ``extra``, and all that these depend on."""
     maker = {value: node for node in graph.nodes for value in node.writes()}
-    needed: set[Node] = set()
+    ancestors: set[Node] = set()
     queue = [*extra, *(maker[value] for value in values if value in maker)]
     while queue:
         node = queue.pop()
-        if node not in needed:
-            needed.add(node)
+        if node not in ancestors:
+            ancestors.add(node)
             queue += [maker[value] for value in node.reads() if value in maker]
-    return needed
+    return ancestors
 
 
 def _before_the_vote(

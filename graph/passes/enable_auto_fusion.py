@@ -27,7 +27,7 @@ def fuse_elementwise(graph: Graph, target: Target) -> Graph:
     """Gather groups along the data, then put each in the place of its members."""
     compiled = target.strategy is not None and target.strategy.build_cinn_pass
     planner = _Planner(graph, casts=not compiled)
-    fetched = graph.needed(target.fetches)
+    fetches = graph.needed(target.fetches)
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:
         for value in node.reads():
@@ -38,7 +38,7 @@ def fuse_elementwise(graph: Graph, target: Target) -> Graph:
         return graph.noted(f"enable_auto_fusion: nothing fused: {planner.describe_absence()}")
     swap: dict[Node, Node] = {}
     for group in groups:
-        swap |= dict.fromkeys(group, _fuse(group, readers, fetched))
+        swap |= dict.fromkeys(group, _fuse(group, readers, fetches))
     nodes = _order(graph.nodes, planner.needs, swap)
     sizes = ", ".join(str(len(group)) for group in groups)
     return graph.with_nodes(nodes).noted(
@@ -195,24 +195,24 @@ class _Planner:
     def _passes(self, maker: Node, node: Node) -> bool:
         """Tell whether a node needs nothing of another but values of the shape of that node's group."""
         key = self._group[maker].current().key
-        passed = [v for v in maker.writes() if v in node.reads()]
-        return bool(passed) and all(v.spec.shape == key[0] for v in passed)
+        values = [v for v in maker.writes() if v in node.reads()]
+        return bool(values) and all(v.spec.shape == key[0] for v in values)
 
 
 def _fuse(
-    members: Sequence[Node], readers: dict[Value, list[Node]], fetched: frozenset[Value]
+    members: Sequence[Node], readers: dict[Value, list[Node]], fetches: frozenset[Value]
 ) -> Node:
     inside = set(members)
-    written = dict.fromkeys(v for node in members for v in node.writes())
-    read = dict.fromkeys(v for node in members for v in node.reads() if v not in written)
+    writes = dict.fromkeys(v for node in members for v in node.writes())
+    reads = dict.fromkeys(v for node in members for v in node.reads() if v not in writes)
     grads = tuple(pair for node in members for pair in node.grads)
     finished = {value for _, value in grads}
     results = [
         v
-        for v in written
-        if v in fetched or v in finished or any(n not in inside for n in readers.get(v, ()))
+        for v in writes
+        if v in fetches or v in finished or any(n not in inside for n in readers.get(v, ()))
     ]
-    number = {value: i for i, value in enumerate((*read, *written))}
+    number = {value: i for i, value in enumerate((*reads, *writes))}
     role = 0
     for node in members:
         role |= node.role
@@ -221,7 +221,7 @@ def _fuse(
     where = members[0].where
     return Node(
         FUSION,
-        {"X": tuple(read)},
+        {"X": tuple(reads)},
         {"Out": tuple(results)},
         attrs,
         role,

@@ -34,8 +34,8 @@ def gather_updates(graph: Graph, rules: Collection[str], name: str) -> Graph:
     nodes = list(gatherer.finish())
     if len(nodes) == len(graph.nodes):
         return graph.noted(f"{name}: nothing fused: {_describe_absence(graph, rules)}")
-    known = {id(node) for node in graph.nodes}
-    fused = [n for n in nodes if id(n) not in known]
+    old_ids = {id(node) for node in graph.nodes}
+    fused = [n for n in nodes if id(n) not in old_ids]
     counts = ", ".join(f"{len(n.inputs['Param'])} updates in one {n.op}" for n in fused)
     return graph.with_nodes(nodes).noted(f"{name}: fused {counts}")
 
@@ -96,10 +96,10 @@ def _depends(node: Node, group: Iterable[Node]) -> bool:
 
 def _fusible(node: Node) -> bool:
     """Tell whether an update has each operand of its rule once, and none that a fused update cannot have."""
-    needed = {slot.name for slot in fused_slots(OPS[node.op], OPS[node.op].input_slots)}
+    required = {slot.name for slot in fused_slots(OPS[node.op], OPS[node.op].input_slots)}
     slots = {slot for slot, values in node.inputs.items() if values}
     single_results = all(len(vs) == 1 and vs[0] is not None for vs in node.outputs.values() if vs)
-    return needed.difference(SOMETIMES) <= slots <= needed and single_results
+    return required.difference(SOMETIMES) <= slots <= required and single_results
 
 
 def _key(node: Node) -> Key:

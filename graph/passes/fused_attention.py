@@ -186,10 +186,10 @@ class _Attention:
         other = None if self.add is None else "Y" if self.add.slot == "X" else "X"
         mask = self.add.read(other) if self.add is not None and other is not None else None
         d_mask = self.add.d(other) if self.add is not None and other is not None else None
-        read = {"Q": self.q, "K": self.first.read("Y"), "V": self.last.read("Y"), "Mask": mask}
+        operands = {"Q": self.q, "K": self.first.read("Y"), "V": self.last.read("Y"), "Mask": mask}
         node = Node(
             FUSED,
-            nonempty_slots(read),
+            nonempty_slots(operands),
             nonempty_slots(results),
             self._attrs(mask),
             where=self.last.node.where,
@@ -204,7 +204,7 @@ class _Attention:
                 "V": self.last.d("Y"),
                 "Mask": d_mask,
             }
-            inputs = nonempty_slots({**read, **results, "Out@GRAD": self.last.d_result()})
+            inputs = nonempty_slots({**operands, **results, "Out@GRAD": self.last.d_result()})
             outputs = nonempty_slots({f"{slot}@GRAD": value for slot, value in gradients.items()})
             grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=outputs)
             pairs.append((self.backward, grad))

@@ -51,14 +51,14 @@ def _fuse(edit: GraphRewriter, activation: Node) -> bool:
     for path in [
         [*head, *core, *tail] for head in ([head, []] if head else [[]]) for tail in tails
     ]:
-        refused = edit.refused.copy()
+        refusals = edit.refused.copy()
         hops = with_gradients(edit, path)
         if hops is not None and can_fuse_away(edit, hops) and _fuse_hops(edit, hops, core):
             return True
         if len(path) > len(
             core
         ):  # a shorter path may still fit, so this is no reason for the report
-            edit.refused = refused
+            edit.refused = refusals
     return False
 
 
@@ -161,7 +161,7 @@ def _residual_after(edit: GraphRewriter, value: Value) -> tuple[Node, str] | Non
 def _fuse_hops(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
     """Put the fused ops in; return False and record the reason if they do not fit."""
     operands = _operands(hops, core)
-    read = {slot: hop.read(name) for slot, (hop, name) in operands.items()}
+    values = {slot: hop.read(name) for slot, (hop, name) in operands.items()}
     gradients = {f"{slot}@GRAD": hop.d(name) for slot, (hop, name) in operands.items()}
     statistics: dict[str, Value | None] = {}
     norm = hops[0].node
@@ -174,14 +174,14 @@ def _fuse_hops(edit: GraphRewriter, hops: Sequence[Hop], core: Path) -> bool:
     attrs = _attrs(hops, core)
     where = core[0][0].where
     node = Node(
-        FUSED, nonempty_slots(read), nonempty_slots({**out, **statistics}), attrs, where=where
+        FUSED, nonempty_slots(values), nonempty_slots({**out, **statistics}), attrs, where=where
     )
     if not derives_same(edit, node):
         return False
     pairs = [([hop.node for hop in hops], node)]
     backward = [hop.grad for hop in hops if hop.grad is not None]
     if backward:
-        inputs = nonempty_slots({**read, **statistics, "Out@GRAD": hops[-1].d_result()})
+        inputs = nonempty_slots({**values, **statistics, "Out@GRAD": hops[-1].d_result()})
         grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=nonempty_slots(gradients))
         pairs.append((backward, grad))
     return edit.fuse_all(pairs)

@@ -105,16 +105,16 @@ class GraphRewriter:
 
     def fuse_all(self, pairs: Sequence[Change]) -> bool:
         """:meth:`fuse` every pair (old nodes, new node), or none of them: a forward op and its gradient op."""
-        changed: list[tuple[list[tuple[Node, float]], Node]] = []
+        replacements: list[tuple[list[tuple[Node, float]], Node]] = []
         for old, new in pairs:
             places = [(node, self._at[node]) for node in old]
             if not self.fuse(old, new):
-                for nodes, fused in reversed(changed):
+                for nodes, fused in reversed(replacements):
                     self._leave(self.maker[fused.writes()[0]])
                     for node, place in nodes:
                         self._enter(node, place)
                 return False
-            changed.append((places, new))
+            replacements.append((places, new))
         return True
 
     def result(self, name: str, fused: Mapping[str, int], absent: str) -> Graph:
@@ -166,9 +166,9 @@ class GraphRewriter:
         last = min(
             (self._at[n] for n in after if n not in old), default=float(len(self.graph.nodes))
         )
-        wished = max(self._at[node] for node in old)
-        if first < wished < last:
-            return wished
+        latest = max(self._at[node] for node in old)
+        if first < latest < last:
+            return latest
         return (first + last) / 2 if first < last else None
 
     def _sharing(self, old: Sequence[Node]) -> Iterable[tuple[Node, Node]]:

@@ -88,14 +88,14 @@ class _Narrowing:
         for node in self.graph.nodes:
             if node not in self.dropped:
                 self._visit(node.reading(self.swap), node)
-        nodes = self._read_ones()
+        nodes = self._without_unread()
         if nodes == list(self.graph.nodes):
             return self.graph
         old_count, new_count = (
             sum(n.op == "cast" for n in nodes_of) for nodes_of in (self.graph.nodes, nodes)
         )
-        changed = self.graph.with_nodes(nodes, self.swap)
-        return changed.noted(f"{_NAME}: {old_count} casts before, {new_count} after")
+        result = self.graph.with_nodes(nodes, self.swap)
+        return result.noted(f"{_NAME}: {old_count} casts before, {new_count} after")
 
     def _visit(self, node: Node, before: Node) -> None:
         if _widens(node):
@@ -206,22 +206,22 @@ class _Narrowing:
             slot: tuple(None if v is None else outputs.get(v, v) for v in values)
             for slot, values in node.outputs.items()
         }
-        written = {v for values in slots.values() for v in values}
-        grads = tuple(pair for pair in node.grads if pair[1] in written)
+        results = {v for values in slots.values() for v in values}
+        grads = tuple(pair for pair in node.grads if pair[1] in results)
         node = node.reading(narrowed.swap)
         self.nodes.append(replace(node, outputs=slots, grads=grads))
 
-    def _read_ones(self) -> list[Node]:
+    def _without_unread(self) -> list[Node]:
         """Return the nodes without widening casts whose results have no readers left."""
-        needed = set(self.fetched)
+        reads = set(self.fetched)
         nodes: list[Node] = []
         for node in reversed(self.nodes):
             if _widens(node) and not node.grads:
                 result = node.writes()[0]
-                if result not in needed and result.kind == TEMP:
+                if result not in reads and result.kind == TEMP:
                     continue
             nodes.append(node)
-            needed.update(node.reads())
+            reads.update(node.reads())
         return nodes[::-1]
 
 

@@ -29,8 +29,8 @@ def delay_collectives(graph: Graph, target: Target) -> Graph:
 
 def _conflict(collective: Node, node: Node) -> bool:
     """Tell whether a node must not run before a collective: it reads its result, or overwrites its operand."""
-    written = {value.name for value in collective.writes()}
-    return bool(written.intersection(v.name for v in (*node.reads(), *node.writes())))
+    writes = {value.name for value in collective.writes()}
+    return bool(writes.intersection(v.name for v in (*node.reads(), *node.writes())))
 
 
 def add_barrier(graph: Graph, target: Target) -> Graph:

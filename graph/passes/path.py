@@ -40,9 +40,9 @@ class Hop:
 
 def gradient_written(node: Node, grad: Node, slot: str) -> Value | None:
     """Return the value in which an op's gradient op writes the gradient of operand ``slot``."""
-    declared = OPS[node.op].grad
-    assert declared is not None
-    for name, target in declared.writes().items():
+    rule = OPS[node.op].grad
+    assert rule is not None
+    for name, target in rule.writes().items():
         if target == f"{slot}@GRAD":
             return sole_value(grad.outputs, name)
     return None
@@ -50,24 +50,24 @@ def gradient_written(node: Node, grad: Node, slot: str) -> Value | None:
 
 def gradient_read(node: Node, grad: Node) -> Value | None:
     """Return the gradient of ``Out`` that an op's gradient op reads."""
-    declared = OPS[node.op].grad
-    assert declared is not None
+    rule = OPS[node.op].grad
+    assert rule is not None
     return next(
-        (sole_value(grad.inputs, s) for s, t in declared.reads().items() if t == "Out@GRAD"), None
+        (sole_value(grad.inputs, s) for s, t in rule.reads().items() if t == "Out@GRAD"), None
     )
 
 
 def gradient_op(edit: GraphRewriter, node: Node, d_out: Value | None = None) -> Node | None:
     """Return an op's gradient op: the one that reads ``d_out``, or, without it, the op's own values."""
-    declared = OPS[node.op].grad
-    if declared is None:
+    rule = OPS[node.op].grad
+    if rule is None:
         return None
-    for slot, source in declared.reads().items():
+    for slot, source in rule.reads().items():
         is_seed = source.endswith("@GRAD")
         own = sole_value(node.inputs, source) or sole_value(node.outputs, source)
         value = d_out if is_seed else own
         if value is not None and is_seed == (d_out is not None):
-            grad = edit.reader(value, declared.type, slot)
+            grad = edit.reader(value, rule.type, slot)
             if grad is not None and _belongs(node, grad):
                 return grad
     return None
@@ -75,9 +75,9 @@ def gradient_op(edit: GraphRewriter, node: Node, d_out: Value | None = None) -> 
 
 def _belongs(node: Node, grad: Node) -> bool:
     """Tell whether a gradient op reads an op's own operands and results."""
-    declared = OPS[node.op].grad
-    assert declared is not None
-    for slot, source in declared.reads().items():
+    rule = OPS[node.op].grad
+    assert rule is not None
+    for slot, source in rule.reads().items():
         values = node.inputs.get(source, node.outputs.get(source))
         if "@GRAD" not in source and values and tuple(grad.inputs.get(slot, ())) != tuple(values):
             return False

@@ -75,8 +75,8 @@ class _Placer:
         needs = OPS[node.op].needs(node.attrs)
         for slot, results in node.outputs.items():
             slots = needs.get(slot, node.inputs)
-            read = [value for name in slots for value in node.inputs.get(name, ())]
-            if not self.local.isdisjoint(read):
+            operands = [value for name in slots for value in node.inputs.get(name, ())]
+            if not self.local.isdisjoint(operands):
                 yield from (value for value in results if value is not None)
 
     def broadcast(self, values: list[Value], where: str) -> Node:

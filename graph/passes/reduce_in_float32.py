@@ -21,8 +21,8 @@ def reduce_in_float32(graph: Graph, target: Target) -> Graph:
     nodes += widener.waiting.values()  # a sum that is only fetched
     if not widener.swap:
         return graph.noted(f"{_NAME}: no gradient is in low precision")
-    changed = graph.with_nodes(nodes, widener.swap)
-    return changed.noted(f"{_NAME}: {len(widener.swap)} gradients meet in float32")
+    result = graph.with_nodes(nodes, widener.swap)
+    return result.noted(f"{_NAME}: {len(widener.swap)} gradients meet in float32")
 
 
 class _Widener:

@@ -105,13 +105,13 @@ def _results_alike(
     if op == REGION:
         inside = _inside(attrs["body"], [value in alike for value in inputs["X"]], target)
         return lambda slot, k: attrs["results"][k] in inside
-    declared = OPS[op]
-    needs = declared.needs(attrs) if declared.only_uses(attrs) or not target.may_idle else {}
-    by_place = declared.by_place(attrs)
+    declaration = OPS[op]
+    needs = declaration.needs(attrs) if declaration.only_uses(attrs) or not target.may_idle else {}
+    by_place = declaration.by_place(attrs)
 
     def is_alike(slot: str, k: int) -> bool:
-        read = (v for s in needs.get(slot, inputs) for v in inputs.get(s, ()))
-        return not by_place and all(v in alike for v in read if v is not None and v != -1)
+        operands = (v for s in needs.get(slot, inputs) for v in inputs.get(s, ()))
+        return not by_place and all(v in alike for v in operands if v is not None and v != -1)
 
     return is_alike
 

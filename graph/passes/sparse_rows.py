@@ -141,9 +141,9 @@ def counted_before(graph: Graph, target: Target) -> bool:
     first = first_segment(lower(graph, (), dict.fromkeys(graph.nodes, ""), 0))
     outputs = (positions for node in first.nodes for positions in node.outputs.values())
     records = [first.values[i] for i in (*first.feeds, *chain(*outputs)) if i >= 0]
-    known = {(record.name, record.version) for record in records}
+    computable = {(record.name, record.version) for record in records}
     counted = chain(*(node.inputs[_LOOKUPS[node.op].counted] for node in lookups))
-    return known >= {(value.name, value.version) for value in counted if value is not None}
+    return computable >= {(value.name, value.version) for value in counted if value is not None}
 
 
 def refuse_lazy(graph: Graph, target: Target) -> None:
@@ -165,8 +165,8 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
         if node.op not in _ROW_BY_ROW and node.op != "sum":
             return None
         pairs = zip(node.inputs["X"], node.outputs["Out"], strict=False)
-        read = node.inputs["X"] if node.op == "sum" else [x for x, out in pairs if out is grad]
-        states = [stays(x) for x in read]
+        sources = node.inputs["X"] if node.op == "sum" else [x for x, out in pairs if out is grad]
+        states = [stays(x) for x in sources]
         return None if None in states else all(states)
 
     inside = {name for node in graph.nodes for name in _looked_up_inside(node.attrs)}

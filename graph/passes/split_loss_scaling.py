@@ -37,9 +37,9 @@ def _owners(graph: Graph) -> dict[Value, int]:
             owner.update(roots_of(node))
         elif node.op in (CHECK, UPDATE):
             owner.update(
-                (result, owner[read])
-                for read, result in zip(node.inputs["X"], node.outputs["Out"], strict=True)
-                if read in owner and result is not None
+                (result, owner[operand])
+                for operand, result in zip(node.inputs["X"], node.outputs["Out"], strict=True)
+                if operand in owner and result is not None
             )
         else:
             ranks = {owner[value] for value in node.reads() if value in owner}
@@ -103,12 +103,12 @@ def _select(values: tuple[Value | None, ...], positions: list[int]) -> tuple[Val
 
 def _any(flag: Value, parts: list[Value], reader: Node) -> Iterator[Node]:
     flags = Value(f"{flag.name}@all", Spec((len(parts),), VarType.BOOL))
-    for op, read, result, attrs in (
+    for op, operands, result, attrs in (
         ("concat", tuple(parts), flags, {"axis": 0}),
         ("reduce_any", (flags,), flag, {"reduce_all": True}),
     ):
         full = {**OPS[op].attrs, **attrs}
-        yield Node(op, {"X": read}, {"Out": (result,)}, full, reader.role, reader.where)
+        yield Node(op, {"X": operands}, {"Out": (result,)}, full, reader.role, reader.where)
 
 
 def _zeros(node: Node, groups: Groups) -> Iterator[Node]:

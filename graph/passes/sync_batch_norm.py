@@ -75,14 +75,14 @@ def _forward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
     collective, sums_of = make_collective(ALL_REDUCE, [sums], node.where, node.role, {})
     yield collective
     stats[saved] = sums_of[sums]
-    read = ("X", "Scale", "Bias", "Mean", "Variance")
+    slots = ("X", "Scale", "Bias", "Mean", "Variance")
     attrs = {
         name: node.attrs[name] for name in ("momentum", "epsilon", "data_layout", "fuse_with_relu")
     }
     yield replace(
         node,
         op=APPLY,
-        inputs={**{slot: node.inputs[slot] for slot in read}, "Stats": (stats[saved],)},
+        inputs={**{slot: node.inputs[slot] for slot in slots}, "Stats": (stats[saved],)},
         outputs={slot: values for slot, values in node.outputs.items() if slot != "ReserveSpace"},
         attrs=attrs,
     )
@@ -94,10 +94,10 @@ def _backward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
     layout = {"data_layout": node.attrs["data_layout"]}
     local = _vector(f"{dy.name}@SUMS", 2 * scale.spec.shape[0])
     total = _vector(f"{dy.name}@TOTALS", 2 * scale.spec.shape[0])
-    read = ("X", "SavedMean", "SavedVariance", "Y@GRAD")
+    slots = ("X", "SavedMean", "SavedVariance", "Y@GRAD")
     yield Node(
         GRAD_PARTIAL,
-        {slot: node.inputs[slot] for slot in read},
+        {slot: node.inputs[slot] for slot in slots},
         {"Local": (local,), "Total": (total,)},
         layout,
         node.role,
@@ -109,7 +109,7 @@ def _backward(node: Node, stats: dict[Value, Value]) -> Iterator[Node]:
         node,
         op=GRAD_APPLY,
         inputs={
-            **{slot: node.inputs[slot] for slot in (*read, "Scale")},
+            **{slot: node.inputs[slot] for slot in (*slots, "Scale")},
             "Local": (local,),
             "Total": (sums_of[total],),
             "Stats": (stats[saved],),

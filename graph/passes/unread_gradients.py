@@ -14,15 +14,15 @@ _SUMS = ("sum", "cast")
 
 def leave_out_unread(graph: Graph, target: Target) -> Graph:
     """A gradient that no op reads, no fetch asks for and no parameter has is not computed."""
-    read = set(graph.needed(target.fetches))
+    reads = set(graph.needed(target.fetches))
     nodes: list[Node] = []
     count = 0
     for node in reversed(graph.nodes):
-        read.update(value for _, value in node.grads)
-        remainder = _without(node, read) if _computes_gradients(node) else node
+        reads.update(value for _, value in node.grads)
+        remainder = _without(node, reads) if _computes_gradients(node) else node
         count += len(node.writes()) - (0 if remainder is None else len(remainder.writes()))
         if remainder is not None:
-            read.update(remainder.reads())
+            reads.update(remainder.reads())
             nodes.append(remainder)
     if not count:
         return graph
@@ -35,7 +35,7 @@ def _computes_gradients(node: Node) -> bool:
     return bool(node.role & OpRole.Backward) and declared and not node.host
 
 
-def _without(node: Node, read: set[Value]) -> Node | None:
+def _without(node: Node, reads: set[Value]) -> Node | None:
     """Return a node that computes only what is read; None if that is nothing."""
 
     def unread(value: Value | None) -> bool:
@@ -43,7 +43,7 @@ def _without(node: Node, read: set[Value]) -> Node | None:
             value is not None
             and value.kind == TEMP
             and GRAD_SUFFIX in value.name
-            and value not in read
+            and value not in reads
         )
 
     if not any(map(unread, node.writes())):

@@ -96,13 +96,13 @@ def _cast(source: Value, result: Value, like: Node) -> Node:
     return Node("cast", *slots, attrs, like.role, like.where, (), like.at, like.scope)
 
 
-def _unread_casts_removed(nodes: Iterable[Node], fetched: frozenset[Value]) -> list[Node]:
+def _unread_casts_removed(nodes: Iterable[Node], fetches: frozenset[Value]) -> list[Node]:
     """Return the nodes without casts from float32 that nothing reads any more."""
     nodes = list(nodes)
-    read = {value for node in nodes for value in node.reads()} | fetched
+    reads = {value for node in nodes for value in node.reads()} | fetches
     return [
         node for node in nodes
-        if node.op != "cast" or node.grads or node.writes()[0] in read or node.writes()[0].kind != TEMP
+        if node.op != "cast" or node.grads or node.writes()[0] in reads or node.writes()[0].kind != TEMP
     ]  # fmt: skip
 
 

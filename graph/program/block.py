@@ -123,8 +123,8 @@ class Block:
             if name in forward.vars:
                 return forward.known_value(name)
         # in a loop, the round before may have written it
-        written = any(name in op.output_arg_names for op in self.ops)
-        if written or name in self.vars or self.parent_idx < 0:
+        is_result = any(name in op.output_arg_names for op in self.ops)
+        if is_result or name in self.vars or self.parent_idx < 0:
             return None
         parent = self.program.block(self.parent_idx)
         ops = enumerate(parent.ops)

@@ -123,11 +123,11 @@ class Operator:
         """
         return self._slot("output", slot, self.outputs, self.declaration.output_slots)
 
-    def _slot(self, kind: str, slot: str, used: Names, slots: tuple[Slot, ...]) -> list[str]:
+    def _slot(self, kind: str, slot: str, arguments: Names, slots: tuple[Slot, ...]) -> list[str]:
         slot_names = {s.name for s in slots}
-        if slot not in used and slot not in slot_names:
+        if slot not in arguments and slot not in slot_names:
             raise InvalidValue(f"{self.type} has no {kind} {slot!r}.{nearest(slot, slot_names)}")
-        return used.get(slot, [])
+        return arguments.get(slot, [])
 
     @property
     def input_arg_names(self) -> list[str]:

@@ -41,8 +41,8 @@ def with_sizes(program: Program, shapes: Mapping[str, tuple[int, ...]], rows: bo
             and len(variable.shape) == len(shape)
         ):
             variable.shape = tuple(
-                size if declared < 0 and (i or rows) else declared
-                for i, (declared, size) in enumerate(zip(variable.shape, shape, strict=True))
+                size if old < 0 and (i or rows) else old
+                for i, (old, size) in enumerate(zip(variable.shape, shape, strict=True))
             )
     _infer(sized.global_block())
     return sized

@@ -91,8 +91,8 @@ def summary(main_prog: Program) -> None:
                 continue
             # A norm's moving statistics are not learned.
             slots = [names for slot, names in op.inputs.items() if slot not in ("Mean", "Variance")]
-            read = (block.find_var_recursive(name) for names in slots for name in names)
-            own = sum(math.prod(v.shape or ()) for v in read if isinstance(v, Parameter))
+            variables = (block.find_var_recursive(name) for names in slots for name in names)
+            own = sum(math.prod(v.shape or ()) for v in variables if isinstance(v, Parameter))
             source, result = (_sample(block, names) for names in (_data(op), op.output_arg_names))
             rows.append((str(len(rows)), op.type, source, result, str(own), str(op_flops)))
             parameters, flops = parameters + own, flops + op_flops

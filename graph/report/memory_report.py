@@ -103,10 +103,10 @@ def bucket_bytes(program: ReplicaProgram) -> int:
 def persistable_bytes(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
     """Return the bytes of the persistables on the replica that holds most of them."""
     by_owner: dict[int, int] = {EVERYWHERE: 0}
-    owners, counted = program.owners(), set()
+    owners, names = program.owners(), set()
     for value, spec in zip(program.values, specs, strict=True):
-        if value.kind == STATE and value.name not in counted and not value.host:
-            counted.add(value.name)
+        if value.kind == STATE and value.name not in names and not value.host:
+            names.add(value.name)
             owner = owners.get(value.name, EVERYWHERE)
             by_owner[owner] = by_owner.get(owner, 0) + nbytes(spec)
     everywhere = by_owner.pop(EVERYWHERE)

@@ -100,11 +100,11 @@ class CompileReport:
 
     def summary(self) -> str:
         """Return one line: ops, replicas, kernels, and the memory of a step."""
-        changed = sum(record.changed for record in self.passes)
+        num_changes = sum(record.changed for record in self.passes)
         by = ", ".join(f"{count} on {name}" for name, count in sorted(self.kernels.items()))
         memory = f"; {self.memory.total:,} bytes a replica" if self.memory is not None else ""
         return (
-            f"{len(self.graph.nodes)} ops on {self.replicas} replica(s) ({by}); {changed} of "
+            f"{len(self.graph.nodes)} ops on {self.replicas} replica(s) ({by}); {num_changes} of "
             f"{len(self.passes)} passes changed the graph{memory}"
         )
 

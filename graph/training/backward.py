@@ -101,9 +101,9 @@ def append_backward(
         names = _GradientNames(program, block)
         seed = names.seed(loss.name)
         _append_seed(block, loss, seed, source.attrs[DEVICE])
-        known = {names.of(loss.name): seed}
-        grads = _with_recomputation(block, path, marks, set(known), stopped, names)
-        grads = _accumulate(grads, known)
+        seed_of = {names.of(loss.name): seed}
+        grads = _with_recomputation(block, path, marks, set(seed_of), stopped, names)
+        grads = _accumulate(grads, seed_of)
         _append(block, grads, callbacks, first)
     return _pairs(program, block, parameter_list, names, first)
 
@@ -276,8 +276,8 @@ class _GradientNames:
         """Return the name of a variable's gradient."""
         if name not in self._names:
             gradient = grad_name(name)
-            taken = self._block.has_var(gradient)
-            self._names[name] = f"{self._prefix}{gradient}" if taken else gradient
+            is_taken = self._block.has_var(gradient)
+            self._names[name] = f"{self._prefix}{gradient}" if is_taken else gradient
         return self._names[name]
 
     def seed(self, name: str) -> str:
@@ -295,8 +295,8 @@ def _backward_ops(
     path: Sequence[Operator], seeds: dict[str, str], stopped: set[str], names: _GradientNames
 ) -> list[GradOp]:
     """Return the gradient ops of a path; ``seeds`` are the gradients of the targets, by target."""
-    known = {names.of(target): seed for target, seed in seeds.items()}
-    return _accumulate(_gradient_ops(path, set(known), stopped, names), known)
+    seed_of = {names.of(target): seed for target, seed in seeds.items()}
+    return _accumulate(_gradient_ops(path, set(seed_of), stopped, names), seed_of)
 
 
 def _with_recomputation(

@@ -26,9 +26,9 @@ class Segment:
     again: Mapping[str, str]
     number: int = -1
 
-    def repeated(self, read: Collection[str]) -> list[Operator]:
+    def repeated(self, reads: Collection[str]) -> list[Operator]:
         """Return the ops on which the results depend that are read under their other names."""
-        needs = {name for name, new in self.again.items() if new in read}
+        needs = {name for name, new in self.again.items() if new in reads}
         ops = []
         for op in reversed(self.ops):
             if needs.intersection(op.output_arg_names):
@@ -103,8 +103,8 @@ class _Places:
         for name, writes in self.writes.items():
             segments = {segment_of.get(i) for i in (*writes, *self.reads[name])}
             before = min(self.reads[name], default=len(self.path)) <= writes[0]
-            called = any(_called_once(self.path[i]) for i in writes)
-            if len(segments) > 1 or before or called or name == EMPTY_VAR:
+            is_opaque = any(_called_once(self.path[i]) for i in writes)
+            if len(segments) > 1 or before or is_opaque or name == EMPTY_VAR:
                 names.add(name)
         return names
 

@@ -258,7 +258,7 @@ class _Reader:
         pushes = tuple(self._sent(sends))
         tables = {s.variable: s.height for s in pushes if s.height}
         merged_rows = send_as_rows(compute, tables)
-        known = self.distribution
+        distribution = self.distribution
         return Exchange(
             compute,
             self.trainer,
@@ -269,7 +269,7 @@ class _Reader:
             changes,
             sync,
             merged_rows=merged_rows,
-            trainers=0 if known is None else known.topology.trainers,
+            trainers=0 if distribution is None else distribution.topology.trainers,
             saved=tuple(saves),
         )
 

@@ -154,10 +154,10 @@ class ServerWriter:
             self._merge(block, shard)
         names = {entry.parameter.name: shard.parameter, entry.gradient.name: shard.gradient}
         renamed = entry.gradient.name + ("" if entry.split else self.topology.gradient_suffix)
-        known = {entry.parameter.name, entry.gradient.name, *self.rates}
+        readable = {entry.parameter.name, entry.gradient.name, *self.rates}
         for op in self._ops_of(entry):
-            self._check_reads(op, known)
-            known.update(op.output_arg_names)
+            self._check_reads(op, readable)
+            readable.update(op.output_arg_names)
             for name in dict.fromkeys((*op.input_arg_names, *op.output_arg_names)):
                 if name not in names:
                     names |= self._own_state(op, name, entry, shard)
@@ -167,9 +167,9 @@ class ServerWriter:
             copied = copy_op(block, op, corrected)
             copied.attrs["op_role_var"] = [entry.parameter.name, renamed]
 
-    def _check_reads(self, op: Operator, known: set[str]) -> None:
+    def _check_reads(self, op: Operator, names: set[str]) -> None:
         for name in op.input_arg_names:
-            if name not in known and not self._source(op, name).persistable:
+            if name not in names and not self._source(op, name).persistable:
                 raise InvalidValue(
                     f"DistributeTranspiler: {op.type!r} reads {name!r}, which is computed by trainers and not "
                     f"sent to servers. Train without servers, or without what computes it. {op.where}"

@@ -62,13 +62,13 @@ def computed_attributes(op: Operator, values: Mapping[str, Any]) -> dict[str, An
     """
     if op.file_kinds is None:
         return {name: value for name, value in values.items() if name not in STAMPED}
-    declared = op.declaration.attrs
+    own_defaults = op.declaration.attrs
     entry = entry_of(op.type)
-    defaults = {} if entry is None else entry.attrs
+    paddle_defaults = {} if entry is None else entry.attrs
     for name, value in values.items():
-        if name in declared or name in STAMPED or name in _TUNING:
+        if name in own_defaults or name in STAMPED or name in _TUNING:
             continue
-        usual = defaults[name][1] if name in defaults else None
+        usual = paddle_defaults[name][1] if name in paddle_defaults else None
         if value != usual and not (usual is None and _says_nothing(value)):
             raise Unsupported(
                 f"{op.type}: the attribute {name}={value!r} of the loaded program is not built. {op.where}"
@@ -79,8 +79,8 @@ def computed_attributes(op: Operator, values: Mapping[str, Any]) -> dict[str, An
             raise Unsupported(
                 f"{op.type}: the input {slot!r} of the loaded program is not built. {op.where}"
             )
-    attrs = {name: values.get(name, default) for name, default in declared.items()}
-    for name, default in declared.items():
+    attrs = {name: values.get(name, default) for name, default in own_defaults.items()}
+    for name, default in own_defaults.items():
         several = isinstance(default, (list, tuple))
         if default is not None and isinstance(attrs[name], (list, tuple)) != several:
             raise Unsupported(

@@ -128,8 +128,8 @@ def kind_of(op_type: str, name: str, value: Any) -> Kind:
     """
     if name in _FIXED:
         return _FIXED[name]
-    for declared in (op_type, op_type.removesuffix("_grad"), op_type.removesuffix("_grad2")):
-        entry = entry_of(declared)
+    for candidate in (op_type, op_type.removesuffix("_grad"), op_type.removesuffix("_grad2")):
+        entry = entry_of(candidate)
         if entry is not None and name in entry.attrs:
             return entry.attrs[name][0]
     if isinstance(value, (list, tuple)):

@@ -182,13 +182,13 @@ def _attributes_of(op: Operator) -> list[tuple[str, Any]]:
         return list(op.attrs.items())
     entry = entry_of(op.type)
     values = dict(op.attrs)
-    declared = [*(entry.attrs if entry is not None else ()), *_STAMPS]
+    order = [*(entry.attrs if entry is not None else ()), *_STAMPS]
     if entry is not None:
         for name, (_, default) in entry.attrs.items():
             if default is not None:
                 values.setdefault(name, default)
-    names = [name for name in declared if name in values]
-    names += [name for name in values if name not in declared]
+    names = [name for name in order if name in values]
+    names += [name for name in values if name not in order]
     explicit = {name for name in op.explicit if name not in (ROLE_VAR, DEVICE) or values[name]}
     explicit |= ALSO_GIVEN.get(op.type, set())
     if op.type == "conv2d" and values.get("groups") == 1:

@@ -163,8 +163,8 @@ class OneCycleLR(LRScheduler):
         check_type("divide_factor", divide_factor, NUMBER)
         short = not three_phase or phase_pct < 0.5
         check(short, f"phase_pct must be below 0.5 with three_phase, got {phase_pct}.")
-        known = anneal_strategy in ("cos", "linear")
-        check(known, f"anneal_strategy must be 'cos' or 'linear', got {anneal_strategy!r}.")
+        is_valid = anneal_strategy in ("cos", "linear")
+        check(is_valid, f"anneal_strategy must be 'cos' or 'linear', got {anneal_strategy!r}.")
         self._anneal = half_cosine if anneal_strategy == "cos" else straight
         self.total_steps = total_steps
         first, rise = max_learning_rate / divide_factor, phase_pct * total_steps
@@ -236,10 +236,10 @@ class CyclicLR(LRScheduler):
             "triangular2": (lambda cycle: 2.0 ** (1 - cycle), "cycle"),
             "exp_range": (lambda epoch: exp_gamma**epoch, "iterations"),
         }
-        known = mode in modes or scale_fn is not None
-        check(known, f"mode must be one of {list(modes)} without scale_fn, got {mode!r}.")
-        known = scale_mode in ("cycle", "iterations")
-        check(known, f"scale_mode must be 'cycle' or 'iterations', got {scale_mode!r}.")
+        is_valid = mode in modes or scale_fn is not None
+        check(is_valid, f"mode must be one of {list(modes)} without scale_fn, got {mode!r}.")
+        is_valid = scale_mode in ("cycle", "iterations")
+        check(is_valid, f"scale_mode must be 'cycle' or 'iterations', got {scale_mode!r}.")
         self.scale_fn, self.scale_mode = modes[mode] if scale_fn is None else (scale_fn, scale_mode)
         self.mode, self.gamma, self.max_lr = mode, exp_gamma, float(max_learning_rate)
         self.cycle_size = float(step_size_up + down)
