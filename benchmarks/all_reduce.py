@@ -31,16 +31,16 @@ def repeats(nbytes):
 
 def measured(rank, call, arrays):
     """Return the times of each size, in microseconds, as this rank sees them."""
-    found = {}
+    times_by_size = {}
     for nbytes, array in arrays:
         times = []
         for _ in range(repeats(nbytes) + 3):
             array[:1] = 1
-            started = time.perf_counter()
+            start = time.perf_counter()
             call(array)
-            times.append(1e6 * (time.perf_counter() - started))
-        found[nbytes] = times[3:]
-    return found
+            times.append(1e6 * (time.perf_counter() - start))
+        times_by_size[nbytes] = times[3:]
+    return times_by_size
 
 
 def rowlock(rank, where, name):
@@ -59,10 +59,10 @@ def rowlock(rank, where, name):
             rank, [[0], [1]], None, InterHostTransport(rank, addresses, listener, 30)
         )
     arrays = ((nbytes, group.buffer(nbytes).view("float32")) for nbytes in SIZES)
-    found = measured(rank, group.all_reduce, arrays)
+    seconds = measured(rank, group.all_reduce, arrays)
     group.barrier()
     group.close()
-    return found
+    return seconds
 
 
 def gloo(rank, where, name):
@@ -73,18 +73,18 @@ def gloo(rank, where, name):
     at = "tcp://{}:{}".format(where[0], name) if where else "file:///tmp/rowlock-{}".format(name)
     dist.init_process_group("gloo", init_method=at, rank=rank, world_size=2)
     arrays = ((nbytes, torch.zeros(nbytes // 4)) for nbytes in SIZES)
-    found = measured(rank, dist.all_reduce, arrays)
+    seconds = measured(rank, dist.all_reduce, arrays)
     dist.barrier()
     dist.destroy_process_group()
-    return found
+    return seconds
 
 
 def copy(rank, where, name):
-    found = {}
+    seconds = {}
     for nbytes in SIZES:
         source, target = np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
-        found.update(measured(rank, lambda row, t=target: np.copyto(t, row), [(nbytes, source)]))
-    return found
+        seconds.update(measured(rank, lambda row, t=target: np.copyto(t, row), [(nbytes, source)]))
+    return seconds
 
 
 def pair(system, python, hosts):
@@ -119,13 +119,13 @@ def table(pythons, hosts, rounds):
     times = {system: {nbytes: [] for nbytes in SIZES} for system in SYSTEMS}
     for _ in range(rounds):
         for system in list(times):
-            found = pair(system, pythons[system], hosts)
-            if isinstance(found, str):
-                print("{} is left out: {}".format(system, found))
+            seconds = pair(system, pythons[system], hosts)
+            if isinstance(seconds, str):
+                print("{} is left out: {}".format(system, seconds))
                 del times[system]
                 continue
             for nbytes in SIZES:
-                times[system][nbytes] += found[nbytes]
+                times[system][nbytes] += seconds[nbytes]
     print(
         "{:>12} {:>11} {:>11} {:>11} {:>9} {:>9}".format(
             "bytes", *SYSTEMS, "gloo/ours", "ours/copy"

@@ -65,15 +65,15 @@ def plan_of(build: Callable[[], Any], **flags: bool) -> tuple[Plan, int, list[np
     names = [v.name for v in feeds]
     program = compile_program(main, names, [out.name, d_x.name], target, capabilities()).program
     draw = np.random.default_rng(0)
-    fed = [draw.standard_normal(v.shape).astype("float32") for v in feeds]
+    arrays = [draw.standard_normal(v.shape).astype("float32") for v in feeds]
 
     def allocate(name: str, spec: Any) -> np.ndarray:
         return draw.standard_normal(spec.shape).astype(to_numpy(spec.dtype)) * 0.1
 
-    specs = infer_specs(program, [spec_of(a) for a in fed], lambda name: None)
+    specs = infer_specs(program, [spec_of(a) for a in arrays], lambda name: None)
     binder = Binder(program, Device(), specs, allocate, Buckets(program, None))
     plan = binder.plan()
-    return plan, binder.arena.nbytes + plan.device.scratch_bytes, fed
+    return plan, binder.arena.nbytes + plan.device.scratch_bytes, arrays
 
 
 def compare(name: str, build: Callable[[], Any], flag: str, steps: int) -> None:
@@ -81,10 +81,10 @@ def compare(name: str, build: Callable[[], Any], flag: str, steps: int) -> None:
     plans = {on: plan_of(build, **{flag: on}) for on in (False, True)}
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(steps + 1):
-        for on, (plan, _, fed) in plans.items():
-            started = time.process_time()
-            plan.run(fed)
-            seconds[on].append(time.process_time() - started)
+        for on, (plan, _, arrays) in plans.items():
+            start = time.process_time()
+            plan.run(arrays)
+            seconds[on].append(time.process_time() - start)
     for on, (_, nbytes, _) in plans.items():
         middle = statistics.median(seconds[on][1:]) * 1e3
         print(f"{name} {flag}={on}: {middle:.2f} ms, {nbytes / 2**20:.1f} MiB", flush=True)

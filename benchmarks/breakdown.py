@@ -68,9 +68,9 @@ class Training:
         """Return the median milliseconds of some steps."""
         times = []
         for _ in range(steps):
-            started = time.perf_counter()
+            start = time.perf_counter()
             self.step()
-            times.append(time.perf_counter() - started)
+            times.append(time.perf_counter() - start)
         return 1e3 * float(np.median(times))
 
     def replica_program(self):
@@ -82,27 +82,27 @@ def family_of(op):
     """Return the name of the file that an op's kernel is in."""
     if op in COLLECTIVES:
         return "communication"
-    found = KERNELS.get((op, "numpy"))
-    if found is None and op not in OPS:
+    kernel = KERNELS.get((op, "numpy"))
+    if kernel is None and op not in OPS:
         return op  # an instruction of the plan itself
-    made = found.function if found else OPS[op].scalar
-    return made.__module__.rpartition(".")[2]
+    function = kernel.function if kernel else OPS[op].scalar
+    return function.__module__.rpartition(".")[2]
 
 
 def union(spans):
     """Return spans of time joined where they overlap."""
-    joined = []
-    for began, ended in sorted(spans):
-        if joined and began <= joined[-1][1]:
-            joined[-1][1] = max(joined[-1][1], ended)
+    result = []
+    for begin, end in sorted(spans):
+        if result and begin <= result[-1][1]:
+            result[-1][1] = max(result[-1][1], end)
         else:
-            joined.append([began, ended])
-    return joined
+            result.append([begin, end])
+    return result
 
 
 def length(spans):
     """Return how long spans last together."""
-    return sum(ended - began for began, ended in union(spans))
+    return sum(end - begin for begin, end in union(spans))
 
 
 def exposed(events):
@@ -117,9 +117,9 @@ def traced(training):
     training.program.trace(True)
     steps = []
     for _ in range(STEPS_TRACED):
-        started = time.perf_counter()
+        start = time.perf_counter()
         training.step()
-        took = time.perf_counter() - started
+        took = time.perf_counter() - start
         steps.append((took, training.program.executed()))
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "trace.json")
@@ -141,9 +141,9 @@ def empty_calls(training):
     plan = null_plan(program, feeds)
     seconds = []
     for _ in range(50):
-        started = time.perf_counter()
+        start = time.perf_counter()
         plan.run(feeds)
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - start)
     return len(plan.instructions), sum(plan.device.calls.values()), min(seconds)
 
 
@@ -157,16 +157,16 @@ def report(name, steps):
     for k, (_, places) in enumerate(runs):
         for event in places[0]:
             families[family_of(event.op)][k] += 1e3 * (event.ended - event.began)
-    spent = {family: float(np.median(times)) for family, times in families.items()}
+    medians = {family: float(np.median(times)) for family, times in families.items()}
     first = [places[0] for _, places in runs]
     busy = 1e3 * np.median([max(e.ended for e in events) for events in first])
     alone = 1e3 * np.median([exposed(events) for events in first])
     waited = 1e3 * np.median([sum(e.waited for e in events) for events in first])
     print("\n{}: {:.3f} ms a step, not traced".format(name, wall))
     print("  replica 0, traced: {:.3f} ms".format(busy))
-    for family in sorted(spent, key=spent.get, reverse=True):
-        share = 100 * spent[family] / busy
-        print("    {:16} {:9.3f} ms {:5.1f} %".format(family, spent[family], share))
+    for family in sorted(medians, key=medians.get, reverse=True):
+        share = 100 * medians[family] / busy
+        print("    {:16} {:9.3f} ms {:5.1f} %".format(family, medians[family], share))
     line = "    communication exposed {:.3f} ms, of it waiting for the peer {:.3f} ms"
     print(line.format(alone, min(waited, alone)))
     beside = [took - max(e.ended for place in p for e in place) for took, p in runs]
@@ -187,8 +187,8 @@ def gpu_program(name):
         main, _, loss, feed = build(fluid, name)
         return main, loss, feed, {}
     size = replace(sizes.SIZES[name], rows=2)
-    built = large_models.build(name, size, "bfloat16")
-    return built.main, built.loss, sizes.feed(name, size), large_models.SWITCHES[name]
+    net = large_models.build(name, size, "bfloat16")
+    return net.main, net.loss, sizes.feed(name, size), large_models.SWITCHES[name]
 
 
 def gpu_report(name):
@@ -208,17 +208,17 @@ def gpu_report(name):
     runtime.call_counts.clear()
     took, pinned = [], [np.empty_like(array) for array in feeds]
     for _ in range(300):
-        started = time.perf_counter()
+        start = time.perf_counter()
         plan.run(feeds)
         plan.fetched().wait()
-        done = time.perf_counter()
+        submitted = time.perf_counter()
         for target, array in zip(pinned, feeds, strict=True):
             np.copyto(target, array)
-        took.append((done - started, time.perf_counter() - done))
+        took.append((submitted - start, time.perf_counter() - submitted))
     whole, copying = 1e6 * np.median(took, axis=0)
     print("{}: {:.1f} us a step, {:.1f} of them to copy what is fed".format(name, whole, copying))
-    asked = ", ".join("{} {:.0f}".format(k, n / 300) for k, n in runtime.call_counts.items())
-    print("  calls a step: {}".format(asked))
+    counts = ", ".join("{} {:.0f}".format(k, n / 300) for k, n in runtime.call_counts.items())
+    print("  calls a step: {}".format(counts))
     print("  " + plan.described()[0])
     return whole - copying <= GPU_LIMIT_US
 

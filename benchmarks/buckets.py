@@ -90,9 +90,9 @@ class Variant:
 
     def timed(self, count):
         for _ in range(count):
-            started = time.perf_counter()
+            start = time.perf_counter()
             self.step()
-            self.times.append(1e3 * (time.perf_counter() - started))
+            self.times.append(1e3 * (time.perf_counter() - start))
 
     @property
     def buckets(self):
@@ -100,12 +100,12 @@ class Variant:
 
     def events(self):
         self.program.trace(True)
-        found = []
+        events = []
         for _ in range(5):
             self.step()
-            found.append(self.program.executed()[0])
+            events.append(self.program.executed()[0])
         self.program.trace(False)
-        return found
+        return events
 
 
 def quartile(times):
@@ -130,7 +130,7 @@ def promised(steps, cost):
 
 def table(name, rounds, steps):
     variants = {(n, threads): Variant(name, n, threads) for n in SIZES for threads in (1, 0)}
-    saved = {n: promised(variants[n, 1].events(), 1.0) for n in SIZES}
+    gains = {n: promised(variants[n, 1].events(), 1.0) for n in SIZES}
     for _ in range(rounds):
         for variant in variants.values():
             variant.timed(steps)
@@ -139,10 +139,10 @@ def table(name, rounds, steps):
     for nbytes in SIZES:
         ordered, beside = variants[nbytes, 1], variants[nbytes, 0]
         plain, lane = quartile(ordered.times), quartile(beside.times)
-        kept = "yes" if any(beside.program.signals()) else "no"
+        overlaps = "yes" if any(beside.program.signals()) else "no"
         row = "{:>10} {:>8} {:>10.2f} {:>10.2f} {:>10.2f} {:>6}"
         print(
-            row.format(nbytes >> 10, ordered.buckets, plain, plain - saved[nbytes], lane, kept),
+            row.format(nbytes >> 10, ordered.buckets, plain, plain - gains[nbytes], lane, overlaps),
             flush=True,
         )
 

@@ -77,18 +77,18 @@ class Contender:
 
     def processor_seconds(self):
         """Return what the process and its descendants have spent on processors so far."""
-        parents, spent = {}, {}
+        parents, seconds = {}, {}
         for entry in Path("/proc").glob("[0-9]*/stat"):
             try:
                 fields = entry.read_text().rpartition(")")[2].split()
             except OSError:  # it ended
                 continue
             number = int(entry.parent.name)
-            parents[number], spent[number] = int(fields[1]), sum(map(int, fields[11:15]))
+            parents[number], seconds[number] = int(fields[1]), sum(map(int, fields[11:15]))
         family = {self.process.pid}
         while more := {n for n, parent in parents.items() if parent in family} - family:
             family |= more
-        return sum(spent[n] for n in family if n in spent) / os.sysconf("SC_CLK_TCK")
+        return sum(seconds[n] for n in family if n in seconds) / os.sysconf("SC_CLK_TCK")
 
     def close(self):
         """End the process."""

@@ -40,10 +40,10 @@ def run():
     with rowlock.cluster(launcher="threads"):
         for step in range(STEPS):
             for every, program in programs.items():
-                started = time.perf_counter()
+                start = time.perf_counter()
                 exe.run(program, feed, [], scope=scope)
                 if step >= 5:
-                    times[every].append(time.perf_counter() - started)
+                    times[every].append(time.perf_counter() - start)
         count, nbytes = programs[0].temporaries()
         dropped = programs[1].temporaries()
     each, never = (float(np.median(times[every])) * 1e3 for every in (1, 0))

@@ -33,9 +33,9 @@ def median_us(step):
         step()
     times = []
     for _ in range(STEPS):
-        started = time.perf_counter()
+        start = time.perf_counter()
         step()
-        times.append(time.perf_counter() - started)
+        times.append(time.perf_counter() - start)
     return 1e6 * float(np.median(times))
 
 

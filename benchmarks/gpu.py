@@ -61,18 +61,18 @@ def contenders(options):
     device = "cpu" if options.simulated else "gpu"
 
     def made(name, python, script, how="", device=device):
-        told = json.dumps({"tiny": options.simulated, "device": device, "how": how})
-        command, quiet = [python, str(WORKERS / script), told], not options.verbose
+        settings = json.dumps({"tiny": options.simulated, "device": device, "how": how})
+        command, quiet = [python, str(WORKERS / script), settings], not options.verbose
         return Contender(name, command, quiet=quiet, limit=options.limit)
 
-    found = [made("Rowlock", sys.executable, "gpu_rowlock.py", device="gpu")]
+    everyone = [made("Rowlock", sys.executable, "gpu_rowlock.py", device="gpu")]
     if options.torch:
-        found.append(made("PyTorch", options.torch, "gpu_torch.py"))
-        found.append(made("PyTorch, compiled", options.torch, "gpu_torch.py", "compiled"))
-        found.append(made("PyTorch, graphs", options.torch, "gpu_torch.py", "graphs"))
+        everyone.append(made("PyTorch", options.torch, "gpu_torch.py"))
+        everyone.append(made("PyTorch, compiled", options.torch, "gpu_torch.py", "compiled"))
+        everyone.append(made("PyTorch, graphs", options.torch, "gpu_torch.py", "graphs"))
     if options.jax:
-        found.append(made("JAX", options.jax, "gpu_jax.py"))
-    return [contender for contender in found if contender.name not in options.without]
+        everyone.append(made("JAX", options.jax, "gpu_jax.py"))
+    return [contender for contender in everyone if contender.name not in options.without]
 
 
 def answer_of(contender, options, of, **order):
@@ -96,10 +96,10 @@ def ready(contender, options, model):
     return answer_of(contender, options, model, do="run", steps=WARM_UP)
 
 
-def measure(model, wanted, options):
+def measure(model, contenders, options):
     """Return the answers of all rounds, by contender that can run the model."""
     steps = 2 if options.simulated else STEPS.get(model.partition("/")[0], SMALL_STEPS)
-    taking_part = [contender for contender in wanted if ready(contender, options, model)]
+    taking_part = [contender for contender in contenders if ready(contender, options, model)]
     rounds = {contender.name: [] for contender in taking_part}
     for _ in range(options.rounds):
         for contender in list(taking_part):
@@ -119,11 +119,11 @@ def rates(model, seconds, options):
     size = (TINY if options.simulated else SIZES)[name]
     units = size.rows * getattr(size, "length", 1)
     reached = size.operations() / seconds
-    found = {"words/s" if name == "gpt2" else "images/s": units / seconds}
-    found["MFU %"] = 100 * reached / PEAK[precision]
+    result = {"words/s" if name == "gpt2" else "images/s": units / seconds}
+    result["MFU %"] = 100 * reached / PEAK[precision]
     if options.product.get(precision):
-        found["of a product %"] = 100 * reached / options.product[precision]
-    return found
+        result["of a product %"] = 100 * reached / options.product[precision]
+    return result
 
 
 def differ(model, rows):
@@ -167,11 +167,11 @@ def without_ours(rows):
     return "" if any(row["contender"] == "Rowlock" for row in rows) else "Rowlock has no figures"
 
 
-def text_of(found):
+def text_of(table):
     """Return a model's table as text."""
-    lines = [found["model"]]
-    ours = next((row["ms"] for row in found["rows"] if row["contender"] == "Rowlock"), None)
-    for row in found["rows"]:
+    lines = [table["model"]]
+    ours = next((row["ms"] for row in table["rows"] if row["contender"] == "Rowlock"), None)
+    for row in table["rows"]:
         low, high = row["quartiles"]
         line = "  {:18} {:9.3f} ms [{:.3f} .. {:.3f}]".format(
             row["contender"], row["ms"], low, high
@@ -185,12 +185,12 @@ def text_of(found):
         for key, value in row["memory"].items():
             line += ", {} {:,.0f} MB".format(key, value / 1e6)
         lines.append(line)
-    for row in found["rows"]:
+    for row in table["rows"]:
         losses = " ".join("{:.4f}".format(loss) for loss in row["losses"])
         lines.append("  {:18} losses {}".format(row["contender"], losses))
         lines += ["  {:18} {}".format(row["contender"], text) for text in row["declined"]]
-    if found["wrong"]:
-        lines.append("  WRONG: " + found["wrong"])
+    if table["wrong"]:
+        lines.append("  WRONG: " + table["wrong"])
     return "\n".join(lines)
 
 
@@ -214,20 +214,20 @@ def products(options):
     if not options.torch or options.simulated:
         return {}
     command = ["timeout", "--signal=KILL", str(options.limit), options.torch, "-c", PRODUCT]
-    done = subprocess.run(command, capture_output=True, text=True)
-    by_precision = json.loads(done.stdout) if done.returncode == 0 else {}
-    append(options.results, product=by_precision, why=done.stderr[-2000:])
+    process = subprocess.run(command, capture_output=True, text=True)
+    by_precision = json.loads(process.stdout) if process.returncode == 0 else {}
+    append(options.results, product=by_precision, why=process.stderr[-2000:])
     return by_precision
 
 
-def keep(tables, wanted, options):
+def keep(tables, contenders, options):
     """Write everything to a dated pair of files."""
     now = datetime.datetime.now()
     stem = RESULTS / "gpu_{}".format(now.strftime("%Y-%m-%d_%H%M"))
     about = {
         "when": now.isoformat(timespec="seconds"),
         "machine": machine(),
-        "versions": {c.name: c.about for c in wanted},
+        "versions": {c.name: c.about for c in contenders},
         "rounds": options.rounds,
         "product": options.product,
     }
@@ -237,10 +237,10 @@ def keep(tables, wanted, options):
     print("kept as {}.json and .txt".format(stem))
 
 
-def compare_losses(wanted, options):
+def compare_losses(contenders, options):
     """Train in float32 beside PyTorch, print and append both's losses; return what is wrong."""
     wrong = []
-    both = [c for c in wanted if c.name in ("Rowlock", "PyTorch")]
+    both = [c for c in contenders if c.name in ("Rowlock", "PyTorch")]
     for name in SIZES:
         model, rows = name + "/float32", []
         if model not in options.models and not any(m.startswith(name) for m in options.models):
@@ -319,8 +319,8 @@ def run():
     """Measure as the command line says; end with 1 if losses disagree."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for rival in ("torch", "jax"):
-        given = os.environ.get("{}_PYTHON".format(rival.upper()), "")
-        parser.add_argument("--" + rival, default=given, metavar="INTERPRETER")
+        interpreter = os.environ.get("{}_PYTHON".format(rival.upper()), "")
+        parser.add_argument("--" + rival, default=interpreter, metavar="INTERPRETER")
     every = [*LARGE, *(name + "/float32" for name in SIZES), *MODELS]
     parser.add_argument("--models", nargs="+", default=[*LARGE, *SMALL], choices=every)
     parser.add_argument("--rounds", type=int, default=5)
@@ -342,25 +342,25 @@ def run():
     options.results = options.results.absolute()
     options.results.parent.mkdir(parents=True, exist_ok=True)
     options.product = products(options)
-    wanted, tables, wrong = contenders(options), [], []
+    everyone, tables, wrong = contenders(options), [], []
     try:
-        started = [contender for contender in wanted if contender.start()]
-        if wanted[0] not in started:
+        running = [contender for contender in everyone if contender.start()]
+        if everyone[0] not in running:
             wrong.append("Rowlock did not start")
         for model in options.models if "steps" in options.parts else ():
-            tables.append(table(model, measure(model, started, options), options))
+            tables.append(table(model, measure(model, running, options), options))
             print(text_of(tables[-1]) + "\n", flush=True)
             append(options.results, **tables[-1])  # a run that is killed has these
         if tables and not options.simulated:
-            keep(tables, started, options)
+            keep(tables, running, options)
         if "losses" in options.parts:
-            wrong += compare_losses(started, options)
-        if "replays" in options.parts and wanted[0] in started:
-            wrong.append(replay(wanted[0], options))
+            wrong += compare_losses(running, options)
+        if "replays" in options.parts and everyone[0] in running:
+            wrong.append(replay(everyone[0], options))
     finally:
-        for contender in wanted:
+        for contender in everyone:
             contender.close()
-    wrong += [found["wrong"] for found in tables]
+    wrong += [one["wrong"] for one in tables]
     failed = "kernels" in options.parts and kernels(options)
     failed = ("sanitizer" in options.parts and watch(options)) or failed
     return int(failed or any(wrong))

@@ -66,7 +66,7 @@ class Bound:
         name, _, precision = model.partition("/")
         size = (TINY if tiny else SIZES)[name]
         kind = "bfloat16" if precision == "bfloat16" else "float32"
-        made = large_models.build(name, size, kind)
+        net = large_models.build(name, size, kind)
         strategy = fluid.BuildStrategy()
         for switch, value in large_models.SWITCHES[name].items():
             setattr(strategy, switch, value)
@@ -75,8 +75,8 @@ class Bound:
         batch = feed(name, size)
         able = capabilities(frozenset(runtime.versions()))
         target = Target(strategy=strategy)
-        names = [made.loss.name]
-        self.program = compile_program(made.main, list(batch), names, target, able, "cupy").program
+        names = [net.loss.name]
+        self.program = compile_program(net.main, list(batch), names, target, able, "cupy").program
         self.feeds = [batch[self.program.values[i].name] for i in self.program.feeds]
         self.specs = infer_specs(self.program, [spec_of(a) for a in self.feeds], lambda name: None)
         self.runtime, self._state = runtime, {}
@@ -91,15 +91,15 @@ class Bound:
         if name not in self._state:
             dtype = to_numpy(spec.dtype)
             array = device_array(self.runtime, spec.shape, dtype)
-            drawn = self._rng.random(spec.shape, "float32")
-            upload(self.runtime, array, (0.02 * drawn).astype(dtype))
+            values = self._rng.random(spec.shape, "float32")
+            upload(self.runtime, array, (0.02 * values).astype(dtype))
             self._state[name] = array
         return self._state[name]
 
     def nbytes(self, node):
         """Return the bytes of what a node reads and writes."""
-        held = [*node.inputs.values(), *node.outputs.values()]
-        different = {i for positions in held for i in positions if i >= 0}
+        operands = [*node.inputs.values(), *node.outputs.values()]
+        different = {i for positions in operands for i in positions if i >= 0}
         total = 0
         for i in different:
             spec = self.specs[i]
@@ -172,22 +172,22 @@ def copy_rate(runtime, nbytes):
 
 def report(model, runtime, rate, tiny):
     """Measure a model's instructions and print them by op."""
-    bound = Bound(model, runtime, tiny)
+    net = Bound(model, runtime, tiny)
     for _ in range(3):
-        bound.plan.run(bound.feeds)
+        net.plan.run(net.feeds)
     runtime.synchronize()
-    found = defaultdict(Measured)
-    for node, one in zip(bound.program.nodes, bound.plan.instructions, strict=True):
+    rows = defaultdict(Measured)
+    for node, one in zip(net.program.nodes, net.plan.instructions, strict=True):
         steps = [call for call in one.calls if graph_can_hold(call, runtime.xp)]
         if steps and len(steps) == len(one.calls):
             took = seconds_of(runtime, steps)
-            entry = found[node.op, node.kernel or "cupy"]
-            entry.add(took, bound.nbytes(node), bound.operations(node))
-    whole = sum(one.seconds for one in found.values())
-    print("\n{}: {:.3f} ms in {} instructions".format(model, 1e3 * whole, len(bound.program.nodes)))
+            entry = rows[node.op, node.kernel or "cupy"]
+            entry.add(took, net.nbytes(node), net.operations(node))
+    whole = sum(one.seconds for one in rows.values())
+    print("\n{}: {:.3f} ms in {} instructions".format(model, 1e3 * whole, len(net.program.nodes)))
     print("  {:34} {:9} {:>5} {:>9} {:>6} {:>8} {:>6} {:>8}".format(
         "op", "library", "times", "ms", "%", "GB/s", "copy", "TFLOP/s"))  # fmt: skip
-    for (op, library), one in sorted(found.items(), key=lambda item: -item[1].seconds):
+    for (op, library), one in sorted(rows.items(), key=lambda item: -item[1].seconds):
         speed = one.nbytes / one.seconds
         line = "  {:34} {:9} {:5} {:9.3f} {:6.1f} {:8.0f} {:6.2f}"
         share = 100 * one.seconds / whole

@@ -28,8 +28,8 @@ SWITCHES = {  # of the build strategy: those that trade no time for memory
 
 def attr(drawn, name):
     """Return the attribute of a parameter that begins with what was drawn for it."""
-    given = fluid.initializer.NumpyArrayInitializer(drawn[name])
-    return fluid.ParamAttr(name=name, initializer=given)
+    initializer = fluid.initializer.NumpyArrayInitializer(drawn[name])
+    return fluid.ParamAttr(name=name, initializer=initializer)
 
 
 class ResNet50:
@@ -40,11 +40,11 @@ class ResNet50:
 
     def conv(self, x, name, channels, side, stride=1, act="relu"):
         """Return convolution, batch norm and activation."""
-        given, padding = attr(self.drawn, name), (side - 1) // 2
-        made = fluid.layers.conv2d(
-            x, channels, side, stride, padding, param_attr=given, bias_attr=False
+        param_attr, padding = attr(self.drawn, name), (side - 1) // 2
+        out = fluid.layers.conv2d(
+            x, channels, side, stride, padding, param_attr=param_attr, bias_attr=False
         )
-        return fluid.layers.batch_norm(made, act=act)
+        return fluid.layers.batch_norm(out, act=act)
 
     def block(self, x, name, width, stride):
         """Return a bottleneck beside its shortcut."""

@@ -83,7 +83,7 @@ def lenet(fluid, rng):
 
 def conv_bn(fluid, x, channels, size, stride, act, groups=1):
     """Return convolution, batch normalization and an activation (or None)."""
-    made = fluid.layers.conv2d(
+    out = fluid.layers.conv2d(
         x,
         channels,
         size,
@@ -93,7 +93,7 @@ def conv_bn(fluid, x, channels, size, stride, act, groups=1):
         bias_attr=False,
         use_cudnn=False,
     )
-    return fluid.layers.batch_norm(made, act=act)
+    return fluid.layers.batch_norm(out, act=act)
 
 
 def resnet18(fluid, rng):
@@ -165,8 +165,8 @@ def text_cnn(fluid, rng):
     vectors = layers.unsqueeze(fluid.embedding(words, (size["words"], size["width"])), [1])
     features = []
     for length in size["windows"]:
-        found = layers.conv2d(vectors, size["channels"], (length, size["width"]), act="relu")
-        features.append(layers.pool2d(found, pool_type="max", global_pooling=True))
+        activations = layers.conv2d(vectors, size["channels"], (length, size["width"]), act="relu")
+        features.append(layers.pool2d(activations, pool_type="max", global_pooling=True))
     hidden = layers.reshape(layers.concat(features, 1), [-1, 3 * size["channels"]])
     loss = cross_entropy(fluid, hidden, label)
     feed = {
@@ -218,8 +218,8 @@ def gpt(fluid, rng):
         hidden = hidden + feed_forward(fluid, normed(fluid, hidden), size)
     scores = layers.fc(normed(fluid, hidden), size["words"], num_flatten_dims=2)
     loss = layers.mean(layers.softmax_with_cross_entropy(scores, label))
-    drawn = rng.randint(0, size["words"], (2, size["rows"], length)).astype("int64")
-    return loss, fluid.optimizer.Adam(1e-3), {"words": drawn[0], "label": drawn[1][..., None]}
+    words = rng.randint(0, size["words"], (2, size["rows"], length)).astype("int64")
+    return loss, fluid.optimizer.Adam(1e-3), {"words": words[0], "label": words[1][..., None]}
 
 
 def encoder(fluid, rng):
@@ -260,8 +260,8 @@ def wide_deep(fluid, rng):
     dense = layers.data("dense", [size["dense"]])
     label = layers.data("label", [1])
     names = ["category_{}".format(k) for k in range(len(TABLES))]
-    given = [layers.data(name, [1], dtype="int64") for name in names]
-    pairs = list(zip(given, TABLES))  # noqa: B905, for Python 3.7
+    inputs = [layers.data(name, [1], dtype="int64") for name in names]
+    pairs = list(zip(inputs, TABLES))  # noqa: B905, for Python 3.7
     wide = layers.sums([layers.embedding(ids, (rows, 1)) for ids, rows in pairs])
     deep = [layers.embedding(ids, (rows, size["width"])) for ids, rows in pairs]
     deep = layers.concat([*deep, dense], 1)

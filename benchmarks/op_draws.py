@@ -37,8 +37,8 @@ def named(name: str) -> Case:
 def describe(case: Case) -> str:
     """Return a case's op, shapes and attributes as text."""
     shapes = [list(array.shape) for arrays in case.draw().values() for array in arrays]
-    shown = ", ".join(f"{k}={v}" for k, v in case.attrs.items())
-    return f"{case.op} {' '.join('x'.join(map(str, shape)) for shape in shapes)} {shown}".strip()
+    attrs = ", ".join(f"{k}={v}" for k, v in case.attrs.items())
+    return f"{case.op} {' '.join('x'.join(map(str, shape)) for shape in shapes)} {attrs}".strip()
 
 
 def _convolution(rng: Rng) -> Drawn:

@@ -155,8 +155,8 @@ def _picked_rows(rng: Rng) -> Drawn:
         return Case("gather_nd", ids, lambda t, x, i: x[i[:, 0]], {}, ("X",)), size, 0
     if what == 2:
         inputs = {"X": table, "Index": whole(rows, count, 1), "Updates": normal(count, width)}
-        added = lambda t, x, i, u: x.index_add(0, i[:, 0], u)
-        return Case("scatter_nd_add", inputs, added, {}, ("X", "Updates")), size, 0
+        call = lambda t, x, i, u: x.index_add(0, i[:, 0], u)
+        return Case("scatter_nd_add", inputs, call, {}, ("X", "Updates")), size, 0
     count = min(count, rows)
     apart = lambda r: r.permutation(rows)[:count].astype(np.int64)
     inputs = {"X": table, "Ids": apart, "Updates": normal(count, width)}
@@ -271,10 +271,10 @@ def _choice(rng: Rng) -> Drawn:
         return Case("where", inputs, pick, {}, ("X", "Y")), [math.prod(shape)], 0
     source, target = ((5, 3), (3, 5), (2, 5), (5, 0))[int(rng.integers(0, 4))]
     types = {5: "float32", 3: "int64", 2: "int32", 0: "bool"}
-    drawn = lambda r: (9 * r.standard_normal(shape)).astype(types[source])
+    values = lambda r: (9 * r.standard_normal(shape)).astype(types[source])
     cast = lambda t, x: x.to(getattr(t, types[target]))
     attrs = {"in_dtype": source, "out_dtype": target}
-    return Case("cast", {"X": drawn}, cast, attrs), [math.prod(shape)], 0
+    return Case("cast", {"X": values}, cast, attrs), [math.prod(shape)], 0
 
 
 def _dropped(rng: Rng) -> Drawn:

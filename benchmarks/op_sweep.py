@@ -60,14 +60,14 @@ def measure(name, contenders, rounds, seconds):
             times[contender.name] += [1e3 * s for s in answer["seconds"]]
             answers[contender.name] = answer
     case = named(name)
-    shown = name if name in CASES else "{} {}".format(name, describe(case))
-    found = {"case": shown, "libraries": answers["rowlock"]["libraries"]}
+    title = name if name in CASES else "{} {}".format(name, describe(case))
+    row = {"case": title, "libraries": answers["rowlock"]["libraries"]}
     for contender in times:
-        found[contender] = [float(q) for q in np.percentile(times[contender], [25, 50, 75])]
-    found["ratio"] = found["rowlock"][0] / found["torch"][0]
+        row[contender] = [float(q) for q in np.percentile(times[contender], [25, 50, 75])]
+    row["ratio"] = row["rowlock"][0] / row["torch"][0]
     digests = (answers[n]["digest"] for n in ("rowlock", "torch"))
-    found["differs"] = not case.chance and differs(*digests)
-    return found
+    row["differs"] = not case.chance and differs(*digests)
+    return row
 
 
 def text_of(row):

@@ -78,8 +78,8 @@ def _trainers_say(
     servers = [start("server", i) for i in range(SERVERS)]
     trainers = [start("trainer", i) for i in range(count)]
     try:
-        said = [trainer.communicate(timeout=JOIN_S)[0] for trainer in trainers]
-        return [float(text.partition(label)[2].split()[0]) for text in said]
+        outputs = [trainer.communicate(timeout=JOIN_S)[0] for trainer in trainers]
+        return [float(text.partition(label)[2].split()[0]) for text in outputs]
     finally:
         for process in (*trainers, *servers):
             process.kill()

@@ -31,10 +31,10 @@ class Told(logging.Handler):
 
 
 def times(sign, spares, kills=KILLS):
-    told = Told()
-    logging.getLogger("rowlock").handlers = [told]
+    handler = Told()
+    logging.getLogger("rowlock").handlers = [handler]
     logging.getLogger("rowlock").propagate = False
-    named, back = [], []
+    delays, back = [], []
     rng = np.random.RandomState(0)
     feed = {"x": rng.randn(32, 13).astype("float32"), "y": rng.randn(32, 1).astype("float32")}
     with rowlock.cluster(launcher="ray", spares=spares):
@@ -53,8 +53,8 @@ def times(sign, spares, kills=KILLS):
             os.kill(pid, sign)
             exe.run(program, feed=feed, fetch_list=[loss])
             back.append(time.monotonic() - began)
-            named.append(told.named[-1] - began)
-    return statistics.median(named), statistics.median(back), max(back)
+            delays.append(handler.named[-1] - began)
+    return statistics.median(delays), statistics.median(back), max(back)
 
 
 if __name__ == "__main__":

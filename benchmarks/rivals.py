@@ -42,12 +42,12 @@ def measure(name, contenders, rounds, steps):
     The first has a list for each round with a number for each step, the second processor time of a step for
     each round.
     """
-    ready, spent, weights = {}, {}, {}
+    ready, processor_ms, weights = {}, {}, {}
     for contender in contenders:
         try:
             weights[contender.name] = contender.ask(do="build", model=name)["weights"]
             contender.ask(do="run", steps=WARM_UP.get(name, 5))
-            ready[contender.name], spent[contender.name] = [], []
+            ready[contender.name], processor_ms[contender.name] = [], []
         except RuntimeError as error:
             print("{}: {} left out, {}".format(name, contender.name, error), flush=True)
     assert len(set(weights.values())) <= 1, (name, "weights by contender", weights)
@@ -56,21 +56,21 @@ def measure(name, contenders, rounds, steps):
             if contender.name in ready:
                 before = contender.processor_seconds()
                 answer = contender.ask(do="run", steps=steps)
-                used = contender.processor_seconds() - before
-                spent[contender.name].append(1e3 * used / steps)
+                seconds = contender.processor_seconds() - before
+                processor_ms[contender.name].append(1e3 * seconds / steps)
                 assert np.isfinite(answer["loss"]), (name, contender.name, answer["loss"])
                 ready[contender.name].append([1e3 * s for s in answer["seconds"]])
-    return ready, spent
+    return ready, processor_ms
 
 
-def row(contender, times, spent, ours):
+def row(contender, times, processor_ms, ours):
     """Return one line's numbers: quartiles in milliseconds, and the median over rounds of ratios to us."""
     low, median, high = np.percentile(np.concatenate(times), [25, 50, 75])
     outcome = {
         "contender": contender,
         "median": median,
         "quartiles": [low, high],
-        "processor": float(np.median(spent)),
+        "processor": float(np.median(processor_ms)),
     }
     if ours is not None:
         pairs = zip(times, ours, strict=True)
@@ -80,14 +80,14 @@ def row(contender, times, spent, ours):
     return outcome
 
 
-def table(name, times, spent, own):
+def table(name, times, processor_ms, own):
     """Return a model's rows, and its ratios: ours to the fastest rival and to the thriftiest, DDP to ours."""
     best = min(
         (n for n in times if n in own),
         key=lambda n: np.median(np.concatenate(times[n])),
         default=None,
     )
-    rows = [row(n, t, spent[n], times.get(best)) for n, t in times.items()]
+    rows = [row(n, t, processor_ms[n], times.get(best)) for n, t in times.items()]
     outcome = {"model": name, "about": EVERY[name].__doc__, "rows": rows}
     by_name = {r["contender"]: r for r in rows}
     theirs = [r for r in rows if r["contender"] not in own]
@@ -97,7 +97,7 @@ def table(name, times, spent, own):
         outcome["ours / fastest rival"] = 1 / fastest["ratio"]
         least = min(theirs, key=lambda r: r["processor"])["contender"]
         outcome["least processor"] = least
-        pairs = zip(spent[best], spent[least], strict=True)
+        pairs = zip(processor_ms[best], processor_ms[least], strict=True)
         outcome["ours / least processor"] = float(np.median([own / other for own, other in pairs]))
     if best and "torch DDP" in by_name:
         outcome["DDP / ours"] = by_name["torch DDP"]["ratio"]
@@ -129,7 +129,7 @@ def text_of(outcome):
     return "\n".join(lines)
 
 
-def keep(now, tables, contenders, raw, used, options):
+def keep(now, tables, contenders, raw, processor_ms, options):
     """Write everything so far to a pair of files dated ``now``."""
     RESULTS.mkdir(exist_ok=True)
     stem = RESULTS / "rivals_{}".format(now.strftime("%Y-%m-%d_%H%M%S"))
@@ -139,7 +139,7 @@ def keep(now, tables, contenders, raw, used, options):
         "versions": {c.name: c.about for c in contenders},
         "rounds": options.rounds,
     }
-    data = {**about, "tables": tables, "milliseconds": raw, "processor milliseconds": used}
+    data = {**about, "tables": tables, "milliseconds": raw, "processor milliseconds": processor_ms}
     stem.with_suffix(".json").write_text(json.dumps(data, indent=1) + "\n")
     head = json.dumps(about, indent=1)
     stem.with_suffix(".txt").write_text("\n\n".join([head, *map(text_of, tables)]) + "\n")
@@ -150,8 +150,8 @@ def run():
     """Measure as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for rival in ("torch", "jax", "paddle"):
-        given = os.environ.get("{}_PYTHON".format(rival.upper()), "")
-        parser.add_argument("--" + rival, default=given, metavar="INTERPRETER")
+        interpreter = os.environ.get("{}_PYTHON".format(rival.upper()), "")
+        parser.add_argument("--" + rival, default=interpreter, metavar="INTERPRETER")
     parser.add_argument("--models", nargs="+", default=list(EVERY), choices=list(EVERY))
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=0, help="of each round (default: by model)")
@@ -161,21 +161,21 @@ def run():
     ours = [rowlock("rowlock")]
     if not options.no_switches:
         ours.append(rowlock("rowlock, switches", dict.fromkeys(FASTER, True)))
-    wanted = [*ours, *rivals(options.torch, options.jax, options.paddle)]
-    for contender in wanted:
+    everyone = [*ours, *rivals(options.torch, options.jax, options.paddle)]
+    for contender in everyone:
         contender.quiet = not options.verbose
     try:
-        contenders = [contender for contender in wanted if contender.start()]
-        tables, raw, used, now = [], {}, {}, datetime.datetime.now()
+        contenders = [contender for contender in everyone if contender.start()]
+        tables, raw, processor_ms, now = [], {}, {}, datetime.datetime.now()
         for name in options.models:
             steps = options.steps or STEPS[name]
-            raw[name], used[name] = measure(name, contenders, options.rounds, steps)
-            tables.append(table(name, raw[name], used[name], {c.name for c in ours}))
+            raw[name], processor_ms[name] = measure(name, contenders, options.rounds, steps)
+            tables.append(table(name, raw[name], processor_ms[name], {c.name for c in ours}))
             print(text_of(tables[-1]) + "\n", flush=True)
-            stem = keep(now, tables, contenders, raw, used, options)
+            stem = keep(now, tables, contenders, raw, processor_ms, options)
         print("kept as {}.json and .txt".format(stem))
     finally:
-        for contender in wanted:
+        for contender in everyone:
             contender.close()
 
 

@@ -106,8 +106,9 @@ def fed(fluid, value):
 
 def feeds_of(fluid, name, rng):
     """Return the batches of a program as they are fed."""
-    drawn = batches(name, rng)
-    return [{key: fed(fluid, value) for key, value in batch.items()} for batch in drawn]
+    return [
+        {key: fed(fluid, value) for key, value in batch.items()} for batch in batches(name, rng)
+    ]
 
 
 def text_cnn_sparse(fluid, rng, length=TEXT["length"]):
@@ -159,9 +160,9 @@ def click_through(fluid, rng):
 def attended(fluid, state, memory, projected):
     """Return the mean of a memory's rows, weighted by how each suits the state of its sentence."""
     layers = fluid.layers
-    asked = layers.fc(state, projected.shape[1], bias_attr=False)
-    asked = layers.sequence_expand(x=asked, y=projected)
-    fit = layers.fc(layers.concat([projected, asked], 1), 1, act="tanh", bias_attr=False)
+    query = layers.fc(state, projected.shape[1], bias_attr=False)
+    query = layers.sequence_expand(x=query, y=projected)
+    fit = layers.fc(layers.concat([projected, query], 1), 1, act="tanh", bias_attr=False)
     weights = layers.reshape(layers.sequence_softmax(fit), [-1])
     return layers.sequence_pool(layers.elementwise_mul(memory, weights, axis=0), "sum")
 
@@ -174,18 +175,18 @@ def translator(fluid, rng):
         fluid.data(name, [None, 1], "int64", lod_level=1)
         for name in ("source", "target", "following")
     )
-    read = layers.embedding(source, (words, width))
+    source_vectors = layers.embedding(source, (words, width))
     both = [
-        layers.dynamic_gru(layers.fc(read, 3 * width), width, is_reverse=backwards)
+        layers.dynamic_gru(layers.fc(source_vectors, 3 * width), width, is_reverse=backwards)
         for backwards in (False, True)
     ]
     memory = layers.concat(both, 1)
     projected = layers.fc(memory, width, bias_attr=False)
     first = layers.fc(layers.sequence_first_step(both[1]), width, act="tanh")
-    written = layers.embedding(target, (words, width))
+    target_vectors = layers.embedding(target, (words, width))
     rnn = layers.DynamicRNN()
     with rnn.block():
-        word = rnn.step_input(written)
+        word = rnn.step_input(target_vectors)
         memory, projected = rnn.static_input(memory), rnn.static_input(projected)
         state = rnn.memory(init=first, need_reorder=True)
         context = attended(fluid, state, memory, projected)

@@ -70,8 +70,8 @@ def feed(name, size, step=0):
     if name == "resnet50":
         image = rng.standard_normal((size.rows, 3, size.pixels, size.pixels)).astype("float32")
         return {"image": image, "label": rng.randint(0, size.classes, (size.rows, 1))}
-    drawn = rng.randint(0, size.words, (size.rows, size.length + 1))
-    return {"words": drawn[:, :-1].copy(), "label": drawn[:, 1:, None].copy()}
+    words = rng.randint(0, size.words, (size.rows, size.length + 1))
+    return {"words": words[:, :-1].copy(), "label": words[:, 1:, None].copy()}
 
 
 def image_shapes(size):

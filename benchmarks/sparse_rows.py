@@ -38,9 +38,9 @@ def milliseconds(method, sparse, height):
         exe.run(startup)
         for _ in range(STEPS):
             feed = {"ids": draw.integers(0, height, IDS)}
-            started = time.perf_counter()
+            start = time.perf_counter()
             exe.run(main, feed, [loss])
-            times.append(time.perf_counter() - started)
+            times.append(time.perf_counter() - start)
     return float(np.median(times[3:])) * 1e3
 
 

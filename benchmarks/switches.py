@@ -67,8 +67,8 @@ def long_attention(fluid, rng):
     """One attention over 1024 positions, four heads of 32, 2 x 1 rows, SGD."""
     size = {"width": 128, "heads": 4, "length": 1024}
     x, y = fluid.layers.data("x", [1024, 128]), fluid.layers.data("y", [1024, 128])
-    made = models.attention(fluid, models.normed(fluid, x), size)
-    loss = fluid.layers.mean(fluid.layers.square_error_cost(made, y))
+    out = models.attention(fluid, models.normed(fluid, x), size)
+    loss = fluid.layers.mean(fluid.layers.square_error_cost(out, y))
     feed = {name: rng.randn(2, 1024, 128).astype("float32") for name in ("x", "y")}
     return loss, fluid.optimizer.SGD(1e-3), feed
 
@@ -132,9 +132,9 @@ class Variant:
     def timed(self, steps):
         """Keep the milliseconds of some steps."""
         for _ in range(steps):
-            started = time.perf_counter()
+            start = time.perf_counter()
             self.step()
-            self.times.append(1e3 * (time.perf_counter() - started))
+            self.times.append(1e3 * (time.perf_counter() - start))
 
     def nbytes(self):
         """Return the bytes of temporaries on one replica."""
@@ -158,22 +158,26 @@ def measure(row, rounds, steps):
             variant.timed(steps)
     on, off = variants["on"], variants["off"]
     apart = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(on.losses, off.losses, strict=True))
-    found = {"switch": row.switch, "model": row.model, "loss": apart, "changes": row.changes}
+    result = {"switch": row.switch, "model": row.model, "loss": apart, "changes": row.changes}
     for name, variant in variants.items():
-        found[name] = {"ms": float(np.median(variant.times)), "bytes": variant.nbytes()}
-        found[name]["quartiles"] = np.percentile(variant.times, [25, 75]).tolist()
-    return {**found, "notes": on.notes(row.switch)}
+        result[name] = {"ms": float(np.median(variant.times)), "bytes": variant.nbytes()}
+        result[name]["quartiles"] = np.percentile(variant.times, [25, 75]).tolist()
+    return {**result, "notes": on.notes(row.switch)}
 
 
-def line_of(found):
+def line_of(result):
     """Return a row as text."""
-    on, off = found["on"], found["off"]
+    on, off = result["on"], result["off"]
     verdict = (
-        "same" if found["loss"] <= SAME else "changed, as asked" if found["changes"] else "DIFFERS"
+        "same"
+        if result["loss"] <= SAME
+        else "changed, as asked"
+        if result["changes"]
+        else "DIFFERS"
     )
     return "{:28} {:16} {:9.2f} {:9.2f} {:6.2f} {:10.2f} {:10.2f}   {:.0e} {}".format(
-        found["switch"], found["model"], off["ms"], on["ms"], on["ms"] / off["ms"],
-        off["bytes"] / 2**20, on["bytes"] / 2**20, found["loss"], verdict,
+        result["switch"], result["model"], off["ms"], on["ms"], on["ms"] / off["ms"],
+        off["bytes"] / 2**20, on["bytes"] / 2**20, result["loss"], verdict,
     )  # fmt: skip
 
 

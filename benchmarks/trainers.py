@@ -79,8 +79,8 @@ def two_drivers(name, address, run):
         )
         for trainer in range(2)
     ]
-    said = [driver.communicate(timeout=300)[0] for driver in drivers]
-    return max(float(text.partition("ms ")[2].split()[0]) for text in said)
+    outputs = [driver.communicate(timeout=300)[0] for driver in drivers]
+    return max(float(text.partition("ms ")[2].split()[0]) for text in outputs)
 
 
 def main():

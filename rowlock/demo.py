@@ -102,13 +102,13 @@ def train(seed: int, epochs: int, batch: int, out: Path, replicas: int = 2) -> H
         exe.run(train_prog, feed=first, fetch_list=[loss])  # compiles, and starts the replicas
         with _progress(epochs * (len(digits.train_images) // batch)) as bar:
             for _ in range(epochs):
-                started = time.perf_counter()
+                start = time.perf_counter()
                 for feed in batches(digits, batch, rng):
                     (value,) = exe.run(train_prog, feed=feed, fetch_list=[loss])
                     history.losses.append(float(value.mean()))
                     history.samples += batch
-                    bar.step(history, started)
-                history.seconds += time.perf_counter() - started
+                    bar.step(history, start)
+                history.seconds += time.perf_counter() - start
                 (right,) = exe.run(test_prog, feed=held_out, fetch_list=[accuracy])
                 history.accuracies.append(float(right.mean()))  # places hold equally many images
         write_pictures(train_prog.explain(), history, out)

@@ -26,13 +26,13 @@ fluid = importlib.import_module(NAME)
 def about():
     """Return versions, and the switches in use."""
     package = importlib.import_module(NAME.split(".")[0])
-    found = {"python": sys.version.split()[0], "numpy": np.__version__}
-    found[NAME.split(".")[0]] = str(getattr(package, "__version__", "?"))
+    versions = {"python": sys.version.split()[0], "numpy": np.__version__}
+    versions[NAME.split(".")[0]] = str(getattr(package, "__version__", "?"))
     if NAME == "rowlock.fluid":
         from rowlock.executor.kernels.capabilities import installed
 
-        found.update(installed())
-    return found
+        versions.update(installed())
+    return versions
 
 
 def build(model):

@@ -30,13 +30,13 @@ def conv(x, weight, stride):
 
 def conv_bn(p, name, x, stride=1, relu=True):
     """Return convolution, batch norm by the batch's statistics in float32, and perhaps ReLU."""
-    made = conv(x, p[name].astype(x.dtype), stride)
-    wide = made.astype(jnp.float32)
+    out = conv(x, p[name].astype(x.dtype), stride)
+    wide = out.astype(jnp.float32)
     mean = wide.mean((0, 1, 2))
     variance = jnp.square(wide).mean((0, 1, 2)) - jnp.square(mean)
     factor = lax.rsqrt(variance + 1e-5) * p[name + ".scale"]
-    made = (wide * factor + (p[name + ".shift"] - mean * factor)).astype(x.dtype)
-    return jax.nn.relu(made) if relu else made
+    out = (wide * factor + (p[name + ".shift"] - mean * factor)).astype(x.dtype)
+    return jax.nn.relu(out) if relu else out
 
 
 def resnet50(size, low):
@@ -149,7 +149,7 @@ def large(name, precision):
     """Return the same of a large model."""
     low = jnp.bfloat16 if precision == "bfloat16" else jnp.float32
     parameters, loss = (resnet50 if name == "resnet50" else gpt2)(TOLD.size(name), low)
-    batches = [tuple(fed.values()) for fed in TOLD.batches(name)]
+    batches = [tuple(batch.values()) for batch in TOLD.batches(name)]
     zeros = {key: np.zeros_like(value) for key, value in parameters.items()}
     state = zeros if name == "resnet50" else (zeros, zeros, np.float32(0))
     return parameters, loss, batches, state, momentum if name == "resnet50" else adamw
@@ -164,7 +164,7 @@ def build(model):
     parameters, loss, batches, state, rule = (
         small(name) if name in MODELS else large(name, precision)
     )
-    held = list(jax.device_put((parameters, state), DEVICE))
+    values = list(jax.device_put((parameters, state), DEVICE))
 
     def train(p, s, x, y):
         value, gradients = jax.value_and_grad(loss)(p, x, y)
@@ -174,8 +174,8 @@ def build(model):
     turn = iter(range(sys.maxsize))
 
     def begin():
-        fed = jax.device_put(batches[next(turn) % len(batches)], DEVICE)
-        value, held[0], held[1] = jitted(*held, *fed)
+        batch = jax.device_put(batches[next(turn) % len(batches)], DEVICE)
+        value, values[0], values[1] = jitted(*values, *batch)
         return value
 
     return Steps(begin, float, memory)
@@ -183,14 +183,14 @@ def build(model):
 
 def memory():
     """Return the most bytes that were in use."""
-    found = DEVICE.memory_stats() or {}
-    return {"peak": found["peak_bytes_in_use"]} if "peak_bytes_in_use" in found else {}
+    stats = DEVICE.memory_stats() or {}
+    return {"peak": stats["peak_bytes_in_use"]} if "peak_bytes_in_use" in stats else {}
 
 
 def about():
     """Return versions, and which device."""
-    found = {"python": sys.version.split()[0], "jax": jax.__version__}
-    return {**found, "device": DEVICE.device_kind}
+    versions = {"python": sys.version.split()[0], "jax": jax.__version__}
+    return {**versions, "device": DEVICE.device_kind}
 
 
 if __name__ == "__main__":

@@ -44,10 +44,10 @@ DECLINED = Declined()
 def about():
     """Return versions, and which GPU."""
     runtime = open_gpu(0) if TOLD.on_gpu else None
-    found = {"python": sys.version.split()[0], "numpy": np.__version__, **installed(runtime)}
+    versions = {"python": sys.version.split()[0], "numpy": np.__version__, **installed(runtime)}
     if runtime is not None:
-        found["GPU"] = "{0.name}, {0.memory:,} bytes".format(runtime.properties)
-    return found
+        versions["GPU"] = "{0.name}, {0.memory:,} bytes".format(runtime.properties)
+    return versions
 
 
 def small(name):
@@ -75,10 +75,10 @@ def build(model):
         main, startup, loss, batches, switches = small(name)
     else:
         kind = "bfloat16" if precision == "bfloat16" else "float32"
-        made = large_models.build(name, TOLD.size(name), kind)
-        main, startup, loss = made.main, made.startup, made.loss
+        net = large_models.build(name, TOLD.size(name), kind)
+        main, startup, loss = net.main, net.startup, net.loss
         batches, switches = TOLD.batches(name), dict(large_models.SWITCHES[name])
-        optimizer = made.optimizer if kind == "bfloat16" else None
+        optimizer = net.optimizer if kind == "bfloat16" else None
     if precision == "tf32":
         switches["gpu_math"] = "tf32"
     strategy = fluid.BuildStrategy()
@@ -95,8 +95,8 @@ def build(model):
     turn = iter(range(sys.maxsize))
 
     def begin():
-        fed = batches[next(turn) % len(batches)]
-        return exe.run_async(compiled, feed=fed, fetch_list=[loss], scope=scope)
+        batch = batches[next(turn) % len(batches)]
+        return exe.run_async(compiled, feed=batch, fetch_list=[loss], scope=scope)
 
     def loss_of(future):
         return float(np.mean(np.asarray(future.result()[0], "float64")))

@@ -23,10 +23,10 @@ class Settings:
     """What the command line says."""
 
     def __init__(self):
-        told = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-        self.tiny = told.get("tiny", False)
-        self.on_gpu = told.get("device", "gpu") == "gpu"
-        self.how = told.get("how", "")
+        settings = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
+        self.tiny = settings.get("tiny", False)
+        self.on_gpu = settings.get("device", "gpu") == "gpu"
+        self.how = settings.get("how", "")
 
     def size(self, name):
         """Return a large model's size."""
@@ -61,7 +61,7 @@ class Steps:
             self.losses.append(self.loss_of(self.begin()))
             self.first = self.first or time.perf_counter() - began
         under_way, host = [], []
-        started = time.perf_counter()
+        start = time.perf_counter()
         for _ in range(count):
             began = time.perf_counter()
             under_way.append(self.begin())
@@ -69,7 +69,7 @@ class Steps:
             if len(under_way) > AHEAD:
                 self.loss_of(under_way.pop(0))
         loss = [self.loss_of(one) for one in under_way][-1]
-        seconds = (time.perf_counter() - started) / count
+        seconds = (time.perf_counter() - start) / count
         return {
             "seconds": [seconds],
             "host": float(np.median(host)),

@@ -59,16 +59,16 @@ class ResNet50(nn.Module):
                 wide = 4 * width
         self.head = nn.Linear(wide, size.classes)
 
-    def take(self, drawn):
+    def take(self, weights):
         """Take the shared weights."""
-        fill(self.stem[0].weight, drawn["stem"])
+        fill(self.stem[0].weight, weights["stem"])
         for key, block in self.blocks.items():
             name = key.replace("_", ".")
             for k, part in enumerate(block.parts):
-                fill(part[0].weight, drawn["{}.{}".format(name, k + 1)])
+                fill(part[0].weight, weights["{}.{}".format(name, k + 1)])
             if block.skip is not None:
-                fill(block.skip[0].weight, drawn[name + ".0"])
-        fill(self.head.weight, drawn["head"].T)
+                fill(block.skip[0].weight, weights[name + ".0"])
+        fill(self.head.weight, weights["head"].T)
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x):
@@ -111,14 +111,14 @@ class GPT2(nn.Module):
         self.layers = nn.ModuleList([Block(size) for _ in range(size.layers)])
         self.norm = nn.LayerNorm(size.width)
 
-    def take(self, drawn):
+    def take(self, weights):
         """Take the shared weights."""
-        fill(self.words.weight, drawn["words_w"])
-        fill(self.positions, drawn["positions"])
+        fill(self.words.weight, weights["words_w"])
+        fill(self.positions, weights["positions"])
         for k, layer in enumerate(self.layers):
             for part in ("joint", "out", "wide", "narrow"):
                 linear = getattr(layer, part)
-                fill(linear.weight, drawn["layer{}.{}".format(k, part)].T)
+                fill(linear.weight, weights["layer{}.{}".format(k, part)].T)
                 nn.init.zeros_(linear.bias)
 
     def forward(self, words):
@@ -141,7 +141,9 @@ def large(name, precision):
     net = (ResNet50 if name == "resnet50" else GPT2)(size)
     net.take(weights(name, size))
     net = net.to(DEVICE)
-    batches = [[torch.from_numpy(array) for array in fed.values()] for fed in TOLD.batches(name)]
+    batches = [
+        [torch.from_numpy(array) for array in batch.values()] for batch in TOLD.batches(name)
+    ]
     fused = {"fused": True} if TOLD.on_gpu else {}
     if name == "resnet50":
         if precision != "float32":
@@ -213,11 +215,11 @@ def build(model):
 
 def about():
     """Return versions, and which GPU."""
-    found = {"python": sys.version.split()[0], "torch": torch.__version__}
+    versions = {"python": sys.version.split()[0], "torch": torch.__version__}
     if TOLD.on_gpu:
-        found["GPU"] = torch.cuda.get_device_name()
-        found["cuDNN"] = str(torch.backends.cudnn.version())
-    return found
+        versions["GPU"] = torch.cuda.get_device_name()
+        versions["cuDNN"] = str(torch.backends.cudnn.version())
+    return versions
 
 
 if __name__ == "__main__":

@@ -286,8 +286,8 @@ def wide_deep():
     rows, dense, width = WIDE_DEEP["rows"], WIDE_DEEP["dense"], WIDE_DEEP["width"]
     sizes = (len(TABLES) * width + dense, *WIDE_DEEP["layers"], 1)
 
-    def loss(p, fed, label):
-        ids, numbers = fed
+    def loss(p, inputs, label):
+        ids, numbers = inputs
         x = [table[ids[:, k]] for k, table in enumerate(p["deep"])]
         x = jnp.concatenate([*x, numbers], 1)
         for layer in p["layers"][:-1]:
@@ -303,8 +303,8 @@ def wide_deep():
         "linear": linear(dense, 1),
     }
     ids = np.stack([RNG.randint(0, height, rows) for height in TABLES], 1)
-    fed = ids, RNG.randn(rows, dense).astype("float32")
-    return parameters, loss, (fed, RNG.randint(0, 2, (rows, 1)).astype("float32")), "adam"
+    inputs = ids, RNG.randn(rows, dense).astype("float32")
+    return parameters, loss, (inputs, RNG.randint(0, 2, (rows, 1)).astype("float32")), "adam"
 
 
 def twice(layers, x):
@@ -390,7 +390,7 @@ def signals():
     def along(layer, x, stride, dilation):
         weight, norm = layer
         side = (window - 1) // 2 * dilation
-        made = lax.conv_general_dilated(
+        out = lax.conv_general_dilated(
             x,
             weight,
             (1, stride),
@@ -398,7 +398,7 @@ def signals():
             rhs_dilation=(1, dilation),
             dimension_numbers=("NCHW", "OIHW", "NCHW"),
         )
-        return jax.nn.relu(batch_normed(norm, made))
+        return jax.nn.relu(batch_normed(norm, out))
 
     def loss(p, x, y):
         for (first, *others), (_, dilations) in zip(p["stages"], SIGNAL_STAGES, strict=True):

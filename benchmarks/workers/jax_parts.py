@@ -66,8 +66,10 @@ def biased_conv(layer, x, **how):
 
 def biased_weights(wide, channels, *size):
     """Return the parameters of :func:`biased_conv`."""
-    kept = np.float32((2 / (wide * np.prod(size))) ** 0.5 / 0.05)  # the variance, as ReLU halves it
-    return kept * drawn(channels, wide, *size), np.zeros(channels, "float32")
+    scale = np.float32(
+        (2 / (wide * np.prod(size))) ** 0.5 / 0.05
+    )  # the variance, as ReLU halves it
+    return scale * drawn(channels, wide, *size), np.zeros(channels, "float32")
 
 
 def pooled(x, combine, start, size=2):

@@ -50,7 +50,7 @@ def build(name):
     )
     zeros = jax.tree.map(np.zeros_like, parameters)
     state = {"sgd": (), "momentum": zeros, "adam": (zeros, zeros, np.float32(0))}[optimizer]
-    held = list(jax.device_put((parameters, state), everywhere))
+    values = list(jax.device_put((parameters, state), everywhere))
     update = {"sgd": sgd, "momentum": momentum, "adam": adam}[optimizer]
 
     def train(p, s, x, y):
@@ -60,8 +60,8 @@ def build(name):
     jitted = jax.jit(train, donate_argnums=(0, 1))
 
     def step():
-        fed = jax.device_put(batch, halves)  # the feed comes from the host in every step
-        value, held[0], held[1] = jitted(*held, *fed)
+        arrays = jax.device_put(batch, halves)  # the feed comes from the host in every step
+        value, values[0], values[1] = jitted(*values, *arrays)
         return float(value)
 
     step.weights = sum(int(np.size(weight)) for weight in jax.tree.leaves(parameters))

@@ -5,17 +5,17 @@ import time
 import numpy as np
 
 
-def called(step, count, digest, **told):
+def called(step, count, digest, **extras):
     """Return an answer: the seconds of calls and digests of the arrays that the last one gave.
 
     Seconds are the thread's own: what else runs on the core does not count, and neither library starts threads.
     """
     seconds = []
     for _ in range(count):
-        started = time.thread_time()
-        found = step()
-        seconds.append(time.thread_time() - started)
-    return {"seconds": seconds, "digest": [digest_of(digest(one)) for one in found], **told}
+        start = time.thread_time()
+        results = step()
+        seconds.append(time.thread_time() - start)
+    return {"seconds": seconds, "digest": [digest_of(digest(one)) for one in results], **extras}
 
 
 def digest_of(array):

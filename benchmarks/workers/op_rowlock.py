@@ -56,34 +56,35 @@ def chosen(node, kernels, able):
     return fastest(names, seconds)
 
 
-def bound(op_type, read, attrs, wanted, dev):
+def bound(op_type, arrays, attrs, wanted, dev):
     """Return an op's calls, its results by slot and the back end that the compiler chooses."""
     op = OPS[op_type]
-    specs = {s: [Spec(a.shape, to_var_type(a.dtype)) for a in many] for s, many in read.items()}
-    made = op.infer(Inference(op, specs, attrs, where="op_sweep"))
-    made = {slot.name: made.get(slot.name, []) for slot in op.output_slots}
-    written = {
+    specs = {s: [Spec(a.shape, to_var_type(a.dtype)) for a in many] for s, many in arrays.items()}
+    specs_of = op.infer(Inference(op, specs, attrs, where="op_sweep"))
+    specs_of = {slot.name: specs_of.get(slot.name, []) for slot in op.output_slots}
+    results = {
         s: [near(one.shape, to_numpy(one.dtype)) if wanted(s) else None for one in many]
-        for s, many in made.items()
+        for s, many in specs_of.items()
     }
     views = op.views if op.keeps_order(attrs) else {}
     for slot, source in views.items():  # of these plans compute nothing
-        if wanted(slot) and made[slot][0].shape == read[source][0].shape:
-            written[slot] = read[source]
+        if wanted(slot) and specs_of[slot][0].shape == arrays[source][0].shape:
+            results[slot] = arrays[source]
     if all(
-        many is read.get(views.get(s)) or not any(a.size for a in many)
-        for s, many in written.items()
+        many is arrays.get(views.get(s)) or not any(a.size for a in many)
+        for s, many in results.items()
     ):
-        return [], written, "none"
+        return [], results, "none"
     inputs = {s: tuple(Value(s, one) for one in many) for s, many in specs.items()}
     outputs = {
-        s: tuple(Value(s, one) if wanted(s) else None for one in many) for s, many in made.items()
+        s: tuple(Value(s, one) if wanted(s) else None for one in many)
+        for s, many in specs_of.items()
     }
     node = Node(op_type, inputs, outputs, attrs)
     able = {name: end for name, end in capabilities().items() if name != "xla"}
     library = chosen(node, select_kernels(_One(node), able), able)
     with np.errstate(all="ignore"):
-        return bind(op_type, read, written, attrs, dev, library), written, library
+        return bind(op_type, arrays, results, attrs, dev, library), results, library
 
 
 def build(name):
@@ -93,30 +94,30 @@ def build(name):
         raise LookupError("no such op here")
     op = OPS[case.op]
     dev = Device()
-    read = {
+    inputs = {
         slot: [near(a.shape, a.dtype, a) for a in arrays] for slot, arrays in case.draw().items()
     }
     attrs = {**op.attrs, **case.attrs}
     every = lambda slot: True
-    steps, written, library = bound(case.op, read, attrs, every, dev)
-    libraries, results = [library], list(written[case.out])
+    steps, outputs, library = bound(case.op, inputs, attrs, every, dev)
+    libraries, results = [library], list(outputs[case.out])
     if case.slopes:
-        declared = OPS[op.grad.type]
+        declaration = OPS[op.grad.type]
         targets = {s: t.partition("@GRAD")[0] for s, t in op.grad.writes().items()}
         slots = [s for c in case.slopes for s, t in targets.items() if t == c]
-        for _ in range(len(read[op.grad.each]) if op.grad.each else 1):
+        for _ in range(len(inputs[op.grad.each]) if op.grad.each else 1):
             operands = {}
             for slot, source in op.grad.reads().items():
                 base, is_grad, _ = source.partition("@GRAD")
-                arrays = read.get(base) or written.get(base)
+                arrays = inputs.get(base) or outputs.get(base)
                 if is_grad:
                     one = base == case.out
-                    arrays = [seed_of(a.shape) for a in written[base]] if one else None
+                    arrays = [seed_of(a.shape) for a in outputs[base]] if one else None
                 if arrays:
                     operands[slot] = arrays
-            offsets = (slot.name for slot in declared.lod_slots if slot.name in read)
-            operands |= {slot: read[slot] for slot in offsets}
-            settings = {**declared.attrs, **op.grad.attributes(attrs)}
+            offsets = (slot.name for slot in declaration.lod_slots if slot.name in inputs)
+            operands |= {slot: inputs[slot] for slot in offsets}
+            settings = {**declaration.attrs, **op.grad.attributes(attrs)}
             more, slopes, library = bound(
                 op.grad.type, operands, settings, lambda slot: slot in slots, dev
             )

@@ -15,18 +15,18 @@ from benchmarks.workers.serve import serve
 def build(name):
     """Return a call of the case, and what it computes."""
     case = named(name)
-    held, leaves = [], []
+    tensors, leaves = [], []
     for slot, arrays in case.draw().items():
         for array in arrays:
             tensor = torch.from_numpy(array)
-            held.append(tensor)
+            tensors.append(tensor)
             if slot in case.slopes:
                 leaves.append(tensor.requires_grad_())
     seeds = []
 
     def step():
-        found = case.call(torch, *held)
-        outs = found if isinstance(found, tuple) else (found,)
+        result = case.call(torch, *tensors)
+        outs = result if isinstance(result, tuple) else (result,)
         seeds.extend(torch.from_numpy(seed_of(out.shape)) for out in outs[len(seeds) :])
         slopes = torch.autograd.grad(outs, leaves, seeds) if leaves else ()
         # As ``backward()`` leaves them to an optimizer: in the order of their tensor, views written out.

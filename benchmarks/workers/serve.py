@@ -30,9 +30,9 @@ def timed(step, count):
     """Return the seconds that each of ``count`` calls took, and what the last one returned."""
     seconds, loss = [], float("nan")
     for _ in range(count):
-        started = time.perf_counter()
+        start = time.perf_counter()
         loss = float(step())
-        seconds.append(time.perf_counter() - started)
+        seconds.append(time.perf_counter() - start)
     return seconds, loss
 
 
@@ -43,23 +43,23 @@ def serve(about, build, run=timed):
     """
     answer, step = Answers(), None
     for line in sys.stdin:
-        told = json.loads(line)
+        request = json.loads(line)
         try:
-            if told["do"] == "end":
+            if request["do"] == "end":
                 break
-            if told["do"] == "about":
+            if request["do"] == "about":
                 answer(about=about())
-            elif told["do"] == "build":
+            elif request["do"] == "build":
                 step = None  # let go of the model before
-                step = build(told["model"])
-                answer(built=told["model"], weights=getattr(step, "weights", None))
+                step = build(request["model"])
+                answer(built=request["model"], weights=getattr(step, "weights", None))
             else:
-                found = run(step, told["steps"])
+                result = run(step, request["steps"])
                 answer(
                     **(
-                        found
-                        if isinstance(found, dict)
-                        else {"seconds": found[0], "loss": found[1]}
+                        result
+                        if isinstance(result, dict)
+                        else {"seconds": result[0], "loss": result[1]}
                     )
                 )
         except Exception as error:

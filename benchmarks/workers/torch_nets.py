@@ -135,8 +135,8 @@ class WordWindows(nn.Module):
     def forward(self, words):
         """Return the scores."""
         x = self.words(words).unsqueeze(1)
-        found = [functional.relu(conv(x)).amax((2, 3)) for conv in self.windows]
-        return self.head(torch.cat(found, 1))
+        features = [functional.relu(conv(x)).amax((2, 3)) for conv in self.windows]
+        return self.head(torch.cat(features, 1))
 
 
 class Growing(nn.Module):
@@ -242,9 +242,9 @@ class WideDeep(nn.Module):
         self.layers = nn.Sequential(*parts, nn.Linear(wide, 1))
         self.linear = nn.Linear(dense, 1)
 
-    def forward(self, fed):
+    def forward(self, inputs):
         """Return the score of each row."""
-        ids, dense = fed
+        ids, dense = inputs
         wide = sum(table(ids[k]) for k, table in enumerate(self.wide))
         deep = [table(ids[k]) for k, table in enumerate(self.deep)]
         return self.layers(torch.cat([*deep, dense], 1)) + self.linear(dense) + wide

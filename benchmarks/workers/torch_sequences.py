@@ -33,8 +33,10 @@ def part(value, rank):
 
 def parts(name, rank):
     """Return a process's parts of the batches of a program."""
-    drawn = batches(name, np.random.RandomState(1))
-    return [{key: part(value, rank) for key, value in batch.items()} for batch in drawn]
+    return [
+        {key: part(value, rank) for key, value in batch.items()}
+        for batch in batches(name, np.random.RandomState(1))
+    ]
 
 
 def rows_of_words(rank):
@@ -44,8 +46,9 @@ def rows_of_words(rank):
 
 def clicks(rank):
     """Return batches of ids and dense numbers, and clicks."""
-    drawn = parts("click_through", rank)
-    return [((each["ids"], each["dense"]), each["label"][:, 0]) for each in drawn]
+    return [
+        ((each["ids"], each["dense"]), each["label"][:, 0]) for each in parts("click_through", rank)
+    ]
 
 
 def backwards(packed):
@@ -86,9 +89,9 @@ class Reversed(nn.Module):
         self.backwards = nn.LSTM(hidden, hidden)
         self.head = nn.Linear(hidden, 2)
 
-    def forward(self, fed):
+    def forward(self, inputs):
         """Return the scores."""
-        words, order = fed
+        words, order = inputs
         states, _ = self.forwards(words._replace(data=self.words(words.data)))
         states, _ = self.backwards(states._replace(data=states.data[order]))
         states, _ = pad_packed_sequence(states, padding_value=float("-inf"))
@@ -108,9 +111,9 @@ class Clicks(nn.Module):
             wide = hidden
         self.layers = nn.Sequential(*parts, nn.Linear(hidden, 2))
 
-    def forward(self, fed):
+    def forward(self, inputs):
         """Return the scores."""
-        ids, dense = fed
+        ids, dense = inputs
         return self.layers(torch.cat([self.rows(ids).flatten(1), dense], 1))
 
 
@@ -131,13 +134,13 @@ class Translator(nn.Module):
 
     def attended(self, state, memory, projected, outside):
         """Return the mean of a memory, weighted by how each of its rows suits the state."""
-        asked = self.ask(state).expand_as(projected)
-        fit = torch.tanh(self.fit(torch.cat([projected, asked], 2)))
+        query = self.ask(state).expand_as(projected)
+        fit = torch.tanh(self.fit(torch.cat([projected, query], 2)))
         return (fit.masked_fill(outside, float("-inf")).softmax(0) * memory).sum(0)
 
-    def forward(self, fed):
+    def forward(self, inputs):
         """Return scores for each word of the translations, packed."""
-        source, target, written = fed
+        source, target, sizes = inputs
         states, last = self.reader(source._replace(data=self.source(source.data)))
         projected, _ = pad_packed_sequence(states._replace(data=self.project(states.data)))
         memory, lengths = pad_packed_sequence(states)
@@ -147,7 +150,7 @@ class Translator(nn.Module):
             context = self.attended(state, memory, projected, outside)
             state = self.cell(torch.cat([context, word], 1), state)
             states.append(state)
-        packed = pack_padded_sequence(torch.stack(states), written, enforce_sorted=False)
+        packed = pack_padded_sequence(torch.stack(states), sizes, enforce_sorted=False)
         return self.head(packed.data)
 
 

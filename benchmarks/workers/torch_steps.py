@@ -155,21 +155,21 @@ def follow(rank, port, compiled, pipe):
     step = None
     while True:
         try:
-            told = pipe.recv()
+            task = pipe.recv()
         except EOFError:
             return
-        if isinstance(told, int):
-            timed(step, told)
+        if isinstance(task, int):
+            timed(step, task)
         else:
             step = None
-            step = make(told, compiled)
+            step = make(task, compiled)
 
 
 def free_port():
     """Return a port that nobody uses."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 def run():

@@ -61,7 +61,7 @@ class NcclGroup(CollectiveGroup):
         self._communicator = NcclCommunicator(control, runtime, within, ended)
         self._calls = NcclCalls(self._communicator, runtime, self.rank, lambda: self._given_up)
         self._vote = DeviceVote(runtime, self.size)
-        self._asked = 0.0  # when NCCL was asked what went wrong
+        self._query_at = 0.0  # when NCCL was asked what went wrong
         self._lock = threading.Lock()
         self._meanwhile: Callable[[], None] | None = None
 
@@ -123,7 +123,7 @@ class NcclGroup(CollectiveGroup):
         self._wait(self.runtime.record(self.runtime.compute), until, within, tag)
 
     def _wait(self, event: Event, until: float, within: float, tag: str) -> None:
-        began = self._asked = time.monotonic()
+        began = self._query_at = time.monotonic()
         while True:
             if self._meanwhile is not None:
                 self._meanwhile()
@@ -144,9 +144,9 @@ class NcclGroup(CollectiveGroup):
             return True
         now = time.monotonic()
         self._refuse_aborted(tag)
-        if now - self._asked > _ERRORS_S:
+        if now - self._query_at > _ERRORS_S:
             self._check(tag)
-            self._asked = now
+            self._query_at = now
         if now > until:
             reason = (
                 f"{tag or 'a collective'} was not done by NCCL within {within:g} s, though every rank came "

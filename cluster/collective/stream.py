@@ -92,9 +92,9 @@ class Stream:
         self._arrived: Arrived | None = None
         self._open = False
         self._out = [memoryview(mine.packed()), *(_bytes(row) for row in out if row.size)]
-        self._sent = -FRAME_BYTES
+        self._position = -FRAME_BYTES
         self._head = bytearray(FRAME_BYTES)
-        self._missing = memoryview(self._head)
+        self._remainder = memoryview(self._head)
         self._into = [_bytes(row) for row in into]
         self.expected = sum(len(view) for view in self._into)
         self.header: Announcement | None = None
@@ -117,12 +117,12 @@ class Stream:
     def events(self) -> int:
         """What to wait for; 0: nothing, or only for what others have to do first."""
         mask = select.POLLOUT if self._out else 0
-        if self._missing or (self._open and self.block < len(self._into) and self._ready()):
+        if self._remainder or (self._open and self.block < len(self._into) and self._ready()):
             mask |= select.POLLIN
         return mask
 
     def _ready(self) -> bool:
-        return self._after is None or self._sent >= self._after(self.block)
+        return self._after is None or self._position >= self._after(self.block)
 
     def send(self) -> bool:
         """Send what the kernel takes now; returns whether it took any."""
@@ -136,7 +136,7 @@ class Stream:
                 count = self.connection.send(out[0][:_PIECE])
         except (BlockingIOError, InterruptedError):
             return False
-        self._sent += count
+        self._position += count
         while out:
             piece = min(count, len(out[0]))
             if piece < len(out[0]):
@@ -148,9 +148,9 @@ class Stream:
 
     def receive_header(self) -> bool:
         """Take what has come of the header; returns whether any has."""
-        count = self._take(self._missing)
-        self._missing = self._missing[count:]
-        if not len(self._missing):
+        count = self._take(self._remainder)
+        self._remainder = self._remainder[count:]
+        if not len(self._remainder):
             self.header = Announcement.unpacked(self._head)
         return count > 0
 

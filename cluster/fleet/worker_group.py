@@ -22,7 +22,7 @@ class WorkerGroup:
     def __init__(self, job: str, number: int, count: int) -> None:
         members = tuple(f"{job} {i}" for i in range(count))
         self._trainers = Trainers(members, number, "fleet")
-        self._met: World | None = None
+        self._current: World | None = None
         self._group: CollectiveGroup | None = None
         self._rounds = 0
 
@@ -51,13 +51,13 @@ class WorkerGroup:
         return [np.asarray(part)[:size] for part, size in zip(parts, sizes, strict=True)]
 
     def _world(self) -> World:
-        if self._met is None:
+        if self._current is None:
             config = current_config()
             number = self._trainers.trainer
             card = Card(number, self._trainers.endpoints, 1, "CPU", {})
             table = launcher_of(config.launcher).table()
-            self._met = meet(self._trainers, card, table, config.start_deadline_s)
-        return self._met
+            self._current = meet(self._trainers, card, table, config.start_deadline_s)
+        return self._current
 
     def _collectives(self) -> CollectiveGroup:
         if self._group is None:

@@ -86,22 +86,22 @@ class _Stranger:
         self.deadline = time.monotonic() + PATIENCE_S
         self.claim: Claim | None = None
         self.expected = b""  # its proof
-        self._said = b""
+        self._buffer = b""
 
     def listen(self) -> bytes | None:
         """Return what it said once that is all, short if it is nothing; None while more may come."""
         length = _PROOF_BYTES if self.claim is not None else _HELLO_BYTES
         try:
-            part = self.connection.recv(length - len(self._said))
+            part = self.connection.recv(length - len(self._buffer))
         except BlockingIOError:
             return None
         except OSError:
             part = b""
-        self._said += part
-        wrong = self.claim is None and not _MAGIC.startswith(self._said[: len(_MAGIC)])
-        if part and len(self._said) < length and not wrong:
+        self._buffer += part
+        wrong = self.claim is None and not _MAGIC.startswith(self._buffer[: len(_MAGIC)])
+        if part and len(self._buffer) < length and not wrong:
             return None
-        message, self._said = self._said, b""
+        message, self._buffer = self._buffer, b""
         return message
 
     def challenge(self, secret: bytes, hello: bytes) -> bool:

@@ -37,7 +37,7 @@ class Sender:
     def __init__(self, *, near: bool, published: Segment | None = None) -> None:
         self._near, self._published = near, published
         self._segment = published
-        self._known = False  # whether the receiver has the segment
+        self._is_shared = False  # whether the receiver has the segment
 
     def frame(self, number: int, message: Message) -> Outgoing:
         """Return a message as what goes into the socket."""
@@ -50,8 +50,8 @@ class Sender:
         text, body = head_of(message, arrays), np.array(places, _OFFSET).tobytes()
         head = frame_head(STEP, number, text, BESIDE, len(body), message.step)
         assert self._segment is not None
-        descriptors = () if self._known else (self._segment.descriptor,)
-        self._known = True
+        descriptors = () if self._is_shared else (self._segment.descriptor,)
+        self._is_shared = True
         return Outgoing([memoryview(head + body)], descriptors)
 
     def _found(self, arrays: Sequence[np.ndarray]) -> list[int] | None:
@@ -72,7 +72,7 @@ class Sender:
             if offsets[-1] > available_memory() // 2:
                 return None
             try:
-                self._segment, self._known = Segment.unnamed(_rounded(offsets[-1])), False
+                self._segment, self._is_shared = Segment.unnamed(_rounded(offsets[-1])), False
             except OSError:
                 self._near = False
                 return None

@@ -326,7 +326,7 @@ class _Watch(threading.Thread):
         super().__init__(name="rowlock-heartbeats", daemon=True)
         self._connection = connection
         self._closed = threading.Event()
-        self._asked = self._heard = time.monotonic()
+        self._ping_at = self._pong_at = time.monotonic()
         self.start()
 
     def listen(self) -> float:
@@ -335,17 +335,17 @@ class _Watch(threading.Thread):
         This process, too, may have been stopped until just now: looks are counted, not seconds.
         """
         for _ in range(_LOOKS):
-            if self._heard >= self._asked:
+            if self._pong_at >= self._ping_at:
                 return 0.0
             time.sleep(_AGAIN_S)
-        return time.monotonic() - self._asked
+        return time.monotonic() - self._ping_at
 
     def run(self) -> None:
         with contextlib.suppress(ChannelClosed, OSError, Late):
             while not self._closed.wait(_BEAT_S):
-                self._asked = time.monotonic()
+                self._ping_at = time.monotonic()
                 self._connection.exchange(Framed("ping", {}), float("inf"))
-                self._heard = time.monotonic()
+                self._pong_at = time.monotonic()
 
     def close(self) -> None:
         """Hang up."""

@@ -21,7 +21,7 @@ class _Exchange:
 
     def __init__(self, messages: dict[int, Message], lasting: bool) -> None:
         self.messages, self.lasting = messages, lasting
-        self.asked: dict[int, Any] = {}
+        self.calls: dict[int, Any] = {}
         self.answers: dict[int, Message] = {}
 
 
@@ -74,8 +74,8 @@ class ActorCalls:
 
     def _push(self) -> None:
         for number, exchange in list(self._under_way.items()):
-            for rank in exchange.messages.keys() - exchange.asked.keys():
-                exchange.asked[rank] = self._ask(rank, number, exchange.messages[rank])
+            for rank in exchange.messages.keys() - exchange.calls.keys():
+                exchange.calls[rank] = self._ask(rank, number, exchange.messages[rank])
 
     def _ask(self, rank: int, number: int, message: Message) -> Any:
         arrays = [np.asarray(array) for array in message.arrays]
@@ -97,7 +97,7 @@ class ActorCalls:
 
     def _gather(self, exchange: _Exchange, ranks: set[int], within: float) -> None:
         deadline = time.monotonic() + within
-        calls, answers = exchange.asked, exchange.answers
+        calls, answers = exchange.calls, exchange.answers
         while waiting := {calls[r]: r for r in calls if r in ranks and r not in answers}:
             ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_WATCH_S)
             for reference in ready:
@@ -114,7 +114,7 @@ class ActorCalls:
     def poll(self, number: int) -> bool:
         """Tell, without waiting, whether :meth:`finish` would wait."""
         exchange = self._under_way.get(number)
-        calls = list(exchange.asked.values()) if exchange is not None else []
+        calls = list(exchange.calls.values()) if exchange is not None else []
         return len(ray.wait(calls, num_returns=len(calls), timeout=0)[0]) == len(calls)
 
     def give_up(self, number: int) -> None:

@@ -16,24 +16,24 @@ import rowlock.fluid as fluid
 
 
 def main() -> None:
-    asked = arguments()
+    options = arguments()
     main_program, startup, loss = network()
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(startup)
     train = fluid.CompiledProgram(main_program).with_data_parallel(
-        loss_name=loss.name, places=fluid.cpu_places(asked.places)
+        loss_name=loss.name, places=fluid.cpu_places(options.places)
     )
     slope = np.linspace(-1, 1, 13, dtype="float32").reshape(13, 1)
     draw = np.random.default_rng(1)
     with rowlock.cluster(
-        replicas_per_node=asked.replicas_per_node,
-        packing=asked.packing,
-        num_cpus_per_replica=asked.cpus,
+        replicas_per_node=options.replicas_per_node,
+        packing=options.packing,
+        num_cpus_per_replica=options.cpus,
     ):
-        for step in range(asked.steps):
-            x = draw.random((16 * asked.places, 13), dtype="float32")
+        for step in range(options.steps):
+            x = draw.random((16 * options.places, 13), dtype="float32")
             (losses,) = exe.run(train, feed={"x": x, "y": x @ slope}, fetch_list=[loss])
-            if step % 20 == 0 or step + 1 == asked.steps:
+            if step % 20 == 0 or step + 1 == options.steps:
                 print(f"step {step}: loss {losses.mean():.4f} on {losses.size} places", flush=True)
 
 

@@ -16,8 +16,8 @@ def attention(x, dropout):
     heads = []
     for _ in ("query", "key", "value"):
         projected = fluid.layers.fc(x, WIDTH, num_flatten_dims=2, bias_attr=False)
-        split = fluid.layers.reshape(projected, [0, 0, HEADS, WIDTH // HEADS])
-        heads.append(fluid.layers.transpose(split, [0, 2, 1, 3]))
+        by_head = fluid.layers.reshape(projected, [0, 0, HEADS, WIDTH // HEADS])
+        heads.append(fluid.layers.transpose(by_head, [0, 2, 1, 3]))
     query, key, value = heads
     scores = fluid.layers.matmul(query, key, transpose_y=True, alpha=(WIDTH // HEADS) ** -0.5)
     weights = fluid.layers.dropout(

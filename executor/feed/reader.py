@@ -28,7 +28,7 @@ class Prefetch:
         self._queue = BoundedQueue(capacity)
         self._returned: deque[Batch] = deque()
         self._unwanted = threading.Event()
-        self._ended: BaseException | None = None
+        self._end: BaseException | None = None
         self._thread = threading.Thread(
             target=_fill,
             args=(source, self._queue, self._unwanted),
@@ -49,7 +49,7 @@ class Prefetch:
         """
         if self._returned:
             return self._returned.popleft()
-        if self._ended is None:
+        if self._end is None:
             try:
                 item = self._queue.get(timeout=within)
             except Empty:
@@ -60,14 +60,14 @@ class Prefetch:
             if not isinstance(item, BaseException):
                 batch: Batch = item
                 return batch
-            self._ended = item
-        if isinstance(self._ended, EOFException):
-            raise EOFException(str(self._ended))
-        if isinstance(self._ended, EnforceNotMet):  # its own text describes the batch
-            raise type(self._ended)(str(self._ended)) from self._ended
+            self._end = item
+        if isinstance(self._end, EOFException):
+            raise EOFException(str(self._end))
+        if isinstance(self._end, EnforceNotMet):  # its own text describes the batch
+            raise type(self._end)(str(self._end)) from self._end
         raise ExecutionError(
-            f"the reader's generator failed: {type(self._ended).__name__}: {self._ended}"
-        ) from self._ended
+            f"the reader's generator failed: {type(self._end).__name__}: {self._end}"
+        ) from self._end
 
     def give_back(self, batches: Sequence[Batch]) -> None:
         """Let batches that were taken be taken again, in the same order."""

@@ -229,7 +229,7 @@ class InMemoryDataset(DatasetBase):
     def __init__(self) -> None:
         super().__init__()
         self._memory: Records | None = None
-        self._loaded: Records | None = None  # as read, for slots_shuffle
+        self._original: Records | None = None  # as read, for slots_shuffle
         self._shuffled = False
         self._preload: _Preload | None = None
         self._candidates = 0
@@ -289,7 +289,7 @@ class InMemoryDataset(DatasetBase):
         self._keep(preload.wait())
 
     def _keep(self, records: Records) -> None:
-        self._memory = self._loaded = records
+        self._memory = self._original = records
         self._shuffled = False
 
     def _held(self, method: str) -> Records:
@@ -315,7 +315,7 @@ class InMemoryDataset(DatasetBase):
         records = self._held("global_shuffle")
         if fleet is not None and fleet.worker_num() > 1:
             records = self._dealt(records, fleet)
-        self._memory = self._loaded = records
+        self._memory = self._original = records
         self.local_shuffle()
 
     def _dealt(self, records: Records, fleet: Workers) -> Records:
@@ -340,7 +340,7 @@ class InMemoryDataset(DatasetBase):
         if not self._candidates:
             raise InvalidState("slots_shuffle: call set_fea_eval first.")
         self._held("slots_shuffle")
-        samples = self._loaded
+        samples = self._original
         assert samples is not None
         names = [slot.name for slot in self._slots]
         for name in slots:
@@ -359,7 +359,7 @@ class InMemoryDataset(DatasetBase):
 
     def release_memory(self) -> None:
         """Forget the samples; :meth:`load_into_memory` reads them again."""
-        self._memory = self._loaded = None
+        self._memory = self._original = None
         self._shuffled = False
 
     def get_memory_data_size(self, fleet: Workers | None = None) -> int:

@@ -231,8 +231,8 @@ def check_shape(variable: Variable, shape: tuple[int, ...], label: str) -> None:
     if tuple(shape) != declared_shape:
         raise StateMismatch(
             f"variable {variable.name!r} has the shape {list(declared_shape)} in the program, and "
-            f"{list(shape)} in {label}. Build the program as it was when it was saved, or leave this variable out (vars=, "
-            f"predicate=)."
+            f"{list(shape)} in {label}. Build the program as it was when it was saved, or leave this variable "
+            f"out (vars=, predicate=)."
         )
 
 

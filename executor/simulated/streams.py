@@ -12,7 +12,7 @@ from typing import Any
 
 
 class SimulatedStream:
-    """Work that nobody has waited for yet. A piece that returns ``NOT_YET`` stays in front.
+    """Work that no thread has waited for yet. A piece that returns ``NOT_YET`` stays in front.
 
     ``siblings`` are the streams of one GPU: while one waits for other GPUs, they go on.
     """
@@ -22,7 +22,7 @@ class SimulatedStream:
         self._siblings.append(self)
         self._turn = turn  # of the threads that use one GPU
         self.work: deque[Callable[[], Any]] = deque()
-        self.put = self.did = 0  # pieces of work so far
+        self.count = self.did = 0  # pieces of work so far
         self.ptr = next(_handles)
         _streams[self.ptr] = self
 
@@ -30,7 +30,7 @@ class SimulatedStream:
         """Put a piece of work at the end."""
         with self._turn:
             self.work.append(piece)
-            self.put += 1
+            self.count += 1
 
     def advance(self, point: int) -> bool:
         """Do the work up to a point, as far as it can be done now; tell whether that is all of it."""
@@ -60,7 +60,7 @@ class SimulatedStream:
         """Do what can be done in the other streams."""
         for other in self._siblings:
             if other is not self:
-                other.advance(other.put)
+                other.advance(other.count)
 
 
 NOT_YET = object()

@@ -62,7 +62,7 @@ class _Builder:
     def __init__(self, graph: Graph, target: Target) -> None:
         assert target.compiles is not None
         self._takes = target.compiles
-        self._fetched = {graph.latest[name] for name in target.fetches if name in graph.latest}
+        self._fetches = {graph.latest[name] for name in target.fetches if name in graph.latest}
         self._readers: dict[Value, list[Node]] = {}
         for node in graph.nodes:
             for value in node.reads():
@@ -123,7 +123,7 @@ class _Builder:
 
     def _lasts(self, value: Value, writes: Mapping[Value, None], inside: set[Node]) -> bool:
         """Tell whether a value is needed outside: read, fetched, or a persistable's last in the region."""
-        if value in self._fetched or any(n not in inside for n in self._readers.get(value, ())):
+        if value in self._fetches or any(n not in inside for n in self._readers.get(value, ())):
             return True
         newer = (v for v in writes if v.name == value.name and v.version > value.version)
         return value.kind == STATE and next(newer, None) is None

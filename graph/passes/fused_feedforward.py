@@ -51,14 +51,14 @@ def _fuse(edit: GraphRewriter, activation: Node) -> bool:
     for path in [
         [*head, *core, *tail] for head in ([head, []] if head else [[]]) for tail in tails
     ]:
-        refusals = edit.refused.copy()
+        refusals = edit.refusals.copy()
         hops = with_gradients(edit, path)
         if hops is not None and can_fuse_away(edit, hops) and _fuse_hops(edit, hops, core):
             return True
         if len(path) > len(
             core
         ):  # a shorter path may still fit, so this is no reason for the report
-            edit.refused = refusals
+            edit.refusals = refusals
     return False
 
 

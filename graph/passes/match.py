@@ -29,9 +29,9 @@ class GraphRewriter:
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
-        self.refused: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()
         self.maker: dict[Value, Node] = {}
-        self._fetched = graph.needed(target.fetches)
+        self._fetches = graph.needed(target.fetches)
         self._readers: dict[Value, list[Node]] = {}
         self._versions: dict[str, list[Node]] = {}  # persistable -> nodes that read or write it
         self._at: dict[Node, float] = {}
@@ -65,7 +65,7 @@ class GraphRewriter:
             return False
         others = [node for node in self.readers(value) if node not in into]
         why = ""
-        if value in self._fetched:
+        if value in self._fetches:
             why = "is fetched"
         elif value.kind == STATE:
             why = "is persistable"
@@ -77,7 +77,7 @@ class GraphRewriter:
 
     def refuse(self, reason: str) -> bool:
         """Record a reason; return False."""
-        self.refused[reason] += 1
+        self.refusals[reason] += 1
         return False
 
     def fuse(self, old: Sequence[Node], new: Node) -> bool:
@@ -125,9 +125,9 @@ class GraphRewriter:
         counts = [f"{count} {what}" for what, count in fused.items() if count]
         reasons = [
             f"{reason}{f' ({count} times)' if count > 1 else ''}"
-            for reason, count in self.refused.most_common(_REASONS_SHOWN)
+            for reason, count in self.refusals.most_common(_REASONS_SHOWN)
         ]
-        more = len(self.refused) - len(reasons)
+        more = len(self.refusals) - len(reasons)
         reasons += [f"and {more} more reasons"] if more > 0 else []
         if not counts:
             return self.graph.noted(f"{name}: nothing fused: {'; '.join(reasons) or absent}")

@@ -68,7 +68,7 @@ class _Narrowing:
 
     def __init__(self, graph: Graph, target: Target) -> None:
         self.graph = graph
-        self.fetched = graph.needed(target.fetches)
+        self.fetches = graph.needed(target.fetches)
         build = target.strategy
         self.attends = build is not None and (
             build.fused_attention or build.fuse_dot_product_attention
@@ -116,7 +116,7 @@ class _Narrowing:
         x, out = cast.reads()[0], cast.writes()[0]
         source = self.source.get(x)
         same = source is not None and source.spec.dtype == out.spec.dtype
-        return same and not cast.grads and out not in self.fetched and out.kind == TEMP
+        return same and not cast.grads and out not in self.fetches and out.kind == TEMP
 
     def _operands(self, node: Node) -> _Narrowed | None:
         """Return the operands before widening; None if one was not widened, or two had different types."""
@@ -165,7 +165,7 @@ class _Narrowing:
     def _cast_of(self, value: Value, maker: Node, dtype: VarType) -> Node | None:
         """Return the only op that reads a value, if that is a cast to the type and part of the same phase."""
         finished = any(pair[1] == value for pair in maker.grads)
-        readers = [] if finished or value in self.fetched else self.readers.get(value, [])
+        readers = [] if finished or value in self.fetches else self.readers.get(value, [])
         if maker.op == "softmax":
             readers = [n for n in readers if n.op != "softmax_grad"]
         if len(readers) != 1:
@@ -213,7 +213,7 @@ class _Narrowing:
 
     def _without_unread(self) -> list[Node]:
         """Return the nodes without widening casts whose results have no readers left."""
-        reads = set(self.fetched)
+        reads = set(self.fetches)
         nodes: list[Node] = []
         for node in reversed(self.nodes):
             if _widens(node) and not node.grads:

@@ -220,7 +220,7 @@ class _Rewriter:
         self.notes: list[str] = []
         self._rows: dict[Value, Rows] = {}
         self._dense: set[Value] = set()
-        self._fetched = graph.needed(target.fetches)
+        self._fetches = graph.needed(target.fetches)
         self._gathers = target.many and target.reduces_to != "_NoReduce"
         self._spreads = self._gathers and target.reduces_to == "Reduce"
         self._newest = newest_versions(graph)
@@ -248,7 +248,7 @@ class _Rewriter:
             yield node
             return
         for value in node.writes():
-            if value in self._rows and value in self._fetched:
+            if value in self._rows and value in self._fetches:
                 yield from self._make_dense(value, node)
 
     # -- gradients ------------------------------------------------------------------------------

@@ -45,9 +45,9 @@ def group_norm(
         "groups": num_groups,
         "data_layout": "NHWC" if last else "NCHW",
     }
-    used = {slot: value for slot, value in inputs.items() if value is not None}
+    operands = {slot: value for slot, value in inputs.items() if value is not None}
     return append_norm(
-        LayerHelper("group_norm", name), "group_norm", used, attrs, ("Mean", "Variance")
+        LayerHelper("group_norm", name), "group_norm", operands, attrs, ("Mean", "Variance")
     )
 
 

@@ -560,7 +560,7 @@ def _retype(parameter: Parameter, kind: VarType) -> None:
         if variable is not None:
             variable.dtype = kind
     program.touch()
-    stored = global_scope().find_var(parameter.name)
-    if stored is not None and stored.get_tensor().initialized:
-        tensor = stored.get_tensor()
+    value = global_scope().find_var(parameter.name)
+    if value is not None and value.get_tensor().initialized:
+        tensor = value.get_tensor()
         tensor.set(tensor.numpy().astype(to_numpy(kind)))

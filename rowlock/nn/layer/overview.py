@@ -162,13 +162,13 @@ def summary(
     )
     inputs = []
     for k, one in enumerate(described if several else [described]):
-        known = isinstance(one, (InputSpec, Variable))
-        shape = one.shape if known else (one,) if isinstance(one, int) else one
+        has_spec = isinstance(one, (InputSpec, Variable))
+        shape = one.shape if has_spec else (one,) if isinstance(one, int) else one
         sizes = [1 if k == 0 and n in (None, -1) else n for k, n in enumerate(shape)]
         if not all(isinstance(n, int) and n > 0 for n in sizes):
             raise InvalidValue(f"summary: only the batch of {list(shape)} may be unknown.")
         dtype = dtypes[k] if isinstance(dtypes, (list, tuple)) else dtypes or "float32"
-        inputs.append((sizes, one.dtype if known else dtype))
+        inputs.append((sizes, one.dtype if has_spec else dtype))
     columns = [
         call
         for call in _calls(net, inputs)

@@ -297,8 +297,8 @@ class BiRNN(Layer):
             )
         ]
         (forth, forth_states), (back, back_states) = results
-        joined = map_structure(lambda x, y: layers.concat([x, y], -1), forth, back)
-        return joined, (forth_states, back_states)
+        outputs = map_structure(lambda x, y: layers.concat([x, y], -1), forth, back)
+        return outputs, (forth_states, back_states)
 
 
 class RNNBase(LayerList):

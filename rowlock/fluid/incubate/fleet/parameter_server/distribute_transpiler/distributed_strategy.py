@@ -127,12 +127,12 @@ class DistributedStrategy:
         """Take other settings of a worker's threads, or change some; see :meth:`set_program_config`."""
         if isinstance(config, Mapping):
             for name, value in config.items():
-                known = self._trainer_runtime_config.runtime_configs
-                if name not in known:
+                configs = self._trainer_runtime_config.runtime_configs
+                if name not in configs:
                     raise InvalidValue(
-                        f"TrainerRuntimeConfig has no {name!r}.{nearest(name, known)}"
+                        f"TrainerRuntimeConfig has no {name!r}.{nearest(name, configs)}"
                     )
-                known[name] = value
+                configs[name] = value
         else:
             self._trainer_runtime_config = _checked(config, TrainerRuntimeConfig)
         self._trainer_runtime_config.mode = self.mode
@@ -178,8 +178,8 @@ def _changed(current: Any, config: Any, kind: type[Any]) -> Any:
         return _checked(config, kind)
     for name in config:
         if not hasattr(current, name):
-            known = [field for field in dir(current) if not field.startswith("__")]
-            raise InvalidValue(f"{kind.__name__} has no {name!r}.{nearest(name, known)}")
+            fields = [field for field in dir(current) if not field.startswith("__")]
+            raise InvalidValue(f"{kind.__name__} has no {name!r}.{nearest(name, fields)}")
     for name, value in config.items():
         setattr(current, name, value)
     return current
