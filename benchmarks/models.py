@@ -12,18 +12,12 @@ from .sequence_models import SEQUENCE_MODELS, TEXT
 GPT = {"layers": 4, "width": 256, "heads": 4, "length": 128, "words": 128, "rows": 16}
 ENCODER = {"layers": 2, "width": 128, "heads": 4, "length": 64, "words": 1000, "rows": 32}
 MIXER = {"layers": 4, "width": 128, "tokens": 64, "patch": 4}
-TABLES = (
-    10000,
-    5000,
-    2000,
-    *(10, 20, 50, 100, 200, 500, 1000) * 3,
-)  # rows of each, of a category each
+# rows of each, of a category each
+TABLES = (10000, 5000, 2000, *(10, 20, 50, 100, 200, 500, 1000) * 3)
 WIDE_DEEP = {"dense": 13, "width": 16, "layers": (256, 128), "rows": 256}
 UNET = {"stages": (16, 32, 64), "classes": 4, "side": 64, "rows": 16}
-CONVNEXT_STAGES = (
-    (64, 2),
-    (128, 2),
-)  # channels and blocks; half the height and width at the start of each
+# channels and blocks; half the height and width at the start of each
+CONVNEXT_STAGES = ((64, 2), (128, 2))
 SIGNAL = {"length": 4096, "rows": 16, "window": 9}
 SIGNAL_STAGES = ((32, (1, 2)), (64, (4, 8)), (128, (1, 2)))  # channels and dilations
 VGG_STAGES = ((64, 1), (128, 1), (256, 2), (512, 2), (512, 2))

@@ -110,9 +110,8 @@ def rows(megabytes: int) -> dict[str, dict[str, float]]:
     for repeat in range(REPEATS):
         draw = np.random.default_rng(repeat)
         for number, (label, count) in enumerate(counts.items(), len(counts) * repeat + 1):
-            ids = np.sort(
-                draw.permutation(own)[:count]
-            )  # as trainers send them: each row once, in order
+            # as trainers send them: each row once, in order
+            ids = np.sort(draw.permutation(own)[:count])
             began, worked = time.perf_counter(), sum(map(_processor, pids))
             for endpoint, name in names.items():
                 push = Push(0, number, name, values[:count], ids, own)

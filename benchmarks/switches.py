@@ -113,9 +113,8 @@ class Variant:
         build, execution = fluid.BuildStrategy(), fluid.ExecutionStrategy()
         for name, value in {**row.also, row.switch: on}.items():
             setattr(build, name, value)
-        execution.num_iteration_per_drop_scope = (
-            1 << 20
-        )  # until it is asked how many bytes are alive
+        # until it is asked how many bytes are alive
+        execution.num_iteration_per_drop_scope = 1 << 20
         self.program = fluid.CompiledProgram(main).with_data_parallel(
             loss_name=self.loss.name,
             build_strategy=build,

@@ -92,9 +92,8 @@ def __getattr__(name: str) -> Any:
     if name in LAZY_EXPORTS:
         return getattr(importlib.import_module(LAZY_EXPORTS[name], __name__), name)
     if not name.startswith("_") and name not in _ROOMS:
-        tensor = importlib.import_module(
-            ".tensor", __name__
-        )  # "from . import" would come back here
+        # "from . import" would come back here
+        tensor = importlib.import_module(".tensor", __name__)
         if name in tensor.__all__:
             return getattr(tensor, name)
     from .names import missing

@@ -138,9 +138,8 @@ def _pass_names(build: BuildStrategy) -> list[str]:
     """Return the passes that Paddle 1.8.5 lists on CPU; later fusions have no names there."""
     mode = _multi_devices_mode(build)
     all_reduce = build.reduce_strategy is _Reduce.AllReduce
-    packs = (
-        mode == "all_reduce_mode"
-    )  # no packing for owners, servers, or trainers that do not wait
+    # no packing for owners, servers, or trainers that do not wait
+    packs = mode == "all_reduce_mode"
     several = build.num_trainers > 1
     waits = not build.async_mode and not build.is_distribution
     switches = (

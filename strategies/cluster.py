@@ -13,9 +13,8 @@ _OWN_FIELDS = {"CPU": "use num_cpus_per_replica", "GPU": "a place on a GPU reser
 _LEAST_AMOUNT = 0.0001  # Ray counts resources in these
 
 CPU_BUCKET_BYTES = 2 << 20
-GPU_BUCKET_BYTES = (
-    25 << 20
-)  # NCCL reaches a link's rate with some megabytes, and each launch takes microseconds
+# NCCL reaches a link's rate with some megabytes, and each launch takes microseconds
+GPU_BUCKET_BYTES = 25 << 20
 
 
 class ClusterConfig(Strategy):

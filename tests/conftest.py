@@ -213,9 +213,8 @@ def start_ray() -> None:
                 log_to_driver=False,
             )
             break
-        except (
-            Exception
-        ):  # Ray gives a node half a minute to start, which may be too little on a busy host
+        except Exception:
+            # Ray gives a node half a minute to start, which may be too little on a busy host.
             ray.shutdown()
             if not left:
                 raise

@@ -66,9 +66,8 @@ def biased_conv(layer, x, **how):
 
 def biased_weights(wide, channels, *size):
     """Return the parameters of :func:`biased_conv`."""
-    scale = np.float32(
-        (2 / (wide * np.prod(size))) ** 0.5 / 0.05
-    )  # the variance, as ReLU halves it
+    # the variance, as ReLU halves it
+    scale = np.float32((2 / (wide * np.prod(size))) ** 0.5 / 0.05)
     return scale * drawn(channels, wide, *size), np.zeros(channels, "float32")
 
 

@@ -36,8 +36,7 @@ else:
     for _ in range(int(steps)):
         feed = {"ids": draw.integers(0, int(height), (*IDS, 1))}
         exe.run(program, feed=feed, fetch_list=[loss])
-    status = Path(
-        "/proc/self/status"
-    ).read_text()  # getrusage's maximum may be that of the process before exec
+    # getrusage's maximum may be that of the process before exec
+    status = Path("/proc/self/status").read_text()
     print("MB", int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024, flush=True)
     exe.close()

@@ -40,12 +40,10 @@ class NcclCommunicator:
         self._within, self._ended = within, ended
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
         self._ending: list[threading.Thread] = []
-        self._lock = (
-            threading.Lock()
-        )  # of what asks the communicator, and of who takes it away to end it
-        self.stream = runtime.stream(
-            urgent=True
-        )  # its few blocks go first: kernels fill what is left
+        # held while the communicator is asked, and while it is taken away to be ended
+        self._lock = threading.Lock()
+        # its few blocks go first: kernels fill what is left
+        self.stream = runtime.stream(urgent=True)
         self.world: Any = None
         self.form()
 

@@ -142,9 +142,8 @@ class CoreKeeper(threading.Thread):
         with contextlib.suppress(OSError, ValueError):  # no such files: it stays free
             while True:
                 self._stepped.clear()
-                if (
-                    self._closed.is_set()
-                ):  # looked at after the event is cleared, which close() sets last
+                if self._closed.is_set():
+                    # looked at after the event is cleared, which close() sets last
                     return
                 self._stepped.wait()  # without steps there is nothing to see
                 before = self._counters()

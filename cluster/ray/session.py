@@ -158,9 +158,8 @@ def _cure(error: Exception) -> str:
             "Give this process the token of the cluster (RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH for a file "
             "that holds it), or set RAY_AUTH_MODE=disabled for a cluster without one."
         )
-    if isinstance(
-        error, ConnectionError
-    ):  # something listens there, or it would not have come to this
+    if isinstance(error, ConnectionError):
+        # something listens there, or it would not have come to this
         return (
             "Something listens there and does not let this process in: give it the cluster's token "
             "(RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH) and version of Ray."

@@ -105,9 +105,8 @@ def _start(folder: Path) -> str:
             start_new_session=True,
             env=_environment(folder),
         )
-    threading.Thread(
-        target=keeper.wait, daemon=True
-    ).start()  # or it stays a zombie of this process
+    # Reap it: an ended child that is not waited for stays a zombie of this process.
+    threading.Thread(target=keeper.wait, daemon=True).start()
     deadline = time.monotonic() + _START_S
     while (address := _running(folder)) is None:
         if keeper.poll() is not None or time.monotonic() > deadline:

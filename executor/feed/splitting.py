@@ -95,9 +95,8 @@ class Splitter:
     def __init__(self, program: Program, count: int, *, weighted: bool, partial: bool) -> None:
         self.program, self.count = program, count
         self._cuts_by_shape: BoundedDict[Any, Cuts] = BoundedDict(SHAPES_KEPT)
-        self._fixed: dict[
-            tuple[str, ...], list[str]
-        ] = {}  # by all names fed: those without a batch
+        # by all names fed: those without a batch
+        self._fixed: dict[tuple[str, ...], list[str]] = {}
         self.weighted, self.partial = weighted, partial
 
     def batches(self, feed: Any, iterations: int, keep: Copy | None = None) -> list[Portions]:
@@ -169,9 +168,8 @@ class Splitter:
         shape_cuts = self._cuts_by_shape.get(shapes)
         if shape_cuts is None:
             refuse_uneven(self.program, arrays, {}, self.count)
-            check(
-                self.program, whole_batches(self.program, arrays)
-            )  # errors tell the size that is fed
+            # errors tell the size that is fed
+            check(self.program, whole_batches(self.program, arrays))
             shape_cuts = self._cuts_by_shape[shapes] = cuts(
                 self.program, arrays, self.count, partial=self.partial
             )

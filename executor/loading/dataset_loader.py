@@ -128,10 +128,8 @@ class DatasetLoader:
         yield from (buffered(read, self._ahead) if self.use_buffer_reader else read)()
 
     def _by_workers(self) -> Generator[Any, None, None]:
-        crew, self._crew = (
-            self._crew or self._new_crew(),
-            None,
-        )  # one iteration at a time uses the crew
+        # one iteration at a time uses the crew
+        crew, self._crew = self._crew or self._new_crew(), None
         intact = False
         try:
             yield from crew.batches(self._tasks())

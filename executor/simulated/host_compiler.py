@@ -23,12 +23,8 @@ from ..host.disk_cache import disk_cache
 
 # C's headers alone: those of C++ around them take the compiler a quarter of its time.
 _OPTIONS = ("-O1", "-ffp-contract=off", "-std=c++17", "-nostdinc++", "-fPIC", "-w")
-_LIBRARIES = (
-    "-nostdlib",
-    "-lm",
-    "-lc",
-    "-lgcc",
-)  # no part of C++: that takes a linker longer than all else
+# no part of C++: that takes a linker longer than all else
+_LIBRARIES = ("-nostdlib", "-lm", "-lc", "-lgcc")
 _HEADER = "kernel.h"
 
 

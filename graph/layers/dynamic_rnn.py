@@ -44,9 +44,8 @@ class DynamicRNN:
         self._longest: Variable | None = None
         self._input_arrays: list[Variable] = []
         self._memory_arrays: dict[str, Variable] = {}
-        self._updates: list[
-            tuple[Variable, Variable]
-        ] = []  # the value, and the array that takes it
+        # the value, and the array that takes it
+        self._updates: list[tuple[Variable, Variable]] = []
         self._output_arrays: list[Variable] = []
 
     @contextmanager

@@ -141,9 +141,8 @@ class _Planner:
         self.needs = needs_of(graph.nodes)
         self._place = {node: i for i, node in enumerate(graph.nodes)}
         self._group: dict[Node, _Group] = {}
-        self._behind: dict[
-            Node, set[_Group]
-        ] = {}  # of nodes in no group: the groups they come after
+        # of nodes in no group: the groups they come after
+        self._behind: dict[Node, set[_Group]] = {}
         self.candidates = 0
         self.detours = 0
 

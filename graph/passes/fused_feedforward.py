@@ -55,9 +55,8 @@ def _fuse(edit: GraphRewriter, activation: Node) -> bool:
         hops = with_gradients(edit, path)
         if hops is not None and can_fuse_away(edit, hops) and _fuse_hops(edit, hops, core):
             return True
-        if len(path) > len(
-            core
-        ):  # a shorter path may still fit, so this is no reason for the report
+        if len(path) > len(core):
+            # a shorter path may still fit, so this is no reason for the report
             edit.refusals = refusals
     return False
 

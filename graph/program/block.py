@@ -263,9 +263,8 @@ class ProgramBlocks:
         self._appending_grad_times = 0
         self._is_test_clone = False
         self.lr_scheduler: Any = None
-        self.readers: list[
-            Any
-        ] = []  # readers that feed data variables; see executor/feed/reader.py
+        # readers that feed data variables; see executor/feed/reader.py
+        self.readers: list[Any] = []
         self.minimized: list[tuple[str, set[str], str]] = []  # loss, parameters, the user's line
         self._nccl_comm_num = 1
         self._trainers_endpoints: list[str] = []

@@ -27,10 +27,8 @@ STAMPED = (ROLE, ROLE_VAR, NAMESCOPE, CALLSTACK, DEVICE)
 EMPTY_VAR = "@EMPTY@"
 GRAD_SUFFIX = "@GRAD"
 _RECOMPUTED = ".subprog_"
-_IN_BLOCK, _ON_HOST = (
-    "@BLOCK",
-    "@HOST",
-)  # what readers of blocks, and copies to hosts, put behind names
+# what readers of blocks, and copies to hosts, put behind names
+_IN_BLOCK, _ON_HOST = "@BLOCK", "@HOST"
 
 
 def grad_name(name: str) -> str:

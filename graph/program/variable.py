@@ -91,9 +91,8 @@ class Variable:
     __array_ufunc__ = None  # a NumPy number on the left leaves the operator to the variable
 
     def __hash__(self) -> int:
-        return id(
-            self
-        )  # although == appends an op: hashing distinguishes variables, not their values
+        # although == appends an op: hashing distinguishes variables, not their values
+        return id(self)
 
     def __bool__(self) -> bool:
         """Return True, as programs that test for None expect, and warn that it is no value of a step."""

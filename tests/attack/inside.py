@@ -24,9 +24,8 @@ def reached(point: str) -> None:
     if skip:
         _armed.append((name, skip - 1, after))
     elif after:
-        signal.setitimer(
-            signal.ITIMER_REAL, after
-        )  # SIGALRM ends a process that does not handle it
+        # SIGALRM ends a process that does not handle it
+        signal.setitimer(signal.ITIMER_REAL, after)
     else:
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -176,10 +176,8 @@ def _gpus(count: int) -> Any:
     return fluid.cuda_places(range(count))
 
 
-_APART = (
-    "whole numbers",
-    "Reduce mode, state of one",
-)  # that a loss leaves fewer places, or no gang
+# that a loss leaves fewer places, or no gang
+_APART = ("whole numbers", "Reduce mode, state of one")
 DELIVERIES = [
     Delivery(
         {"transport": "actor", "spares": 1}, ["sgd", "momentum, batch norm", "4 iterations"], 12

@@ -125,9 +125,8 @@ def installing(describe: Callable[..., Any]) -> Callable[..., Any]:
     def body(members: Mapping[int, Any], within: float) -> None:
         describe(members, within)
         calls = [m.actor.__ray_call__.remote(inside.install) for m in members.values()]
-        with contextlib.suppress(
-            ray.exceptions.RayError
-        ):  # it was killed meanwhile: found elsewhere
+        with contextlib.suppress(ray.exceptions.RayError):
+            # it was killed meanwhile: found elsewhere
             ray.get(calls)
 
     return body

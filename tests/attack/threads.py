@@ -20,9 +20,8 @@ SECONDS = 2.0  # of each arrangement in each round, of which there are six
 _KIND = next(kind for kind in KINDS if kind.name == "two optimizers")
 _JOIN_S = 60.0
 
-Runs = list[
-    tuple[int, int, Fetched]
-]  # in the order of the program's counter: counted, fed, fetched
+# in the order of the program's counter: counted, fed, fetched
+Runs = list[tuple[int, int, Fetched]]
 
 
 class Caller(threading.Thread):

@@ -85,9 +85,8 @@ def check_job(address: str) -> None:
     each = ("--replicas-per-node", "1", "--cpus", "1", "--steps", "21")
     status, said = job(TRAIN, "--places", "2", *each)
     assert status == 0 and "step 20" in said and "on 2 places" in said, said
-    status, said = job(
-        TRAIN, "--places", "3", *each
-    )  # refused at once; the job fails with the sentence
+    # refused at once; the job fails with the sentence
+    status, said = job(TRAIN, "--places", "3", *each)
     assert status == 1 and "Ask for at most 2 places" in said, said
     ray.kill(supervisor)
 

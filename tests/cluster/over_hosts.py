@@ -84,9 +84,8 @@ class WideNet:
 
 
 def told(what: str, value: Any = "") -> None:
-    print(
-        f"{what} {json.dumps(value)}\n", end="", flush=True
-    )  # one write: no other thread's text in it
+    # one write: no other thread's text in it
+    print(f"{what} {json.dumps(value)}\n", end="", flush=True)
 
 
 def training() -> None:

@@ -592,9 +592,8 @@ def test_the_secret_does_not_travel_and_what_was_heard_is_of_no_use() -> None:
     other = Claim(0, WATCH)
     with socket.create_connection(listener.address) as forger:
         forger.sendall(hello[:4] + other.packed() + hello[20:])
-        forger.sendall(
-            forger.recv(64, socket.MSG_WAITALL)[32:]
-        )  # the driver's own proof, sent back
+        # the driver's own proof, sent back
+        forger.sendall(forger.recv(64, socket.MSG_WAITALL)[32:])
         assert drained(forger) == b""
     here, there = socket.socketpair()
     there.sendall(challenge)

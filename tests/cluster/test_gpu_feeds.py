@@ -104,9 +104,8 @@ def test_feeds_go_to_the_gpu_from_where_the_driver_wrote_them(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, losses = trained("memory", SIZE, 8)
-    assert served.end(served.begin(0)) == pytest.approx(
-        losses[:2]
-    )  # by the socket: there is no area
+    # by the socket: there is no area
+    assert served.end(served.begin(0)) == pytest.approx(losses[:2])
     ways: list[bool] = []
     registered: list[np.ndarray] = []
     monkeypatch.setattr(SimulatedRuntime, "pin", lambda self, array: registered.append(array))

@@ -65,9 +65,8 @@ def test_gradients_travel_beside_the_backward_pass(driver: Driver) -> None:
     for step in {e["args"]["step"] for e in slices if e["pid"]}:
         first, second = (talking(slices, pid, step) for pid in (1, 2))
         assert len(first) == len(second) > WideNet.LAYERS
-        for here, there in zip(
-            first, second, strict=True
-        ):  # nobody leaves before the last has come
+        for here, there in zip(first, second, strict=True):
+            # no rank leaves before the last has come
             assert max(here["ts"], there["ts"]) - min(end(here), end(there)) < skew_us
     for pid in (pid for pid in (1, 2) if lanes[pid - 1]):
         computing = [e for e in slices if e["pid"] == pid and e["cat"] == "compute"]

@@ -78,9 +78,8 @@ def in_a_row(net: Net, program: Any) -> None:
 def test_told_at_once_until_it_is_healed(how: Callable[..., None]) -> None:
     with lasting("ray"):
         twin, net = Net(OPTIMIZERS["adam"], layers=2), Net(OPTIMIZERS["adam"], layers=2)
-        if (
-            how is not between
-        ):  # the startup program is to heal it: it draws others when it runs again
+        if how is not between:
+            # the startup program is to heal it: it draws others when it runs again
             twin.run(twin.startup)
         wanted = losses_of(twin, twin.compiled(2), 4, lambda step: None)
         parameters = twin.parameters()

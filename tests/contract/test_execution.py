@@ -290,9 +290,8 @@ def test_collectives_may_be_delayed(gang: str) -> None:
     late = other.compiled(2, build=build, execution={"allow_op_delay": True})
     for executed in order_of(net, prompt):
         first = executed.index("fused_all_reduce")
-        assert any(
-            op.endswith("_grad") for op in executed[first:]
-        )  # backward goes on after the first
+        # backward goes on after the first
+        assert any(op.endswith("_grad") for op in executed[first:])
     for executed in order_of(other, late):
         first = executed.index("fused_all_reduce")
         assert not any(op.endswith("_grad") for op in executed[first:])

@@ -175,9 +175,8 @@ def test_what_lasts_may_be_written_and_read_by_other_ops(device: str, threads: N
 def test_sizes_that_the_batch_tells() -> None:
     main, out = program_of(lambda x: np.array(x).sum(1), shape=(-1,))
     assert run(main, out).tolist() == ROWS.sum(1).tolist()
-    main, out = program_of(
-        lambda x: np.array(x).T.copy(), shape=(2, -1)
-    )  # the one unknown size of x
+    # the one unknown size of x
+    main, out = program_of(lambda x: np.array(x).T.copy(), shape=(2, -1))
     assert run(main, out).tolist() == ROWS.T.tolist()
 
 

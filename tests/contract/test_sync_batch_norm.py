@@ -142,10 +142,8 @@ def test_a_place_without_rows_adds_nothing(threads: None) -> None:
         spread.exe.run(program, spread.feed(2, step), [], scope=spread.scope)
         alone.exe.run(alone.main, alone.feed(2, step), [], scope=alone.scope)
     values, wanted = spread.values(), alone.values()
-    for copy in (
-        0,
-        1,
-    ):  # the place without rows has no batch to average into its running statistics
+    for copy in (0, 1):
+        # the place without rows has no batch to average into its running statistics
         moved = [
             name
             for name in values

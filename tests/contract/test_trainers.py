@@ -108,10 +108,8 @@ def test_own_places_and_statistics(threads: None) -> None:
     program = alone.compiled(4)
     for step in range(3):
         alone.run(program, feed(12, step), [])
-    moving = {
-        "batch_norm_0.w_1",
-        "batch_norm_0.w_2",
-    }  # of the rows of the trainer's own first place
+    # of the rows of the trainer's own first place
+    moving = {"batch_norm_0.w_1", "batch_norm_0.w_2"}
     whole, own = alone.parameters(), [net.parameters() for net in nets]
     assert_close(own[0], whole)
     assert_close(*({n: v for n, v in one.items() if n not in moving} for one in (own[1], whole)))

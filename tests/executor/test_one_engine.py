@@ -195,10 +195,8 @@ def test_a_persistable_of_another_type_is_refused_by_name(kind: str, two_places:
     fill, (double, result) = filling("float32", 1.0), doubling()
     with rowlock.cluster(launcher="threads"):
         runnable = run_of(double, two_places)
-        for other in (
-            filling(kind, 5.0),
-            filling(kind, 6.0),
-        ):  # before the first step, and after it
+        for other in (filling(kind, 5.0), filling(kind, 6.0)):
+            # before the first step, and after it
             exe.run(other, scope=scope)
             with pytest.raises(InvalidState, match=f"'w' holds {kind}, .* as float32"):
                 exe.run(runnable, fetch_list=[result], scope=scope)

@@ -126,9 +126,8 @@ def test_the_hidden_layer_is_not_kept() -> None:
     """Temporaries of a plan hold neither the hidden layer nor its gradients; scratch holds some rows."""
     plain, fused = planned(False), planned(True)
     hidden = 2048 * 64 * 4
-    assert (
-        plain[0] - fused[0] > 2 * hidden
-    )  # before and after the activation, whatever memory is reused
+    # before and after the activation, whatever memory is reused
+    assert plain[0] - fused[0] > 2 * hidden
     assert sum(fused) < sum(plain) / 2
 
 

@@ -62,11 +62,8 @@ LATER_ATTRIBUTES = {
     "max_pool3d_with_index": {"ceil_mode"},
     "unpool": {"output_size"},
 }
-OURS = {
-    "act_attrs",
-    "child_nums",
-    "l2_decay",
-}  # of the activation in fused_elemwise_activation; missing from the list of prototypes; folded into updates
+# of the activation in fused_elemwise_activation; missing from the list of prototypes; folded into updates
+OURS = {"act_attrs", "child_nums", "l2_decay"}
 # Paddle makes a gradient op for these where none belongs.
 NO_SLOPE = {"increment"}  # counts a loop's steps back
 # Computed beside the GPU: py_func by Python, and most others on CPUs in Paddle, too.

@@ -109,9 +109,8 @@ KINDS = ["downgrade_in_infer", "upscale_in_train"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    "shape", [(16, 40), (5, 7), (6, 3, 5, 4)]
-)  # 3 rows are whole blocks, or not
+# 3 rows are whole blocks, or not
+@pytest.mark.parametrize("shape", [(16, 40), (5, 7), (6, 3, 5, 4)])
 def test_masks_have_the_bits_of_the_host(shape: tuple[int, ...], kind: str) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype("f4")
     x.flat[0] = np.inf

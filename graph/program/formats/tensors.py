@@ -123,9 +123,8 @@ class TensorFile:
             dtype = to_numpy(message["data_type"])
         except (KeyError, InvalidValue):
             self._fail(f"element type {message.get('data_type')} is none of a tensor", at)
-        entry = Entry(
-            shape or (1,), dtype, lod, self._at
-        )  # Paddle 2.x has tensors without dimensions
+        # Paddle 2.x has tensors without dimensions
+        entry = Entry(shape or (1,), dtype, lod, self._at)
         if entry.nbytes > self._size - self._at:
             self._fail(
                 f"a tensor {list(shape)} of {dtype} has {entry.nbytes:,} bytes, "

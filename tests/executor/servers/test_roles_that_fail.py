@@ -81,9 +81,8 @@ def test_a_trainer_that_others_wait_for_is_named() -> None:
             exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
             try:
                 exe.run(startup, scope=scope)
-                state = service_at(
-                    where[0]
-                ).state  # trainer 0 is there in time, however slow the host
+                # trainer 0 is there in time, however slow the host
+                state = service_at(where[0]).state
                 state.config = state.config.model_copy(update={"start_deadline_s": 0.3})
                 exe.run(main, feed=batches(1)[0], fetch_list=[loss], scope=scope)
             finally:

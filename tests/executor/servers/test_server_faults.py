@@ -194,9 +194,8 @@ def test_a_gradient_that_its_trainer_lends_is_read_there_until_the_answer() -> N
         lent = push.values
         assert server.destination(0, number, push.name, lent.shape, "float32", lent) is lent
         assert updates.memory(push.name) is lent
-        if (
-            number == 1
-        ):  # the trainer is answered before the step is applied, and writes there again
+        if number == 1:
+            # the trainer is answered before the step is applied, and writes there again
             assert server.handle(Together((*pushes, ends))) == Taken()
             lent[...] = 100.0
             bench.step(1, number, 3.0)

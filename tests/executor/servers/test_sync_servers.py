@@ -42,9 +42,8 @@ def test_sync_training_follows_one_process(name: str, sliced: bool, sparse: bool
         )
     compare(roles, net, feeds)
     assert [report["steps"] for report in roles.reports] == [STEPS, STEPS]
-    if (
-        sparse and name != "sgd"
-    ):  # with decay of weights, which moves all rows, the table is no rows
+    if sparse and name != "sgd":
+        # with decay of weights, which moves all rows, the table is no rows
         assert 0 < sum(report["rows"] for report in roles.reports) <= STEPS * 8 * 3
 
 

@@ -39,9 +39,8 @@ activation("relu6", threshold=(6.0, 0.5, 1.0))
 activation("elu", alpha=(1.0, 0.3, 2.0))
 activation("swish", beta=(1.0, 0.5, 2.0))
 activation("hard_sigmoid", slope=(0.2, 0.4, 0.1), offset=(0.5, 0.3, 0.7))
-activation(
-    "hard_swish", threshold=(6.0,), scale=(6.0,), offset=(3.0, 1.0, 2.0)
-)  # 1 beyond threshold, as if scale
+# 1 beyond threshold, as if scale
+activation("hard_swish", threshold=(6.0,), scale=(6.0,), offset=(3.0, 1.0, 2.0))
 activation("clip_by_norm", max_norm=(1.0, 0.5, 100.0))
 
 
