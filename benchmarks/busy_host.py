@@ -78,11 +78,11 @@ def busy(count):
             process.wait()
 
 
-def foreign_now(seconds=0.5):
+def foreign_now():
     """Return how many cores are busy while this process sleeps."""
     cores = sorted(os.sched_getaffinity(0))
     before, began = idle_seconds(cores), time.monotonic()
-    time.sleep(seconds)
+    time.sleep(0.5)
     return max(len(cores) - (idle_seconds(cores) - before) / (time.monotonic() - began), 0.0)
 
 

@@ -100,10 +100,10 @@ class Contender:
                 self.process.kill()
 
 
-def rowlock(name, switches=None, python=sys.executable):
+def rowlock(name, switches=None):
     """Return Rowlock with these switches."""
     script = str(WORKERS / "fluid_steps.py")
-    return Contender(name, [python, script, "rowlock.fluid", json.dumps(switches or {})])
+    return Contender(name, [sys.executable, script, "rowlock.fluid", json.dumps(switches or {})])
 
 
 def rivals(torch="", jax="", paddle=""):

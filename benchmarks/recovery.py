@@ -30,7 +30,7 @@ class Told(logging.Handler):
         self.named.append(time.monotonic() - seconds)
 
 
-def times(sign, spares, kills=KILLS):
+def times(sign, spares):
     handler = Told()
     logging.getLogger("rowlock").handlers = [handler]
     logging.getLogger("rowlock").propagate = False
@@ -44,7 +44,7 @@ def times(sign, spares, kills=KILLS):
         program = fluid.CompiledProgram(main).with_data_parallel(
             loss_name=loss.name, places=fluid.cpu_places(2)
         )
-        for kill in range(kills):
+        for kill in range(KILLS):
             for _ in range(50):
                 exe.run(program, feed=feed, fetch_list=[loss])
             time.sleep(1.0)  # the next spare is ready

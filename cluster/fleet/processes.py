@@ -67,10 +67,7 @@ class _Running:
 
 
 def run_job(
-    members: Sequence[JobProcess],
-    command: Sequence[str],
-    log_dir: str | None = None,
-    grace_s: float = _GRACE_S,
+    members: Sequence[JobProcess], command: Sequence[str], log_dir: str | None = None
 ) -> int:
     """Run a command once for each member, and return the job's status: 0, or that of the first that failed.
 
@@ -80,7 +77,6 @@ def run_job(
         members: what to start.
         command: a program and its arguments, the same for all.
         log_dir: a folder for what they write; None: they write where this process does.
-        grace_s: seconds between asking members to end, and ending them.
     """
     if log_dir is not None:
         os.makedirs(log_dir, exist_ok=True)
@@ -96,7 +92,7 @@ def run_job(
         print("rowlock: interrupted; the job's processes are ended.", file=sys.stderr)
         return _INTERRUPTED
     finally:
-        _end_all(running, grace_s)
+        _end_all(running)
 
 
 def _watch(one: _Running, exits: queue.SimpleQueue[_Running]) -> None:
@@ -130,10 +126,10 @@ def _await(running: Sequence[_Running], exits: queue.SimpleQueue[_Running]) -> i
     return 0
 
 
-def _end_all(running: Sequence[_Running], grace_s: float) -> None:
+def _end_all(running: Sequence[_Running]) -> None:
     for one in running:
         one.end(signal.SIGTERM)
-    deadline = time.monotonic() + grace_s
+    deadline = time.monotonic() + _GRACE_S
     for one in running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             one.process.wait(max(0.0, deadline - time.monotonic()))

@@ -241,7 +241,7 @@ class Auc(MetricBase):
         super().__init__(name)
         if curve != "ROC":
             raise InvalidValue(f"{self._name}: curve must be 'ROC', got {curve!r}.")
-        self._curve, self._num_thresholds = curve, num_thresholds
+        self._num_thresholds = num_thresholds
         self._positives = np.zeros(num_thresholds + 1)
         self._negatives = np.zeros(num_thresholds + 1)
 

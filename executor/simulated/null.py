@@ -68,8 +68,8 @@ class NullRuntime:
     xp = np
     nccl = None
 
-    def __init__(self, index: int = 0) -> None:
-        self.index = index
+    def __init__(self) -> None:
+        self.index = 0
         self.properties = Properties("null GPU", (9, 0), 132, 141 << 30)
         self.compute, self.copies = NullStream(), NullStream()
         self.call_counts: Counter[str] = Counter()

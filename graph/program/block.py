@@ -261,7 +261,6 @@ class ProgramBlocks:
         self._current_role = OpRole.Forward
         self._op_role_var: list[str] = []
         self._appending_grad_times = 0
-        self._is_test_clone = False
         self.lr_scheduler: Any = None
         # readers that feed data variables; see executor/feed/reader.py
         self.readers: list[Any] = []

@@ -48,9 +48,9 @@ def append(
     return insert(block, len(block.ops), kind, slots, attrs, role)
 
 
-def last_writer(block: Block, name: str, before: int | None = None) -> int:
+def last_writer(block: Block, name: str) -> int:
     """Return the index of the last operator that writes a variable (-1: none does)."""
-    for index in range((len(block.ops) if before is None else before) - 1, -1, -1):
+    for index in range(len(block.ops) - 1, -1, -1):
         if name in block.ops[index].output_arg_names:
             return index
     return -1

@@ -16,9 +16,7 @@ activation("hard_shrink", threshold=(0.5, 0.2, 1.0))
 activation("softshrink", **{"lambda": (0.5, 0.2, 1.0)})
 activation("thresholded_relu", threshold=(1.0, -0.5, 0.3))
 # below, Paddle's slope is cut where its result passes the threshold
-activation(
-    "soft_relu", threshold=(40.0, 30.0)
-)
+activation("soft_relu", threshold=(40.0, 30.0))
 activation("stanh", scale_a=(0.67, 0.5, 2.0), scale_b=(1.7159, 1.0, 3.0))
 activation("selu", scale=(1.05, 1.5), alpha=(1.67, 0.5, 1.0))
 activation("mish", threshold=(20.0, 0.5, 1.0, -1.0))
