@@ -9,9 +9,9 @@ programs that replicas get, their plans, and the bits of three losses. Kernels a
 
 from __future__ import annotations
 
+import argparse
 import gc
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,9 @@ def _living(kind: type) -> list[str]:
 
 def main() -> None:
     """Write a file for each model and way to run it into the folder that is named."""
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     for name in models.MODELS:
         for places in (1, 2):

@@ -1,4 +1,4 @@
-"""Cases of ``op_sweep.py`` whose shapes are drawn at random: the corners that nobody thought of.
+"""Cases of ``op_sweep.py`` whose shapes are drawn at random: corners that no list of cases has.
 
 A case is named by its seed and number ("7.12"), so that every process draws the same.
 """

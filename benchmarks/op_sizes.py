@@ -23,7 +23,7 @@ def about(rng: Rng, low: int, high: int) -> int:
     return int(size)
 
 
-def shape_of(rng: Rng, least: int = 2) -> list[int]:
-    """Draw a shape of ``least`` to four dimensions."""
-    rank = int(rng.integers(least, 5))
+def shape_of(rng: Rng) -> list[int]:
+    """Draw a shape of two to four dimensions."""
+    rank = int(rng.integers(2, 5))
     return [about(rng, 1, int(ELEMENTS[1] ** (1.2 / rank))) for _ in range(rank)]

@@ -66,7 +66,7 @@ def bound(op_type, arrays, attrs, wanted, dev):
         s: [near(one.shape, to_numpy(one.dtype)) if wanted(s) else None for one in many]
         for s, many in specs_of.items()
     }
-    views = op.views if op.keeps_order(attrs) else {}
+    views = op.views if op.keeps_order(attrs, arrays) else {}
     for slot, source in views.items():  # of these plans compute nothing
         if wanted(slot) and specs_of[slot][0].shape == arrays[source][0].shape:
             results[slot] = arrays[source]

@@ -3,7 +3,7 @@
 * Attention and feed-forward blocks: found in ``graph/passes/fused_attention.py`` (and the views around,
   ``attention_layout.py``) and ``fused_feedforward.py``, on paths that ``path.py`` follows forward and back;
   computed block by block in ``executor/kernels/array/attention.py`` and ``feedforward.py``.
-  ``benchmarks/attention.py`` prints time and bytes.
+  ``benchmarks/switches.py`` prints time and bytes.
 * A compiler pass: ``graph/passes/``, and one entry in ``graph/pipeline.py``. Fusions share
   ``graph/passes/match.py`` ``GraphRewriter``: the readers of a value, whether it may vanish (fetched names are
   in ``Target.fetches``), where the fused op may stand, and the reasons that ``explain()`` prints.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("graph", "executor", "cluster", "strategies", "tests", "rowlock")
+ROOMS = ("graph", "executor", "cluster", "strategies", "tests", "rowlock", "benchmarks")
 PAGES = [ROOT / "docs" / "map.md", ROOT / "benchmarks" / "README.md"]
 PAGES += [p for room in ROOMS for p in sorted((ROOT / room).rglob("__init__.py"))]
 STEMS = {p.name for room in ROOMS for p in (ROOT / room).rglob("*.py")}
