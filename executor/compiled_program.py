@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph.program.program import Program
 from ..graph.program.program_graph import ProgramGraph, snapshot
 from ..graph.program.role import OpRole
+from ..graph.program.where import user_frames
 from ..graph.report.report import CompileReport
 from ..graph.transpiler.exchange import Exchange, exchange_of, exchanges
 from ..graph.transpiler.server_program import serves
@@ -171,7 +172,7 @@ class CompiledProgram(Runnable):
             warnings.warn(
                 f"loss_name {loss_name!r} is no variable of the program.{nearest(loss_name, block.vars)} "
                 f"The loss is taken to be the one that the program's gradients belong to.",
-                stacklevel=3,
+                stacklevel=user_frames() + 1,
             )
 
     def trace(self, on: bool = True) -> None:

@@ -110,6 +110,9 @@ class Strategy(BaseModel):
         for item in error.errors():
             field = ".".join(str(part) for part in item["loc"][:1]) or "?"
             why = item["msg"].removeprefix("Value error, ")  # pydantic's words for a check of ours
+            if item["type"] == "is_instance_of":
+                members = getattr(cls.model_fields[field].annotation, "__members__", ())
+                why += f" ({', '.join(members)})" if members else ""
             parts.append(f"{cls.__name__}.{field}: {why}, got {item.get('input')!r}")
         return StrategyError("; ".join(parts) + ".")
 

@@ -169,4 +169,6 @@ def check_place(place: object, argument: str) -> Place:
             f"{argument}: nothing computes on {place!r}, which is memory of the host. Use CPUPlace() or "
             f"CUDAPlace(0)."
         )
-    raise InvalidValue(f"{argument} must be a place such as CPUPlace(), got {place!r}.")
+    raise InvalidValue(
+        f"{argument} must be a place such as CPUPlace(), got {place!r}. fluid.cpu_places(n) makes n of them."
+    )

@@ -22,10 +22,13 @@ def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> N
     from ...strategies.build import BuildStrategy
     from ...strategies.execution import ExecutionStrategy
 
-    for strategy, kind in ((build, BuildStrategy), (execution, ExecutionStrategy)):
+    for name, strategy, kind in (
+        ("build_strategy", build, BuildStrategy),
+        ("exec_strategy", execution, ExecutionStrategy),
+    ):
         if not isinstance(strategy, kind):
             raise InvalidType(
-                f"a strategy must be of type {kind.__name__}, got {type(strategy).__name__}."
+                f"{name}: a strategy must be of type {kind.__name__}, got {type(strategy).__name__}."
             )
     refused = unbuilt(build)[1] + unbuilt(execution)[1]
     if refused:

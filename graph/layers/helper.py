@@ -6,8 +6,9 @@ import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, nearest
 from ...strategies.types import FLOATS, to_var_type
+from ..ops.registry import OPS, declaration
 from ..program import unique_name
 from ..program.block import Block
 from ..program.operator import Operator
@@ -151,7 +152,12 @@ class LayerHelper:
         if act is None:
             return x
         attrs = {"type": act} if isinstance(act, str) else dict(act)
-        return self.apply(attrs.pop("type"), {"X": x}, attrs)
+        op_type = attrs.pop("type")
+        if declaration(op_type) is None:
+            raise InvalidValue(
+                f"{self.layer_type}: act {op_type!r} is no operator.{nearest(op_type, OPS)}"
+            )
+        return self.apply(op_type, {"X": x}, attrs)
 
 
 # Parameters that are computed from others, by the kind of attribute that asks for them.

@@ -41,9 +41,12 @@ def fc(
         check_variable(x, "input", "fc")
         assert x.shape is not None
         dims = num_flatten_dims + len(x.shape) if num_flatten_dims < 0 else num_flatten_dims
+        if any(extent < 0 for extent in x.shape[dims:]):
+            raise InvalidValue(
+                f"fc: the sizes {list(x.shape[dims:])} of {x.name!r}, of shape {list(x.shape)}, must be known: "
+                f"the weight has as many rows. Declare them, or reshape the variable."
+            )
         width = math.prod(x.shape[dims:])
-        if width < 0:
-            raise InvalidValue(f"fc: the sizes {list(x.shape[dims:])} of {x.name!r} must be known.")
         w = helper.create_parameter(attr, [width, size], x.dtype)
         attrs = {"x_num_col_dims": dims, "y_num_col_dims": 1}
         products.append(helper.apply("mul", {"X": x, "Y": w}, attrs, dtype=x.dtype))

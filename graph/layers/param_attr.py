@@ -25,6 +25,11 @@ class ParamAttr:
         do_model_average: bool = True,
         need_clip: bool = True,
     ) -> None:
+        if initializer is not None and not callable(initializer):
+            raise InvalidType(
+                f"ParamAttr: initializer must be one such as fluid.initializer.Constant(0.0), got "
+                f"{initializer!r}."
+            )
         self.name = name
         self.initializer = initializer
         self.learning_rate = learning_rate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -250,6 +251,8 @@ def fill_constant(
         inputs["ValueTensor"] = value
     else:
         integral = kind in (VarType.INT32, VarType.INT64)
+        if integral and not math.isfinite(float(value)):
+            raise InvalidValue(f"fill_constant: no {kind.name} is {value!r}. Use a whole number.")
         text = str(int(value)) if integral else str(float(value))
         attrs |= {"value": float(value), "str_value": text}
     helper.append_op("fill_constant", inputs, {"Out": out}, attrs)

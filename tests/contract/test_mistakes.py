@@ -12,6 +12,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import (
+    EnforceNotMet,
     FeedError,
     InvalidValue,
     MissingFile,
@@ -168,3 +169,42 @@ def test_layers_of_other_sizes_cannot_share_a_parameter() -> None:
         pytest.raises(InvalidValue, match=r"'w' was created before"),
     ):
         fluid.layers.fc(fluid.data("x", [None, 3]), 4, param_attr="w")
+
+
+def _initial(value: Any) -> Any:
+    return fluid.layers.create_parameter([2], "float32", attr=fluid.ParamAttr(initializer=value))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "message"),
+    [
+        (lambda x: fluid.layers.fc(x, 3), r"\[-1, -1\] of 'x', of shape \[4, -1, -1\], must be"),
+        (
+            lambda x: fluid.layers.fc(fluid.data("y", [4, 2]), 3, act="rellu"),
+            "fc: act 'rellu'.*mean 'relu'",
+        ),
+        (lambda x: fluid.layers.fill_constant([2], "int64", float("nan")), "no INT64 is nan"),
+        (lambda x: _initial(3), r"initializer\.Constant\(0\.0\), got 3"),
+        (lambda x: fluid.optimizer.SGD(0.1, regularization=0.1), r"L2Decay\(0\.01\), got 0\.1"),
+        (lambda x: fluid.optimizer.SGD(0.1, grad_clip=1.0), r"ByGlobalNorm\(1\.0\), got 1\.0"),
+        (
+            lambda x: setattr(fluid.BuildStrategy(), "reduce_strategy", "Reduce"),
+            r"\(AllReduce, Reduce, _NoReduce\), got 'Reduce'",
+        ),
+        (
+            lambda x: fluid.CompiledProgram(fluid.Program()).with_data_parallel(places=2),
+            r"got 2\. fluid\.cpu_places\(n\)",
+        ),
+    ],
+)
+def test_an_argument_of_another_kind_is_named_with_what_to_give(mistake: Any, message: str) -> None:
+    with pytest.raises(EnforceNotMet, match=message):
+        mistake(fluid.data("x", [4, None, None]))
+
+
+def test_a_loss_name_that_is_none_is_warned_of_at_the_users_line() -> None:
+    _x, loss = _net()
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    with pytest.warns(UserWarning, match="'los' is no variable") as record:
+        fluid.ParallelExecutor(use_cuda=False, loss_name="los")
+    assert record[0].filename == __file__

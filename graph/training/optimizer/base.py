@@ -63,7 +63,15 @@ class Optimizer:
                 f"learning_rate must be a float, a Variable or an LRScheduler, got {learning_rate!r}."
             )
         if grad_clip is not None and not isinstance(grad_clip, GradientClipBase):
-            raise InvalidType(f"grad_clip must be a gradient clip, got {type(grad_clip).__name__}.")
+            raise InvalidType(
+                f"grad_clip must be a clip such as fluid.clip.GradientClipByGlobalNorm(1.0), got "
+                f"{grad_clip!r} ({type(grad_clip).__name__})."
+            )
+        if regularization is not None and not isinstance(regularization, WeightDecayRegularizer):
+            raise InvalidType(
+                f"the weight decay must be a regularizer such as fluid.regularizer.L2Decay(0.01), got "
+                f"{regularization!r}."
+            )
         self.regularization = regularization
         self._learning_rate = learning_rate
         self._parameter_list = parameter_list
