@@ -166,7 +166,7 @@ def follow(rank, port, compiled, pipe):
 
 
 def free_port():
-    """Return a port that nobody uses."""
+    """Return a free port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]

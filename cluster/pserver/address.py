@@ -1,4 +1,4 @@
-"""Where a server listens."""
+"""The address of a server: its ports, by which trainers near and far reach it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class BufferPool:
         self._lock = threading.Lock()
 
     def take(self, nbytes: int) -> np.ndarray:
-        """Return ``nbytes`` bytes that nobody uses."""
+        """Return ``nbytes`` bytes that are not in use."""
         size = -(-nbytes // _PAGE) * _PAGE
         with self._lock:
             buffers = self._by_size.setdefault(size, [])

@@ -39,7 +39,7 @@ _CONNECTIONS = 64  # that a trainer's process may have at one time
 
 @dataclass
 class _Caller:
-    """A trainer's process: who it speaks for, its connections, its last sign of life."""
+    """A trainer's process: the trainers that it speaks for, its connections, its last sign of life."""
 
     trainers: set[int] = field(default_factory=set)
     connections: set[Connection] = field(default_factory=set)
@@ -197,7 +197,7 @@ class MessageServer:
         self._service.lost(trainer, reason)
 
     def _note(self, caller: _Caller, record: Record) -> None:
-        """Learn whom a caller speaks for: the process that said hello last."""
+        """Note which trainer a caller speaks for: the process that said hello last."""
         for part in record.messages if isinstance(record, Together) else (record,):
             if not isinstance(part, (Hello, Goodbye)):
                 continue

@@ -27,7 +27,7 @@ _VALUE, _ALL = "value", "all"
 
 
 class Destination:
-    """Listens for the one who has the values, from when it is made."""
+    """Listens, from when it is made, for the process that has the values."""
 
     def __init__(self, host: str, secret: bytes) -> None:
         self._socket = socket.create_server((host, 0))

@@ -136,7 +136,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def keep(folder: Path) -> None:
-    """Run Ray until nobody holds the members' lock."""
+    """Run Ray until no member holds the members' lock."""
     # Sockets lie in it, whose paths may not be long.
     files = tempfile.mkdtemp(prefix="rlk", dir=os.environ.get("RAY_TMPDIR", "/tmp"))
     with socket.create_server(("", 0)) as probe:

@@ -262,7 +262,7 @@ class CupyEvent:
         return bool(status == 0)
 
     def synchronize(self) -> None:
-        """Return when it has."""
+        """Return when the stream has passed this event."""
         self.event.synchronize()
 
 

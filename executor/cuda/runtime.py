@@ -72,7 +72,7 @@ class Event(Protocol):
         ...
 
     def synchronize(self) -> None:
-        """Return when it has."""
+        """Return when the stream has passed this event."""
         ...
 
 

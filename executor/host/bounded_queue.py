@@ -10,7 +10,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-_LOOK_S = 0.1  # how soon one that waits for room notices that nobody takes any more
+_LOOK_S = 0.1  # how soon a thread that waits for room notices that the reader is gone
 
 
 class BoundedQueue:

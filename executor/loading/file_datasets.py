@@ -379,7 +379,7 @@ class InMemoryDataset(DatasetBase):
 
 
 def _recipients(count: int, fleet: Workers) -> Any:
-    """Return to whom each of this trainer's samples goes; trainers get equally many, up to one."""
+    """Return the trainer that each of this one's samples goes to; trainers get equally many, up to one."""
     seed = int(np.random.randint(1 << 31))
     answers = fleet.gather_workers([count, seed])
     counts, seeds = [answer[0] for answer in answers], [answer[1] for answer in answers]

@@ -1,4 +1,4 @@
-"""What trainers and parameter servers say to each other: small typed records with arrays, and who takes them.
+"""Messages between trainers and parameter servers, small typed records with arrays, and a server's interface.
 
 A trainer numbers its steps from 1. Everything that it pushes bears the number of its step, so a server that
 hears it twice applies it once.
@@ -172,7 +172,7 @@ class Service(Protocol):
         """
 
     def lost(self, trainer: int, reason: str) -> None:
-        """Take note that a trainer died; those who wait for it are told, or go on, as configured."""
+        """Take note that a trainer died; callers that wait for it are told, or go on, as configured."""
 
     def snapshot(self) -> Snapshot:
         """Return a state between two updates."""

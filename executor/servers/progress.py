@@ -68,7 +68,7 @@ class Progress:
 
 
 def room(progress: Iterable[Progress], bound: int) -> bool:
-    """Tell whether one more trainer may begin a step, so that nobody's gradients will be staler than a bound.
+    """Tell whether one more trainer may begin a step, so that no gradients will be staler than a bound.
 
     A place is kept for each step under way, which may end before any other: then no two wait for each other.
     """

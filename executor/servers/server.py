@@ -156,7 +156,7 @@ class ParameterServer:
             return updates.place(name, lent)
 
     def lost(self, trainer: int, reason: str) -> None:
-        """Take note that a trainer died; those who wait for it are told, or go on, as configured."""
+        """Take note that a trainer died; callers that wait for it are told, or go on, as configured."""
         with self.state.changed:
             one = self.state.by_id.get(trainer)
             if one is None or not one.live:

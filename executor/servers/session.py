@@ -210,7 +210,7 @@ class Session:
             raise
 
     def _call(self, endpoint: str, message: Message, within: float | None) -> Answer:
-        config = self.config  # a server waits so long itself, and then says for whom
+        config = self.config  # a server waits so long itself, and then names the trainer
         longest = config.step_deadline_s + config.start_deadline_s
         return self._wire.call(endpoint, message, within if within is not None else longest)
 

@@ -1,4 +1,4 @@
-"""What a server knows: its parameters, how far trainers are, whether it goes on; and how those who ask wait."""
+"""What a server knows: its parameters, how far trainers are, whether it goes on; and how callers wait."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Saver = Callable[[str, Mapping[str, np.ndarray[Any, Any]]], None]  # a folder, a
 
 
 class ServerState:
-    """The state of a server. ``changed`` is its lock, and tells those who wait that something did.
+    """The state of a server. ``changed`` is its lock, and tells callers that something did.
 
     ``failure``: why it does not go on. ``counts``: how many pushes came, and rows in them.
 
@@ -60,7 +60,7 @@ class ServerState:
 
     @property
     def ended(self) -> bool:
-        """Whether nobody will ask any more."""
+        """Whether no trainer will ask any more."""
         return not any(one.live for one in self.trainers)
 
     def tensor(self, name: str) -> Tensor:
@@ -92,12 +92,12 @@ class ServerState:
         return one
 
     def fail(self, error: EnforceNotMet) -> None:
-        """End the server, and tell all who wait why."""
+        """End the server, and tell all callers why."""
         self.failure = self.failure or error
         self.changed.notify_all()
 
     def attempt(self, call: Callable[[], None]) -> None:
-        """Call what updates; if it fails, the server is over: nobody knows what was updated."""
+        """Call what updates; if it fails, end the server: some variables may be updated, others not."""
         try:
             call()
         except Exception as error:
@@ -130,7 +130,7 @@ class ServerState:
             raise self.failure
 
     def refuse_absence(self) -> None:
-        """End if nobody is at work, and those that were awaited did not come in time."""
+        """End if no trainer is at work, and those that were awaited did not come in time."""
         now, within = time.monotonic(), self.config.start_deadline_s
         if any(one.live and one.joined for one in self.trainers):
             self._idle_since = now

@@ -121,7 +121,7 @@ class SyncSteps(Steps):
         self.state.attempt(self.left)
 
     def left(self) -> None:
-        """Apply the step if all who are left have sent it."""
+        """Apply the step if all trainers that are left have sent it."""
         live = [one for one in self.state.trainers if one.live]
         if not live or not all(one.arrived for one in live):
             return
@@ -263,7 +263,7 @@ class AsyncSteps(Steps):
         """Rows are as they are now."""
 
     def begin(self, one: Progress, number: int) -> None:
-        """Wait until nobody's gradients get staler than the bound."""
+        """Wait until no gradients get staler than the bound."""
         bound = self.state.config.staleness_bound
         if bound is None or one.computing:
             return

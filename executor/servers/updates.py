@@ -19,7 +19,7 @@ from ..gang.local import LocalGang
 from ..rpc.messages import Push
 
 Array = np.ndarray[Any, Any]
-Parts = Sequence[tuple[Array, Array]]  # numbers and values of rows, by who pushed them
+Parts = Sequence[tuple[Array, Array]]  # numbers and values of rows, by the trainer that pushed them
 _LEAST_ROWS = 16
 
 

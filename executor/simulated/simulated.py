@@ -21,8 +21,8 @@ import numpy as np
 from ...strategies.errors import Unsupported
 from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
-from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
+from .memory import MemoryRanges, aligned, when_gone
 from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream, in_graph
 
 if TYPE_CHECKING:

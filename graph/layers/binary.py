@@ -1,4 +1,4 @@
-"""Functions of two tensors."""
+"""Layers of two tensors: arithmetic, comparison and logic element by element, and matrix products."""
 
 from __future__ import annotations
 

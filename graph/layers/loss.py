@@ -1,4 +1,4 @@
-"""Losses and metrics."""
+"""The losses that most programs use (cross entropies, squares, Huber), and accuracy."""
 
 from __future__ import annotations
 

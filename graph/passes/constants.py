@@ -12,7 +12,7 @@ from ...strategies.types import to_numpy
 from ..ir.graph import Value
 from .match import GraphRewriter
 
-_MOST = 1 << 26  # elements: larger arrays are nobody's mask
+_MOST = 1 << 26  # elements: no mask is as large
 
 
 def constant(edit: GraphRewriter, value: Value | None) -> np.ndarray | None:

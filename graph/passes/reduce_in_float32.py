@@ -26,7 +26,7 @@ def reduce_in_float32(graph: Graph, target: Target) -> Graph:
 
 
 class _Widener:
-    """``swap`` has the rounded sum of each gradient, ``waiting`` the casts to those that nobody read so far."""
+    """``swap`` has the rounded sum of each gradient, ``waiting`` the casts to those not read so far."""
 
     def __init__(self, graph: Graph) -> None:
         self._newest = newest_versions(graph)

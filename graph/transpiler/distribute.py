@@ -68,7 +68,7 @@ class DistributeTranspiler:
         startup_program: Program | None = None,
         current_endpoint: str = "127.0.0.1:6174",
     ) -> None:
-        """Decide who does what, and rewrite the program for a trainer, in place.
+        """Give trainers and servers their parts, and rewrite the program for a trainer, in place.
 
         Args:
             trainer_id: the number of this trainer, from 0.

@@ -30,7 +30,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Distribution:
-    """How a program is distributed, for those who run it or save what it trains: ``Program.distribution``.
+    """How a program is distributed, for what runs it and saves what it trains: ``Program.distribution``.
 
     ``shards``: by parameter. ``rows``: parameters whose gradients, or changes, are sent as rows. ``tables``:
     those of which trainers have no copy. ``distributed_table``: that of ``table.py``, which has no shards.

@@ -41,7 +41,7 @@ class ServerWriter:
 
     @property
     def topology(self) -> Topology:
-        """Who takes part."""
+        """Return the trainers and servers that take part."""
         return self.plan.topology
 
     @property

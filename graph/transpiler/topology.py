@@ -1,4 +1,4 @@
-"""Who takes part: trainers by number, servers by endpoint, and in which mode they work together."""
+"""The members of a training: trainers by number, servers by endpoint, and in which mode they work together."""
 
 from __future__ import annotations
 
