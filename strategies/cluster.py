@@ -48,7 +48,8 @@ class ClusterConfig(Strategy):
 
     Parameter servers: ``staleness_bound`` is how many steps of others may be applied between what a trainer
     computes on and its own gradients (None: any number); one that would make others' staler waits. When a
-    trainer is lost, ``lost_trainer`` "stop" ends the servers and names it, "continue" goes on with those that are left.
+    trainer is lost, ``lost_trainer`` "stop" ends the servers and names it, "continue" goes on with those that
+    are left.
     A parameter server that is lost is restored from its last snapshot: one in ``server_snapshot_steps`` steps,
     in ``server_snapshot_folder``, which every node that may host it must see (None: no snapshots). Trainers
     keep the gradients of the steps since, and send them again. ``trainer_deadline_s``: a trainer whose

@@ -58,30 +58,30 @@ def insert_collectives(graph: Graph, target: Target) -> Graph:
     nodes: list[Node] = []
     owned = [0] * target.replicas
     newest = newest_versions(graph)
+    to_owners = target.reduces_to == "Reduce"
+
+    def owner_of(elements: int) -> int:
+        rank = owned.index(min(owned))
+        owned[rank] += abs(elements)
+        return rank
+
     for node in graph.nodes:
         if node.op == DGC:  # each place adds its part of the decay
             node = replace(node, attrs={**node.attrs, "share": 1 / target.replicas})
-        if node.op == GATHER_ROWS and target.reduces_to == "Reduce":
-            owner = owned.index(min(owned))
-            owned[owner] += abs(node.attrs["height"] * node.reads()[1].spec.shape[1])
-            node = replace(node, attrs={**node.attrs, "root": owner})
+        if node.op == GATHER_ROWS and to_owners:
+            root = owner_of(node.attrs["height"] * node.reads()[1].spec.shape[1])
+            node = replace(node, attrs={**node.attrs, "root": root})
         nodes.append(node.reading(swap))
-        if node.role & OpRole.Backward:
-            for parameter, grad in node.grads:
-                if target.reduces_to == "AllReduce":
-                    collective, sums = make_collective(
-                        ALL_REDUCE, [grad], node.where, int(OpRole.Backward), newest
-                    )
-                    if node.op == DGC:
-                        collective = _of_the_largest(collective, node)
-                else:
-                    owner = owned.index(min(owned))
-                    owned[owner] += abs(product(grad.spec.shape))
-                    collective, sums = make_collective(
-                        REDUCE, [grad], node.where, int(OpRole.Backward), newest, [owner]
-                    )
-                nodes.append(replace(collective, grads=((parameter, sums[grad]),)))
-                swap.update(sums)
+        for parameter, grad in node.grads if node.role & OpRole.Backward else ():
+            op = REDUCE if to_owners else ALL_REDUCE
+            roots = [owner_of(product(grad.spec.shape))] if to_owners else []
+            collective, sums = make_collective(
+                op, [grad], node.where, int(OpRole.Backward), newest, roots
+            )
+            if node.op == DGC and not to_owners:
+                collective = _of_the_largest(collective, node)
+            nodes.append(replace(collective, grads=((parameter, sums[grad]),)))
+            swap.update(sums)
     return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes, swap)
 
 

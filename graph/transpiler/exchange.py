@@ -215,42 +215,26 @@ class _Reader:
         self.distribution: Distribution | None = program.distribution
         self.trainer = 0
         self.endpoints: dict[str, None] = {}
+        self.sends: list[Operator] = []
+        self.lookups: list[TableLookup] = []
+        self.saves: list[Saved] = []
+        self.sync = False
 
     def read(self) -> Exchange:
         """Return the exchange."""
         rest: list[int] = []
-        sends: list[Operator] = []
-        lookups: list[TableLookup] = []
-        saves: list[Saved] = []
-        sync = False
         if self.distribution is not None:
             self.endpoints = dict.fromkeys(self.distribution.topology.endpoints)
         for number, op in enumerate(self.ops):
-            if op.type not in EXCHANGES and not self._joins(op):
+            if op.type in EXCHANGES or self._joins(op):
+                self._note(op)
+                self._take(op)
+            else:
                 self._refuse_early(op)
                 rest.append(number)
-                continue
-            self._note(op)
-            if op.type in _SPLITS:
-                self._split(op)
-            elif op.type == "send":
-                sends.append(op)
-            elif op.type == "send_barrier":
-                sync = not op.attrs.get("half_async")  # that one waits for servers alone
-            elif op.type == "recv":
-                self._receive(op)
-            elif op.type in _LOOKUPS:
-                lookups += _table_lookups(op)
-            elif op.type == _SAVES:
-                saves += _saved(op)
-            elif op.type == "prefetch":
-                self._prefetch(op)
-            elif op.type == "merge_ids":
-                lookups += self._merged_lookups(op)
-        changes = self._changes(sends)
-        if changes is not None:
-            sends = []
-        compute = _only(self.program, rest, lookups)
+        changes = self._changes(self.sends)
+        sends = self.sends if changes is None else []
+        compute = _only(self.program, rest, self.lookups)
         received = list(self._all_received())
         if changes is not None and not changes.every:
             received += [r for r in changes.parameters if r.variable in changes.rows]
@@ -265,13 +249,32 @@ class _Reader:
             tuple(sorted(self.endpoints)),
             pushes,
             tuple(received),
-            tuple(lookups),
+            tuple(self.lookups),
             changes,
-            sync,
+            self.sync,
             merged_rows=merged_rows,
             trainers=0 if distribution is None else distribution.topology.trainers,
-            saved=tuple(saves),
+            saved=tuple(self.saves),
         )
+
+    def _take(self, op: Operator) -> None:
+        """Note what an op of the exchange sends, receives, looks up or saves."""
+        if op.type in _SPLITS:
+            self._split(op)
+        elif op.type == "send":
+            self.sends.append(op)
+        elif op.type == "send_barrier":
+            self.sync = not op.attrs.get("half_async")  # that one waits for servers alone
+        elif op.type == "recv":
+            self._receive(op)
+        elif op.type in _LOOKUPS:
+            self.lookups += _table_lookups(op)
+        elif op.type == _SAVES:
+            self.saves += _saved(op)
+        elif op.type == "prefetch":
+            self._prefetch(op)
+        elif op.type == "merge_ids":
+            self.lookups += self._merged_lookups(op)
 
     def _note(self, op: Operator) -> None:
         # Some operators are written without it, which reads as trainer 0.
