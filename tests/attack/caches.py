@@ -120,9 +120,9 @@ def attack(report: Report, enough: Enough) -> None:
     draw = random.Random(report.seed)
     with tempfile.TemporaryDirectory() as room:
         whole = Path(room) / "whole"
-        wanted = _run(whole)
-        if not wanted.startswith("BITS"):
-            report.note(f"an empty cache: {wanted}")
+        expected = _run(whole)
+        if not expected.startswith("BITS"):
+            report.note(f"an empty cache: {expected}")
         report.counts["files kept"] = len(_files(whole))
         while not report.counts["caches"] or not enough(report.counts["caches"]):
             folders: dict[str, Path | None] = {"no home": None}
@@ -134,7 +134,7 @@ def attack(report: Report, enough: Enough) -> None:
                 damage(folder, draw)
             with ThreadPoolExecutor(_AT_ONCE) as pool:
                 for name, output in zip(folders, pool.map(_run, folders.values()), strict=True):
-                    _compare(report, name, wanted, output)
+                    _compare(report, name, expected, output)
 
 
 def _compare(report: Report, name: str, wanted: str, output: str) -> None:

@@ -81,11 +81,11 @@ class Trial:
         for number, fetched in self._steps(first, what):
             if fetched is None:
                 continue
-            wanted = self.record.fetched[number]
+            expected = self.record.fetched[number]
             wrong = [
-                i for i, (a, b) in enumerate(zip(fetched, wanted, strict=True)) if not same(a, b)
+                i for i, (a, b) in enumerate(zip(fetched, expected, strict=True)) if not same(a, b)
             ]
-            self.report.counts["fetches compared"] += len(wanted)
+            self.report.counts["fetches compared"] += len(expected)
             if wrong:
                 well = False
                 self.report.note(f"{what}: fetches {wrong} of step {number} differ")
@@ -207,7 +207,7 @@ def _lose_all(report: Report, draw: random.Random) -> None:
     kind = next(kind for kind in KINDS if kind.in_flight)
     with rowlock.cluster(launcher="ray", **{**CONFIG, "spares": 0}):
         model, calm = Model(kind), Model(kind)
-        wanted = [calm.run(step) for step in range(STEPS)]
+        expected = [calm.run(step) for step in range(STEPS)]
         model.run(0)
         futures = [model.begin(step) for step in range(1, STEPS)]
         time.sleep(draw.random() * 5e-3)
@@ -220,7 +220,7 @@ def _lose_all(report: Report, draw: random.Random) -> None:
             with report.waiting(f"all are lost: use {number}"):
                 try:
                     fetched = call()
-                    if number >= len(futures) or not all(map(same, fetched, wanted[number + 1])):
+                    if number >= len(futures) or not all(map(same, fetched, expected[number + 1])):
                         report.note(f"all are lost: use {number} returned something")
                 except InvalidState:
                     report.counts["documented errors"] += 1
@@ -230,7 +230,7 @@ def _lose_all(report: Report, draw: random.Random) -> None:
         with report.waiting("all are lost: starting again"):
             model.start()
             fetched = model.run(0)
-        if not all(map(same, fetched, wanted[0])):
+        if not all(map(same, fetched, expected[0])):
             report.note("after all were lost a fresh start fetched something else")
 
 

@@ -196,10 +196,10 @@ class _Compared:
     def step(self, behind: str = "among strangers") -> None:
         """Run a step of both; one that fails with an error of the family happened or did not."""
         what = f"step {self.number} {self.where} {behind}"
-        fetched, wanted = (self._run(model, what, behind) for model in (self.struck, self.calm))
-        if fetched is not None and wanted is not None:
-            self.report.counts["fetches compared"] += len(wanted)
-            if not all(map(same, fetched, wanted)):
+        fetched, expected = (self._run(model, what, behind) for model in (self.struck, self.calm))
+        if fetched is not None and expected is not None:
+            self.report.counts["fetches compared"] += len(expected)
+            if not all(map(same, fetched, expected)):
                 self.report.note(f"{what} fetched something else")
         self.number += 1
 
@@ -271,7 +271,7 @@ def _between_hosts(report: Report, draw: random.Random) -> None:
                 thread.join(2 * DEADLINE_S)
         report.counts["formed"] += 1
         report.counts["calls of strangers"] += strangers.calls
-    wanted = np.arange(1000.0) * sum(range(1, _HOSTS + 1))
-    right = [array for arrays in sums.values() for array in arrays if (array == wanted).all()]
+    expected = np.arange(1000.0) * sum(range(1, _HOSTS + 1))
+    right = [array for arrays in sums.values() for array in arrays if (array == expected).all()]
     if len(right) != 2 * _HOSTS:
         report.note(f"only {len(right)} of {2 * _HOSTS} sums over hosts are right")

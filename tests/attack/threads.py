@@ -139,6 +139,6 @@ def _in_order(report: Report, what: str, runs: Runs, model: Model) -> None:
         if not all(map(same, fetched, calm.run(fed))):
             report.note(f"{what}: step {counted} fetched something else")
             return
-    wanted = calm.persistables()
-    if any(not same(value, wanted[name]) for name, value in model.persistables().items()):
+    expected = calm.persistables()
+    if any(not same(value, expected[name]) for name, value in model.persistables().items()):
         report.note(f"{what}: what lasts differs")

@@ -123,8 +123,8 @@ def test_parts_have_roots(hosts: list[list[int]]) -> None:
     for rank, (reduced, spread) in enumerate(across(hosts, work)):
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             own, total = np.arange(12) + rank, np.arange(12) * size + sum(range(size))
-            wanted = total if root == rank else own
-            np.testing.assert_array_equal(reduced[begin:end], wanted[begin:end])
+            expected = total if root == rank else own
+            np.testing.assert_array_equal(reduced[begin:end], expected[begin:end])
             np.testing.assert_array_equal(
                 spread[begin:end], (np.arange(12) + 100 * root)[begin:end]
             )

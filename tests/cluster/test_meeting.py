@@ -217,8 +217,8 @@ def test_every_type_with_every_op(count: int) -> None:
         for (dtype, op), array in arrays.items():
             parts = np.stack([(np.arange(count) % 5 + rank).astype(dtype) for rank in range(3)])
             name = {"product": "prod"}.get(op, op)
-            wanted = getattr(np, name)(parts, axis=0).astype(dtype)
-            np.testing.assert_allclose(array, wanted, rtol=1e-3, err_msg=f"{dtype} {op}")
+            expected = getattr(np, name)(parts, axis=0).astype(dtype)
+            np.testing.assert_allclose(array, expected, rtol=1e-3, err_msg=f"{dtype} {op}")
             assert array.dtype == dtype
         np.testing.assert_array_equal(truth, np.arange(count) % 3 < 3)
         assert "min and max can combine elements of bool" in refused
@@ -300,5 +300,5 @@ def test_kinds_of_groups_have_the_same_methods() -> None:
             for kind in kinds:
                 has = inspect.signature(getattr(kind, name)).parameters
                 shared = {key: (has[key].kind, has[key].default) for key in asked if key in has}
-                wanted = {key: (each.kind, each.default) for key, each in asked.items()}
-                assert shared == wanted, f"{kind.__name__}.{name}"
+                expected = {key: (each.kind, each.default) for key, each in asked.items()}
+                assert shared == expected, f"{kind.__name__}.{name}"

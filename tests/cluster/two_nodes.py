@@ -79,12 +79,12 @@ def check_training() -> None:
 def check_placement() -> None:
     """What ClusterConfig says about nodes and resources is where replicas are, and what Ray reserves."""
     small, large = sorted(nodes(), key=lambda node: node.cpus)
-    for size, settings, wanted in [
+    for size, settings, expected in [
         (2, {"node_labels": {"rack": "b"}}, [large, large]),
         (4, {"nodes": [small.id, large.id], "replicas_per_node": 2}, [small, small, large, large]),
         (2, {"resources_per_replica": {"disk": 1, "memory": 1 << 20}}, [large, large]),
     ]:
-        assert homes_of(size, **settings) == [node.id for node in wanted], settings
+        assert homes_of(size, **settings) == [node.id for node in expected], settings
     check_reservation()
     refused = [
         (2, {"nodes": ["10.255.255.1"]}, "asks for '10.255.255.1'; the cluster has"),

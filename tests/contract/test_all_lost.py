@@ -81,7 +81,7 @@ def test_told_at_once_until_it_is_healed(how: Callable[..., None]) -> None:
         if how is not between:
             # the startup program is to heal it: it draws others when it runs again
             twin.run(twin.startup)
-        wanted = losses_of(twin, twin.compiled(2), 4, lambda step: None)
+        expected = losses_of(twin, twin.compiled(2), 4, lambda step: None)
         parameters = twin.parameters()
         program = net.compiled(2)
         test = fluid.CompiledProgram(net.test).with_data_parallel(
@@ -117,7 +117,7 @@ def test_told_at_once_until_it_is_healed(how: Callable[..., None]) -> None:
             begin = 0
         for step in range(begin, 4):
             (loss,) = net.run(program, feed(8, step), [net.loss])
-            assert loss.tobytes() == wanted[step].tobytes()
+            assert loss.tobytes() == expected[step].tobytes()
         for name, value in net.parameters().items():
             assert value.tobytes() == parameters[name].tobytes(), name
 

@@ -73,8 +73,8 @@ def test_a_call_runs_several_steps_and_returns_the_last(gang: str, places: int) 
     one = other.compiled(places)
     for call in range(2):
         (loss,) = net.run(many, feed(6, call), [net.loss])
-        wanted = [other.run(one, feed(6, call), [other.loss])[0] for _ in range(4)]
-        np.testing.assert_array_equal(loss, wanted[-1])
+        expected = [other.run(one, feed(6, call), [other.loss])[0] for _ in range(4)]
+        np.testing.assert_array_equal(loss, expected[-1])
     assert_close(net.parameters(), other.parameters(), 0)
 
 
@@ -169,11 +169,11 @@ def test_long_independent_instructions_run_at_once(gang: str, places: int) -> No
     program, loss = Branches().dealt(places)
     for events in program.executed():
         assert lanes(events) == {0, 1} and at_once(events) > 1
-    in_turn, wanted = Branches().run(places, num_threads=1)
+    in_turn, expected = Branches().run(places, num_threads=1)
     for events in in_turn.executed():
         assert {event.lane for event in events} == {0}
         assert all(a.ended <= b.began for a, b in pairwise(events))
-    np.testing.assert_array_equal(loss, wanted)
+    np.testing.assert_array_equal(loss, expected)
 
 
 @pytest.mark.cpu

@@ -108,8 +108,8 @@ def test_no_reduce_leaves_each_place_alone(gang: str) -> None:
     for rank, rows in enumerate((slice(0, 3), slice(3, 6))):
         alone = Net()
         alone.run(alone.main, {name: array[rows] for name, array in whole.items()}, [])
-        for name, wanted in alone.parameters().items():
-            np.testing.assert_allclose(device_copies(program, name)[rank], wanted, 1e-6, 1e-7)
+        for name, expected in alone.parameters().items():
+            np.testing.assert_allclose(device_copies(program, name)[rank], expected, 1e-6, 1e-7)
     assert not any("reduce" in node.op for node in program.explain().graph.nodes)
     np.testing.assert_array_equal(net.value("fc_0.w_0"), device_copies(program, "fc_0.w_0")[0])
 
@@ -175,5 +175,5 @@ def test_the_scale_of_the_loss_gradient(gang: str) -> None:
             batch[net.loss.name + "@GRAD"] = np.array(seeds, "float32")
         prediction, grad = net.run(program, batch, [net.prediction, "fc_1.b_0@GRAD"])
         error = 2 * (prediction - batch["y"])
-        wanted = seeds[0] * error[:3].mean() + seeds[1] * error[3:].mean()
-        np.testing.assert_allclose(grad, [wanted, wanted], 1e-5)
+        expected = seeds[0] * error[:3].mean() + seeds[1] * error[3:].mean()
+        np.testing.assert_allclose(grad, [expected, expected], 1e-5)

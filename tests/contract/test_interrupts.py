@@ -125,8 +125,8 @@ def test_a_gang_whose_end_is_interrupted_keeps_its_values(threads: None) -> None
     for at in draw.choices(range(1, bytecodes(close_gangs) + 1), k=12):
         calm.step()
         training.step()
-        wanted = calm.state()
+        expected = calm.state()
         strike = Strike(at)
         strike.during(close_gangs)
-        assert training.state() == wanted, f"interrupt {at} (seed {SEED}) at {strike.where}"
+        assert training.state() == expected, f"interrupt {at} (seed {SEED}) at {strike.where}"
         close_gangs()

@@ -83,8 +83,8 @@ def assert_alike(ours: Trained, wanted: Trained, near: float) -> None:
 
 @product(net=NETS, dtype=NEAR)
 def test_low_precision_trains_like_float32(net: str, dtype: str) -> None:
-    ours, wanted = train(net, dtype), train(net, "float32")
-    assert_alike(ours, wanted, NEAR[dtype])
+    ours, expected = train(net, dtype), train(net, "float32")
+    assert_alike(ours, expected, NEAR[dtype])
     for values in ours.fetched:
         assert (values[0].dtype, values[1].dtype) == ("float32", dtype)  # the loss, the scores
     parameters = re.compile(r"[a-z0-9_]+\.[wb]_\d+")
@@ -125,11 +125,11 @@ OPTIMIZERS = {
 @product(rule=OPTIMIZERS, fused=[False, True], dtype=NEAR)
 def test_low_parameters_are_updated_by_a_float32_rate(rule: str, fused: bool, dtype: str) -> None:
     switches = {**OFF, "fuse_all_optimizer_ops": fused}
-    ours, wanted = (
+    ours, expected = (
         train("attention", kind, switches, optimizer=OPTIMIZERS[rule])
         for kind in (dtype, "float32")
     )
-    assert_alike(ours, wanted, 2 * NEAR[dtype])
+    assert_alike(ours, expected, 2 * NEAR[dtype])
     losses = [float(np.mean(values[0].astype("f8"))) for values in ours.fetched]
     assert np.isfinite(losses).all()
 

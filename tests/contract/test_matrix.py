@@ -69,9 +69,9 @@ def test_training_is_that_of_the_whole_batch(runner: Runner, optimizer: str, set
     train = runner.train(net, SETTINGS[settings])
     for step in range(4):
         (loss,) = net.run(train, feed(6, step), [net.loss])
-        (wanted,) = alone.run(alone.main, feed(6, step), [alone.loss])
+        (expected,) = alone.run(alone.main, feed(6, step), [alone.loss])
         assert loss.shape == (runner.places,)
-        np.testing.assert_allclose(loss.mean(), wanted[0], 1e-5)
+        np.testing.assert_allclose(loss.mean(), expected[0], 1e-5)
     names = [v.name for v in net.main.list_vars() if v.persistable]
     assert_close(
         {name: net.value(name) for name in names}, {name: alone.value(name) for name in names}, 1e-5
@@ -86,8 +86,8 @@ def test_testing_uses_what_was_trained_and_changes_nothing(runner: Runner) -> No
     test = runner.test(net, train)
     for rows in (1, 4, 6):
         (prediction,) = net.run(test, feed(rows), [net.prediction])
-        (wanted,) = net.run(net.test, feed(rows), [net.prediction])
-        np.testing.assert_allclose(prediction, wanted, 1e-5, 1e-6)
+        (expected,) = net.run(net.test, feed(rows), [net.prediction])
+        np.testing.assert_allclose(prediction, expected, 1e-5, 1e-6)
     assert_close(net.parameters(), trained, 0)
     net.run(train, feed(6, 1), [net.loss])
     assert any((net.parameters()[name] != array).any() for name, array in trained.items())

@@ -59,8 +59,8 @@ def test_pairs_of_unknown_number_have_a_loss(program: Any) -> None:
     a, p = fluid.data("a", [None, 3]), fluid.data("p", [None, 3])
     loss = layers.npair_loss(a, p, fluid.data("y", [None]), l2_reg=0.0)
     rows, labels = np.eye(2, 3, dtype="float32"), np.array([1, 2], "float32")
-    wanted = np.log(np.e + 1) - 1  # the product with itself is 1, with the other 0
-    assert run(program, {"a": rows, "p": rows, "y": labels}, loss)[0] == pytest.approx(wanted)
+    expected = np.log(np.e + 1) - 1  # the product with itself is 1, with the other 0
+    assert run(program, {"a": rows, "p": rows, "y": labels}, loss)[0] == pytest.approx(expected)
 
 
 def test_recurrent_units_begin_with_given_states(program: Any) -> None:

@@ -276,22 +276,25 @@ def test_places_give_their_rows_sequences_of_lengths_that_the_program_says() -> 
 
 
 def drawn_chunks() -> tuple[Any, Any]:
-    said, meant = np.array([[0], [1], [4], [2], [3], [0]]), np.array([[0], [0], [4], [2], [3], [1]])
-    return sequences(said, [[4, 2]]), sequences(meant, [[4, 2]])
+    said, expected = (
+        np.array([[0], [1], [4], [2], [3], [0]]),
+        np.array([[0], [0], [4], [2], [3], [1]]),
+    )
+    return sequences(said, [[4, 2]]), sequences(expected, [[4, 2]])
 
 
 def test_evaluators_add_up_batches() -> None:
     """In the program, as the metrics of ``fluid.metrics`` do on the driver."""
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
-        said, meant = (
+        said, expected = (
             layers.data(name, [1], dtype="int64", lod_level=1) for name in ("said", "meant")
         )
         with pytest.warns(UserWarning, match=r"use fluid\.metrics"):
-            chunks = fluid.evaluator.ChunkEvaluator(said, meant, "IOB", 2)
-            edits = fluid.evaluator.EditDistance(said, meant)
-        counts = layers.chunk_eval(said, meant, "IOB", 2)[3:]
-        distances = layers.edit_distance(said, meant)
+            chunks = fluid.evaluator.ChunkEvaluator(said, expected, "IOB", 2)
+            edits = fluid.evaluator.EditDistance(said, expected)
+        counts = layers.chunk_eval(said, expected, "IOB", 2)[3:]
+        distances = layers.edit_distance(said, expected)
     beside = fluid.metrics.ChunkEvaluator(), fluid.metrics.EditDistance("edits")
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()):

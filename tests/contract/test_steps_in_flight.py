@@ -26,7 +26,7 @@ def begin(net: Net, program: Any, step: int, **how: Any) -> Any:
 def test_results_are_those_of_plain_runs(gang: str) -> None:
     twin, net = Net(OPTIMIZERS["adam"], drop=0.4), Net(OPTIMIZERS["adam"], drop=0.4)
     plain, program = twin.compiled(2), net.compiled(2)
-    wanted = [twin.run(plain, feed(8, step), [twin.loss])[0] for step in range(12)]
+    expected = [twin.run(plain, feed(8, step), [twin.loss])[0] for step in range(12)]
     futures, arrays = [], feed(8, 0)
     for step in range(12):  # the same arrays, filled anew while the steps before may be under way
         for name, array in feed(8, step).items():
@@ -34,7 +34,7 @@ def test_results_are_those_of_plain_runs(gang: str) -> None:
         futures.append(net.exe.run_async(program, arrays, [net.loss, "x"], scope=net.scope))
     arrays["x"][...] = np.nan
     losses, seen = zip(*[future.result() for future in reversed(futures)][::-1], strict=True)
-    assert [a.tobytes() for a in losses] == [a.tobytes() for a in wanted]
+    assert [a.tobytes() for a in losses] == [a.tobytes() for a in expected]
     for step, rows in enumerate(seen):
         np.testing.assert_array_equal(rows, feed(8, step)["x"])
     assert futures[3].result() is futures[3].result() and futures[3].done()
@@ -54,9 +54,9 @@ def test_what_is_asked_meanwhile_waits_for_them(gang: str) -> None:
     assert all(future.done() for future in futures)
     again = Net(OPTIMIZERS["sgd"])
     other = again.compiled(2)
-    wanted = [again.run(other, feed(8, step), [again.loss])[0] for step in range(4)]
-    assert loss.tobytes() == wanted[3].tobytes()
-    assert futures[1].result()[0].tobytes() == wanted[2].tobytes()
+    expected = [again.run(other, feed(8, step), [again.loss])[0] for step in range(4)]
+    assert loss.tobytes() == expected[3].tobytes()
+    assert futures[1].result()[0].tobytes() == expected[2].tobytes()
 
 
 def test_shapes_and_fetches_may_change_between_them(gang: str) -> None:

@@ -63,9 +63,9 @@ class Trial:
         began = time.monotonic()
         (loss,) = self.net.run(self.program, feed(self.rows, self.step), [self.net.loss])
         seconds = time.monotonic() - began
-        wanted, parameters = self.wanted[self.step]
+        expected, parameters = self.wanted[self.step]
         self.step += 1
-        assert loss.tobytes() == wanted.tobytes()
+        assert loss.tobytes() == expected.tobytes()
         for name, value in self.net.parameters().items():
             assert value.tobytes() == parameters[name].tobytes(), name
         replicas_equal(self.net, self.program)

@@ -229,8 +229,8 @@ def test_no_switch_changes_results(
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_fetched_is_there(name: str, numpy_alone: Callable[..., Trained]) -> None:
     """Every value of the forward pass, among them those that fusions would leave out."""
-    wanted = numpy_alone(*PROGRAMS[name], every=True)
-    agree(trained(*PROGRAMS[name], SETS["verified"], every=True), wanted)
+    expected = numpy_alone(*PROGRAMS[name], every=True)
+    agree(trained(*PROGRAMS[name], SETS["verified"], every=True), expected)
 
 
 @pytest.mark.parametrize("name", ["image", "in_place"])
@@ -243,9 +243,9 @@ def test_with_other_executions(name: str, numpy_alone: Callable[..., Trained]) -
 
 def test_regions(numpy_alone: Callable[..., Trained]) -> None:
     pytest.importorskip("jax")
-    wanted = numpy_alone(*PROGRAMS["in_place"])
+    expected = numpy_alone(*PROGRAMS["in_place"])
     switches = {**ON, **random.choice([{}, REDUCE]), "build_cinn_pass": True}
-    agree(trained(*PROGRAMS["in_place"], switches), wanted)
+    agree(trained(*PROGRAMS["in_place"], switches), expected)
 
 
 @pytest.mark.parametrize("more", [{}, REDUCE, {"sync_batch_norm": True}], ids=str)
@@ -254,8 +254,8 @@ def test_uneven_batches_and_a_place_without_rows(
 ) -> None:
     feeds = [feed for count in (3, 1, 4) for feed in rows(count, 1, 3, 6, 6)]
     sync = {k: v for k, v in more.items() if k == "sync_batch_norm"}
-    wanted = numpy_alone(image(), feeds, switches={**OFF, **WEIGHTED, **sync})
-    agree(trained(image(), feeds, {**ON, **WEIGHTED, **more}), wanted)
+    expected = numpy_alone(image(), feeds, switches={**OFF, **WEIGHTED, **sync})
+    agree(trained(image(), feeds, {**ON, **WEIGHTED, **more}), expected)
 
 
 @pytest.mark.parametrize(("dtype", "size"), [("float64", 6), ("float32", 1)])
@@ -263,8 +263,8 @@ def test_double_precision_and_small_images(
     dtype: str, size: int, numpy_alone: Callable[..., Trained]
 ) -> None:
     feeds = rows(4, 2, 3, size, size, dtype=dtype)
-    wanted = numpy_alone(image(dtype, size), feeds)
-    agree(trained(image(dtype, size), feeds, ON), wanted, 1e-9 if dtype == "float64" else 2e-4)
+    expected = numpy_alone(image(dtype, size), feeds)
+    agree(trained(image(dtype, size), feeds, ON), expected, 1e-9 if dtype == "float64" else 2e-4)
 
 
 def test_sequences_without_words(numpy_alone: Callable[..., Trained]) -> None:
@@ -278,8 +278,8 @@ def test_sequences_without_words(numpy_alone: Callable[..., Trained]) -> None:
         return error(L.reduce_sum(h, dim=1)), [h]
 
     feeds = [feed for words in (2, 0, 3) for feed in rows(4, 1, words, 4)]
-    wanted = numpy_alone(build, feeds)
-    agree(trained(build, feeds, ON), wanted)
+    expected = numpy_alone(build, feeds)
+    agree(trained(build, feeds, ON), expected)
 
 
 def test_what_is_not_a_number_reaches_the_loss() -> None:

@@ -95,9 +95,9 @@ def test_halves(gang: str) -> None:
     spread, alone = Normed("rows", "float16"), Normed("rows", "float16")
     spread.train(2, sync=True)
     alone.train(0, sync=False)
-    wanted = alone.values()
+    expected = alone.values()
     for name, value in spread.values().items():
-        error = np.linalg.norm(value - wanted[name]) / max(np.linalg.norm(wanted[name]), 1e-3)
+        error = np.linalg.norm(value - expected[name]) / max(np.linalg.norm(expected[name]), 1e-3)
         assert error < 5e-3, name
 
 
@@ -141,13 +141,13 @@ def test_a_place_without_rows_adds_nothing(threads: None) -> None:
     for step in range(2):
         spread.exe.run(program, spread.feed(2, step), [], scope=spread.scope)
         alone.exe.run(alone.main, alone.feed(2, step), [], scope=alone.scope)
-    values, wanted = spread.values(), alone.values()
+    values, expected = spread.values(), alone.values()
     for copy in (0, 1):
         # the place without rows has no batch to average into its running statistics
         moved = [
             name
             for name in values
-            if not np.allclose(device_copies(program, name)[copy], wanted[name], 1e-4, 1e-5)
+            if not np.allclose(device_copies(program, name)[copy], expected[name], 1e-4, 1e-5)
         ]
         assert not moved
 

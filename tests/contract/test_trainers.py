@@ -88,9 +88,9 @@ def test_each_trainer_fetches_what_it_wants(gang: str) -> None:
         net = nets[trainer]
         program = trained(net, trainer, ends, 1)
         for step in range(6):
-            wanted = [net.loss] if trainer == 0 and step % 2 else []
-            wanted += [net.prediction] if trainer == 1 and step > 2 else []
-            net.run(program, part(feed(8, step), trainer, 2), wanted)
+            expected = [net.loss] if trainer == 0 and step % 2 else []
+            expected += [net.prediction] if trainer == 1 and step > 2 else []
+            net.run(program, part(feed(8, step), trainer, 2), expected)
 
     all_well(at_once([partial(run, t) for t in range(2)]))
     for step in range(6):

@@ -124,8 +124,8 @@ def twice(name: str, make: Any, build: Any, execution: Any, ahead: bool, lethal:
         net.exe.run(program, feeds(9), fetches, scope=net.scope)
         fetched = train(net, program, feeds, fetches, ahead, kills)
         results.append((fetched, held(program._parallel)))
-    (wanted, state), (fetched, left) = results
-    for step, (one, other) in enumerate(zip(fetched, wanted, strict=True)):
+    (expected, state), (fetched, left) = results
+    for step, (one, other) in enumerate(zip(fetched, expected, strict=True)):
         assert one == other, f"{name}: what step {step} fetches"
     differing = [name for name in state if left[name] != state[name]]
     assert not differing, f"{name}: {differing}"
@@ -186,12 +186,12 @@ def test_without_posts_what_is_lost_is_told(caplog: pytest.LogCaptureFixture) ->
         programs = [twin.compiled(2), net.compiled(2)]
         for one, program in zip((twin, net), programs, strict=True):
             one.run(program, feed(8, 0), one.fetches)
-        wanted = [twin.run(programs[0], feed(8, step), twin.alike) for step in (1, 2, 3)]
+        expected = [twin.run(programs[0], feed(8, step), twin.alike) for step in (1, 2, 3)]
         logging.getLogger("rowlock").setLevel(logging.WARNING)
         doom(programs[1], 0, 1)
-        assert bits(net.run(programs[1], feed(8, 1), net.alike)) == bits(wanted[0])
+        assert bits(net.run(programs[1], feed(8, 1), net.alike)) == bits(expected[0])
         assert "Replica 0 goes on with other values of 1 persistable(s)" in caplog.text
         doom(programs[1], 1, 1)
         with pytest.raises(CollectiveError, match=r"what replica 1 fetched was lost with it"):
             net.run(programs[1], feed(8, 2), net.fetches)
-        assert bits(net.run(programs[1], feed(8, 3), net.alike)) == bits(wanted[2])
+        assert bits(net.run(programs[1], feed(8, 3), net.alike)) == bits(expected[2])

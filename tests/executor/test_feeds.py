@@ -47,15 +47,15 @@ NUMBERS["bfloat16"][0] = (1e38, BFLOAT16.type(1e38))
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_a_number_fits_or_is_refused(dtype: str) -> None:
     variable = declared(dtype)
-    for value, wanted in NUMBERS[dtype]:
-        if wanted is None:
+    for value, expected in NUMBERS[dtype]:
+        if expected is None:
             with pytest.raises(
                 FeedError, match=rf"feed 'y': .* not fit its dtype {dtype}, which holds"
             ):
                 to_array("y", value, variable)
         else:
             array = to_array("y", value, variable)
-            assert array.shape == (1,) and str(array.dtype) == dtype and array[0] == wanted
+            assert array.shape == (1,) and str(array.dtype) == dtype and array[0] == expected
     assert to_array("y", np.int64(1), variable).shape == (1,)
 
 

@@ -61,22 +61,22 @@ def at_random(seed: int) -> Any:
 
 @product(places=[1, 2], name=["mlp", "lenet", "resnet", "attention", "text"])
 def test_dealt_at_random(name: str, places: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, none = trained(name, places, 1)
+    expected, none = trained(name, places, 1)
     assert set(none) == {0}
     monkeypatch.setattr(overlap, "deal", at_random(5))
     for threads in (0, 2, 3):  # 0: a share of the cores, and a lane for communication
         values, signals = trained(name, places, threads)
         assert min(signals) > 0 or (threads, places, len(os.sched_getaffinity(0))) == (0, 1, 1)
-        for variable, array in wanted.items():
+        for variable, array in expected.items():
             np.testing.assert_array_equal(values[variable], array, err_msg=variable)
 
 
 def test_dealt_at_random_in_reduce_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted, _ = trained("mlp", 2, 1, reduce_strategy=REDUCE)
+    expected, _ = trained("mlp", 2, 1, reduce_strategy=REDUCE)
     monkeypatch.setattr(overlap, "deal", at_random(6))
     values, signals = trained("mlp", 2, 3, reduce_strategy=REDUCE, remove_unnecessary_lock=False)
     assert min(signals) > 0
-    for variable, array in wanted.items():
+    for variable, array in expected.items():
         np.testing.assert_array_equal(values[variable], array, err_msg=variable)
 
 

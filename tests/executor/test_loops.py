@@ -62,10 +62,10 @@ def test_any_layout_any_broadcast_any_sum(other: tuple[int, ...]) -> None:
 
 def test_results_in_the_place_of_operands() -> None:
     x, y = floats(7, 9), floats(7, 9, seed=1)
-    wanted = x * y + np.float32(0.25), x + y
+    expected = x * y + np.float32(0.25), x + y
     for call in bind_loop([(PRODUCT, x), (X + Y, y)], {"x": x, "y": y}):
         call()
-    np.testing.assert_allclose((x, y), wanted, rtol=1e-6)
+    np.testing.assert_allclose((x, y), expected, rtol=1e-6)
 
 
 def test_no_elements_no_dimensions_and_many_sets() -> None:

@@ -116,8 +116,8 @@ def test_a_failure_in_either_lane_undoes_the_step(trouble: Trouble, where: str, 
         net.run(program, feed(6, 4), [net.loss])
     assert_close(net.parameters(), before, 0)
     net.run(program, feed(6, 4), [net.loss])
-    wanted, _ = trained(5, num_threads=1)
-    assert_close(net.parameters(), wanted.parameters(), 0)
+    expected, _ = trained(5, num_threads=1)
+    assert_close(net.parameters(), expected.parameters(), 0)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_ranks_may_choose_differently(trouble: Trouble, monkeypatch: pytest.Monk
     """One replica has a lane for communication, the other has not."""
     from rowlock.executor.replica import replica
 
-    wanted, _ = trained(5, num_threads=1)
+    expected, _ = trained(5, num_threads=1)
     choose = replica.choose
 
     def only_one(plan: Any, *args: Any, **how: Any) -> Any:
@@ -218,4 +218,4 @@ def test_ranks_may_choose_differently(trouble: Trouble, monkeypatch: pytest.Monk
     net, program = trained(5)
     first, second = program.signals()
     assert first > 0 and second == 0
-    np.testing.assert_equal(net.parameters(), wanted.parameters())
+    np.testing.assert_equal(net.parameters(), expected.parameters())

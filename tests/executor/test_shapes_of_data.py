@@ -243,10 +243,10 @@ class Tagged:
         with fluid.program_guard(self.main, self.startup), fluid.unique_name.guard():
             x = fluid.data("x", [None, 2], lod_level=1)
             tags = fluid.data("tags", [None, 1], "int64", lod_level=1)
-            wanted = fluid.data("wanted", [None, 1], "int64")
+            expected = fluid.data("wanted", [None, 1], "int64")
             start = fluid.initializer.NumpyArrayInitializer(np.ones((2, 1)))
             h = L.fc(x, 1, param_attr=fluid.ParamAttr("w", initializer=start), bias_attr=False)
-            out, weight = L.filter_by_instag(h, tags, wanted, True)
+            out, weight = L.filter_by_instag(h, tags, expected, True)
             loss = L.reduce_sum(L.sequence_pool(out, "sum") * weight)
             fluid.optimizer.SGD(0.5).minimize(loss)
         self.fetches, self.scope = [out, weight], fluid.Scope()
@@ -310,9 +310,9 @@ def test_a_constant_is_as_large_as_the_step_says(source: str) -> None:
 
 def test_sequences_are_kept_by_their_tags() -> None:
     net, x = Tagged(), np.array(sequences([2, 1, 3]))
-    for wanted, rows, lengths in (([1], [0, 1], [2]), ([3, 2], range(6), [2, 1, 3])):
+    for expected, rows, lengths in (([1], [0, 1], [2]), ([3, 2], range(6), [2, 1, 3])):
         before = net.w
-        out, weight = net.run(wanted)
+        out, weight = net.run(expected)
         np.testing.assert_allclose(out, (x @ before)[list(rows)], rtol=1e-5)
         assert out.recursive_sequence_lengths() == [lengths]
         assert np.array(weight).tolist() == [[1.0]] * len(lengths)

@@ -59,22 +59,22 @@ def trained(name: str, places: int = 2, **build: Any) -> tuple[dict[str, Any], A
 @needs_jax
 @pytest.mark.parametrize("name", one_in(4, ["mlp", "lenet", "resnet", "attention"], more=0))
 def test_training_agrees_with_the_kernels(name: str) -> None:
-    wanted, _ = trained(name)
+    expected, _ = trained(name)
     values, report = trained(name, build_cinn_pass=True)
     assert any(node.op == REGION for node in report.graph.nodes)
     assert "XLA compiles" in str(report)
     assert report.kernels["xla"] >= 1
-    for key, array in wanted.items():
+    for key, array in expected.items():
         np.testing.assert_allclose(values[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
 
 
 @needs_jax
 def test_reduce_mode_keeps_updates_with_their_owners() -> None:
     reduce = BuildStrategy.ReduceStrategy.Reduce
-    wanted, _ = trained("mlp", reduce_strategy=reduce)
+    expected, _ = trained("mlp", reduce_strategy=reduce)
     values, report = trained("mlp", reduce_strategy=reduce, build_cinn_pass=True)
     assert {node.at for node in report.graph.nodes if node.op == REGION} >= {0, 1}
-    for key, array in wanted.items():
+    for key, array in expected.items():
         np.testing.assert_allclose(values[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
 
 
@@ -82,12 +82,12 @@ def test_without_jax_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(able._VERSIONS, "xla", lambda: "")
     able.capabilities.cache_clear()
     try:
-        wanted, _ = trained("mlp")
+        expected, _ = trained("mlp")
         values, report = trained("mlp", build_cinn_pass=True)
     finally:
         able.capabilities.cache_clear()
     assert "build_cinn_pass: no effect: jax is not installed" in str(report)
-    for key, array in wanted.items():
+    for key, array in expected.items():
         np.testing.assert_array_equal(values[key], array, err_msg=key)
 
 
@@ -189,8 +189,8 @@ def test_an_op_and_its_gradient_as_a_region(name: str, index: int) -> None:
             operands[slot] = arrays
     operands |= harness.offsets_for(OPS[grad.type], inputs)
     if takes(grad.type, settings, operands):
-        wanted = harness.run(OPS[grad.type], operands, settings)
-        close(compiled(grad.type, operands, settings, wanted), wanted)
+        expected = harness.run(OPS[grad.type], operands, settings)
+        close(compiled(grad.type, operands, settings, expected), expected)
 
 
 def close(results: dict[str, list[Any]], wanted: dict[str, list[Any]]) -> None:

@@ -100,9 +100,9 @@ def test_random_programs_keep_their_bits(draws: int) -> None:
         for node in (n for n in plan.usage.nodes if n.op == FUSION):
             read = {plan.roots[i] for i in node.inputs["X"] if i in plan.roots}
             shared += any(plan.roots.get(i) in read for i in node.outputs["Out"])
-        wanted, state = net.run(program, MemoryOptions(True, False))
+        expected, state = net.run(program, MemoryOptions(True, False))
         fetched, after = net.run(program, MemoryOptions())
-        for ours, theirs in zip(fetched, wanted, strict=True):
+        for ours, theirs in zip(fetched, expected, strict=True):
             for one, other in zip(ours, theirs, strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
         for name, array in state.items():

@@ -26,10 +26,10 @@ def ours() -> dict[str, Any]:
 @pytest.mark.parametrize("name", NETS)
 def test_boxes_and_arrows_are_paddles(ours: dict[str, Any], name: str, picture: str) -> None:
     """One arrow is missing: the fused gradient needs no X, so it does not read it."""
-    ours, wanted = ours[name][picture], PADDLE[name][picture]
-    assert ours["boxes"] == wanted["boxes"]
-    arrows = Counter(wanted["arrows"]) - Counter(ours["arrows"])
-    assert not Counter(ours["arrows"]) - Counter(wanted["arrows"])
+    ours, expected = ours[name][picture], PADDLE[name][picture]
+    assert ours["boxes"] == expected["boxes"]
+    arrows = Counter(expected["arrows"]) - Counter(ours["arrows"])
+    assert not Counter(ours["arrows"]) - Counter(expected["arrows"])
     assert all(arrow.endswith(f"-> {FUSED}") for arrow in arrows)
     if picture == "original_graph":
         assert not arrows

@@ -96,10 +96,10 @@ def test_neither_scores_nor_softmax_lie_in_memory_in_single_precision() -> None:
 def test_a_loss_that_is_kept_single_is_single_to_the_end() -> None:
     lists = static.amp.CustomOpLists(custom_black_list={"softmax_with_cross_entropy", "mean"})
     single, moved = step(fluid.CPUPlace(), "O2", True, amp_lists=lists)
-    exact, wanted = step(fluid.CPUPlace(), "O0", True)
+    exact, expected = step(fluid.CPUPlace(), "O0", True)
     assert single.dtype == np.float32
     np.testing.assert_allclose(single, exact, rtol=1e-5)
-    np.testing.assert_allclose(moved, wanted, rtol=1e-2, atol=1e-6)
+    np.testing.assert_allclose(moved, expected, rtol=1e-2, atol=1e-6)
     assert SCORE_LOSS in {node.op for node in changed("O2", amp_lists=lists).nodes}
 
 

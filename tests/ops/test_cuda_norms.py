@@ -74,10 +74,10 @@ def check(name: str, inputs: dict[str, list[Any]], layout: str = "", **attrs: An
             assert_near(array, value, slot)
     seeds = narrowed(seeds_of(op, exact), "f4")
     double = (narrowed(inputs, "f8"), exact, narrowed(seeds, "f8"), settings)
-    wanted = gradients(op, *double)
+    expected = gradients(op, *double)
     low = (inputs, narrowed(exact, "f4"), seeds, settings)
     slopes = gradients(op, *low, dev=gpu(), layout=layout, **CUDA)
-    for slot, (value,) in wanted.items():
+    for slot, (value,) in expected.items():
         assert_near(slopes[slot][0], value, slot)
     alone = gradients(op, *low, only="Scale", dev=gpu(), layout=layout, **CUDA)["Scale"][0]
     np.testing.assert_array_equal(slopes["Scale"][0], alone)
@@ -152,11 +152,11 @@ def test_images_in_low_precision_have_statistics_in_single(
     seeds = {"Y": [rng.standard_normal(inputs["X"][0].shape).astype(dtype)]}
     saved = {slot: narrowed({slot: many}, dtype if slot == "Y" else "f4")[slot]
              for slot, many in exact.items()}  # fmt: skip
-    wanted = gradients(
+    expected = gradients(
         op, narrowed(inputs, "f8"), narrowed(saved, "f8"), narrowed(seeds, "f8"), dict(op.attrs)
     )
     slopes = gradients(op, inputs, saved, seeds, dict(op.attrs), dev=gpu(), layout=layout, **CUDA)
-    for slot, (value,) in wanted.items():
+    for slot, (value,) in expected.items():
         assert_near(slopes[slot][0], value, slot, near)
 
 
@@ -171,8 +171,8 @@ def test_a_mean_far_from_zero_costs_no_digits() -> None:
     x = (rng.standard_normal((1024, 8)) + 4000).astype("f4")
     inputs = {**arrays((1, 8), 8), "X": [x]}
     results = run(OPS["batch_norm"], inputs, dict(OPS["batch_norm"].attrs), dev=gpu(), **CUDA)
-    wanted = 1 / np.sqrt(x.astype("f8").var(0) + 1e-5)
-    np.testing.assert_allclose(results["SavedVariance"][0], wanted, rtol=5e-5)
+    expected = 1 / np.sqrt(x.astype("f8").var(0) + 1e-5)
+    np.testing.assert_allclose(results["SavedVariance"][0], expected, rtol=5e-5)
 
 
 def test_what_is_not_a_number_passes_an_activation() -> None:

@@ -135,10 +135,10 @@ def test_rows_of_any_length_have_a_loss(rows: int, width: int) -> None:
     for slot, (array,) in results.items():
         assert_near(array, exact[slot][0], slot)
     seeds = {"Loss": [rng.standard_normal((rows, 1))]}
-    wanted = gradients(op, inputs, exact, seeds, dict(op.attrs))
+    expected = gradients(op, inputs, exact, seeds, dict(op.attrs))
     operands = (inputs, narrowed(exact, "f4"), narrowed(seeds, "f4"), dict(op.attrs))
     slopes = gradients(op, *operands, dev=gpu(), **CUDA)
-    assert_near(slopes["Logits"][0], wanted["Logits"][0], "Logits")
+    assert_near(slopes["Logits"][0], expected["Logits"][0], "Logits")
 
 
 def test_a_label_that_is_no_class_is_seen() -> None:

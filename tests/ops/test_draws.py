@@ -37,12 +37,12 @@ def out(name: str, inputs: Any = None, **how: Any) -> np.ndarray:
 
 def assert_distributed(drawn: np.ndarray, shares: Any) -> None:
     """Hold counts to shares by chi squared: its mean is the degrees of freedom f, its variance 2 f."""
-    wanted = np.asarray(shares) / np.sum(shares) * drawn.size
-    counts = np.bincount(drawn.ravel(), minlength=len(wanted))
-    assert len(counts) == len(wanted)
-    freedom = (wanted > 0).sum() - 1
-    assert (counts[wanted == 0] == 0).all()
-    error = ((counts - wanted)[wanted > 0] ** 2 / wanted[wanted > 0]).sum()
+    expected = np.asarray(shares) / np.sum(shares) * drawn.size
+    counts = np.bincount(drawn.ravel(), minlength=len(expected))
+    assert len(counts) == len(expected)
+    freedom = (expected > 0).sum() - 1
+    assert (counts[expected == 0] == 0).all()
+    error = ((counts - expected)[expected > 0] ** 2 / expected[expected > 0]).sum()
     assert error < freedom + 5 * np.sqrt(2 * freedom), f"chi squared {error} of {freedom}"
 
 

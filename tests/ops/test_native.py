@@ -158,8 +158,8 @@ def test_rows_of_any_length() -> None:
         outputs = {"Softmax": [soft], "Loss": [loss]}
         _steps("softmax_with_cross_entropy", {"Logits": [soft], "Label": [label]}, outputs)
         np.testing.assert_allclose(soft, exact, rtol=2e-5, atol=1e-7)
-        wanted = [-np.log(exact[0, 0]), -np.log(exact[1, n - 1]), 0.0]
-        np.testing.assert_allclose(loss.ravel(), wanted, rtol=1e-5, atol=1e-5)
+        expected = [-np.log(exact[0, 0]), -np.log(exact[1, n - 1]), 0.0]
+        np.testing.assert_allclose(loss.ravel(), expected, rtol=1e-5, atol=1e-5)
 
 
 # Op, shapes and attributes, among them every way in which a kernel goes through memory.

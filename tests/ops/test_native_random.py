@@ -53,8 +53,8 @@ UPSCALE = {"dropout_implementation": "upscale_in_train"}
 @pytest.mark.parametrize("shape", [(1,), (3, 5), (7, 2, 300), (9, 1024)])
 def test_same_bits_as_numpys(shape: tuple[int, ...], attrs: Any) -> None:
     for step, row in ((0, 0), (7, 3), (2**40, 10**6)):
-        ours, wanted = (dropped(on, shape, step, row, attrs) for on in ("numba", "numpy"))
-        for one, other in zip(ours, wanted, strict=True):
+        ours, expected = (dropped(on, shape, step, row, attrs) for on in ("numba", "numpy"))
+        for one, other in zip(ours, expected, strict=True):
             np.testing.assert_array_equal(one, other)
 
 

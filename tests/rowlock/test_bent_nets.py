@@ -51,10 +51,10 @@ def test_an_op_that_writes_over_its_operand_passes_the_gradient_on() -> None:
                 {"activation": "elu"},
             )
             loss = L.reduce_sum(L.square(y) * x)
-            wanted = fluid.gradients([loss], [x])
+            expected = fluid.gradients([loss], [x])
         rows = np.random.default_rng(3).standard_normal((4, 3)).astype("f4")
         exe = fluid.Executor(fluid.CPUPlace())
-        return exe.run(main, feed={"x": rows}, fetch_list=[loss, *wanted])
+        return exe.run(main, feed={"x": rows}, fetch_list=[loss, *expected])
 
     for one, other in zip(gradients(True), gradients(False), strict=True):
         np.testing.assert_array_equal(one, other)

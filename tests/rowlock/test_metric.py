@@ -87,8 +87,8 @@ MEASURES = json.loads((Path(__file__).parents[1] / "reference/measures.json").re
 @pytest.mark.parametrize("name", MEASURES["steps"])
 def test_measures_of_steps_are_paddles(name: str) -> None:
     for step, numbers in zip(measures.measured(fluid, name), MEASURES["steps"][name], strict=True):
-        for value, wanted in zip(step, numbers, strict=True):
-            np.testing.assert_allclose(value, wanted, rtol=1e-6, atol=1e-7)
+        for value, expected in zip(step, numbers, strict=True):
+            np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-7)
 
 
 def test_one_variable_may_hold_the_counts_of_all_steps() -> None:

@@ -143,9 +143,9 @@ def test_what_cannot_be_saved_or_loaded_is_refused(
         with pytest.raises(StateMismatch, match=r"\[20, 1000\].*\[1000, 1\]"):
             fluid.io.load_persistables(exe, folder, server)
     with caplog.at_level(logging.WARNING, "rowlock"):
-        wanted = partial(regression, adam)
-        trained(wanted, [batches(1)], tmp_path / "more", 1, servers=1)
+        expected = partial(regression, adam)
+        trained(expected, [batches(1)], tmp_path / "more", 1, servers=1)
         for path in (tmp_path / "more").glob("*_moment1_0"):
             path.unlink()
-        trained(wanted, [batches(1)], tmp_path, -1, servers=1, folder=str(tmp_path / "more"))
+        trained(expected, [batches(1)], tmp_path, -1, servers=1, folder=str(tmp_path / "more"))
     assert "4 variable(s) of optimizers" in caplog.text

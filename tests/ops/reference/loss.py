@@ -108,12 +108,12 @@ def auc(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 @reference("mean_iou")
 def mean_iou(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     wrong, correct = np.zeros(attrs["num_classes"]), np.zeros(attrs["num_classes"])
-    for said, meant in zip(np.ravel(ins["Predictions"]), np.ravel(ins["Labels"]), strict=True):
-        if said == meant:
+    for said, expected in zip(np.ravel(ins["Predictions"]), np.ravel(ins["Labels"]), strict=True):
+        if said == expected:
             correct[said] += 1
         else:
             wrong[said] += 1
-            wrong[meant] += 1
+            wrong[expected] += 1
     shares = [c / (c + w) for c, w in zip(correct, wrong, strict=True) if c + w]
     return {"OutMeanIou": [np.mean(shares)], "OutWrong": wrong, "OutCorrect": correct}
 
@@ -122,10 +122,10 @@ def mean_iou(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 def precision_recall(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     classes = attrs["class_number"]
     states = np.zeros((classes, 4))
-    for i, (said, meant) in enumerate(zip(ins["Indices"], ins["Labels"], strict=True)):
+    for i, (said, expected) in enumerate(zip(ins["Indices"], ins["Labels"], strict=True)):
         weight = float(np.ravel(ins["Weights"])[i]) if "Weights" in ins else 1.0
         for c in range(classes):
-            column = (0 if c == meant else 1) if c == said else (3 if c == meant else 2)
+            column = (0 if c == expected else 1) if c == said else (3 if c == expected else 2)
             states[c, column] += weight
     total = states + ins.get("StatesInfo", 0)
     return {

@@ -279,15 +279,19 @@ def chunks(tags: list[int], attrs: Slots) -> set[tuple[int, int, int]]:
 
 @reference("chunk_eval")
 def chunk_eval(ins: Slots, attrs: Slots) -> Slots:
-    said, meant, right = 0, 0, 0
+    said, expected, right = 0, 0, 0
     each = (labels_of(ins, slot, "SeqLength") for slot in ("Inference", "Label"))
     for first, second in zip(*each, strict=True):
         guesses, real = chunks(first, attrs), chunks(second, attrs)
-        said, meant, right = said + len(guesses), meant + len(real), right + len(guesses & real)
-    precision, recall = right / max(said, 1), right / max(meant, 1)
+        said, expected, right = (
+            said + len(guesses),
+            expected + len(real),
+            right + len(guesses & real),
+        )
+    precision, recall = right / max(said, 1), right / max(expected, 1)
     both = 2 * precision * recall / (precision + recall) if right else 0
     ratios = {"Precision": precision, "Recall": recall, "F1-Score": both}
-    counts = {"NumInferChunks": said, "NumLabelChunks": meant, "NumCorrectChunks": right}
+    counts = {"NumInferChunks": said, "NumLabelChunks": expected, "NumCorrectChunks": right}
     return {slot: np.array([value]) for slot, value in {**ratios, **counts}.items()}
 
 

@@ -17,12 +17,12 @@ def _lists(items: Any, levels: list[Any]) -> list[Any]:
 
 @reference("filter_by_instag")
 def filter_by_instag(ins: Slots, attrs: Slots) -> Slots:
-    wanted = set(ins["Filter_tag"].reshape(-1).tolist())
+    expected = set(ins["Filter_tag"].reshape(-1).tolist())
     tags = _lists(ins["Ins_tag"].reshape(-1).tolist(), ins.get("Ins_tag@LOD", []))
     levels = ins.get("Ins@LOD", []) if attrs["is_lod"] else []
     rows, places, source = [], [], 0
     for sequence, own in zip(_lists(ins["Ins"], levels), tags, strict=True):
-        if wanted & set(own):
+        if expected & set(own):
             places.append([len(rows), source, len(sequence)])
             rows += sequence
         source += len(sequence)
@@ -34,9 +34,9 @@ def filter_by_instag(ins: Slots, attrs: Slots) -> Slots:
 
 @reference("lod_tagged")
 def lod_tagged(ins: Slots, attrs: Slots) -> Slots:
-    wanted = set(ins["Tags"].reshape(-1).tolist())
+    expected = set(ins["Tags"].reshape(-1).tolist())
     tags = _lists(ins["Y"].reshape(-1).tolist(), [ins["YLod"]] if "YLod" in ins else [])
-    left = [k for k, own in enumerate(tags) if wanted & set(own)]
+    left = [k for k, own in enumerate(tags) if expected & set(own)]
     sizes = [e - b for b, e in pairwise(ins["X"])] if attrs["of_rows"] else [1] * len(tags)
     ends = [0]
     for k in left:
