@@ -99,7 +99,7 @@ class Stage(NamedTuple):
 def run_pipeline(
     graph: Graph, target: Target, stages: list[Stage] | None = None
 ) -> tuple[Graph, list[PassRecord]]:
-    """Run every wanted pass; after each, re-derive the specs of what it made.
+    """Run every pass that is on; after each, re-derive the specs of what it made.
 
     With ``debug_graphviz_path`` Paddle's three pictures are written, and a numbered ``.dot`` after each pass.
     ``stages`` is given the graphs in between, if anybody wants them.
@@ -116,7 +116,7 @@ def run_pipeline(
         if entry in _DRAWN_BEFORE:
             name, how = _DRAWN_BEFORE[entry]
             draw(name, how, graph)
-        if not entry.wanted(target):
+        if not entry.is_on(target):
             continue
         start = time.perf_counter()
         result = entry.run(graph, target)

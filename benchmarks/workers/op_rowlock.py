@@ -92,37 +92,17 @@ def build(name):
     case = named(name)
     if case.op not in OPS:
         raise LookupError("no such op here")
-    op = OPS[case.op]
-    dev = Device()
+    op, dev = OPS[case.op], Device()
     inputs = {
         slot: [near(a.shape, a.dtype, a) for a in arrays] for slot, arrays in case.draw().items()
     }
     attrs = {**op.attrs, **case.attrs}
-    every = lambda slot: True
-    steps, outputs, library = bound(case.op, inputs, attrs, every, dev)
+    steps, outputs, library = bound(case.op, inputs, attrs, lambda slot: True, dev)
     libraries, results = [library], list(outputs[case.out])
     if case.slopes:
-        declaration = OPS[op.grad.type]
-        targets = {s: t.partition("@GRAD")[0] for s, t in op.grad.writes().items()}
-        slots = [s for c in case.slopes for s, t in targets.items() if t == c]
         for _ in range(len(inputs[op.grad.each]) if op.grad.each else 1):
-            operands = {}
-            for slot, source in op.grad.reads().items():
-                base, is_grad, _ = source.partition("@GRAD")
-                arrays = inputs.get(base) or outputs.get(base)
-                if is_grad:
-                    one = base == case.out
-                    arrays = [seed_of(a.shape) for a in outputs[base]] if one else None
-                if arrays:
-                    operands[slot] = arrays
-            offsets = (slot.name for slot in declaration.lod_slots if slot.name in inputs)
-            operands |= {slot: inputs[slot] for slot in offsets}
-            settings = {**declaration.attrs, **op.grad.attributes(attrs)}
-            more, slopes, library = bound(
-                op.grad.type, operands, settings, lambda slot: slot in slots, dev
-            )
-            steps, libraries = [*steps, *more], [*libraries, library]
-            results += [a for s in slots for a in slopes[s]]
+            more, slopes, library = gradient(case, inputs, outputs, attrs, dev)
+            steps, results, libraries = steps + more, results + slopes, [*libraries, library]
 
     def step():
         for call in steps:
@@ -131,6 +111,26 @@ def build(name):
 
     step.libraries = "/".join(dict.fromkeys(libraries))
     return step
+
+
+def gradient(case, inputs, outputs, attrs, dev):
+    """Return the calls of a case's gradient op, the slopes that they compute, and its back end."""
+    grad = OPS[case.op].grad
+    declaration = OPS[grad.type]
+    operands = {}
+    for slot, source in grad.reads().items():
+        base, is_grad, _ = source.partition("@GRAD")
+        arrays = inputs.get(base) or outputs.get(base)
+        if is_grad:
+            arrays = [seed_of(a.shape) for a in outputs[base]] if base == case.out else None
+        if arrays:
+            operands[slot] = arrays
+    operands |= {s.name: inputs[s.name] for s in declaration.lod_slots if s.name in inputs}
+    targets = {s: t.partition("@GRAD")[0] for s, t in grad.writes().items()}
+    slots = [s for c in case.slopes for s, t in targets.items() if t == c]
+    settings = {**declaration.attrs, **grad.attributes(attrs)}
+    calls, slopes, library = bound(grad.type, operands, settings, lambda slot: slot in slots, dev)
+    return calls, [a for s in slots for a in slopes[s]], library
 
 
 def run(step, count):

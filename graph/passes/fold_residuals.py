@@ -71,7 +71,7 @@ def _put(edit: GraphRewriter, old: tuple[Node, Node], fused: Node, target: Targe
     return edit.fuse(old, fused)
 
 
-def _wanted(target: Target) -> bool:
+def _is_on(target: Target) -> bool:
     fuses = target.strategy is not None and target.strategy.enable_auto_fusion
     return fuses and target.folds_residuals is not None
 
@@ -81,7 +81,7 @@ _ABSENT = "the program has no layer_norm, or no sum of two values of one shape s
 GRADIENTS = Pass(
     _GRADIENTS,
     fold_gradients,
-    _wanted,
+    _is_on,
     "a group would read the gradient that is not written then",
 )
-SUMS = Pass(_RESIDUALS, fold_sums, _wanted, "takes the sums that no group has taken")
+SUMS = Pass(_RESIDUALS, fold_sums, _is_on, "takes the sums that no group has taken")

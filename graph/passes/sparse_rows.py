@@ -161,7 +161,7 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
             return None
         if node.op in _LOOKUPS:
             of_table = _sparse(node) and grad in node.outputs[_LOOKUPS[node.op].grad]
-            return PASS.wanted(target) if of_table else None
+            return PASS.is_on(target) if of_table else None
         if node.op not in _ROW_BY_ROW and node.op != "sum":
             return None
         pairs = zip(node.inputs["X"], node.outputs["Out"], strict=False)

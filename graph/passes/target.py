@@ -101,6 +101,6 @@ class Pass:
 
     name: str
     run: Callable[[Graph, Target], Graph]
-    wanted: Callable[[Target], bool]
+    is_on: Callable[[Target], bool]
     why_here: str
     keeps_values: bool = True
