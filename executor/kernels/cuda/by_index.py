@@ -1,7 +1,7 @@
 """Rows picked by index, and rows added up by index in the order of their positions: the same sum every time.
 
 An index outside the rows is not followed: what it would have picked is NaN (-1 among integers), and what it
-would have added to is left alone. The host, which could refuse it, does not see indices on a GPU.
+would have added to is left alone. The host does not see indices on a GPU: ``inside`` has the GPU look at them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .copies import MOST, UNITS, divisor, filled, widest
+from .copies import MOST, UNITS, divisor, filled, moved, widest
 from .support import enough_blocks, launch
 
 _TILE, _MOST_TILES = 1024, 128  # positions that one block sorts, unless there were too many blocks
@@ -24,6 +24,47 @@ _DIGITS = 1 << _BITS
 _WARPS = _DIGITS // 32  # of a block that sorts: a thread for each digit
 _RUN = 64  # rows of one sum that are added up ahead of the others
 NO_PADDING = -1
+
+
+def inside(dev: Device, index: Array, limit: int, what: str, *, ignored: int = 0) -> list[Step]:
+    """Return the call that asserts 0 <= index < ``limit`` of all that are not ``ignored``.
+
+    ``what`` is told of an index for which it does not hold: "index {} is outside the 5 rows".
+    """
+    if not index.size:
+        return []
+    steps = []
+    if not index.flags.c_contiguous:
+        ordered = dev.scratch(index.shape, index.dtype)
+        steps, index = moved(dev, ordered, index), ordered
+    kind = c_type(index.dtype)
+    parameters = [
+        (f"const {kind}*", "index"),
+        ("long long*", "word"),
+        ("volatile long long*", "noted"),
+    ]
+    parameters += [("int", "assertion")]
+    parameters += [("long long", name) for name in ("count", "limit", "ignored")]
+    body = """
+  for (long long i = thread_index(); i < count; i += thread_count()) {
+    const long long at = index[i];
+    if ((at < 0 || at >= limit) && at != ignored) refuse(word, noted, assertion, at);
+  }"""
+    name = f"inside_{kind}".replace(" ", "_")
+    kernel = CudaKernel(name, tuple(parameters), body, ("assert.cuh",))
+    arguments = [index, *dev.assertion(what), index.size, limit, ignored]
+    return [*steps, launch(dev, kernel, enough_blocks(dev, index.size), arguments)]
+
+
+def rows_of(dev: Device, op: str, index: Array, rows: int) -> list[Step]:
+    """Return the call that asserts of each index that it names one of ``rows``."""
+    return inside(dev, index, rows, f"{op}: index {{}} is outside the {rows} rows")
+
+
+def classes_of(dev: Device, op: str, label: Array, classes: int, ignored: int) -> list[Step]:
+    """Return the call that asserts of each label that it is one of ``classes``, or ``ignored``."""
+    problem = f"{op}: label {{}} is outside the {classes} classes (0 to {classes - 1})"
+    return inside(dev, label, classes, problem, ignored=ignored)
 
 
 def picked(

@@ -23,6 +23,7 @@ from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
+from .by_index import classes_of
 from .launches import BLOCK, Argument, call, read, simple, start, written
 from .rows import Sharing, accumulator, share_rows, vector
 from .support import cuda, enough_blocks, floating
@@ -108,7 +109,11 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
         kinds = _kinds(a.logits, loss)
         return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
     kinds = _kinds(a.logits, a.label, loss)
-    return rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
+    classes = a.logits.shape[a.axis]
+    return [
+        *classes_of(dev, "softmax_with_cross_entropy", a.label, classes, a.ignore_index),
+        *rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index),
+    ]
 
 
 def _ones(x: Array, axis: int) -> tuple[int, ...]:
@@ -144,7 +149,10 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
     ]
     kinds = _kinds(a.logits, a.label, a.loss)
     rows = _Rows(dev, a.logits, -1)
-    return rows.launch("block_score_loss", kinds, arrays, a.ignore_index)
+    return [
+        *classes_of(dev, "softmax_with_cross_entropy", a.label, rows.width, a.ignore_index),
+        *rows.launch("block_score_loss", kinds, arrays, a.ignore_index),
+    ]
 
 
 @cuda("cross_entropy_of_scores_grad", takes=scored)
@@ -166,7 +174,7 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
 @cuda("cross_entropy", takes=scored)
 def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
     if not a.soft_label:
-        return _at_label(dev, a.x, a.label, a.y, None, a.ignore_index)
+        return _at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)
     arrays = [read("x", a.x), read("weights", a.label), written("loss", a.y)]
     return _Rows(dev, a.x, -1, a.label, together=2).launch(
         "block_soft_cross_entropy", _kinds(a.x), arrays
@@ -175,11 +183,11 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
 
 @cuda("cross_entropy2", takes=scored)
 def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
-    return _at_label(dev, a.x, a.label, a.y, a.match_x, a.ignore_index)
+    return _at_label(dev, "cross_entropy2", a.x, a.label, a.y, a.match_x, a.ignore_index)
 
 
 def _at_label(
-    dev: Device, x: Array, label: Array, y: Array, match: Any, ignore_index: int
+    dev: Device, op: str, x: Array, label: Array, y: Array, match: Any, ignore_index: int
 ) -> list[Step]:
     t = c_type(x.dtype)
     kernel = simple(
@@ -192,7 +200,8 @@ def _at_label(
         _INCLUDES,
     )  # fmt: skip
     arguments = (x, label, y, match, label.size, x.shape[-1], ignore_index)
-    return [start(dev, kernel, (enough_blocks(dev, label.size), 1, 1), arguments)]
+    checks = classes_of(dev, op, label, x.shape[-1], ignore_index)
+    return [*checks, start(dev, kernel, (enough_blocks(dev, label.size), 1, 1), arguments)]
 
 
 @cuda("cross_entropy_grad", takes=scored)
