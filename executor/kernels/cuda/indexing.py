@@ -15,7 +15,7 @@ from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .by_index import NO_PADDING, Sums, picked, rows_of
+from .by_index import NO_PADDING, Sums, outside, picked, rows_of
 from .copies import divisor, moved
 from .support import cuda, enough_blocks, launch
 
@@ -28,8 +28,8 @@ def _padding(padding_idx: int, rows: int) -> int:
 def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """A row of W for each id."""
     rows, ids = a.out.reshape(a.ids.size, a.w.shape[1]), a.ids.reshape(-1)
-    steps = picked(dev, a.w, ids, rows, _padding(a.padding_idx, a.w.shape[0]))
-    return [*rows_of(dev, "lookup_table", ids, a.w.shape[0]), *steps]
+    padding = _padding(a.padding_idx, a.w.shape[0])
+    return picked(dev, a.w, ids, rows, padding, "lookup_table")
 
 
 @cuda("lookup_table_grad", "lookup_table_v2_grad")
@@ -44,8 +44,7 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
 @cuda("gather")
 def gather(dev: Device, a: Gather) -> list[Step]:
     """Rows of X."""
-    index = a.index.reshape(-1)
-    return [*rows_of(dev, "gather", index, a.x.shape[0]), *picked(dev, a.x, index, a.out)]
+    return picked(dev, a.x, a.index.reshape(-1), a.out, op="gather")
 
 
 @cuda("gather_grad")
@@ -63,7 +62,7 @@ def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, int, l
     The place of a coordinate that is refused is -1.
     """
     depth, sizes = index.shape[-1], x.shape[: index.shape[-1]]
-    asserted = [dev.assertion(f"{op}: index {{}} is outside the {size} rows") for size in sizes]
+    asserted = [dev.assertion(outside(op, size)) for size in sizes]
     places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
     kind = c_type(index.dtype)
     parameters = [("int*", "places"), (f"const {kind}*", "index"), ("int", "count")]

@@ -35,11 +35,10 @@ def index_select(dev: Device, a: IndexSelect) -> list[Step]:
     if not a.out.size:
         return []
     x, out = a.x.swapaxes(0, a.dim), a.out.swapaxes(0, a.dim)
-    checks = rows_of(dev, "index_select", a.index, x.shape[0])
     if a.dim % a.x.ndim == 0:
-        return [*checks, *picked(dev, a.x, a.index, a.out)]
+        return picked(dev, a.x, a.index, a.out, op="index_select")
     rows, layers = dev.scratch(x.shape, x.dtype), dev.scratch(out.shape, out.dtype)
-    steps = [*checks, *moved(dev, rows, x), *picked(dev, rows, a.index, layers)]
+    steps = [*moved(dev, rows, x), *picked(dev, rows, a.index, layers, op="index_select")]
     return [*steps, *moved(dev, out, layers)]
 
 

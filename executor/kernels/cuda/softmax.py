@@ -23,12 +23,11 @@ from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .by_index import classes_of
 from .launches import BLOCK, Argument, call, read, simple, start, written
 from .rows import Sharing, accumulator, share_rows, vector
 from .support import cuda, enough_blocks, floating
 
-_INCLUDES = ("reduce.cuh", "softmax.cuh")
+_INCLUDES = ("reduce.cuh", "assert.cuh", "softmax.cuh")
 _FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
 
 
@@ -109,11 +108,15 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
         kinds = _kinds(a.logits, loss)
         return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
     kinds = _kinds(a.logits, a.label, loss)
-    classes = a.logits.shape[a.axis]
-    return [
-        *classes_of(dev, "softmax_with_cross_entropy", a.label, classes, a.ignore_index),
-        *rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index),
-    ]
+    arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
+    return rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
+
+
+def _refusing(dev: Device, op: str, classes: int) -> list[Argument]:
+    """Return what a loss passes to ``refuse`` of a label that is none of ``classes``."""
+    problem = f"{op}: label {{}} is outside the {classes} classes (0 to {classes - 1})"
+    names = ("long long* word", "volatile long long* noted", "int assertion")
+    return list(zip(names, dev.assertion(problem), strict=True))
 
 
 def _ones(x: Array, axis: int) -> tuple[int, ...]:
@@ -149,10 +152,8 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
     ]
     kinds = _kinds(a.logits, a.label, a.loss)
     rows = _Rows(dev, a.logits, -1)
-    return [
-        *classes_of(dev, "softmax_with_cross_entropy", a.label, rows.width, a.ignore_index),
-        *rows.launch("block_score_loss", kinds, arrays, a.ignore_index),
-    ]
+    arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
+    return rows.launch("block_score_loss", kinds, arrays, a.ignore_index)
 
 
 @cuda("cross_entropy_of_scores_grad", takes=scored)
@@ -189,19 +190,18 @@ def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
 def _at_label(
     dev: Device, op: str, x: Array, label: Array, y: Array, match: Any, ignore_index: int
 ) -> list[Step]:
-    t = c_type(x.dtype)
-    kernel = simple(
-        "cross_entropy_at_label",
-        (
-            f"const {t}* x", f"const {c_type(label.dtype)}* labels", f"{t}* loss", f"{t}* match",
-            "long long rows", "int width", "long long ignored",
+    width = x.shape[-1]
+    arguments = [
+        *(read("x", x), read("labels", label), written("loss", y), written("match", match, x)),
+        *_refusing(dev, op, width),
+        *(
+            ("long long rows", label.size),
+            ("int width", width),
+            ("long long ignored", ignore_index),
         ),
-        f"cross_entropy_at_label<{_kinds(x, label)}>(x, labels, loss, match, rows, width, ignored);",
-        _INCLUDES,
-    )  # fmt: skip
-    arguments = (x, label, y, match, label.size, x.shape[-1], ignore_index)
-    checks = classes_of(dev, op, label, x.shape[-1], ignore_index)
-    return [*checks, start(dev, kernel, (enough_blocks(dev, label.size), 1, 1), arguments)]
+    ]
+    blocks = enough_blocks(dev, label.size)
+    return [call(dev, "cross_entropy_at_label", (_kinds(x, label),), arguments, blocks, _INCLUDES)]
 
 
 @cuda("cross_entropy_grad", takes=scored)
