@@ -96,6 +96,15 @@ class SequenceError(EnforceNotMet, RuntimeError):
 class ExecutionError(EnforceNotMet, RuntimeError):
     """An operator raised while a plan was running; names the replica, the op and the line that built it."""
 
+    @classmethod
+    def of(
+        cls, replica: int | None, op: str, error: object, reads: Sequence[str], where: str
+    ) -> ExecutionError:
+        """Return the error of an operator that reads these variables; ``replica`` None: there is only one."""
+        on = "" if replica is None else f"replica {replica}: "
+        operands = ", ".join(reads) or "nothing"
+        return cls(f"{on}operator {op} failed: {error} (reads {operands}; built at {where})")
+
 
 class ResourceExhausted(EnforceNotMet, MemoryError):
     """A program needs more memory than a place has; refused before anything runs."""

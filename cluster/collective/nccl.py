@@ -261,9 +261,9 @@ class NcclGroup(CollectiveGroup):
         """How the GPUs vote without the host."""
         return self._vote
 
-    def bound_vote(self) -> Sequence[Step]:
+    def bound_vote(self, failed: Any) -> Sequence[Step]:
         """Return the calls by which GPUs vote, behind the results of every collective so far."""
-        return self._vote.steps(self._calls.all_reduce(self._vote.sum, "sum"))
+        return self._vote.steps(self._calls.all_reduce(self._vote.sum, "sum"), failed)
 
     def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
         """Return when every rank has the results of every collective so far."""

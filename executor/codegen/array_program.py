@@ -30,6 +30,15 @@ def _copied(dev: Device, target: Any, source: Any) -> list[Step]:
     return [partial(dev.xp.copyto, target, source)]
 
 
+def _looked_at(dev: Device, index: Any, limit: int, problem: str) -> list[Step]:
+    def check() -> None:
+        low, high = int(index.min()), int(index.max())
+        if low < 0 or high >= limit:
+            raise InvalidValue(problem.format(low if low < 0 else high))
+
+    return [check] if index.size else []
+
+
 @dataclass(frozen=True)
 class Means:
     """How a back end computes the parts of a formula.
@@ -37,6 +46,7 @@ class Means:
     ``loops`` evaluates expressions into outputs, which may be sums; ``rows`` copies rows of a source by number;
     ``row_sums`` adds up rows by number, always in one order; ``copy`` copies an array into another.
     ``row_of_largest`` writes the first row of the largest element, by sequence and column.
+    ``inside`` refuses numbers that are not from 0 to a limit, with a sentence that has ``{}`` for the number.
     ``one_pass``: loops compute what their outputs have in common once.
     """
 
@@ -46,6 +56,7 @@ class Means:
     row_of_largest: Callable[[Device, Any, Any, Any], list[Step]]
     one_pass: bool = True
     copy: Callable[[Device, Any, Any], list[Step]] = _copied
+    inside: Callable[[Device, Any, int, str], list[Step]] = _looked_at
 
 
 _VIEWS = {"reshape", "transpose", "broadcast", "slice", "constant", "checked"}
@@ -386,8 +397,9 @@ class _Program:
         if term.fn == "constant":
             return source
         if term.fn == "checked":
-            if self.dev.runtime is None:  # the host does not see indices on a GPU
-                self.steps.append(partial(_check, self.op, source, *term.options))
+            limit, what, of = term.options
+            problem = f"{self.op}: {what} {{}} is outside the {limit} {of} (0 to {limit - 1})"
+            self.steps += self.means.inside(self.dev, source, limit, problem)
             return source
         if source.flags.c_contiguous:
             return source.reshape(term.shape)
@@ -461,13 +473,3 @@ def _segments(dev: Device, op: str, what: str, offsets: Any, out: Any) -> None:
     else:
         xp = dev.xp
         out[...] = xp.searchsorted(offsets[1:], xp.arange(out.size), side="right")
-
-
-def _check(op: str, index: Any, limit: int, what: str, of: str) -> None:
-    if index.size:
-        low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= limit:
-            wrong = low if low < 0 else high
-            raise InvalidValue(
-                f"{op}: {what} {wrong} is outside the {limit} {of} (0 to {limit - 1})"
-            )

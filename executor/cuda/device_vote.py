@@ -7,7 +7,8 @@ steps that are queued behind write nothing either.
 
 The sum is a collective of its own: NCCL's kernels that are aborted go on telling their peers that data has
 come, so the end of a bucket says nothing about its other parts. A rank that gives up says so in ``given_up``
-before it aborts; a number that it offered earlier was offered behind whole collectives.
+before it aborts; a number that it offered earlier was offered behind whole collectives. A rank whose kernels
+found a wrong operand offers zero, too (``device_assert.py``).
 """
 
 from __future__ import annotations
@@ -24,8 +25,13 @@ _ONE = (1, 1, 1)
 _WORD = "long long*"
 OFFER = CudaKernel(
     "offer_step",
-    ((f"const volatile {_WORD}", "given_up"), (f"const {_WORD}", "words"), (_WORD, "sum")),
-    "*sum = words[1] || *given_up ? 0 : words[0] + 1;",
+    (
+        (f"const volatile {_WORD}", "given_up"),
+        (f"const {_WORD}", "failed"),
+        (f"const {_WORD}", "words"),
+        (_WORD, "sum"),
+    ),
+    "*sum = words[1] || *given_up || *failed ? 0 : words[0] + 1;",
     block=1,
 )
 DECIDE = CudaKernel(
@@ -64,16 +70,19 @@ class DeviceVote:
         self.launched = 0
         self.reset()
 
-    def steps(self, reduce: Fork) -> Sequence[Step]:
-        """Return the calls of a vote; ``reduce`` adds up ``sum`` over the ranks, in place."""
+    def steps(self, reduce: Fork, failed: Any) -> Sequence[Step]:
+        """Return the calls of a vote; ``reduce`` adds up ``sum`` over the ranks, in place.
+
+        ``failed``: a word (int64) that is not 0 if this rank's step went wrong on the GPU.
+        """
         launch = self._runtime.launch
-        offer = launch(OFFER, _ONE, _ONE, (self._given_up, self._words, self.sum))
+        offer = launch(OFFER, _ONE, _ONE, (self._given_up, failed, self._words, self.sum))
         words = (self._words, self.sum, self.go, self._reached, self._ranks)
         return [offer, reduce, reduce.finish, launch(DECIDE, _ONE, _ONE, words)]
 
     def guarded(self, kernel: CudaKernel, arguments: Sequence[Any]) -> tuple[CudaKernel, list[Any]]:
         """Return a kernel that does nothing in a step that may not write, and its arguments."""
-        return kernel.guarded(), [*arguments, self.go]
+        return kernel.guarded(unless=False), [*arguments, self.go]
 
     def give_up(self) -> None:
         """Let no later step count; to be called before collectives are aborted."""

@@ -69,11 +69,11 @@ class CudaKernel:
         )
         return replace(self, shared=shared) if shared != self.shared else self
 
-    def guarded(self) -> CudaKernel:
-        """Return a kernel that does nothing where the word behind its other operands is 0."""
-        go = ("const long long*", "go_")
-        body = f"if (!*go_) return;\n{self.body}"
-        return replace(self, parameters=(*self.parameters, go), body=body)
+    def guarded(self, *, unless: bool) -> CudaKernel:
+        """Return a kernel that does nothing where the word behind its operands is 0; ``unless``: is not."""
+        word = ("const long long*", "word_")
+        body = f"if ({'' if unless else '!'}*word_) return;\n{self.body}"
+        return replace(self, parameters=(*self.parameters, word), body=body)
 
     @cached_property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""GPU memory that the plans of a replica share: an arena, scratch memory, and the step's number."""
+"""GPU memory that the plans of a replica share: an arena, scratch memory, the step's number, assertions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..host.arena import Memory
+from .device_assert import DeviceAsserts
 from .runtime import Event, Runtime
 
 _LEAST_SCRATCH = 64 << 20
@@ -36,6 +37,7 @@ class DeviceMemory:
         self._scratch: Held | None = None
         self._beside: Any = None
         self.host = Memory()  # scratch of ops on the host
+        self.asserts = DeviceAsserts(runtime)
         self.ticks = runtime.empty(8 * len(_TICKS)).view(np.int64)
         self._clocks = [runtime.pinned(8 * len(_TICKS)).view(np.int64) for _ in range(_IN_FLIGHT)]
         self._sent: list[Event | None] = [None] * _IN_FLIGHT

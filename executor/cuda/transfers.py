@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Protocol
@@ -198,13 +198,19 @@ class Outward:
         """Return when the values sent last have arrived."""
         self.arriving(range(len(self.arrays))).wait()
 
-    def arriving(self, which: Sequence[int], behind: Event | None = None) -> Arriving:
+    def arriving(
+        self,
+        which: Sequence[int],
+        behind: Event | None = None,
+        check: Callable[[], None] = lambda: None,
+    ) -> Arriving:
         """Return some of the arrays that were sent last, by position.
 
-        ``behind``: an event of the stream of copies, before these, that must have passed, too.
+        ``behind``: an event of the stream of copies, before these, that must have passed, too. ``check``: see
+        :class:`Arriving`.
         """
         event = self._last.arrived if self._last is not None else behind
-        return Arriving([self._array_to_give(i) for i in which], event)
+        return Arriving([self._array_to_give(i) for i in which], event, check)
 
     def _array_to_give(self, position: int) -> np.ndarray:
         """Return an array for a caller; one on the host is copied, for no event guards it."""
@@ -227,11 +233,17 @@ class Decision(Protocol):
 class Arriving(Sequence[np.ndarray]):
     """Arrays on their way to the host; reading an item waits for it and returns a copy.
 
-    ``step``: the step that they are of, if its GPUs vote on it: it may not happen.
+    ``step``: the step that they are of, if its GPUs vote on it: it may not happen. ``check`` raises what went
+    wrong with the work that is done.
     """
 
-    def __init__(self, arrays: Sequence[np.ndarray], event: Event | None) -> None:
-        self._arrays, self._event = arrays, event
+    def __init__(
+        self,
+        arrays: Sequence[np.ndarray],
+        event: Event | None,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._arrays, self._event, self._check = arrays, event, check
         self.step: Decision | None = None
 
     def here(self) -> bool:
@@ -248,6 +260,7 @@ class Arriving(Sequence[np.ndarray]):
             self.step.wait()
         if self._event is not None:
             self._event.synchronize()
+            self._check()
             self._arrays, self._event = [array.copy() for array in self._arrays], None
 
     def __len__(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from ..cuda.device_assert import Assertion, DeviceAsserts
 from ..cuda.device_vote import DeviceVote
 from ..cuda.kernel import CudaKernel
 from ..cuda.memory import DeviceMemory
@@ -96,9 +97,9 @@ class Device:
         self.tied = False  # whether no other plan may have the instruction being bound
         self.ticked = False  # whether any instruction reads ``ticks``
         self.lane = 0  # of the instruction being bound
-        self.vote: DeviceVote | None = (
-            None  # without which the instruction being bound writes nothing
-        )
+        self.op, self.where = "", ""  # of the instruction being bound
+        # What keeps the kernels of the instruction being bound from writing, in a step that may not.
+        self.guard: DeviceVote | DeviceAsserts | None = None
         self._free: dict[int, list[Any]] = {}
         self._lent: list[Any] = []
         self.own_bytes = 0  # of arrays that instructions keep
@@ -169,6 +170,19 @@ class Device:
         self.tied = self.ticked = True
         return self.memory.ticks
 
+    @property
+    def asserts(self) -> DeviceAsserts:
+        """What kernels of a GPU assert of their operands."""
+        assert isinstance(self.memory, DeviceMemory)
+        return self.memory.asserts
+
+    def assertion(self, problem: str) -> list[Any]:
+        """Return what a kernel of the instruction being bound passes to ``refuse`` (``assert.cuh``).
+
+        ``problem`` is told with the wrong number in place of ``{}``.
+        """
+        return self.asserts.arguments(Assertion(problem, self.op, tuple(self.operands), self.where))
+
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         """Take back, at its end, the scratch lent in a ``with``: calls bound later run later, too."""
@@ -196,19 +210,27 @@ class Device:
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the launch of a kernel on the GPU."""
         assert self.runtime is not None
-        if self.vote is not None:
-            kernel, arguments = self.vote.guarded(kernel, arguments)
+        if self.guard is not None:
+            kernel, arguments = self.guard.guarded(kernel, arguments)
         return self.runtime.launch(kernel, grid, block, arguments)
 
     def next_instruction(
-        self, output: str, lane: int = 0, operands: Sequence[str] = (), uneven: bool = False
+        self,
+        output: str,
+        lane: int = 0,
+        operands: Sequence[str] = (),
+        uneven: bool = False,
+        op: str = "",
+        where: str = "",
     ) -> None:
         """Take back the last instruction's scratch; ``output`` names the next one's result.
 
         Instructions of one ``lane`` run in turn. ``operands`` are the names of what the instruction reads;
-        ``uneven``: it is bound anew for other numbers of rows again and again.
+        ``uneven``: it is bound anew for other numbers of rows again and again. ``op`` is its operator, built at
+        ``where``.
         """
         self.reuse()
+        self.op, self.where = op, where
         self.lane, self.output, self.operands, self.tied = lane, output, operands, False
         self.uneven, self.region_bytes = uneven, 0
 

@@ -359,9 +359,12 @@ class ThreadDelivery:
             self._run_own(exchange, exchange.own)
         if exchange.by_worker:
             self._gather(number, exchange, until)
-        for answer in exchange.answers.values():
-            if isinstance(answer.arrays, Arriving):
-                answer.arrays.wait()
+        for rank, answer in [*exchange.answers.items()]:
+            try:
+                if isinstance(answer.arrays, Arriving):
+                    answer.arrays.wait()
+            except Exception as error:  # of a GPU, whose work failed behind the step
+                exchange.answers[rank] = self.replicas[rank].failed(error)
         if not exchange.collected:
             self.give_up(number)
         answers = exchange.answers

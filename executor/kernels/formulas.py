@@ -16,7 +16,7 @@ from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
 from .array.formula import formula_steps, loops_of_calls, row_of_largest
 from .array.manipulation import copied
-from .cuda.by_index import Sums, picked
+from .cuda.by_index import Sums, inside, picked
 from .cuda.elementwise import CUDA
 from .loops import by_index
 from .loops.elementwise import NUMBA
@@ -82,7 +82,7 @@ def _copied(dev: Device, target: Array, source: Array) -> list[Step]:
 NUMBA_MEANS = Means(
     _loops_here, by_index.rows, by_index.row_sums, by_index.row_of_largest, copy=_copied
 )
-CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums, row_of_largest)
+CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums, row_of_largest, inside=inside)
 
 
 def register() -> None:

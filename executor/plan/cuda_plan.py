@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.ops.collective import COLLECTIVES
-from ...strategies.errors import CollectiveError
+from ...strategies.errors import CollectiveError, ExecutionError
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Fork, Runtime, Step, Waiting, graph_can_hold
 from ..cuda.transfers import Arriving, Outward, Staged
@@ -133,6 +133,7 @@ class CudaPlan(Plan):
         """Put one step on the GPU (see :meth:`Plan.run`); return before it is done, if no host call waits."""
         if timed or not self._ran:
             self.settle()
+        self._memory.asserts.check(self._replica)
         self._inward.send(feeds)
         if self._fed_here:
             moves = [partial(np.copyto, array, feeds[k]) for k, array in self._fed_here]
@@ -169,6 +170,10 @@ class CudaPlan(Plan):
             raise
         except Exception as error:
             raise self._explain(segment.first, error) from error
+
+    def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
+        """What a kernel found wrong on the GPU comes before what the host makes of its results."""
+        return self._memory.asserts.failed(self._replica) or super()._explain(instruction, error)
 
     def _set_aside(self) -> None:
         """Begin to bring what is fetched before the vote to the host, if it is wanted in this step."""
@@ -212,7 +217,8 @@ class CudaPlan(Plan):
     def fetched(self, early: Container[int] = (), lent: int = 0) -> Arriving:
         """Return what the last step fetches, less what was handed over; it is on its way, and copied anyway."""
         which = [i for i in range(len(self._fetched)) if i not in early]
-        return self._outward.arriving(which, behind=self._inward.read)
+        check = partial(self._memory.asserts.check, self._replica)
+        return self._outward.arriving(which, behind=self._inward.read, check=check)
 
     def where(self) -> Instruction | None:
         """Return the instruction at which the host is; any thread may ask."""

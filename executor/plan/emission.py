@@ -28,6 +28,7 @@ from .plan import Vote
 from .sparse import bind_rows
 
 Call = Callable[[], Any]
+_OURS = ("cuda", "cudnn")  # kernels of ours make all writes to persistables
 
 
 def zeroing(part: RankPart, memory: ValueMemory) -> list[Instruction]:
@@ -87,7 +88,7 @@ class Emission:
         """Return the instruction of a node, whose scratch memory is that of a lane."""
         reads, writes, uneven = self._cache.touched(node)
         side = self._side(node)
-        side.next_instruction(writes[0] if writes else "", lane, reads, uneven)
+        side.next_instruction(writes[0] if writes else "", lane, reads, uneven, node.op, node.where)
         calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
         if self.program.checked:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
@@ -98,13 +99,22 @@ class Emission:
         if node is self.part.vote_at and by_gpus and group is not None:
             calls += [
                 *(call.finish for call in calls if isinstance(call, Fork)),
-                *group.bound_vote(),
+                *group.bound_vote(self.device.asserts.word),
             ]
         elif node is self.part.vote_at and self.vote is not None and group is not None:
             when = self._when(node)
-            calls += [Waiting(group.landed, **when)] if group.asynchronous else []
+            if group.asynchronous:
+                calls += [Waiting(group.landed, **when), *self._check()]
+            else:  # who leaves the collective knows that all peers do
+                calls = [*self._check(), *calls]
             calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
         return Instruction(node.op, reads, writes, node.where, tuple(calls), side.region_bytes)
+
+    def _check(self) -> list[Call]:
+        """Return the call that raises what kernels found wrong with their operands, on a GPU."""
+        if self.device.runtime is None:
+            return []
+        return [partial(self.device.asserts.check, self.part.peers.rank)]
 
     def _collective(self, node: NodeRecord) -> list[Call]:
         peers = self.part.peers
@@ -143,11 +153,12 @@ class Emission:
             a is not None and a.size for v in outputs.values() for a in v
         ):
             return []  # nothing to do: what is made is there already
-        dev = self._side(node)
-        if self.vote is not None and self.program.changed_by(
-            node
-        ):  # those behind the vote alone do
-            dev.vote = self.vote.on_device
+        dev, guarded = self._side(node), False
+        if self.program.changed_by(node):  # in a program with a vote, those behind it alone do
+            if self.vote is not None:
+                dev.guard = self.vote.on_device
+            elif self.device.runtime is not None and self.device.asserts:
+                dev.guard, guarded = self.device.asserts, True
         try:
             copies = self._copies_beside(node, inputs, outputs)
             calls = bind_kernel(node.op, inputs, outputs, node.attrs, dev, node.kernel)
@@ -156,8 +167,10 @@ class Emission:
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
             ) from error
         finally:
-            dev.vote = None
-        return [*dev.bound(node.op, [*calls, *copies])]
+            dev.guard = None
+        calls = [*dev.bound(node.op, [*calls, *copies])]
+        # A library's writes cannot be held back: the host looks before it makes them.
+        return [*self._check(), *calls] if guarded and node.kernel not in _OURS else calls
 
     def _side(self, node: NodeRecord) -> Device:
         """Return the device that computes a node: this one, or the host beside it."""
@@ -181,7 +194,7 @@ class Emission:
                 undeclared = array is not None and sources - {declared.get(slot)}
                 if undeclared and id(array) not in allowed:
                     targets[k] = dev.scratch(array.shape, array.dtype)
-                    if dev.vote is not None:
+                    if dev.guard is not None:
                         copies += moved(dev, array, targets[k])
                     else:
                         copies.append(partial(dev.xp.copyto, array, targets[k]))

@@ -201,8 +201,11 @@ class CollectiveGroup(ABC):
         """How GPUs vote without the host; None: they cannot."""
         return None
 
-    def bound_vote(self) -> Sequence[Call]:
-        """Return the calls by which GPUs vote, behind the results of every collective so far."""
+    def bound_vote(self, failed: Any) -> Sequence[Call]:
+        """Return the calls by which GPUs vote, behind the results of every collective so far.
+
+        ``failed``: a word of device memory (int64) by which this rank's GPU votes against its step.
+        """
         raise NotImplementedError
 
     def passed(self, event: Event, until: float, within: float = DEADLINE_S, tag: str = "") -> bool:

@@ -201,10 +201,8 @@ class Plan:
         return instruction
 
     def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
-        on = "" if self._replica is None else f"replica {self._replica}: "
-        return ExecutionError(
-            f"{on}operator {instruction.op} failed: {error} "
-            f"(reads {', '.join(instruction.reads) or 'nothing'}; built at {instruction.where})"
+        return ExecutionError.of(
+            self._replica, instruction.op, error, instruction.reads, instruction.where
         )
 
     def close(self) -> None:

@@ -123,7 +123,7 @@ class Replica:
         self._calling: HostCall | None = None
         self.look_ahead: Callable[[], None] | None = None  # for the next message: see stage()
         self._staged: CudaPlan | None = None
-        self._undecided = UndecidedSteps(within, self._count)
+        self._undecided = UndecidedSteps(within, self._count, self._failed_on_gpu)
         self._newest: UndecidedStep | None = None
         if group is not None:
             self._introduce(group)
@@ -160,6 +160,10 @@ class Replica:
 
     def _count(self) -> None:
         self.done += 1
+
+    def _failed_on_gpu(self) -> Exception | None:
+        memory = self.memory
+        return memory.asserts.failed(self.rank) if isinstance(memory, DeviceMemory) else None
 
     def _seat_of(self, order: Any) -> Seat:
         """Return where an order's program meets its peers; the gang's group unless trainers meet."""
@@ -500,6 +504,8 @@ class Replica:
         if epoch != self.epoch:
             self._undecided.settle()
             self.epoch = epoch
+            if isinstance(self.memory, DeviceMemory):
+                self.memory.asserts.reset()
             if self.group is not None:
                 if self.runtime is not None:  # captured graphs hold what the group lets go of
                     self._forget_all_plans()

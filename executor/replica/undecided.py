@@ -42,10 +42,18 @@ class UndecidedStep:
 
 
 class UndecidedSteps:
-    """The steps of one ``group`` in their order; ``counted`` is called for each that has happened."""
+    """The steps of one ``group`` in their order; ``counted`` is called for each that has happened.
 
-    def __init__(self, within: float, counted: Callable[[], None]) -> None:
-        self._within, self._counted = within, counted
+    ``failed`` returns what this rank's kernels found wrong, if it is that.
+    """
+
+    def __init__(
+        self,
+        within: float,
+        counted: Callable[[], None],
+        failed: Callable[[], Exception | None] = lambda: None,
+    ) -> None:
+        self._within, self._counted, self._failed = within, counted, failed
         self._steps: deque[UndecidedStep] = deque()
         self._group: CollectiveGroup | None = None
 
@@ -83,7 +91,7 @@ class UndecidedSteps:
             except Exception as reason:
                 error = reason
             if not self._happened(step, ended=error is not None):
-                self._give_up(error or self._abandoned(step))
+                self._give_up(error or self._failed() or self._abandoned(step))
                 return
             self._steps.popleft()
             step.over = True

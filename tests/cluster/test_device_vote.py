@@ -11,6 +11,8 @@ import pytest
 
 from rowlock.executor.cuda.device_vote import DeviceVote
 from rowlock.executor.cuda.runtime import Fork
+from rowlock.executor.device.device import Device
+from rowlock.executor.kernels.cuda.by_index import rows_of
 from rowlock.executor.replica.message import Message
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.strategies.build import BuildStrategy
@@ -131,7 +133,7 @@ def test_a_rank_that_heard_from_all_writes_though_another_is_gone_and_their_coun
         votes = [group.device_vote for group in groups]  # type: ignore[union-attr]
         for group in groups:
             for _ in range(2):
-                group.runtime.execute(group.bound_vote())  # type: ignore[union-attr]
+                group.runtime.execute(group.bound_vote(_word(group.runtime)))  # type: ignore[union-attr]
         assert not streams[0].advance(streams[0].count), "it offered, and waits for the other one"
         groups[0].abort("its GPU is gone")  # type: ignore[union-attr]
         while votes[1].reached < 1:  # type: ignore[union-attr]
@@ -141,6 +143,37 @@ def test_a_rank_that_heard_from_all_writes_though_another_is_gone_and_their_coun
             stream.reach(stream.count)
         assert [vote.reached for vote in votes] == [0, 1]  # type: ignore[union-attr]
         assert [int(vote.go[0]) for vote in votes] == [0, 0], "of the second step"  # type: ignore[union-attr]
+
+
+def _word(runtime: Any) -> Any:
+    """Return a word of device memory that says that nothing failed."""
+    word = runtime.empty(8).view(np.int64)
+    word.fill(0)
+    return word
+
+
+def test_a_kernel_that_finds_a_wrong_operand_keeps_all_from_writing() -> None:
+    with crew("nccl", 2, 20.0) as members:
+        team = Team(members)
+        for number in range(3):
+            team.step(number)
+        _, other = members.replicas
+        device = Device(runtime=other.runtime, memory=other.memory)
+        device.next_instruction("out", operands=("table", "ids"), op="gather", where="here")
+        well = team.launch(3)
+        other.runtime.execute(rows_of(device, "gather", np.array([0, 7]), 5))  # type: ignore[union-attr]
+        failing = team.launch(4)
+        assert all(answer.kind == "fetched" for answer in team.land(well).values())
+        answers = team.land(failing)
+        assert [answers[rank].head["collateral"] for rank in range(2)] == [True, False]
+        text = "replica 1: operator gather failed: gather: index 7 is outside the 5 rows"
+        assert answers[1].head["text"] == f"{text} (reads table, ids; built at here)"
+        states = members.held()
+        assert states[0] == states[1] == after(4)
+        members.epoch += 1
+        team.step(4)
+        states = members.held()
+    assert states[0] == states[1] == after(5)
 
 
 def test_what_was_offered_before_does_not_pass_for_a_number_of_this_step() -> None:
@@ -158,13 +191,13 @@ def test_what_was_offered_before_does_not_pass_for_a_number_of_this_step() -> No
 
     decisions = []
     while sums:
-        runtime.execute(vote.steps(Sum()))
+        runtime.execute(vote.steps(Sum(), _word(runtime)))
         runtime.synchronize()
         decisions.append((vote.reached, int(vote.go[0])))
     assert decisions == [(1, 1), (2, 1), (2, 0), (2, 0), (2, 0)]
     vote.reset()
     sums.append(3)
-    runtime.execute(vote.steps(Sum()))
+    runtime.execute(vote.steps(Sum(), _word(runtime)))
     runtime.synchronize()
     assert vote.reached == 1
 

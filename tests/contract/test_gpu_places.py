@@ -13,7 +13,7 @@ import rowlock.fluid as fluid
 from rowlock.executor.device.gpus import local_gpus, open_gpu
 from rowlock.executor.simulated.simulated import COUNT, MEMORY
 from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.errors import PlacementError, ResourceExhausted, TrainerLost
+from rowlock.strategies.errors import ExecutionError, PlacementError, ResourceExhausted, TrainerLost
 from tests.contract.nets import OPTIMIZERS, Net, feed
 from tests.contract.rings import add_ring
 from tests.ops.gpu import needs_compiler
@@ -86,6 +86,59 @@ def test_what_the_user_writes_is_seen_there() -> None:
     after = net.run(net.test, feed(4), [net.loss])[0]
     assert after != before
     np.testing.assert_allclose(after, np.mean(np.square(feed(4)["y"])), rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_step_with_a_wrong_id_or_label_is_refused_changes_nothing_and_the_next_one_runs(
+    count: int,
+) -> None:
+    """The fourth and the sixth step, by graphs that were captured before; a step without fetches, too."""
+    ids = np.array([[0], [1], [2], [3]])
+    wrong = {3: ("ids", 9, "lookup_table: index 9 is outside the 5 rows"),
+             5: ("label", 7, "softmax_with_cross_entropy: label 7 is outside the 3 classes")}  # fmt: skip
+
+    def trained(refused: bool) -> tuple[list[Any], Any]:
+        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        main.random_seed = startup.random_seed = 3
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            fed = fluid.data("ids", [None, 1], "int64"), fluid.data("label", [None, 1], "int64")
+            scores = fluid.layers.fc(
+                fluid.layers.reshape(fluid.embedding(fed[0], [5, 4]), [-1, 4]), 3
+            )
+            loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(scores, fed[1]))
+            fluid.optimizer.Adam(0.1).minimize(loss)
+        exe = fluid.Executor(fluid.CUDAPlace(0))
+        exe.run(startup, scope=scope)
+        program = main
+        if count > 1:
+            program = fluid.CompiledProgram(main).with_data_parallel(
+                loss_name=loss.name, places=[fluid.CUDAPlace(i) for i in range(count)]
+            )
+        losses = []
+        for number in range(8):
+            feed = {"ids": ids.copy(), "label": ids % 3}
+            if number in wrong:
+                if not refused:
+                    continue
+                name, value, sentence = wrong[number]
+                feed[name][3] = value
+                with pytest.raises(ExecutionError, match=sentence) as error:
+                    exe.run(program, feed, [loss], scope=scope)
+                assert name in str(error.value) and "test_gpu_places.py" in str(error.value)
+            else:
+                losses.append(exe.run(program, feed, [loss], scope=scope)[0])
+        if refused and count == 1:  # it is told by the next step
+            exe.run(program, {"ids": ids + 9, "label": ids % 3}, [], scope=scope)
+            with pytest.raises(ExecutionError, match="is outside the 5 rows"):
+                exe.run(program, {"ids": ids, "label": ids % 3}, [loss], scope=scope)
+        names = [parameter.name for parameter in main.all_parameters()]
+        values = [np.array(scope.find_var(name).get_tensor()) for name in names]
+        return losses, values
+
+    (losses, values), (known, expected) = trained(True), trained(False)
+    np.testing.assert_array_equal(losses, known)
+    for value, other in zip(values, expected, strict=True):
+        np.testing.assert_array_equal(value, other)
 
 
 def test_two_replicas_on_one_gpu_are_refused() -> None:

@@ -89,6 +89,51 @@ def _added(dev: Any, index: Any, source: Any, target: Any) -> Any:
     return arrays[2] if dev.xp is np else arrays[2].get()
 
 
+IDS = np.array([[0], [9], [3]])
+WRONG = {
+    "lookup_table_v2": {"W": np.ones((4, 3), "f4"), "Ids": IDS},
+    "gather": {"X": np.ones((4, 3), "f4"), "Index": IDS.ravel()},
+    "gather_nd": {"X": np.ones((4, 3), "f4"), "Index": IDS},
+    "scatter": {"X": np.ones((4, 3), "f4"), "Ids": IDS.ravel(), "Updates": np.ones((3, 3), "f4")},
+    "scatter_nd_add": {"X": np.ones((4, 3), "f4"), "Index": IDS, "Updates": np.ones((3, 3), "f4")},
+    "one_hot_v2": {"X": IDS.ravel()},
+    "index_select": {"X": np.ones((2, 4), "f4"), "Index": IDS.ravel()},
+    "index_sample": {"X": np.ones((3, 4), "f4"), "Index": IDS},
+    "multiplex": {"X": np.ones((3, 4), "f4"), "Ids": IDS},
+    "shard_index": {"X": IDS},
+    "cross_entropy": {"X": np.full((3, 4), 0.25, "f4"), "Label": IDS},
+    "cross_entropy2": {"X": np.full((3, 4), 0.25, "f4"), "Label": IDS},
+    "softmax_with_cross_entropy": {"Logits": np.ones((3, 4), "f4"), "Label": IDS},
+    "bpr_loss": {"X": np.full((3, 4), 0.25, "f4"), "Label": IDS},
+}
+SETTINGS = {
+    "one_hot_v2": {"depth": 4},
+    "index_select": {"dim": 1},
+    "shard_index": {"index_num": 4, "nshards": 2},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_index_is_refused_in_the_words_of_a_cpu(name: str) -> None:
+    op, dev = OPS[name], gpu()
+    operands = {slot: [array] for slot, array in WRONG[name].items()}
+    if name == "multiplex":
+        operands["X"] *= 4
+    attrs = {**op.attrs, **SETTINGS.get(name, {})}
+    with pytest.raises(ValueError) as refused:
+        run(op, operands, attrs)
+    assert "9 is outside" in str(refused.value)
+    dev.next_instruction("out", operands=("x", "ids"), op=name, where="here")
+    try:
+        run(op, operands, attrs, dev=dev, **CUDA)
+        error = dev.asserts.failed(None)
+        assert (
+            str(error) == f"operator {name} failed: {refused.value} (reads x, ids; built at here)"
+        )
+    finally:
+        dev.asserts.reset()
+
+
 def test_an_index_outside_the_rows_is_not_followed() -> None:
     how = {"dev": gpu(), **CUDA}
     w, ids = np.ones((4, 3), "f4"), np.array([[0], [4], [-1], [3]])

@@ -109,6 +109,10 @@ template <class T, class U> static inline T atomicAdd(T* at, U by) {
     return old;
   }
 }
+static inline unsigned long long atomicCAS(unsigned long long* at, unsigned long long old, unsigned long long by) {
+  return __sync_val_compare_and_swap(at, old, by);
+}
+static inline void __threadfence_system() { __sync_synchronize(); }
 
 static void fiber_main_() {
   body_(arguments_);

@@ -1,5 +1,5 @@
-// Softmax and losses of rows of scores; comes after reduce.cuh. Labels are one whole number a row: `ignored` is
-// that of rows which do not count. A label that is no class makes the row's loss, or its gradient, not a number.
+// Softmax and losses of rows of scores; comes after reduce.cuh and assert.cuh. Labels are one whole number a row:
+// `ignored` is that of rows which do not count. Losses refuse any other that is no class.
 #pragma once
 
 template <class T, class A, int G, int V, int N>
@@ -23,12 +23,11 @@ EVERYWHERE void block_softmax_grad(const T* out, const T* d_out, T* d_x, long lo
   }
 }
 
-template <class A> EVERYWHERE A not_a_number() { return (A)__uint_as_float(0x7fc00000u); }
-
 // Loss = log(sum exp(x - max)) - (x - max)[label]: no logarithm of a rounded softmax.
 template <class T, class A, class I, class R, int G, int V, int N>
-EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* softmax, R* loss, long long rows,
-                                              int width, int stride, long long ignored) {
+EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* softmax, R* loss, long long* word,
+                                              volatile long long* noted, int assertion, long long rows, int width,
+                                              int stride, long long ignored) {
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
     const long long label = labels[r];
@@ -38,11 +37,11 @@ EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* so
       if (column == label) picked = v - most;
       return exp(v - most);
     });
-    // The thread that met the label has the loss; nobody meets one that does not count, or is wrong.
+    // The thread that met the label has the loss; no thread meets one that does not count, or is wrong.
     const bool counts = label != ignored, known = label >= 0 && label < width;
     const bool met = G == 1 || label / V % G == thread_of_group<G>();
-    if (counts && known ? met : thread_of_group<G>() == 0)
-      loss[r] = element<R>(!counts ? (A)0 : known ? log(all) - picked : not_a_number<A>());
+    if (counts && known ? met : thread_of_group<G>() == 0) loss[r] = element<R>(counts ? log(all) - picked : (A)0);
+    if (counts && !known && thread_of_group<G>() == 0) refuse(word, noted, assertion, label);
     if (softmax) {
       const A share = (A)1 / all;
       write_row<A>(row, softmax, r, width, [=](A v, int) { return exp(v - most) * share; });
@@ -52,8 +51,9 @@ EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* so
 
 // The loss of scores, and the logarithm of a row's sum of exponentials, from which its gradient is made.
 template <class T, class A, class I, class R, int G, int V, int N>
-EVERYWHERE void block_score_loss(const T* x, const I* labels, R* loss, A* log_sum, long long rows, int width,
-                                 int stride, long long ignored) {
+EVERYWHERE void block_score_loss(const T* x, const I* labels, R* loss, A* log_sum, long long* word,
+                                 volatile long long* noted, int assertion, long long rows, int width, int stride,
+                                 long long ignored) {
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
     const long long label = labels[r];
@@ -66,8 +66,8 @@ EVERYWHERE void block_score_loss(const T* x, const I* labels, R* loss, A* log_su
     const A size = log(all);
     const bool counts = label != ignored, known = label >= 0 && label < width;
     const bool met = G == 1 || label / V % G == thread_of_group<G>();
-    if (counts && known ? met : thread_of_group<G>() == 0)
-      loss[r] = element<R>(!counts ? (A)0 : known ? size - picked : not_a_number<A>());
+    if (counts && known ? met : thread_of_group<G>() == 0) loss[r] = element<R>(counts ? size - picked : (A)0);
+    if (counts && !known && thread_of_group<G>() == 0) refuse(word, noted, assertion, label);
     if (thread_of_group<G>() == 0) log_sum[r] = most + size;
   }
 }
@@ -79,8 +79,8 @@ EVERYWHERE void score_loss_grad(const T* x, const I* labels, const L* log_sum, c
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
     const long long label = labels[r];
-    const bool counts = label != ignored, known = label >= 0 && label < width;
-    const A size = wide(log_sum[r]), d = known || !counts ? (A)wide(d_loss[r]) : not_a_number<A>();
+    const bool counts = label != ignored;
+    const A size = wide(log_sum[r]), d = wide(d_loss[r]);
     write_row<A>(row, d_x, r, width, [=](A v, int column) {
       return counts ? (exp(v - size) - (A)(column == label)) * d : (A)0 * d;
     });
@@ -112,8 +112,8 @@ EVERYWHERE void cross_entropy_of_scores_grad(const T* softmax, const I* labels, 
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(softmax, r, width, stride);
     const long long label = labels[r];
-    const bool counts = label != ignored, known = label >= 0 && label < width;
-    const A d = known || !counts ? (A)wide(d_loss[r]) : not_a_number<A>();
+    const bool counts = label != ignored;
+    const A d = wide(d_loss[r]);
     write_row<A>(row, d_x, r, width, [=](A v, int column) {
       return counts ? (v - (A)(column == label)) * d : (A)0 * d;
     });
@@ -137,12 +137,14 @@ template <class A> EVERYWHERE A log_at_least(A x) {  // log(0) is -1e20
 
 // One thread a row: the loss, and (if wanted) the probability that it is of.
 template <class T, class A, class I>
-EVERYWHERE void cross_entropy_at_label(const T* x, const I* labels, T* loss, T* match, long long rows, int width,
+EVERYWHERE void cross_entropy_at_label(const T* x, const I* labels, T* loss, T* match, long long* word,
+                                       volatile long long* noted, int assertion, long long rows, int width,
                                        long long ignored) {
   for (long long r = thread_index(); r < rows; r += thread_count()) {
     const long long label = labels[r];
     const bool counts = label != ignored, known = label >= 0 && label < width;
-    const A picked = !counts ? (A)1 : known ? (A)wide(x[r * width + label]) : not_a_number<A>();
+    const A picked = counts && known ? (A)wide(x[r * width + label]) : (A)1;
+    if (counts && !known) refuse(word, noted, assertion, label);
     if (match) match[r] = element<T>(picked);
     if (loss) loss[r] = element<T>(counts ? -log_at_least<A>(picked) : (A)0);
   }
@@ -164,11 +166,11 @@ EVERYWHERE void cross_entropy_grad(const T* x, const I* labels, const T* d_loss,
     const long long label = labels[r];
     const bool counts = label != ignored, known = label >= 0 && label < width;
     A slope = 0;
-    if (counts) slope = known ? -(A)wide(d_loss[r]) / (A)wide(x[PICKED ? r : r * width + label]) : not_a_number<A>();
+    if (counts && known) slope = -(A)wide(d_loss[r]) / (A)wide(x[PICKED ? r : r * width + label]);
     over_row<G, V, N>(width, [&](int, int at) {
       Vec<T, V> made;
 #pragma unroll
-      for (int j = 0; j < V; j++) made.at[j] = element<T>(at + j == label || !known ? slope : (A)0);
+      for (int j = 0; j < V; j++) made.at[j] = element<T>(at + j == label ? slope : (A)0);
       store_vec<V>(d_x + r * width + at, made);
     });
   }

@@ -1,7 +1,7 @@
 """Rows picked by index, and rows added up by index in the order of their positions: the same sum every time.
 
 An index outside the rows is not followed: what it would have picked is NaN (-1 among integers), and what it
-would have added to is left alone. The host, which could refuse it, does not see indices on a GPU.
+would have added to is left alone. The host does not see indices on a GPU: kernels assert that they are rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .copies import MOST, UNITS, divisor, filled, widest
+from .copies import MOST, UNITS, divisor, filled, moved, widest
 from .support import enough_blocks, launch
 
 _TILE, _MOST_TILES = 1024, 128  # positions that one block sorts, unless there were too many blocks
@@ -26,12 +26,54 @@ _RUN = 64  # rows of one sum that are added up ahead of the others
 NO_PADDING = -1
 
 
+_REFUSAL = (("long long*", "word"), ("volatile long long*", "noted"), ("int", "assertion"))
+
+
+def inside(dev: Device, index: Array, limit: int, problem: str) -> list[Step]:
+    """Return the call that asserts 0 <= index < ``limit``; ``problem`` has ``{}`` for an index that is not."""
+    if not index.size:
+        return []
+    steps = []
+    if not index.flags.c_contiguous:
+        ordered = dev.scratch(index.shape, index.dtype)
+        steps, index = moved(dev, ordered, index), ordered
+    kind = c_type(index.dtype)
+    parameters = (
+        (f"const {kind}*", "index"),
+        *_REFUSAL,
+        ("long long", "count"),
+        ("long long", "limit"),
+    )
+    body = """
+  for (long long i = thread_index(); i < count; i += thread_count())
+    if (index[i] < 0 || index[i] >= limit) refuse(word, noted, assertion, index[i]);"""
+    kernel = CudaKernel(f"inside_{kind}".replace(" ", "_"), parameters, body, ("assert.cuh",))
+    arguments = [index, *dev.assertion(problem), index.size, limit]
+    return [*steps, launch(dev, kernel, enough_blocks(dev, index.size), arguments)]
+
+
+def outside(op: str, rows: int) -> str:
+    """Return the sentence for an index that is no row."""
+    return f"{op}: index {{}} is outside the {rows} rows"
+
+
+def rows_of(dev: Device, op: str, index: Array, rows: int) -> list[Step]:
+    """Return the call that asserts of each index that it names one of ``rows``."""
+    return inside(dev, index, rows, outside(op, rows))
+
+
 def picked(
-    dev: Device, source: Array, index: Array, out: Array, padding: int = NO_PADDING
+    dev: Device,
+    source: Array,
+    index: Array,
+    out: Array,
+    padding: int = NO_PADDING,
+    op: str = "",
 ) -> list[Step]:
     """Return the copy of the rows that ``index`` names; ``padding`` is a row that counts as zeros.
 
-    ``source`` is [rows, ...], ``index`` a list, ``out`` [len(index), ...]; all lie in order.
+    ``source`` is [rows, ...], ``index`` a list, ``out`` [len(index), ...]; all lie in order. With ``op``, which
+    the error names, it is asserted that each index is a row.
     """
     if not out.size:
         return []
@@ -39,8 +81,8 @@ def picked(
     if out.size >= MOST:
         half = index.size // 2
         return [
-            *picked(dev, source, index[:half], out[:half], padding),
-            *picked(dev, source, index[half:], out[half:], padding),
+            *picked(dev, source, index[:half], out[:half], padding, op),
+            *picked(dev, source, index[half:], out[half:], padding, op),
         ]
     width = widest(dev, out.itemsize, per, [], [source, out])
     units = per * out.itemsize // width
@@ -48,16 +90,22 @@ def picked(
     parameters = [(f"{unit}*", "out"), (f"const {unit}*", "source"), (f"const {kind}*", "index")]
     parameters += [("unsigned", n) for n in ("count", "units", "magic", "shift")]
     parameters += [("long long", "rows"), ("long long", "padding")]
+    parameters += _REFUSAL if op else ()
+    refuse = "refuse(word, noted, assertion, row)" if op else ""
     body = f"""
   for (unsigned i = thread_index(); i < count; i += thread_count()) {{
     const unsigned k = over(i, magic, shift);
     const long long row = index[k];
-    if (row < 0 || row >= rows) out[i] = spread<{unit}>(OUTSIDE);
-    else if (row == padding) out[i] = spread<{unit}>(0);
+    if (row < 0 || row >= rows) {{
+      out[i] = spread<{unit}>(OUTSIDE);
+      {refuse};
+    }} else if (row == padding) out[i] = spread<{unit}>(0);
     else out[i] = source[row * units + (i - k * units)];
   }}"""
-    kernel = CudaKernel(f"pick_{width}_{index.itemsize}", tuple(parameters), body, ("index.cuh",))
+    name, includes = f"pick_{width}_{index.itemsize}", ("index.cuh", "assert.cuh")
+    kernel = CudaKernel(name, tuple(parameters), body, includes)
     words = [index.size * units, units, *divisor(units), source.shape[0], padding]
+    words += dev.assertion(outside(op, source.shape[0])) if op else []
     blocks = enough_blocks(dev, index.size * units)
     return [launch(dev, kernel, blocks, [out, source, index, *words])]
 

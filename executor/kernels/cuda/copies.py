@@ -70,7 +70,7 @@ def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
     if dimensions == [Dimension(target.size, 1, 1)] and target.shape == source.shape:
         if dev.runtime.address(target) == dev.runtime.address(source):
             return []
-        if dev.vote is None:
+        if dev.guard is None:
             return [dev.runtime.copying(target, source)]
     if _too_many(dimensions):
         return [s for half in _halves(target, source) for s in moved(dev, *half)]

@@ -15,7 +15,7 @@ from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .by_index import NO_PADDING, Sums, picked
+from .by_index import NO_PADDING, Sums, outside, picked, rows_of
 from .copies import divisor, moved
 from .support import cuda, enough_blocks, launch
 
@@ -26,9 +26,10 @@ def _padding(padding_idx: int, rows: int) -> int:
 
 @cuda("lookup_table", "lookup_table_v2")
 def lookup(dev: Device, a: LookupTable) -> list[Step]:
-    """A row of W for each id; an id outside the rows gives NaN."""
-    rows = a.out.reshape(a.ids.size, a.w.shape[1])
-    return picked(dev, a.w, a.ids.reshape(-1), rows, _padding(a.padding_idx, a.w.shape[0]))
+    """A row of W for each id."""
+    rows, ids = a.out.reshape(a.ids.size, a.w.shape[1]), a.ids.reshape(-1)
+    padding = _padding(a.padding_idx, a.w.shape[0])
+    return picked(dev, a.w, ids, rows, padding, "lookup_table")
 
 
 @cuda("lookup_table_grad", "lookup_table_v2_grad")
@@ -43,7 +44,7 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
 @cuda("gather")
 def gather(dev: Device, a: Gather) -> list[Step]:
     """Rows of X."""
-    return picked(dev, a.x, a.index.reshape(-1), a.out)
+    return picked(dev, a.x, a.index.reshape(-1), a.out, op="gather")
 
 
 @cuda("gather_grad")
@@ -55,16 +56,27 @@ def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     return [*sums.steps, *sums.into(a.d_x, a.d_out, last=a.overwrite)]
 
 
-def places_of(dev: Device, x: Array, index: Array) -> tuple[Any, int, list[Step]]:
-    """Number the places that coordinates can name; returns their numbers, and how many places there are."""
-    depth = index.shape[-1]
+def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, int, list[Step]]:
+    """Number the places that coordinates can name; returns their numbers, and how many places there are.
+
+    The place of a coordinate that is refused is -1.
+    """
+    depth, sizes = index.shape[-1], x.shape[: index.shape[-1]]
+    asserted = [dev.assertion(outside(op, size)) for size in sizes]
     places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
     kind = c_type(index.dtype)
     parameters = [("int*", "places"), (f"const {kind}*", "index"), ("int", "count")]
     parameters += [("int", f"size{k}") for k in range(depth)]
+    parameters += [("long long*", "word"), ("volatile long long*", "noted")] if depth else []
+    parameters += [("int", f"assertion{k}") for k in range(depth)]
     lines = "".join(
-        f"at = index[(long long)i * {depth} + {k}]; fits &= at >= 0 && at < size{k}; "
-        f"place = place * size{k} + (int)at;"
+        f"""
+    at = index[(long long)i * {depth} + {k}];
+    place = place * size{k} + (int)at;
+    if (at < 0 || at >= size{k}) {{
+      fits = false;
+      refuse(word, noted, assertion{k}, at);
+    }}"""
         for k in range(depth)
     )
     body = f"""
@@ -75,9 +87,11 @@ def places_of(dev: Device, x: Array, index: Array) -> tuple[Any, int, list[Step]
     {lines}
     places[i] = fits ? place : -1;
   }}"""
-    kernel = CudaKernel(f"places_{depth}_{index.itemsize}", tuple(parameters), body)
-    sizes = x.shape[:depth]
-    words = [places.size, *sizes]
+    kernel = CudaKernel(
+        f"places_{depth}_{index.itemsize}", tuple(parameters), body, ("assert.cuh",)
+    )
+    words = [places.size, *sizes, *(asserted[0][:2] if depth else ())]
+    words += [assertion for _, _, assertion in asserted]
     blocks = enough_blocks(dev, places.size)
     steps = [launch(dev, kernel, blocks, [places, index, *words])] if places.size else []
     return places, math.prod(sizes), steps
@@ -88,7 +102,7 @@ def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
     """Elements, or slices, of X by their coordinates."""
     if not a.out.size:
         return []
-    places, rows, steps = places_of(dev, a.x, a.index)
+    places, rows, steps = places_of(dev, a.x, a.index, "gather_nd")
     per = a.out.size // places.size
     return [*steps, *picked(dev, a.x.reshape(rows, per), places, a.out.reshape(places.size, per))]
 
@@ -98,7 +112,7 @@ def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
     if a.d_x is None or not a.d_x.size:
         return []
-    places, rows, steps = places_of(dev, a.d_x, a.index)
+    places, rows, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     sums = Sums(dev, places, rows)
     return [*steps, *sums.steps, *sums.into(a.d_x, a.d_out)]
 
@@ -106,7 +120,7 @@ def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
 @cuda("scatter")
 def scatter(dev: Device, a: Scatter) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
-    steps = moved(dev, a.out, a.x)
+    steps = [*rows_of(dev, "scatter", a.ids, a.x.shape[0]), *moved(dev, a.out, a.x)]
     sums = Sums(dev, a.ids, a.x.shape[0])
     return [*steps, *sums.steps, *sums.into(a.out, a.updates, keep=True, last=a.overwrite)]
 
@@ -144,26 +158,19 @@ def _cleared(dev: Device, ids: Any, target: Array) -> Step:
 
 @cuda("one_hot", "one_hot_v2")
 def one_hot(dev: Device, a: OneHot) -> list[Step]:
-    """1 at the index, 0 elsewhere; an index outside ``depth`` gives a row of NaN (-1 among integers).
-
-    If such indices are allowed, they give a row of 0.
-    """
+    """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
     if not a.out.size:
         return []
     kind = c_type(a.out.dtype)
-    odd = "-1" if a.out.dtype.kind in "iu" else "__int_as_float(0x7fc00000)"
-    odd = f"element<{kind}>({'0' if a.allow_out_of_range else odd})"
     parameters = [(f"{kind}*", "out"), (f"const {c_type(a.x.dtype)}*", "index")]
     parameters += [("unsigned", n) for n in ("count", "depth", "magic", "shift")]
     body = f"""
   for (unsigned i = thread_index(); i < count; i += thread_count()) {{
     const unsigned k = over(i, magic, shift);
-    const long long at = index[k];
-    const bool here = at == (long long)(i - k * depth);
-    out[i] = at < 0 || at >= depth ? {odd} : element<{kind}>(here ? 1 : 0);
+    out[i] = element<{kind}>((long long)index[k] == (long long)(i - k * depth) ? 1 : 0);
   }}"""
-    loose = "_loose" * a.allow_out_of_range
-    name = f"one_hot_{kind}_{a.x.itemsize}{loose}".replace(" ", "_")
+    name = f"one_hot_{kind}_{a.x.itemsize}".replace(" ", "_")
     kernel = CudaKernel(name, tuple(parameters), body, ("index.cuh",))
     words = [a.out.size, a.depth, *divisor(a.depth)]
-    return [launch(dev, kernel, enough_blocks(dev, a.out.size), [a.out, a.x, *words])]
+    checks = [] if a.allow_out_of_range else rows_of(dev, "one_hot", a.x, a.depth)
+    return [*checks, launch(dev, kernel, enough_blocks(dev, a.out.size), [a.out, a.x, *words])]

@@ -23,7 +23,7 @@ from ...codegen.cuda_loops import bind_cuda
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.pick import row_numbers, shard
-from .by_index import Sums, picked
+from .by_index import Sums, picked, rows_of
 from .copies import moved
 from .indexing import places_of
 from .support import cuda
@@ -36,9 +36,9 @@ def index_select(dev: Device, a: IndexSelect) -> list[Step]:
         return []
     x, out = a.x.swapaxes(0, a.dim), a.out.swapaxes(0, a.dim)
     if a.dim % a.x.ndim == 0:
-        return picked(dev, a.x, a.index, a.out)
+        return picked(dev, a.x, a.index, a.out, op="index_select")
     rows, layers = dev.scratch(x.shape, x.dtype), dev.scratch(out.shape, out.dtype)
-    steps = [*moved(dev, rows, x), *picked(dev, rows, a.index, layers)]
+    steps = [*moved(dev, rows, x), *picked(dev, rows, a.index, layers, op="index_select")]
     return [*steps, *moved(dev, out, layers)]
 
 
@@ -73,7 +73,8 @@ def index_sample(dev: Device, a: IndexSample) -> list[Step]:
     if not a.out.size:
         return []
     places, steps = _sampled(dev, a.x, a.index)
-    return [*steps, *picked(dev, a.x.reshape(-1, 1), places, a.out.reshape(-1, 1))]
+    checks = rows_of(dev, "index_sample", a.index, a.x.shape[1])
+    return [*checks, *steps, *picked(dev, a.x.reshape(-1, 1), places, a.out.reshape(-1, 1))]
 
 
 @cuda("index_sample_grad")
@@ -92,13 +93,15 @@ def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
 
 @cuda("multiplex")
 def multiplex(dev: Device, a: Multiplex) -> list[Step]:
-    """One pass; a row that Ids does not name is NaN (-1 among integers)."""
+    """One pass."""
+    checks = rows_of(dev, "multiplex", a.ids, len(a.x))
     ids = a.ids.reshape(-1, *[1] * (a.out.ndim - 1))
     operands = {f"x{k}": x for k, x in enumerate(a.x)}
-    chosen = e.constant(-1 if a.out.dtype.kind in "iu" else np.nan)
-    for k, name in enumerate(operands):
+    *others, last = operands
+    chosen = e.argument(last)
+    for k, name in enumerate(others):
         chosen = e.where(e.equal(e.argument("ids"), k), e.argument(name), chosen)
-    return bind_cuda(dev, [(chosen, a.out)], {"ids": ids, **operands})
+    return [*checks, *bind_cuda(dev, [(chosen, a.out)], {"ids": ids, **operands})]
 
 
 @cuda("multiplex_grad")
@@ -118,7 +121,7 @@ def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
     """X, and at each place the sum of what goes there."""
     if not a.out.size:
         return []
-    places, rows, steps = places_of(dev, a.x, a.index)
+    places, rows, steps = places_of(dev, a.x, a.index, "scatter_nd_add")
     if not places.size:
         return moved(dev, a.out, a.x)
     sums, added = Sums(dev, places, rows), dev.scratch(a.x.shape, a.x.dtype)
@@ -133,7 +136,7 @@ def scatter_nd_add_grad(dev: Device, a: ScatterNdAddGrad) -> list[Step]:
     steps = moved(dev, a.d_x, a.d_out)
     if a.d_updates is None or not a.d_updates.size:
         return steps
-    places, rows, numbered = places_of(dev, a.d_out, a.index)
+    places, rows, numbered = places_of(dev, a.d_out, a.index, "scatter_nd_add_grad")
     source, target = a.d_out.reshape(rows, -1), a.d_updates.reshape(places.size, -1)
     return [*steps, *numbered, *picked(dev, source, places, target)]
 
@@ -143,4 +146,5 @@ def shard_index(dev: Device, a: ShardIndex) -> list[Step]:
     """One pass."""
     x, (low, high) = e.argument("x"), shard(a)
     chosen = e.where((x >= low) & (x < high), x - low, a.ignore_value)
-    return bind_cuda(dev, [(chosen, a.out)], {"x": a.x})
+    checks = rows_of(dev, "shard_index", a.x, a.index_num)
+    return [*checks, *bind_cuda(dev, [(chosen, a.out)], {"x": a.x})]

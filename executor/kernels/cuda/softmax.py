@@ -27,7 +27,7 @@ from .launches import BLOCK, Argument, call, read, simple, start, written
 from .rows import Sharing, accumulator, share_rows, vector
 from .support import cuda, enough_blocks, floating
 
-_INCLUDES = ("reduce.cuh", "softmax.cuh")
+_INCLUDES = ("reduce.cuh", "assert.cuh", "softmax.cuh")
 _FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
 
 
@@ -108,7 +108,15 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
         kinds = _kinds(a.logits, loss)
         return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
     kinds = _kinds(a.logits, a.label, loss)
+    arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
     return rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
+
+
+def _refusing(dev: Device, op: str, classes: int) -> list[Argument]:
+    """Return what a loss passes to ``refuse`` of a label that is none of ``classes``."""
+    problem = f"{op}: label {{}} is outside the {classes} classes (0 to {classes - 1})"
+    names = ("long long* word", "volatile long long* noted", "int assertion")
+    return list(zip(names, dev.assertion(problem), strict=True))
 
 
 def _ones(x: Array, axis: int) -> tuple[int, ...]:
@@ -144,6 +152,7 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
     ]
     kinds = _kinds(a.logits, a.label, a.loss)
     rows = _Rows(dev, a.logits, -1)
+    arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
     return rows.launch("block_score_loss", kinds, arrays, a.ignore_index)
 
 
@@ -166,7 +175,7 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
 @cuda("cross_entropy", takes=scored)
 def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
     if not a.soft_label:
-        return _at_label(dev, a.x, a.label, a.y, None, a.ignore_index)
+        return _at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)
     arrays = [read("x", a.x), read("weights", a.label), written("loss", a.y)]
     return _Rows(dev, a.x, -1, a.label, together=2).launch(
         "block_soft_cross_entropy", _kinds(a.x), arrays
@@ -175,24 +184,24 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
 
 @cuda("cross_entropy2", takes=scored)
 def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
-    return _at_label(dev, a.x, a.label, a.y, a.match_x, a.ignore_index)
+    return _at_label(dev, "cross_entropy2", a.x, a.label, a.y, a.match_x, a.ignore_index)
 
 
 def _at_label(
-    dev: Device, x: Array, label: Array, y: Array, match: Any, ignore_index: int
+    dev: Device, op: str, x: Array, label: Array, y: Array, match: Any, ignore_index: int
 ) -> list[Step]:
-    t = c_type(x.dtype)
-    kernel = simple(
-        "cross_entropy_at_label",
-        (
-            f"const {t}* x", f"const {c_type(label.dtype)}* labels", f"{t}* loss", f"{t}* match",
-            "long long rows", "int width", "long long ignored",
+    width = x.shape[-1]
+    arguments = [
+        *(read("x", x), read("labels", label), written("loss", y), written("match", match, x)),
+        *_refusing(dev, op, width),
+        *(
+            ("long long rows", label.size),
+            ("int width", width),
+            ("long long ignored", ignore_index),
         ),
-        f"cross_entropy_at_label<{_kinds(x, label)}>(x, labels, loss, match, rows, width, ignored);",
-        _INCLUDES,
-    )  # fmt: skip
-    arguments = (x, label, y, match, label.size, x.shape[-1], ignore_index)
-    return [start(dev, kernel, (enough_blocks(dev, label.size), 1, 1), arguments)]
+    ]
+    blocks = enough_blocks(dev, label.size)
+    return [call(dev, "cross_entropy_at_label", (_kinds(x, label),), arguments, blocks, _INCLUDES)]
 
 
 @cuda("cross_entropy_grad", takes=scored)
