@@ -67,6 +67,7 @@ _NUMPY: dict[VarType, np.dtype] = {
     VarType.INT8: np.dtype(np.int8),
     VarType.BF16: BFLOAT16,
 }
+LOW_DTYPES = frozenset((np.dtype(np.float16), BFLOAT16))
 _FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items()}
 
 LOW = (VarType.FP16, VarType.BF16)  # computed in float32 and rounded once
@@ -118,4 +119,4 @@ def is_float(dtype: np.dtype) -> bool:
 
 def is_low(dtype: np.dtype) -> bool:
     """Tell whether elements are float16 or bfloat16."""
-    return dtype == np.float16 or dtype == BFLOAT16
+    return dtype in LOW_DTYPES

@@ -133,10 +133,13 @@ class Emission:
         return {"within": self.part.peers.within, "tag": tag}
 
     def _kernel(self, node: NodeRecord) -> list[Call]:
-        inputs = {slot: self.memory.at(positions) for slot, positions in node.inputs.items()}
-        views = self.memory.arena.plan.views
+        arrays, views = self.memory.arrays, self.memory.arena.plan.views
+        inputs = {
+            slot: [None if i < 0 else arrays[i] for i in positions]
+            for slot, positions in node.inputs.items()
+        }
         outputs = {
-            slot: [None if i < 0 or i in views else self.memory.arrays[i] for i in positions]
+            slot: [None if i < 0 or i in views else arrays[i] for i in positions]
             for slot, positions in node.outputs.items()
         }
         if OPS[node.op].views and not any(
@@ -167,8 +170,9 @@ class Emission:
         self, node: NodeRecord, inputs: dict[str, list[Any]], outputs: dict[str, list[Any]]
     ) -> list[Call]:
         """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards."""
-        read = {id(a) for operands in inputs.values() for a in operands if a is not None}
-        if not any(id(a) in read for targets in outputs.values() for a in targets):
+        read = {id(a) for operands in inputs.values() for a in operands}
+        read.discard(id(None))
+        if read.isdisjoint([id(a) for targets in outputs.values() for a in targets]):
             return []
         arrays, declared = self.memory.arrays, OPS[node.op].in_place
         pairs = places(node, lambda i: spec_of(arrays[i]))
