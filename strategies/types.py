@@ -81,6 +81,8 @@ def to_var_type(dtype: Any) -> VarType:
     Raises:
         InvalidValue: ``dtype`` names no element type that a tensor can have.
     """
+    if isinstance(dtype, np.dtype) and dtype in _FROM_NUMPY:
+        return _FROM_NUMPY[dtype]
     if isinstance(dtype, VarType):
         return dtype
     if type(dtype) is int:
