@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,13 +34,14 @@ def infer_specs(
 class _Rule(NamedTuple):
     """What shapes are inferred by, of one node: the positions of what it reads and writes, and names by slot.
 
-    ``known`` is what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``:
+    ``places`` are the slots and numbers of what it writes. ``known`` is what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``:
     the host knows what it writes, too.
     """
 
     record: NodeRecord
     reads: list[int]
     writes: list[int]
+    places: list[tuple[str, int]]
     names: dict[str, list[str]]
     known: _Known
     by_elements: list[int]
@@ -132,6 +132,7 @@ class Shapes:
             record,
             [i for positions in record.inputs.values() for i in positions],
             [i for positions in record.outputs.values() for i in positions if i >= 0],
+            [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
             names,
             self._known.setdefault(form, {}),
             [i for slot in telling for i in record.inputs[slot] if i >= 0],
@@ -157,10 +158,8 @@ class Shapes:
 
         results = op.infer(Inference(op, read, record.attrs, rule.names, record.where, values_of))
         return [
-            spec
-            for slot, positions in record.outputs.items()
-            for i, spec in zip_longest(positions, results.get(slot, ())[: len(positions)])
-            if i >= 0
+            results[slot][k] if slot in results and k < len(results[slot]) else None
+            for slot, k in rule.places
         ]
 
     def _compute(
