@@ -85,10 +85,12 @@ class Emission:
 
     def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
         """Return the instruction of a node, whose scratch memory is that of a lane."""
-        reads, writes, uneven, *_ = self._cache.touched(node)
+        touched = self._cache.touched(node)
+        reads, writes, uneven, *_ = touched
         side = self._side(node)
         side.next_instruction(writes[0] if writes else "", lane, reads, uneven)
-        calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
+        collective = node.op in COLLECTIVES
+        calls = self._collective(node) if collective else self._kernel(node, touched, side)
         if self.program.checked:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
             arrays, xp = self.memory.arrays, self.device.xp
@@ -132,19 +134,18 @@ class Emission:
         tag = f"schedule {self._schedule}, collective {number} of {self.part.collectives}"
         return {"within": self.part.peers.within, "tag": tag}
 
-    def _kernel(self, node: NodeRecord) -> list[Call]:
-        op, touched = OPS[node.op], self._cache.touched(node)
+    def _kernel(self, node: NodeRecord, touched: Touched, dev: Device) -> list[Call]:
+        op = OPS[node.op]
         arrays, views = self.memory.arrays, self.memory.arena.plan.views
         results = {i: arrays[i] for i in touched.written.positions if i not in views}
         if op.views and not any(a is not None and a.size for a in results.values()):
             return []  # nothing to do: what is made is there already
-        dev = self._side(node)
         if self.vote is not None and self.program.changed_by(
             node
         ):  # those behind the vote alone do
             dev.vote = self.vote.on_device
         try:
-            copies = self._copies_beside(node, touched, results)
+            copies = self._copies_beside(node, touched, results, dev)
             fields = dict(touched.fields)
             for name, i in touched.read.one:
                 fields[name] = arrays[i]
@@ -168,7 +169,7 @@ class Emission:
         return self.host if node.kernel in ON_HOST else self.device
 
     def _copies_beside(
-        self, node: NodeRecord, touched: Touched, results: dict[int, Any]
+        self, node: NodeRecord, touched: Touched, results: dict[int, Any], dev: Device
     ) -> list[Call]:
         """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards."""
         arrays, declared = self.memory.arrays, OPS[node.op].in_place
@@ -178,7 +179,6 @@ class Emission:
         pairs = places(node, lambda i: spec_of(arrays[i]))
         allowed = {id(arrays[i]) for i, j in pairs if arrays[i] is arrays[j]}
         copies: list[Call] = []
-        dev = self._side(node)
         for slot, targets in node.outputs.items():
             for i in targets:
                 array = results.get(i)

@@ -138,6 +138,17 @@ for r in range(begin, end):
 
 _LENGTH = "np.float32(select(begin < end, end - begin, 1))"
 _LENGTHS = {"SUM": "", "AVERAGE": _LENGTH, "SQRT": f"np.sqrt({_LENGTH})"}
+_POOLS, _NARROW_POOLS = (
+    {
+        kind: body.format(mean=_MEAN.format(length=length) if length else "")
+        for kind, length in _LENGTHS.items()
+    }
+    for body in (_POOL, _NARROW_POOL)
+)
+_POOL_GRADS, _NARROW_POOL_GRADS = (
+    {kind: body.format(length=length or "np.float32(1)") for kind, length in _LENGTHS.items()}
+    for body in (_POOL_GRAD, _NARROW_POOL_GRAD)
+)
 
 
 def _call(
@@ -180,7 +191,6 @@ def _columns(rows: Array) -> int:
 def pool(dev: Device, a: SequencePool) -> list[Step] | None:
     """The sum, the mean, sum / sqrt(length) or the largest of each sequence's rows."""
     kind = str(a.pooltype).upper()
-    length = _LENGTHS.get(kind)
     if not a.x.size:
         return None
     pad = np.array([a.pad_value], np.float32)
@@ -188,10 +198,9 @@ def pool(dev: Device, a: SequencePool) -> list[Step] | None:
     if kind == "MAX" and a.max_index is not None:
         operands = {"pad": pad, "x": a.x, "out": a.out, "index": a.max_index}
         return _call("sequence_pool", _LARGEST, a.x_lod[-1], len(a.x), columns, operands)
-    if length is None:
+    if kind not in _LENGTHS:
         return None
-    body = _NARROW_POOL if columns < _NARROW else _POOL
-    body = body.format(mean=_MEAN.format(length=length) if length else "")
+    body = (_NARROW_POOLS if columns < _NARROW else _POOLS)[kind]
     arrays = {"x": a.x, "out": a.out, "pad": pad}
     steps = _call("sequence_pool", body, a.x_lod[-1], len(a.x), columns, arrays)
     if steps is not None and a.max_index is not None:
@@ -202,17 +211,15 @@ def pool(dev: Device, a: SequencePool) -> list[Step] | None:
 def pool_grad(dev: Device, a: SequencePoolGrad) -> list[Step] | None:
     """The gradient of a sequence's result in each of its rows, by its length, or in the largest row."""
     kind = str(a.pooltype).upper()
-    length = _LENGTHS.get(kind)
     if a.d_x is None or not a.d_x.size:
         return None
     columns = _columns(a.d_x)
     if kind == "MAX" and a.max_index is not None:
         operands = {"index": a.max_index, "d_out": a.d_out, "d_x": a.d_x}
         return _call("sequence_pool_grad", _LARGEST_GRAD, a.x_lod[-1], len(a.x), columns, operands)
-    if length is None:
+    if kind not in _LENGTHS:
         return None
-    body = _NARROW_POOL_GRAD if columns < _NARROW else _POOL_GRAD
-    body = body.format(length=length or "np.float32(1)")
+    body = (_NARROW_POOL_GRADS if columns < _NARROW else _POOL_GRADS)[kind]
     arrays = {"d_out": a.d_out, "d_x": a.d_x}
     return _call("sequence_pool_grad", body, a.x_lod[-1], len(a.x), columns, arrays)
 
