@@ -67,6 +67,7 @@ _NUMPY: dict[VarType, np.dtype] = {
     VarType.INT8: np.dtype(np.int8),
     VarType.BF16: BFLOAT16,
 }
+LOW_DTYPES = frozenset((np.dtype(np.float16), BFLOAT16))
 _FROM_NUMPY = {dtype: var_type for var_type, dtype in _NUMPY.items()}
 
 LOW = (VarType.FP16, VarType.BF16)  # computed in float32 and rounded once
@@ -80,6 +81,8 @@ def to_var_type(dtype: Any) -> VarType:
     Raises:
         InvalidValue: ``dtype`` names no element type that a tensor can have.
     """
+    if isinstance(dtype, np.dtype) and dtype in _FROM_NUMPY:
+        return _FROM_NUMPY[dtype]
     if isinstance(dtype, VarType):
         return dtype
     if type(dtype) is int:
@@ -118,4 +121,4 @@ def is_float(dtype: np.dtype) -> bool:
 
 def is_low(dtype: np.dtype) -> bool:
     """Tell whether elements are float16 or bfloat16."""
-    return dtype == np.float16 or dtype == BFLOAT16
+    return dtype in LOW_DTYPES

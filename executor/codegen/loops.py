@@ -114,8 +114,9 @@ class _Loop:
         if self._plain:  # as nearly all are: one dimension, without asking for strides
             shape = (math.prod(shape),)
         self._rank = len(shape)
-        self._read = {name: self._memory(a, shape) for name, a in arrays.items()}
-        self._write = [self._memory(out, shape) for _, out in outputs]
+        self._strides = (int(shape[0] > 1),) if self._plain else None
+        self._read = {name: self._memory(a) for name, a in arrays.items()}
+        self._write = [self._memory(out) for _, out in outputs]
         self._summed = [_repeats(self.memories[k].strides, shape) for k in self._write]
         self.sizes = [*shape] if self._plain else self._collapse(shape)
         self._separate()
@@ -124,11 +125,10 @@ class _Loop:
         self.words = [m.address for m in self.memories]
         self.words += [*self.sizes, *(s for m in self.memories for s in m.strides)]
 
-    def _memory(self, array: Any, shape: tuple[int, ...]) -> int:
+    def _memory(self, array: Any) -> int:
         """Return the number of an array, the same for the same memory seen twice."""
-        if self._plain:
-            strides: tuple[int, ...] = (int(shape[0] > 1),)
-        else:
+        strides: tuple[int, ...] | None = self._strides
+        if strides is None:
             itemsize = array.itemsize
             own = [
                 0 if size == 1 else step // itemsize
@@ -145,15 +145,14 @@ class _Loop:
 
     def _collapse(self, shape: tuple[int, ...]) -> list[int]:
         """Order the dimensions as memory has them, and join those that lie behind each other in every array."""
-        guide = max(self.memories, key=lambda m: sum(s != 0 for s in m.strides)).strides
+        guide = max([m.strides for m in self.memories], key=lambda strides: -strides.count(0))
         dims = [i for i, size in enumerate(shape) if size > 1]
         order = sorted(dims, key=lambda i: -abs(guide[i]))
         sizes: list[int] = []
         joined: list[list[int]] = [[] for _ in self.memories]
         for i in order:
             strides = [m.strides[i] for m in self.memories]
-            fits = all(j and j[-1] == s * shape[i] for j, s in zip(joined, strides, strict=True))
-            if sizes and fits:
+            if sizes and [j[-1] for j in joined] == [s * shape[i] for s in strides]:
                 sizes[-1] *= shape[i]
                 for j, s in zip(joined, strides, strict=True):
                     j[-1] = s

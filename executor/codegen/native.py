@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..host.disk_cache import disk_cache
+from ..host.writes import address
 
 Launch = Callable[[], Any]
 ENTRY = "run"  # the function in a source that is compiled
@@ -79,7 +80,7 @@ def launch(source: str, words: Sequence[int], *alive: Any) -> Launch:
     """Return a call of a compiled source on these words; ``alive`` are the arrays whose addresses they hold."""
     # A compiled function has room for a result and for an exception, which nothing reads: at the end.
     table = np.array([*words, 0, 0], np.int64)
-    begin = table.__array_interface__["data"][0]
+    begin = address(table)
     room = ctypes.c_void_p(begin + table.itemsize * len(words))
     call = _Launch(compiled(source), room, room, ctypes.c_void_p(begin))
     return call.kept(table[: len(words)], alive)

@@ -747,11 +747,8 @@ class ParallelRun:
 
     def _held(self, name: str) -> Spec | None:
         variable = self.values.scope.find_var(name)
-        return (
-            spec_of(variable.get_tensor().memory(newest=False))
-            if variable and variable.get_tensor().initialized
-            else None
-        )
+        tensor = variable.get_tensor() if variable else None
+        return spec_of(tensor.memory(newest=False)) if tensor and tensor.initialized else None
 
     def _joined(
         self,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -200,7 +202,8 @@ def whole_batches(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[st
 _ONE_ROW = (0, 1)  # shapes are inferred as if a place without samples had one
 
 
-class FeedShard(NamedTuple):
+@dataclass(frozen=True)
+class FeedShard:
     """The feed of one place: arrays by name, and the LoD of those that hold sequences."""
 
     arrays: dict[str, np.ndarray]
@@ -218,15 +221,16 @@ class FeedShard(NamedTuple):
 
     def complete(self) -> dict[str, np.ndarray]:
         """Return the arrays, and behind them the offsets of sequences, by names of their own."""
-        if not self.lods:
-            return self.arrays
+        return {**self.arrays, **self._levels} if self.lods else self.arrays
+
+    @cached_property
+    def _levels(self) -> dict[str, np.ndarray]:
         there = self.has_sequences
-        levels = {
+        return {
             level_name(name, k): np.array(offsets if there else _ONE_ROW, np.int64)
             for name, lod in self.lods.items()
             for k, offsets in enumerate(lod)
         }
-        return {**self.arrays, **levels}
 
 
 def refuse_empty(program: Program, shard: FeedShard) -> None:

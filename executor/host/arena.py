@@ -112,14 +112,15 @@ class Arena:
         values = plan.usage.program.values
         self.begins = address(block), address(host)  # of the memory beside a GPU, last
         self.arrays: dict[int, Any] = {}
-        for i in plan.roots:
-            if i not in plan.same:
-                spec, offset = plan.specs[i], plan.at(i)
-                dtype = to_numpy(spec.dtype)
-                end = offset + math.prod(spec.shape) * dtype.itemsize
-                memory_block = host if plan.on_host(i) else block
-                flat = memory_block[offset:end].view(dtype)
-                self.arrays[i] = shaped(flat, spec.shape, values[i].layout)
+        specs, offsets, same = plan.specs, plan.offsets, plan.same
+        for i, root in plan.roots.items():
+            if i not in same:
+                (shape, dtype), offset, value = specs[i], offsets[root], values[i]
+                element = to_numpy(dtype)
+                end = offset + math.prod(shape) * element.itemsize
+                memory_block = host if value.host else block
+                flat = memory_block[offset:end].view(element)
+                self.arrays[i] = shaped(flat, shape, value.layout)
         for i, source in plan.same.items():
             self.arrays[i] = self.arrays[source]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 _UNLIMITED = 1 << 62
 _LIMITS = (  # (limit, in use) of control groups, version 2 and 1
@@ -39,17 +39,26 @@ def _limits() -> Iterable[tuple[int, str]]:
 
 def _number(path: str) -> int:
     """Return the number in a file; 0 where there is none ("max": no limit)."""
-    try:
-        text = Path(path).read_text().strip()
-    except OSError:
-        return 0
+    text = _read(path).strip()
     return int(text) if text.isdigit() else 0
 
 
 def _meminfo(name: str) -> int:
+    """Return a field of the host's report, in bytes."""
+    _, _, rest = _read(_MEMINFO).partition(b"\n%s:" % name.encode())
+    return int(rest.split(None, 1)[0]) * 1024 if rest else _UNLIMITED
+
+
+def _read(path: str) -> bytes:
+    """Return what a file of the kernel says, behind a line's end; nothing where there is none.
+
+    It is read before each new shape is bound: without the decoding and buffers of Python's files.
+    """
     try:
-        lines = Path(_MEMINFO).read_text().splitlines()
-    except OSError:  # not Linux
-        return _UNLIMITED
-    fields = (line.split() for line in lines if line.startswith(f"{name}:"))
-    return next((int(parts[1]) * 1024 for parts in fields), _UNLIMITED)
+        file = os.open(path, os.O_RDONLY)
+    except OSError:
+        return b""
+    try:
+        return b"\n" + os.read(file, 1 << 16)
+    finally:
+        os.close(file)

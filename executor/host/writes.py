@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,9 +36,14 @@ def constant(program: ReplicaProgram, arrays: Sequence[Any]) -> frozenset[int]:
     )
 
 
+# Behind the head of every object: NumPy's ABI has the pointer as the first field of an array.
+_POINTER = object.__basicsize__
+_word_at = ctypes.c_size_t.from_address
+
+
 def address(array: Any) -> int:
     """Return the address of an array's memory."""
     if not isinstance(array, np.ndarray):
         return int(array.data.ptr)
-    start: int = array.__array_interface__["data"][0]  # in half the time that ``ctypes`` takes
-    return start
+    # A plan is bound with hundreds of addresses: NumPy's description of an array takes ten times as long.
+    return _word_at(id(array) + _POINTER).value

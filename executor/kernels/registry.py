@@ -139,8 +139,12 @@ def bind(
         Unsupported: the op has no kernel on this device.
     """
     op = OPS[op_type]
-    a = op.bound(inputs, outputs, attrs)
-    return call(op, KERNELS.get((op_type, back_end or dev.name)), a, dev)
+    return bind_record(op, op.bound(inputs, outputs, attrs), dev, back_end)
+
+
+def bind_record(op: Op, a: Operands, dev: Device, back_end: str = "") -> list[Step]:
+    """Return the calls that compute an op on the arrays of its record (see :func:`bind`)."""
+    return call(op, KERNELS.get((op.type, back_end or dev.name)), a, dev)
 
 
 def call(op: Op, entry: Kernel | None, a: Operands, dev: Device) -> list[Step]:

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.lowering.memory import Usage
+from ...graph.ops.registry import OPS
 from .instruction import Instruction
 from .shapes import Shapes
 
 
+class Slots(NamedTuple):
+    """Which fields of an op's record one side of a node fills: with one value, or with a list of them."""
+
+    one: list[tuple[str, int]]
+    many: list[tuple[str, Sequence[int]]]
+    positions: list[int]  # of all
+
+
 class Touched(NamedTuple):
-    """The names of what a node reads and writes; ``uneven``: their rows change from step to step."""
+    """The names of what a node reads and writes; ``uneven``: their rows change from step to step.
+
+    ``fields`` is the record of its op without values: attributes, and slots that are empty.
+    """
 
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     uneven: bool
+    fields: dict[str, Any]
+    read: Slots
+    written: Slots
 
 
 class BindingCache:
@@ -55,5 +70,19 @@ class BindingCache:
             )
             unknown = any(-1 in values[i].shape for i in node.touches())
             uneven = unknown and self._program.uneven
-            touched = self._touched[id(node)] = Touched(reads, writes, uneven)
+            op = OPS[node.op]
+            sides = zip(op.parameters, (node.inputs, node.outputs), strict=True)
+            slots = [_slots(parameters, by_slot) for parameters, by_slot in sides]
+            fields = vars(op.bound({}, {}, node.attrs))
+            touched = Touched(reads, writes, uneven, fields, *slots)
+            self._touched[id(node)] = touched
         return touched
+
+
+def _slots(
+    parameters: Sequence[tuple[str, str, bool]], by_slot: Mapping[str, Sequence[int]]
+) -> Slots:
+    used = [(name, several, by_slot.get(slot, ())) for slot, name, several in parameters]
+    one = [(name, ids[0]) for name, several, ids in used if not several and ids and ids[0] >= 0]
+    many = [(name, ids) for name, several, ids in used if several]
+    return Slots(one, many, [i for ids in by_slot.values() for i in ids if i >= 0])

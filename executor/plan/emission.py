@@ -17,8 +17,8 @@ from ..device.host_device import host_device_of
 from ..host.arena import spec_of
 from ..kernels.back_ends import ON_HOST
 from ..kernels.cuda.copies import moved
-from ..kernels.registry import bind as bind_kernel
-from .binding_cache import BindingCache
+from ..kernels.registry import bind_record
+from .binding_cache import BindingCache, Touched
 from .collectives import bind_collective, bind_ring
 from .instruction import EARLY_FETCH, Instruction
 from .memory import ValueMemory
@@ -86,10 +86,12 @@ class Emission:
 
     def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
         """Return the instruction of a node, whose scratch memory is that of a lane."""
-        reads, writes, uneven = self._cache.touched(node)
+        touched = self._cache.touched(node)
+        reads, writes, uneven, *_ = touched
         side = self._side(node)
         side.next_instruction(writes[0] if writes else "", lane, reads, uneven, node.op, node.where)
-        calls = self._collective(node) if node.op in COLLECTIVES else self._kernel(node)
+        collective = node.op in COLLECTIVES
+        calls = self._collective(node) if collective else self._kernel(node, touched, side)
         if self.program.checked:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
             arrays, xp = self.memory.arrays, self.device.xp
@@ -142,26 +144,30 @@ class Emission:
         tag = f"schedule {self._schedule}, collective {number} of {self.part.collectives}"
         return {"within": self.part.peers.within, "tag": tag}
 
-    def _kernel(self, node: NodeRecord) -> list[Call]:
-        inputs = {slot: self.memory.at(positions) for slot, positions in node.inputs.items()}
-        views = self.memory.arena.plan.views
-        outputs = {
-            slot: [None if i < 0 or i in views else self.memory.arrays[i] for i in positions]
-            for slot, positions in node.outputs.items()
-        }
-        if OPS[node.op].views and not any(
-            a is not None and a.size for v in outputs.values() for a in v
-        ):
+    def _kernel(self, node: NodeRecord, touched: Touched, dev: Device) -> list[Call]:
+        op = OPS[node.op]
+        arrays, views = self.memory.arrays, self.memory.arena.plan.views
+        results = {i: arrays[i] for i in touched.written.positions if i not in views}
+        if op.views and not any(a is not None and a.size for a in results.values()):
             return []  # nothing to do: what is made is there already
-        dev, guarded = self._side(node), False
+        guarded = False
         if self.program.changed_by(node):  # in a program with a vote, those behind it alone do
             if self.vote is not None:
                 dev.guard = self.vote.on_device
             elif self.device.runtime is not None and self.device.asserts:
                 dev.guard, guarded = self.device.asserts, True
         try:
-            copies = self._copies_beside(node, inputs, outputs)
-            calls = bind_kernel(node.op, inputs, outputs, node.attrs, dev, node.kernel)
+            copies = self._copies_beside(node, touched, results, dev)
+            fields = dict(touched.fields)
+            for name, i in touched.read.one:
+                fields[name] = arrays[i]
+            for name, positions in touched.read.many:
+                fields[name] = [None if i < 0 else arrays[i] for i in positions]
+            for name, i in touched.written.one:
+                fields[name] = results.get(i)
+            for name, positions in touched.written.many:
+                fields[name] = [results.get(i) for i in positions]
+            calls = bind_record(op, op.record.of(fields), dev, node.kernel)
         except ValueError as error:  # NumPy's word on shapes that no shape rule refused
             raise ExecutionError(
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
@@ -177,25 +183,30 @@ class Emission:
         return self.host if node.kernel in ON_HOST else self.device
 
     def _copies_beside(
-        self, node: NodeRecord, inputs: dict[str, list[Any]], outputs: dict[str, list[Any]]
+        self, node: NodeRecord, touched: Touched, results: dict[int, Any], dev: Device
     ) -> list[Call]:
         """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards."""
-        read = {id(a) for operands in inputs.values() for a in operands if a is not None}
-        if not any(id(a) in read for targets in outputs.values() for a in targets):
-            return []
         arrays, declared = self.memory.arrays, OPS[node.op].in_place
+        read = {id(arrays[i]) for i in touched.read.positions}
+        if read.isdisjoint([id(array) for array in results.values() if array is not None]):
+            return []
         pairs = places(node, lambda i: spec_of(arrays[i]))
         allowed = {id(arrays[i]) for i, j in pairs if arrays[i] is arrays[j]}
         copies: list[Call] = []
-        dev = self._side(node)
-        for slot, targets in outputs.items():
-            for k, array in enumerate(targets):
-                sources = {s for s, operands in inputs.items() if any(a is array for a in operands)}
-                undeclared = array is not None and sources - {declared.get(slot)}
-                if undeclared and id(array) not in allowed:
-                    targets[k] = dev.scratch(array.shape, array.dtype)
+        for slot, targets in node.outputs.items():
+            for i in targets:
+                array = results.get(i)
+                if array is None or id(array) in allowed:
+                    continue
+                sources = {
+                    s
+                    for s, operands in node.inputs.items()
+                    if any(k >= 0 and arrays[k] is array for k in operands)
+                }
+                if sources - {declared.get(slot)}:
+                    results[i] = dev.scratch(array.shape, array.dtype)
                     if dev.guard is not None:
-                        copies += moved(dev, array, targets[k])
+                        copies += moved(dev, array, results[i])
                     else:
-                        copies.append(partial(dev.xp.copyto, array, targets[k]))
+                        copies.append(partial(dev.xp.copyto, array, results[i]))
         return copies

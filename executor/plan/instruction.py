@@ -9,7 +9,7 @@ from typing import Any
 EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before the vote
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Instruction:
     """One op bound to its buffers: ``calls`` is all that a step does for it; ``scratch``: bytes beside them."""
 

@@ -102,10 +102,11 @@ class ValueMemory:
                 f"out of memory: the temporaries take {planned.size:,} bytes, and {device.room()}. "
                 f"Largest: {largest}."
             ) from error
-        begins = self.arena.begins
+        begins, values = self.arena.begins, self.program.values
+        roots, offsets, specs = planned.roots, planned.offsets, planned.specs
         for i, array in self.arena.arrays.items():
             self.arrays[i] = array
-            self.places[i] = begins[planned.on_host(i)] + planned.at(i), planned.specs[i]
+            self.places[i] = begins[values[i].host] + offsets[roots[i]], specs[i]
 
     def at(self, positions: Sequence[int]) -> list[Any]:
         """Return the arrays of values; None for those that a node does without."""

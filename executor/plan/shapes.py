@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +31,23 @@ def infer_specs(
     return Shapes(program).infer(feeds, state)
 
 
+class _Rule(NamedTuple):
+    """What shapes are inferred by, of one node: the positions of what it reads and writes, and names by slot.
+
+    ``places`` are the slots and numbers of what it writes. ``known`` is what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``:
+    the host knows what it writes, too.
+    """
+
+    record: NodeRecord
+    reads: list[int]
+    writes: list[int]
+    places: list[tuple[str, int]]
+    names: dict[str, list[str]]
+    known: _Known
+    by_elements: list[int]
+    computed: bool
+
+
 class Shapes:
     """Infers the specs of a program again and again: what reads the same shapes is not inferred twice."""
 
@@ -47,8 +63,8 @@ class Shapes:
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}
         self._last: tuple[Any, list[Spec]] = (None, [])  # what is checked by a driver is bound next
-        self._nodes = [self._node(node) for node in program.nodes]
-        by_elements = (i for _, _, writes, _, read in self._nodes if read for i in writes)
+        self._rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
+        by_elements = (i for rule in self._rules if rule.by_elements for i in rule.writes)
         states = (i for i, _ in self._states)
         self._telling = (*program.feeds, *states, *by_elements)
 
@@ -72,20 +88,20 @@ class Shapes:
         before, exact = self._last
         if key == before:
             return exact
-        for number, (record, reads, writes, known, by_elements) in enumerate(self._nodes):
-            read: tuple[Any, ...] = tuple([None if i < 0 else specs[i] for i in reads])
-            if by_elements and elements:
-                read = (*read, *(elements[i].tobytes() for i in by_elements))
-            results = known.get(read)
+        for rule in self._rules:
+            read: tuple[Any, ...] = tuple([None if i < 0 else specs[i] for i in rule.reads])
+            if rule.by_elements and elements:
+                read = (*read, *(elements[i].tobytes() for i in rule.by_elements))
+            results = rule.known.get(read)
             if results is None:
-                if len(known) >= _SHAPES_KNOWN:
-                    known.clear()
-                results = known[read] = self._inferred(record, specs, elements)
-            for i, result in zip(writes, results, strict=True):
+                if len(rule.known) >= _SHAPES_KNOWN:
+                    rule.known.clear()
+                results = rule.known[read] = self._inferred(rule, specs, elements)
+            for i, result in zip(rule.writes, results, strict=True):
                 if result is not None:
                     specs[i] = result
-            if number in self.known.nodes:
-                self._compute(record, specs, elements)
+            if rule.computed:
+                self._compute(rule.record, specs, elements)
         exact = [spec or declared for spec, declared in zip(specs, self._declared, strict=True)]
         self._last = key, exact
         return exact
@@ -100,47 +116,50 @@ class Shapes:
         """Return those of a program's specs from which all others follow."""
         return tuple([specs[i] for i in self._telling])
 
-    def _node(
-        self, record: NodeRecord
-    ) -> tuple[NodeRecord, list[int], list[int], _Known, list[int]]:
-        """Return a node, what it reads and writes, what is known of nodes like it, and whose elements tell."""
+    def _rule(self, number: int, record: NodeRecord) -> _Rule:
+        values = self._program.values
         slots = [
             [(slot, [i >= 0 for i in positions]) for slot, positions in side.items()]
             for side in (record.inputs, record.outputs)
         ]
         form = repr((record.op, record.attrs, slots))
-        reads = [i for positions in record.inputs.values() for i in positions]
-        writes = [i for positions in record.outputs.values() for i in positions if i >= 0]
+        names = {
+            slot: ["" if i < 0 else values[i].name for i in positions]
+            for slot, positions in record.inputs.items()
+        }
         telling = OPS[record.op].values_read(record.attrs, record.inputs)
-        by_elements = [i for slot in telling for i in record.inputs[slot] if i >= 0]
-        return record, reads, writes, self._known.setdefault(form, {}), by_elements
+        return _Rule(
+            record,
+            [i for positions in record.inputs.values() for i in positions],
+            [i for positions in record.outputs.values() for i in positions if i >= 0],
+            [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
+            names,
+            self._known.setdefault(form, {}),
+            [i for slot in telling for i in record.inputs[slot] if i >= 0],
+            number in self.known.nodes,
+        )
 
     def _inferred(
         self,
-        record: NodeRecord,
+        rule: _Rule,
         specs: Sequence[Spec | None],
         elements: Mapping[int, np.ndarray],
     ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
-        values, op = self._program.values, OPS[record.op]
+        record = rule.record
+        op = OPS[record.op]
         read = {
             slot: [None if i < 0 else specs[i] for i in positions]
-            for slot, positions in record.inputs.items()
-        }
-        names = {
-            slot: ["" if i < 0 else values[i].name for i in positions]
             for slot, positions in record.inputs.items()
         }
 
         def values_of(slot: str) -> list[np.ndarray | None]:
             return [elements.get(i) for i in record.inputs.get(slot, ())]
 
-        results = op.infer(Inference(op, read, record.attrs, names, record.where, values_of))
+        results = op.infer(Inference(op, read, record.attrs, rule.names, record.where, values_of))
         return [
-            spec
-            for slot, positions in record.outputs.items()
-            for i, spec in zip_longest(positions, results.get(slot, ())[: len(positions)])
-            if i >= 0
+            results[slot][k] if slot in results and k < len(results[slot]) else None
+            for slot, k in rule.places
         ]
 
     def _compute(

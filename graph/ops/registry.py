@@ -71,7 +71,7 @@ class Inference:
     def specs(self, slot: str) -> list[Spec]:
         """Return the specs in a slot that takes any number of variables."""
         specs = list(self._read.get(slot, ()))
-        if any(spec is None for spec in specs):
+        if None in specs:
             self.fail(f"a variable in {slot!r} has no shape yet")
         return specs  # type: ignore[return-value]  # None was refused above
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ....strategies.types import BFLOAT16, is_low
+from ....strategies.types import BFLOAT16, LOW_DTYPES, is_low
 from ...device.device import Device
 
 Step = Callable[[], Any]
@@ -21,7 +21,7 @@ Arrays = Mapping[str, Any]  # by parameter: an array, a list of them, or None
 
 def has_low(arrays: Arrays) -> bool:
     """Tell whether any of the arrays holds low-precision floats."""
-    return any(map(is_low, {array.dtype for array in _each(arrays.values())}))
+    return not LOW_DTYPES.isdisjoint([array.dtype for array in _each(arrays.values())])
 
 
 def widened(

@@ -30,6 +30,7 @@ from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
+from ...host.writes import address
 from ..array.pool import Windows, windows_of
 from ..array.pool_index import levels, wrong_place
 from ..registry import F, Step, by_arrays, kernel, nonempty
@@ -116,6 +117,38 @@ _BACKWARD = {
 }
 _LONG_FORWARD = {**_FORWARD, "max": _BY_LINES + "out[o] = best"}
 _LONG_BACKWARD = {**_BACKWARD, "max": _FIRST.format(stop="if place != nowhere: break")}
+# The largest of images whose channels lie side by side, over all their places.
+_OF_CHANNELS = """
+def run(words):
+    x, out = f32(words[0]), f32(words[1])
+    places, channels = words[3], words[4]
+    for n in range(words[2]):
+        o = n * channels
+        for c in range(channels):
+            store(out, o + c, load(x, o * places + c, 0, 2), 1, 2)
+        for at in range(o * places + channels, (o + channels) * places, channels):
+            for c in range(channels):
+                best = largest(load(out, o + c, 1, 2), load(x, at + c, 0, 2))
+                store(out, o + c, best, 1, 2)
+"""
+_OF_CHANNELS_GRAD = """
+def run(words):
+    x, out, d_out, d_x, missing = (
+        f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3]), i32(words[4])
+    )
+    places, channels, none = words[6], words[7], np.int32(0)
+    for n in range(words[5]):
+        o = n * channels
+        for c in range(channels):
+            store(missing, c, np.int32(1), 4, 5)
+        for at in range(o * places, (o + channels) * places, channels):
+            for c in range(channels):
+                wanted = load(missing, c, 4, 5)
+                here = (load(x, at + c, 0, 5) == load(out, o + c, 1, 5)) & (wanted != none)
+                slope = load(d_out, o + c, 2, 5) + np.float32(0)
+                store(d_x, at + c, select(here, slope, np.float32(0)), 3, 5)
+                store(missing, c, select(here, none, wanted), 4, 5)
+"""
 _BY_MASK = """
 def run(words):
     d_out, d_x, mask = f32(words[0]), f32(words[1]), i32(words[2])
@@ -203,6 +236,19 @@ def _or_arrays(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]
 @_loops("pool2d", "pool3d")
 def pool(dev: Device, a: Pool) -> list[Step]:
     return [_bound(a.pooling_type, windows_of(a, a.out), a.x, a.out, a.exclusive)]
+
+
+def largest_of_channels(x: Array, out: Array) -> Step:
+    """Return the largest over all places; ``x``: [N, C, 1, places], the channels side by side."""
+    words = [address(x), address(out), x.shape[0], x.shape[3], x.shape[1]]
+    return launch(_OF_CHANNELS, words, x, out)
+
+
+def largest_of_channels_grad(dev: Device, x: Array, out: Array, d_out: Array, d_x: Array) -> Step:
+    """Return the gradient of :func:`largest_of_channels`, at the first place of the largest."""
+    arrays = (x, out, d_out, d_x, dev.scratch((x.shape[1],), np.int32))
+    words = [*map(address, arrays), x.shape[0], x.shape[3], x.shape[1]]
+    return launch(_OF_CHANNELS_GRAD, words, *arrays)
 
 
 @_loops("pool2d_grad", "pool3d_grad")

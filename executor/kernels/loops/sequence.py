@@ -26,8 +26,8 @@ from ...codegen.scalar_math import definitions
 from ...device.device import Device
 from ...host.writes import address
 from ..registry import Step
-from .by_index import looped
 
+_KINDS = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 _LOOPS = """
 def run(words):
     ends = i64(words[0])
@@ -85,6 +85,34 @@ for c in range(C):
         store(d_x, r * C + c, share, 1, 2)
 """
 
+# The first nan is the largest, as in ``by_index.row_of_largest``.
+_LARGEST = """
+for c in range(C):
+    store(out, s * C + c, load(pad, 0, 0, 4), 2, 4)
+    store(index, s * C + c, np.int32(-1), 3, 4)
+if begin < end:
+    for c in range(C):
+        store(out, s * C + c, load(x, begin * C + c, 1, 4), 2, 4)
+        store(index, s * C + c, np.int32(begin), 3, 4)
+for r in range(begin + 1, end):
+    for c in range(C):
+        v, most = load(x, r * C + c, 1, 4), load(out, s * C + c, 2, 4)
+        more = (v > most) | ((v != v) & (most == most))
+        store(out, s * C + c, select(more, v, most), 2, 4)
+        row = select(more, np.int32(r), load(index, s * C + c, 3, 4))
+        store(index, s * C + c, row, 3, 4)
+"""
+
+_LARGEST_GRAD = """
+for r in range(begin, end):
+    for c in range(C):
+        store(d_x, r * C + c, np.float32(0), 2, 3)
+if begin < end:
+    for c in range(C):
+        at = select(begin <= index[s * C + c] < end, np.int64(index[s * C + c]), begin) * C + c
+        store(d_x, at, load(d_x, at, 2, 3) + load(d_out, s * C + c, 1, 3), 2, 3)
+"""
+
 _SOFTMAX = """
 if begin < end:
     largest = x[begin]
@@ -110,23 +138,41 @@ for r in range(begin, end):
 
 _LENGTH = "np.float32(select(begin < end, end - begin, 1))"
 _LENGTHS = {"SUM": "", "AVERAGE": _LENGTH, "SQRT": f"np.sqrt({_LENGTH})"}
+_POOLS, _NARROW_POOLS = (
+    {
+        kind: body.format(mean=_MEAN.format(length=length) if length else "")
+        for kind, length in _LENGTHS.items()
+    }
+    for body in (_POOL, _NARROW_POOL)
+)
+_POOL_GRADS, _NARROW_POOL_GRADS = (
+    {kind: body.format(length=length or "np.float32(1)") for kind, length in _LENGTHS.items()}
+    for body in (_POOL_GRAD, _NARROW_POOL_GRAD)
+)
 
 
 def _call(
     op: str, body: str, ends: Array, rows: int, columns: int, arrays: Mapping[str, Array]
 ) -> list[Step] | None:
     """Return the calls of a loop over sequences of ``arrays`` by name; None if it does not take these."""
-    if ends.dtype != np.int64 or not looped(ends, *arrays.values()):
+    if ends.dtype != np.int64 or not _known(ends, *arrays.values()):
         return None
     words = [address(a) for a in (ends, *arrays.values())]
     words += [columns, ends.size - 1]
-    loop = native.launch(_source(body, tuple(arrays)), words, ends, *arrays.values())
+    names = tuple([(name, _KINDS[a.dtype]) for name, a in arrays.items()])
+    loop = native.launch(_source(body, names), words, ends, *arrays.values())
     return [partial(_check, op, ends, rows), loop]
 
 
+def _known(*arrays: Array) -> bool:
+    """Tell whether loops can read and write these arrays."""
+    return all(a.flags.c_contiguous and a.dtype in _KINDS for a in arrays)
+
+
 @lru_cache
-def _source(body: str, names: tuple[str, ...]) -> str:
-    operands = "\n".join(f"    {name} = f32(words[{k}])" for k, name in enumerate(names, 1))
+def _source(body: str, names: tuple[tuple[str, str], ...]) -> str:
+    pairs = enumerate(names, 1)
+    operands = "\n".join(f"    {name} = {kind}(words[{k}])" for k, (name, kind) in pairs)
     inner = "\n".join("        " + line for line in body.splitlines())
     return definitions(inner) + _LOOPS.format(operands=operands, columns=1 + len(names), body=inner)
 
@@ -143,14 +189,18 @@ def _columns(rows: Array) -> int:
 
 
 def pool(dev: Device, a: SequencePool) -> list[Step] | None:
-    """The sum, the mean or sum / sqrt(length) of each sequence's rows."""
-    length = _LENGTHS.get(str(a.pooltype).upper())
-    if length is None or not a.x.size:
+    """The sum, the mean, sum / sqrt(length) or the largest of each sequence's rows."""
+    kind = str(a.pooltype).upper()
+    if not a.x.size:
         return None
     pad = np.array([a.pad_value], np.float32)
     columns = _columns(a.x)
-    body = _NARROW_POOL if columns < _NARROW else _POOL
-    body = body.format(mean=_MEAN.format(length=length) if length else "")
+    if kind == "MAX" and a.max_index is not None:
+        operands = {"pad": pad, "x": a.x, "out": a.out, "index": a.max_index}
+        return _call("sequence_pool", _LARGEST, a.x_lod[-1], len(a.x), columns, operands)
+    if kind not in _LENGTHS:
+        return None
+    body = (_NARROW_POOLS if columns < _NARROW else _POOLS)[kind]
     arrays = {"x": a.x, "out": a.out, "pad": pad}
     steps = _call("sequence_pool", body, a.x_lod[-1], len(a.x), columns, arrays)
     if steps is not None and a.max_index is not None:
@@ -159,13 +209,17 @@ def pool(dev: Device, a: SequencePool) -> list[Step] | None:
 
 
 def pool_grad(dev: Device, a: SequencePoolGrad) -> list[Step] | None:
-    """The gradient of a sequence's result in each of its rows, by its length or the root of that."""
-    length = _LENGTHS.get(str(a.pooltype).upper())
-    if length is None or a.d_x is None or not a.d_x.size:
+    """The gradient of a sequence's result in each of its rows, by its length, or in the largest row."""
+    kind = str(a.pooltype).upper()
+    if a.d_x is None or not a.d_x.size:
         return None
     columns = _columns(a.d_x)
-    body = _NARROW_POOL_GRAD if columns < _NARROW else _POOL_GRAD
-    body = body.format(length=length or "np.float32(1)")
+    if kind == "MAX" and a.max_index is not None:
+        operands = {"index": a.max_index, "d_out": a.d_out, "d_x": a.d_x}
+        return _call("sequence_pool_grad", _LARGEST_GRAD, a.x_lod[-1], len(a.x), columns, operands)
+    if kind not in _LENGTHS:
+        return None
+    body = (_NARROW_POOL_GRADS if columns < _NARROW else _POOL_GRADS)[kind]
     arrays = {"d_out": a.d_out, "d_x": a.d_x}
     return _call("sequence_pool_grad", body, a.x_lod[-1], len(a.x), columns, arrays)
 

@@ -14,6 +14,7 @@ from ....graph.ops.fused_optimize import FUSED
 from ....graph.ops.pointwise import arguments
 from ...codegen.loops import bind_loops
 from ...device.device import Device
+from ...host.writes import address
 from ..array.optimize import UPDATES, Arrays, add_kernel, in_use, one_by_one
 from ..array.widened import has_low
 from ..registry import Step
@@ -33,7 +34,7 @@ def _bind(
     totals = update.totals(attrs, np.float32, own_read=True)
     # Without scratch memory, any plan can have the calls.
     sums = dev.scratch((len(tables), len(totals)), np.float32) if totals else None
-    tables = [in_use(results, totals, table, lambda array: array.ctypes.data) for table in tables]
+    tables = [in_use(results, totals, table, address) for table in tables]
     for name, values in own.items():  # read like operands, so that updates share a loop
         numbers = np.array(values, np.float32)
         for k, table in enumerate(tables):

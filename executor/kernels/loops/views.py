@@ -84,7 +84,8 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
     """Return the copy: by tiles, if the arrays are contiguous along different dimensions, or by short runs."""
     if target is None:
         return []
-    source = np.broadcast_to(source, target.shape)
+    if source.shape != target.shape:
+        source = np.broadcast_to(source, target.shape)
     dimensions = _joined(target, source)
     if target.itemsize != _WIDTH or not target.size:
         return copied(dev, target, source)

@@ -129,6 +129,7 @@ def _by_phase(dev: Device, geo: Geometry, operands: Product) -> list[Step]:
     inside, beyond = block[:, :windows], block[:, windows:]
     own = y[..., 0].transpose(0, 2, 1)
     count = images * lines
+    by_line, turned = block.reshape(count, filters), factor.T
     steps: list[Step] = []
     if result != "y":
         steps += [partial(np.copyto, inside, own), partial(beyond.fill, 0)]
@@ -136,15 +137,15 @@ def _by_phase(dev: Device, geo: Geometry, operands: Product) -> list[Step]:
         steps.append(partial(rows[count // k * k * width :].fill, 0))
     for phase in range(min(k, count - k + 1)):
         n = (count - phase) // k
-        met = rows[phase * width : (phase + n * k) * width].reshape(n, -1)
-        of_met = block.reshape(count, -1)[phase : phase + n * k : k]
-        post_ops = (SUM,) if phase and result != "y" else ()
-        a, b, c = {
-            "y": (met, factor.T, of_met),
-            "w": (of_met.T, met, factor),
-            "x": (of_met, factor, met),
-        }[result]
-        steps += product(dev, a, b, c, post_ops=post_ops)
+        met = rows[phase * width : (phase + n * k) * width].reshape(n, k * width)
+        of_met = by_line[phase : phase + n * k : k]
+        post_ops = (SUM,) if phase else ()
+        if result == "y":
+            steps += product(dev, met, turned, of_met)
+        elif result == "w":
+            steps += product(dev, of_met.T, met, factor, post_ops=post_ops)
+        else:
+            steps += product(dev, of_met, factor, met, post_ops=post_ops)
     return [*steps, partial(np.copyto, own, inside)] if result == "y" else steps
 
 

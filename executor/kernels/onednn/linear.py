@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from ..array.linear import register
 from ..registry import Step
 from .primitive import (
     BIAS,
+    CACHED,
     DST,
     SRC,
     SUM,
@@ -65,20 +66,22 @@ def product(
     uneven, matrices of any size are multiplied by one call: compiling a primitive for each takes longer than a
     step.
     """
-    a, b, c = _flat(a, b, c)
-    plain = a.ndim == b.ndim == 2
-    lead = () if plain else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    rank = len(lead) + 2
-    whole = c.reshape((1,) * (rank - c.ndim) + c.shape)
-    axes = tuple(i for i, n in enumerate(lead) if whole.shape[i] != n)
-    if axes:
-        stack = dev.scratch((*lead, *c.shape[-2:]), c.dtype)
-        summed = partial(np.add.reduce, stack, axes, None, whole, True)
-        return [*product(dev, a, b, stack, post_ops=post_ops), summed]
-    c = whole
+    rank = 2
+    if not a.ndim == b.ndim == c.ndim == rank:
+        a, b, c = _flat(a, b, c)
+        plain = a.ndim == b.ndim == 2
+        lead = () if plain else np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        rank = len(lead) + 2
+        whole = c.reshape((1,) * (rank - c.ndim) + c.shape)
+        axes = tuple(i for i, n in enumerate(lead) if whole.shape[i] != n)
+        if axes:
+            stack = dev.scratch((*lead, *c.shape[-2:]), c.dtype)
+            summed = partial(np.add.reduce, stack, axes, None, whole, True)
+            return [*product(dev, a, b, stack, post_ops=post_ops), summed]
+        a, b = (m.reshape((1,) * (rank - m.ndim) + m.shape) for m in (a, b))
+        c = whole
     if c.shape[-1] > 1 and c.strides[-1] != c.itemsize:  # rows of the result must lie side by side
         a, b, c = b.swapaxes(-1, -2), a.swapaxes(-1, -2), c.swapaxes(-1, -2)
-    a, b = (m.reshape((1,) * (rank - m.ndim) + m.shape) for m in (a, b))
     any_size = dev.uneven and dev.math == "float32"
     if any_size and rank == 2 and bias is None:
         call = _gemm(a, b, c, post_ops)
@@ -115,36 +118,42 @@ def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[PostOp, ...]) -> Step | 
 
     There is nothing to compile, and no object of the library: the call takes sizes, strides and addresses.
     """
-    factors = {(): (1.0, 0.0), (SUM,): (1.0, 1.0)}
+    factors = _FACTORS_OF_SUMS.get(post_ops)
     if len(post_ops) == 1 and post_ops[0][0] == "linear" and not post_ops[0][2]:
-        factors[post_ops] = post_ops[0][1], 0.0
-    operands = [_operand(matrix) for matrix in (a, b, c)]
-    if post_ops not in factors or None in operands or not a.size:
+        factors = ctypes.c_float(post_ops[0][1]), _ZERO
+    left, right, result = _operand(a), _operand(b), _operand(c)
+    if factors is None or left is None or right is None or result is None or not a.size:
         return None
-    (a_order, *left), (b_order, *right), (order, *result) = filter(None, operands)
+    (a_order, *left_at), (b_order, *right_at), (order, *at) = left, right, result
     if order is _BY_COLUMN:
         return None
-    alpha, beta = map(ctypes.c_float, factors[post_ops])
-    sizes = map(ctypes.c_int64, (*c.shape, a.shape[1]))
-    step = _Gemm(loaded().gemm, a_order, b_order, *sizes, alpha, *left, *right, beta, *result)
+    rows, columns, between = _count(c.shape[0]), _count(c.shape[1]), _count(a.shape[1])
+    alpha, beta = factors
+    step = _Gemm(
+        loaded().gemm, a_order, b_order, rows, columns, between,
+        alpha, *left_at, *right_at, beta, *at,
+    )  # fmt: skip
     step.alive = a, b, c
     return step
 
 
 _BY_ROW, _BY_COLUMN = ctypes.c_char(b"N"), ctypes.c_char(b"T")
+_ZERO, _ONE = ctypes.c_float(0.0), ctypes.c_float(1.0)
+_FACTORS_OF_SUMS = {(): (_ONE, _ZERO), (SUM,): (_ONE, _ONE)}
+_count = lru_cache(CACHED)(ctypes.c_int64)  # which nothing writes: calls share them
 
 
 def _operand(matrix: Array) -> tuple[Any, Any, Any] | None:
     """Return how a matrix lies, its address, and how many elements lie from line to line."""
-    (rows, columns), size = matrix.shape, matrix.itemsize
-    far, near = (step // size for step in matrix.strides)
+    (rows, columns), size, (far, near) = matrix.shape, matrix.itemsize, matrix.strides
+    far, near = far // size, near // size
     if (near == 1 or columns == 1) and (far >= columns or rows == 1):
         order, step = _BY_ROW, max(far, columns)
     elif (far == 1 or rows == 1) and (near >= rows or columns == 1):
         order, step = _BY_COLUMN, max(near, rows)
     else:
         return None
-    return order, ctypes.c_void_p(address(matrix)), ctypes.c_int64(step)
+    return order, ctypes.c_void_p(address(matrix)), _count(step)
 
 
 def _scaled(alpha: float) -> tuple[PostOp, ...]:

@@ -104,7 +104,7 @@ def _pooling(a: Pool | PoolGrad) -> Pooling | None:
 def _as_lines(dev: Device, a: Pool | PoolGrad) -> Any:
     """Return the record with each image as one line, if only the largest of each is asked for; else None.
 
-    Where sizes are uneven, loops over lines compute that: forward and backward they take as long as
+    The channels of all of them lie side by side, or of none. Where sizes are uneven, loops over lines compute that: forward and backward they take as long as
     primitives of the library, which are compiled for each size.
     """
     fields = vars(a)
@@ -112,18 +112,25 @@ def _as_lines(dev: Device, a: Pool | PoolGrad) -> Any:
         n: array for n in ("x", "out", "d_out", "d_x") if (array := fields.get(n)) is not None
     }
     largest = a.pooling_type == "max" and a.global_pooling and not a.adaptive
-    gapless = all(array.flags.c_contiguous for array in arrays.values())
-    if not (dev.uneven and version() and largest and gapless):
+    if not (dev.uneven and version() and largest and a.x.size):
         return None
     planes = a.x.shape[:2]
-    return a.replace(**{n: array.reshape(*planes, 1, -1) for n, array in arrays.items()})
+    if all(array.flags.c_contiguous for array in arrays.values()):
+        return a.replace(**{n: array.reshape(*planes, 1, -1) for n, array in arrays.items()})
+    if not all(map(channels_last, arrays.values())):
+        return None
+    turned = {n: array.transpose(0, *range(2, array.ndim), 1) for n, array in arrays.items()}
+    lines = {n: array.reshape(planes[0], 1, -1, planes[1]) for n, array in turned.items()}
+    return a.replace(**{n: array.transpose(0, 3, 1, 2) for n, array in lines.items()})
 
 
 @onednn("pool2d", "pool3d", takes=_takes, any_order=True, layout=CHANNELS_LAST)
 def pool(dev: Device, a: Pool) -> list[Step]:
     lines = _as_lines(dev, a)
-    if lines is not None:
+    if lines is not None and lines.x.flags.c_contiguous:
         return loops.pool(dev, lines)
+    if lines is not None:
+        return [loops.largest_of_channels(lines.x, lines.out)]
     pooling = _pooling(a)
     if pooling is None:
         return by_arrays("pool2d", dev, a)
@@ -137,8 +144,11 @@ def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     if a.d_x is None:
         return []
     lines = _as_lines(dev, a)
-    if lines is not None:
+    if lines is not None and lines.x.flags.c_contiguous:
         return loops.pool_grad(dev, lines)
+    if lines is not None:
+        x, out, d_out, d_x = lines.x, lines.out, lines.d_out, lines.d_x
+        return [loops.largest_of_channels_grad(dev, x, out, d_out, d_x)]
     pooling = _pooling(a)
     if pooling is None:
         return by_arrays("pool2d_grad", dev, a)
