@@ -139,9 +139,8 @@ class Emission:
             slot: [None if i < 0 or i in views else self.memory.arrays[i] for i in positions]
             for slot, positions in node.outputs.items()
         }
-        if OPS[node.op].views and not any(
-            a is not None and a.size for v in outputs.values() for a in v
-        ):
+        lying = OPS[node.op].views or OPS[node.op].parts
+        if lying and not any(a is not None and a.size for v in outputs.values() for a in v):
             return []  # nothing to do: what is made is there already
         dev = self._side(node)
         if self.vote is not None and self.program.changed_by(
