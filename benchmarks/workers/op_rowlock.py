@@ -66,7 +66,7 @@ def bound(op_type, read, attrs, wanted, dev):
         s: [near(one.shape, to_numpy(one.dtype)) if wanted(s) else None for one in many]
         for s, many in made.items()
     }
-    views = op.views if op.keeps_order(attrs) else {}
+    views = op.views if op.keeps_order(attrs, read) else {}
     for slot, source in views.items():  # of these plans compute nothing
         if wanted(slot) and made[slot][0].shape == read[source][0].shape:
             written[slot] = read[source]
