@@ -72,8 +72,8 @@ _EXP2 = _double("f", *(math.log(2) ** k / math.factorial(k) for k in range(9, -1
 _SOURCES = {
     "exp_": f"""
 def exp_(x):
-    c = select(x > np.float32(89.0), np.float32(89.0), x)
-    c = select(c < np.float32(-104.0), np.float32(-104.0), c)
+    none = x < np.float32(-104.0)
+    c = select(x > np.float32(89.0), np.float32(89.0), select(none, np.float32(0.0), x))
     n = nearest(c * np.float32(1.44269504))
     r = fma(n, np.float32(-0.693359375), c)
     r = fma(n, np.float32(2.12194440e-4), r)
@@ -82,7 +82,7 @@ def exp_(x):
     half = np.int32(k >> np.int32(1))
     low = unbits(np.int32((half + np.int32(127)) << np.int32(23)))
     high = unbits(np.int32((k - half + np.int32(127)) << np.int32(23)))
-    return select(x == x, p * low * high, x)
+    return select(x == x, select(none, np.float32(0.0), p * low * high), x)
 """,
     # exp(x) for x <= 0, such as a score less its row's largest: below the least normal number it is 0
     "decay_": f"""

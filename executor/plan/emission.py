@@ -148,7 +148,8 @@ class Emission:
         op = OPS[node.op]
         arrays, views = self.memory.arrays, self.memory.arena.plan.views
         results = {i: arrays[i] for i in touched.written.positions if i not in views}
-        if op.views and not any(a is not None and a.size for a in results.values()):
+        in_place = op.views or op.parts
+        if in_place and not any(a is not None and a.size for a in results.values()):
             return []  # nothing to do: what is made is there already
         guarded = False
         if self.program.changed_by(node):  # in a program with a vote, those behind it alone do

@@ -113,15 +113,16 @@ class ValueMemory:
         return [None if i < 0 else self.arrays[i] for i in positions]
 
     def storages(self, slots: Mapping[str, Sequence[int]]) -> list[int]:
-        """Return where values lie: the storage in the arena, as a negative number, or the address outside.
+        """Return where values lie: pieces of storages in the arena, as negative numbers, or addresses outside.
 
         That two storages overlap in the arena is no dependency: they never do among what may run side by side.
         """
-        roots, storages = self.arena.plan.roots, []
+        pieces, storages = self.arena.plan.pieces, []
         for i in (i for positions in slots.values() for i in positions if i >= 0):
             array = self.arrays[i]
             if array is not None and array.size:
-                storages.append(-1 - roots[i] if i in roots else address(array))
+                known = pieces.get(i)
+                storages += [address(array)] if known is None else [-1 - k for k in known]
         return storages
 
     def fetched(self, position: int) -> Any:

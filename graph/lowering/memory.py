@@ -2,7 +2,8 @@
 planned from how long each value is needed.
 
 A *storage* is the memory of one value, or of several: what is made in place of an operand that is needed no
-more, and what holds the same bytes as its operand in another shape (a view), lie where the operand does.
+more, and what holds the same bytes as its operand in another shape (a view), lie where the operand does; parts
+that are cut from a value, or joined to one, lie within it unless memory lasts much longer for it.
 Storages that are never needed at the same time may overlap. Offsets are chosen largest first, each into the
 smallest gap that fits (greedy by size: Pisarchyk and Lee, arXiv 2001.03288).
 """
@@ -53,6 +54,18 @@ class Pair(NamedTuple):
     view: bool
 
 
+class Parts(NamedTuple):
+    """Values that may lie within another (``whole``) of their node: where each begins, in elements.
+
+    ``joined``: they are its operands, and the whole its result; else it is the other way round.
+    """
+
+    node: int
+    whole: int
+    begins: Mapping[int, int]
+    joined: bool
+
+
 _APART = ("cudnn",)  # libraries that take it that no result lies where an operand does
 _ITEM_SIZES = {t: to_numpy(t).itemsize for t in (VarType.BOOL, *INTEGERS, *FLOATS)}
 
@@ -68,6 +81,7 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
 
 
 _STEADY = 1 + 1 / 16  # how much larger an arena may be for values to keep their places
+_LONGER = 1 + 1 / 4  # how many more bytes times nodes a whole may last for its parts to lie in it
 # Of sizes from each power of two to the next; an arena has room for the largest of a class.
 _CLASSES = 8
 
@@ -87,7 +101,8 @@ class Usage:
     ``nodes`` are those of the program that run on this rank, in order. ``grouped``: gradients lie in the
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
-    vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes,
+    vote may have to be made again. ``by_shape`` are the nodes whose results may lie where operands do for some
+    shapes, by number. ``fixed`` are the values in the arena whose size no feed changes,
     ``rounded`` those that lie in bfloat16. ``layout`` is where storages were placed last.
     """
 
@@ -119,6 +134,8 @@ class Usage:
         self.rounded = [i for i in self.first if program.values[i].layout == ROUNDED]
         self._keep_to_the_end(grouped)
         self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
+        declared_ops = ((k, n, OPS[n.op]) for k, n in enumerate(nodes))
+        self.by_shape = [(k, n) for k, n, op in declared_ops if op.places or op.parts]
 
     def _note(self, position: int, node: int) -> None:
         if position not in self.outside:
@@ -173,14 +190,16 @@ class MemoryPlan:
     """Where the values of one program lie, for one set of shapes.
 
     ``specs``: of the values as they lie in memory. ``roots`` maps a value to the one whose storage it lies in
-    (itself, or another); ``same`` to a value whose very array it is; ``views`` are values that need no
-    computing at all. ``offsets`` and ``spans`` (the first and last node that need it) are those of storages.
-    ``size``: bytes of the arena, ``host_size`` of that on the host beside a GPU.
+    (itself, or another); ``within`` to the byte of it where it begins, if that is not the first; ``same`` to a
+    value whose very array it is; ``views`` are values that need no computing at all. ``offsets`` and ``spans``
+    (the first and last node that need it) are those of storages. ``size``: bytes of the arena, ``host_size`` of
+    that on the host beside a GPU.
     """
 
     usage: Usage
     specs: Sequence[Spec]
     roots: Mapping[int, int]
+    within: Mapping[int, int]
     same: Mapping[int, int]
     views: Collection[int]
     spans: Mapping[int, tuple[int, int]]
@@ -195,12 +214,28 @@ class MemoryPlan:
 
     def at(self, position: int) -> int:
         """Return where a value begins."""
-        return self.offsets[self.roots[position]]
+        return self.offsets[self.roots[position]] + self.within.get(position, 0)
 
     @cached_property
     def sizes(self) -> dict[int, int]:
         """Bytes of each storage."""
         return {root: nbytes(self.specs[root]) for root in self.spans}
+
+    @cached_property
+    def pieces(self) -> dict[int, list[int]]:
+        """The pieces of storages that each value covers, by number: values begin and end where they are cut."""
+        extents = {i: (a := self.within.get(i, 0), a + nbytes(self.specs[i])) for i in self.roots}
+        shared = {self.roots[i] for i in self.within}
+        cuts: dict[int, set[int]] = {root: {0} for root in self.spans}
+        for i, root in self.roots.items():
+            if root in shared:
+                cuts[root].update(extents[i])
+        numbers = {at: k for k, at in enumerate((r, c) for r, cs in cuts.items() for c in cs)}
+        return {
+            i: [numbers[root, c] for c in cuts[root] if begin <= c < max(end, begin + 1)]
+            for i, root in self.roots.items()
+            for begin, end in (extents[i],)
+        }
 
     @cached_property
     def most(self) -> tuple[int, int]:
@@ -238,17 +273,15 @@ def plan_memory(
     stored = list(specs)
     for i in usage.rounded:
         stored[i] = specs[i]._replace(dtype=VarType.BF16)
-    roots = {i: i for i in usage.first}
-    last = dict(usage.last)
-    same: dict[int, int] = {}
-    views: set[int] = set()
-    for pair in sorted([*usage.pairs, *_pairs_by_shape(usage, specs)], key=lambda p: p.node):
-        if (
-            memory_options.in_place or usage.nodes[pair.node].op in BUCKETED
-        ):  # these have one memory
-            _share(usage, specs, pair, roots, last, same, views)
-    spans = {i: (first, last[i]) for i, first in usage.first.items() if roots[i] == i}
     alignment = memory_options.alignment
+    sharing = _Sharing(usage, specs, stored, alignment)
+    for one in sorted([*usage.pairs, *_by_shape(usage, specs)], key=lambda p: p.node):
+        if memory_options.in_place or usage.nodes[one.node].op in BUCKETED:  # these have one memory
+            if isinstance(one, Pair):
+                sharing.share(one)
+            else:
+                sharing.share_parts(one)
+    spans = sharing.spans()
     sizes = {i: aligned(nbytes(stored[i]), alignment) for i in spans}
     host = {i for i in spans if usage.program.values[i].host}
     offsets, totals = {}, []
@@ -261,16 +294,46 @@ def plan_memory(
         offsets.update(placed)
         totals.append(total)
     return MemoryPlan(
-        usage, stored, roots, same, views, spans, offsets, totals[0], totals[1], alignment
+        usage,
+        stored,
+        sharing.roots,
+        sharing.within,
+        sharing.same,
+        sharing.views,
+        spans,
+        offsets,
+        totals[0],
+        totals[1],
+        alignment,
     )
 
 
-def _pairs_by_shape(usage: Usage, specs: Sequence[Spec]) -> Iterable[Pair]:
-    """Return the pairs of nodes that only tell for given shapes."""
-    for k, node in enumerate(usage.nodes):
+def _by_shape(usage: Usage, specs: Sequence[Spec]) -> Iterable[Pair | Parts]:
+    """Return what may lie where for these shapes alone."""
+    for k, node in usage.by_shape:
         for result, source in places(node, lambda i: specs[i]):
             if result in usage.first and source in usage.first:
                 yield Pair(k, result, source, False)
+        parts = _parts(k, node, specs)
+        if parts is not None and usage.first.keys() >= {parts.whole, *parts.begins}:
+            yield parts
+
+
+def _parts(k: int, node: NodeRecord, specs: Sequence[Spec]) -> Parts | None:
+    """Return the values of a node that lie side by side in another of its values, if they do."""
+    op = OPS[node.op]
+    if op.parts is None:
+        return None
+    read = {s: [None if i < 0 else specs[i] for i in ids] for s, ids in node.inputs.items()}
+    written = {s: [specs[i] for i in ids if i >= 0] for s, ids in node.outputs.items()}
+    lying = op.parts(Inference(op, {**written, **read}, node.attrs, where=node.where))
+    if lying is None:
+        return None
+    slots = {**node.inputs, **node.outputs}
+    (whole,), parts = slots[lying.whole], slots[lying.slot]
+    here = [(i, begin) for i, begin in zip(parts, lying.begins, strict=True) if i >= 0]
+    begins = dict(here)
+    return None if len(begins) < len(here) else Parts(k, whole, begins, lying.slot in node.inputs)
 
 
 def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int]]:
@@ -284,37 +347,93 @@ def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int
     return [(result, source) for result, source in pairs if result >= 0]
 
 
-def _share(
-    usage: Usage,
-    specs: Sequence[Spec],
-    pair: Pair,
-    roots: dict[int, int],
-    last: dict[int, int],
-    same: dict[int, int],
-    views: set[int],
-) -> None:
-    """Let the result of a pair lie where its operand does, if that disturbs no other."""
-    node, result, source, view = pair
-    if roots[result] != result or last[result] < node:
-        return
-    root, values = roots[source], usage.program.values
-    result_spec, source_spec = specs[result], specs[source]
-    if result_spec.dtype != source_spec.dtype or values[result].layout != values[source].layout:
-        return
-    if values[result].host != values[source].host:
-        return
-    if result_spec.shape != source_spec.shape:
-        if not view or values[result].layout or prod(result_spec.shape) != prod(source_spec.shape):
+class _Sharing:
+    """Which values share a storage, decided node by node; see :class:`MemoryPlan` for what it makes."""
+
+    def __init__(
+        self, usage: Usage, specs: Sequence[Spec], stored: Sequence[Spec], alignment: int
+    ) -> None:
+        self._usage, self._specs, self._stored, self._alignment = usage, specs, stored, alignment
+        self.roots = {i: i for i in usage.first}
+        self._first, self._last = dict(usage.first), dict(usage.last)  # of storages, by root
+        self.within: dict[int, int] = {}
+        self.same: dict[int, int] = {}
+        self.views: set[int] = set()
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """Return the first and last node that need each storage."""
+        return {i: (self._first[i], self._last[i]) for i, r in self.roots.items() if i == r}
+
+    def share(self, pair: Pair) -> None:
+        """Let the result of a pair lie where its operand does, if that disturbs no other."""
+        node, result, source, view = pair
+        roots, last, usage, same = self.roots, self._last, self._usage, self.same
+        if roots[result] != result or last[result] < node:
             return
-    elif not view or usage.nodes[node].op in BUCKETED:
-        same[result] = source
-    if not view and (last[root] != node or _meets_itself(usage.nodes[node], roots, root)):
-        same.pop(result, None)
-        return
-    if view and usage.nodes[node].op not in BUCKETED:
-        views.add(result)
-    roots[result] = root
-    last[root] = max(last[root], last[result])
+        root = roots[source]
+        result_spec, source_spec = self._specs[result], self._specs[source]
+        if result_spec.dtype != source_spec.dtype or not self._alike(result, source):
+            return
+        if result_spec.shape != source_spec.shape:
+            layout = usage.program.values[result].layout
+            if not view or layout or prod(result_spec.shape) != prod(source_spec.shape):
+                return
+        elif not view or usage.nodes[node].op in BUCKETED:
+            same[result] = source
+        if not view and (last[root] != node or _meets_itself(usage.nodes[node], roots, root)):
+            same.pop(result, None)
+            return
+        if view and usage.nodes[node].op not in BUCKETED:
+            self.views.add(result)
+        roots[result] = root
+        if source in self.within:
+            self.within[result] = self.within[source]
+        last[root] = max(last[root], last[result])
+
+    def _alike(self, one: int, other: int) -> bool:
+        """Tell whether two values lie in memory of one kind, in one order."""
+        values = self._usage.program.values
+        a, b = values[one], values[other]
+        return a.layout == b.layout and a.host == b.host
+
+    def share_parts(self, parts: Parts) -> None:
+        """Let all parts of a value lie within it, if that disturbs no other and keeps memory for no longer."""
+        node, whole, begins, joined = parts
+        spec, roots = self._stored[whole], self.roots
+        if self._usage.program.values[whole].layout or not begins:
+            return
+        width = _ITEM_SIZES[spec.dtype]
+        storages = {}  # of parts: the root of each, and its first byte in the storage of the whole
+        for i, begin in begins.items():
+            at = self.within.get(whole, 0) + begin * width
+            if at % self._alignment or not self._alike(i, whole):
+                return
+            storages[roots[i]] = at
+            if self._size(roots[i]) != self._size(i):  # it is a part of another already
+                return
+        new = [whole] if joined else list(begins)
+        if len(storages) < len(begins) or any(self._usage.first[i] != node for i in new):
+            return
+        if any(roots[i] != i for i in new) or not self._lasts_as_long(roots[whole], storages):
+            return
+        self.views.update(new)
+        root = roots[whole]
+        for i, r in roots.items() if joined else [(i, i) for i in begins]:
+            if r in storages:
+                roots[i] = root
+                self.within[i] = self.within.get(i, 0) + storages[r]
+        self._first[root] = min(self._first[r] for r in (root, *storages))
+        self._last[root] = max(self._last[r] for r in (root, *storages))
+
+    def _size(self, position: int) -> int:
+        return nbytes(self._stored[position])
+
+    def _lasts_as_long(self, root: int, storages: Iterable[int]) -> bool:
+        """Tell whether one storage in the place of several takes hardly more bytes times nodes."""
+        apart = [root, *storages]
+        first, last = (f(at[r] for r in apart) for f, at in ((min, self._first), (max, self._last)))
+        each = sum(self._size(r) * (self._last[r] - self._first[r] + 1) for r in apart)
+        return self._size(root) * (last - first + 1) <= _LONGER * each
 
 
 def _meets_itself(node: NodeRecord, roots: Mapping[int, int], root: int) -> bool:

@@ -9,8 +9,8 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences, sliced
 from .operands import Input, Inputs, Operands, Output, Unary
-from .registry import Inference, Op, Spec, Specs, define
-from .rules import as_many, merge_dims, normal_axis, of_shape, same
+from .registry import Inference, Lying, Op, Spec, Specs, define
+from .rules import as_many, merge_dims, normal_axis, of_shape, product, same
 from .samples import booleans, integers, lengths, normal, sample
 
 _SLICE_NUMBERS = {
@@ -61,6 +61,23 @@ def slice_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(shape) or (1,), x)}
 
 
+def _one_run(op: Inference) -> Lying | None:
+    """The window lies in X if its elements follow each other: its inner dimensions are those of X."""
+    if any(map(op.has, _SLICE_NUMBERS)):
+        return None
+    begin, elements, shape = 0, 1, op.shape("Input")
+    bounds = dict(enumerate((0, size) for size in shape))
+    for axis, start, end in zip(*map(op.attr, ("axes", "starts", "ends")), strict=True):
+        bounds[axis] = slice_bounds(shape[axis], start, end)
+    for axis, (low, high) in bounds.items():
+        behind = product(shape[axis + 1 :])
+        if elements > 1 and high - low < shape[axis]:
+            return None
+        begin += low * behind
+        elements *= high - low
+    return Lying("Input", "Out", [begin])
+
+
 class SliceOperands(Operands):
     input: Input
     starts_tensor: Input | None
@@ -97,6 +114,7 @@ define(
         numbers=_SLICE_NUMBERS,
         lod=sliced,
         shape=slice_shape,
+        parts=_one_run,
         samples=(
             sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
             sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),

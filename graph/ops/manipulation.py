@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
 from .lod import joined, no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
-from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import merge_dims, normal_axis, of_shape, sizes_read
+from .registry import Grad, Inference, Lying, Op, Spec, Specs, define
+from .rules import merge_dims, normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
+
+
+def _along(
+    whole: str, slot: str, parts: Callable[[Inference], Sequence[Spec]]
+) -> Callable[[Inference], Lying | None]:
+    """Return the rule that parts along ``axis`` follow each other if no dimension is outside it."""
+
+    def lying(op: Inference) -> Lying | None:
+        shape = op.shape(whole)
+        if product(shape[: normal_axis(op, op.attr("axis"), len(shape))]) != 1:
+            return None
+        sizes = [product(spec.shape) for spec in parts(op)]
+        return Lying(whole, slot, [0, *accumulate(sizes[:-1])])
+
+    return lying
+
+
+def _layers(whole: str, slot: str) -> Callable[[Inference], Lying | None]:
+    """Return the rule of parts that have a dimension less than the whole."""
+    return _along(whole, slot, lambda op: _unstacked(op, op.spec(whole)))
 
 
 def concat_shape(op: Inference) -> Mapping[str, Specs]:
@@ -57,18 +78,24 @@ define(
         numbers={"AxisTensor": "axis"},
         lod=joined,
         shape=concat_shape,
+        parts=_along("Out", "X", lambda op: op.specs("X")),
         samples=(
             sample({"X": [normal(2, 3), normal(4, 3)]}),
             sample({"X": [normal(2, 3, 2), normal(2, 1, 2), normal(2, 2, 2)]}, axis=1),
         ),
         refuses=(sample({"X": [normal(2, 3), normal(2, 4)]}, axis=0),),
     ),
-    Op(type="concat_grad", record=ConcatGrad, numbers={"AxisTensor": "axis"}),
+    Op(
+        type="concat_grad",
+        record=ConcatGrad,
+        numbers={"AxisTensor": "axis"},
+        parts=_along("Out@GRAD", "X@GRAD", lambda op: op.specs("X")),
+    ),
 )
 
 
-def split_shape(op: Inference) -> Mapping[str, Specs]:
-    """``num`` equal parts of ``axis``, or parts of the sizes in ``sections`` (one may be -1)."""
+def _split(op: Inference) -> list[Spec]:
+    """Return the specs of ``num`` equal parts of ``axis``, or of parts of the sizes in ``sections``."""
     x = op.spec("X")
     axis = normal_axis(op, op.attr("axis"), len(x.shape))
     size, num, sections = x.shape[axis], op.attr("num"), list(op.attr("sections"))
@@ -84,7 +111,7 @@ def split_shape(op: Inference) -> Mapping[str, Specs]:
         op.require(
             sum(sections) == size and min(sections) >= 0, f"sections {sections} do not make {size}"
         )
-    return {"Out": [of_shape((*x.shape[:axis], s, *x.shape[axis + 1 :]), x) for s in sections]}
+    return [of_shape((*x.shape[:axis], s, *x.shape[axis + 1 :]), x) for s in sections]
 
 
 class Split(Operands):
@@ -102,7 +129,8 @@ define(
         type="split",
         record=Split,
         numbers={"AxisTensor": "axis", "SectionsTensorList": "sections"},
-        shape=split_shape,
+        shape=lambda op: {"Out": _split(op)},
+        parts=_along("X", "Out", _split),
         grad=Grad(
             "concat",
             {"X": "Out@GRAD", "AxisTensor": "AxisTensor"},
@@ -157,6 +185,7 @@ define(
         linear=("X",),
         record=Stack,
         shape=stack_shape,
+        parts=_layers("Y", "X"),
         samples=(
             sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
             sample({"X": [normal(4)] * 3}, axis=-1),
@@ -167,6 +196,7 @@ define(
         type="stack_grad",
         record=StackGrad,
         shape=lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
+        parts=_layers("Y@GRAD", "X@GRAD"),
     ),
 )
 
@@ -210,6 +240,7 @@ define(
         record=Unstack,
         lod=no_sequences,
         shape=unstack_shape,
+        parts=_layers("X", "Y"),
         samples=(
             sample({"X": normal(2, 3)}, num=2),
             sample({"X": normal(2, 3, 2)}, axis=-2, num=3),
@@ -220,7 +251,12 @@ define(
             sample({"X": normal(3)}, num=3),
         ),
     ),
-    Op(type="unstack_grad", record=UnstackGrad, shape=unstack_grad_shape),
+    Op(
+        type="unstack_grad",
+        record=UnstackGrad,
+        shape=unstack_grad_shape,
+        parts=_layers("X@GRAD", "Y@GRAD"),
+    ),
 )
 
 

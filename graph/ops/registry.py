@@ -144,6 +144,14 @@ Shapes = Mapping[str, tuple[int, ...]]  # by parameter
 Place = tuple[str, int, str, int]
 
 
+class Lying(NamedTuple):
+    """The values of ``slot`` lie side by side in that of the slot ``whole``: where each begins, in elements."""
+
+    whole: str
+    slot: str
+    begins: Sequence[int]
+
+
 @dataclass(frozen=True)
 class Grad:
     """The gradient op: which forward slots it reads, and whose gradients it writes.
@@ -231,6 +239,8 @@ class Op:
     reads_none_with: str = ""  # an input slot: if it is in use, the rule reads no elements
     lod: LodRule = shared  # which sequences the results have
     places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
+    # specs of operands and results -> which of them lie in another, if these do for their shapes
+    parts: Callable[[Inference], Lying | None] | None = None
     views: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot whose elements it has, in their order, if it has as many

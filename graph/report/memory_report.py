@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.graph import EVERYWHERE, STATE
-from ..ir.replica_program import ReplicaProgram
+from ..ir.replica_program import NodeRecord, ReplicaProgram
 from ..lowering.memory import MemoryOptions, MemoryPlan, nbytes, plan_memory
 from ..ops.collective import COLLECTIVES
 from ..ops.registry import Spec
@@ -19,8 +19,9 @@ class MemoryReport:
     ``arena``: temporaries and feeds; ``scratch``: memory of kernels while they run, workspaces of libraries
     included; ``buckets``: gradients to reduce; ``persistables``: parameters and optimizer state. ``largest``:
     the largest values in the arena when it is fullest. ``reuse`` and ``in_place``: bytes that these flags save.
-    ``host``: bytes on the host beside a GPU, where ops run there. Where instructions run in several lanes,
-    temporaries may last longer than this.
+    ``unmoved``: ops that do nothing, since their results lie where operands do: views, parts of a value or
+    parts joined. ``host``: bytes on the host beside a GPU, where ops run there. Where instructions run in
+    several lanes, temporaries may last longer than this.
     """
 
     arena: int
@@ -31,6 +32,7 @@ class MemoryReport:
     reuse: int = 0
     in_place: int = 0
     host: int = 0
+    unmoved: int = 0
 
     @property
     def peak(self) -> int:
@@ -47,6 +49,7 @@ class MemoryReport:
             f"memory of a step, planned: {self.peak:,} bytes a replica (temporaries {self.arena:,}, scratch "
             f"{self.scratch:,}, gradients {self.buckets:,}), and persistables of {self.persistables:,}",
             f"  memory_optimize saves {self.reuse:,} bytes, enable_inplace {self.in_place:,}",
+            f"  {self.unmoved} op(s) move nothing: their results lie where operands do",
             "  largest when most is needed:",
             *(f"    {line}" for line in self.largest),
         ]
@@ -91,7 +94,14 @@ def report(
         without["reuse"],
         without["in_place"],
         plan.host_size + _host_bytes(program, plan.specs),
+        sum(_unmoved(plan, node) for node in plan.usage.nodes),
     )
+
+
+def _unmoved(plan: MemoryPlan, node: NodeRecord) -> bool:
+    """Tell whether all results of a node that have elements are there already."""
+    results = [i for ids in node.outputs.values() for i in ids if i >= 0 and nbytes(plan.specs[i])]
+    return bool(results) and all(i in plan.views for i in results)
 
 
 def bucket_bytes(program: ReplicaProgram) -> int:

@@ -121,6 +121,20 @@ def test_functions_are_right_to_two_units_in_the_last_place(name: str) -> None:
     np.testing.assert_array_equal(out[~finite], near[~finite])
 
 
+def test_masked_scores_make_no_denormals() -> None:
+    """Numbers below the least normal one take a processor many times as long; next to 1 they are nothing."""
+    x = floats(3, 40)
+    x[:, 5:] -= np.array([[80.0], [98.0], [1e9]], "f4")
+    out = np.empty_like(x)
+    attrs = {"axis": -1}
+    for call in bind("softmax", {"X": [x]}, {"Out": [out]}, attrs, Device(seed=0), "numba"):
+        call()
+    powers = np.exp(x.astype(float) - x.max(1, keepdims=True))
+    expected = powers / powers.sum(1, keepdims=True)
+    np.testing.assert_allclose(out, np.where(expected < 1e-37, 0, expected), rtol=1e-5)
+    assert np.count_nonzero(out, 1).tolist() == [40, 5, 5]
+
+
 def test_powers_of_what_is_special() -> None:
     special = [0, 1, 0.5, 2, 3, np.inf, np.nan, 1e-40, 1e38, 8388607, 16777217, 0.99999994]
     x, y = map(np.ravel, np.meshgrid(*[np.array([*special, *np.negative(special)], "f4")] * 2))

@@ -9,8 +9,11 @@ import pytest
 
 import rowlock.fluid as fluid
 from benchmarks import models as benchmarked
+from rowlock.executor.device.device import Device
 from rowlock.executor.host.arena import spec_of
 from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan.bind import Binder
+from rowlock.executor.plan.buckets import Buckets
 from rowlock.executor.plan.shapes import infer_specs
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir.replica_program import NodeRecord, ReplicaProgram
@@ -25,13 +28,15 @@ from rowlock.graph.lowering.memory import (
     plan_memory,
 )
 from rowlock.graph.ops.collective import COLLECTIVES
-from rowlock.graph.ops.registry import Spec
+from rowlock.graph.ops.registry import OPS, Spec
 from rowlock.graph.passes.target import Target
+from rowlock.graph.report.memory_report import report
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.types import VarType
 from tests.conftest import draws, sample
-from tests.graph.random_nets import RandomNet, random_net
+from tests.graph.random_nets import RandomNet, random_net, run_steps
 
+layers = fluid.layers
 WISHES = [MemoryOptions(reuse, in_place) for reuse in (True, False) for in_place in (True, False)]
 NETS = 60
 
@@ -154,6 +159,13 @@ def test_close_to_the_least_and_far_below_the_most(name: str) -> None:
     check_contents(plan)
     assert plan.size <= 1.1 * plan.most[1]
     assert plan.size <= 0.6 * planned(program, feeds, MemoryOptions(False, False)).size
+    movers = [node for node in program.nodes if node.op in ("split", "concat")]
+    results = {i for node in movers for ids in node.outputs.values() for i in ids}
+    assert len(movers) == (8 if name == "gpt" else 0)
+    assert results <= plan.views, "heads are cut out of one array, their gradients made within one"
+    memory = report(plan, MemoryOptions(), 0, grouped=True)
+    assert memory.unmoved >= len(movers)
+    assert f"{memory.unmoved} op(s) move nothing" in str(memory)
 
 
 def test_what_follows_the_vote_can_be_done_again() -> None:
@@ -185,3 +197,92 @@ def test_a_transpose_that_moves_nothing_costs_nothing(order: list[int], views: i
     program = compile_program(main, ("x",), (out.name,), target, capabilities()).program
     plan = planned(program, [Spec((4, 4), VarType.FP32)], MemoryOptions(True, True))
     assert [program.values[i].name for i in plan.views] == [turned.name] * views
+
+
+def parts_net(seed: int) -> RandomNet:
+    """A net that cuts, joins and picks rows [R, 16] in float32, which begin on cache lines."""
+    draw = np.random.default_rng(seed)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        weight = layers.create_parameter([16, 16], "float32")
+        past = [layers.matmul(fluid.data("x", [8, 16], "float32"), weight)]
+        for _ in range(int(draw.integers(4, 12))):
+            a, b = (past[int(draw.integers(len(past)))] for _ in range(2))
+            rows, kind = a.shape[0], int(draw.integers(7))
+            if kind == 0 and rows % 2 == 0:
+                past += layers.split(a, 2, 0)
+            elif kind == 1:
+                past.append(layers.concat([a, layers.relu(b)], 0))
+            elif kind == 2:
+                joined = layers.stack([layers.tanh(a), layers.scale(a, 2.0)], 0)
+                past.append(layers.reshape(joined, [2 * rows, 16]))
+            elif kind == 3 and rows % 2 == 0:
+                halves = layers.unstack(layers.reshape(a, [2, rows // 2, 16]), 0)
+                past += [layers.scale(halves[0], 3.0), halves[1]]
+            elif kind == 4 and rows > 1:
+                past.append(layers.slice(a, [0], [1], [rows]))
+            elif kind == 5 and rows > 1:
+                past.append(layers.reshape(layers.slice(a, [0, 1], [0, 0], [1, 9]), [1, 9]))
+                past[-1] = layers.pad(past[-1], [0, 0, 0, 7])
+            else:
+                past.append(layers.relu(layers.matmul(a, weight)))
+        loss = layers.reduce_mean(layers.concat([layers.reduce_sum(one, 0) for one in past[1:]]))
+        fluid.optimizer.SGD(0.05).minimize(loss)
+    fetches = tuple({loss.name: 0, past[int(draw.integers(1, len(past)))].name: 0})
+    feeds = [{"x": draw.standard_normal((8, 16)).astype("float32")} for _ in range(2)]
+    state = {weight.name: draw.standard_normal((16, 16)).astype("float32") / 4}
+    net = RandomNet(seed, "float32", main, feeds, fetches, state)
+    compiled = compile_program(startup, (), (), Target(), capabilities(frozenset()))
+    values = dict(net.state)
+    run_steps(compiled.program, [{}], values)
+    net.state = {**values, **state}
+    return net
+
+
+def bound(net: RandomNet, program: ReplicaProgram) -> Binder:
+    def allocate(name: str, spec: Spec) -> np.ndarray:
+        return net.state.setdefault(name, np.zeros(spec.shape, "float32"))
+
+    specs = infer_specs(program, feeds_of(net), lambda name: spec_of(net.state[name]))
+    return Binder(program, Device(seed=0), specs, allocate, Buckets(program, None))
+
+
+@draws(10, 40)
+def test_parts_lie_in_the_whole(draws: int) -> None:
+    """The same bits as with copies; what may run side by side writes nothing that the other touches."""
+    unmoved = 0
+    for seed in sample(60, draws):
+        net = parts_net(seed)
+        program = net.compile().program
+        plan = planned(program, feeds_of(net), MemoryOptions())
+        check_contents(plan)
+        assert all(plan.at(i) % 64 == 0 for i in plan.roots if nbytes(plan.specs[i]))
+        unmoved += sum(
+            OPS[node.op].parts is not None and any(i in plan.views for i in node.touches())
+            for node in program.nodes
+        )
+        (fetched, state), (copied, after) = (
+            net.run(program, options) for options in (MemoryOptions(), MemoryOptions(False, False))
+        )
+        for ours, theirs in zip(fetched, copied, strict=True):
+            for one, other in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=f"net {seed}")
+        for name, array in state.items():
+            np.testing.assert_array_equal(after[name], array, err_msg=f"net {seed}: {name}")
+        check_side_by_side(bound(net, program), program, seed)
+    assert unmoved > draws
+
+
+def check_side_by_side(binder: Binder, program: ReplicaProgram, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    lanes = draw.integers(0, 2, len(program.nodes)).tolist()
+    before: list[set[int]] = []
+    for k, waits in enumerate(binder.plan(lanes).needs()):
+        ahead = waits | {j for j in range(k) if lanes[j] == lanes[k]}
+        before.append(ahead.union(*(before[j] for j in ahead)))
+    arrays, views = binder._memory.arrays, binder.arena.plan.views
+    touched = [[arrays[i] for i in node.touches()] for node in program.nodes]
+    for k, node in enumerate(program.nodes):
+        written = [arrays[i] for ids in node.outputs.values() for i in ids if i not in views]
+        for j in set(range(k)) - before[k]:
+            assert not any(np.shares_memory(a, b) for a in written for b in touched[j]), (j, k)

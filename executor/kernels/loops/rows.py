@@ -46,7 +46,7 @@ _EXP_ROW = """
         top = unordered(high)
         total = np.float32(0.0)
         for i in range(n):{part}
-            e = exp_(load(x, o + i, 0, 3) - top)
+            e = decay_(load(x, o + i, 0, 3) - top)
             store(y, o + i, e, {place}, 3)
             total = plus(total, e)
 """
