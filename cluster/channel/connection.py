@@ -149,7 +149,7 @@ class ReplicaServer:
         if self._spin:
             until = time.perf_counter() + SPIN_S
             while time.perf_counter() < until:
-                frame = self._take() or self._first(self._pull(wait=False))
+                frame = self._look(0.0)
                 if frame is not None:
                     return frame
                 for _ in range(_TURNS):
@@ -158,14 +158,24 @@ class ReplicaServer:
                         break
         while bell is not None:
             bell.sleep()
-            frame = self._take() or self._first(self._pull(wait=False))
-            if frame is None:
-                self._sleeper.poll()
+            frame = self._look(None)
             bell.wake()
             if frame is not None:
                 return frame
         frame = self._pull(wait=True)
         assert frame is not None, "it was waited for"
+        return frame
+
+    def _look(self, seconds: float | None) -> Frame | None:
+        """Return a message that is here, or that the socket tells of within so many seconds (None: any time).
+
+        The socket is read only if it has something: to find that it has nothing takes as long as a kernel.
+        """
+        frame = self._take()
+        if frame is None and (self._ahead is not None or self._incoming.ahead):
+            frame = self._first(self._pull(wait=False))
+        if frame is None and self._connection.fileno() in dict(self._sleeper.poll(seconds)):
+            frame = self._first(self._pull(wait=False))
         return frame
 
     def _first(self, frame: Frame | None) -> Frame | None:
