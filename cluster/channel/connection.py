@@ -35,7 +35,7 @@ from .frame import (
 from .near import MAP
 
 SPIN_S = 300e-6  # after a step: what a driver in a loop takes until the next, and no more
-_TURNS = 16  # looks at the memory for one at the socket
+TURNS = 16  # looks at the memory for one at the socket
 
 
 _NOTHING_FED: Any = (b"", Layout("", {}, [], 0), [])
@@ -152,7 +152,7 @@ class ReplicaServer:
                 frame = self._look(0.0)
                 if frame is not None:
                     return frame
-                for _ in range(_TURNS):
+                for _ in range(TURNS):
                     os.sched_yield()
                     if bell is not None and bell.rung:
                         break
