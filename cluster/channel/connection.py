@@ -75,6 +75,7 @@ class ReplicaServer:
         self._spins, self._spin = spins, False
         self._area: ReplicaFeedBuffer | None = None
         self._sleeper = select.epoll()  # until the socket has something, or the driver rings
+        self._descriptor = connection.fileno()
         self._sleeper.register(connection, select.EPOLLIN)
         self._wakes: list[
             int
@@ -174,9 +175,10 @@ class ReplicaServer:
         frame = self._take()
         if frame is None and (self._ahead is not None or self._incoming.ahead):
             frame = self._first(self._pull(wait=False))
-        if frame is None and self._connection.fileno() in dict(self._sleeper.poll(seconds)):
-            frame = self._first(self._pull(wait=False))
-        return frame
+        if frame is not None:
+            return frame
+        readable = dict(self._sleeper.poll(seconds))
+        return self._first(self._pull(wait=False) if self._descriptor in readable else None)
 
     def _first(self, frame: Frame | None) -> Frame | None:
         """Return what was sent first: the message in the memory, if it was not taken, or one of the socket."""
