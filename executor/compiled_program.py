@@ -255,7 +255,7 @@ class CompiledProgram(Runnable):
             raise InvalidValue(
                 "this CompiledProgram ran in another scope before; compile it again for this one."
             )
-        elif place != self._place:
+        elif place is not self._place and place != self._place:
             raise InvalidValue(
                 f"this CompiledProgram ran on {self._place} before, now on {place}; "
                 f"compile it again for this place."

@@ -16,7 +16,7 @@ import numpy as np
 from ...executor.gang.recovery import whole
 from ...executor.replica.message import KEPT, Message, StackedMessages
 from ...strategies.errors import CollectiveError
-from .connection import SPIN_S, ReplicaConnection
+from .connection import SPIN_S, TURNS, ReplicaConnection
 from .feed_buffer import DriverFeedBuffer
 from .frame import SLOTS, ChannelClosed, Frame, Outgoing, encode, encode_beside
 from .near import NearReplicas
@@ -157,8 +157,8 @@ class Channels:
         exchange = self._under_way[number]
         began = time.perf_counter()
         try:
-            if exchange.rung and self._waited < SPIN_S:
-                self._spin(exchange, began + SPIN_S)
+            if exchange.rung and self._waited < SPIN_S and self._near.spin:
+                self._spin(number, exchange, began + SPIN_S)
             while exchange.waiting:
                 if self._silent and (silent := exchange.waiting & self._silent):
                     raise self._gone(min(silent))
@@ -260,30 +260,33 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(exchange.waiting), within)
 
-    def _spin(self, exchange: _Exchange, until: float) -> None:
-        """Wait awake for a moment if all replicas have processors of their own, and do the same."""
-        while exchange.waiting and time.perf_counter() < until:
-            if not self._look():
-                if not self._near.spin:
-                    return
+    def _spin(self, number: int, exchange: _Exchange, until: float) -> None:
+        """Wait awake for a moment, as replicas that have processors of their own do, too."""
+        near = self._near
+        while exchange.waiting and time.perf_counter() < until and not self._poller.poll(0):
+            for _ in range(TURNS):
+                if near.all_answered(number):
+                    self._look()
+                    break
                 os.sched_yield()
-                if self._poller.poll(0):
-                    return
 
     def _look(self, each: bool = False) -> bool:
         """Take in answers that lie in the memory, once all are there or ``each``, and tell whether one came."""
         heard = False
         for number, exchange in list(self._under_way.items()):
-            if not exchange.rung.isdisjoint(exchange.waiting):
-                over = self._near.all_answered(number)
-                if over and exchange.waiting == exchange.rung and not exchange.answers:
-                    exchange.stacked = self._near.stacked(number)
-                if exchange.stacked is not None:
-                    exchange.waiting.clear()
-                    heard = True
-                    self._end(number, exchange)
-                    continue
-                posts = self._near.answers(number) if over or each else {}
+            if exchange.rung.isdisjoint(exchange.waiting):
+                continue
+            over, slot = self._near.all_answered(number), exchange.slot
+            if not over and not each:
+                continue
+            alone = exchange.waiting == exchange.rung and not exchange.answers
+            if over and alone and slot is not None:
+                exchange.stacked = self._near.stacked(slot)
+            if exchange.stacked is not None:
+                exchange.waiting.clear()
+                heard = True
+            else:
+                posts = self._near.answers(number)
                 posted = {rank: post for rank, post in posts.items() if post is not None}
                 heard = heard or not exchange.waiting.isdisjoint(posts)
                 exchange.posted.update(posted)
@@ -299,7 +302,7 @@ class Channels:
         """
         poller = self._both_ways() if self._push() else self._for_the_last()
         remaining = max(deadline - time.monotonic(), 0.0)
-        if remaining and any([e.rung for e in self._under_way.values()]):
+        if remaining:
             self._near.listen(each)
         if self._look(each):
             return True
@@ -324,8 +327,9 @@ class Channels:
             for exchange in list(self._under_way.values()):
                 for rank in exchange.waiting - exchange.rung - ready - self._silent:
                     self._pull(rank)
+        if ready:
+            self._note_last()
         self._look(each)
-        self._note_last()
         return True
 
     def _note_last(self) -> None:
@@ -402,7 +406,7 @@ class Channels:
             if exchange.ring is not None:
                 exchange.ring()  # an interrupt has it rung once more
                 exchange.ring = None
-            for rank in list(exchange.outgoing):
+            for rank in list(exchange.outgoing) if exchange.outgoing else ():
                 try:
                     if exchange.outgoing[rank].push(self.lines[rank].connection):
                         del exchange.outgoing[rank]

@@ -35,7 +35,7 @@ from .frame import (
 from .near import MAP
 
 SPIN_S = 300e-6  # after a step: what a driver in a loop takes until the next, and no more
-_TURNS = 16  # looks at the memory for one at the socket
+TURNS = 16  # looks at the memory for one at the socket
 
 
 _NOTHING_FED: Any = (b"", Layout("", {}, [], 0), [])
@@ -75,6 +75,7 @@ class ReplicaServer:
         self._spins, self._spin = spins, False
         self._area: ReplicaFeedBuffer | None = None
         self._sleeper = select.epoll()  # until the socket has something, or the driver rings
+        self._descriptor = connection.fileno()
         self._sleeper.register(connection, select.EPOLLIN)
         self._wakes: list[
             int
@@ -149,24 +150,35 @@ class ReplicaServer:
         if self._spin:
             until = time.perf_counter() + SPIN_S
             while time.perf_counter() < until:
-                frame = self._take() or self._first(self._pull(wait=False))
+                frame = self._look(0.0)
                 if frame is not None:
                     return frame
-                for _ in range(_TURNS):
+                for _ in range(TURNS):
                     os.sched_yield()
                     if bell is not None and bell.rung:
                         break
         while bell is not None:
             bell.sleep()
-            frame = self._take() or self._first(self._pull(wait=False))
-            if frame is None:
-                self._sleeper.poll()
+            frame = self._look(None)
             bell.wake()
             if frame is not None:
                 return frame
         frame = self._pull(wait=True)
         assert frame is not None, "it was waited for"
         return frame
+
+    def _look(self, seconds: float | None) -> Frame | None:
+        """Return a message that is here, or that the socket tells of within so many seconds (None: any time).
+
+        The socket is read only if it has something: to find that it has nothing takes as long as a kernel.
+        """
+        frame = self._take()
+        if frame is None and (self._ahead is not None or self._incoming.ahead):
+            frame = self._first(self._pull(wait=False))
+        if frame is not None:
+            return frame
+        readable = dict(self._sleeper.poll(seconds))
+        return self._first(self._pull(wait=False) if self._descriptor in readable else None)
 
     def _first(self, frame: Frame | None) -> Frame | None:
         """Return what was sent first: the message in the memory, if it was not taken, or one of the socket."""

@@ -80,6 +80,8 @@ class Doorbell:
         self._wakes = wakes
         self._texts: Sequence[bytes] = ()  # the heads that were written last
         self._all_awake, self._all_spin = _same(0, count), _same(1, count)
+        self._slots = [_same(slot + 1, count) for slot in range(SLOTS)]
+        self._expected = -1, b""  # the number of a message, and the column of its answers
         self.posts = columns.posts
 
     def ring(self, number: int, step: int, slot: int, texts: Sequence[bytes]) -> None:
@@ -101,19 +103,18 @@ class Doorbell:
         words[_LISTENS] = _NOBODY  # an interrupt may have left it
         words[_NUMBER] = number + 1
         _fence()
+        self._expected = number, _same(number + 1, columns.count)
         if columns.sleeps.tobytes() != self._all_awake:
             os.eventfd_write(self._wakes, 1)
 
     def all_answered(self, number: int) -> bool:
         """Tell whether all replicas answered a message here, or said that they did by the socket."""
-        return self._columns.answered.tobytes() == _same(number + 1, self._columns.count)
+        rung, column = self._expected
+        return number == rung and self._columns.answered.tobytes() == column
 
-    @property
-    def posted_slot(self) -> int:
-        """The slot to which every replica posted before it answered (-1: there is no such slot)."""
-        posted = self._columns.posted
-        slot = posted[0] - 1
-        return slot if slot >= 0 and posted.tobytes() == _same(slot + 1, len(posted)) else -1
+    def all_posted(self, slot: int) -> bool:
+        """Tell whether all that answered last posted to a slot before."""
+        return self._columns.posted.tobytes() == self._slots[slot]
 
     def answer(self, index: int, number: int) -> int | None:
         """Return the slot (-1: none) to which a replica posted, if it answered a message here."""

@@ -150,11 +150,11 @@ class DriverFeedBuffer(SharedFeedBuffer):
         post = self._post(index, slot, words[index])
         return None if post is None else (post[0], [place.copy() for place in post[1]])
 
-    def posted_by_all(self, slot: int, number: int) -> Posts | None:
-        """Return where lies what each replica posted for a message; None if one did not."""
-        numbers, words = self.bell.posts[slot]
-        if numbers.tobytes() != (number + 1).to_bytes(8, "little") * self.count:
+    def posted_by_all(self, slot: int) -> Posts | None:
+        """Return where lies what each replica posted for the message that all answered last; None if one did not."""
+        if not self.bell.all_posted(slot):
             return None
+        words = self.bell.posts[slot][1]
         key = slot, words.tobytes()
         posts = self._posts.get(key)
         if posts is None:

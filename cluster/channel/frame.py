@@ -22,7 +22,7 @@ import msgpack
 import numpy as np
 
 from ...executor.host.memory import total_memory
-from ...executor.replica.message import Message
+from ...executor.replica.message import Message, StepHead
 from ...strategies.errors import CollectiveError, InvalidType, ProtocolError
 from ...strategies.types import BFLOAT16
 from ..primitives.wire import HEADER_BYTES, STEP, frame_head, read_header
@@ -350,6 +350,7 @@ def _read_head(text: bytes) -> Layout:
         if not isinstance(kind, str) or not isinstance(head, dict):
             raise ValueError("it does not say what it is")
         _check_depth(head)
+        head = StepHead(head) if kind == "step" else head
         arrays = [_described(*one) for one in described]
         return Layout(kind, head, arrays, _offsets(arrays)[-1])
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:

@@ -96,11 +96,9 @@ class NearReplicas:
         """Tell whether all answered a step in the memory, or said there that they did by the socket."""
         return self.area is not None and self.area.bell.all_answered(number)
 
-    def stacked(self, number: int) -> StackedMessages | None:
-        """Return what all answered to a step in the memory, if it is of the same types and shapes."""
-        area = self.area
-        slot = area.bell.posted_slot if area is not None else -1
-        posts = area.posted_by_all(slot, number) if area is not None and slot >= 0 else None
+    def stacked(self, slot: int) -> StackedMessages | None:
+        """Return what all posted to a slot that answered in the memory, if it is of the same types and shapes."""
+        posts = self.area.posted_by_all(slot) if self.area is not None else None
         if posts is None or posts.stacks is None:
             return None
         arrays = Stacked([stack.copy() for stack in posts.stacks], len(self.ranks))
@@ -136,8 +134,10 @@ class NearReplicas:
 
     def hear(self) -> None:
         """Take note that the driver was woken."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             os.eventfd_read(self.woken)
+        except BlockingIOError:
+            pass
 
     # -- the memory -------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,17 @@ def combine(parts: Sequence[np.ndarray], op: str, out: np.ndarray, divisor: int 
         join(out, part, out=out)
     if divisor > 1:
         np.divide(out, divisor, out=out, casting="unsafe")
+
+
+def bound_combine(
+    parts: Sequence[np.ndarray], op: str, out: np.ndarray
+) -> list[Callable[[], object]]:
+    """Return the calls that do :func:`combine` on these arrays."""
+    if is_low(out.dtype) or len(parts) == 1:
+        return [partial(combine, parts, op, out)]
+    first, second, *rest = parts
+    join: Callable[..., Any] = _COMBINE[op]
+    return [partial(join, first, second, out), *(partial(join, out, part, out) for part in rest)]
 
 
 def combine_apart(parts: Sequence[np.ndarray], op: str, out: np.ndarray, divisor: int = 1) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from ...executor.plan.group import DEADLINE_S, CollectiveGroup
 from .buffers import Buffers
 from .combine import (
+    bound_combine,
     check_op,
     combine,
     combine_apart,
@@ -128,14 +129,16 @@ class SharedMemoryGroup(CollectiveGroup):
             return partial(self.all_reduce, array, op, within=within, tag=tag)
         request = request_of(f"all_reduce/{op}", _describe(row, tag))
         slots = [self._slots_for(row, turn) for turn in (0, 1)]
+        turns = [(parts[self.rank], bound_combine(parts, op, row)) for parts in slots]
 
         def all_reduce() -> None:
             turn = self._turn
             self._turn = 1 - turn
-            parts = slots[turn]
-            parts[self.rank][...] = row
+            own, calls = turns[turn]
+            own[...] = row
             rendezvous.meet_for(request, within)
-            combine(parts, op, row)
+            for call in calls:
+                call()
 
         return all_reduce
 

@@ -98,7 +98,8 @@ class Rendezvous:
         self._texts = self._control.array[words * 8 : texts].data
         self._reason = self._control.array[texts : texts + _REASON_BYTES].data
         self._abort_word = size * _LINE
-        self._address = self._control.address + rank * _LINE * 8
+        self._addresses = [self._control.address + member * _LINE * 8 for member in range(size)]
+        self._wakers = [futex.waker(address) for address in self._addresses]
         self._lock, self._closed = threading.Lock(), False
         self.step = NO_STEP
         self.waited = 0.0  # seconds until the last peer came, in all collectives so far
@@ -155,7 +156,7 @@ class Rendezvous:
             words[rank * _LINE + slot] = code
         words[rank * _LINE + slot + 1] = step = self.step
         words[rank * _LINE] = target
-        futex.wake(self._address)
+        self._wakers[rank]()
         for peer in range(self.size):
             if words[peer * _LINE] < target:
                 began = time.perf_counter()
@@ -190,7 +191,7 @@ class Rendezvous:
                 return
             count = words[at]
             if count < target:
-                futex.wait(self._control.address + at * 8, count & 0xFFFFFFFF, min(SLICE_S, within))
+                futex.wait(self._addresses[peer], count & 0xFFFFFFFF, min(SLICE_S, within))
                 if (ended := self._ended()) is not None:
                     self.abort(ended)
                 dead = self._dead(target) if words[at] == count else []
@@ -307,8 +308,8 @@ class Rendezvous:
             self._reason[: len(text)] = text
             self._words[self._abort_word + 1] = len(text)
             self._words[self._abort_word] = self.epoch
-            for rank in range(self.size):
-                futex.wake(self._control.address + rank * _LINE * 8)
+            for wake in self._wakers:
+                wake()
         return True
 
     def reset(self, epoch: int) -> None:

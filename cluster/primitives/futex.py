@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from collections.abc import Callable
+from functools import partial
 
 _SYSCALL = {"x86_64": 202, "aarch64": 98}.get(platform.machine())
 _WAIT, _WAKE = 0, 1  # without the private flag: the word is shared between processes
@@ -22,7 +24,6 @@ _ARGUMENTS = (
 _sleeping = ctypes.CDLL(None, use_errno=True).syscall  # lets other threads run meanwhile
 _sleeping.argtypes = _ARGUMENTS
 _waking = ctypes.PyDLL(None).syscall  # returns at once: not worth giving the interpreter away
-_waking.argtypes = _ARGUMENTS
 
 
 class _Timespec(ctypes.Structure):
@@ -42,7 +43,13 @@ def wait(address: int, expected: int, seconds: float) -> None:
     _sleeping(_SYSCALL, address, _WAIT, expected, ctypes.addressof(limit), None, 0)
 
 
-def wake(address: int) -> None:
-    """Wake every thread that sleeps on the word at ``address``; what was stored before is visible to them."""
-    if _SYSCALL is not None:
-        _waking(_SYSCALL, address, _WAKE, _EVERYBODY, None, None, 0)
+def waker(address: int) -> Callable[[], object]:
+    """Return a call that wakes every thread that sleeps on the word at ``address``.
+
+    What was stored before is visible to them.
+    """
+    if _SYSCALL is None:
+        return lambda: None
+    values = (_SYSCALL, address, _WAKE, _EVERYBODY)
+    converted = [convert(value) for convert, value in zip(_ARGUMENTS, values, strict=False)]
+    return partial(_waking, *converted)  # to convert them takes as long as the call

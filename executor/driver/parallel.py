@@ -508,7 +508,7 @@ class ParallelRun:
         cuts = batches[0].cuts
         if cuts is None or not self._splitter.cut_alike(batches):
             return version, shares, None
-        known = KnownStep(cuts, key, version, shares, counts)
+        known = KnownStep(batches[0], key, version, shares, counts)
         self._known_steps[id(cuts), fetches, checking()] = known
         return version, shares, known
 

@@ -13,7 +13,6 @@ from ...graph.ir.sequences import sequence_of
 from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS
 from ...graph.ops.registry import Spec
 from ...graph.pipeline import Stage
-from ..feed.feeds import Cuts, even_rows
 from ..feed.splitting import SHAPES_KEPT, Portions
 from ..gang.delivery import Results, Share, StackedShares, StepHeads
 from ..host.bounded_dict import BoundedDict
@@ -72,7 +71,7 @@ class CompiledVariant:
 
 
 class KnownStep:
-    """What is known of the steps of a variant that are fed alike: cut by the same ``cuts``, of the same shapes.
+    """What is known of the steps of a variant that are fed alike: of the same shapes, cut by the same ``cuts``.
 
     ``key`` is that of the variant; ``where`` has rows, parts and idleness of each place's :class:`Share`, and
     ``counts`` the arrays that come behind those that are fed.
@@ -80,23 +79,24 @@ class KnownStep:
 
     def __init__(
         self,
-        cuts: Cuts,
+        portions: Portions,
         key: VariantKey,
         version: CompiledVariant,
         shares: Sequence[Share],
         counts: Sequence[np.ndarray],
     ) -> None:
-        self.cuts, self.key, self.version = cuts, key, version
+        self.key, self.version = key, version
         self._where = [(share.rows, share.parts, share.idle) for share in shares]
         self._counts = counts
-        self._rows = even_rows(cuts)
+        self.cuts, self._shapes = portions.cuts, portions.stacked_shapes()
         self.heads = StepHeads()
 
     def shares(self, portions: Portions) -> Sequence[Share]:
         """Return what each place computes."""
-        if self._rows is not None:
-            stacks = [*portions.stacks(self._rows), *(count[np.newaxis] for count in self._counts)]
-            return StackedShares(Stacked(stacks, len(self.cuts)), self._where)
+        if self._shapes is not None:
+            stacks = portions.stacks(self._shapes)
+            stacks += [count[np.newaxis] for count in self._counts]
+            return StackedShares(Stacked(stacks, len(self._where)), self._where)
         return [
             Share([*arrays, *self._counts], *where)
             for arrays, where in zip(portions.by_place(), self._where, strict=True)

@@ -122,8 +122,8 @@ class Joined:
 
     def _concatenated(self) -> np.ndarray:
         if isinstance(self.parts, np.ndarray):
-            places, rows, *dims = self.parts.shape
-            return self.parts.reshape(places * rows, *dims)
+            shape = self.parts.shape
+            return self.parts.reshape((shape[0] * shape[1], *shape[2:]))
         first = self.parts[0]
         for part in self.parts:
             if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:

@@ -19,6 +19,7 @@ from .feeds import (
     convert,
     cut,
     cuts,
+    even_rows,
     refuse_uneven,
     rows_of,
     sample_shares,
@@ -64,13 +65,24 @@ class Portions(Sequence[FeedShard]):
     def __iter__(self) -> Iterator[FeedShard]:
         return iter(self._all())
 
-    def stacks(self, rows: Sequence[int | None]) -> list[np.ndarray]:
-        """Return the arrays with the places in front, each cut into so many rows (None: not cut)."""
-        assert self.whole is not None
+    def stacked_shapes(self) -> list[tuple[int, ...]] | None:
+        """Return the shapes that the arrays have with the places in front, 1 for what is not cut.
+
+        None: places get other rows than each other.
+        """
+        assert self.whole is not None and self.cuts is not None
+        rows, places = even_rows(self.cuts), len(self.cuts)
+        if rows is None:
+            return None
         return [
-            array[np.newaxis] if count is None else array.reshape(-1, count, *array.shape[1:])
+            (1, *array.shape) if count is None else (places, count, *array.shape[1:])
             for array, count in zip(self.whole.values(), rows, strict=True)
         ]
+
+    def stacks(self, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+        """Return the arrays in these shapes, which have the places in front."""
+        assert self.whole is not None
+        return [a.reshape(shape) for a, shape in zip(self.whole.values(), shapes, strict=True)]
 
     def by_place(self) -> list[list[np.ndarray]]:
         """Return the arrays of each place, without names, if it is known how they are cut."""
@@ -157,14 +169,16 @@ class Splitter:
 
     def _cuts_before(self, feed: Mapping[str, Any]) -> Cuts | None:
         """Return how earlier arrays of the same shapes were cut, which converting leaves as they are."""
-        for value in feed.values():
+        shapes = []
+        for name, value in feed.items():
             if type(value) is not np.ndarray:
                 return None
-        return self._cuts_by_shape.get(_shapes(feed))
+            shapes.append((name, value.shape, value.dtype))
+        return self._cuts_by_shape.get(tuple(shapes))
 
     def _alike_before(self, arrays: dict[str, np.ndarray]) -> Portions:
         """Return portions of arrays, cut like earlier ones of the same shapes."""
-        shapes = _shapes(arrays)
+        shapes = tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
         shape_cuts = self._cuts_by_shape.get(shapes)
         if shape_cuts is None:
             refuse_uneven(self.program, arrays, {}, self.count)
@@ -237,10 +251,6 @@ class Splitter:
             else:
                 arrays[name] = each[0]
         return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
-
-
-def _shapes(arrays: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
-    return tuple([(name, array.shape, array.dtype) for name, array in arrays.items()])
 
 
 def _have_same_bits(arrays: Sequence[np.ndarray]) -> bool:

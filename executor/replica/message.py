@@ -13,10 +13,11 @@ KEPT = "kept"  # the kind of message that posts a place's own values of a step t
 class StepHead(dict[str, Any]):
     """The head of a step, or of several that are alike but for their numbers and what their arrays hold.
 
-    ``text`` is what it is on the way, once it is known.
+    ``text`` is what it is on the way, and ``order`` the record that it holds, once they are known.
     """
 
     text = b""
+    order: Any = None
 
 
 class Message(NamedTuple):

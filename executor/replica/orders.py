@@ -347,7 +347,10 @@ def unpack(message: Message) -> Any:
     Raises:
         TypeError: the head has other fields.
     """
-    order, head = ORDERS.get(message.kind), message.head
+    head = message.head
+    if type(head) is StepHead and head.order is not None:
+        return head.order
+    order = ORDERS.get(message.kind)
     if order is None:
         return head
     if "epoch" in head and "epoch" not in order._fields:  # every message of a gang tells it
@@ -355,6 +358,8 @@ def unpack(message: Message) -> Any:
     record = order(**head)
     if order is Load:
         return record._replace(options=RunOptions.from_plain(head["options"]))
+    if type(message.head) is StepHead:
+        message.head.order = record
     return record
 
 

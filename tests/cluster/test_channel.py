@@ -22,7 +22,7 @@ import pytest
 from rowlock.cluster.channel import writers
 from rowlock.cluster.channel.channel import Channels
 from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
-from rowlock.cluster.channel.frame import Incoming, Outgoing
+from rowlock.cluster.channel.frame import Frame, Incoming, Outgoing, encode
 from rowlock.cluster.channel.heartbeat import HeartbeatServer, look_at
 from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
@@ -345,6 +345,24 @@ def test_steps_and_answers_in_the_memory_wake_who_sleeps(start: Start, spins: bo
         if number % 50 == 0:  # what goes by the socket keeps its place among them
             assert [a.head["i"] for a in exchange(channels, [echo(9)] * 2, WITHIN_S)] == [9, 9]
         time.sleep(draw.choice(pauses))
+
+
+def test_a_replica_that_shares_memory_hears_what_its_socket_brings_in_parts(start: Start) -> None:
+    """Between steps in the memory, messages come in pieces, and several at once."""
+    channels = start(2, near=True)
+    line, heard = channels.lines[0], list[Frame]()
+    for number in range(3):
+        stepped(channels, number, np.arange(5.0))
+        numbers = [900 + 3 * number + k for k in range(3)]
+        text = b"".join(bytes(piece) for i in numbers for piece in encode(i, echo(i)))
+        for piece in (text[:20], text[20:-7], text[-7:]):
+            line.connection.sendall(piece)
+            time.sleep(0.05)
+        until = time.monotonic() + WITHIN_S
+        while len(heard) < len(numbers) and time.monotonic() < until:
+            line.pull(heard.append)
+        assert [frame.message.head["i"] for frame in heard] == numbers
+        heard.clear()
 
 
 def test_an_error_beside_answers_in_the_memory_is_heard_at_once(start: Start) -> None:

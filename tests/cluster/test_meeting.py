@@ -18,7 +18,6 @@ from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.ray_groups import RayGroup
 from rowlock.cluster.collective.rendezvous import _LINE, Rendezvous
-from rowlock.cluster.primitives import futex
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_collective_group import together
@@ -90,13 +89,13 @@ def test_who_arrived_before_it_died_counts(
             others = [rank * _LINE for rank in range(size) if rank != 1]
             assert eventually(lambda: all(words[at] > words[_LINE] for at in others))
 
-            def end(address: int) -> None:
+            def end() -> None:
                 if how == "killed":
                     os.kill(os.getpid(), signal.SIGKILL)
                 monkeypatch.undo()
                 group.abort("told to")
 
-            monkeypatch.setattr(futex, "wake", end)
+            monkeypatch.setattr(group._rendezvous, "_wakers", [end] * size)
         group.barrier(within=60)
         if group.rank != 1:
             return "through", failing(lambda: group.barrier(within=60))
