@@ -30,14 +30,16 @@ from .registry import bind
 
 _WORK = 4e7  # rows are left out until a call has no more of it
 _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
-# Each kernel is called once, or for a thousandth of a second, but not more often than so. Those that then took
-# less than so many times as long as the fastest are called again, and of these in turns those that still do.
-_FIRST_S, _FIRST_CALLS = 0.001, 3
+# Each kernel is called for a thousandth of a second, but not more often than so; and twice, but where the first
+# call took many times as long as the fastest kernel's: that one touches new memory, and may be six times as long.
+# Those that then took less than so many times as long as the fastest are called again, and of these in turns
+# those that still do.
+_FIRST_S, _FIRST_CALLS, _HOPELESS = 0.001, 3, 12.0
 _NEAR = 2.0, 1.2
 _CALLS, _REPEATS_S = 20, 0.015  # at most, of each kernel and for all
 _BEGIN = 0.85  # of the time: later no kernel is begun, for it is to end in time
 _WORTH = 0.85  # a kernel is clearly faster that takes no more of another one's time than this
-_FORM = 5  # of what is kept on disk, and of how it is measured
+_FORM = 6  # of what is kept on disk, and of how it is measured
 
 _known: dict[str, dict[str, float]] = {}  # what this process measured or read
 
@@ -172,10 +174,11 @@ class _Trial:
         dev, op = Device(math=self._math, memory=self._memory), self._question.op
         with contextlib.suppress(RowlockError, ValueError, MemoryError):
             calls = bind(op, self._inputs, self._outputs, self._question.attrs, dev, kernel)
-            began = self._clock()
-            for _ in range(_FIRST_CALLS):
+            began, best = self._clock(), min(self.shortest.values(), default=numbers.inf)
+            for number in range(_FIRST_CALLS):
                 self._run(kernel, calls)
-                if self._clock() - began > _FIRST_S:
+                hopeless = self.shortest[kernel] > _HOPELESS * best
+                if hopeless or (number and self._clock() - began > _FIRST_S):
                     break
             self._calls[kernel] = calls
 

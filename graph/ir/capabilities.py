@@ -25,7 +25,8 @@ class BackEnd:
     ``layouts`` in which order their kernels compute images fastest; others need them in that of their shape.
 
     ``any_order``: the op types whose kernels take images in any order of memory. ``variant``: these are other
-    kernels of a library's ops, of which none is chosen but where it was measured to be faster.
+    kernels of a library's ops, of which none is chosen but where it was measured to be faster;
+    ``always_exact``: they round no factors, where the library's own kernels do.
 
     ``rounds``: to what it can round factors of products, and of which op types (None: of all that it computes);
     ``exact``: why it rounds none here, though it could on other processors; ``factors``: by op type, what may
@@ -41,6 +42,7 @@ class BackEnd:
     remedy: str = ""
     any_order: frozenset[str] = frozenset()
     variant: bool = False
+    always_exact: bool = False
 
 
 # By name: array modules, and libraries in the order in which they are preferred

@@ -103,7 +103,8 @@ def alternatives(
     """Return, node by node, the kernels that are worth measuring on a CPU, the one chosen by rule first.
 
     There are none (an empty tuple) where there is no choice. A node's values lie as they do for the kernel
-    chosen by rule, and factors are rounded alike, so a choice makes a difference to no other node.
+    chosen by rule, so a choice makes a difference to no other node. Where factors are rounded, a kernel that
+    rounds none is among them if it computes exactly on purpose.
     ``only``: library -> the only op types that it and its variants may compute (none: all that it can).
     """
 
@@ -112,7 +113,10 @@ def alternatives(
         takes = back_end.takes.get(node.op)
         if back_end.arrays != by_rule.arrays or node.op not in back_end.takes:
             return False
-        if math in by_rule.rounds and math not in back_end.rounds:
+        if back_end.always_exact:
+            if math == "float32" and all(v.spec.dtype != VarType.BF16 for v in _touched(node)):
+                return False  # so are all
+        elif math in by_rule.rounds and math not in back_end.rounds:
             return False
         if node.op not in back_end.any_order and any(v.layout for v in _touched(node)):
             return False
