@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...graph.ir.capabilities import ROUNDED, ROUNDED_LAST
 from ...graph.lowering.memory import ALIGNMENT
 from ...strategies.errors import RowlockError
-from ...strategies.types import VarType, to_numpy
+from ...strategies.types import BFLOAT16, VarType, is_float, to_numpy
 from ..codegen.native import cpu
 from ..device.device import Device
 from ..host.arena import Memory, aligned_bytes, shaped
@@ -152,7 +153,13 @@ def _times(
 
 
 def _nbytes(operand: Operand) -> int:
-    return numbers.prod(operand[0]) * int(to_numpy(VarType(operand[1])).itemsize)
+    return numbers.prod(operand[0]) * _dtype(operand).itemsize
+
+
+def _dtype(operand: Operand) -> np.dtype:
+    """Return the type in which the elements lie in memory."""
+    _, number, layout, _ = operand
+    return BFLOAT16 if layout in (ROUNDED, ROUNDED_LAST) else to_numpy(VarType(number))
 
 
 class _Trial:
@@ -208,13 +215,13 @@ def _array(operand: Operand | None, rows: int, whole: int) -> Any:
     """Return memory for an operand, with numbers in it, and so many of its ``whole`` rows."""
     if operand is None:
         return None
-    shape, number, layout, varies = operand
+    shape, _, layout, varies = operand
     shape = (rows, *shape[1:]) if varies and rows < whole else tuple(shape)
-    dtype = to_numpy(VarType(number))
+    dtype = _dtype(operand)
     count = numbers.prod(shape)
     flat = aligned_bytes(np, max(count * dtype.itemsize, ALIGNMENT))[: count * dtype.itemsize]
     flat = flat.view(dtype)
-    flat[...] = np.resize(_SOME, count) if dtype.kind == "f" else 0
+    flat[...] = np.resize(_SOME, count) if is_float(dtype) else 0
     return shaped(flat, shape, layout)
 
 

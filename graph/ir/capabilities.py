@@ -10,6 +10,7 @@ from .graph import Node
 Takes = Callable[[Node], bool]
 IN_ORDER, CHANNELS_LAST = "", "NHWC"  # of the shape of images; channels behind rows and columns
 ROUNDED = "bfloat16"  # of the elements of any value: float32 rounded to 16 bits, in the order of the shape
+ROUNDED_LAST = f"{CHANNELS_LAST} {ROUNDED}"
 AS_THEY_COME = "any"  # in either order, the same for all images of a node
 # Input slot -> the results of whose products it is a factor
 Factors = Mapping[str, Sequence[str]]

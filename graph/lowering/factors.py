@@ -12,9 +12,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ...strategies.types import VarType
-from ..ir.capabilities import IN_ORDER, ROUNDED, Capabilities, Factors
+from ..ir.capabilities import (
+    CHANNELS_LAST,
+    IN_ORDER,
+    ROUNDED,
+    ROUNDED_LAST,
+    Capabilities,
+    Factors,
+)
 from ..ir.graph import EVERYWHERE, STATE, TEMP, Graph, Node, Value
 from .layout import TRANSFER
+
+_ROUNDED = {IN_ORDER: ROUNDED, CHANNELS_LAST: ROUNDED_LAST}
 
 
 def round_factors(
@@ -39,7 +48,8 @@ def round_factors(
                 continue
             if value not in copies:
                 name = f"{value.name}@{ROUNDED}"
-                copies[value] = replace(value, name=name, kind=TEMP, layout=ROUNDED)
+                layout = _ROUNDED[value.layout]
+                copies[value] = replace(value, name=name, kind=TEMP, layout=layout)
                 copy = Node(
                     *(TRANSFER, {"X": (value,)}, {"Out": (copies[value],)}, {}),
                     *(node.role, node.where),
@@ -50,7 +60,7 @@ def round_factors(
     total = sum(counts.values())
     text = (
         f"cpu_math: {len(copies)} values lie in bfloat16 in memory for {sum(counts[v] for v in copies)} of "
-        f"{total} factors of matrix products; the others are rounded where they are multiplied"
+        f"{total} factors of products; the others are rounded where they are multiplied"
     )
     return graph.with_nodes(placed).noted(text), placed
 
@@ -63,5 +73,5 @@ def _factors(node: Node, factors: Mapping[str, Factors]) -> Iterator[tuple[str, 
         products = sum(value is not None for r in results for value in node.outputs.get(r, ()))
         for value in node.inputs.get(slot, ()):
             single = value is not None and value.spec.dtype == VarType.FP32
-            if value is not None and single and value.layout == IN_ORDER and products:
+            if value is not None and single and value.layout in _ROUNDED and products:
                 yield slot, value, products

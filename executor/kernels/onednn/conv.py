@@ -10,13 +10,14 @@ gradient of images with one channel.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ....graph.ir.capabilities import CHANNELS_LAST
+from ....graph.ir.capabilities import CHANNELS_LAST, Factors
 from ....graph.ops.conv import ConvOperands
 from ....graph.ops.operands import Array
 from ...device.device import Device
@@ -209,12 +210,19 @@ def _full_width(geo: Geometry) -> bool:
     return geo.groups == 1 and geo.out[-1] == 1 and geo.w[-1] > 1
 
 
+# Filters are packed anyhow in the order that the processor likes, and rounded then.
+_FACTORS: Mapping[str, Factors] = {
+    "conv2d": {"Input": ("Output",)},
+    "conv2d_grad": {"Input": ("Filter@GRAD",), "Output@GRAD": ("Input@GRAD", "Filter@GRAD")},
+}
 for _name, _compute in (
     ("onednn", _direct(blocked=False)),
     ("blocked", _direct(blocked=True)),
     ("windows", _windows),
     (EXACT_VARIANT, _exact(_direct(blocked=False))),
 ):
-    onednn(*CONVOLUTIONS, name=_name, any_order=True, layout=CHANNELS_LAST)(
-        product_kernels(_compute, rectified, _slope)
-    )
+    for _op in CONVOLUTIONS:
+        factors = {} if _name == EXACT_VARIANT else _FACTORS.get(_op, {})
+        onednn(_op, name=_name, any_order=True, layout=CHANNELS_LAST, factors=factors)(
+            product_kernels(_compute, rectified, _slope)
+        )
