@@ -12,7 +12,7 @@ IN_ORDER, CHANNELS_LAST = "", "NHWC"  # of the shape of images; channels behind 
 ROUNDED = "bfloat16"  # of the elements of any value: float32 rounded to 16 bits, in the order of the shape
 ROUNDED_LAST = f"{CHANNELS_LAST} {ROUNDED}"
 AS_THEY_COME = "any"  # in either order, the same for all images of a node
-# Input slot -> the results of whose products it is a factor
+# Input slot -> the results of whose products it is a factor; of none: it is read for its signs alone
 Factors = Mapping[str, Sequence[str]]
 # A kernel's order of images, or what tells it from a node and how exact products are
 Layout = str | Callable[[Node, str], str]

@@ -1,8 +1,9 @@
 """Which values lie in bfloat16 in memory, where products round their factors to it.
 
 What several products read, as those of the forward and the backward pass read a parameter or an activation, is
-rounded once, into a copy for all of them; of a value that nothing else reads, that copy alone lasts. To shape
-rules the copy is float32, as the products compute: that it is rounded is its layout.
+rounded once, into a copy for all of them; of a value that nothing else reads, that copy alone lasts. What reads
+no more than signs, as the gradient of relu does, reads the copy, too. To shape rules the copy is float32, as the
+products compute: that it is rounded is its layout.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ def round_factors(
     placed: dict[Node, str] = {}
     for node in graph.nodes:
         kernel, inputs = kernels[node], dict(node.inputs)
-        for slot, value, _ in _factors(node, capabilities[kernel].factors):
-            if value not in shared:
+        for slot, value, products in _factors(node, capabilities[kernel].factors):
+            if value not in shared or not (products or value in copies):
                 continue
             if value not in copies:
                 name = f"{value.name}@{ROUNDED}"
@@ -66,12 +67,17 @@ def round_factors(
 
 
 def _factors(node: Node, factors: Mapping[str, Factors]) -> Iterator[tuple[str, Value, int]]:
-    """Yield the slots that a node's kernel takes rounded, their values, and how many products these are in."""
+    """Yield the slots that a node's kernel takes rounded, their values, and how many products these are in.
+
+    Of none: only its signs or its shape are read.
+    """
     if node.at != EVERYWHERE:
         return
     for slot, results in factors.get(node.op, {}).items():
         products = sum(value is not None for r in results for value in node.outputs.get(r, ()))
+        if not results and node.attrs.get("act_type", "relu") != "relu":
+            continue  # more than signs is read of it
         for value in node.inputs.get(slot, ()):
             single = value is not None and value.spec.dtype == VarType.FP32
-            if value is not None and single and value.layout in _ROUNDED and products:
+            if value is not None and single and value.layout in _ROUNDED:
                 yield slot, value, products
