@@ -262,7 +262,9 @@ class _Loop:
         kind = self.memories[k].array.dtype.kind
         if kind == "i":  # such as labels: numbers that a float32 holds
             return f"v{k} = np.float32(load({where}))"
-        if self.memories[k].array.dtype == BFLOAT16:  # the upper half of a float32; read, not written
+        if (
+            self.memories[k].array.dtype == BFLOAT16
+        ):  # the upper half of a float32; read, not written
             return f"v{k} = unbits(np.int32(np.uint32(load({where})) << np.uint32(16)))"
         return f"v{k} = load({where}){' != np.uint8(0)' if kind == 'b' else ''}"
 

@@ -31,10 +31,10 @@ from .registry import bind
 
 _WORK = 4e7  # rows are left out until a call has no more of it
 _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
-# Each kernel is called for a thousandth of a second, but not more often than so; and twice, but where the first
-# call took many times as long as the fastest kernel's: that one touches new memory, and may be six times as long.
-# Those that then took less than so many times as long as the fastest are called again, and of these in turns
-# those that still do.
+# Each kernel is called for a thousandth of a second, but not more often than so; and twice, for the first call
+# touches new memory (which was measured to take six times as long); but not where that took many times as long
+# as the fastest kernel. Those that then took less than so many times as long as the fastest are called again,
+# and of these in turns those that still do.
 _FIRST_S, _FIRST_CALLS, _HOPELESS = 0.001, 3, 12.0
 _NEAR = 2.0, 1.2
 _CALLS, _REPEATS_S = 20, 0.015  # at most, of each kernel and for all

@@ -65,6 +65,12 @@ _PRODUCTS = (
 )
 
 
+def products_of(node: Node) -> set[str]:
+    """Return which ops the node computes that multiply matrices and whose factors libraries can round."""
+    inside = (part["op"] for part in node.attrs.get("body", ()))
+    return {op.removesuffix("_grad") for op in (node.op, *inside)}.intersection(_PRODUCTS)
+
+
 def refuse_exact(
     kernels: Mapping[Node, str], math: str, capabilities: Capabilities, array_module: str
 ) -> None:
@@ -77,12 +83,11 @@ def refuse_exact(
         return
     field = "cpu_math" if array_module == "numpy" else "gpu_math"
     for node, library in kernels.items():
-        inside = (part["op"] for part in node.attrs.get("body", ()))
-        ops = {op.removesuffix("_grad") for op in (node.op, *inside)}
+        ops = products_of(node)
         rounded = capabilities[library].rounds.get(math, frozenset())
         rounds = rounded is None or not ops.isdisjoint(rounded)
         single = any(value.spec.dtype == VarType.FP32 for value in node.reads())
-        if single and not node.host and not rounds and not ops.isdisjoint(_PRODUCTS):
+        if ops and single and not node.host and not rounds:
             raise Unsupported(
                 f'BuildStrategy.{field}="{math}": {node.op} (built at {node.where}) would be computed in '
                 f'float32 by {library}; {capabilities[array_module].remedy}, or use "float32".'
