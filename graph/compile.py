@@ -14,7 +14,7 @@ from .ir.data_loops import Body
 from .ir.graph import Graph, Node
 from .ir.reader import from_program
 from .ir.replica_program import NodeRecord, ReplicaProgram, lower
-from .ir.segments import Part, cut
+from .ir.segments import Part, cut, part_numbers
 from .ir.sequences import level_name
 from .lowering.factors import round_factors
 from .lowering.layout import lay_out
@@ -146,11 +146,7 @@ def _with_kernels(
     for text in _without_effect(target):
         graph = graph.noted(text)
     graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
-    if math == ROUNDED:
-        if len(cut(lower(graph, fetch_names, kernels, 0))) == 1:
-            graph, kernels = round_factors(graph, kernels, capabilities)
-        else:
-            graph = graph.noted("cpu_math: no value lies in bfloat16 in memory, for a step is cut")
+    graph, kernels = _rounded(graph, fetch_names, kernels, capabilities, math)
     choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
     return graph, kernels, choices, math
 
@@ -164,7 +160,7 @@ def _with_bodies(
         Unsupported: a collective stands in a loop.
     """
 
-    numbers = count()
+    numbers, texts = count(), list[str]()
 
     def compiled(node: Node) -> Node:
         body = node.attrs.get("block")
@@ -192,11 +188,33 @@ def _with_bodies(
         math, _ = _math(target, capabilities, back_end)
         selected = select_kernels(inner, capabilities, back_end, _only(target, capabilities))
         inner, kernels = lay_out(inner, selected, capabilities, back_end, math)
+        inner, kernels = _rounded(inner, body.results, kernels, capabilities, math)
+        texts.extend(
+            f"{text} (in {node.attrs['function']}, built at {node.where})"
+            for text in inner.notes
+            if text.startswith("cpu_math: ")
+        )
         program = lower(inner, body.results, kernels, seed, math, checks=target.checks)
         return replace(node, attrs={**node.attrs, "block": asdict(program)})
 
     nodes = [compiled(node) for node in graph.nodes]
-    return graph if nodes == list(graph.nodes) else graph.with_nodes(nodes)
+    if nodes == list(graph.nodes):
+        return graph
+    return replace(graph.with_nodes(nodes), notes=(*graph.notes, *texts))
+
+
+def _rounded(
+    graph: Graph,
+    results: Sequence[str],
+    kernels: dict[Node, str],
+    capabilities: Capabilities,
+    math: str,
+) -> tuple[Graph, dict[Node, str]]:
+    """Return the graph in which factors lie rounded in memory where products round them, and its kernels."""
+    if math != ROUNDED:
+        return graph, kernels
+    parts = part_numbers(lower(graph, results, kernels, 0))
+    return round_factors(graph, kernels, capabilities, parts)
 
 
 def _takes(op_type: str, able: Capabilities) -> Takes | None:

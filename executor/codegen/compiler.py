@@ -167,6 +167,7 @@ PRELUDE: dict[str, Any] = {
     "f64": _pointer(types.float64),
     "i8": _pointer(types.int8),
     "u8": _pointer(types.uint8),
+    "u16": _pointer(types.uint16),
     "i32": _pointer(types.int32),
     "u32": _pointer(types.uint32),
     "i64": _pointer(types.int64),

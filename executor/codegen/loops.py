@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph.ops.expr import Expr
+from ...strategies.types import BFLOAT16
 from ..host.bounded_dict import BoundedDict
 from ..host.writes import address
 from . import native
@@ -29,7 +30,7 @@ _SOURCES_KEPT = 4096
 _sources: BoundedDict[tuple[Any, ...], tuple[str, Any]]  # and the table of constants
 _sources = BoundedDict(_SOURCES_KEPT)
 _KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8", np.dtype(np.int32): "i32",
-          np.dtype(np.int64): "i64"}  # fmt: skip
+          np.dtype(np.int64): "i64", BFLOAT16: "u16"}  # fmt: skip
 
 
 @dataclass
@@ -260,6 +261,10 @@ class _Loop:
         kind = self.memories[k].array.dtype.kind
         if kind == "i":  # such as labels: numbers that a float32 holds
             return f"v{k} = np.float32(load({where}))"
+        if (
+            self.memories[k].array.dtype == BFLOAT16
+        ):  # the upper half of a float32; read, not written
+            return f"v{k} = unbits(np.int32(np.uint32(load({where})) << np.uint32(16)))"
         return f"v{k} = load({where}){' != np.uint8(0)' if kind == 'b' else ''}"
 
     def _store(self, j: int, k: int, result: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.ir.capabilities import CHANNELS_LAST
+from ...graph.ir.capabilities import CHANNELS_LAST, ROUNDED_LAST
 from ...graph.lowering.memory import ALIGNMENT, MemoryPlan, aligned
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy, to_var_type
@@ -134,7 +134,7 @@ def _beside(memory: Any, nbytes: int) -> Any:
 
 def shaped(flat: Any, shape: tuple[int, ...], layout: str) -> Any:
     """Return flat memory as an array of this shape whose elements lie in the order of ``layout``."""
-    if layout == CHANNELS_LAST:
+    if layout in (CHANNELS_LAST, ROUNDED_LAST):
         n, c, h, w = shape
         return flat.reshape(n, h, w, c).transpose(0, 3, 1, 2)
     return flat.reshape(shape)

@@ -10,7 +10,12 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
     "cupy": ("cudnn", "cublaslt", "cuda"),
 }
 # Other kernels of a library for ops that it has one for: none is chosen but where it was measured to be faster.
-VARIANTS: Mapping[str, str] = {"windows": "onednn", "blocked": "onednn"}
+EXACT_VARIANT = "float32"  # rounds no factors, whatever the strategy asks for
+VARIANTS: Mapping[str, str] = {
+    "windows": "onednn",
+    "blocked": "onednn",
+    EXACT_VARIANT: "onednn",
+}
 BACK_ENDS = tuple(LIBRARIES)
 ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)
 ON_HOST = frozenset({"numpy", *LIBRARIES["numpy"], *VARIANTS})

@@ -25,6 +25,7 @@ from .back_ends import (
     BACK_ENDS,
     BFLOAT16_PRODUCTS,
     EXACT,
+    EXACT_VARIANT,
     LIBRARIES,
     PRODUCTS_BY_ONEDNN,
     REMEDIES,
@@ -72,7 +73,9 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
     if name == "numba" and "onednn" in here:
         rounds = {ROUNDS["onednn"]: PRODUCTS_BY_ONEDNN}
     exact = ""
-    if BFLOAT16_PRODUCTS in rounds and BFLOAT16_PRODUCTS not in here:
+    if name == EXACT_VARIANT:
+        rounds = {}
+    elif BFLOAT16_PRODUCTS in rounds and BFLOAT16_PRODUCTS not in here:
         rounds, exact = {}, EXACT
     return BackEnd(
         next(module for module, names in LIBRARIES.items() if library in names),
@@ -83,6 +86,7 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
         factors={op: kernel.factors for op, kernel in kernels.items() if kernel.factors},
         any_order=any_order,
         variant=library != name,
+        always_exact=name == EXACT_VARIANT,
     )
 
 

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...graph.ir.capabilities import ROUNDED, ROUNDED_LAST
 from ...graph.lowering.memory import ALIGNMENT
 from ...strategies.errors import RowlockError
-from ...strategies.types import VarType, to_numpy
+from ...strategies.types import BFLOAT16, VarType, is_float, to_numpy
 from ..codegen.native import cpu
 from ..device.device import Device
 from ..host.arena import Memory, aligned_bytes, shaped
@@ -30,14 +31,16 @@ from .registry import bind
 
 _WORK = 4e7  # rows are left out until a call has no more of it
 _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
-# Each kernel is called once, or for a thousandth of a second, but not more often than so. Those that then took
-# less than so many times as long as the fastest are called again, and of these in turns those that still do.
-_FIRST_S, _FIRST_CALLS = 0.001, 3
+# Each kernel is called for a thousandth of a second, but not more often than so; and twice, for the first call
+# touches new memory (which was measured to take six times as long); but not where that took many times as long
+# as the fastest kernel. Those that then took less than so many times as long as the fastest are called again,
+# and of these in turns those that still do.
+_FIRST_S, _FIRST_CALLS, _HOPELESS = 0.001, 3, 12.0
 _NEAR = 2.0, 1.2
 _CALLS, _REPEATS_S = 20, 0.015  # at most, of each kernel and for all
 _BEGIN = 0.85  # of the time: later no kernel is begun, for it is to end in time
 _WORTH = 0.85  # a kernel is clearly faster that takes no more of another one's time than this
-_FORM = 5  # of what is kept on disk, and of how it is measured
+_FORM = 6  # of what is kept on disk, and of how it is measured
 
 _known: dict[str, dict[str, float]] = {}  # what this process measured or read
 
@@ -150,7 +153,13 @@ def _times(
 
 
 def _nbytes(operand: Operand) -> int:
-    return numbers.prod(operand[0]) * int(to_numpy(VarType(operand[1])).itemsize)
+    return numbers.prod(operand[0]) * _dtype(operand).itemsize
+
+
+def _dtype(operand: Operand) -> np.dtype:
+    """Return the type in which the elements lie in memory."""
+    _, number, layout, _ = operand
+    return BFLOAT16 if layout in (ROUNDED, ROUNDED_LAST) else to_numpy(VarType(number))
 
 
 class _Trial:
@@ -172,10 +181,11 @@ class _Trial:
         dev, op = Device(math=self._math, memory=self._memory), self._question.op
         with contextlib.suppress(RowlockError, ValueError, MemoryError):
             calls = bind(op, self._inputs, self._outputs, self._question.attrs, dev, kernel)
-            began = self._clock()
-            for _ in range(_FIRST_CALLS):
+            began, best = self._clock(), min(self.shortest.values(), default=numbers.inf)
+            for number in range(_FIRST_CALLS):
                 self._run(kernel, calls)
-                if self._clock() - began > _FIRST_S:
+                hopeless = self.shortest[kernel] > _HOPELESS * best
+                if hopeless or (number and self._clock() - began > _FIRST_S):
                     break
             self._calls[kernel] = calls
 
@@ -205,13 +215,13 @@ def _array(operand: Operand | None, rows: int, whole: int) -> Any:
     """Return memory for an operand, with numbers in it, and so many of its ``whole`` rows."""
     if operand is None:
         return None
-    shape, number, layout, varies = operand
+    shape, _, layout, varies = operand
     shape = (rows, *shape[1:]) if varies and rows < whole else tuple(shape)
-    dtype = to_numpy(VarType(number))
+    dtype = _dtype(operand)
     count = numbers.prod(shape)
     flat = aligned_bytes(np, max(count * dtype.itemsize, ALIGNMENT))[: count * dtype.itemsize]
     flat = flat.view(dtype)
-    flat[...] = np.resize(_SOME, count) if dtype.kind == "f" else 0
+    flat[...] = np.resize(_SOME, count) if is_float(dtype) else 0
     return shaped(flat, shape, layout)
 
 

@@ -10,8 +10,9 @@ from .graph import Node
 Takes = Callable[[Node], bool]
 IN_ORDER, CHANNELS_LAST = "", "NHWC"  # of the shape of images; channels behind rows and columns
 ROUNDED = "bfloat16"  # of the elements of any value: float32 rounded to 16 bits, in the order of the shape
+ROUNDED_LAST = f"{CHANNELS_LAST} {ROUNDED}"
 AS_THEY_COME = "any"  # in either order, the same for all images of a node
-# Input slot -> the results of whose products it is a factor
+# Input slot -> the results of whose products it is a factor; of none: it is read for its signs alone
 Factors = Mapping[str, Sequence[str]]
 # A kernel's order of images, or what tells it from a node and how exact products are
 Layout = str | Callable[[Node, str], str]
@@ -25,7 +26,8 @@ class BackEnd:
     ``layouts`` in which order their kernels compute images fastest; others need them in that of their shape.
 
     ``any_order``: the op types whose kernels take images in any order of memory. ``variant``: these are other
-    kernels of a library's ops, of which none is chosen but where it was measured to be faster.
+    kernels of a library's ops, of which none is chosen but where it was measured to be faster;
+    ``always_exact``: they round no factors, where the library's own kernels do.
 
     ``rounds``: to what it can round factors of products, and of which op types (None: of all that it computes);
     ``exact``: why it rounds none here, though it could on other processors; ``factors``: by op type, what may
@@ -41,6 +43,7 @@ class BackEnd:
     remedy: str = ""
     any_order: frozenset[str] = frozenset()
     variant: bool = False
+    always_exact: bool = False
 
 
 # By name: array modules, and libraries in the order in which they are preferred

@@ -52,6 +52,11 @@ def cut_block(program: ReplicaProgram) -> tuple[Part, ...]:
     return tuple(_parts(program, [*cuts, []] if states else cuts, False))
 
 
+def part_numbers(program: ReplicaProgram) -> dict[int, int]:
+    """Return, by the number of a node, that of the part that it is in."""
+    return {k: number for number, numbers in enumerate(_cuts(program)) for k in numbers}
+
+
 def _parts(program: ReplicaProgram, cuts: Sequence[list[int]], whole: bool) -> Iterator[Part]:
     """Yield the parts of these nodes; ``whole``: the first is fed all feeds, the last fetches all fetches."""
     done: set[int] = set()

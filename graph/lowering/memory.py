@@ -18,7 +18,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
-from ..ir.capabilities import ROUNDED
+from ..ir.capabilities import ROUNDED, ROUNDED_LAST
 from ..ir.graph import FEED, STATE
 from ..ir.replica_program import NodeRecord, ReplicaProgram
 from ..ops.collective import BROADCAST, BUCKETED, COLLECTIVES
@@ -131,7 +131,8 @@ class Usage:
         declared = {i: program.values[i].spec.shape for i in self.first}
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
         self.layout: _Layout | None = None
-        self.rounded = [i for i in self.first if program.values[i].layout == ROUNDED]
+        layouts = (ROUNDED, ROUNDED_LAST)
+        self.rounded = [i for i in self.first if program.values[i].layout in layouts]
         self._keep_to_the_end(grouped)
         self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
         declared_ops = ((k, n, OPS[n.op]) for k, n in enumerate(nodes))

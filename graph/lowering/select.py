@@ -65,6 +65,12 @@ _PRODUCTS = (
 )
 
 
+def products_of(node: Node) -> set[str]:
+    """Return which ops the node computes that multiply matrices and whose factors libraries can round."""
+    inside = (part["op"] for part in node.attrs.get("body", ()))
+    return {op.removesuffix("_grad") for op in (node.op, *inside)}.intersection(_PRODUCTS)
+
+
 def refuse_exact(
     kernels: Mapping[Node, str], math: str, capabilities: Capabilities, array_module: str
 ) -> None:
@@ -77,12 +83,11 @@ def refuse_exact(
         return
     field = "cpu_math" if array_module == "numpy" else "gpu_math"
     for node, library in kernels.items():
-        inside = (part["op"] for part in node.attrs.get("body", ()))
-        ops = {op.removesuffix("_grad") for op in (node.op, *inside)}
+        ops = products_of(node)
         rounded = capabilities[library].rounds.get(math, frozenset())
         rounds = rounded is None or not ops.isdisjoint(rounded)
         single = any(value.spec.dtype == VarType.FP32 for value in node.reads())
-        if single and not node.host and not rounds and not ops.isdisjoint(_PRODUCTS):
+        if ops and single and not node.host and not rounds:
             raise Unsupported(
                 f'BuildStrategy.{field}="{math}": {node.op} (built at {node.where}) would be computed in '
                 f'float32 by {library}; {capabilities[array_module].remedy}, or use "float32".'
@@ -103,7 +108,8 @@ def alternatives(
     """Return, node by node, the kernels that are worth measuring on a CPU, the one chosen by rule first.
 
     There are none (an empty tuple) where there is no choice. A node's values lie as they do for the kernel
-    chosen by rule, and factors are rounded alike, so a choice makes a difference to no other node.
+    chosen by rule, so a choice makes a difference to no other node. Where factors are rounded, a kernel that
+    rounds none is among them if it computes exactly on purpose.
     ``only``: library -> the only op types that it and its variants may compute (none: all that it can).
     """
 
@@ -112,7 +118,10 @@ def alternatives(
         takes = back_end.takes.get(node.op)
         if back_end.arrays != by_rule.arrays or node.op not in back_end.takes:
             return False
-        if math in by_rule.rounds and math not in back_end.rounds:
+        if back_end.always_exact:
+            if math == "float32" and all(v.spec.dtype != VarType.BF16 for v in _touched(node)):
+                return False  # so are all
+        elif math in by_rule.rounds and math not in back_end.rounds:
             return False
         if node.op not in back_end.any_order and any(v.layout for v in _touched(node)):
             return False

@@ -9,6 +9,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.executor.driver import choice
 from rowlock.executor.kernels.capabilities import capabilities, installed
 from rowlock.executor.kernels.onednn.library import Library, library
 from rowlock.graph import compile as compiling
@@ -21,30 +22,63 @@ pytestmark = pytest.mark.skipif(library() is None, reason="oneDNN is not install
 rounding = pytest.mark.skipif("bfloat16" not in installed(), reason="no products in bfloat16 here")
 
 
-def built(cut: bool = False) -> tuple[Any, Any, Any]:
-    """Return main program, startup program and loss: two layers, attention without heads, a loss."""
+def of_words(x: Any) -> Any:
+    """Return the result of two layers, and attention without heads."""
+    h = fluid.layers.layer_norm(x, begin_norm_axis=2)
+    h = fluid.layers.fc(h, 64, num_flatten_dims=2, act="gelu")
+    h = fluid.layers.fc(h, 16, num_flatten_dims=2, act="relu")
+    scores = fluid.layers.softmax(fluid.layers.matmul(h, h, transpose_y=True, alpha=0.25))
+    return fluid.layers.matmul(scores, h)
+
+
+def of_some_rows(x: Any) -> Any:
+    """Return what layers make of some rows, which a step tells."""
+    h = of_words(x)
+    rows = fluid.layers.where(fluid.layers.reduce_sum(h, [1, 2]) > -100.0)
+    return of_words(fluid.layers.gather_nd(h, rows))
+
+
+def of_rounds(x: Any) -> Any:
+    """Return what a layer makes in rounds that a step counts."""
+    layers = fluid.layers
+    weight = layers.create_parameter([16, 16], "float32")
+    number = layers.fill_constant([1], "int64", 0)
+    last = layers.cast(layers.reduce_max(layers.abs(x)), "int64")  # as the step tells
+
+    def turn(number: Any, h: Any) -> list[Any]:
+        return [number + 1, layers.tanh(layers.matmul(h, weight) + layers.relu(h))]
+
+    first = layers.reduce_sum(x, 1)
+    return layers.while_loop(lambda n, h: layers.less_than(n, last), turn, [number, first])[1]
+
+
+def of_images(x: Any) -> Any:
+    """Return what convolutions make of the words as images: with a norm, a sum, and channels by themselves."""
+    layers = fluid.layers
+    h = layers.reshape(x, [-1, 2, 6, 8])
+    h = layers.relu(layers.batch_norm(layers.conv2d(h, 8, 3, padding=1, bias_attr=False)))
+    more = layers.batch_norm(layers.conv2d(h, 8, 3, padding=1, bias_attr=False))
+    h = layers.relu(layers.elementwise_add(h, more))
+    h = layers.relu(layers.conv2d(h, 8, 3, padding=1, groups=8, use_cudnn=False))
+    return layers.pool2d(layers.conv2d(h, 16, (3, 8)), pool_type="avg", global_pooling=True)
+
+
+def built(net: Any = of_words) -> tuple[Any, Any, Any]:
+    """Return main program, startup program and the loss of a net."""
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 5
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x = fluid.data("x", [None, 6, 16])
-        h = fluid.layers.layer_norm(x, begin_norm_axis=2)
-        h = fluid.layers.fc(h, 64, num_flatten_dims=2, act="gelu")
-        h = fluid.layers.fc(h, 16, num_flatten_dims=2, act="relu")
-        scores = fluid.layers.softmax(fluid.layers.matmul(h, h, transpose_y=True, alpha=0.25))
-        h = fluid.layers.matmul(scores, h)
-        if cut:
-            rows = fluid.layers.where(fluid.layers.reduce_sum(h, [1, 2]) > -100.0)
-            h = fluid.layers.gather_nd(h, rows)
-        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(h, 4)))
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(net(x), 4)))
         fluid.optimizer.Adam(0.01).minimize(loss)
     return main, startup, loss
 
 
 def trained(
-    places: int, *, rows: int = 8, cut: bool = False, **switches: Any
+    places: int, *, rows: int = 8, net: Any = of_words, steps: int = 4, **switches: Any
 ) -> tuple[list[Any], str, Any]:
     """Return the losses by step and place, the compiler's report, and the plan's memory."""
-    main, startup, loss = built(cut)
+    main, startup, loss = built(net)
     build = fluid.BuildStrategy()
     for name, value in switches.items():
         setattr(build, name, value)
@@ -55,11 +89,11 @@ def trained(
         program = fluid.CompiledProgram(main).with_data_parallel(
             loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(places)
         )
-        losses = [exe.run(program, feed=feed, fetch_list=[loss])[0].tolist() for _ in range(4)]
+        losses = [exe.run(program, feed=feed, fetch_list=[loss])[0].tolist() for _ in range(steps)]
         return losses, str(program.explain()), program.explain().memory
 
 
-def in_each_product(graph: Any, kernels: Any, able: Any) -> Any:
+def in_each_product(graph: Any, kernels: Any, *how: Any) -> Any:
     """Leave all to the products, which round their factors themselves."""
     return graph, kernels
 
@@ -114,7 +148,7 @@ def test_each_value_is_rounded_once() -> None:
             node.op for node in nodes for slot in node.inputs.values() for j in slot if i == j
         ]
         grads = [op for op in readers if op.endswith("_grad")]
-        assert set(readers) <= {"mul", "mul_grad", "matmul", "matmul_grad"} and grads
+        assert set(readers) <= {"mul", "mul_grad", "matmul", "matmul_grad", "relu_grad"} and grads
     plain = program_of("float32", capabilities()).program
     assert not any(value.layout for value in plain.values)
 
@@ -129,11 +163,44 @@ def test_parameters_that_no_step_changes_are_packed_by_the_library() -> None:
 
 
 @rounding
-def test_a_step_in_segments_rounds_in_each_product() -> None:
-    exact, _, _ = trained(1, cut=True)
-    losses, report, _ = trained(1, cut=True, cpu_math="bfloat16")
-    np.testing.assert_allclose(losses, exact, rtol=0.03)
-    assert "no value lies in bfloat16 in memory, for a step is cut" in report
+@pytest.mark.parametrize(
+    ("net", "text"),
+    [
+        (of_some_rows, "; 15 values lie in bfloat16"),
+        (of_rounds, "of 1 matmul_grad; 1 values lie in bfloat16 in memory for 2 of 4 factors"),
+    ],
+)
+def test_values_of_segments_and_rounds_change_no_bit(
+    net: Any, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact, _, _ = trained(1, net=net)
+    once, report, _ = trained(1, net=net, cpu_math="bfloat16")
+    monkeypatch.setattr(compiling, "round_factors", in_each_product)
+    each, _, _ = trained(1, net=net, cpu_math="bfloat16")
+    assert once == each != exact
+    np.testing.assert_allclose(once, exact, rtol=0.03, atol=0.003)
+    assert text in report
+
+
+@rounding
+@pytest.mark.parametrize("kernel", ["", "windows", "blocked", "float32"])
+def test_images_in_bfloat16(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever kernel is measured to be the fastest reads them; those in float32 read them rounded."""
+    monkeypatch.setattr(
+        choice, "fastest", lambda names, seconds: kernel if kernel in names else names[0]
+    )
+    how: dict[str, Any] = {"net": of_images, "measure_kernels": bool(kernel), "rows": 64}
+    exact, _, before = trained(1, steps=20, **how)
+    how["cpu_math"] = "bfloat16"
+    once, report, memory = trained(1, steps=20, **how)
+    assert once != exact
+    np.testing.assert_allclose(once, exact, rtol=0.02)
+    assert memory.arena < 0.95 * before.arena
+    assert "of 3 conv2d, 1 depthwise_conv2d, 1 mul, 1 mul_grad, 5 conv2d_grad, 2" in report
+    assert ("stay float32" in report) == (kernel == "float32")
+    if kernel != "float32":
+        monkeypatch.setattr(compiling, "round_factors", in_each_product)
+        assert trained(1, steps=20, **how)[0] == once
 
 
 def test_without_instructions_products_are_exact_and_explain_says_so(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ....graph.ir.capabilities import Factors
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops.activation import Scale
@@ -103,7 +104,8 @@ def _expression(loops: Loops, op: Op) -> None:
         return all(loops.known(root) and not _has(root, loops.slow) for root in roots)
 
     bind.__doc__ = f"The expressions of {op.type} in one loop."
-    KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low)
+    factors: Factors = {"Out": ()} if op.type == "relu_grad" else {}
+    KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low, factors=factors)
 
 
 def _elementwise(loops: Loops, op_type: str) -> None:

@@ -1,21 +1,23 @@
 """Convolutions: direct, with the filter packed as the processor likes it.
 
-Two other kernels take the same nodes, and are chosen where they were measured to be faster: one in the
-library's own order of images whatever theirs is ("blocked"), and one of unfolded windows and products
-("windows"), which is taken by rule, too, where convolutions were 2 to 100 times slower: for windows as wide as
-the image, and for the gradient of images with one channel.
+Other kernels take the same nodes, and are chosen where they were measured to be faster: one in the library's
+own order of images whatever theirs is ("blocked"), one that rounds no factors ("float32": for a channel by
+itself there are no instructions in bfloat16), and one of unfolded windows and products ("windows"), which is
+taken by rule, too, where convolutions were 2 to 100 times slower: for windows as wide as the image, and for the
+gradient of images with one channel.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ....graph.ir.capabilities import CHANNELS_LAST
+from ....graph.ir.capabilities import CHANNELS_LAST, Factors
 from ....graph.ops.conv import ConvOperands
 from ....graph.ops.operands import Array
 from ...device.device import Device
@@ -29,6 +31,7 @@ from ..array.conv import (
     product_kernels,
     rectified,
 )
+from ..back_ends import EXACT_VARIANT
 from ..registry import Step
 from .elementwise import slope_at_result
 from .linear import product
@@ -181,6 +184,19 @@ def _direct(blocked: bool) -> Compute:
     return compute
 
 
+def _exact(compute: Compute) -> Compute:
+    """Return the function that computes products by ``compute`` and rounds no factors."""
+
+    def exactly(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
+        math, dev.math = dev.math, "float32"
+        try:
+            return compute(dev, a, operands)
+        finally:
+            dev.math = math
+
+    return exactly
+
+
 def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
     return slope_at_result(dev, "relu", x, d_x, d_x)
 
@@ -195,11 +211,19 @@ def _full_width(geo: Geometry) -> bool:
     return geo.groups == 1 and geo.out[-1] == 1 and geo.w[-1] > 1
 
 
+# Filters are packed anyhow in the order that the processor likes, and rounded then.
+_FACTORS: Mapping[str, Factors] = {
+    "conv2d": {"Input": ("Output",)},
+    "conv2d_grad": {"Input": ("Filter@GRAD",), "Output@GRAD": ("Input@GRAD", "Filter@GRAD")},
+}
 for _name, _compute in (
     ("onednn", _direct(blocked=False)),
     ("blocked", _direct(blocked=True)),
     ("windows", _windows),
+    (EXACT_VARIANT, _exact(_direct(blocked=False))),
 ):
-    onednn(*CONVOLUTIONS, name=_name, any_order=True, layout=CHANNELS_LAST)(
-        product_kernels(_compute, rectified, _slope)
-    )
+    for _op in CONVOLUTIONS:
+        factors = {} if _name == EXACT_VARIANT else _FACTORS.get(_op, {})
+        onednn(_op, name=_name, any_order=True, layout=CHANNELS_LAST, factors=factors)(
+            product_kernels(_compute, rectified, _slope)
+        )

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops import expr as e
 from ....graph.ops.operands import Array
+from ....strategies.types import BFLOAT16
+from ...codegen.loops import bind_loop
+from ...codegen.native import version
 from ...device.device import Device
 from ..registry import Step
 from .primitive import (
@@ -52,7 +56,10 @@ def activation(dev: Device, act: str, x: Array, out: Array) -> list[Step]:
 
 
 def slope_at_result(dev: Device, act: str, out: Array, d_out: Array, d_x: Any) -> list[Step]:
-    """Take a gradient through relu, tanh or sigmoid, given their result."""
+    """Take a gradient through relu, tanh or sigmoid, given their result; that of relu may be rounded."""
+    if out.dtype == BFLOAT16 and version():
+        slope = e.where(e.argument("y") <= 0, 0, e.argument("d"))
+        return [*bind_loop([(slope, d_x)], {"y": out, "d": d_out})]
     compiled = _backward(_FROM_RESULT[act], layout_of(d_x))
     return compiled.bind(dev, {DST: out, D_DST: d_out}, {D_SRC: d_x})
 

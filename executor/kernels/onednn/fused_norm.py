@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 from ....graph.ir.capabilities import CHANNELS_LAST
 from ..array.fused_norm import Parts, register
@@ -10,7 +10,14 @@ from .elementwise import activation, slope_at_result
 from .norm import batch_norm, batch_norm_grad
 from .support import onednn
 
+
+def _kernel(op_type: str) -> Any:
+    """Return the decorator of a kernel; its gradient reads of a relu's result no more than the signs."""
+    signs = {"Y": ()} if op_type.endswith("_grad") else {}
+    return onednn(op_type, layout=CHANNELS_LAST, factors=signs)
+
+
 register(
-    partial(onednn, layout=CHANNELS_LAST),
+    _kernel,
     Parts(batch_norm, batch_norm_grad, activation, slope_at_result),
 )
