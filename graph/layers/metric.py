@@ -44,8 +44,9 @@ def auc(
     length = num_thresholds + 1
     total = helper.new("float64", stop_gradient=True)
     batch = helper.new("float64", stop_gradient=True)
-    slid = [(1 + slide_steps) * length + 1]
-    states = [_counts(helper, shape) for shape in (slid, slid, [1, length], [1, length])]
+    whole = [1, length]
+    slid = [(1 + slide_steps) * length + 1] if slide_steps else whole
+    states = [_counts(helper, shape) for shape in (slid, slid, whole, whole)]
     for out, (positive, negative), steps in (
         (batch, states[:2], slide_steps),
         (total, states[2:], 0),

@@ -77,7 +77,8 @@ class Optimizer:
         self._parameter_list = parameter_list
         self._grad_clip = grad_clip
         self._name = name
-        self._rates: dict[int, Variable] = {}
+        # Programs replace a rate here, so it has the name that Paddle gives it.
+        self._learning_rate_map: dict[ProgramBlocks, Variable] = {}
         self._accumulators: dict[tuple[str, str], Variable] = {}
         self._multi_precision = False
         self._masters: dict[str, Variable] = {}
@@ -222,11 +223,11 @@ class Optimizer:
     # -- learning rate --------------------------------------------------------------------------
 
     def _create_rate(self, program: ProgramBlocks) -> None:
-        if program.id in self._rates:
+        if program in self._learning_rate_map:
             return
         rate = self._learning_rate
         if isinstance(rate, Variable):
-            self._rates[program.id] = rate
+            self._learning_rate_map[program] = rate
             return
         start = rate() if isinstance(rate, LRScheduler) else rate
         variable = LayerHelper("learning_rate", "learning_rate").create_global(
@@ -236,7 +237,7 @@ class Optimizer:
             ConstantInitializer(float(start)),
             stop_gradient=True,
         )
-        self._rates[program.id] = variable
+        self._learning_rate_map[program] = variable
         if isinstance(rate, LRScheduler):
             program.lr_scheduler = (rate, variable.name)
 
@@ -260,12 +261,12 @@ class Optimizer:
         return float(rate() if isinstance(rate, LRScheduler) else rate)
 
     def _global_learning_rate(self, program: Program | None = None) -> Variable | None:
-        program_id = next(iter(self._rates), -1) if program is None else program.id
-        return self._rates.get(program_id)
+        rates = self._learning_rate_map
+        return next(iter(rates.values()), None) if program is None else rates.get(program)
 
     def _rate_of(self, parameter: Parameter) -> Variable:
         """Return the rate of a parameter: the global one, times its own factor."""
-        rate = self._rates[parameter.block.program.id]
+        rate = self._learning_rate_map[parameter.block.program]
         factor = parameter.optimize_attr["learning_rate"]
         if isinstance(factor, Variable):
             return factor

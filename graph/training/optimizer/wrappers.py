@@ -39,7 +39,8 @@ class _Wrapper(Optimizer):
             inner._name,
         )
         self._optimizer = inner
-        self._rates, self._accumulators = inner._rates, inner._accumulators
+        self._learning_rate_map = inner._learning_rate_map
+        self._accumulators = inner._accumulators
         self._masters, self._multi_precision = inner._masters, inner._multi_precision
 
     def _apply_inner(
