@@ -90,7 +90,14 @@ def compile_program(
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
     lowered = lower(
-        *(graph, fetch_names, kernels, seed_of(program), math, alike, own_states, target.checks),
+        graph,
+        fetch_names,
+        kernels,
+        seed_of(program),
+        math=math,
+        alike=alike,
+        place_states=own_states,
+        checks=target.checks,
         fetch_lods=fetch_lods,
     )
     parts = cut(lowered)  # refuses here what it would refuse at the first step

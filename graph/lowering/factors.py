@@ -41,8 +41,7 @@ def round_factors(
                 name = f"{value.name}@{ROUNDED}"
                 copies[value] = replace(value, name=name, kind=TEMP, layout=ROUNDED)
                 copy = Node(
-                    *(TRANSFER, {"X": (value,)}, {"Out": (copies[value],)}, {}),
-                    *(node.role, node.where),
+                    TRANSFER, {"X": (value,)}, {"Out": (copies[value],)}, {}, node.role, node.where
                 )
                 placed[copy] = kernel
             inputs[slot] = (copies[value],)
