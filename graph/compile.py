@@ -36,8 +36,6 @@ from .program.program import Program
 from .program.seeds import seed_of
 from .report.report import CompileReport
 
-Alternatives = tuple[tuple[str, ...], ...]
-
 
 @dataclass(frozen=True)
 class Compiled:
@@ -49,7 +47,7 @@ class Compiled:
     program: ReplicaProgram
     report: CompileReport
     stages: tuple[Stage, ...] = ()
-    alternatives: Alternatives = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
 
 def compile_program(
@@ -84,13 +82,27 @@ def compile_program(
     graph, records = run_pipeline(graph, target, stages)
     if back_end != "numpy":
         graph = place_on_host(graph, capabilities[back_end].takes)
-    graph, kernels, choices, math = _with_kernels(
-        graph, target, fetch_names, capabilities, back_end
-    )
+    only = _only(target, capabilities)
+    selected = select_kernels(graph, capabilities, back_end, only)
+    math, why = _math(target, capabilities, back_end)
+    graph = graph.noted(why) if why else graph
+    refuse_exact(selected, math, capabilities, back_end)
+    for text in _without_effect(target):
+        graph = graph.noted(text)
+    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
+    graph, kernels = _rounded(graph, fetch_names, kernels, capabilities, math)
+    choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
     lowered = lower(
-        *(graph, fetch_names, kernels, seed_of(program), math, alike, own_states, target.checks),
+        graph,
+        fetch_names,
+        kernels,
+        seed_of(program),
+        math=math,
+        alike=alike,
+        place_states=own_states,
+        checks=target.checks,
         fetch_lods=fetch_lods,
     )
     parts = cut(lowered)  # refuses here what it would refuse at the first step
@@ -128,27 +140,6 @@ def _informed(
         folds_residuals=folds,
         rows=back_end == "numpy" and counted_before(graph, target),
     )
-
-
-def _with_kernels(
-    graph: Graph,
-    target: Target,
-    fetch_names: Sequence[str],
-    capabilities: Capabilities,
-    back_end: str,
-) -> tuple[Graph, dict[Node, str], Alternatives, str]:
-    """Return the graph laid out for its kernels, chosen by rule, these, those worth measuring, and the math."""
-    only = _only(target, capabilities)
-    selected = select_kernels(graph, capabilities, back_end, only)
-    math, why = _math(target, capabilities, back_end)
-    graph = graph.noted(why) if why else graph
-    refuse_exact(selected, math, capabilities, back_end)
-    for text in _without_effect(target):
-        graph = graph.noted(text)
-    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
-    graph, kernels = _rounded(graph, fetch_names, kernels, capabilities, math)
-    choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
-    return graph, kernels, choices, math
 
 
 def _with_bodies(

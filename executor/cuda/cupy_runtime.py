@@ -30,9 +30,8 @@ _NUMBERS: dict[str, type[np.generic]] = {
     "long long": np.int64,
     "unsigned long long": np.uint64,
 }
-_FIRST = (
-    -100
-)  # of streams' priorities: below the least number of any GPU, which CUDA takes in its place
+# of streams' priorities: below the least number of any GPU, which CUDA takes in its place
+_FIRST = -100
 
 
 def _keep_cupys_kernels() -> None:

@@ -28,9 +28,8 @@ class CudaKernel:
     includes: tuple[str, ...] = ()
     definitions: str = ""
     block: int = 256  # the most threads a block will have
-    shared: frozenset[str] = (
-        frozenset()
-    )  # pointers to memory that another one writes, or reads what they write
+    # pointers to memory that another one writes, or reads what they write
+    shared: frozenset[str] = frozenset()
 
     @cached_property
     def text(self) -> str:

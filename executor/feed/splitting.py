@@ -31,9 +31,8 @@ from .feeds import (
 from .fetches import joined_lods
 from .reader import batches_for
 
-SHAPES_KEPT = (
-    256  # what is known of feeds of these shapes; a mix of 200 lengths is not learned anew
-)
+# feeds of so many shapes are remembered; a mix of 200 lengths is not learned anew
+SHAPES_KEPT = 256
 
 
 class Portions(Sequence[FeedShard]):

@@ -97,7 +97,10 @@ def load_distributed(dirname: str | None, program: Program, filename: object = N
         log.warning(
             "%d variable(s) of optimizers or schedules have no file in %r, and begin anew at the parameter "
             "server %s: %s",
-            *(len(missing), folder, here, ", ".join(missing[:5])),
+            len(missing),
+            folder,
+            here,
+            ", ".join(missing[:5]),
         )
 
 

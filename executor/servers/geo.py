@@ -79,7 +79,12 @@ class SharedChanges:
         if row_numbers is not None:
             if row_numbers.size:
                 table = TableLookup(
-                    *(parameter.variable, "", parameter.pieces, len(own), -1), drops_last=False
+                    ids=parameter.variable,
+                    out="",
+                    pieces=parameter.pieces,
+                    height=len(own),
+                    padding_idx=-1,
+                    drops_last=False,
                 )
                 rows = self._session.lookup(self._exchange, table, row_numbers)
                 own[row_numbers] += rows - base[row_numbers]

@@ -197,7 +197,10 @@ class SyncSteps(Steps):
             self.lost_steps += step - self.applied
             log.warning(
                 "parameter server %s was restored behind step %d: the updates of steps %d to %d are lost",
-                *(self.state.endpoint, self.applied, self.applied + 1, step),
+                self.state.endpoint,
+                self.applied,
+                self.applied + 1,
+                step,
             )
             self.applied = step
             for one in self.state.trainers:

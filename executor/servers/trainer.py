@@ -202,7 +202,9 @@ class TrainerRun:
         if name not in self._ids_runs:
             place = CPUPlace()
             self._ids_runs[name] = LocalRun(
-                *(self.exchange.compute, [place], self.scope),
+                self.exchange.compute,
+                [place],
+                self.scope,
                 gang=LocalGang(place),
                 keep=(name,),
                 plain=True,

@@ -156,7 +156,9 @@ class Updates:
 
     def _new(self, program: Program) -> LocalRun:
         run = LocalRun(
-            *(program, [self._place], self.scope),
+            program,
+            [self._place],
+            self.scope,
             share_with=self._first,
             gang=self._gang,
             plain=True,

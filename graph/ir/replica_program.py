@@ -320,7 +320,13 @@ def lower(
     position = {value: i for i, value in enumerate(values_used)}
     values = tuple(
         ValueRecord(
-            *(v.name, v.spec.shape, int(v.spec.dtype), v.kind, v.version, v.layout, v.host),
+            v.name,
+            v.spec.shape,
+            int(v.spec.dtype),
+            v.kind,
+            v.version,
+            v.layout,
+            v.host,
             alike=v in alike,
         )
         for v in values_used

@@ -196,8 +196,8 @@ def case(
         InvalidType: no list of (bool Variable, callable).
     """
     LayerHelper("case", name)
-    if not isinstance(pred_fn_pairs, (list, tuple)):
-        raise InvalidType(f"case: pred_fn_pairs must be a list or tuple, got {pred_fn_pairs!r}.")
+    if not isinstance(pred_fn_pairs, (list, tuple)) or not pred_fn_pairs:
+        raise InvalidType(f"case: pred_fn_pairs must be a list of pairs, got {pred_fn_pairs!r}.")
     pairs = list(pred_fn_pairs)
     for pair in pairs:
         if not isinstance(pair, tuple) or len(pair) != 2:
@@ -256,9 +256,9 @@ def switch_case(
 
 
 def _by_key(branch_fns: Any) -> list[tuple[int, Branch]]:
-    if not isinstance(branch_fns, (list, tuple, dict)):
+    if not isinstance(branch_fns, (list, tuple, dict)) or not branch_fns:
         raise InvalidType(
-            f"switch_case: branch_fns must be a list, tuple or dict, got {branch_fns!r}."
+            f"switch_case: branch_fns must be a list, tuple or dict of functions, got {branch_fns!r}."
         )
     pairs = list(branch_fns.items() if isinstance(branch_fns, dict) else branch_fns)
     if all(callable(function) for function in pairs):

@@ -185,3 +185,17 @@ def check_variable(x: Any, argument: str, layer: str) -> None:
         raise InvalidType(
             f"{layer}: {argument} must be a Variable, got {reprlib.repr(x)} ({type(x).__name__})."
         )
+
+
+def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
+    """Return a Variable, or several, as a list.
+
+    Raises:
+        InvalidType: there is none, or something else among them.
+    """
+    variables = list(x) if isinstance(x, (list, tuple)) else [x]
+    if not variables:
+        raise InvalidType(f"{layer}: {argument} must hold one Variable or more, got {x!r}.")
+    for variable in variables:
+        check_variable(variable, argument, layer)
+    return variables

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper, check_variable, variables_of
 from .numbers import integer, several_numbers
 from .tensors import check_float, sizes_of
 
@@ -157,14 +157,12 @@ def temporal_shift(
 
 
 def _columns(op_type: str, input: Any, start_index: int, length: int) -> Variable:
-    parts = input if isinstance(input, (list, tuple)) else [input]
-    for part in parts:
-        check_variable(part, "input", op_type)
+    parts = variables_of(input, "input", op_type)
     attrs = {
         "start_index": integer(start_index, "start_index", op_type),
         "length": integer(length, "length", op_type),
     }
-    return layer(op_type, {"X": list(parts)}, attrs, dtype=parts[0].dtype)
+    return layer(op_type, {"X": parts}, attrs, dtype=parts[0].dtype)
 
 
 def partial_concat(input: Any, start_index: int = 0, length: int = -1) -> Variable:

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper, check_variable, variables_of
 from .initializer import ConstantInitializer
 from .numbers import integer, real_number
 from .param_attr import ParamAttr
@@ -35,10 +35,9 @@ def fc(
     if size < 1:
         raise InvalidValue(f"fc: size must be above 0, got {size}.")
     helper = LayerHelper("fc", name)
-    inputs: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
+    inputs = variables_of(input, "input", "fc")
     products = []
     for x, attr in zip(inputs, ParamAttr.many(param_attr, len(inputs)), strict=True):
-        check_variable(x, "input", "fc")
         assert x.shape is not None
         dims = num_flatten_dims + len(x.shape) if num_flatten_dims < 0 else num_flatten_dims
         if any(extent < 0 for extent in x.shape[dims:]):
@@ -65,6 +64,8 @@ def _lookup(
     dtype: Any,
 ) -> Variable:
     check_variable(input, "input", "embedding")
+    if not isinstance(size, (list, tuple)) or len(size) != 2:
+        raise InvalidValue(f"embedding: size must be [rows, width] of the table, got {size!r}.")
     helper = LayerHelper("embedding")
     w = helper.create_parameter(param_attr, size, dtype)
     padding = flags["padding_idx"]

@@ -11,7 +11,7 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper, check_variable, variables_of
 from .numbers import integer, one_number, several_numbers
 
 
@@ -44,7 +44,7 @@ reduce_prod = _reduce("reduce_prod")
 
 def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
     """The sum of several tensors of one shape."""
-    terms: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
+    terms = variables_of(input, "input", "sums")
     helper = LayerHelper("sum")
     if out is None:
         return helper.apply("sum", {"X": terms}, dtype=terms[0].dtype)
@@ -115,9 +115,7 @@ def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
 
 def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
     """Join tensors along a dimension (a number or a Variable)."""
-    parts: list[Any] = list(input) if isinstance(input, (list, tuple)) else [input]
-    for part in parts:
-        check_variable(part, "input", "concat")
+    parts = variables_of(input, "input", "concat")
     inputs, attrs = one_number(axis, "AxisTensor", "axis", "axis", "concat")
     return LayerHelper("concat", name).apply(
         "concat", {"X": parts, **inputs}, attrs, dtype=parts[0].dtype
@@ -150,7 +148,7 @@ def split(
 
 def stack(x: Sequence[Variable], axis: int = 0) -> Variable:
     """Join tensors of one shape along a new dimension."""
-    parts: list[Any] = list(x) if isinstance(x, (list, tuple)) else [x]
+    parts = variables_of(x, "x", "stack")
     return LayerHelper("stack").apply(
         "stack", {"X": parts}, {"axis": axis}, out="Y", dtype=parts[0].dtype
     )

@@ -65,8 +65,7 @@ def round_factors(
                 layout = _ROUNDED[value.layout]
                 copies[value] = replace(value, name=name, kind=TEMP, layout=layout)
                 copy = Node(
-                    *(TRANSFER, {"X": (value,)}, {"Out": (copies[value],)}, {}),
-                    *(node.role, node.where),
+                    TRANSFER, {"X": (value,)}, {"Out": (copies[value],)}, {}, node.role, node.where
                 )
                 placed[copy] = kernel
             inputs[slot] = (copies[value],)

@@ -136,9 +136,8 @@ def alternatives(
         names: list[str] = []
         if node.op.removesuffix("_grad") in _MEASURED and not node.host:
             names = [n for n in able if node.op in able[n] and n != kernels[node] and can(node, n)]
-            if any(
-                capabilities[n].variant for n in names
-            ):  # one computes as the module, but faster
+            if any(capabilities[n].variant for n in names):
+                # one computes as the module, but faster
                 names = [n for n in names if n != capabilities[n].arrays]
         choices.append((kernels[node], *names) if names else ())
     return tuple(choices)

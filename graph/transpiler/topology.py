@@ -30,9 +30,8 @@ class Topology:
     endpoints: list[str]
     sync_mode: bool
     split_late: bool = False  # gradients are cut while they are sent
-    half_async: bool = (
-        False  # a trainer waits until the servers have what it sent, not for other trainers
-    )
+    # a trainer waits until the servers have what it sent, not for other trainers
+    half_async: bool = False
     push_every: int = 0  # in geo-SGD: after how many steps changes are sent
 
     @property

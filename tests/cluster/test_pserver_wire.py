@@ -98,8 +98,12 @@ class Servers:
         server.start()
         self.running[endpoint] = server
         self.directory.addresses[endpoint] = Address(
-            *("127.0.0.1", server.port, server.local_name if near else ""),
-            *(secret, generation, restores),
+            host="127.0.0.1",
+            port=server.port,
+            local_name=server.local_name if near else "",
+            secret=secret,
+            generation=generation,
+            restores=restores,
         )
         return server
 

@@ -24,7 +24,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 # A half of them is slow.
 CASES = [
     pytest.param(
-        *(runner, list(OPTIMIZERS)[(i + j + SEED) % len(OPTIMIZERS)], name),
+        runner,
+        list(OPTIMIZERS)[(i + j + SEED) % len(OPTIMIZERS)],
+        name,
         marks=[pytest.mark.slow] * ((i + j + SEED) % 2),
     )
     for i, runner in enumerate(RUNNERS)

@@ -32,9 +32,8 @@ def _mixed(total: Any, lane: Any) -> Any:
 
 def _hashed(words: Any, seed: int) -> Any:
     """Return the hash of each row of 32-bit words, which are read in pairs, four pairs a stripe."""
-    start = words[:, 0] * np.uint64(0) + np.uint64(
-        seed
-    )  # an array, whose arithmetic wraps silently
+    # an array, whose arithmetic wraps silently
+    start = words[:, 0] * np.uint64(0) + np.uint64(seed)
     lanes = words[:, 1::2] << np.uint64(32) | words[:, 0 : words.shape[1] // 2 * 2 : 2]
     stripes = lanes.shape[1] // 4 * 4
     total = start + _5

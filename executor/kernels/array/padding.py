@@ -60,9 +60,8 @@ def pad2d(dev: Device, a: Pad2d) -> list[Step]:
     if a.mode == "constant":
         return [partial(a.out.fill, a.pad_value), inside]
     steps: list[Step] = [inside]
-    band = middle(
-        a.out, a.x, a.paddings[:2], first
-    )  # rows of the middle, columns of the whole width
+    # rows of the middle, columns of the whole width
+    band = middle(a.out, a.x, a.paddings[:2], first)
     for axis, whole, ends in ((first + 1, band, a.paddings[2:]), (first, a.out, a.paddings[:2])):
         for line, source in _lines(a.x.shape[axis], ends, a.mode):
             target = _line(whole, axis, line)

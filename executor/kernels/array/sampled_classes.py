@@ -98,9 +98,8 @@ def unlike(stream: Stream, count: int, classes: int) -> tuple[Any, int]:
         if len(first) >= count:
             places = np.sort(first)[:count]
             return drawn[places], int(places[-1]) + 1
-        if (
-            rounds * count > 64 * classes * classes
-        ):  # next to none of the rarest is left out by chance
+        if rounds * count > 64 * classes * classes:
+            # next to none of the rarest is left out by chance
             rest = np.setdiff1d(np.arange(classes), drawn)
             enough = np.concatenate([drawn[np.sort(first)], rest])[:count]
             return enough, drawn.size

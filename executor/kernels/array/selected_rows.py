@@ -20,9 +20,8 @@ def merge_rows(dev: Device, a: MergeRows) -> list[Step]:
         return []
 
     def merge() -> None:
-        if bool(
-            (a.rows[1:] > a.rows[:-1]).all()
-        ):  # merged before, as what trainers send to servers
+        if bool((a.rows[1:] > a.rows[:-1]).all()):
+            # merged before, as what trainers send to servers
             a.out_rows[...], a.out_values[...] = a.rows, a.values
             return
         order, numbers, starts = grouped(xp, a.rows)

@@ -71,9 +71,8 @@ def stack_grad(x: Operands) -> Made:
 
 
 def _knows_times(node: Node) -> bool:
-    return (
-        min(node.attrs["expand_times"], default=0) > 0
-    )  # a gradient may have them by its shapes alone
+    # a gradient may have them by its shapes alone
+    return min(node.attrs["expand_times"], default=0) > 0
 
 
 @lowering("expand", slope=True, takes=_knows_times)

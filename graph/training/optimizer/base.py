@@ -82,9 +82,8 @@ class Optimizer:
         self._accumulators: dict[tuple[str, str], Variable] = {}
         self._multi_precision = False
         self._masters: dict[str, Variable] = {}
-        self._skip_update: Variable | None = (
-            None  # set by mixed precision: gradients are not finite
-        )
+        # set by mixed precision: gradients are not finite
+        self._skip_update: Variable | None = None
 
     def __repr__(self) -> str:
         rate = self._learning_rate

@@ -99,9 +99,8 @@ class DpsgdOptimizer(Method):
             if value <= 0:
                 raise InvalidValue(f"Dpsgd: {argument} must be above 0, got {value!r}.")
         self._clip, self._batch_size, self._sigma = clip, batch_size, sigma
-        self._seed: int | None = (
-            None  # not 0: the same noise in every step, for a search for mistakes
-        )
+        # not 0: the same noise in every step, for a search for mistakes
+        self._seed: int | None = None
 
     def _attrs(self) -> dict[str, Any]:
         numbers = {"clip": self._clip, "batch_size": self._batch_size, "sigma": self._sigma}

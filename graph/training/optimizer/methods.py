@@ -90,6 +90,7 @@ class MomentumOptimizer(Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
+        require_numbers("Momentum", momentum=momentum)
         self._momentum = momentum
         self._use_nesterov = bool(use_nesterov)
 
