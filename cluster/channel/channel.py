@@ -275,6 +275,7 @@ class Channels:
         heard = False
         for number, exchange in list(self._under_way.items()):
             if exchange.rung.isdisjoint(exchange.waiting):
+                self._end(number, exchange)  # an interrupt may have kept it from being forgotten
                 continue
             over, slot = self._near.all_answered(number), exchange.slot
             if not over and not each:

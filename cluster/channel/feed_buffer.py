@@ -151,7 +151,7 @@ class DriverFeedBuffer(SharedFeedBuffer):
         return None if post is None else (post[0], [place.copy() for place in post[1]])
 
     def posted_by_all(self, slot: int) -> Posts | None:
-        """Return where lies what each replica posted for the message that all answered last; None if one did not."""
+        """Return where lies what each posted for the message that all answered last; None if one did not."""
         if not self.bell.all_posted(slot):
             return None
         words = self.bell.posts[slot][1]

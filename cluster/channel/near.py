@@ -97,7 +97,7 @@ class NearReplicas:
         return self.area is not None and self.area.bell.all_answered(number)
 
     def stacked(self, slot: int) -> StackedMessages | None:
-        """Return what all posted to a slot that answered in the memory, if it is of the same types and shapes."""
+        """Return what all posted to a slot, once they answered, if it is of the same types and shapes."""
         posts = self.area.posted_by_all(slot) if self.area is not None else None
         if posts is None or posts.stacks is None:
             return None
