@@ -25,7 +25,8 @@ class Slots(NamedTuple):
 class Touched(NamedTuple):
     """The names of what a node reads and writes; ``uneven``: their rows change from step to step.
 
-    ``places`` picks what tells the memory of each from other memory. ``fields`` is the record of its op without values: attributes, and slots that are empty.
+    ``fields`` is the record of its op without values: attributes, and slots that are empty. ``places`` picks
+    what tells the memory of each value from other memory.
     """
 
     reads: tuple[str, ...]
@@ -73,9 +74,10 @@ class BindingCache:
             uneven = unknown and self._program.uneven
             op = OPS[node.op]
             sides = zip(op.parameters, (node.inputs, node.outputs), strict=True)
-            slots = [_slots(parameters, by_slot) for parameters, by_slot in sides]
+            read, written = (_slots(parameters, by_slot) for parameters, by_slot in sides)
             fields = vars(op.bound({}, {}, node.attrs))
-            touched = Touched(reads, writes, uneven, fields, *slots, picked(node.touches()))
+            pick = picked(node.touches())
+            touched = Touched(reads, writes, uneven, fields, read, written, pick)
             self._touched[id(node)] = touched
         return touched
 

@@ -35,8 +35,9 @@ def infer_specs(
 class _Rule(NamedTuple):
     """What shapes are inferred by, of one node: the positions of what it writes, and names of operands by slot.
 
-    ``read`` picks the specs that it reads. ``places`` are the slots and numbers of what it writes. ``known`` is what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``:
-    the host knows what it writes, too.
+    ``read`` picks the specs that it reads. ``places`` are the slots and numbers of what it writes, ``known`` is
+    what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``: the host
+    knows what it writes, too.
     """
 
     record: NodeRecord
@@ -103,7 +104,9 @@ class Shapes:
                     specs[i] = result
             if rule.computed:
                 self._compute(rule.record, specs, elements)
-        exact = [spec or declared for spec, declared in zip(specs[:-1], self._declared, strict=True)]
+        exact = [
+            spec or declared for spec, declared in zip(specs[:-1], self._declared, strict=True)
+        ]
         self._last = key, exact
         return exact
 
