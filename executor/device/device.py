@@ -242,8 +242,10 @@ class Device:
 
     def reuse(self) -> None:
         """Take back all lent scratch: calls bound next in this instruction run after those that had it."""
-        self._free.setdefault(self.lane, []).extend(self._lent)
-        self._lent, self._region_bytes = [], 0
+        if self._lent:
+            self._free.setdefault(self.lane, []).extend(self._lent)
+            self._lent = []
+        self._region_bytes = 0
 
     def bound(self, op: str, calls: Sequence[Callable[[], Any]]) -> Sequence[Callable[[], Any]]:
         """Return the calls that a step makes for an op, from the kernel's own."""

@@ -151,14 +151,14 @@ def call(op: Op, entry: Kernel | None, a: Operands, dev: Device) -> list[Step]:
     """Return the calls of a kernel (None: of the op's expression or formula)."""
 
     def bound(a: Operands) -> list[Step]:
-        if entry is None and op.formula is not None:
+        if entry is not None:
+            steps = entry.function(dev, a)
+            if steps is None:
+                return []
+            return list(steps) if isinstance(steps, (list, tuple)) else [steps]
+        if op.formula is not None:
             return formula_steps(dev, op, a, ARRAY_MEANS)
-        if entry is None:
-            return _bind_expression(op, a, dev)
-        steps = entry.function(dev, a)
-        if steps is None:
-            return []
-        return list(steps) if isinstance(steps, (list, tuple)) else [steps]
+        return _bind_expression(op, a, dev)
 
     def exact(a: Operands) -> list[Step]:
         if (entry is not None and entry.low) or not has_low(op.arrays(a)):

@@ -11,7 +11,7 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.lowering.memory import Usage
 from ...graph.ops.registry import OPS
 from .instruction import Instruction
-from .shapes import Shapes
+from .shapes import Shapes, picked
 
 
 class Slots(NamedTuple):
@@ -25,7 +25,8 @@ class Slots(NamedTuple):
 class Touched(NamedTuple):
     """The names of what a node reads and writes; ``uneven``: their rows change from step to step.
 
-    ``fields`` is the record of its op without values: attributes, and slots that are empty.
+    ``fields`` is the record of its op without values: attributes, and slots that are empty. ``places`` picks
+    what tells the memory of each value from other memory.
     """
 
     reads: tuple[str, ...]
@@ -34,6 +35,7 @@ class Touched(NamedTuple):
     fields: dict[str, Any]
     read: Slots
     written: Slots
+    places: Callable[[Sequence[Hashable]], Hashable]
 
 
 class BindingCache:
@@ -72,9 +74,10 @@ class BindingCache:
             uneven = unknown and self._program.uneven
             op = OPS[node.op]
             sides = zip(op.parameters, (node.inputs, node.outputs), strict=True)
-            slots = [_slots(parameters, by_slot) for parameters, by_slot in sides]
+            read, written = (_slots(parameters, by_slot) for parameters, by_slot in sides)
             fields = vars(op.bound({}, {}, node.attrs))
-            touched = Touched(reads, writes, uneven, fields, *slots)
+            pick = picked(node.touches())
+            touched = Touched(reads, writes, uneven, fields, read, written, pick)
             self._touched[id(node)] = touched
         return touched
 

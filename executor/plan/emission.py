@@ -73,8 +73,8 @@ class Emission:
         """
         if node.op in COLLECTIVES:
             return self.in_lane(node, 0)
-        places, side = self.memory.places, self._side(node)
-        key = (id(node), *[places[i] for i in node.touches()])
+        side, touched = self._side(node), self._cache.touched(node)
+        key = (id(node), touched.places(self.memory.places))
         instruction = self._cache.instructions.get(key)
         if instruction is None:
             instruction = self.in_lane(node, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ..device.device import Device
 from ..kernels.registry import bind
 
 _SHAPES_KNOWN = 64  # kept per kind of node
-_Known = dict[tuple[Any, ...], list[Spec | None]]  # what is read -> what is written
+_Known = dict[Any, list[Spec | None]]  # what is read -> what is written
 
 
 def infer_specs(
@@ -32,14 +33,15 @@ def infer_specs(
 
 
 class _Rule(NamedTuple):
-    """What shapes are inferred by, of one node: the positions of what it reads and writes, and names by slot.
+    """What shapes are inferred by, of one node: the positions of what it writes, and names of operands by slot.
 
-    ``places`` are the slots and numbers of what it writes. ``known`` is what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``:
-    the host knows what it writes, too.
+    ``read`` picks the specs that it reads. ``places`` are the slots and numbers of what it writes, ``known`` is
+    what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``: the host
+    knows what it writes, too.
     """
 
     record: NodeRecord
-    reads: list[int]
+    read: Callable[[Sequence[Any]], Any]
     writes: list[int]
     places: list[tuple[str, int]]
     names: dict[str, list[str]]
@@ -79,7 +81,7 @@ class Shapes:
         ``arrays`` are the feeds themselves: needed where shapes depend on elements (``known``).
         """
         elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
-        specs: list[Spec | None] = [None] * len(self._declared)
+        specs: list[Spec | None] = [None] * (len(self._declared) + 1)  # at -1: no operand
         for position, spec in zip(self._program.feeds, feeds, strict=True):
             specs[position] = spec
         for i, name in self._states:
@@ -89,9 +91,9 @@ class Shapes:
         if key == before:
             return exact
         for rule in self._rules:
-            read: tuple[Any, ...] = tuple([None if i < 0 else specs[i] for i in rule.reads])
+            read: Any = rule.read(specs)
             if rule.by_elements and elements:
-                read = (*read, *(elements[i].tobytes() for i in rule.by_elements))
+                read = (read, *(elements[i].tobytes() for i in rule.by_elements))
             results = rule.known.get(read)
             if results is None:
                 if len(rule.known) >= _SHAPES_KNOWN:
@@ -102,7 +104,9 @@ class Shapes:
                     specs[i] = result
             if rule.computed:
                 self._compute(rule.record, specs, elements)
-        exact = [spec or declared for spec, declared in zip(specs, self._declared, strict=True)]
+        exact = [
+            spec or declared for spec, declared in zip(specs[:-1], self._declared, strict=True)
+        ]
         self._last = key, exact
         return exact
 
@@ -130,7 +134,7 @@ class Shapes:
         telling = OPS[record.op].values_read(record.attrs, record.inputs)
         return _Rule(
             record,
-            [i for positions in record.inputs.values() for i in positions],
+            picked([i for positions in record.inputs.values() for i in positions]),
             [i for positions in record.outputs.values() for i in positions if i >= 0],
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
             names,
@@ -195,6 +199,11 @@ def _shaped(spec: Spec | None) -> np.ndarray:
     """Return an operand whose elements do not matter; the pages of its memory are never touched."""
     assert spec is not None, "what known values read has a shape"
     return np.empty(spec.shape, to_numpy(spec.dtype))
+
+
+def picked(positions: Sequence[int]) -> Callable[[Sequence[Any]], Any]:
+    """Return what picks the values at these positions: as a tuple, or the only one by itself."""
+    return itemgetter(*positions) if positions else lambda values: ()
 
 
 def batch_dependent(program: ReplicaProgram) -> frozenset[int]:

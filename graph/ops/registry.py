@@ -308,7 +308,11 @@ class Op:
     def arrays(self, a: Operands) -> dict[str, Any]:
         """Return the slots of a record by field: an array, a list of them, or None."""
         fields = vars(a)
-        return {name: fields[name] for side in self.parameters for _, name, _ in side}
+        return {name: fields[name] for name in self._slot_fields}
+
+    @cached_property
+    def _slot_fields(self) -> tuple[str, ...]:
+        return tuple(name for side in self.parameters for _, name, _ in side)
 
     @cached_property
     def parameters(self) -> tuple[tuple[tuple[str, str, bool], ...], ...]:

@@ -363,3 +363,29 @@ def test_nothing_is_left_of_plans_that_are_gone() -> None:
     for _ in range(1000):
         bind("mul", *slots, Device(), "onednn")
     assert held() <= before
+
+
+@pytest.mark.parametrize("shape", [(4, 16, 1, 50), (3, 5, 7, 9), (2, 3, 2, 4, 3), (5, 16, 1, 1)])
+def test_the_largest_of_channels_compiles_nothing_where_sizes_are_uneven(
+    shape: tuple[int, ...], compiled: list[str]
+) -> None:
+    """It has the bits of the library's pools, whichever of several largest elements is the first."""
+    rng, last = np.random.default_rng(3), (0, *range(2, len(shape)), 1)
+    x = np.maximum(np.rint(rng.standard_normal(shape) * 2), 0).astype("f4")
+    x = np.ascontiguousarray(x.transpose(last)).transpose(0, -1, *range(1, len(shape) - 1))
+    d_out = rng.standard_normal((*shape[:2], *[1] * (len(shape) - 2))).astype("f4")
+    d_out[0, 0] = -0.0
+    op, results = f"pool{len(shape) - 2}d", {}
+    attrs = {"pooling_type": "max", "global_pooling": True, "ksize": [1] * (len(shape) - 2)}
+    for uneven in (False, True):
+        dev, out, d_x = Device(), np.full_like(d_out, 7), np.full_like(x, 7)
+        dev.next_instruction("out", uneven=uneven)
+        compiled.clear()
+        grads = {"X": [x], "Out": [out], "Out@GRAD": [d_out]}
+        for step in bind(op, {"X": [x]}, {"Out": [out]}, {**OPS[op].attrs, **attrs}, dev, "onednn"):
+            step()
+        attributes = {**OPS[f"{op}_grad"].attrs, **attrs}
+        for step in bind(f"{op}_grad", grads, {"X@GRAD": [d_x]}, attributes, dev, "onednn"):
+            step()
+        results[uneven] = out.tobytes(), d_x.tobytes()
+    assert results[True] == results[False] and not compiled

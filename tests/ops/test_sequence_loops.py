@@ -41,6 +41,8 @@ def test_pools(lengths: list[int], columns: int, kind: str) -> None:
     rng, ends = np.random.default_rng(0), np.cumsum([0, *lengths])
     x = rng.standard_normal((ends[-1], columns)).astype("f4")
     d = rng.standard_normal((len(lengths), columns)).astype("f4")
+    if kind == "MAX":  # often of several rows, of which the first is taken
+        x = np.rint(x)
     inputs, attrs = {"X": x, "X@LOD": ends}, {"pooltype": kind, "pad_value": -9.0}
     results = {"Out": d, "MaxIndex": d.astype("i4")}
     _, index = compare("sequence_pool", inputs, results, **attrs)

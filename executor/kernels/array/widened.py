@@ -21,7 +21,13 @@ Arrays = Mapping[str, Any]  # by parameter: an array, a list of them, or None
 
 def has_low(arrays: Arrays) -> bool:
     """Tell whether any of the arrays holds low-precision floats."""
-    return not LOW_DTYPES.isdisjoint([array.dtype for array in _each(arrays.values())])
+    for operand in arrays.values():
+        if isinstance(operand, list):
+            if any(array is not None and array.dtype in LOW_DTYPES for array in operand):
+                return True
+        elif operand is not None and operand.dtype in LOW_DTYPES:
+            return True
+    return False
 
 
 def widened(

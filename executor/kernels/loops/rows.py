@@ -166,8 +166,13 @@ def _bound(
     ``alias`` gives the result the name of the operand whose memory it takes: only so can the compiler tell
     that an element is written where it was read, and compute many at a time.
     """
-    arrays = [w for w in words if isinstance(w, np.ndarray)]
-    values = [address(w) if isinstance(w, np.ndarray) else int(w) for w in words]
+    arrays: list[Any] = []
+    values: list[int] = []
+    for word in words:
+        if isinstance(word, np.ndarray):
+            arrays.append(word)
+            word = address(word)
+        values.append(int(word))
     return launch(_source(text, place, alias, part), values, *arrays)
 
 

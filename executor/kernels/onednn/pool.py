@@ -104,8 +104,8 @@ def _pooling(a: Pool | PoolGrad) -> Pooling | None:
 def _as_lines(dev: Device, a: Pool | PoolGrad) -> Any:
     """Return the record with each image as one line, if only the largest of each is asked for; else None.
 
-    The channels of all of them lie side by side, or of none. Where sizes are uneven, loops over lines compute that: forward and backward they take as long as
-    primitives of the library, which are compiled for each size.
+    The channels of all of them lie side by side, or of none. Where sizes are uneven, loops over lines compute
+    that: forward and backward they take as long as primitives of the library, which are compiled for each size.
     """
     fields = vars(a)
     arrays = {
