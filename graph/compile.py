@@ -27,6 +27,7 @@ from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.residual_norm import ADD_NORM
 from .ops.rules import product
+from .passes.fused_attention import FUSED
 from .passes.replicated import place_states, replicated
 from .passes.sparse_rows import counted_before, refuse_lazy
 from .passes.sync_batch_norm import expand_sync_ops
@@ -77,6 +78,7 @@ def compile_program(
     compiles = _takes(REGION, capabilities)
     able = libraries(capabilities, back_end)
     adds, masks, folds = (_takes(op_type, able) for op_type in (GRAD_ADD, MASKED, ADD_NORM))
+    drops = able["cudnn"].takes.get(FUSED) if "cudnn" in able else None
     names = (*fetch_names, *level_names)
     rows = back_end == "numpy" and counted_before(graph, target)
     target = replace(
@@ -86,6 +88,7 @@ def compile_program(
         adds_gradients=adds,
         keeps_masks=masks,
         folds_residuals=folds,
+        drops_weights=drops,
         rows=rows,
     )
     verifies = target.strategy is not None and target.strategy.verify_passes
