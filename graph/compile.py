@@ -27,6 +27,7 @@ from .ops.region import REGION
 from .ops.registry import OPS
 from .ops.residual_norm import ADD_NORM
 from .ops.rules import product
+from .passes.fused_attention import FUSED
 from .passes.replicated import place_states, replicated
 from .passes.sparse_rows import counted_before, refuse_lazy
 from .passes.sync_batch_norm import expand_sync_ops
@@ -138,6 +139,7 @@ def _informed(
         adds_gradients=adds,
         keeps_masks=masks,
         folds_residuals=folds,
+        drops_weights=able["cudnn"].takes.get(FUSED) if "cudnn" in able else None,
         rows=back_end == "numpy" and counted_before(graph, target),
     )
 

@@ -85,6 +85,8 @@ class BuildStrategy(Strategy):
     cpu_math: Literal["float32", "bfloat16"] = effect("float32")
     # Not in Paddle. "tf32" rounds the factors of products that cuBLASLt and cuDNN compute to 10 bits.
     gpu_math: Literal["float32", "tf32"] = effect("float32")
+    # Not in Paddle. On GPUs cuDNN drops weights of attention by numbers of its own: other ones than on CPUs.
+    cudnn_attention_dropout: Flag = effect(False)
     # Not in Paddle. Gradients in low precision are widened before they are summed over the places.
     reduce_in_float32: Flag = effect(False)
     # Not in Paddle. None: as FLAGS_measure_kernels says. False: kernels are chosen by rule alone.

@@ -66,6 +66,7 @@ class _Builder:
             "float16": types.HALF,
             "bfloat16": types.BFLOAT16,
             "uint8": types.BOOLEAN,
+            "int64": types.INT64,
         }
         first = next(iter(graph.operands.values()))
         self._operands = {  # what lies in bytes is a mask, and has a bit for each element
@@ -181,7 +182,9 @@ def _batch_norm_grad(builder: _Builder, norm: BatchNormGrad) -> None:
         d_y = builder.graph.relu_backward(d_y, y)
         d_y.set_data_type(builder.io)
     forked = []
-    if norm.masked:
+    if (
+        norm.masked
+    ):  # no engine takes a choice by the mask: an infinite gradient that it stops is NaN
         d_y = builder.graph.mul(d_y, *builder.read("mask"))
         d_y.set_data_type(builder.io)
         forked = [d_y] if norm.forks else []
@@ -192,34 +195,35 @@ def _batch_norm_grad(builder: _Builder, norm: BatchNormGrad) -> None:
         builder.write(name, result)
 
 
-def _mask(builder: _Builder, attention: Attention) -> dict[str, Any]:
+def _options(builder: _Builder, attention: Attention) -> dict[str, Any]:
+    """Return the arguments that attention and its gradient share."""
+    options: dict[str, Any] = {"attn_scale": attention.scale}
+    if attention.dropout:
+        options["dropout"] = (attention.dropout, *builder.read("seed", "offset"))
     if attention.causal:
-        return {
-            "diagonal_alignment": builder.cudnn.diagonal_alignment.TOP_LEFT,
-            "diagonal_band_right_bound": 0,
-        }
-    return {} if attention.mask is None else {"bias": builder.read("mask")[0]}
+        options["diagonal_alignment"] = builder.cudnn.diagonal_alignment.TOP_LEFT
+        options["diagonal_band_right_bound"] = 0
+    elif attention.mask is not None:
+        (options["bias"],) = builder.read("mask")
+    return options
 
 
 def _attention(builder: _Builder, attention: Attention) -> None:
     q, k, v = builder.read("q", "k", "v")
-    mask = _mask(builder, attention)
-    out, stats = builder.graph.sdpa(
-        q=q, k=k, v=v, generate_stats=True, attn_scale=attention.scale, **mask
-    )
+    options = _options(builder, attention)
+    out, stats = builder.graph.sdpa(q=q, k=k, v=v, generate_stats=True, **options)
     builder.write("out", out)
     builder.write("stats", stats)
 
 
 def _attention_grad(builder: _Builder, grad: AttentionGrad) -> None:
     q, k, v, out, d_out, stats = builder.read("q", "k", "v", "out", "d_out", "stats")
-    mask = _mask(builder, grad.forward)
+    options = _options(builder, grad.forward)
     if grad.d_mask is not None:
-        mask["dBias"] = builder.read("d_mask")[0]
+        options["dBias"] = builder.read("d_mask")[0]
     results = builder.graph.sdpa_backward(
-        q=q, k=k, v=v, o=out, dO=d_out, stats=stats,
-        attn_scale=grad.forward.scale, use_deterministic_algorithm=True, **mask,
-    )  # fmt: skip
+        q=q, k=k, v=v, o=out, dO=d_out, stats=stats, use_deterministic_algorithm=True, **options
+    )
     for name, result in zip(("d_q", "d_k", "d_v"), results, strict=True):
         builder.write(name, result)
 

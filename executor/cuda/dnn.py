@@ -30,7 +30,7 @@ class Tensor(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes from its first element to its last."""
-        itemsize = {"float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}[self.dtype]
+        itemsize = {"int64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1}[self.dtype]
         return (
             sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)) + 1
         ) * itemsize
@@ -40,6 +40,9 @@ def tensor(array: Any) -> Tensor:
     """Describe an array."""
     size = array.dtype.itemsize
     return Tensor(tuple(array.shape), tuple(s // size for s in array.strides), array.dtype.name)
+
+
+_NUMBER = Tensor((1, 1, 1, 1), (1, 1, 1, 1), "int64")
 
 
 def _statistic(channels: int) -> Tensor:
@@ -169,7 +172,9 @@ class BatchNormGrad:
 class Attention:
     """out = softmax(scale * q k^T + mask) v, over [B, H, rows, D]; sizes of 1 in ``mask`` are broadcast.
 
-    ``stats`` [B, H, T, 1] keeps the logarithm of the sum of exponentials of each row of scores.
+    ``stats`` [B, H, T, 1] keeps the logarithm of the sum of exponentials of each row of scores. With
+    ``dropout`` so many weights are zero, and the others divided by 1 - ``dropout``; which are is the library's
+    own function of the numbers ``seed`` and ``offset``, the same in the gradient.
     """
 
     q: Tensor
@@ -179,6 +184,7 @@ class Attention:
     out: Tensor
     scale: float
     causal: bool = False  # no weight for keys behind the query
+    dropout: float = 0.0
 
     @property
     def stats(self) -> Tensor:
@@ -189,9 +195,10 @@ class Attention:
     @property
     def operands(self) -> dict[str, Tensor]:
         """Shapes and types of the operands, by name."""
-        mask = {} if self.mask is None else {"mask": self.mask}
+        more = {} if self.mask is None else {"mask": self.mask}
+        more |= dict.fromkeys(("seed", "offset"), _NUMBER) if self.dropout else {}
         return {
-            "q": self.q, "k": self.k, "v": self.v, **mask, "out": self.out, "stats": self.stats
+            "q": self.q, "k": self.k, "v": self.v, **more, "out": self.out, "stats": self.stats
         }  # fmt: skip
 
     @property
@@ -201,7 +208,8 @@ class Attention:
 
     def __str__(self) -> str:
         mask = "causal" if self.causal else f"mask {self.mask}"
-        return f"attention of {self.q} to {self.k} and {self.v}, {mask}"
+        dropout = f", dropout {self.dropout}" if self.dropout else ""
+        return f"attention of {self.q} to {self.k} and {self.v}, {mask}{dropout}"
 
 
 @dataclass(frozen=True)

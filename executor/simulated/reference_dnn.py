@@ -45,7 +45,9 @@ class ReferenceCall:
     def __call__(self) -> None:
         graph, results = self.graph, self.graph.results
         arrays = {
-            name: array.reshape(graph.operands[name].shape).astype(np.float32)
+            name: array.reshape(graph.operands[name].shape).astype(
+                np.int64 if array.dtype == np.int64 else np.float32
+            )
             for name, array in self._arrays.items()
             if name not in results
         }
@@ -155,24 +157,34 @@ def _scores(attention: Attention, arrays: Arrays) -> np.ndarray:
     return scores + arrays["mask"] if attention.mask is not None else scores
 
 
+def _kept(attention: Attention, arrays: Arrays, shape: tuple[int, ...]) -> Any:
+    """Return the factors of weights: numbers of its own, as a library has."""
+    if not attention.dropout:
+        return np.float32(1)
+    seed, offset = (int(arrays[name].item()) for name in ("seed", "offset"))
+    numbers = np.random.Generator(np.random.Philox(counter=offset, key=seed % 2**64))
+    return (numbers.random(shape) >= attention.dropout) / np.float32(1 - attention.dropout)
+
+
 def _attention(attention: Attention, arrays: Arrays) -> tuple[np.ndarray, ...]:
     scores = _scores(attention, arrays)
     top = scores.max(3, keepdims=True)
     weights = np.exp(scores - top)
     total = weights.sum(3, keepdims=True)
+    weights = weights * _kept(attention, arrays, weights.shape)
     return (weights @ arrays["v"]) / total, top + np.log(total)
 
 
 def _attention_grad(grad: AttentionGrad, arrays: Arrays) -> tuple[np.ndarray, ...]:
     weights = np.exp(_scores(grad.forward, arrays) - arrays["stats"])
-    d_out = arrays["d_out"]
+    kept, d_out = _kept(grad.forward, arrays, weights.shape), arrays["d_out"]
     share = (d_out * arrays["out"]).sum(3, keepdims=True)
-    d_scores = weights * (d_out @ arrays["v"].swapaxes(2, 3) - share)
+    d_scores = weights * (d_out @ arrays["v"].swapaxes(2, 3) * kept - share)
     scale = np.float32(grad.forward.scale)
     gradients = [
         (d_scores @ arrays["k"]) * scale,
         (d_scores.swapaxes(2, 3) @ arrays["q"]) * scale,
-        weights.swapaxes(2, 3) @ d_out,
+        (weights * kept).swapaxes(2, 3) @ d_out,
     ]
     if grad.d_mask is not None:
         axes = tuple(i for i, size in enumerate(grad.d_mask.shape) if size == 1)

@@ -24,7 +24,8 @@ RULED_OUT = -1e4  # with this or less added to its score, the weight of a key is
 # Q is [B, T, 3, H, D] and holds K and V too, and Out is bthd. ``mask_axis`` places Mask in the scores as the
 # axis of elementwise_add does. ``causal``: all that Mask does is rule out keys behind each query, so a kernel
 # may leave out Mask and these keys. ``dropout``: the attributes of the dropout of weights, if there is one, and
-# as ``name`` the variable that it wrote: the same numbers are drawn.
+# as ``name`` the variable that it wrote: the same numbers are drawn. ``by_library``: a library that has kernels
+# for the op and its gradient may drop other weights, by numbers of its own.
 NO_DROPOUT = {
     "dropout_prob": 0.0,
     "is_test": False,
@@ -32,6 +33,7 @@ NO_DROPOUT = {
     "seed": 0,
     "dropout_implementation": "downgrade_in_infer",
     "name": "",
+    "by_library": False,
 }
 
 

@@ -30,7 +30,7 @@ _SCALING = ("scale", "elementwise_mul", "elementwise_div")
 def fused_attention(graph: Graph, target: Target) -> Graph:
     """Fuse the core of every attention, then the transposes and splits around it."""
     edit = GraphRewriter(graph, target)
-    fused = sum(_fuse(edit, node) for node in edit.nodes("softmax"))
+    fused = sum(_fuse(edit, node, target) for node in edit.nodes("softmax"))
     views = take_views(edit)
     back = len(edit.nodes(FUSED_GRAD)) if fused else 0
     counts = {
@@ -38,11 +38,17 @@ def fused_attention(graph: Graph, target: Target) -> Graph:
         "of them with the views around": views,
         "causal": sum(node.attrs["causal"] for node in edit.nodes(FUSED)) if fused else 0,
         "of their gradients": back,
+        "of their dropouts by cuDNN": _by_library(edit),
     }
     return edit.result("fused_attention", counts, "the program has no matmul, softmax, matmul")
 
 
-def _fuse(edit: GraphRewriter, softmax: Node) -> bool:
+def _by_library(edit: GraphRewriter) -> int:
+    """Return of how many attentions a library drops the weights."""
+    return sum(node.attrs["dropout"].get("by_library", False) for node in edit.nodes(FUSED))
+
+
+def _fuse(edit: GraphRewriter, softmax: Node, target: Target) -> bool:
     """Fuse the attention around a softmax, if it is one."""
     path = _path(edit, softmax)
     if path is None:
@@ -50,7 +56,7 @@ def _fuse(edit: GraphRewriter, softmax: Node) -> bool:
     hops = with_gradients(edit, path)
     if hops is None or not can_fuse_away(edit, hops):
         return False
-    return _Attention(edit, hops).fuse()
+    return _Attention(edit, hops).fuse(target)
 
 
 def _path(edit: GraphRewriter, softmax: Node) -> list[tuple[Node, str]] | None:
@@ -174,7 +180,7 @@ class _Attention:
             self.forward.insert(0, node)
             self.backward += [grad] if grad is not None else []
 
-    def fuse(self) -> bool:
+    def fuse(self, target: Target) -> bool:
         """Put the fused ops in; return False and record the reason if they do not fit."""
         out = self.last.result()
         rows = Spec(out.spec.shape[:-1], statistic(out.spec.dtype))
@@ -196,6 +202,8 @@ class _Attention:
         )
         if not derives_same(self.edit, node):
             return False
+        if target.strategy is not None and target.strategy.cudnn_attention_dropout:
+            node = self._dropped_by_library(node, d_mask, target)
         pairs = [(self.forward, node)]
         if self.backward:
             gradients = {
@@ -209,6 +217,29 @@ class _Attention:
             grad = replace(node, op=FUSED_GRAD, inputs=inputs, outputs=outputs)
             pairs.append((self.backward, grad))
         return self.edit.fuse_all(pairs)
+
+    def _dropped_by_library(self, node: Node, d_mask: Value | None, target: Target) -> Node:
+        """Return the node with its dropout left to a library, if one draws numbers for this and its gradient.
+
+        Both kernels draw the same only if the same library has both, so what it may decline is asked here.
+        """
+        dropout = node.attrs["dropout"]
+        if not dropout or dropout["is_test"] or not dropout["dropout_prob"]:
+            return node
+        given = replace(node, attrs={**node.attrs, "dropout": {**dropout, "by_library": True}})
+        why = ""
+        if target.drops_weights is None:
+            why = "there is no cuDNN on all places"
+        elif dropout["dropout_implementation"] != "upscale_in_train":
+            why = "cuDNN scales what is left in training (upscale_in_train)"
+        elif d_mask is not None:
+            why = "its mask has a gradient"
+        elif not target.drops_weights(given):
+            why = "cuDNN takes float16 and bfloat16, and heads of a multiple of 8"
+        if why:
+            self.edit.refuse(f"weights of {node.outputs['Out'][0]} are not dropped by cuDNN: {why}")
+            return node
+        return given
 
     def _attrs(self, mask: Value | None) -> dict[str, Any]:
         axis = -1

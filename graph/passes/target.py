@@ -25,7 +25,8 @@ class Target:
     ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler),
     ``adds_gradients`` to which gradients of a convolution's images a library adds a value (None: to none),
     ``keeps_masks`` of which batch norms with a sum and a relu a library keeps the relu's mask (None: of none),
-    ``folds_residuals`` into which layer norms one folds a sum (None: into none).
+    ``folds_residuals`` into which layer norms one folds a sum (None: into none), ``drops_weights`` of which
+    attentions one drops weights by its own numbers (None: of none).
 
     ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
     persistables of which other programs left each place a value of its own. ``keeps``: the driver stores the
@@ -47,6 +48,7 @@ class Target:
     adds_gradients: Callable[[Node], bool] | None = None
     keeps_masks: Callable[[Node], bool] | None = None
     folds_residuals: Callable[[Node], bool] | None = None
+    drops_weights: Callable[[Node], bool] | None = None
     whole_feeds: frozenset[str] = frozenset()
     own_states: frozenset[str] = frozenset()
     keeps: bool = False

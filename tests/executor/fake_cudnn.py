@@ -22,7 +22,7 @@ class Frontend:
     __version__ = "1"
     __spec__ = SimpleNamespace()  # it is a module
     cudnnGraphNotSupportedError = NotSupported
-    data_type = SimpleNamespace(FLOAT="f4", HALF="f2", BFLOAT16="b2", BOOLEAN="b1")
+    data_type = SimpleNamespace(FLOAT="f4", HALF="f2", BFLOAT16="b2", BOOLEAN="b1", INT64="i8")
     heur_mode = SimpleNamespace(A="A", FALLBACK="FALLBACK")
     numerical_note = SimpleNamespace(NONDETERMINISTIC=1, TENSOR_CORE=2, DOWN_CONVERT_INPUTS=3)
     scalar_type = SimpleNamespace(RUNTIME_PARAM=0)

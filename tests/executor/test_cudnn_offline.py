@@ -18,6 +18,7 @@ import pytest
 from rowlock.executor.cuda.dnn import Convolution, Graph
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
+from rowlock.graph.ops.attention import NO_DROPOUT
 from rowlock.graph.ops.fused_norm import ADD_ACT, MASKED
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.types import BFLOAT16, to_numpy
@@ -105,13 +106,19 @@ def resnet(kind: Any, order: str) -> Iterator[Graph]:
 
 def gpt(kind: Any) -> Iterator[Graph]:
     """Heads of GPT-2, from one projection: without a mask, with one, and with one that is causal."""
-    attention, how = "fused_dot_product_attention", {"layout": "packed", "scale": 0.125}
+    attention = "fused_dot_product_attention"
+    how: dict[str, Any] = {"layout": "packed", "scale": 0.125}
     mask = {"Mask": ((1024, 1024), kind)}
     for rows in (8, 32):
         q = {"Q": ((rows, 1024, 3, 12, 64), kind)}
         yield from graphs_of(attention, q, IN_ORDER, **how)
         yield from graphs_of(attention, {**q, **mask}, IN_ORDER, **how)
         yield from graphs_of(attention, {**q, **mask}, IN_ORDER, **how, causal=True)
+        dropped = {"dropout_prob": 0.1, "dropout_implementation": "upscale_in_train"}
+        how["dropout"] = {**NO_DROPOUT, **dropped, "by_library": True}
+        yield from graphs_of(attention, q, IN_ORDER, **how)
+        yield from graphs_of(attention, {**q, **mask}, IN_ORDER, **how, causal=True)
+        del how["dropout"]
 
 
 def test_cudnn_computes_what_resnet50_and_gpt2_ask_of_it(tmp_path: Path) -> None:

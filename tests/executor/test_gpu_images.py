@@ -45,14 +45,16 @@ def residual(kind: str) -> Any:
     return L.mean(L.softmax_with_cross_entropy(L.fc(h, 4), label))
 
 
-def transformer(kind: str) -> Any:
-    """A transformer whose attention alone is of low precision."""
+def transformer(kind: str, dropout: str = "") -> Any:
+    """A transformer whose attention alone is of low precision; ``dropout``: how its weights are dropped."""
     L = fluid.layers
     words, label = L.data("x", [8, 32]), L.data("label", [1], dtype="int64")
     packed = L.reshape(L.fc(words, 96, num_flatten_dims=2), [0, 8, 3, 2, 16])
     parts = L.split(L.transpose(L.cast(packed, kind), [2, 0, 3, 1, 4]), 3, 0)
     q, k, v = (L.squeeze(part, [0]) for part in parts)
     weights = L.softmax(L.matmul(q, k, transpose_y=True, alpha=0.25))
+    if dropout:
+        weights = L.dropout(weights, 0.5, dropout_implementation=dropout)
     heads = L.reshape(L.transpose(L.matmul(weights, v), [0, 2, 1, 3]), [0, 256])
     return L.mean(L.softmax_with_cross_entropy(L.fc(L.cast(heads, "float32"), 4), label))
 
@@ -102,6 +104,26 @@ def test_attention_in_low_precision_is_one_call_of_cudnn() -> None:
     np.testing.assert_allclose(there, here, rtol=NEAR["bfloat16"])
     assert "2 on cudnn" in report
     assert "split at" not in report
+
+
+def test_cudnn_drops_weights_of_attention_where_it_is_asked_to() -> None:
+    asked = {"fused_attention": True, "cudnn_attention_dropout": True}
+
+    def losses(place: Any, dropout: str, **switches: Any) -> tuple[list[float], str]:
+        return learned(lambda: transformer("bfloat16", dropout), place, (8, 32), **switches)
+
+    here, report = losses(fluid.CPUPlace(), "upscale_in_train", **asked)
+    assert "are not dropped by cuDNN: there is no cuDNN on all places" in report
+    there, report = losses(fluid.CUDAPlace(0), "upscale_in_train", fused_attention=True)
+    assert "on cudnn" not in report
+    np.testing.assert_allclose(there, here, rtol=NEAR["bfloat16"])
+    own, report = losses(fluid.CUDAPlace(0), "upscale_in_train", **asked)
+    assert "1 of their dropouts by cuDNN" in report and "2 on cudnn" in report
+    assert "split at" not in report  # the numbers of a step are drawn inside its graph
+    assert losses(fluid.CUDAPlace(0), "upscale_in_train", **asked)[0] == own
+    assert not np.allclose(own, here, rtol=NEAR["bfloat16"])
+    _, report = losses(fluid.CUDAPlace(0), "downgrade_in_infer", **asked)
+    assert "dropped by cuDNN: cuDNN scales what is left in training" in report
 
 
 def test_no_gradient_of_a_norm_lies_where_cudnn_reads_another(

@@ -11,6 +11,7 @@ import pytest
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.executor.cuda import nvrtc
+from rowlock.executor.cuda.device_assert import DeviceAsserts
 from rowlock.executor.cuda.device_vote import DECIDE, OFFER
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.runtime import Runtime
@@ -44,8 +45,12 @@ def test_a_gpu_votes_alone_and_holds_kernels_back_once_it_gave_up(
     runtime, vote = group.runtime, group.device_vote
     word = runtime.empty(4).view(np.int32)
     upload(runtime, word, np.zeros(1, np.int32))
+    asserts = DeviceAsserts(runtime)
     kernel, arguments = vote.guarded(store, [word, 7])
-    steps = [*group.bound_vote(), runtime.launch(kernel, (1, 1, 1), (1, 1, 1), arguments)]
+    steps = [
+        *group.bound_vote(asserts.word),
+        runtime.launch(kernel, (1, 1, 1), (1, 1, 1), arguments),
+    ]
     runtime.execute(steps)
     runtime.synchronize()
     graph = runtime.capture(steps)
@@ -63,7 +68,7 @@ def test_a_gpu_votes_alone_and_holds_kernels_back_once_it_gave_up(
 
 @pytest.mark.skipif(not nvrtc.version(), reason="NVRTC is not installed")
 def test_kernels_of_votes_compile(store: CudaKernel) -> None:
-    for kernel in (OFFER, DECIDE, store.guarded()):
+    for kernel in (OFFER, DECIDE, store.guarded(unless=False), store.guarded(unless=True)):
         assert nvrtc.machine_code(kernel, (9, 0))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from rowlock.executor.cuda import nvrtc
 from rowlock.executor.cuda.dnn import BatchNorm, BatchNormGrad, Convolution, Graph
+from rowlock.executor.cuda.memory import DeviceMemory
 from rowlock.executor.cuda.runtime import Step
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
@@ -372,12 +373,72 @@ def test_attention_that_drops_or_is_exact_is_left_to_others() -> None:
     assert not taken(VarType.BF16, width=4)
     assert not taken(VarType.BF16, dropout_prob=0.1)
     assert not taken(VarType.BF16, dropout_prob=0.1, is_test=True)  # weights are scaled down
+    assert not taken(VarType.BF16, dropout_prob=0.1, by_library=True)
+    assert not taken(VarType.BF16, **{**DROPPED, "dropout_prob": 1.0})
+    assert taken(VarType.BF16, **DROPPED) and taken(VarType.BF16, **DROPPED, is_test=True)
+    assert not taken(VarType.FP32, **DROPPED)
+
+
+DROPPED = {"dropout_prob": 0.25, "dropout_implementation": "upscale_in_train", "by_library": True}
+
+
+def double(array: Any) -> Any:
+    return np.asarray(array, "f8")
+
+
+def attended(step: int, row: int, q: Any, k: Any, v: Any, **settings: Any) -> tuple[Any, Any]:
+    """Return attention whose weights the library drops, and its gradients where Out's is a unit matrix."""
+    op, dev = OPS[ATTENTION], gpu()
+    assert isinstance(dev.memory, DeviceMemory)
+    attrs = {**op.attrs, "dropout": {**NO_DROPOUT, **DROPPED, "name": "w", **settings}}
+    inputs = {"Q": [q], "K": [k], "V": [v]}
+    dev.memory.tick(step, row)
+    try:
+        out = run(op, inputs, attrs, **on())
+        seeds = {"Out": [np.broadcast_to(np.eye(16, 8), out["Out"][0].shape).astype(q.dtype)]}
+        return out["Out"][0], gradients(op, inputs, out, seeds, attrs, **on())
+    finally:
+        dev.memory.tick(0, 0)
+
+
+def test_cudnn_drops_weights_by_the_step_and_the_gradient_drops_the_same() -> None:
+    """Of 16 queries and 8 keys; with the unit matrix for V, Out is the weights."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((2, 4, n, 8)).astype("f2") for n in (16, 8, 8))
+    unit = np.broadcast_to(np.eye(8), v.shape).astype("f2")
+    weights, slopes = attended(3, 5, 0 * q, k, unit)
+    kept = double(weights) > 0
+    np.testing.assert_allclose(weights[kept], 1 / 8 / 0.75, rtol=1e-3)  # all scores are alike
+    assert 0.65 < kept.mean() < 0.85, "a quarter of 1,024"
+    turned = double(weights).swapaxes(2, 3)
+    np.testing.assert_allclose(slopes["V"][0], turned @ np.eye(16, 8), rtol=1e-3)
+
+    out, slopes = attended(3, 5, q, k, v)  # the same numbers, whatever the operands
+    scores = np.exp(double(q) @ double(k).swapaxes(2, 3))
+    plain = scores / scores.sum(3, keepdims=True)
+    np.testing.assert_allclose(out, (plain * kept / 0.75) @ double(v), rtol=2e-2, atol=2e-2)
+    d_weights = (np.eye(16, 8) @ double(v).swapaxes(2, 3)) * kept / 0.75
+    d_scores = plain * (d_weights - (plain * d_weights).sum(3, keepdims=True))
+    np.testing.assert_allclose(slopes["Q"][0], d_scores @ double(k), rtol=2e-2, atol=2e-2)
+    np.testing.assert_allclose(
+        slopes["K"][0], d_scores.swapaxes(2, 3) @ double(q), rtol=2e-2, atol=4e-2
+    )
+
+    def marks(step: int, row: int, **settings: Any) -> Any:
+        return double(attended(step, row, 0 * q, k, unit, **settings)[0]) > 0
+
+    assert (marks(3, 5) == kept).all(), "a step that is run again"
+    assert (marks(3, 5, is_test=True)).all()
+    for step, row, name in ((4, 5, "w"), (3, 6, "w"), (3, 5, "other")):
+        assert not (marks(step, row, name=name) == kept).all(), "another step, replica or op"
+    fixed = {"seed": 9, "fix_seed": True}
+    assert (marks(3, 5, **fixed) == marks(4, 5, **fixed)).all()
 
 
 @pytest.mark.skipif(not nvrtc.version(), reason="NVRTC is not installed")
 def test_kernels_beside_cudnn_compile_for_a_gpu() -> None:
-    from rowlock.executor.kernels.cudnn.attention import _LOGARITHMS, _ONES
+    from rowlock.executor.kernels.cudnn.attention import _LOGARITHMS, _ONES, _SEED
     from rowlock.executor.kernels.cudnn.norm import _RUNNING
 
-    for kernel in (_LOGARITHMS, _ONES, _RUNNING):
+    for kernel in (_LOGARITHMS, _ONES, _SEED, _RUNNING):
         assert nvrtc.machine_code(kernel, (9, 0))

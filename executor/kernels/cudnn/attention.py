@@ -1,12 +1,17 @@
 """Attention in low precision by cuDNN. It keeps one number for each row of scores, where the op keeps two.
 
 SoftmaxMax takes the logarithm of the row's sum of exponentials, SoftmaxSum ones: other kernels compute the same
-weights from them. Dropout is left to these, since their numbers do not depend on how a batch is split.
+weights from them. Dropout is left to these, since their numbers do not depend on how a batch is split, unless
+it is marked as the library's (``by_library``): a number that is drawn for the op, the step and the replica's
+first row tells it which weights are zero.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.attention import (
@@ -14,10 +19,13 @@ from ....graph.ops.attention import (
     FusedDotProductAttention,
     FusedDotProductAttentionGrad,
 )
+from ....strategies.errors import Unsupported
 from ....strategies.types import VarType
+from ...codegen.cuda_random import STREAM, STREAM_HEAD, stream_arguments
 from ...cuda.dnn import Attention, AttentionGrad, Tensor, tensor
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
+from ...device.philox import Stream
 from ..array.attention import columns, heads_first, mask_view, operands, results_layout
 from ..cuda.support import enough_blocks, launch
 from ..registry import Step
@@ -35,28 +43,70 @@ _LOGARITHMS = CudaKernel(
 )
 
 
+_SEED = CudaKernel(
+    "seed_of_step",
+    (*STREAM, ("long long*", "seed"), ("long long*", "offset")),
+    f"""{STREAM_HEAD}
+  const Words words = philox(first, 0, step, key);
+  *seed = (long long)((unsigned long long)words.at[1] << 32 | words.at[0]);
+  *offset = 0;""",
+    ("philox.cuh",),
+    block=1,
+)
+
+
+def _rate(attrs: Mapping[str, Any]) -> float:
+    """Return the part of the weights that is dropped in this run."""
+    dropout = {**NO_DROPOUT, **attrs}
+    return 0.0 if dropout["is_test"] else float(dropout["dropout_prob"])
+
+
 def _takes(node: Node) -> bool:
-    """Q, K and V are of low precision, heads of a size that the library has; nothing is dropped or scaled."""
+    """Q, K and V are of low precision, heads of a size that the library has.
+
+    Nothing is dropped, or by the library's own numbers, and what is left is scaled in training.
+    """
     (q,) = node.inputs["Q"]
     dropout = {**NO_DROPOUT, **node.attrs["dropout"]}
-    scales = dropout["is_test"] and dropout["dropout_implementation"] != "upscale_in_train"
-    plain = not dropout["dropout_prob"] or (dropout["is_test"] and not scales)
+    upscales = dropout["dropout_implementation"] == "upscale_in_train"
+    own = dropout["by_library"] and dropout["dropout_prob"] < 1
+    plain = not dropout["dropout_prob"] or (upscales and (dropout["is_test"] or own))
     heads = [v.spec.shape[-1] for slot in ("Q", "V") for v in node.inputs.get(slot, ()) if v]
     low = q is not None and q.spec.dtype in (VarType.FP16, VarType.BF16)
     return low and plain and all(size < 0 or size % _HEAD == 0 for size in heads)
 
 
 def _described(
-    a: FusedDotProductAttention | FusedDotProductAttentionGrad,
-) -> tuple[Attention, dict[str, Any]]:
+    dev: Device, a: FusedDotProductAttention | FusedDotProductAttentionGrad
+) -> tuple[Attention, dict[str, Any], list[Step]]:
+    """Return attention as a library knows it, its operands, and the calls that draw numbers for it.
+
+    Raises:
+        Declined: the library does not drop weights in both the op and its gradient.
+    """
     q, k, v = operands(a.q, a.k, a.v, a.layout)
     causal = a.causal and getattr(a, "d_mask", None) is None
     mask = None if causal else mask_view(a.mask, a.softmax_max.ndim + 1, a.mask_axis)
     out = heads_first(a.out, results_layout(a.layout))
     dense = None if mask is None else _dense(mask)
-    described = Attention(tensor(q), tensor(k), tensor(v), dense, tensor(out), a.scale, causal)
-    masked = {} if mask is None else {"mask": mask}
-    return described, {"q": q, "k": k, "v": v, **masked, "out": out}
+    rate = _rate(a.dropout)
+    tensors = (tensor(q), tensor(k), tensor(v), dense, tensor(out))
+    described = Attention(*tensors, a.scale, causal, rate)
+    more = {} if mask is None else {"mask": mask}
+    steps: list[Step] = []
+    if rate:
+        assert dev.runtime is not None
+        pair = (described, AttentionGrad(described, tensors[4], *tensors[:3]))
+        if any(dev.runtime.dnn.workspace(graph) is None for graph in pair):
+            raise Declined
+        numbers = {name: dev.scratch((1, 1, 1, 1), np.int64) for name in ("seed", "offset")}
+        settings = {**NO_DROPOUT, **a.dropout}
+        every, name = not settings["fix_seed"], settings["name"]
+        stream = Stream(dev, settings["seed"], per_row=True, every_step=every, name=name)
+        arguments = [*stream_arguments(dev, stream, 1, 1), *numbers.values()]
+        steps = [launch(dev, _SEED, 1, arguments, 1)]
+        more |= numbers
+    return described, {"q": q, "k": k, "v": v, **more, "out": out}, steps
 
 
 def _dense(mask: Any) -> Tensor:
@@ -72,10 +122,10 @@ def _dense(mask: Any) -> Tensor:
 
 @cudnn("fused_dot_product_attention", takes=_takes)
 def attention(dev: Device, a: FusedDotProductAttention) -> list[Step]:
-    described, arrays = _described(a)
+    described, arrays, drawn = _described(dev, a)
     calls = bound(dev, described, **arrays, stats=columns(a.softmax_max))
     rows = a.softmax_sum.size
-    return [*calls, launch(dev, _ONES, enough_blocks(dev, rows), (a.softmax_sum, rows))]
+    return [*drawn, *calls, launch(dev, _ONES, enough_blocks(dev, rows), (a.softmax_sum, rows))]
 
 
 @cudnn("fused_dot_product_attention_grad", takes=_takes)
@@ -83,7 +133,7 @@ def attention_grad(dev: Device, a: FusedDotProductAttentionGrad) -> list[Step]:
     wanted = operands(a.d_q, a.d_k, a.d_v, a.layout)
     if all(array is None for array in (*wanted, a.d_mask)):
         return []
-    described, arrays = _described(a)
+    described, arrays, drawn = _described(dev, a)
     stats = dev.scratch(a.softmax_max.shape, a.softmax_max.dtype)
     logarithms = (stats, a.softmax_max, a.softmax_sum, stats.size)
     gradients = {
@@ -102,7 +152,14 @@ def attention_grad(dev: Device, a: FusedDotProductAttentionGrad) -> list[Step]:
     )
     if sums is not None:
         gradients["d_mask"] = sums
-    return [
-        launch(dev, _LOGARITHMS, enough_blocks(dev, stats.size), logarithms),
-        *bound(dev, grad, **arrays, stats=columns(stats), d_out=d_rows, **gradients),
-    ]
+    try:
+        calls = bound(dev, grad, **arrays, stats=columns(stats), d_out=d_rows, **gradients)
+    except Declined:
+        if not drawn:
+            raise
+        raise Unsupported(  # other kernels would drop other weights than the op did
+            f"{dev.op or 'the gradient of attention'}: cuDNN drops weights forwards, and does not compute this "
+            "gradient. Switch BuildStrategy.cudnn_attention_dropout off."
+        ) from None
+    marks = launch(dev, _LOGARITHMS, enough_blocks(dev, stats.size), logarithms)
+    return [*drawn, marks, *calls]
