@@ -36,8 +36,6 @@ from .program.program import Program
 from .program.seeds import seed_of
 from .report.report import CompileReport
 
-Alternatives = tuple[tuple[str, ...], ...]
-
 
 @dataclass(frozen=True)
 class Compiled:
@@ -49,7 +47,7 @@ class Compiled:
     program: ReplicaProgram
     report: CompileReport
     stages: tuple[Stage, ...] = ()
-    alternatives: Alternatives = ()
+    alternatives: tuple[tuple[str, ...], ...] = ()
 
 
 def compile_program(
@@ -76,7 +74,20 @@ def compile_program(
     graph = graph if keep is None else graph.pruned([*keep, *level_names])
     graph = all_here(graph, program) if back_end == "numpy" else graph
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
-    target = _informed(target, graph, (*fetch_names, *level_names), capabilities, back_end)
+    compiles = _takes(REGION, capabilities)
+    able = libraries(capabilities, back_end)
+    adds, masks, folds = (_takes(op_type, able) for op_type in (GRAD_ADD, MASKED, ADD_NORM))
+    names = (*fetch_names, *level_names)
+    rows = back_end == "numpy" and counted_before(graph, target)
+    target = replace(
+        target,
+        fetches=names,
+        compiles=compiles,
+        adds_gradients=adds,
+        keeps_masks=masks,
+        folds_residuals=folds,
+        rows=rows,
+    )
     verifies = target.strategy is not None and target.strategy.verify_passes
     stages: list[Stage] | None = [] if verifies else None
     graph = expand_sync_ops(graph, target)
@@ -84,20 +95,24 @@ def compile_program(
     graph, records = run_pipeline(graph, target, stages)
     if back_end != "numpy":
         graph = place_on_host(graph, capabilities[back_end].takes)
-    graph, kernels, choices, math = _with_kernels(
-        graph, target, fetch_names, capabilities, back_end
-    )
+    only = _only(target, capabilities)
+    selected = select_kernels(graph, capabilities, back_end, only)
+    math, why = _math(target, capabilities, back_end)
+    graph = graph.noted(why) if why else graph
+    refuse_exact(selected, math, capabilities, back_end)
+    for text in _without_effect(target):
+        graph = graph.noted(text)
+    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
+    if math == ROUNDED:
+        if len(cut(lower(graph, fetch_names, kernels, 0))) == 1:
+            graph, kernels = round_factors(graph, kernels, capabilities)
+        else:
+            graph = graph.noted("cpu_math: no value lies in bfloat16 in memory, for a step is cut")
+    choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
     lowered = lower(
-        graph,
-        fetch_names,
-        kernels,
-        seed_of(program),
-        math=math,
-        alike=alike,
-        place_states=own_states,
-        checks=target.checks,
+        *(graph, fetch_names, kernels, seed_of(program), math, alike, own_states, target.checks),
         fetch_lods=fetch_lods,
     )
     parts = cut(lowered)  # refuses here what it would refuse at the first step
@@ -114,52 +129,6 @@ def compile_program(
         Counter(kernels.values()),
     )
     return Compiled(lowered, report, tuple(stages or ()), choices)
-
-
-def _informed(
-    target: Target,
-    graph: Graph,
-    fetches: tuple[str, ...],
-    capabilities: Capabilities,
-    back_end: str,
-) -> Target:
-    """Return the target with what passes ask about libraries and about this graph."""
-    able = libraries(capabilities, back_end)
-    adds, masks, folds = (_takes(op_type, able) for op_type in (GRAD_ADD, MASKED, ADD_NORM))
-    return replace(
-        target,
-        fetches=fetches,
-        compiles=_takes(REGION, capabilities),
-        adds_gradients=adds,
-        keeps_masks=masks,
-        folds_residuals=folds,
-        rows=back_end == "numpy" and counted_before(graph, target),
-    )
-
-
-def _with_kernels(
-    graph: Graph,
-    target: Target,
-    fetch_names: Sequence[str],
-    capabilities: Capabilities,
-    back_end: str,
-) -> tuple[Graph, dict[Node, str], Alternatives, str]:
-    """Return the graph laid out for its kernels, chosen by rule, these, those worth measuring, and the math."""
-    only = _only(target, capabilities)
-    selected = select_kernels(graph, capabilities, back_end, only)
-    math, why = _math(target, capabilities, back_end)
-    graph = graph.noted(why) if why else graph
-    refuse_exact(selected, math, capabilities, back_end)
-    for text in _without_effect(target):
-        graph = graph.noted(text)
-    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
-    if math == ROUNDED:
-        if len(cut(lower(graph, fetch_names, kernels, 0))) == 1:
-            graph, kernels = round_factors(graph, kernels, capabilities)
-        else:
-            graph = graph.noted("cpu_math: no value lies in bfloat16 in memory, for a step is cut")
-    choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
-    return graph, kernels, choices, math
 
 
 def _with_bodies(

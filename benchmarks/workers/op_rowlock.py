@@ -56,25 +56,25 @@ def chosen(node, kernels, able):
     return fastest(names, seconds)
 
 
-def bound(op_type, arrays, attrs, wanted, dev):
+def bound(op_type, read, attrs, wanted, dev):
     """Return an op's calls, its results by slot and the back end that the compiler chooses."""
     op = OPS[op_type]
-    specs = {s: [Spec(a.shape, to_var_type(a.dtype)) for a in many] for s, many in arrays.items()}
+    specs = {s: [Spec(a.shape, to_var_type(a.dtype)) for a in many] for s, many in read.items()}
     specs_of = op.infer(Inference(op, specs, attrs, where="op_sweep"))
     specs_of = {slot.name: specs_of.get(slot.name, []) for slot in op.output_slots}
-    results = {
+    written = {
         s: [near(one.shape, to_numpy(one.dtype)) if wanted(s) else None for one in many]
         for s, many in specs_of.items()
     }
-    views = op.views if op.keeps_order(attrs, arrays) else {}
+    views = op.views if op.keeps_order(attrs, read) else {}
     for slot, source in views.items():  # of these plans compute nothing
-        if wanted(slot) and specs_of[slot][0].shape == arrays[source][0].shape:
-            results[slot] = arrays[source]
+        if wanted(slot) and specs_of[slot][0].shape == read[source][0].shape:
+            written[slot] = read[source]
     if all(
-        many is arrays.get(views.get(s)) or not any(a.size for a in many)
-        for s, many in results.items()
+        many is read.get(views.get(s)) or not any(a.size for a in many)
+        for s, many in written.items()
     ):
-        return [], results, "none"
+        return [], written, "none"
     inputs = {s: tuple(Value(s, one) for one in many) for s, many in specs.items()}
     outputs = {
         s: tuple(Value(s, one) if wanted(s) else None for one in many)
@@ -84,7 +84,7 @@ def bound(op_type, arrays, attrs, wanted, dev):
     able = {name: end for name, end in capabilities().items() if name != "xla"}
     library = chosen(node, select_kernels(_One(node), able), able)
     with np.errstate(all="ignore"):
-        return bind(op_type, arrays, results, attrs, dev, library), results, library
+        return bind(op_type, read, written, attrs, dev, library), written, library
 
 
 def build(name):

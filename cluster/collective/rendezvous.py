@@ -188,12 +188,12 @@ class Rendezvous:
                         target, kind, CollectiveError(f"group {self.name}: {reason}.")
                     )
                 return
-            count = words[at]
-            if count < target:
-                futex.wait(self._control.address + at * 8, count & 0xFFFFFFFF, min(SLICE_S, within))
+            seen = words[at]
+            if seen < target:
+                futex.wait(self._control.address + at * 8, seen & 0xFFFFFFFF, min(SLICE_S, within))
                 if (ended := self._ended()) is not None:
                     self.abort(ended)
-                dead = self._dead(target) if words[at] == count else []
+                dead = self._dead(target) if words[at] == seen else []
                 if dead:
                     self.abort(
                         f"{kind} ({detail}): the process of rank {self.ranks[dead[0]]} has ended"

@@ -44,34 +44,34 @@ class ReferenceCall:
 
     def __call__(self) -> None:
         graph, results = self.graph, self.graph.results
-        arrays = {
+        read = {
             name: array.reshape(graph.operands[name].shape).astype(np.float32)
             for name, array in self._arrays.items()
             if name not in results
         }
         with np.errstate(all="ignore"):
-            values = _COMPUTES[type(graph)](graph, arrays)
+            values = _COMPUTES[type(graph)](graph, read)
         for name, value in zip(results, values, strict=True):
             target = self._arrays[name]
             target[...] = value.reshape(target.shape).astype(target.dtype)
 
 
-def _convolution(conv: Convolution, arrays: Arrays) -> tuple[np.ndarray]:
+def _convolution(conv: Convolution, read: Arrays) -> tuple[np.ndarray]:
     exact = conv.exact or conv.x.dtype != "float32"
-    addend = arrays.get("addend", np.float32(0))
-    arrays = dict(arrays) if exact else {name: in_tf32(a) for name, a in arrays.items()}
+    addend = read.get("addend", np.float32(0))
+    read = dict(read) if exact else {name: in_tf32(a) for name, a in read.items()}
     groups = conv.x.shape[1] // conv.w.shape[1]
     n, c, *sizes = conv.x.shape
     margins = [(0, 0), (0, 0), *zip(conv.before, conv.after, strict=True)]
     padded: Any
-    images = np.zeros(conv.x.shape, np.float32) if conv.result == "x" else arrays["x"]
+    images = np.zeros(conv.x.shape, np.float32) if conv.result == "x" else read["x"]
     padded = np.pad(images, margins).reshape(n, groups, c // groups, *_padded(conv))
     grouped = (groups, conv.w.shape[0] // groups, *conv.w.shape[1:])
     result = np.zeros(grouped if conv.result == "w" else _by_group(conv, groups), np.float32)
     if conv.result != "w":
-        w = arrays["w"].reshape(grouped)
+        w = read["w"].reshape(grouped)
     if conv.result != "y":
-        d_y = arrays["y"].reshape(_by_group(conv, groups))
+        d_y = read["y"].reshape(_by_group(conv, groups))
     d = "dhw"[-len(sizes) :]
     for place, tap in _taps(conv):
         if conv.result == "y":
@@ -118,60 +118,60 @@ _OVER = (0, 2, 3)  # dimensions that a statistic reduces
 _LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)  # of channels among dimensions
 
 
-def _batch_norm(norm: BatchNorm, arrays: Arrays) -> tuple[np.ndarray, ...]:
-    x = arrays["x"]
+def _batch_norm(norm: BatchNorm, read: Arrays) -> tuple[np.ndarray, ...]:
+    x = read["x"]
     mean = x.mean(_OVER, keepdims=True)
     variance = np.square(x - mean).mean(_OVER, keepdims=True)
     inverse = np.float32(1) / np.sqrt(variance + np.float32(norm.epsilon))
-    y = (x - mean) * (inverse * arrays["scale"]) + arrays["bias"]
+    y = (x - mean) * (inverse * read["scale"]) + read["bias"]
     if norm.adds:
-        y += arrays["z"]
+        y += read["z"]
     y = np.maximum(y, 0) if norm.relu else y
     mask = np.packbits(y.transpose(_LAST) > 0, bitorder="little")
     return (y, mean, inverse, *([mask] if norm.masks else []))
 
 
-def _batch_norm_grad(norm: BatchNormGrad, arrays: Arrays) -> tuple[np.ndarray, ...]:
-    hat = (arrays["x"] - arrays["mean"]) * arrays["inverse"]
-    d_y = arrays["d_y"]
+def _batch_norm_grad(norm: BatchNormGrad, read: Arrays) -> tuple[np.ndarray, ...]:
+    hat = (read["x"] - read["mean"]) * read["inverse"]
+    d_y = read["d_y"]
     if norm.relu:
-        d_y = d_y * (hat * arrays["scale"] + arrays["bias"] > 0)
+        d_y = d_y * (hat * read["scale"] + read["bias"] > 0)
     if norm.masked:
-        bits = np.unpackbits(arrays["mask"].astype(np.uint8), bitorder="little")
+        bits = np.unpackbits(read["mask"].astype(np.uint8), bitorder="little")
         images = d_y.transpose(_LAST)
         d_y = (images * bits.reshape(images.shape)).transpose(_FIRST)
     d_bias = d_y.sum(_OVER, keepdims=True)
     d_scale = (d_y * hat).sum(_OVER, keepdims=True)
     share = np.float32(d_bias.size / max(d_y.size, 1))
-    d_x = (d_y - d_bias * share - hat * (d_scale * share)) * (arrays["scale"] * arrays["inverse"])
+    d_x = (d_y - d_bias * share - hat * (d_scale * share)) * (read["scale"] * read["inverse"])
     return (d_x, d_scale, d_bias, *([d_y] if norm.forks else []))
 
 
-def _scores(attention: Attention, arrays: Arrays) -> np.ndarray:
-    scores = np.float32(attention.scale) * (arrays["q"] @ arrays["k"].swapaxes(2, 3))
+def _scores(attention: Attention, read: Arrays) -> np.ndarray:
+    scores = np.float32(attention.scale) * (read["q"] @ read["k"].swapaxes(2, 3))
     if attention.causal:
         later = np.triu(np.ones(scores.shape[2:], bool), 1)
         scores = np.where(later, np.float32(-np.inf), scores)
-    return scores + arrays["mask"] if attention.mask is not None else scores
+    return scores + read["mask"] if attention.mask is not None else scores
 
 
-def _attention(attention: Attention, arrays: Arrays) -> tuple[np.ndarray, ...]:
-    scores = _scores(attention, arrays)
+def _attention(attention: Attention, read: Arrays) -> tuple[np.ndarray, ...]:
+    scores = _scores(attention, read)
     top = scores.max(3, keepdims=True)
     weights = np.exp(scores - top)
     total = weights.sum(3, keepdims=True)
-    return (weights @ arrays["v"]) / total, top + np.log(total)
+    return (weights @ read["v"]) / total, top + np.log(total)
 
 
-def _attention_grad(grad: AttentionGrad, arrays: Arrays) -> tuple[np.ndarray, ...]:
-    weights = np.exp(_scores(grad.forward, arrays) - arrays["stats"])
-    d_out = arrays["d_out"]
-    share = (d_out * arrays["out"]).sum(3, keepdims=True)
-    d_scores = weights * (d_out @ arrays["v"].swapaxes(2, 3) - share)
+def _attention_grad(grad: AttentionGrad, read: Arrays) -> tuple[np.ndarray, ...]:
+    weights = np.exp(_scores(grad.forward, read) - read["stats"])
+    d_out = read["d_out"]
+    share = (d_out * read["out"]).sum(3, keepdims=True)
+    d_scores = weights * (d_out @ read["v"].swapaxes(2, 3) - share)
     scale = np.float32(grad.forward.scale)
     gradients = [
-        (d_scores @ arrays["k"]) * scale,
-        (d_scores.swapaxes(2, 3) @ arrays["q"]) * scale,
+        (d_scores @ read["k"]) * scale,
+        (d_scores.swapaxes(2, 3) @ read["q"]) * scale,
         weights.swapaxes(2, 3) @ d_out,
     ]
     if grad.d_mask is not None:

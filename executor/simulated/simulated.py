@@ -21,8 +21,8 @@ import numpy as np
 from ...strategies.errors import Unsupported
 from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
+from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
-from .memory import MemoryRanges, aligned, when_gone
 from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream, in_graph
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class SimulatedEvent:
     """A point in a stream."""
 
     def __init__(self, stream: SimulatedStream) -> None:
-        self._stream, self._point = stream, stream.count
+        self._stream, self._point = stream, stream.put
 
     def done(self) -> bool:
         """Tell whether the stream has passed this event; each call advances it, as time would."""
@@ -70,7 +70,7 @@ class SimulatedFork(Fork):
 
     def __call__(self) -> None:
         self._step()
-        self._point = self._stream.count
+        self._point = self._stream.put
 
     def _finish(self) -> Any:
         return None if self._stream.advance(self._point) else NOT_YET
@@ -190,7 +190,7 @@ class SimulatedRuntime:
     def host(self, step: Step) -> None:
         """Do what is on the compute stream, then the call; work goes on beside one that waits for it."""
         if not isinstance(step, Waiting):
-            self.compute.reach(self.compute.count)
+            self.compute.reach(self.compute.put)
             step()
             return
         finished = threading.Event()
@@ -205,7 +205,7 @@ class SimulatedRuntime:
     def _flow(self, finished: threading.Event) -> None:
         while not finished.wait(LOOK_S):
             self.compute.let_others()
-            self.compute.advance(self.compute.count)
+            self.compute.advance(self.compute.put)
 
     def capture(self, steps: Sequence[Step]) -> Step:
         """Return a call that puts the steps on the compute stream."""
@@ -222,7 +222,7 @@ class SimulatedRuntime:
     def synchronize(self) -> None:
         """Do everything."""
         for stream in self._streams:
-            stream.reach(stream.count)
+            stream.reach(stream.put)
 
     def use(self) -> None:
         """Any thread may run it."""

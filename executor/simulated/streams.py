@@ -22,7 +22,7 @@ class SimulatedStream:
         self._siblings.append(self)
         self._turn = turn  # of the threads that use one GPU
         self.work: deque[Callable[[], Any]] = deque()
-        self.count = self.did = 0  # pieces of work so far
+        self.put = self.did = 0  # pieces of work so far
         self.ptr = next(_handles)
         _streams[self.ptr] = self
 
@@ -30,7 +30,7 @@ class SimulatedStream:
         """Put a piece of work at the end."""
         with self._turn:
             self.work.append(piece)
-            self.count += 1
+            self.put += 1
 
     def advance(self, point: int) -> bool:
         """Do the work up to a point, as far as it can be done now; tell whether that is all of it."""
@@ -60,7 +60,7 @@ class SimulatedStream:
         """Do what can be done in the other streams."""
         for other in self._siblings:
             if other is not self:
-                other.advance(other.count)
+                other.advance(other.put)
 
 
 NOT_YET = object()

@@ -132,13 +132,13 @@ def test_a_rank_that_heard_from_all_writes_though_another_is_gone_and_their_coun
         for group in groups:
             for _ in range(2):
                 group.runtime.execute(group.bound_vote())  # type: ignore[union-attr]
-        assert not streams[0].advance(streams[0].count), "it offered, and waits for the other one"
+        assert not streams[0].advance(streams[0].put), "it offered, and waits for the other one"
         groups[0].abort("its GPU is gone")  # type: ignore[union-attr]
         while votes[1].reached < 1:  # type: ignore[union-attr]
-            streams[1].advance(streams[1].count)
+            streams[1].advance(streams[1].put)
         groups[1].abort("its peer is gone")  # type: ignore[union-attr]
         for stream in streams:
-            stream.reach(stream.count)
+            stream.reach(stream.put)
         assert [vote.reached for vote in votes] == [0, 1]  # type: ignore[union-attr]
         assert [int(vote.go[0]) for vote in votes] == [0, 0], "of the second step"  # type: ignore[union-attr]
 

@@ -20,8 +20,8 @@ from rowlock.executor.cuda.gemm import Gemm, Operands, ReferenceBlas
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.runtime import Dims, Step
 from rowlock.executor.device import gpus
+from rowlock.executor.host.host_memory import aligned
 from rowlock.executor.simulated import simulated
-from rowlock.executor.simulated.memory import aligned
 from rowlock.executor.simulated.reference_dnn import ReferenceDnn
 from tests.ops import gpu
 
