@@ -60,5 +60,7 @@ def _read(path: str) -> bytes:
         return b""
     try:
         return b"\n" + os.read(file, 1 << 16)
+    except OSError:
+        return b""
     finally:
         os.close(file)

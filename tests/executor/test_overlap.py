@@ -49,13 +49,13 @@ def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trouble]:
 
     kernel = emission.Emission._kernel
 
-    def bound_kernel(self: emission.Emission, node: Any) -> Any:
+    def bound_kernel(self: emission.Emission, node: Any, *means: Any) -> Any:
         slow = (
             [partial(trouble.befalls, "compute", self.part.peers.rank)]
             if _is_product(node.op)
             else []
         )
-        return [*kernel(self, node), *slow]
+        return [*kernel(self, node, *means), *slow]
 
     monkeypatch.setattr(threads.ThreadGroup, "bound_all_reduce", bound_all_reduce)
     monkeypatch.setattr(emission.Emission, "_kernel", bound_kernel)
