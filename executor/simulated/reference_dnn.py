@@ -157,7 +157,7 @@ def _scores(attention: Attention, read: Arrays) -> np.ndarray:
     return scores + read["mask"] if attention.mask is not None else scores
 
 
-def _kept(attention: Attention, read: Arrays, shape: tuple[int, ...]) -> Any:
+def _dropout_factors(attention: Attention, read: Arrays, shape: tuple[int, ...]) -> Any:
     """Return the factors of weights: numbers of its own, as a library has."""
     if not attention.dropout:
         return np.float32(1)
@@ -171,20 +171,20 @@ def _attention(attention: Attention, read: Arrays) -> tuple[np.ndarray, ...]:
     top = scores.max(3, keepdims=True)
     weights = np.exp(scores - top)
     total = weights.sum(3, keepdims=True)
-    weights = weights * _kept(attention, read, weights.shape)
+    weights = weights * _dropout_factors(attention, read, weights.shape)
     return (weights @ read["v"]) / total, top + np.log(total)
 
 
 def _attention_grad(grad: AttentionGrad, read: Arrays) -> tuple[np.ndarray, ...]:
     weights = np.exp(_scores(grad.forward, read) - read["stats"])
-    kept, d_out = _kept(grad.forward, read, weights.shape), read["d_out"]
+    factors, d_out = _dropout_factors(grad.forward, read, weights.shape), read["d_out"]
     share = (d_out * read["out"]).sum(3, keepdims=True)
-    d_scores = weights * (d_out @ read["v"].swapaxes(2, 3) * kept - share)
+    d_scores = weights * (d_out @ read["v"].swapaxes(2, 3) * factors - share)
     scale = np.float32(grad.forward.scale)
     gradients = [
         (d_scores @ read["k"]) * scale,
         (d_scores.swapaxes(2, 3) @ read["q"]) * scale,
-        (weights * kept).swapaxes(2, 3) @ d_out,
+        (weights * factors).swapaxes(2, 3) @ d_out,
     ]
     if grad.d_mask is not None:
         axes = tuple(i for i, size in enumerate(grad.d_mask.shape) if size == 1)
