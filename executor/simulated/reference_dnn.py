@@ -157,7 +157,7 @@ def _scores(attention: Attention, arrays: Arrays) -> np.ndarray:
     return scores + arrays["mask"] if attention.mask is not None else scores
 
 
-def _kept(attention: Attention, arrays: Arrays, shape: tuple[int, ...]) -> Any:
+def _dropout_factors(attention: Attention, arrays: Arrays, shape: tuple[int, ...]) -> Any:
     """Return the factors of weights: numbers of its own, as a library has."""
     if not attention.dropout:
         return np.float32(1)
@@ -171,20 +171,20 @@ def _attention(attention: Attention, arrays: Arrays) -> tuple[np.ndarray, ...]:
     top = scores.max(3, keepdims=True)
     weights = np.exp(scores - top)
     total = weights.sum(3, keepdims=True)
-    weights = weights * _kept(attention, arrays, weights.shape)
+    weights = weights * _dropout_factors(attention, arrays, weights.shape)
     return (weights @ arrays["v"]) / total, top + np.log(total)
 
 
 def _attention_grad(grad: AttentionGrad, arrays: Arrays) -> tuple[np.ndarray, ...]:
     weights = np.exp(_scores(grad.forward, arrays) - arrays["stats"])
-    kept, d_out = _kept(grad.forward, arrays, weights.shape), arrays["d_out"]
+    factors, d_out = _dropout_factors(grad.forward, arrays, weights.shape), arrays["d_out"]
     share = (d_out * arrays["out"]).sum(3, keepdims=True)
-    d_scores = weights * (d_out @ arrays["v"].swapaxes(2, 3) * kept - share)
+    d_scores = weights * (d_out @ arrays["v"].swapaxes(2, 3) * factors - share)
     scale = np.float32(grad.forward.scale)
     gradients = [
         (d_scores @ arrays["k"]) * scale,
         (d_scores.swapaxes(2, 3) @ arrays["q"]) * scale,
-        (weights * kept).swapaxes(2, 3) @ d_out,
+        (weights * factors).swapaxes(2, 3) @ d_out,
     ]
     if grad.d_mask is not None:
         axes = tuple(i for i, size in enumerate(grad.d_mask.shape) if size == 1)

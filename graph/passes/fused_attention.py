@@ -226,7 +226,7 @@ class _Attention:
         dropout = node.attrs["dropout"]
         if not dropout or dropout["is_test"] or not dropout["dropout_prob"]:
             return node
-        given = replace(node, attrs={**node.attrs, "dropout": {**dropout, "by_library": True}})
+        candidate = replace(node, attrs={**node.attrs, "dropout": {**dropout, "by_library": True}})
         why = ""
         if target.drops_weights is None:
             why = "there is no cuDNN on all places"
@@ -234,12 +234,12 @@ class _Attention:
             why = "cuDNN scales what is left in training (upscale_in_train)"
         elif d_mask is not None:
             why = "its mask has a gradient"
-        elif not target.drops_weights(given):
+        elif not target.drops_weights(candidate):
             why = "cuDNN takes float16 and bfloat16, and heads of a multiple of 8"
         if why:
             self.edit.refuse(f"weights of {node.outputs['Out'][0]} are not dropped by cuDNN: {why}")
             return node
-        return given
+        return candidate
 
     def _attrs(self, mask: Value | None) -> dict[str, Any]:
         axis = -1

@@ -407,17 +407,17 @@ def test_cudnn_drops_weights_by_the_step_and_the_gradient_drops_the_same() -> No
     q, k, v = (rng.standard_normal((2, 4, n, 8)).astype("f2") for n in (16, 8, 8))
     unit = np.broadcast_to(np.eye(8), v.shape).astype("f2")
     weights, slopes = attended(3, 5, 0 * q, k, unit)
-    kept = double(weights) > 0
-    np.testing.assert_allclose(weights[kept], 1 / 8 / 0.75, rtol=1e-3)  # all scores are alike
-    assert 0.65 < kept.mean() < 0.85, "a quarter of 1,024"
+    nonzero = double(weights) > 0
+    np.testing.assert_allclose(weights[nonzero], 1 / 8 / 0.75, rtol=1e-3)  # all scores are alike
+    assert 0.65 < nonzero.mean() < 0.85, "a quarter of 1,024"
     turned = double(weights).swapaxes(2, 3)
     np.testing.assert_allclose(slopes["V"][0], turned @ np.eye(16, 8), rtol=1e-3)
 
     out, slopes = attended(3, 5, q, k, v)  # the same numbers, whatever the operands
     scores = np.exp(double(q) @ double(k).swapaxes(2, 3))
     plain = scores / scores.sum(3, keepdims=True)
-    np.testing.assert_allclose(out, (plain * kept / 0.75) @ double(v), rtol=2e-2, atol=2e-2)
-    d_weights = (np.eye(16, 8) @ double(v).swapaxes(2, 3)) * kept / 0.75
+    np.testing.assert_allclose(out, (plain * nonzero / 0.75) @ double(v), rtol=2e-2, atol=2e-2)
+    d_weights = (np.eye(16, 8) @ double(v).swapaxes(2, 3)) * nonzero / 0.75
     d_scores = plain * (d_weights - (plain * d_weights).sum(3, keepdims=True))
     np.testing.assert_allclose(slopes["Q"][0], d_scores @ double(k), rtol=2e-2, atol=2e-2)
     np.testing.assert_allclose(
@@ -427,10 +427,10 @@ def test_cudnn_drops_weights_by_the_step_and_the_gradient_drops_the_same() -> No
     def marks(step: int, row: int, **settings: Any) -> Any:
         return double(attended(step, row, 0 * q, k, unit, **settings)[0]) > 0
 
-    assert (marks(3, 5) == kept).all(), "a step that is run again"
+    assert (marks(3, 5) == nonzero).all(), "a step that is run again"
     assert (marks(3, 5, is_test=True)).all()
     for step, row, name in ((4, 5, "w"), (3, 6, "w"), (3, 5, "other")):
-        assert not (marks(step, row, name=name) == kept).all(), "another step, replica or op"
+        assert not (marks(step, row, name=name) == nonzero).all(), "another step, replica or op"
     fixed = {"seed": 9, "fix_seed": True}
     assert (marks(3, 5, **fixed) == marks(4, 5, **fixed)).all()
 
