@@ -48,6 +48,7 @@ class Emission:
         self._cache, self._schedule = cache, part.peers.schedule or part.program.schedule
         self.device.counts = self.host.counts = cache.counts
         self.vote = self._vote() if part.vote_at is not None else None
+        self._places = memory.places
 
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
@@ -72,8 +73,8 @@ class Emission:
         """
         if node.op in COLLECTIVES:
             return self.in_lane(node, 0)
-        places, side = self.memory.places, self._side(node)
-        key = (id(node), *[places[i] for i in node.touches()])
+        places, side = self._places, self._side(node)
+        key = (id(node), *[places.get(i) for i in node.touches()])
         instruction = self._cache.instructions.get(key)
         if instruction is None:
             instruction = self.in_lane(node, 0)

@@ -10,8 +10,8 @@ smallest gap that fits (greedy by size: Pisarchyk and Lee, arXiv 2001.03288).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -45,12 +45,16 @@ ALL_MEMORY_OPTIONS = MemoryOptions()
 
 
 class Pair(NamedTuple):
-    """A result that may lie where an operand of its node does: unchanged (``view``), or written over it."""
+    """A result that may lie where an operand of its node does: unchanged (``view``), or written over it.
+
+    ``cut``: the operand of a view may have more elements behind those of the result.
+    """
 
     node: int
     result: int
     source: int
     view: bool
+    cut: bool = False
 
 
 _APART = ("cudnn",)  # libraries that take it that no result lies where an operand does
@@ -70,15 +74,30 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
 _STEADY = 1 + 1 / 16  # how much larger an arena may be for values to keep their places
 # Of sizes from each power of two to the next; an arena has room for the largest of a class.
 _CLASSES = 8
+_SHARINGS = 16  # known at a time, where shapes tell which results lie in the place of operands
 
 
 class _Layout(NamedTuple):
     """Offsets at which storages have ``room`` for more bytes than they need for some shapes."""
 
-    spans: Mapping[int, tuple[int, int]]
     room: Mapping[int, int]
     offsets: dict[int, int]
     size: int
+
+
+@dataclass
+class Sharing:
+    """Which values lie together (see :class:`MemoryPlan`), and how the shapes of ``pairs`` compare there.
+
+    ``layout`` is where the storages were placed last.
+    """
+
+    roots: dict[int, int]
+    same: dict[int, int] = field(default_factory=dict)
+    views: set[int] = field(default_factory=set)
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)
+    pairs: list[tuple[Pair, str]] = field(default_factory=list)
+    layout: _Layout | None = None
 
 
 class Usage:
@@ -88,7 +107,9 @@ class Usage:
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
     vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes,
-    ``rounded`` those that lie in bfloat16. ``layout`` is where storages were placed last.
+    ``rounded`` those that lie in bfloat16. ``room`` has the most bytes for which a storage was placed, and
+    ``apart`` are the pairs of uneven steps that had different shapes once: they never lie together again, so
+    that all else lies where it does for other shapes.
     """
 
     def __init__(
@@ -115,7 +136,11 @@ class Usage:
                 self._note(i, k)
         declared = {i: program.values[i].spec.shape for i in self.first}
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
-        self.layout: _Layout | None = None
+        self.room: dict[int, int] = {}
+        self.apart: set[Pair] = set()
+        self._sharing: dict[tuple[Hashable, ...], Sharing] = {}
+        self._placing = [(k, node) for k, node in enumerate(nodes) if OPS[node.op].places]
+        self.hosted = {i for i in self.first if program.values[i].host}
         self.rounded = [i for i in self.first if program.values[i].layout == ROUNDED]
         self._keep_to_the_end(grouped)
         self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
@@ -137,6 +162,37 @@ class Usage:
                 if self.first[i] <= vote < last:
                     self.last[i] = self.end
 
+    def sharing(self, specs: Sequence[Spec], in_place: bool) -> Sharing:
+        """Return what lies together for these shapes; ``in_place``: results may lie where operands do."""
+        by_shape = [
+            Pair(k, result, source, False)
+            for k, node in self._placing
+            for result, source in places(node, lambda i: specs[i])
+            if result in self.first and source in self.first
+        ]
+        key = (in_place, *by_shape)
+        known = self._sharing.get(key)
+        if known and all(_alike(specs, pair) == before for pair, before in known.pairs):
+            return known
+        if len(self._sharing) >= _SHARINGS:
+            self._sharing.clear()
+        sharing = self._sharing[key] = self._shared(specs, [*self.pairs, *by_shape], in_place)
+        return sharing
+
+    def _shared(self, specs: Sequence[Spec], pairs: Iterable[Pair], in_place: bool) -> Sharing:
+        sharing, last = Sharing({i: i for i in self.first}), dict(self.last)
+        for pair in sorted(pairs, key=lambda p: p.node):
+            bucketed = self.nodes[pair.node].op in BUCKETED  # these have one memory
+            if (in_place or bucketed) and pair not in self.apart:
+                _share(self, specs, pair, sharing, last)
+        for pair, alike in sharing.pairs:
+            if self.program.uneven and _differ(pair, alike):
+                self.apart.add(pair)
+        sharing.pairs = [one for one in sharing.pairs if one[0] not in self.apart]
+        roots = sharing.roots
+        sharing.spans = {i: (n, last[i]) for i, n in self.first.items() if roots[i] == i}
+        return sharing
+
     def _pairs(self, k: int, node: NodeRecord, grouped: bool) -> Iterable[Pair]:
         op = OPS[node.op]
         if node.op in BUCKETED:
@@ -152,7 +208,7 @@ class Usage:
                 results, operands = node.outputs.get(slot, ()), node.inputs.get(source, ())
                 here = results and operands and {results[0], operands[0]} <= self.first.keys()
                 if here and (view or read.count(operands[0]) == 1):
-                    yield Pair(k, results[0], operands[0], view)
+                    yield Pair(k, results[0], operands[0], view, view and op.cuts)
 
 
 def _outside(program: ReplicaProgram, grouped: bool) -> set[int]:
@@ -191,7 +247,7 @@ class MemoryPlan:
 
     def on_host(self, position: int) -> bool:
         """Tell whether a value lies in the arena of the host."""
-        return self.usage.program.values[position].host
+        return position in self.usage.hosted
 
     def at(self, position: int) -> int:
         """Return where a value begins."""
@@ -235,42 +291,32 @@ def plan_memory(
     ``taken``: so many bytes of an arena in address space have pages already. Where steps are uneven, values
     then keep the places that they have in it for other shapes, if there is room (None: as little as can be).
     """
-    stored = list(specs)
-    for i in usage.rounded:
-        stored[i] = specs[i]._replace(dtype=VarType.BF16)
-    roots = {i: i for i in usage.first}
-    last = dict(usage.last)
-    same: dict[int, int] = {}
-    views: set[int] = set()
-    for pair in sorted([*usage.pairs, *_pairs_by_shape(usage, specs)], key=lambda p: p.node):
-        if (
-            memory_options.in_place or usage.nodes[pair.node].op in BUCKETED
-        ):  # these have one memory
-            _share(usage, specs, pair, roots, last, same, views)
-    spans = {i: (first, last[i]) for i, first in usage.first.items() if roots[i] == i}
-    alignment = memory_options.alignment
+    stored = specs
+    if usage.rounded:
+        stored = list(specs)
+        for i in usage.rounded:
+            stored[i] = specs[i]._replace(dtype=VarType.BF16)
+    sharing = usage.sharing(specs, memory_options.in_place)
+    spans, alignment = sharing.spans, memory_options.alignment
     sizes = {i: aligned(nbytes(stored[i]), alignment) for i in spans}
-    host = {i for i in spans if usage.program.values[i].host}
-    offsets, totals = {}, []
-    for storages in (spans.keys() - host, host):
-        part = {i: size for i, size in sizes.items() if i in storages}
-        if memory_options.reuse:
-            placed, total = _placed(usage, {i: spans[i] for i in part}, part, taken)
-        else:
-            placed, total = _side_by_side(part)
-        offsets.update(placed)
-        totals.append(total)
+    host = {i: sizes.pop(i) for i in usage.hosted if i in sizes}
+    if memory_options.reuse:
+        offsets, size = _placed(usage, sharing, sizes, taken)
+        beside, host_size = _placed(usage, sharing, host, None)
+    else:
+        (offsets, size), (beside, host_size) = _side_by_side(sizes), _side_by_side(host)
     return MemoryPlan(
-        usage, stored, roots, same, views, spans, offsets, totals[0], totals[1], alignment
+        usage,
+        stored,
+        sharing.roots,
+        sharing.same,
+        sharing.views,
+        spans,
+        {**offsets, **beside} if beside else offsets,
+        size,
+        host_size,
+        alignment,
     )
-
-
-def _pairs_by_shape(usage: Usage, specs: Sequence[Spec]) -> Iterable[Pair]:
-    """Return the pairs of nodes that only tell for given shapes."""
-    for k, node in enumerate(usage.nodes):
-        for result, source in places(node, lambda i: specs[i]):
-            if result in usage.first and source in usage.first:
-                yield Pair(k, result, source, False)
 
 
 def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int]]:
@@ -284,35 +330,43 @@ def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int
     return [(result, source) for result, source in pairs if result >= 0]
 
 
+def _alike(specs: Sequence[Spec], pair: Pair) -> str:
+    """Return how two values of a type compare: of one shape, of as many elements, or neither ("")."""
+    one, other = specs[pair.result], specs[pair.source]
+    if one == other and not pair.cut:
+        return "shape"
+    more = prod(other.shape) - prod(one.shape) if one.dtype == other.dtype else -1
+    return "elements" if not more or (pair.cut and more > 0) else ""
+
+
+def _differ(pair: Pair, alike: str) -> bool:
+    """Tell whether the shapes of two values forbid that they lie together."""
+    return not alike or (alike == "elements" and not pair.view)
+
+
 def _share(
-    usage: Usage,
-    specs: Sequence[Spec],
-    pair: Pair,
-    roots: dict[int, int],
-    last: dict[int, int],
-    same: dict[int, int],
-    views: set[int],
+    usage: Usage, specs: Sequence[Spec], pair: Pair, sharing: Sharing, last: dict[int, int]
 ) -> None:
     """Let the result of a pair lie where its operand does, if that disturbs no other."""
-    node, result, source, view = pair
+    node, result, source, view, _ = pair
+    roots, bucketed = sharing.roots, usage.nodes[node].op in BUCKETED
     if roots[result] != result or last[result] < node:
         return
-    root, values = roots[source], usage.program.values
-    result_spec, source_spec = specs[result], specs[source]
-    if result_spec.dtype != source_spec.dtype or values[result].layout != values[source].layout:
+    root, one, other = roots[source], *(usage.program.values[i] for i in (result, source))
+    if specs[result].dtype != specs[source].dtype or one.layout != other.layout:
         return
-    if values[result].host != values[source].host:
+    if one.host != other.host:
         return
-    if result_spec.shape != source_spec.shape:
-        if not view or values[result].layout or prod(result_spec.shape) != prod(source_spec.shape):
-            return
-    elif not view or usage.nodes[node].op in BUCKETED:
-        same[result] = source
     if not view and (last[root] != node or _meets_itself(usage.nodes[node], roots, root)):
-        same.pop(result, None)
         return
-    if view and usage.nodes[node].op not in BUCKETED:
-        views.add(result)
+    alike = _alike(specs, pair)
+    sharing.pairs.append((pair, alike))
+    if _differ(pair, alike) or (alike == "elements" and one.layout):
+        return
+    if alike == "shape" and (not view or bucketed):
+        sharing.same[result] = source
+    if view and not bucketed:
+        sharing.views.add(result)
     roots[result] = root
     last[root] = max(last[root], last[result])
 
@@ -324,7 +378,7 @@ def _meets_itself(node: NodeRecord, roots: Mapping[int, int], root: int) -> bool
 
 
 def _placed(
-    usage: Usage, spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], taken: int | None
+    usage: Usage, sharing: Sharing, sizes: Mapping[int, int], taken: int | None
 ) -> tuple[dict[int, int], int]:
     """Return offsets and size of the arena.
 
@@ -333,19 +387,20 @@ def _placed(
     the room that it was given for larger shapes, and that room is taken already.
     """
     if not usage.program.uneven or not sizes:
-        return place(spans, sizes)
-    room, known = sizes, usage.layout
-    if taken is not None and known is not None and known.spans == spans:
-        if known.size <= taken and all(n <= known.room[i] for i, n in sizes.items()):
+        return place(sharing.spans, sizes)
+    room, known = sizes, sharing.layout
+    if taken is not None:
+        fits = known is not None and known.size <= taken
+        if known is not None and fits and all(n <= known.room[i] for i, n in sizes.items()):
             return known.offsets, known.size
-        room = {
-            i: n if i in usage.fixed else _with_room(max(n, known.room[i]))
-            for i, n in sizes.items()
-        }
-    steady, least = place(spans, room, usage.fixed), place(spans, room)
+        for i, n in sizes.items():
+            if n > usage.room.get(i, -1):
+                usage.room[i] = n if i in usage.fixed else _with_room(n)
+        room = {i: usage.room[i] for i in sizes}
+    steady, least = place(sharing.spans, room, usage.fixed), place(sharing.spans, room)
     offsets, size = steady if steady[1] <= least[1] * _STEADY else least
     if taken is not None:
-        usage.layout = _Layout(spans, room, offsets, size)
+        sharing.layout = _Layout(room, offsets, size)
     return offsets, size
 
 
