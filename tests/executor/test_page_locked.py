@@ -144,7 +144,7 @@ def test_without_a_gpu_it_is_memory_like_any_other(monkeypatch: pytest.MonkeyPat
 
 def test_memory_that_garbage_held_may_go_while_ranges_are_looked_through() -> None:
     ranges, thresholds = MemoryRanges(), gc.get_threshold()
-    kept = [ranges.bytes(8) for _ in range(500)]
+    arrays = [ranges.bytes(8) for _ in range(500)]
     gc.collect()
     gc.disable()
     for _ in range(10):
@@ -155,6 +155,6 @@ def test_memory_that_garbage_held_may_go_while_ranges_are_looked_through() -> No
     gc.set_threshold(gc.get_count()[0] + 200)
     gc.enable()
     try:
-        assert kept[-1] in ranges and pairs
+        assert arrays[-1] in ranges and pairs
     finally:
         gc.set_threshold(*thresholds)
