@@ -3,7 +3,9 @@
 The graph before the passes is computed op by op with NumPy's kernels, on what one place is fed and what the
 persistables hold. Then every op that a pass made is computed on the very values that its operands had before,
 so a difference is that op's own, and not handed on by another. Nothing is written that lasts, and random ops
-draw what the place draws. Loops and arrays of tensors are not run, and what follows from them is not compared.
+draw what the place draws. Loops and arrays of tensors are not run, and what follows from them is not compared;
+nor are passes over the bodies of loops, whose values replicas alone have: a round's are those that the rounds
+before it computed.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import contextlib
 import math
 import mmap
 from collections.abc import Hashable
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
@@ -26,7 +27,12 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.1
 
 def spec_of(array: Any) -> Spec:
     """Return the spec of an array."""
-    return Spec(tuple(array.shape), to_var_type(array.dtype))
+    return _spec(array.shape, array.dtype)
+
+
+@lru_cache(maxsize=1 << 12)
+def _spec(shape: tuple[int, ...], dtype: Any) -> Spec:
+    return Spec(tuple(shape), to_var_type(dtype))
 
 
 def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:
@@ -101,28 +107,38 @@ def _region(nbytes: int) -> Region:
 
 
 class Arena:
-    """The arrays of a plan's temporaries; ``count`` and ``nbytes`` are those that a step leaves alive."""
+    """Memory of a plan's temporaries; ``count`` and ``nbytes`` are those that a step leaves alive."""
 
     def __init__(self, xp: Any, plan: MemoryPlan, memory: Any = None) -> None:
         block = memory.arena(plan.size) if memory is not None else aligned_bytes(xp, plan.size)
         host = _beside(memory, plan.host_size)
-        self.plan = plan
+        self.plan, self._blocks = plan, (block, host)
+        self._begins = address(block), address(host)
         self.count = len(plan.roots)
         self.nbytes = plan.size + plan.host_size
-        values = plan.usage.program.values
-        self.begins = address(block), address(host)  # of the memory beside a GPU, last
-        self.arrays: dict[int, Any] = {}
-        specs, offsets, same = plan.specs, plan.offsets, plan.same
-        for i, root in plan.roots.items():
-            if i not in same:
-                (shape, dtype), offset, value = specs[i], offsets[root], values[i]
-                element = to_numpy(dtype)
-                end = offset + math.prod(shape) * element.itemsize
-                memory_block = host if value.host else block
-                flat = memory_block[offset:end].view(element)
-                self.arrays[i] = shaped(flat, shape, value.layout)
-        for i, source in plan.same.items():
-            self.arrays[i] = self.arrays[source]
+
+    @property
+    def places(self) -> dict[int, Hashable]:
+        """What tells the memory of each value from any other, and how the value lies there."""
+        plan, begins, hosted = self.plan, self._begins, self.plan.usage.hosted
+        offsets, within, specs = plan.offsets, plan.within, plan.specs
+        return {
+            i: (
+                begins[i in hosted] + offsets[root] + within.get(i, 0),
+                specs[i].shape,
+                int(specs[i].dtype),
+            )
+            for i, root in plan.roots.items()
+        }
+
+    def array(self, position: int) -> Any:
+        """Return a new array on the memory of a value."""
+        plan = self.plan
+        spec, offset = plan.specs[position], plan.at(position)
+        dtype = to_numpy(spec.dtype)
+        end = offset + math.prod(spec.shape) * dtype.itemsize
+        flat = self._blocks[plan.on_host(position)][offset:end].view(dtype)
+        return shaped(flat, spec.shape, plan.usage.program.values[position].layout)
 
 
 def _beside(memory: Any, nbytes: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TypeVar
 
 K = TypeVar("K")
@@ -20,5 +21,6 @@ class BoundedDict(dict[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)
-        if len(self) > self.capacity:
-            self.pop(next(iter(list(self))), None)
+        while len(self) > self.capacity:
+            with suppress(RuntimeError):  # another thread sets an entry meanwhile: look again
+                self.pop(next(iter(self)), None)

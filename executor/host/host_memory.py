@@ -42,4 +42,5 @@ class MemoryRanges:
 
     def __contains__(self, array: np.ndarray) -> bool:
         at = array.ctypes.data
-        return any(first <= at < end for first, end in list(self._ends.items()))
+        # A list of pairs would be no copy of one moment: to make them may begin a search for garbage.
+        return any(first <= at < end for first, end in self._ends.copy().items())

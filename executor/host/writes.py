@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-
-from ...graph.ir.graph import STATE
-from ...graph.ir.replica_program import ReplicaProgram
 
 
 class Writes:
@@ -23,17 +19,6 @@ class Writes:
     def note(self) -> None:
         """Something was, or may have been, written."""
         self.count += 1
-
-
-def constant(program: ReplicaProgram, arrays: Sequence[Any]) -> frozenset[int]:
-    """Return the addresses of persistables if no step of the program changes one; ``arrays`` are its values."""
-    if program.changes:
-        return frozenset()
-    return frozenset(
-        address(array)
-        for value, array in zip(program.values, arrays, strict=True)
-        if value.kind == STATE and array is not None
-    )
 
 
 # Behind the head of every object: NumPy's ABI has the pointer as the first field of an array.

@@ -14,7 +14,7 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
   (``executor/plan/group.py`` ``CollectiveGroup``); ``executor/plan/collectives.py`` makes the calls on them.
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
   (inferred shapes, how long values are needed, instructions by the places of what they touch: where steps are
-  uneven, values stay at their offsets while there is room, ``Usage.layout``). What kernels bind to
+  uneven, values stay at their offsets while there is room, ``Sharing.layout``). What kernels bind to
   scratch memory alone, plans of all programs share (``Device.rebound``), and what formulas were traced for
   (``executor/codegen/array_program.py``). Products whose rows are uneven (``ReplicaProgram.uneven``) compile
   nothing (``executor/kernels/onednn/linear.py``).

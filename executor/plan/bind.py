@@ -14,13 +14,12 @@ from ...graph.lowering.memory import ALL_MEMORY_OPTIONS, GPU_ALIGNMENT, MemoryOp
 from ...graph.ops.registry import Spec
 from ..device.device import Device
 from ..host.arena import Arena
-from ..host.writes import constant
 from .binding_cache import BindingCache
 from .buckets import Buckets
 from .dependencies import Dependencies
 from .emission import Emission, zeroing
 from .memory import Allocate, ValueMemory
-from .part import ALONE, Peers, RankPart
+from .part import ALONE, Peers
 from .plan import Plan
 
 
@@ -50,13 +49,13 @@ class Binder:
     ) -> None:
         self.program, self._device, self._make = program, device, make
         self._cache = cache if cache is not None else BindingCache(program)
-        self._part = RankPart(program, peers, idle)
+        self._part = self._cache.part(peers, idle)
         in_place = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
         self._memory = ValueMemory(self._part, specs, allocate, buckets, in_place, self._cache)
         if device.runtime is not None:
             memory_options = memory_options._replace(alignment=GPU_ALIGNMENT)
         self._memory.lay_out(self._memory.plan(memory_options, device.memory), device)
-        device.constant = constant(program, self._memory.arrays)
+        device.constant = self._memory.constant
 
     @property
     def arena(self) -> Arena:
@@ -84,10 +83,13 @@ class Binder:
             if node is part.vote_at:
                 late = len(instructions)
         count, nbytes = memory.size()
+        inputs = [None if i in memory.fed else memory.arrays[i] for i in self.program.feeds]
+        fetched = [memory.fetched(i) for i in self.program.fetches]
+        memory.forget()
         return self._make(
             instructions,
-            [None if i in memory.fed else memory.arrays[i] for i in self.program.feeds],
-            [memory.fetched(i) for i in self.program.fetches],
+            inputs,
+            fetched,
             device,
             (count, nbytes + device.scratch_bytes),
             part.peers.rank,

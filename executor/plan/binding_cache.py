@@ -11,6 +11,7 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.lowering.memory import Usage
 from ...graph.ops.registry import OPS
 from .instruction import Instruction
+from .part import Peers, RankPart
 from .shapes import Shapes, picked
 
 
@@ -39,7 +40,7 @@ class Touched(NamedTuple):
 
 
 class BindingCache:
-    """Kept from plan to plan: inferred shapes, how long values are needed, and instructions.
+    """Kept from plan to plan: inferred shapes, what ranks run, how long values are needed, and instructions.
 
     ``counts`` is what kernels count (see :class:`~..device.device.Device`). ``instructions`` are those of
     plans that are bound, by node and by the places of what it touches: other plans on this very memory have
@@ -51,9 +52,17 @@ class BindingCache:
         self.counts: Counter[str] = Counter()
         self._program = program
         self._touched: dict[int, Touched] = {}
+        self._parts: dict[tuple[Peers, bool], RankPart] = {}
         self._usages: dict[tuple[Any, ...], Usage] = {}
         self.instructions: WeakValueDictionary[tuple[Hashable, ...], Instruction]
         self.instructions = WeakValueDictionary()
+
+    def part(self, peers: Peers, idle: bool) -> RankPart:
+        """Return what a rank runs of the program."""
+        key = peers, idle
+        if key not in self._parts:
+            self._parts[key] = RankPart(self._program, peers, idle)
+        return self._parts[key]
 
     def usage(self, key: tuple[Any, ...], make: Callable[[], Usage]) -> Usage:
         """Return how long values are needed; ``key`` is all that it depends on beside the program."""

@@ -49,6 +49,7 @@ class Emission:
         self._cache, self._schedule = cache, part.peers.schedule or part.program.schedule
         self.device.counts = self.host.counts = cache.counts
         self.vote = self._vote() if part.vote_at is not None else None
+        self._places = memory.places
 
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
@@ -74,7 +75,7 @@ class Emission:
         if node.op in COLLECTIVES:
             return self.in_lane(node, 0)
         side, touched = self._side(node), self._cache.touched(node)
-        key = (id(node), touched.places(self.memory.places))
+        key = (id(node), touched.places(self._places))
         instruction = self._cache.instructions.get(key)
         if instruction is None:
             instruction = self.in_lane(node, 0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.ir.graph import STATE, TEMP
+from ...graph.ir.graph import TEMP
 from ...graph.lowering.memory import MemoryOptions, MemoryPlan, Usage, plan_memory
 from ...graph.ops.collective import BUCKETED
 from ...graph.ops.registry import Spec
@@ -25,9 +25,27 @@ from .part import RankPart
 Allocate = Callable[[str, Spec], np.ndarray]
 
 
-class ValueMemory:
-    """The array of each value, by position, and its place: what tells it from other memory.
+class _Arrays(dict[int, Any]):
+    """The array of each value, by position: that ``outside`` the arena, or one in it; None: it has none."""
 
+    def __init__(self, outside: Mapping[int, Any], arena: Arena) -> None:
+        super().__init__(outside)
+        self._arena = arena
+
+    def __missing__(self, position: int) -> Any:
+        planned, array = self._arena.plan, None
+        if position in planned.same:
+            array = self[planned.same[position]]
+        elif position in planned.roots:
+            array = self._arena.array(position)
+        self[position] = array
+        return array
+
+
+class ValueMemory:
+    """The array of each value, by position.
+
+    Arrays are made when they are first asked for: plans of other shapes have most instructions already.
     ``fed`` are arrays in which feeds stand in every step, by position; ``allocate`` returns a persistable's.
 
     Raises:
@@ -46,17 +64,21 @@ class ValueMemory:
         self._part, self.program = part, part.program
         self.specs, self.buckets, self.fed = specs, buckets, fed
         self._usage = self._usage_of(part, cache)
-        self.arrays = self._outside_arena(allocate)
-        self.places = [None if array is None else _place(array) for array in self.arrays]
+        self._outside = self._outside_arena(allocate)
 
-    def _outside_arena(self, allocate: Allocate) -> list[Any]:
+    @property
+    def constant(self) -> frozenset[int]:
+        """The addresses of persistables, if no step of the program changes one."""
+        if self.program.changes:
+            return frozenset()
+        return frozenset(address(self._outside[i]) for i in self._part.states)
+
+    def _outside_arena(self, allocate: Allocate) -> dict[int, Any]:
         """Return the arrays of persistables and of what travels in buckets or is fed in place."""
         part, program = self._part, self.program
-        used = {i for node in part.nodes for i in node.touches()}
         placed: dict[int, Any] = {**self.buckets.parts_of, **self.fed}
-        for i, value in enumerate(program.values):
-            if value.kind == STATE and (i in used or (i in program.fetches and part.owns(i))):
-                placed[i] = allocate(value.name, self.specs[i])
+        for i in part.states:
+            placed[i] = allocate(program.values[i].name, self.specs[i])
         if part.peers.group is not None:
             for node in program.nodes:
                 if node.op in BUCKETED:
@@ -64,7 +86,7 @@ class ValueMemory:
                     placed.update(
                         (out, placed[x]) for x, out in both if out not in placed and x in placed
                     )
-        return [placed.get(i) for i in range(len(self.specs))]
+        return placed
 
     def _usage_of(self, part: RankPart, cache: BindingCache) -> Usage:
         """Return how long this rank needs each value; what no shapes change is checked on the way."""
@@ -102,11 +124,21 @@ class ValueMemory:
                 f"out of memory: the temporaries take {planned.size:,} bytes, and {device.room()}. "
                 f"Largest: {largest}."
             ) from error
-        begins, values = self.arena.begins, self.program.values
-        roots, offsets, specs = planned.roots, planned.offsets, planned.specs
-        for i, array in self.arena.arrays.items():
-            self.arrays[i] = array
-            self.places[i] = begins[values[i].host] + offsets[roots[i]], specs[i]
+        self.arrays = _Arrays(self._outside, self.arena)
+
+    @property
+    def places(self) -> list[Hashable]:
+        """What tells the memory of each value from any other, and how the value lies there; by position."""
+        places: list[Hashable] = [None] * len(self.specs)
+        for i, array in self._outside.items():
+            places[i] = _place(array)
+        for i, place in self.arena.places.items():
+            places[i] = place
+        return places
+
+    def forget(self) -> None:
+        """Let go of arrays that the plan which is bound does not need."""
+        self.arrays = _Arrays(self._outside, self.arena)
 
     def at(self, positions: Sequence[int]) -> list[Any]:
         """Return the arrays of values; None for those that a node does without."""

@@ -56,7 +56,7 @@ def checking() -> bool:
 
 
 def looks(
-    program: ReplicaProgram, number: int, node: NodeRecord, arrays: Sequence[Any], xp: Any
+    program: ReplicaProgram, number: int, node: NodeRecord, arrays: Mapping[int, Any], xp: Any
 ) -> list[Callable[[], Any]]:
     """Return the calls that look at what node ``number`` made: none, unless the program asks for it."""
     if number not in program.checked:
@@ -72,7 +72,7 @@ def looks(
 
 
 def _named(
-    program: ReplicaProgram, arrays: Sequence[Any], slots: Mapping[str, Sequence[int]]
+    program: ReplicaProgram, arrays: Mapping[int, Any], slots: Mapping[str, Sequence[int]]
 ) -> dict[str, Any]:
     """Return the floating-point arrays of an operator by name."""
     return {

@@ -69,6 +69,13 @@ class RankPart:
             if i >= 0
         )
 
+    @cached_property
+    def states(self) -> tuple[int, ...]:
+        """Positions of the persistables that this rank's nodes touch, or that are fetched from it."""
+        program, used = self.program, {i for node in self.nodes for i in node.touches()}
+        used.update(i for i in program.fetches if self.owns(i))
+        return tuple(i for i, v in enumerate(program.values) if v.kind == STATE and i in used)
+
     @property
     def missing(self) -> set[int]:
         """Positions of the values that nodes would make which an idle rank leaves out."""

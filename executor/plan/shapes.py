@@ -17,7 +17,7 @@ from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..kernels.registry import bind
 
-_SHAPES_KNOWN = 64  # kept per kind of node
+_SHAPES_KNOWN = 1024  # kept per kind of node
 _Known = dict[Any, list[Spec | None]]  # what is read -> what is written
 
 
@@ -57,10 +57,11 @@ class Shapes:
         self._program = program
         self.known = known_values(program)
         written = {i for node in program.nodes for slot in node.outputs.values() for i in slot}
+        used = {i for node in program.nodes for i in node.touches()} | {*program.fetches}
         self._states = [  # as they were before the step, or as a segment before this one left them
             (i, value.name)
             for i, value in enumerate(program.values)
-            if value.kind == STATE and i not in written
+            if value.kind == STATE and i in used and i not in written
         ]
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}

@@ -15,8 +15,17 @@ from .hypotheses import beam_search_decode
 from .tensor_array import FUNCTIONS, Entry, each_row
 
 Values = dict[int, Any]  # by position in a program: a tensor, or an array of tensors
-RunRound = Callable[[Sequence[Any], Values, int], None]  # parts, values, number of the round
+Totals = dict[int, list[np.ndarray]]  # by position: those to which what a segment fetches is added
+# Parts, values, number of the round, totals
+RunRound = Callable[[Sequence[Any], Values, int, Totals], None]
 _FUNCTIONS = {**FUNCTIONS, beam_search_decode.__name__: beam_search_decode}
+
+
+def add_to(totals: Iterable[np.ndarray], part: np.ndarray) -> None:
+    """Add a part to totals, in place; overflows are values, not warnings."""
+    with np.errstate(all="ignore"):
+        for total in totals:
+            np.add(total, part, total)
 
 
 class HostCall:
@@ -104,7 +113,7 @@ class HostCall:
                 raise TimeoutError(
                     f"it goes on after {len(rounds):,} rounds and {within:g} s (ClusterConfig.step_deadline_s)."
                 )
-            results = self._round(program, state, run_round, len(rounds))
+            results = self._round(program, state, run_round, len(rounds), {})
             state[:count] = results[:count]
             rounds.append(results[count:])
         return [*state[:count], rounds]
@@ -112,20 +121,53 @@ class HostCall:
     def _back(
         self, program: ReplicaProgram, values: Values, run_round: RunRound, within: float
     ) -> list[Any]:
-        """Run the body for each round of a loop, from the last to the first, on what was saved of it."""
+        """Run the body for each round of a loop, from the last to the first, on what was saved of it.
+
+        The last values it computes are parts of totals, of which no other part of the body reads most: those
+        are added where their segment left them.
+        """
         rounds, *state = (self._value(values, i) for i in self.record.inputs["X"])
-        count, options = len(self.record.outputs["Out"]), self.record.attrs["options"]
+        options = self.record.attrs["options"]
         saved = slice(options["first"], options["first"] + options["saved"])
+        count = len(program.fetches) - options["totals"]
+        last = len(state) - options["totals"]
+        totals, state = [np.array(begin) for begin in state[last:]], state[:last]
+        in_place: Totals = {}
+        apart = self._fetched_only().difference(program.fetches[:count])
+        for i, total in zip(program.fetches[count:], totals, strict=True):
+            if i in apart:
+                in_place.setdefault(i, []).append(total)
         for number, results in reversed(list(enumerate(rounds))):
             fed = [*results[saved], *state]
-            state[:count] = self._round(program, fed, run_round, number)
-        return state[:count]
+            computed = self._round(program, fed, run_round, number, in_place)
+            state[:count] = computed[:count]
+            for total, part in zip(totals, computed[count:], strict=True):
+                if part is not None:
+                    add_to([total], part)
+        return [*state[:count], *totals]
+
+    def _fetched_only(self) -> set[int]:
+        """Return the positions of what segments of the body compute and no part of it reads."""
+        computed, read = set[int](), set[int]()
+        for part in self.body:
+            if isinstance(part, HostCall):
+                read.update(part.record.inputs.get("X", ()))
+            else:
+                computed.update(part.program.fetches)
+                read.update(part.program.feeds)
+        return computed - read
 
     def _round(
-        self, program: ReplicaProgram, fed: Sequence[Any], run_round: RunRound, number: int
+        self,
+        program: ReplicaProgram,
+        fed: Sequence[Any],
+        run_round: RunRound,
+        number: int,
+        totals: Totals,
     ) -> list[Any]:
+        """Return what a round computes; None for what went into totals."""
         values = {i: each for i, each in zip(program.feeds, fed, strict=True) if each is not None}
-        run_round(self.body, values, number)
+        run_round(self.body, values, number, totals)
         return [values.get(i) for i in program.fetches]
 
     def _explain(self, error: Exception) -> ExecutionError:

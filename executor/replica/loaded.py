@@ -25,7 +25,7 @@ from .agreement import NO_STEP
 from .host_call import HostCall
 from .message import KEPT, Message
 from .orders import EarlyFetches, Load, pack
-from .plan_cache import INSTRUCTION_BYTES, PlanBudget, PlanCache
+from .plan_cache import INSTRUCTION_BYTES, PLAN_BYTES, PlanBudget, PlanCache
 
 
 class Seat:
@@ -56,7 +56,7 @@ class BoundPlan:
         self.direct = direct
         self.use(binder.plan())
         device = self.plan.device
-        self.size = len(self.plan.instructions) * INSTRUCTION_BYTES
+        self.size = PLAN_BYTES + device.instructions * INSTRUCTION_BYTES
         self.size += device.own_bytes + device.compiled_bytes
 
     def use(self, plan: Plan) -> None:

@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 PLANS_KEPT = 16  # of a segment at least: one for each combination of feed shapes met lately
 BYTES_KEPT = 192 << 20  # of more plans than that: 200 lengths of a program of 150 instructions
 INSTRUCTION_BYTES = 5 << 10  # as measured: arrays, calls and the library's objects
+PLAN_BYTES = 16 << 10  # beside instructions, most of which other plans have
 KEYS_KEPT = 2048  # where shapes follow from elements, many keys come to the same shapes
 
 
@@ -68,7 +69,8 @@ class PlanCache(Generic[Bound]):
         self._budget = budget or PlanBudget[Bound]()
         self._by_key: OrderedDict[Hashable, Bound] = OrderedDict()
         self._by_shapes: dict[Hashable, Bound] = {}
-        self._plans: dict[Bound, Hashable] = {}  # and the shapes of each
+        # And the shapes and keys of each
+        self._plans: dict[Bound, tuple[Hashable, set[Hashable]]] = {}
 
     def __len__(self) -> int:
         return len(self._plans)
@@ -91,24 +93,25 @@ class PlanCache(Generic[Bound]):
     def keep(self, key: Hashable, shapes: Hashable, bound: Bound) -> None:
         """Keep a plan under a key, for some shapes (None: for its key alone)."""
         self._by_key[key] = bound
-        while len(self._by_key) > KEYS_KEPT:
-            self._by_key.popitem(last=False)
         if shapes is not None:
             self._by_shapes[shapes] = bound
-        before = bound in self._plans
-        self._plans[bound] = shapes
-        if before:
+        if bound in self._plans:
+            self._plans[bound][1].add(key)
             self._budget.use(bound)
         else:
+            self._plans[bound] = shapes, {key}
             self._budget.add(bound, self)
+        while len(self._by_key) > KEYS_KEPT:
+            oldest, its = self._by_key.popitem(last=False)
+            self._plans[its][1].discard(oldest)
 
     def forget(self, bound: Bound) -> None:
         """Let go of one plan."""
-        shapes = self._plans.pop(bound)
+        shapes, keys = self._plans.pop(bound)
         self._budget.remove(bound)
         if shapes is not None:
             del self._by_shapes[shapes]
-        for key in [key for key, other in self._by_key.items() if other is bound]:
+        for key in keys:
             del self._by_key[key]
         bound.close()
 

@@ -35,7 +35,7 @@ from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.traced import TracedStep
 from .agreement import NO_STEP, pack_step
-from .host_call import HostCall, Values
+from .host_call import HostCall, Totals, Values, add_to
 from .loaded import BoundPlan, LoadedProgram, Seat, Segment
 from .message import Message
 from .orders import (
@@ -618,7 +618,7 @@ class Replica:
                 "computes from rows. Feed at least one row for each place."
             )
         values: Values = dict(zip(loaded.whole.feeds, feeds, strict=True))
-        self._run_parts(loaded, now, loaded.earlier, values)
+        self._run_parts(loaded, now, loaded.earlier, values, {})
         return [values[i] for i in loaded.program.feeds]
 
     def _run_parts(
@@ -627,8 +627,9 @@ class Replica:
         now: DeviceClock,
         parts: Sequence[Segment | HostCall],
         values: Values,
+        totals: Totals,
     ) -> None:
-        """Run segments and calls on ``values``, and add what they compute."""
+        """Run segments and calls on ``values``, and add what they compute, to these or to ``totals``."""
         around = self._calling
         for part in parts:
             if isinstance(part, HostCall):
@@ -642,7 +643,13 @@ class Replica:
                 bound = self._keep_plan(loaded, part, key, fed, False, False)
             bound.plan.device.clock.show(now)
             bound.plan.run(fed)
-            values |= zip(part.program.fetches, bound.plan.fetched(), strict=True)
+            lent = len(part.program.fetches) if totals and self.runtime is None else 0
+            fetched = bound.plan.fetched(lent=lent)
+            for i, array in zip(part.program.fetches, fetched, strict=True):
+                if i in totals:
+                    add_to(totals[i], array)
+                else:
+                    values[i] = array.copy() if lent else array
         self._calling = around
 
     def _run_round(
@@ -652,9 +659,10 @@ class Replica:
         parts: Sequence[Segment | HostCall],
         values: Values,
         number: int,
+        totals: Totals,
     ) -> None:
         """Run a round of a loop."""
-        self._run_parts(loaded, now.in_round(number), parts, values)
+        self._run_parts(loaded, now.in_round(number), parts, values, totals)
 
     def _bound(self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], idle: bool) -> BoundPlan:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""

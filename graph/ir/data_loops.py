@@ -252,8 +252,8 @@ class DataLoops(Arrays):
     def _gradient_on_data(self, op: Operator, loop: DataLoop) -> Iterator[Node]:
         """Run the gradient block for each round, from the last to the first.
 
-        Gradients of what a round overwrites go on to the round before, those of what all rounds read are
-        added up.
+        Gradients of what a round overwrites go on to the round before. Of those of what all rounds read each
+        computes a part, and the call adds them up.
         """
         block = block_of(op)
         inner_names = op.attrs.get("original_output_grad") or op.inputs.get("Out@GRAD", [])
@@ -303,9 +303,14 @@ class DataLoops(Arrays):
         state: Mapping[str, Value],
         totals: Collection[str],
     ) -> Generator[Node, None, dict[str, Value]]:
-        """Call the gradient of a loop; return by name what its rounds hand back and add up (``totals``)."""
+        """Call the gradient of a loop; return by name what its rounds hand back, and the ``totals`` of parts.
+
+        The totals begin with what ``state`` has for them, which the call is given last.
+        """
         block = block_of(op)
-        nodes, feeds, behind = self._read_back(op, rounds, loop, state, totals)
+        sums = {n: state[n] for n in totals if n in state and state[n] not in self.array_levels}
+        carried = {name: value for name, value in state.items() if name not in sums}
+        nodes, feeds, behind = self._read_back(op, rounds, loop, carried, sums)
         body, captured, options = self._body_back(op, loop, nodes, feeds, list(behind.values()))
         results = {
             name: self._array(f"{name}@TOTAL", value.spec, 0)
@@ -313,14 +318,16 @@ class DataLoops(Arrays):
             else self._new(f"{name}@BLOCK{block.idx}@TOTAL", value.spec)
             for name, value in behind.items()
         }
-        operands = [loop.rounds, *(state[name] for name in results), *captured]
+        begins = [sums[name] for name in results if name in sums]
+        operands = [loop.rounds, *carried.values(), *captured, *begins]
+        options["totals"] = len(begins)
         yield self._call(
             *(op, "while_grad", operands, list(results.values()), options),
             block=body,
             states=loop.states,
             bare=True,
         )
-        return results
+        return sums | results
 
     def _body_back(
         self,
@@ -367,7 +374,10 @@ class DataLoops(Arrays):
         state: Mapping[str, Value],
         totals: Collection[str],
     ) -> tuple[list[Node], list[Value], dict[str, Value]]:
-        """Read the gradient block; return its nodes, what it is fed of ``state``, and the state behind it."""
+        """Read the gradient block; return its nodes, what it is fed of ``state``, and what it computes.
+
+        That is the state behind it, and then the parts of ``totals`` that it has.
+        """
         block = block_of(op)
         around, nodes = dict(self.current), list[Node]()
         with self._alone(f"@BLOCK{block.idx}"):
@@ -381,23 +391,20 @@ class DataLoops(Arrays):
             counted = counters(block)
             self.current |= {n: v for n, v in feeds.items() if n not in counted}
             for name in totals:
-                if feeds[name] not in self.array_levels:
-                    self.current.pop(name)
+                self.current.pop(name, None)
             nodes += rounds.nodes()
             results: dict[str, Value] = {}
             for name, fed in feeds.items():
                 value = results[name] = self.current.get(rounds.carried[name], fed)
                 if value in self.array_levels or name in counted:
                     continue
-                if name in totals and value is not fed:
-                    results[name] = self._new(f"{name}@SUM", value.spec)
-                    slots = {"X": (fed, value)}, {"Out": (results[name],)}
-                    nodes.append(node_of(op, "sum", *slots))
-                elif name not in totals and value is fed:
+                if value is fed:
                     # The round writes the variable without reading what stood there.
                     results[name] = self._new(f"{name}@NONE", value.spec)
                     operand = {"X": (value,)}
                     nodes.append(node_of(op, "fill_zeros_like", operand, {"Out": (results[name],)}))
+            parts = {name: self.current.get(rounds.carried[name]) for name in totals}
+            results |= {name: part for name, part in parts.items() if part is not None}
         return nodes, list(feeds.values()), results
 
     @contextmanager

@@ -11,7 +11,7 @@ smallest gap that fits (greedy by size: Pisarchyk and Lee, arXiv 2001.03288).
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -46,23 +46,27 @@ ALL_MEMORY_OPTIONS = MemoryOptions()
 
 
 class Pair(NamedTuple):
-    """A result that may lie where an operand of its node does: unchanged (``view``), or written over it."""
+    """A result that may lie where an operand of its node does: unchanged (``view``), or written over it.
+
+    ``cut``: the operand of a view may have more elements behind those of the result.
+    """
 
     node: int
     result: int
     source: int
     view: bool
+    cut: bool = False
 
 
 class Parts(NamedTuple):
-    """Values that may lie within another (``whole``) of their node: where each begins, in elements.
+    """Values that may lie within another (``whole``) of their node: each with where it begins, in elements.
 
     ``joined``: they are its operands, and the whole its result; else it is the other way round.
     """
 
     node: int
     whole: int
-    begins: Mapping[int, int]
+    begins: tuple[tuple[int, int], ...]
     joined: bool
 
 
@@ -84,12 +88,12 @@ _STEADY = 1 + 1 / 16  # how much larger an arena may be for values to keep their
 _LONGER = 1 + 1 / 4  # how many more bytes times nodes a whole may last for its parts to lie in it
 # Of sizes from each power of two to the next; an arena has room for the largest of a class.
 _CLASSES = 8
+_SHARINGS = 16  # known at a time, where shapes tell which results lie in the place of operands
 
 
 class _Layout(NamedTuple):
     """Offsets at which storages have ``room`` for more bytes than they need for some shapes."""
 
-    spans: Mapping[int, tuple[int, int]]
     room: Mapping[int, int]
     offsets: dict[int, int]
     size: int
@@ -101,9 +105,10 @@ class Usage:
     ``nodes`` are those of the program that run on this rank, in order. ``grouped``: gradients lie in the
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
     before the last collective and read behind it, stays to the end of the step: the writes that follow the
-    vote may have to be made again. ``by_shape`` are the nodes whose results may lie where operands do for some
-    shapes, by number. ``fixed`` are the values in the arena whose size no feed changes,
-    ``rounded`` those that lie in bfloat16. ``layout`` is where storages were placed last.
+    vote may have to be made again. ``fixed`` are the values in the arena whose size no feed changes,
+    ``rounded`` those that lie in bfloat16. ``room`` has the most bytes for which a storage was placed, and
+    ``apart`` are the values of uneven steps that did not fit into one memory once, by node: they never lie
+    together again, so that all else lies where it does for other shapes.
     """
 
     def __init__(
@@ -130,13 +135,16 @@ class Usage:
                 self._note(i, k)
         declared = {i: program.values[i].spec.shape for i in self.first}
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}
-        self.layout: _Layout | None = None
+        self.room: dict[int, int] = {}
+        self.apart: set[tuple[int, int]] = set()
+        self._sharing: dict[tuple[Hashable, ...], Sharing] = {}
+        declared_ops = ((k, n, OPS[n.op]) for k, n in enumerate(nodes))
+        self._placing = [(k, n) for k, n, op in declared_ops if op.places or op.parts]
+        self.hosted = {i for i in self.first if program.values[i].host}
         layouts = (ROUNDED, ROUNDED_LAST)
         self.rounded = [i for i in self.first if program.values[i].layout in layouts]
         self._keep_to_the_end(grouped)
         self.pairs = [p for k, n in enumerate(nodes) for p in self._pairs(k, n, grouped)]
-        declared_ops = ((k, n, OPS[n.op]) for k, n in enumerate(nodes))
-        self.by_shape = [(k, n) for k, n, op in declared_ops if op.places or op.parts]
 
     def _note(self, position: int, node: int) -> None:
         if position not in self.outside:
@@ -155,6 +163,34 @@ class Usage:
                 if self.first[i] <= vote < last:
                     self.last[i] = self.end
 
+    def sharing(
+        self, specs: Sequence[Spec], stored: Sequence[Spec], memory_options: MemoryOptions
+    ) -> Sharing:
+        """Return what lies together for these shapes, of values that lie as ``stored`` in memory."""
+        by_shape = tuple(self._by_shape(specs))
+        key = memory_options, by_shape
+        sharing = self._sharing.get(key)
+        if sharing is None or not sharing.fits(specs, stored):
+            if len(self._sharing) >= _SHARINGS:
+                self._sharing.clear()
+            sharing = Sharing(self, specs, stored, memory_options.alignment)
+            for one in sorted([*self.pairs, *by_shape], key=lambda p: p.node):
+                bucketed = self.nodes[one.node].op in BUCKETED  # these have one memory
+                if memory_options.in_place or bucketed:
+                    sharing.share(one)
+            self._sharing[key] = sharing
+        return sharing
+
+    def _by_shape(self, specs: Sequence[Spec]) -> Iterable[Pair | Parts]:
+        """Return what may lie where for these shapes alone."""
+        for k, node in self._placing:
+            for result, source in places(node, lambda i: specs[i]):
+                if result in self.first and source in self.first:
+                    yield Pair(k, result, source, False)
+            parts = _parts(k, node, specs)
+            if parts is not None and self.first.keys() >= {parts.whole, *dict(parts.begins)}:
+                yield parts
+
     def _pairs(self, k: int, node: NodeRecord, grouped: bool) -> Iterable[Pair]:
         op = OPS[node.op]
         if node.op in BUCKETED:
@@ -170,7 +206,7 @@ class Usage:
                 results, operands = node.outputs.get(slot, ()), node.inputs.get(source, ())
                 here = results and operands and {results[0], operands[0]} <= self.first.keys()
                 if here and (view or read.count(operands[0]) == 1):
-                    yield Pair(k, results[0], operands[0], view)
+                    yield Pair(k, results[0], operands[0], view, view and op.cuts)
 
 
 def _outside(program: ReplicaProgram, grouped: bool) -> set[int]:
@@ -211,7 +247,7 @@ class MemoryPlan:
 
     def on_host(self, position: int) -> bool:
         """Tell whether a value lies in the arena of the host."""
-        return self.usage.program.values[position].host
+        return position in self.usage.hosted
 
     def at(self, position: int) -> int:
         """Return where a value begins."""
@@ -271,29 +307,20 @@ def plan_memory(
     ``taken``: so many bytes of an arena in address space have pages already. Where steps are uneven, values
     then keep the places that they have in it for other shapes, if there is room (None: as little as can be).
     """
-    stored = list(specs)
-    for i in usage.rounded:
-        stored[i] = specs[i]._replace(dtype=VarType.BF16)
-    alignment = memory_options.alignment
-    sharing = _Sharing(usage, specs, stored, alignment)
-    for one in sorted([*usage.pairs, *_by_shape(usage, specs)], key=lambda p: p.node):
-        if memory_options.in_place or usage.nodes[one.node].op in BUCKETED:  # these have one memory
-            if isinstance(one, Pair):
-                sharing.share(one)
-            else:
-                sharing.share_parts(one)
-    spans = sharing.spans()
+    stored = specs
+    if usage.rounded:
+        stored = list(specs)
+        for i in usage.rounded:
+            stored[i] = specs[i]._replace(dtype=VarType.BF16)
+    sharing = usage.sharing(specs, stored, memory_options)
+    spans, alignment = sharing.spans, memory_options.alignment
     sizes = {i: aligned(nbytes(stored[i]), alignment) for i in spans}
-    host = {i for i in spans if usage.program.values[i].host}
-    offsets, totals = {}, []
-    for storages in (spans.keys() - host, host):
-        part = {i: size for i, size in sizes.items() if i in storages}
-        if memory_options.reuse:
-            placed, total = _placed(usage, {i: spans[i] for i in part}, part, taken)
-        else:
-            placed, total = _side_by_side(part)
-        offsets.update(placed)
-        totals.append(total)
+    host = {i: sizes.pop(i) for i in usage.hosted if i in sizes}
+    if memory_options.reuse:
+        offsets, size = _placed(usage, sharing, sizes, taken)
+        beside, host_size = _placed(usage, sharing, host, None)
+    else:
+        (offsets, size), (beside, host_size) = _side_by_side(sizes), _side_by_side(host)
     return MemoryPlan(
         usage,
         stored,
@@ -302,22 +329,11 @@ def plan_memory(
         sharing.same,
         sharing.views,
         spans,
-        offsets,
-        totals[0],
-        totals[1],
+        {**offsets, **beside} if beside else offsets,
+        size,
+        host_size,
         alignment,
     )
-
-
-def _by_shape(usage: Usage, specs: Sequence[Spec]) -> Iterable[Pair | Parts]:
-    """Return what may lie where for these shapes alone."""
-    for k, node in usage.by_shape:
-        for result, source in places(node, lambda i: specs[i]):
-            if result in usage.first and source in usage.first:
-                yield Pair(k, result, source, False)
-        parts = _parts(k, node, specs)
-        if parts is not None and usage.first.keys() >= {parts.whole, *parts.begins}:
-            yield parts
 
 
 def _parts(k: int, node: NodeRecord, specs: Sequence[Spec]) -> Parts | None:
@@ -333,8 +349,9 @@ def _parts(k: int, node: NodeRecord, specs: Sequence[Spec]) -> Parts | None:
     slots = {**node.inputs, **node.outputs}
     (whole,), parts = slots[lying.whole], slots[lying.slot]
     here = [(i, begin) for i, begin in zip(parts, lying.begins, strict=True) if i >= 0]
-    begins = dict(here)
-    return None if len(begins) < len(here) else Parts(k, whole, begins, lying.slot in node.inputs)
+    if not here or len(dict(here)) < len(here):
+        return None
+    return Parts(k, whole, tuple(here), lying.slot in node.inputs)
 
 
 def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int]]:
@@ -348,8 +365,25 @@ def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int
     return [(result, source) for result, source in pairs if result >= 0]
 
 
-class _Sharing:
-    """Which values share a storage, decided node by node; see :class:`MemoryPlan` for what it makes."""
+def _alike(specs: Sequence[Spec], pair: Pair) -> str:
+    """Return how two values of a type compare: of one shape, of as many elements, or neither ("")."""
+    one, other = specs[pair.result], specs[pair.source]
+    if one == other and not pair.cut:
+        return "shape"
+    more = prod(other.shape) - prod(one.shape) if one.dtype == other.dtype else -1
+    return "elements" if not more or (pair.cut and more > 0) else ""
+
+
+def _differ(pair: Pair, alike: str) -> bool:
+    """Tell whether the shapes of two values forbid that they lie together."""
+    return not alike or (alike == "elements" and not pair.view)
+
+
+class Sharing:
+    """Which values share a storage, decided node by node; see :class:`MemoryPlan` for what it has.
+
+    ``layout`` is where the storages were placed last.
+    """
 
     def __init__(
         self, usage: Usage, specs: Sequence[Spec], stored: Sequence[Spec], alignment: int
@@ -360,74 +394,104 @@ class _Sharing:
         self.within: dict[int, int] = {}
         self.same: dict[int, int] = {}
         self.views: set[int] = set()
+        self.layout: _Layout | None = None
+        self._pairs: list[tuple[Pair, str]] = []  # whose shapes were compared, and how they do
+        self._sizes: dict[int, int] = {}  # of values that were asked for their bytes
 
+    def fits(self, specs: Sequence[Spec], stored: Sequence[Spec]) -> bool:
+        """Tell whether values with other shapes would share storages just so."""
+        return all(_alike(specs, pair) == alike for pair, alike in self._pairs) and all(
+            nbytes(stored[i]) == size for i, size in self._sizes.items()
+        )
+
+    @cached_property
     def spans(self) -> dict[int, tuple[int, int]]:
-        """Return the first and last node that need each storage."""
+        """The first and last node that need each storage."""
         return {i: (self._first[i], self._last[i]) for i, r in self.roots.items() if i == r}
 
-    def share(self, pair: Pair) -> None:
-        """Let the result of a pair lie where its operand does, if that disturbs no other."""
-        node, result, source, view = pair
-        roots, last, usage, same = self.roots, self._last, self._usage, self.same
+    def share(self, one: Pair | Parts) -> None:
+        """Let values lie together if that disturbs no other, and nothing kept them apart in an uneven step."""
+        values = one.node, one.result if isinstance(one, Pair) else one.whole
+        if values in self._usage.apart:
+            return
+        fit = self._share(one) if isinstance(one, Pair) else self._share_parts(one)
+        if not fit and self._usage.program.uneven:
+            self._usage.apart.add(values)
+
+    def _share(self, pair: Pair) -> bool:
+        """Let the result of a pair lie where its operand does; return whether the shapes allow it."""
+        node, result, source, view, _ = pair
+        roots, last, usage = self.roots, self._last, self._usage
+        bucketed = usage.nodes[node].op in BUCKETED
         if roots[result] != result or last[result] < node:
-            return
+            return True
         root = roots[source]
-        result_spec, source_spec = self._specs[result], self._specs[source]
-        if result_spec.dtype != source_spec.dtype or not self._alike(result, source):
-            return
-        if result_spec.shape != source_spec.shape:
-            layout = usage.program.values[result].layout
-            if not view or layout or prod(result_spec.shape) != prod(source_spec.shape):
-                return
-        elif not view or usage.nodes[node].op in BUCKETED:
-            same[result] = source
+        if self._specs[result].dtype != self._specs[source].dtype or not self._akin(result, source):
+            return True
         if not view and (last[root] != node or _meets_itself(usage.nodes[node], roots, root)):
-            same.pop(result, None)
-            return
-        if view and usage.nodes[node].op not in BUCKETED:
+            return True
+        alike = _alike(self._specs, pair)
+        if _differ(pair, alike) and usage.program.uneven:
+            return False
+        self._pairs.append((pair, alike))
+        if _differ(pair, alike) or (alike == "elements" and usage.program.values[result].layout):
+            return True
+        if alike == "shape" and (not view or bucketed):
+            self.same[result] = source
+        if view and not bucketed:
             self.views.add(result)
         roots[result] = root
         if source in self.within:
             self.within[result] = self.within[source]
         last[root] = max(last[root], last[result])
+        return True
 
-    def _alike(self, one: int, other: int) -> bool:
+    def _akin(self, one: int, other: int) -> bool:
         """Tell whether two values lie in memory of one kind, in one order."""
         values = self._usage.program.values
         a, b = values[one], values[other]
         return a.layout == b.layout and a.host == b.host
 
-    def share_parts(self, parts: Parts) -> None:
-        """Let all parts of a value lie within it, if that disturbs no other and keeps memory for no longer."""
+    def _share_parts(self, parts: Parts) -> bool:
+        """Let all parts of a value lie within it; return whether the shapes allow it.
+
+        They do not where a part would begin between two multiples of the alignment, or where memory would be
+        needed for much longer.
+        """
         node, whole, begins, joined = parts
-        spec, roots = self._stored[whole], self.roots
-        if self._usage.program.values[whole].layout or not begins:
-            return
-        width = _ITEM_SIZES[spec.dtype]
+        width, roots = _ITEM_SIZES[self._stored[whole].dtype], self.roots
+        values = [i for i, _ in begins]
+        akin = all(self._akin(i, whole) for i in values)
+        if self._usage.program.values[whole].layout or not akin:
+            return True
         storages = {}  # of parts: the root of each, and its first byte in the storage of the whole
-        for i, begin in begins.items():
+        for i, begin in begins:
             at = self.within.get(whole, 0) + begin * width
-            if at % self._alignment or not self._alike(i, whole):
-                return
+            if at % self._alignment:
+                return False
             storages[roots[i]] = at
             if self._size(roots[i]) != self._size(i):  # it is a part of another already
-                return
-        new = [whole] if joined else list(begins)
-        if len(storages) < len(begins) or any(self._usage.first[i] != node for i in new):
-            return
-        if any(roots[i] != i for i in new) or not self._lasts_as_long(roots[whole], storages):
-            return
+                return True
+        new = [whole] if joined else values
+        if len(storages) < len(values) or any(self._usage.first[i] != node for i in new):
+            return True
+        if any(roots[i] != i for i in new):
+            return True
+        if not self._lasts_as_long(roots[whole], storages):
+            return False
         self.views.update(new)
         root = roots[whole]
-        for i, r in roots.items() if joined else [(i, i) for i in begins]:
+        for i, r in list(roots.items()) if joined else [(i, i) for i in values]:
             if r in storages:
                 roots[i] = root
                 self.within[i] = self.within.get(i, 0) + storages[r]
         self._first[root] = min(self._first[r] for r in (root, *storages))
         self._last[root] = max(self._last[r] for r in (root, *storages))
+        return True
 
     def _size(self, position: int) -> int:
-        return nbytes(self._stored[position])
+        size = self._sizes[position] = nbytes(self._stored[position])
+        return size
 
     def _lasts_as_long(self, root: int, storages: Iterable[int]) -> bool:
         """Tell whether one storage in the place of several takes hardly more bytes times nodes."""
@@ -444,7 +508,7 @@ def _meets_itself(node: NodeRecord, roots: Mapping[int, int], root: int) -> bool
 
 
 def _placed(
-    usage: Usage, spans: Mapping[int, tuple[int, int]], sizes: Mapping[int, int], taken: int | None
+    usage: Usage, sharing: Sharing, sizes: Mapping[int, int], taken: int | None
 ) -> tuple[dict[int, int], int]:
     """Return offsets and size of the arena.
 
@@ -453,19 +517,20 @@ def _placed(
     the room that it was given for larger shapes, and that room is taken already.
     """
     if not usage.program.uneven or not sizes:
-        return place(spans, sizes)
-    room, known = sizes, usage.layout
-    if taken is not None and known is not None and known.spans == spans:
-        if known.size <= taken and all(n <= known.room[i] for i, n in sizes.items()):
+        return place(sharing.spans, sizes)
+    room, known = sizes, sharing.layout
+    if taken is not None:
+        fits = known is not None and known.size <= taken
+        if known is not None and fits and all(n <= known.room[i] for i, n in sizes.items()):
             return known.offsets, known.size
-        room = {
-            i: n if i in usage.fixed else _with_room(max(n, known.room[i]))
-            for i, n in sizes.items()
-        }
-    steady, least = place(spans, room, usage.fixed), place(spans, room)
+        for i, n in sizes.items():
+            if n > usage.room.get(i, -1):
+                usage.room[i] = n if i in usage.fixed else _with_room(n)
+        room = {i: usage.room[i] for i in sizes}
+    steady, least = place(sharing.spans, room, usage.fixed), place(sharing.spans, room)
     offsets, size = steady if steady[1] <= least[1] * _STEADY else least
     if taken is not None:
-        usage.layout = _Layout(spans, room, offsets, size)
+        sharing.layout = _Layout(room, offsets, size)
     return offsets, size
 
 

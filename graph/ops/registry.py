@@ -244,6 +244,7 @@ class Op:
     views: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot whose elements it has, in their order, if it has as many
+    cuts: bool = False  # ``views`` hold the first of the operand's elements, which may have more
     # attributes, input slots in use -> so in ``views``
     keeps_order: Callable[[Mapping[str, Any], Container[str]], bool] = lambda attrs, slots: True
     # input slots of which the result is a linear function, the others being no floats: the gradient of its

@@ -58,6 +58,22 @@ def rows_of(levels: Levels, numbers: np.ndarray) -> np.ndarray:
     return numbers
 
 
+def picked(levels: Levels, by: str, y: np.ndarray, i: np.ndarray | None = None) -> np.ndarray:
+    """Return the offsets of what lies in the sequences that a result has, of the last level."""
+    *outer, last = levels
+    numbers = chosen(by, y, i)
+    if by != LONGER:
+        return within(last, rows_of(outer, numbers))[0]
+    return np.asarray(last[: first_rows(outer, len(numbers)) + 1])
+
+
+def first_rows(levels: Levels, count: int) -> int:
+    """Return how many rows the first sequences have, which end where the next one begins."""
+    for level in levels:
+        count = int(level[count])
+    return count
+
+
 class RankTable(Operands):
     x: Input
     x_lod: Offsets
@@ -173,9 +189,9 @@ def shrunk_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(product(op.shape("I")) in (1, -1), "I must have one element")
     if table is None or i is None or levels is None:
         return {"Out": of_shape((-1, *x.shape[1:]), x)}
-    numbers, count = chosen(LONGER, table, i), _count(op, "X")
-    op.require(len(numbers) <= count, f"{len(numbers)} sequences are longer than I, X has {count}")
-    return {"Out": of_shape((len(rows_of(levels, numbers)), *x.shape[1:]), x)}
+    rows, count = len(chosen(LONGER, table, i)), _count(op, "X")
+    op.require(rows <= count, f"{rows} sequences are longer than I, X has {count}")
+    return {"Out": of_shape((first_rows(levels, rows), *x.shape[1:]), x)}
 
 
 def split_shape(op: Inference) -> Mapping[str, Specs]:
@@ -320,6 +336,8 @@ for _op in (
         grad=Grad("shrink_rnn_memory_grad", ("X", "Out@GRAD"), ("X@GRAD",)),
         reads_values=lambda attrs: ("RankTable", "I", "X@LOD"),
         lod=_chosen_lod(LONGER, "I"),
+        views={"Out": "X"},
+        cuts=True,
         samples=(
             sample({**_ROWS, **_FIRST, "RankTable": _THREE}),
             sample({"X": normal(2, 2), **_FIRST, "RankTable": _THREE}),

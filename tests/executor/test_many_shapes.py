@@ -226,6 +226,58 @@ def test_lengths_that_were_met_apart_bind_nothing_together(
     np.testing.assert_array_equal(losses[True], losses[False])
 
 
+def attending() -> tuple[Any, Any, Any]:
+    """Return a program whose rounds see sentences that go on, and notes of any length on each; and its loss."""
+    main, startup = fluid.Program(), fluid.Program()
+    main.random_seed = startup.random_seed = 7
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        words, notes = (fluid.data(name, [None, 4], lod_level=1) for name in ("words", "notes"))
+        rnn, layer = L.DynamicRNN(), L.fc(notes, 4)
+        with rnn.block():
+            word, note = rnn.step_input(words), rnn.static_input(layer)
+            before = rnn.memory(shape=[4], value=0.5)
+            seen = L.sequence_pool(L.sigmoid(note + L.sequence_expand(before, note)), "sum")
+            hidden = L.fc([word, before, seen], 4, act="tanh")
+            rnn.update_memory(before, hidden)
+            rnn.output(hidden)
+        loss = L.mean(L.square(rnn()))
+        fluid.optimizer.SGD(0.5).minimize(loss)
+    return main, startup, loss
+
+
+def test_rounds_of_other_lengths_share_what_is_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses have the bits of plans that share nothing, whichever values outgrow their places."""
+    bound, in_lane = set[str](), Emission.in_lane
+
+    def emitted(self: Emission, node: Any, lane: int) -> Any:
+        bound.add(node.op)
+        return in_lane(self, node, lane)
+
+    monkeypatch.setattr(Emission, "in_lane", emitted)
+    main, startup, loss = attending()
+    rng, place = np.random.default_rng(2), fluid.CPUPlace()
+    steps = ([3, 2, 1], [30, 9, 40]), ([2, 1, 3], [500, 60, 70])
+    steps += ([1, 3, 2], [2, 3, 4]), ([3, 1, 2], [9, 80, 2])
+    feeds = [
+        {
+            name: fluid.create_lod_tensor(rng.standard_normal((sum(n), 4), "f4"), [n], place)
+            for name, n in zip(("words", "notes"), of_both, strict=True)
+        }
+        for of_both in steps
+    ]
+    losses: dict[bool, list[Any]] = {True: [], False: []}
+    for shared in (True, False):
+        exe, scope = fluid.Executor(place), fluid.Scope()
+        exe.run(startup, scope=scope)
+        for feed in feeds:
+            exe = exe if shared else fluid.Executor(place)
+            bound.clear()
+            losses[shared] += exe.run(main, feed, [loss], scope=scope)
+            if shared and feed is feeds[-1]:
+                assert "sequence_expand" in bound and not {"tanh", "tanh_grad"} & bound
+    np.testing.assert_array_equal(losses[True], losses[False])
+
+
 def test_shapes_that_were_inferred_before_are_inferred_alike() -> None:
     main, _, loss = training()
     program = compile_program(main, ("x",), (loss.name,), Target(), capabilities()).program

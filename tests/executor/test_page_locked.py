@@ -16,6 +16,7 @@ from rowlock.executor.cuda.page_locked import PageLockedBlocks, page_locked
 from rowlock.executor.cuda.runtime import Runtime
 from rowlock.executor.cuda.transfers import Staged, device_array, download
 from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.host.host_memory import MemoryRanges
 from rowlock.executor.simulated.simulated import COUNT
 from tests.ops.gpu import gpu, needs_compiler
 
@@ -139,3 +140,21 @@ def test_without_a_gpu_it_is_memory_like_any_other(monkeypatch: pytest.MonkeyPat
     tensor = fluid.Tensor()
     tensor.set(np.ones(3), PINNED)
     assert not page_locked(tensor.memory())
+
+
+def test_memory_that_garbage_held_may_go_while_ranges_are_looked_through() -> None:
+    ranges, thresholds = MemoryRanges(), gc.get_threshold()
+    arrays = [ranges.bytes(8) for _ in range(500)]
+    gc.collect()
+    gc.disable()
+    for _ in range(10):
+        cycle: list[Any] = [ranges.bytes(8)]
+        cycle.append(cycle)
+    del cycle
+    pairs = [(k, k) for k in range(5000)]  # none is left that a new pair may lie in
+    gc.set_threshold(gc.get_count()[0] + 200)
+    gc.enable()
+    try:
+        assert arrays[-1] in ranges and pairs
+    finally:
+        gc.set_threshold(*thresholds)

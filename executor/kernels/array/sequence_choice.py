@@ -21,8 +21,8 @@ from ....graph.ops.sequence_choice import (
     ShrinkRnnMemoryGrad,
     SplitLodTensor,
     chosen,
+    picked,
     rows_of,
-    within,
 )
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -110,10 +110,7 @@ def merge_lod_tensor(dev: Device, a: MergeLodTensor) -> Step:
 
 @kernel("lod_picked", on=ON)
 def lod_picked(dev: Device, a: OffsetsPicked) -> Step:
-    *outer, last = a.x
-
     def run() -> None:
-        i = a.i if a.by == LONGER else None
-        a.out[...] = within(last, rows_of(outer, chosen(a.by, a.y, i)))[0]
+        a.out[...] = picked(a.x, a.by, a.y, a.i if a.by == LONGER else None)
 
     return run

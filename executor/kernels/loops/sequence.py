@@ -1,4 +1,4 @@
-"""Pools and softmax of sequences, and their gradients, as one compiled loop each where formulas make several.
+"""Pools, softmax and copies of sequences, and their gradients: one loop each, where formulas make several.
 
 Sums are made in the order of rows. A function returns None where it leaves the arrays to the op's formula.
 
@@ -15,6 +15,8 @@ import numpy as np
 
 from ....graph.ops.operands import Array
 from ....graph.ops.sequence import (
+    SequenceExpand,
+    SequenceExpandGrad,
     SequencePool,
     SequencePoolGrad,
     SequenceSoftmax,
@@ -113,6 +115,20 @@ if begin < end:
         store(d_x, at, load(d_x, at, 2, 3) + load(d_out, s * C + c, 1, 3), 2, 3)
 """
 
+_EXPAND = """
+for r in range(begin, end):
+    for c in range(C):
+        store(out, r * C + c, load(x, s * C + c, 0, 2), 1, 2)
+"""
+
+_EXPAND_GRAD = """
+for c in range(C):
+    store(d_x, s * C + c, np.float32(0), 1, 2)
+for r in range(begin, end):
+    for c in range(C):
+        store(d_x, s * C + c, load(d_x, s * C + c, 1, 2) + load(d_out, r * C + c, 0, 2), 1, 2)
+"""
+
 _SOFTMAX = """
 if begin < end:
     largest = x[begin]
@@ -152,7 +168,13 @@ _POOL_GRADS, _NARROW_POOL_GRADS = (
 
 
 def _call(
-    op: str, body: str, ends: Array, rows: int, columns: int, arrays: Mapping[str, Array]
+    op: str,
+    body: str,
+    ends: Array,
+    rows: int,
+    columns: int,
+    arrays: Mapping[str, Array],
+    what: str = "X",
 ) -> list[Step] | None:
     """Return the calls of a loop over sequences of ``arrays`` by name; None if it does not take these."""
     if ends.dtype != np.int64 or not _known(ends, *arrays.values()):
@@ -161,7 +183,7 @@ def _call(
     words += [columns, ends.size - 1]
     names = tuple([(name, _KINDS[a.dtype]) for name, a in arrays.items()])
     loop = native.launch(_source(body, names), words, ends, *arrays.values())
-    return [partial(_check, op, ends, rows), loop]
+    return [partial(_check, op, ends, rows, what), loop]
 
 
 def _known(*arrays: Array) -> bool:
@@ -177,10 +199,10 @@ def _source(body: str, names: tuple[tuple[str, str], ...]) -> str:
     return definitions(inner) + _LOOPS.format(operands=operands, columns=1 + len(names), body=inner)
 
 
-def _check(op: str, ends: Array, rows: int) -> None:
+def _check(op: str, ends: Array, rows: int, what: str) -> None:
     if ends[-1] != rows:
         raise SequenceError(
-            f"{op}: the sequences of X end at row {ends[-1]}, and it has {rows} rows"
+            f"{op}: the sequences of {what} end at row {ends[-1]}, and it has {rows} rows"
         )
 
 
@@ -238,10 +260,31 @@ def softmax_grad(dev: Device, a: SequenceSoftmaxGrad) -> list[Step] | None:
     return _call("sequence_softmax_grad", _SOFTMAX_GRAD, a.x_lod[-1], len(a.x), 1, arrays)
 
 
+def expand(dev: Device, a: SequenceExpand) -> list[Step] | None:
+    """Row s of X in each row of sequence s of Y; copies of sequences are left to the formula."""
+    if a.x_lod or not a.out.size:
+        return None
+    arrays = {"x": a.x, "out": a.out}
+    ends = a.y_lod[a.ref_level]
+    return _call("sequence_expand", _EXPAND, ends, len(a.out), _columns(a.out), arrays, "Y")
+
+
+def expand_grad(dev: Device, a: SequenceExpandGrad) -> list[Step] | None:
+    """The sum of what comes down in the rows of a sequence of Y."""
+    if a.x_lod or a.d_x is None or not a.d_x.size:
+        return None
+    arrays = {"d_out": a.d_out, "d_x": a.d_x}
+    ends = a.y_lod[a.ref_level]
+    columns = _columns(a.d_x)
+    return _call("sequence_expand_grad", _EXPAND_GRAD, ends, len(a.d_out), columns, arrays, "Y")
+
+
 Written = Callable[[Device, Any], Sequence[Step] | None]
 WRITTEN: Mapping[str, Written] = {
     "sequence_pool": pool,
     "sequence_pool_grad": pool_grad,
+    "sequence_expand": expand,
+    "sequence_expand_grad": expand_grad,
     "sequence_softmax": softmax,
     "sequence_softmax_grad": softmax_grad,
 }
