@@ -17,7 +17,7 @@ from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..kernels.registry import bind
 
-_SHAPES_KNOWN = 1024  # kept per kind of node
+_SHAPES_KNOWN = 64  # kept per kind of node
 _Known = dict[Any, list[Spec | None]]  # what is read -> what is written
 
 
