@@ -85,6 +85,8 @@ def test_loops_normalize_what_never_lies_channels_last() -> None:
     kernels = select_kernels(graph, able)
     by_norm = [kernels[node] for node in graph.nodes if node.op == "batch_norm"]
     assert by_norm == ["numba", "onednn", "numba", "onednn"]
+    placed = lay_out(graph, kernels, able)[0]
+    assert not [value for value in placed.values() if value.layout], "no convolution asks for it"
 
 
 def test_pooling_on_a_gpu_takes_images_as_they_come() -> None:
