@@ -61,11 +61,15 @@ def test_softmax(lengths: list[int]) -> None:
 
 @pytest.mark.parametrize("op", sorted(WRITTEN))
 def test_sequences_that_do_not_cover_the_rows_are_refused(op: str) -> None:
-    x, ends = np.ones((5, 1), "f4"), np.array([0, 2, 6])
-    d = x if op.startswith("sequence_softmax") else np.ones((2, 1), "f4")
-    grad = op.endswith("_grad")
-    inputs = {"X": x, "X@LOD": ends, **({"Out@GRAD": d} if grad else {})}
+    rows, each, ends = np.ones((5, 1), "f4"), np.ones((2, 1), "f4"), np.array([0, 2, 6])
+    per_row = rows if op.startswith(("sequence_softmax", "sequence_expand")) else each
+    expands, grad = op.startswith("sequence_expand"), op.endswith("_grad")
+    inputs = {"X": each, "Y": rows, "Y@LOD": ends} if expands else {"X": rows, "X@LOD": ends}
+    inputs |= {"Out@GRAD": per_row} if grad else {}
     if op == "sequence_softmax_grad":
-        inputs["Out"] = x
-    with pytest.raises(SequenceError, match=f"{op}: the sequences of X end at row 6"):
-        computed("numba", op, inputs, {"X@GRAD": x} if grad else {"Out": d}, pooltype="SUM")
+        inputs["Out"] = rows
+    outputs = {"X@GRAD": inputs["X"]} if grad else {"Out": per_row}
+    attrs = {} if expands else {"pooltype": "SUM"}
+    what = "Y" if expands else "X"
+    with pytest.raises(SequenceError, match=f"{op}: the sequences of {what} end at row 6"):
+        computed("numba", op, inputs, outputs, **attrs)
