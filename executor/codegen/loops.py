@@ -258,14 +258,12 @@ class _Loop:
 
     def _load(self, k: int, inner: int) -> str:
         where = self._at(k, inner)
-        kind = self.memories[k].array.dtype.kind
-        if kind == "i":  # such as labels: numbers that a float32 holds
+        dtype = self.memories[k].array.dtype
+        if dtype.kind == "i":  # such as labels: numbers that a float32 holds
             return f"v{k} = np.float32(load({where}))"
-        if (
-            self.memories[k].array.dtype == BFLOAT16
-        ):  # the upper half of a float32; read, not written
+        if dtype == BFLOAT16:  # the upper half of a float32; loops read it, and do not write it
             return f"v{k} = unbits(np.int32(np.uint32(load({where})) << np.uint32(16)))"
-        return f"v{k} = load({where}){' != np.uint8(0)' if kind == 'b' else ''}"
+        return f"v{k} = load({where}){' != np.uint8(0)' if dtype.kind == 'b' else ''}"
 
     def _store(self, j: int, k: int, result: str) -> str:
         where = self._at(k, len(self.sizes) - 1)

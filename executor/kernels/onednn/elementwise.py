@@ -57,7 +57,8 @@ def activation(dev: Device, act: str, x: Array, out: Array) -> list[Step]:
 
 def slope_at_result(dev: Device, act: str, out: Array, d_out: Array, d_x: Any) -> list[Step]:
     """Take a gradient through relu, tanh or sigmoid, given their result; that of relu may be rounded."""
-    if out.dtype == BFLOAT16 and version():
+    rounded = act == "relu" and out.dtype == BFLOAT16 != d_x.dtype
+    if rounded and version():
         slope = e.where(e.argument("y") <= 0, 0, e.argument("d"))
         return [*bind_loop([(slope, d_x)], {"y": out, "d": d_out})]
     compiled = _backward(_FROM_RESULT[act], layout_of(d_x))
