@@ -344,3 +344,15 @@ def test_what_cannot_work_is_refused(
         monkeypatch.setitem(CASES, name, build)
     with pytest.raises(error, match=text):
         make()
+
+
+def test_a_rate_that_a_program_puts_in_the_optimizer_is_the_one_that_updates_take() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss = fluid.layers.reduce_sum(fluid.layers.create_parameter([1], "float32", name="w"))
+        optimizer = fluid.optimizer.SGD(0.5)
+        rate = fluid.layers.create_global_var([1], 0.25, "float32", True, name="scheduled")
+        optimizer._learning_rate_map[main] = rate
+        optimizer.minimize(loss)
+    updates = [op for op in main.global_block().ops if op.type == "sgd"]
+    assert [op.input("LearningRate") for op in updates] == [["scheduled"]]
