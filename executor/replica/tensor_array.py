@@ -88,9 +88,13 @@ def tensor_array_to_tensor(entries: TensorArray, axis: int, use_stack: bool) -> 
     """Join the entries along an axis, or stack them; return the tensor, and the size of each along it (int32).
 
     Raises:
-        InvalidValue: an entry was never written, or their shapes do not fit together.
+        InvalidValue: there are no entries, one was never written, or their shapes do not fit together.
     """
-    if not entries or None in entries:
+    if not entries:
+        raise InvalidValue(
+            "the array has no entries, which would tell their shape: a loop or a recurrence made no step."
+        )
+    if None in entries:
         raise InvalidValue(
             f"{len(entries)} entries, of which {entries.count(None)} were never written."
         )
