@@ -77,13 +77,13 @@ class ReplicaServer:
         self._sleeper = select.epoll()  # until the socket has something, or the driver rings
         self._descriptor = connection.fileno()
         self._sleeper.register(connection, select.EPOLLIN)
-        self._wakes: list[
-            int
-        ] = []  # files of events: by which the driver wakes this replica, and it him
+        # Files of events: by which the driver wakes this replica, and this replica the driver.
+        self._wakes: list[int] = []
         self._receiver = FileReceiver(connection)
         self._at: Frame | None = None
         self._incoming = Incoming(reuse=True)  # a replica copies what it keeps
-        self._ahead: Frame | None = None  # that came while a GPU was waited for
+        self._ahead: Frame | None = None  # that came before its turn
+        self._looked_at: Frame | None = None  # whose feed was copied ahead, where it could be
         self._last: tuple[Any, bytes] = ({}, b"")  # head of what was posted, and its bytes
         self._posted = -1
         self._sent = False  # whether something went by the socket since the message came
@@ -116,13 +116,16 @@ class ReplicaServer:
 
         What this one feeds lies in the area, so that the next one is not read over it.
         """
-        if self._ahead is not None or self._at is None or self._at.slot < 0:
+        if self._at is None or self._at.slot < 0:
             return
-        with contextlib.suppress(ChannelClosed, OSError):  # who asks for the next message is told
-            self._ahead = self._incoming.pull(self._receiver, wait=False)
+        if self._ahead is None:
+            # Of an error the next wait for a message tells.
+            with contextlib.suppress(ChannelClosed, OSError):
+                self._ahead = self._incoming.pull(self._receiver, wait=False)
         frame = self._ahead
-        if frame is None or frame.slot < 0 or self._area is None:
+        if frame is None or frame is self._looked_at or frame.slot < 0 or self._area is None:
             return
+        self._looked_at = frame
         places = self._area.places(frame.slot, frame.text)
         if places is not None:
             with contextlib.suppress(Exception):  # who handles it is told
