@@ -138,8 +138,8 @@ class Usage:
         self.room: dict[int, int] = {}
         self.apart: set[tuple[int, int]] = set()
         self._sharing: dict[tuple[Hashable, ...], Sharing] = {}
-        declared_ops = ((k, n, OPS[n.op]) for k, n in enumerate(nodes))
-        self._placing = [(k, n) for k, n, op in declared_ops if op.places or op.parts]
+        self._placing = [(k, node) for k, node in enumerate(nodes) if OPS[node.op].places]
+        self._parting = [(k, node) for k, node in enumerate(nodes) if self._parts_stay(node)]
         self.hosted = {i for i in self.first if program.values[i].host}
         layouts = (ROUNDED, ROUNDED_LAST)
         self.rounded = [i for i in self.first if program.values[i].layout in layouts]
@@ -187,9 +187,15 @@ class Usage:
             for result, source in places(node, lambda i: specs[i]):
                 if result in self.first and source in self.first:
                     yield Pair(k, result, source, False)
+        for k, node in self._parting:
             parts = _parts(k, node, specs)
             if parts is not None and self.first.keys() >= {parts.whole, *dict(parts.begins)}:
                 yield parts
+
+    def _parts_stay(self, node: NodeRecord) -> bool:
+        """Tell whether a node has parts of a whole, which in uneven steps always begin at the same elements."""
+        steady = not self.program.uneven or self.fixed.issuperset(node.touches())
+        return OPS[node.op].parts is not None and steady
 
     def _pairs(self, k: int, node: NodeRecord, grouped: bool) -> Iterable[Pair]:
         op = OPS[node.op]

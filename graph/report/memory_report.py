@@ -11,6 +11,8 @@ from ..lowering.memory import MemoryOptions, MemoryPlan, nbytes, plan_memory
 from ..ops.collective import COLLECTIVES
 from ..ops.registry import Spec
 
+_LYING = "their results lie where operands do"
+
 
 @dataclass(frozen=True)
 class MemoryReport:
@@ -49,7 +51,7 @@ class MemoryReport:
             f"memory of a step, planned: {self.peak:,} bytes a replica (temporaries {self.arena:,}, scratch "
             f"{self.scratch:,}, gradients {self.buckets:,}), and persistables of {self.persistables:,}",
             f"  memory_optimize saves {self.reuse:,} bytes, enable_inplace {self.in_place:,}",
-            f"  {self.unmoved} op(s) move nothing: their results lie where operands do",
+            *([f"  {self.unmoved} op(s) move nothing: {_LYING}"] if self.unmoved else []),
             "  largest when most is needed:",
             *(f"    {line}" for line in self.largest),
         ]
