@@ -312,10 +312,11 @@ def check_shared_memory(nbytes: int = FORMING_BYTES) -> None:
     """
     path = segment_path(secrets.token_hex(8), "trial")
     try:
-        os.close(named_file(path, nbytes, nbytes))
+        descriptor = named_file(path, nbytes, nbytes)
     except OSError as error:
         raise _refused(error, nbytes) from error
-    os.unlink(path)
+    os.unlink(path)  # while it is open: :func:`sweep` takes closed ones
+    os.close(descriptor)
 
 
 def _no_room(nbytes: int) -> CollectiveError:
