@@ -182,9 +182,8 @@ def _batch_norm_grad(builder: _Builder, norm: BatchNormGrad) -> None:
         d_y = builder.graph.relu_backward(d_y, y)
         d_y.set_data_type(builder.io)
     forked = []
-    if (
-        norm.masked
-    ):  # no engine takes a choice by the mask: an infinite gradient that it stops is NaN
+    # No engine takes a choice by the mask: an infinite gradient that it stops is NaN.
+    if norm.masked:
         d_y = builder.graph.mul(d_y, *builder.read("mask"))
         d_y.set_data_type(builder.io)
         forked = [d_y] if norm.forks else []

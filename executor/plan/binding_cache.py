@@ -18,8 +18,8 @@ from .shapes import Shapes, picked
 class Slots(NamedTuple):
     """Which fields of an op's record one side of a node fills: with one value, or with a list of them."""
 
-    one: list[tuple[str, int]]
-    many: list[tuple[str, Sequence[int]]]
+    single: list[tuple[str, int]]
+    several: list[tuple[str, Sequence[int]]]
     positions: list[int]  # of all
 
 
@@ -94,7 +94,9 @@ class BindingCache:
 def _slots(
     parameters: Sequence[tuple[str, str, bool]], by_slot: Mapping[str, Sequence[int]]
 ) -> Slots:
-    used = [(name, several, by_slot.get(slot, ())) for slot, name, several in parameters]
-    one = [(name, ids[0]) for name, several, ids in used if not several and ids and ids[0] >= 0]
-    many = [(name, ids) for name, several, ids in used if several]
-    return Slots(one, many, [i for ids in by_slot.values() for i in ids if i >= 0])
+    fields = [(name, in_list, by_slot.get(slot, ())) for slot, name, in_list in parameters]
+    single = [
+        (name, ids[0]) for name, in_list, ids in fields if not in_list and ids and ids[0] >= 0
+    ]
+    several = [(name, ids) for name, in_list, ids in fields if in_list]
+    return Slots(single, several, [i for ids in by_slot.values() for i in ids if i >= 0])

@@ -161,13 +161,13 @@ class Emission:
         try:
             copies = self._copies_beside(node, touched, results, dev)
             fields = dict(touched.fields)
-            for name, i in touched.read.one:
+            for name, i in touched.read.single:
                 fields[name] = arrays[i]
-            for name, positions in touched.read.many:
+            for name, positions in touched.read.several:
                 fields[name] = [None if i < 0 else arrays[i] for i in positions]
-            for name, i in touched.written.one:
+            for name, i in touched.written.single:
                 fields[name] = results.get(i)
-            for name, positions in touched.written.many:
+            for name, positions in touched.written.several:
                 fields[name] = [results.get(i) for i in positions]
             calls = bind_record(op, op.record.of(fields), dev, node.kernel)
         except ValueError as error:  # NumPy's word on shapes that no shape rule refused

@@ -70,6 +70,6 @@ def test_sequences_that_do_not_cover_the_rows_are_refused(op: str) -> None:
         inputs["Out"] = rows
     outputs = {"X@GRAD": inputs["X"]} if grad else {"Out": per_row}
     attrs = {} if expands else {"pooltype": "SUM"}
-    what = "Y" if expands else "X"
-    with pytest.raises(SequenceError, match=f"{op}: the sequences of {what} end at row 6"):
+    operand = "Y" if expands else "X"
+    with pytest.raises(SequenceError, match=f"{op}: the sequences of {operand} end at row 6"):
         computed("numba", op, inputs, outputs, **attrs)

@@ -159,7 +159,7 @@ def attention_grad(dev: Device, a: FusedDotProductAttentionGrad) -> list[Step]:
             raise
         raise Unsupported(  # other kernels would drop other weights than the op did
             f"{dev.op or 'the gradient of attention'}: cuDNN drops weights forwards, and does not compute this "
-            "gradient. Switch BuildStrategy.cudnn_attention_dropout off."
+            f"gradient. Switch BuildStrategy.cudnn_attention_dropout off. Built at {dev.where}."
         ) from None
     marks = launch(dev, _LOGARITHMS, enough_blocks(dev, stats.size), logarithms)
     return [*drawn, marks, *calls]

@@ -174,7 +174,7 @@ def _call(
     rows: int,
     columns: int,
     arrays: Mapping[str, Array],
-    what: str = "X",
+    operand: str = "X",
 ) -> list[Step] | None:
     """Return the calls of a loop over sequences of ``arrays`` by name; None if it does not take these."""
     if ends.dtype != np.int64 or not _known(ends, *arrays.values()):
@@ -183,7 +183,7 @@ def _call(
     words += [columns, ends.size - 1]
     names = tuple([(name, _KINDS[a.dtype]) for name, a in arrays.items()])
     loop = native.launch(_source(body, names), words, ends, *arrays.values())
-    return [partial(_check, op, ends, rows, what), loop]
+    return [partial(_check, op, ends, rows, operand), loop]
 
 
 def _known(*arrays: Array) -> bool:
@@ -199,10 +199,10 @@ def _source(body: str, names: tuple[tuple[str, str], ...]) -> str:
     return definitions(inner) + _LOOPS.format(operands=operands, columns=1 + len(names), body=inner)
 
 
-def _check(op: str, ends: Array, rows: int, what: str) -> None:
+def _check(op: str, ends: Array, rows: int, operand: str) -> None:
     if ends[-1] != rows:
         raise SequenceError(
-            f"{op}: the sequences of {what} end at row {ends[-1]}, and it has {rows} rows"
+            f"{op}: the sequences of {operand} end at row {ends[-1]}, and it has {rows} rows"
         )
 
 
