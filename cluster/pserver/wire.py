@@ -131,7 +131,7 @@ class _Link:
         while True:
             try:
                 generation, connection = self._connection(deadline, within)
-                if membership is not None and not isinstance(message, Hello):
+                if membership is not None:
                     self._join(membership, generation, connection, deadline)
                 answer = self._exchange(generation, connection, question, deadline)
             except Late:

@@ -21,6 +21,7 @@ from ...graph.transpiler.exchange import (
 from ...graph.transpiler.sparse_sends import ROWS
 from ...strategies.current import current_config
 from ...strategies.errors import EnforceNotMet, InvalidState, InvalidValue
+from ...strategies.log import log
 from ..rpc.answers import expected
 from ..rpc.messages import (
     Answer,
@@ -169,10 +170,21 @@ class Session:
         hellos: dict[str, list[Single]] = {
             e: [Hello(self.trainer, exchange.trainers, digest)] for e, digest in new.items()
         }
-        within = self.config.start_deadline_s
-        for endpoint, answer in self._all(hellos, within).items():
-            self.number = max(self.number, expected(answer, Welcome, endpoint).number)
-            self._joined[endpoint] = digests[endpoint]
+        answers = self._all(hellos, self.config.start_deadline_s)
+        applied = {e: expected(answer, Welcome, e).number for e, answer in answers.items()}
+        self._joined |= {endpoint: digests[endpoint] for endpoint in answers}
+        if not applied or min(applied.values()) < self.number:
+            return  # a server was restored, and hears again what it forgot
+        self.number, most = min(applied.values()), max(applied.values())
+        if self.number < most:  # others wait for the rest, and who has these steps leaves them out
+            log.warning(
+                "trainer %d goes on behind step %d: it ended before its gradients up to step %d came to %s. "
+                "They are computed again, from what the servers hold now",
+                self.trainer,
+                self.number,
+                most,
+                ", ".join(e for e, number in applied.items() if number < most),
+            )
 
     def _all(
         self, messages: Mapping[str, Sequence[Single]], within: float | None = None

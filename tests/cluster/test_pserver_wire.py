@@ -364,7 +364,9 @@ def test_a_server_that_ended_without_snapshots_is_lost_at_once(servers: Servers)
         wire.call(END, Barrier(0, 1, "send"), 600)
 
 
-def test_what_a_restored_server_forgot_is_sent_again(servers: Servers) -> None:
+@pytest.mark.parametrize("joins", [False, True])
+def test_what_a_restored_server_forgot_is_sent_again(servers: Servers, joins: bool) -> None:
+    """The first that it hears may be the hello of the trainer's next program."""
     first = Summing(1, initial(["w", "large"]))
     where = dict.fromkeys(["w", "large"], END)
     server = servers.serve(first, restores=True)
@@ -379,6 +381,8 @@ def test_what_a_restored_server_forgot_is_sent_again(servers: Servers) -> None:
     second = Summing(1, {})
     second.restore(snapshot)
     servers.serve(second, restores=True)
+    if joins:
+        wire.call(END, Hello(0, 1, "same"), 60)
     for step in range(6, 8):
         step_of(wire, where, 0, step, values)
     for name, value in expected(where, 1, 7).items():

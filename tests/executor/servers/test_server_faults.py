@@ -357,6 +357,25 @@ def test_updates_behind_the_snapshot_are_lost_and_counted() -> None:
     assert (report.facts["steps"], report.facts["lost_steps"]) == (5, 4)
 
 
+def test_a_restored_server_does_not_wait_for_gradients_that_nobody_has() -> None:
+    """Trainer 1 came again behind step 1, whose gradients its first process had; trainer 0 sends them again."""
+    bench = Bench()
+    bench.join()
+    snapshot = bench.server.snapshot()
+    restored = bench.server = bench.new_server()
+    restored.restore(snapshot)
+    bench.join()
+    thread, _ = in_thread(partial(bench.step, 0, 1))
+    assert isinstance(restored.handle(Pull(1, 1, (BIAS,))), Arrays)
+    thread.join(30)
+    report = restored.handle(Ask())
+    assert isinstance(report, Report)
+    assert (report.facts["steps"], report.facts["lost_steps"]) == (1, 1)
+    for trainer in range(2):
+        bench.step(trainer, 2)
+    assert bench.changed() == pytest.approx(1.0, rel=1e-3)
+
+
 def test_a_snapshot_is_not_changed_by_later_steps() -> None:
     bench = Bench()
     bench.join()
