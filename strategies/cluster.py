@@ -53,7 +53,8 @@ class ClusterConfig(Strategy):
     A parameter server that is lost is restored from its last snapshot: one in ``server_snapshot_steps`` steps,
     in ``server_snapshot_folder``, which every node that may host it must see (None: no snapshots). Trainers
     keep the gradients of the steps since, and send them again. ``trainer_deadline_s``: a trainer whose
-    connections ended, or that gives no sign of life, for so long is lost; one that comes again before is not.
+    connections ended, or that gives no sign of life, for so long is lost; one that comes again before is not,
+    and goes on behind the last step that all servers have.
 
     ``packing`` "fill" fills one node after the other, "spread" goes round them.
     ``replicas_per_node``: so many on each node, fewer only where no replicas are left; None: as many as the

@@ -178,8 +178,8 @@ class Session:
         self.number, most = min(applied.values()), max(applied.values())
         if self.number < most:  # others wait for the rest, and who has these steps leaves them out
             log.warning(
-                "trainer %d goes on behind step %d: it ended before its gradients up to step %d came to %s. "
-                "They are computed again, from what the servers hold now",
+                "trainer %d goes on behind step %d: it was stopped before its gradients up to step %d came to "
+                "%s. They are computed again, from what the servers hold now",
                 self.trainer,
                 self.number,
                 most,

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -60,9 +60,17 @@ class Driver:
     """A script that runs inside a host, talked to by lines.
 
     What it says is read from its standard output alone: Ray prints parts of lines to the other at any moment.
+    ``others``: drivers that it may wait for, whose output is shown, too, where it does not say what it should.
     """
 
-    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        environment: Mapping[str, str],
+        name: str = "driver",
+        others: Sequence[Driver] = (),
+    ) -> None:
+        self.name, self._others = name, others
         self._process = subprocess.Popen(
             command,
             cwd=ROOT,
@@ -102,12 +110,25 @@ class Driver:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 raise AssertionError(
-                    f"no {start!r} within {seconds} s:\n{self.output[-3000:]}"
+                    f"no {start!r} within {seconds} s:\n{self._outputs()}"
                 ) from None
             if line is None:
-                raise AssertionError(f"ended without {start!r}:\n{self.output[-3000:]}")
+                raise AssertionError(f"ended without {start!r}:\n{self._outputs()}")
             if line.startswith(start):
                 return line[len(start) :].strip()
+
+    def _outputs(self) -> str:
+        """Return the end of what it and the others printed."""
+        others = [one for one in self._others if one is not self]
+        return "\n".join(
+            f"-- {one.name} ({one.state}):\n{one.output[-3000:]}" for one in (self, *others)
+        )
+
+    @property
+    def state(self) -> str:
+        """Whether it runs, or its exit status."""
+        status = self._process.poll()
+        return "running" if status is None else f"ended with {status}"
 
     def say(self, line: str) -> None:
         """Send a line to its standard input."""
@@ -209,7 +230,9 @@ class Hosts:
         """Start Python with these arguments inside a host, told where the Ray cluster is."""
         command = ["ip", "netns", "exec", self._names[host], sys.executable, "-u", *arguments]
         address = {"RAY_ADDRESS": f"{self.addresses[0]}:{PORT}"}
-        self._drivers.append(Driver(command, {**self._environment, **address, **environment}))
+        own = {**self._environment, **address, **environment}
+        name = f"driver {len(self._drivers)} on host {host}"
+        self._drivers.append(Driver(command, own, name, self._drivers))
         return self._drivers[-1]
 
     def cut(self, host: int) -> None:

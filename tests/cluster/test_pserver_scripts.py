@@ -75,7 +75,8 @@ class Here:
 
     def start(self, **own: str) -> Driver:
         command = [sys.executable, "-u", "-m", MODULE]
-        self._drivers.append(Driver(command, {**self._environment, **own}))
+        name = f"driver {len(self._drivers)}"
+        self._drivers.append(Driver(command, {**self._environment, **own}, name, self._drivers))
         return self._drivers[-1]
 
     def close(self) -> None:
@@ -134,9 +135,14 @@ def actor_on(three: Hosts, host: int) -> int | None:
 
 
 def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_path: Path) -> None:
-    """One server starts late, too; what is learnt is that of a training in which nothing happened."""
+    """One server starts late, too; what is learnt is that of a training in which nothing happened.
+
+    So the trainer is killed between two steps: of one that some servers have and others do not, it computes
+    gradients from other values (``tests/executor/servers/test_trainers_that_come_again.py``).
+    """
     where = [f"{three.addresses[host]}:6174" for host in (1, 2)]
     settings = {
+        "start_deadline_s": ROLE_S,
         "trainer_deadline_s": 100.0,
         "server_snapshot_folder": str(tmp_path),
         "server_snapshot_steps": 2,
@@ -148,7 +154,7 @@ def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_p
 
     servers = [start(1, "PSERVER", 0)]
     first = start(0, "TRAINER", 0, PAUSES=[2, 5, 8])
-    second = start(2, "TRAINER", 1)
+    second = start(2, "TRAINER", 1, PAUSES=[5])
     late = f"waiting for the parameter server {where[1]}"
     assert eventually(lambda: late in first.output, ROLE_S), first.output[-3000:]
     servers.append(start(2, "PSERVER", 1))
@@ -158,6 +164,7 @@ def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_p
     os.kill(server, signal.SIGKILL)
     first.say("the server of host 1 is gone")
     first.until("paused 5", ROLE_S)
+    second.until("paused 5", ROLE_S)
     second.kill()
     second = start(2, "TRAINER", 1)
     first.say("trainer 1 is gone, and comes again")

@@ -1,7 +1,11 @@
-"""A trainer's process that ended anywhere within a step, and another that goes on in its place."""
+"""A trainer's process that ended anywhere within a step, and another that goes on in its place.
+
+Or its user interrupts the step, and begins it again.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from functools import partial
 from typing import Any
@@ -27,23 +31,25 @@ class Killed(Exception):
 class CutWire(LocalWire):
     """Delivers the gradients of step ``BROKEN`` to some servers, and no answer to them."""
 
-    def __init__(self, reached: list[str]) -> None:
-        self._reached = reached
+    def __init__(self, reached: list[str], how: type[BaseException]) -> None:
+        self._reached, self._how = reached, how
 
     def call(self, endpoint: str, message: Message, within: float) -> Any:
         """Return the answer, if the process lives until then."""
         parts = message.messages if isinstance(message, Together) else (message,)
         broken = any(isinstance(part, Push) and part.number == BROKEN for part in parts)
         if broken and endpoint not in self._reached:
-            raise Killed
+            raise self._how
         answer = super().call(endpoint, message, within)
         if broken:
-            raise Killed
+            raise self._how
         return answer
 
 
-def interrupted(where: list[str], reached: list[str], sync: bool) -> Roles:
-    """Train with two trainers, the second of which ends within a step and comes again."""
+def train_on(
+    where: list[str], reached: list[str], sync: bool = True, how: type[BaseException] = Killed
+) -> Roles:
+    """Train with two trainers, the second of which is stopped within a step."""
     feeds = shared_out(batches(STEPS))
     roles = Roles([], [{}, {}])
 
@@ -62,8 +68,10 @@ def interrupted(where: list[str], reached: list[str], sync: bool) -> Roles:
             if session.number == 0:
                 roles.initial = persistables(main, scope)
             session._wire = wire or session._wire
-            for feed in feeds[number][session.number :]:
-                exe.run(main, feed=feed, fetch_list=[loss], scope=scope)
+            while session.number < STEPS:
+                with contextlib.suppress(KeyboardInterrupt):
+                    feed = feeds[number][session.number]
+                    exe.run(main, feed=feed, fetch_list=[loss], scope=scope)
             roles.parameters[number] = persistables(main, scope)
             if number == 1:
                 roles.reports = [report.facts for report in session.reports()]
@@ -73,8 +81,9 @@ def interrupted(where: list[str], reached: list[str], sync: bool) -> Roles:
             exe.close()
 
     def train_twice() -> None:
-        train(1, CutWire(reached))
-        train(1)
+        train(1, CutWire(reached, how))
+        if how is Killed:
+            train(1)
 
     calls = {endpoint: partial(serve, endpoint) for endpoint in where}
     with threads(step_deadline_s=10.0):
@@ -85,13 +94,14 @@ def interrupted(where: list[str], reached: list[str], sync: bool) -> Roles:
 
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize("reached", [0, 1])
+@pytest.mark.parametrize("how", [Killed, KeyboardInterrupt])
 def test_a_step_that_one_server_has_is_sent_to_the_other(
-    reached: int, sync: bool, caplog: pytest.LogCaptureFixture
+    how: type[BaseException], reached: int, sync: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each server applies each step once, of which one server has the gradients of the first process."""
     where = endpoints(2)
     with caplog.at_level(logging.WARNING, "rowlock"):
-        roles = interrupted(where, [where[reached]], sync)
+        roles = train_on(where, [where[reached]], sync, how)
     for facts in roles.reports:
         assert facts["trainers"][1]["steps"] == STEPS
         assert facts["lost_steps"] == 0
@@ -108,7 +118,7 @@ def test_a_step_that_all_or_no_servers_have_shows_nowhere(
     all_have_it: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     where = endpoints(2)
-    roles = interrupted(where, where if all_have_it else [], sync=True)
+    roles = train_on(where, where if all_have_it else [])
     _, expected = alone(Net, batches(STEPS), roles.initial)
     for trained in roles.parameters:
         for name, value in expected.items():
