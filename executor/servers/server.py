@@ -180,7 +180,12 @@ class ParameterServer:
             names = [n for n in sorted(self.state.parts.lasting | {*self.state.parts.counters})]
             arrays = {name: self.state.updates.memory(name).copy() for name in names}
             trainers = {
-                str(one.id): {"number": one.number, "taken": dict(one.taken)}
+                str(one.id): {
+                    "number": one.number,
+                    "taken": dict(one.taken),
+                    "finished": one.finished,
+                    "lost": one.lost,
+                }
                 for one in self.state.trainers
             }
             return Snapshot(arrays, {"applied": self.steps.applied, "trainers": trainers})
@@ -204,6 +209,7 @@ class ParameterServer:
             for one in self.state.trainers:
                 past = snapshot.counters["trainers"].get(str(one.id), {})
                 one.number, one.taken = int(past.get("number", 0)), dict(past.get("taken", {}))
+                one.finished, one.lost = bool(past.get("finished")), str(past.get("lost", ""))
                 one.pushed, one.arrived, one.computing = set(), False, False
             self.steps.restored(int(snapshot.counters["applied"]))
             self.state.changed.notify_all()

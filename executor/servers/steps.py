@@ -122,6 +122,7 @@ class SyncSteps(Steps):
 
     def left(self) -> None:
         """Apply the step if all trainers that are left have sent it."""
+        self._agree()
         live = [one for one in self.state.trainers if one.live]
         if not live or not all(one.arrived for one in live):
             return
@@ -190,7 +191,7 @@ class SyncSteps(Steps):
 
     def _agree(self) -> None:
         reached = self._reached
-        if reached is None or not all(t.id in reached for t in self.state.trainers if t.live):
+        if not reached or not all(t.id in reached for t in self.state.trainers if t.live):
             return
         step = max(reached.values()) - 1
         if step > self.applied:

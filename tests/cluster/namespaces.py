@@ -171,6 +171,7 @@ class Hosts:
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RAY_")},
             **_HEALTH,
+            "RAY_worker_niceness": "0",  # as in a Ray that Rowlock starts: at 15, busy hosts starve actors
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             "RAY_USAGE_STATS_ENABLED": "0",

@@ -142,7 +142,6 @@ def test_a_server_and_a_trainer_are_killed_and_a_link_is_cut(three: Hosts, tmp_p
     """
     where = [f"{three.addresses[host]}:6174" for host in (1, 2)]
     settings = {
-        "start_deadline_s": ROLE_S,
         "trainer_deadline_s": 100.0,
         "server_snapshot_folder": str(tmp_path),
         "server_snapshot_steps": 2,

@@ -30,8 +30,10 @@ from rowlock.executor.rpc.messages import (
     Welcome,
 )
 from rowlock.executor.servers.server import ParameterServer
+from rowlock.executor.servers.steps import SyncSteps
 from rowlock.strategies.errors import InvalidState, InvalidValue, NotInitialized, TrainerLost
 
+from ...conftest import eventually
 from .nets import ROWS, plain_sgd, regression
 from .roles import endpoints, transpiled
 
@@ -373,6 +375,40 @@ def test_a_restored_server_does_not_wait_for_gradients_that_nobody_has() -> None
     assert (report.facts["steps"], report.facts["lost_steps"]) == (1, 1)
     for trainer in range(2):
         bench.step(trainer, 2)
+    assert bench.changed() == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize("how", ["lost", "finished"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_restored_server_does_not_wait_for_trainers_that_left(how: str, when: str) -> None:
+    """They left before the snapshot was taken, or after the server was restored."""
+    bench = Bench(lost_trainer="continue")
+    bench.join()
+
+    def leave() -> None:
+        if how == "lost":
+            bench.server.lost(1, "its process ended.")
+        else:
+            bench.server.handle(Goodbye(1))
+
+    if when == "before":
+        leave()
+    snapshot = bench.server.snapshot()
+    restored = bench.server = bench.new_server()
+    restored.restore(snapshot)
+    restored.handle(Hello(0, 2, ""))
+    thread, answers = in_thread(partial(bench.step, 0, 1))
+    if when == "after":
+        restored.handle(Hello(1, 2, ""))
+        steps = restored.steps
+        assert isinstance(steps, SyncSteps)
+        assert eventually(lambda: steps._reached == {0: 1})
+        leave()
+    thread.join(60)
+    assert answers == [Taken()]
+    assert bench.changed() == pytest.approx(1.0, rel=1e-3)
+    assert restored.handle(Hello(1, 2, "")) == Welcome(1)  # it may come again
+    bench.step(0, 2)
     assert bench.changed() == pytest.approx(1.0, rel=1e-3)
 
 
