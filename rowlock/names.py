@@ -6,7 +6,8 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from types import ModuleType
+from typing import Any, NoReturn
 
 COVERAGE = "docs/coverage.md"
 
@@ -38,6 +39,35 @@ def paddle_names() -> dict[str, frozenset[str]]:
     lines = (Path(__file__).parent / "paddle_names.txt").read_text().splitlines()
     modules = (line.partition(": ") for line in lines if not line.startswith("#"))
     return {module: frozenset(names.split()) for module, _, names in modules}
+
+
+def publish_imports(module: str, *submodules: ModuleType) -> None:
+    """Offer what a module imports: set its ``__all__``, ``__dir__`` and ``__getattr__``.
+
+    Such a module only imports, by ``from x import *`` or ``from x import y as y``, which type checkers take for
+    an offer, too. Of modules in its namespace it offers those that are given.
+    """
+    namespace = vars(sys.modules[module])
+    namespace["__all__"] = [
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_")
+        and value is not publish_imports
+        and (not isinstance(value, ModuleType) or value in submodules)
+    ]
+    namespace.update(__dir__=listing(module), __getattr__=missing(module))
+
+
+def publish_definitions(module: str, *, withhold: tuple[Any, ...] = ()) -> None:
+    """Set a module's ``__all__``: the functions and classes that it defines, without helpers of neighbours."""
+    namespace = vars(sys.modules[module])
+    namespace["__all__"] = [
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_")
+        and getattr(value, "__module__", None) == module
+        and value not in withhold
+    ]
 
 
 def missing(module: str) -> Callable[[str], NoReturn]:

@@ -1,8 +1,7 @@
 """``paddle.regularizer``: weight decay."""
 
-from .graph.layers.regularizer import L1Decay, L2Decay
-from .names import listing, missing
+from .graph.layers.regularizer import L1Decay as L1Decay
+from .graph.layers.regularizer import L2Decay as L2Decay
+from .names import publish_imports
 
-__all__ = ["L1Decay", "L2Decay"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

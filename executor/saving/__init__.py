@@ -1,8 +1,8 @@
 """Save the values and programs of scopes to files, and load them.
 
 ``variables.py`` saves and loads variables of a scope, ``models.py`` a pruned program with its parameters,
-``states.py`` arrays by name. ``files.py`` replaces files: all of them, or none. ``graph/program/formats`` reads
-and writes their bytes.
+``states.py`` arrays by name, ``programs.py`` a program's variables by kind. ``files.py`` replaces files: all of
+them, or none. ``graph/program/formats`` reads and writes their bytes.
 
 * Paddle's files: bytes are read and written in ``graph/program/formats/``
   (``graph/program/formats/program.py`` ``describe`` and ``build``, over the messages of ``messages.py``;

@@ -1,8 +1,6 @@
 """``paddle.distributed.fs_wrapper``: file systems for checkpoints."""
 
-from ..cluster.fleet.files import LocalFS
-from ..names import listing, missing
+from ..cluster.fleet.files import LocalFS as LocalFS
+from ..names import publish_imports
 
-__all__ = ["LocalFS"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,6 @@
 """``fluid.average``."""
 
-from ..executor.metrics.metrics import WeightedAverage
-from ..names import listing, missing
+from ..executor.metrics.metrics import WeightedAverage as WeightedAverage
+from ..names import publish_imports
 
-__all__ = ["WeightedAverage"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

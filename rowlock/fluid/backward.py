@@ -1,8 +1,7 @@
 """``fluid.backward``."""
 
-from ..graph.training.backward import append_backward, gradients
-from ..names import listing, missing
+from ..graph.training.backward import append_backward as append_backward
+from ..graph.training.backward import gradients as gradients
+from ..names import publish_imports
 
-__all__ = ["append_backward", "gradients"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

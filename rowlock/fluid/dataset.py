@@ -1,13 +1,9 @@
 """``fluid.dataset``: datasets of files for ``Executor.train_from_dataset``."""
 
-from ..executor.loading.file_datasets import (
-    DatasetBase,
-    DatasetFactory,
-    InMemoryDataset,
-    QueueDataset,
-)
-from ..names import listing, missing
+from ..executor.loading.file_datasets import DatasetBase as DatasetBase
+from ..executor.loading.file_datasets import DatasetFactory as DatasetFactory
+from ..executor.loading.file_datasets import InMemoryDataset as InMemoryDataset
+from ..executor.loading.file_datasets import QueueDataset as QueueDataset
+from ..names import publish_imports
 
-__all__ = ["DatasetBase", "DatasetFactory", "InMemoryDataset", "QueueDataset"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,7 @@
 """``fluid.evaluator``."""
 
-from ..executor.metrics.evaluators import ChunkEvaluator, EditDistance
-from ..names import listing, missing
+from ..executor.metrics.evaluators import ChunkEvaluator as ChunkEvaluator
+from ..executor.metrics.evaluators import EditDistance as EditDistance
+from ..names import publish_imports
 
-__all__ = ["ChunkEvaluator", "EditDistance"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,185 +1,40 @@
 """``fluid.io``: readers; saving and loading."""
 
-from __future__ import annotations
+from ..executor.loading.collate import default_collate_fn as default_collate_fn
+from ..executor.loading.data_loader import DataLoader as DataLoader
+from ..executor.loading.data_loader import PyReader as PyReader
+from ..executor.loading.sample_readers import ComposeNotAligned as ComposeNotAligned
+from ..executor.loading.sample_readers import batch as batch
+from ..executor.loading.sample_readers import buffered as buffered
+from ..executor.loading.sample_readers import cache as cache
+from ..executor.loading.sample_readers import chain as chain
+from ..executor.loading.sample_readers import compose as compose
+from ..executor.loading.sample_readers import firstn as firstn
+from ..executor.loading.sample_readers import map_readers as map_readers
+from ..executor.loading.sample_readers import multiprocess_reader as multiprocess_reader
+from ..executor.loading.sample_readers import shuffle as shuffle
+from ..executor.loading.sample_readers import xmap_readers as xmap_readers
+from ..executor.saving.models import load_inference_model as load_inference_model
+from ..executor.saving.models import save_inference_model as save_inference_model
+from ..executor.saving.programs import get_parameter_value as get_parameter_value
+from ..executor.saving.programs import get_parameter_value_by_name as get_parameter_value_by_name
+from ..executor.saving.programs import get_program_parameter as get_program_parameter
+from ..executor.saving.programs import get_program_persistable_vars as get_program_persistable_vars
+from ..executor.saving.programs import load_params as load_params
+from ..executor.saving.programs import load_persistables as load_persistables
+from ..executor.saving.programs import load_vars as load_vars
+from ..executor.saving.programs import save_params as save_params
+from ..executor.saving.programs import save_persistables as save_persistables
+from ..executor.saving.programs import save_vars as save_vars
+from ..executor.saving.states import load as load
+from ..executor.saving.states import load_program_state as load_program_state
+from ..executor.saving.states import save as save
+from ..executor.saving.states import set_program_state as set_program_state
+from ..executor.saving.variables import is_belong_to_optimizer as is_belong_to_optimizer
+from ..executor.saving.variables import is_parameter as is_parameter
+from ..executor.saving.variables import is_persistable as is_persistable
+from ..graph.program.formats.inference import append_fetch_ops as append_fetch_ops
+from ..graph.program.formats.inference import prepend_feed_ops as prepend_feed_ops
+from ..names import publish_imports
 
-from collections.abc import Iterable
-from typing import Any
-
-import numpy as np
-
-from ..executor.loading.collate import default_collate_fn
-from ..executor.loading.data_loader import DataLoader, PyReader
-from ..executor.loading.sample_readers import (
-    ComposeNotAligned,
-    batch,
-    buffered,
-    cache,
-    chain,
-    compose,
-    firstn,
-    map_readers,
-    multiprocess_reader,
-    shuffle,
-    xmap_readers,
-)
-from ..executor.saving import states
-from ..executor.saving.distributed import is_trainers, load_distributed, save_distributed
-from ..executor.saving.models import load_inference_model, save_inference_model
-from ..executor.saving.states import load, load_program_state, set_program_state
-from ..executor.saving.variables import (
-    Predicate,
-    is_belong_to_optimizer,
-    is_parameter,
-    is_persistable,
-    load_variables,
-    program_of,
-    save_variables,
-    select_variables,
-)
-from ..graph.program.formats.inference import append_fetch_ops, prepend_feed_ops
-from ..graph.program.program import Program, default_main_program
-from ..graph.program.variable import Parameter, Variable
-from ..graph.transpiler.server_program import serves
-from ..names import listing, missing
-
-
-def save(program: Any, model_path: str) -> None:
-    """Save parameters, optimizer state and program: ``.pdparams``, ``.pdopt`` and ``.pdmodel`` files."""
-    states.save(program, model_path)
-
-
-def save_vars(
-    executor: Any,
-    dirname: str | None,
-    main_program: Any = None,
-    vars: Iterable[Variable] | None = None,
-    predicate: Predicate | None = None,
-    filename: str | None = None,
-) -> bytes | None:
-    """Save variables: ``vars``, or those of the program for which ``predicate`` is true.
-
-    They go to a file each in ``dirname``, or to one file of it (``filename``), or are returned as bytes if
-    both are None.
-    """
-    return save_variables(select_variables(main_program, vars, predicate), dirname, filename)
-
-
-def save_params(
-    executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None
-) -> bytes | None:
-    """Save the parameters of a program; see :func:`save_vars`."""
-    return save_variables(select_variables(main_program, None, is_parameter), dirname, filename)
-
-
-def save_persistables(
-    executor: Any, dirname: str | None, main_program: Any = None, filename: str | None = None
-) -> bytes | None:
-    """Save every persistable variable of a program, optimizer state included; see :func:`save_vars`.
-
-    Of a trainer with parameter servers, trainer 0 also saves what they hold; ``filename`` must be None.
-    """
-    program = program_of(main_program)
-    if is_trainers(program):
-        save_distributed(dirname, program, filename)
-        return None
-    return save_variables(select_variables(program, None, is_persistable), dirname, filename)
-
-
-def load_vars(
-    executor: Any,
-    dirname: str | None,
-    main_program: Any = None,
-    vars: Iterable[Variable] | None = None,
-    predicate: Predicate | None = None,
-    filename: Any = None,
-) -> None:
-    """Load variables that :func:`save_vars` or Paddle saved into the global scope.
-
-    Without ``dirname``, ``filename`` holds their bytes.
-    """
-    load_variables(select_variables(main_program, vars, predicate), dirname, filename)
-
-
-def load_params(
-    executor: Any, dirname: str | None, main_program: Any = None, filename: Any = None
-) -> None:
-    """Load the parameters of a program; see :func:`load_vars`."""
-    load_variables(select_variables(main_program, None, is_parameter), dirname, filename)
-
-
-def load_persistables(
-    executor: Any, dirname: str | None, main_program: Any = None, filename: Any = None
-) -> None:
-    """Load every persistable variable of a program; see :func:`load_vars`.
-
-    A parameter server's program is given its rows of what trainers saved.
-    """
-    program = program_of(main_program)
-    if serves(program):
-        load_distributed(dirname, program, filename)
-        return
-    load_variables(select_variables(program, None, is_persistable), dirname, filename)
-
-
-def get_program_parameter(program: Any) -> list[Variable]:
-    """Return the parameters of a program."""
-    return [v for v in program_of(program).list_vars() if is_parameter(v)]
-
-
-def get_program_persistable_vars(program: Any) -> list[Variable]:
-    """Return the persistable variables of a program."""
-    return [v for v in program_of(program).list_vars() if is_persistable(v)]
-
-
-def get_parameter_value(para: Parameter, executor: Any) -> np.ndarray:
-    """Return a parameter's value."""
-    return states.parameter_value(para)
-
-
-def get_parameter_value_by_name(
-    name: str, executor: Any, program: Program | None = None
-) -> np.ndarray:
-    """Return the value of the parameter of that name; default: of the main program."""
-    program = default_main_program() if program is None else program
-    return states.parameter_value(program.global_block().var(name))
-
-
-__all__ = [
-    "ComposeNotAligned",
-    "DataLoader",
-    "PyReader",
-    "append_fetch_ops",
-    "batch",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "default_collate_fn",
-    "firstn",
-    "get_parameter_value",
-    "get_parameter_value_by_name",
-    "get_program_parameter",
-    "get_program_persistable_vars",
-    "is_belong_to_optimizer",
-    "is_parameter",
-    "is_persistable",
-    "load",
-    "load_inference_model",
-    "load_params",
-    "load_persistables",
-    "load_program_state",
-    "load_vars",
-    "map_readers",
-    "multiprocess_reader",
-    "prepend_feed_ops",
-    "save",
-    "save_inference_model",
-    "save_params",
-    "save_persistables",
-    "save_vars",
-    "set_program_state",
-    "shuffle",
-    "xmap_readers",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,7 @@
 """``fluid.lod_tensor``: tensors of sequences."""
 
-from ..executor.device.tensor import create_lod_tensor, create_random_int_lodtensor
-from ..names import listing, missing
+from ..executor.device.tensor import create_lod_tensor as create_lod_tensor
+from ..executor.device.tensor import create_random_int_lodtensor as create_random_int_lodtensor
+from ..names import publish_imports
 
-__all__ = ["create_lod_tensor", "create_random_int_lodtensor"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

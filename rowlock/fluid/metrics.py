@@ -1,26 +1,13 @@
 """``fluid.metrics``: metrics that the driver accumulates over batches."""
 
-from ..executor.metrics.metrics import (
-    Accuracy,
-    Auc,
-    ChunkEvaluator,
-    CompositeMetric,
-    EditDistance,
-    MetricBase,
-    Precision,
-    Recall,
-)
-from ..names import listing, missing
+from ..executor.metrics.metrics import Accuracy as Accuracy
+from ..executor.metrics.metrics import Auc as Auc
+from ..executor.metrics.metrics import ChunkEvaluator as ChunkEvaluator
+from ..executor.metrics.metrics import CompositeMetric as CompositeMetric
+from ..executor.metrics.metrics import EditDistance as EditDistance
+from ..executor.metrics.metrics import MetricBase as MetricBase
+from ..executor.metrics.metrics import Precision as Precision
+from ..executor.metrics.metrics import Recall as Recall
+from ..names import publish_imports
 
-__all__ = [
-    "Accuracy",
-    "Auc",
-    "ChunkEvaluator",
-    "CompositeMetric",
-    "EditDistance",
-    "MetricBase",
-    "Precision",
-    "Recall",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

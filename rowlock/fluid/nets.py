@@ -1,20 +1,10 @@
 """``fluid.nets``."""
 
-from ..graph.layers.nets import (
-    glu,
-    img_conv_group,
-    scaled_dot_product_attention,
-    sequence_conv_pool,
-    simple_img_conv_pool,
-)
-from ..names import listing, missing
+from ..graph.layers.nets import glu as glu
+from ..graph.layers.nets import img_conv_group as img_conv_group
+from ..graph.layers.nets import scaled_dot_product_attention as scaled_dot_product_attention
+from ..graph.layers.nets import sequence_conv_pool as sequence_conv_pool
+from ..graph.layers.nets import simple_img_conv_pool as simple_img_conv_pool
+from ..names import publish_imports
 
-__all__ = [
-    "glu",
-    "img_conv_group",
-    "scaled_dot_product_attention",
-    "sequence_conv_pool",
-    "simple_img_conv_pool",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,6 +1,6 @@
 """``fluid.optimizer``."""
 
-from ..graph.training.optimizer import *  # noqa: F403 - that module has the list
+from ..graph.training.optimizer import *
 from ..graph.training.optimizer import __all__ as __all__
 from ..names import listing, missing
 

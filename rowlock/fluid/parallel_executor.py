@@ -1,8 +1,6 @@
 """``fluid.parallel_executor``."""
 
-from ..executor.parallel_executor import ParallelExecutor
-from ..names import listing, missing
+from ..executor.parallel_executor import ParallelExecutor as ParallelExecutor
+from ..names import publish_imports
 
-__all__ = ["ParallelExecutor"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,7 @@
 """``fluid.param_attr``: settings of a parameter."""
 
-from ..graph.layers.param_attr import ParamAttr, WeightNormParamAttr
-from ..names import listing, missing
+from ..graph.layers.param_attr import ParamAttr as ParamAttr
+from ..graph.layers.param_attr import WeightNormParamAttr as WeightNormParamAttr
+from ..names import publish_imports
 
-__all__ = ["ParamAttr", "WeightNormParamAttr"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

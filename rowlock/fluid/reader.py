@@ -1,8 +1,7 @@
 """``fluid.reader``: loaders that feed programs."""
 
-from ..executor.loading.data_loader import DataLoader, PyReader
-from ..names import listing, missing
+from ..executor.loading.data_loader import DataLoader as DataLoader
+from ..executor.loading.data_loader import PyReader as PyReader
+from ..names import publish_imports
 
-__all__ = ["DataLoader", "PyReader"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

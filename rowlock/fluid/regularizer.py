@@ -1,8 +1,9 @@
 """``fluid.regularizer``."""
 
-from ..graph.layers.regularizer import L1Decay, L1DecayRegularizer, L2Decay, L2DecayRegularizer
-from ..names import listing, missing
+from ..graph.layers.regularizer import L1Decay as L1Decay
+from ..graph.layers.regularizer import L1DecayRegularizer as L1DecayRegularizer
+from ..graph.layers.regularizer import L2Decay as L2Decay
+from ..graph.layers.regularizer import L2DecayRegularizer as L2DecayRegularizer
+from ..names import publish_imports
 
-__all__ = ["L1Decay", "L1DecayRegularizer", "L2Decay", "L2DecayRegularizer"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,9 @@
 """``fluid.unique_name``: names of variables and parameters."""
 
-from ..graph.program.unique_name import UniqueNameGenerator, generate, guard, switch
-from ..names import listing, missing
+from ..graph.program.unique_name import UniqueNameGenerator as UniqueNameGenerator
+from ..graph.program.unique_name import generate as generate
+from ..graph.program.unique_name import guard as guard
+from ..graph.program.unique_name import switch as switch
+from ..names import publish_imports
 
-__all__ = ["UniqueNameGenerator", "generate", "guard", "switch"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import Unsupported
 
 
@@ -66,3 +67,6 @@ def _shift(direction: str) -> Callable[..., Variable]:
 
 bitwise_left_shift = _shift("left")
 bitwise_right_shift = _shift("right")
+
+
+publish_definitions(__name__)

@@ -11,6 +11,7 @@ from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.numbers import integer, number
 from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from .creation import full_like
 from .search import where
@@ -66,3 +67,6 @@ def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
     half = where(x < 0.0, full_like(x, -math.pi), full_like(x, math.pi))
     flat = angle + where(y < 0.0, half, full_like(half, 0.0))
     return where(steep, half * 0.5 - angle, flat)
+
+
+publish_definitions(__name__)

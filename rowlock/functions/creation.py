@@ -13,6 +13,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.tensors import sizes_of
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType, to_numpy, to_var_type
 from .framework import dtype_or_default
@@ -258,6 +259,9 @@ def meshgrid(*args: Any, **kwargs: Any) -> list[Variable]:
     return matrices.meshgrid(vectors, kwargs.get("name"))
 
 
-def known_sizes(shape: Any, layer: str) -> Sequence[int]:
+def shape_numbers(shape: Any, layer: str) -> Sequence[int]:
     """Return a shape of numbers; one int stands for a vector."""
     return [shape] if isinstance(shape, int) else sizes_of(shape, layer)
+
+
+publish_definitions(__name__, withhold=(constant, shape_numbers))

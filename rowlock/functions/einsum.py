@@ -9,6 +9,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue, Unsupported
 from .manipulation import reshape, transpose
 from .math import matmul
@@ -149,3 +150,6 @@ def _unknown(equation: str, labels: list[str]) -> Unsupported:
         f"einsum: {equation!r} joins dimensions {', '.join(labels)}, of which several have no known size. "
         f"Declare the data with sizes."
     )
+
+
+publish_definitions(__name__)

@@ -10,14 +10,12 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType
 from ..strategies.types import FLOATS, INTEGERS
 from .creation import full_like
-from .math import floats, isnan, mod, most
+from .math import floats, isnan, most
 from .search import where
-
-sigmoid = unary.sigmoid
-remainder = floor_mod = mod
 
 
 def _two(x: Variable, y: Variable, layer: str) -> None:
@@ -219,3 +217,6 @@ def bucketize(
 ) -> Variable:
     """How many boundaries of a rising vector are below each element (``right``: or equal to it)."""
     return searchsorted(sorted_sequence, x, out_int32, right)
+
+
+publish_definitions(__name__)

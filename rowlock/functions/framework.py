@@ -16,6 +16,7 @@ from ..executor.device.place import (
 )
 from ..graph.program.program import Program
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import FLOATS, to_numpy, to_var_type
 
@@ -114,3 +115,6 @@ def no_grad() -> Iterator[None]:
     for op in block.ops[count:]:
         for name in op.output_arg_names:
             block.var_recursive(name).stop_gradient = True
+
+
+publish_definitions(__name__, withhold=(dtype_or_default, get_cudnn_version, is_compiled_with_xpu))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from ..graph.layers import unary
+from ..graph.layers import shape, unary
 from . import bits, creation, elementwise, manipulation, math, places, search
 
 
@@ -24,9 +24,10 @@ _FUNCTIONS: dict[Any, str] = {
     unary: "abs ceil cos exp floor log reciprocal rsqrt scale sigmoid sin sqrt square",
     math: "acos acosh add addmm asin asinh atan atanh clip cosh cumsum digamma divide erf expm1 "
     "floor_divide frac lgamma log1p log2 log10 mod multiply pow round sinh subtract t tan trunc",
-    elementwise: "floor_mod hypot ldexp lerp logit nan_to_num neg remainder sinc",
+    elementwise: "hypot ldexp lerp logit nan_to_num neg sinc",
     creation: "tril triu",
-    manipulation: "cast flatten transpose",
+    shape: "cast",
+    manipulation: "flatten transpose",
     bits: "bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift "
     "bitwise_xor",
     places: "index_add index_put masked_fill put_along_axis",
@@ -38,3 +39,4 @@ IN_PLACE = {
     for home, names in _FUNCTIONS.items()
     for name in names.split()
 }
+IN_PLACE |= {f"{name}_": _as(math.mod, name) for name in ("floor_mod", "remainder")}

@@ -10,17 +10,9 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
-from .creation import known_sizes
-
-slice = layers.slice
-strided_slice = tensors.strided_slice
-unstack = tensors.unstack
-gather_nd = tensors.gather_nd
-cast = layers.cast
-index_sample = picks.index_sample
-scatter_nd = picks.scatter_nd
-shard_index = picks.shard_index
+from .creation import shape_numbers
 
 
 def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
@@ -110,7 +102,7 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
         InvalidValue: a size other than 1 would change.
     """
     check_variable(x, "x", "expand")
-    target = list(known_sizes(shape, "expand"))
+    target = list(shape_numbers(shape, "expand"))
     have = [1] * (len(target) - x.ndim) + list(x.shape or ())
     times = []
     for i, (size, old) in enumerate(zip(target, have, strict=False)):
@@ -143,7 +135,7 @@ def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
 def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
     """x repeated along each dimension."""
     check_variable(x, "x", "tile")
-    times = list(known_sizes(repeat_times, "tile"))
+    times = list(shape_numbers(repeat_times, "tile"))
     if not times or min(times) < 1:
         raise InvalidValue(f"tile: repeat_times must be positive, got {times}.")
     new = len(times) - x.ndim
@@ -225,3 +217,6 @@ def scatter_(
 def shape(input: Variable) -> Variable:
     """The shape of a tensor, as int64."""
     return layers.cast(layers.shape(input), "int64")
+
+
+publish_definitions(__name__)

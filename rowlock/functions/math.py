@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import activations, binary, matrices, picks, products, tensors, unary
+from ..graph.layers import binary, matrices, picks, products, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import INTEGERS, VarType, to_numpy, to_var_type
 from .creation import constant
 
-add_n = tensors.add_n
 Axis = int | Sequence[int] | None
 
 
@@ -407,9 +407,6 @@ def deg2rad(x: Variable, name: str | None = None) -> Variable:
     return unary.scale(floats(x, "deg2rad"), math.pi / 180.0, name=name)
 
 
-stanh = activations.stanh
-
-
 def isnan(x: Variable, name: str | None = None) -> Variable:
     """Which elements are no number."""
     check_variable(x, "x", "isnan")
@@ -461,3 +458,6 @@ def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Varia
     tensors.check_float(x, "x", "cholesky")
     helper = LayerHelper("cholesky", name)
     return helper.apply("cholesky", {"X": x}, {"upper": bool(upper)}, dtype=x.dtype)
+
+
+publish_definitions(__name__, withhold=(floats, most))

@@ -14,6 +14,7 @@ from ..graph.layers.helper import check_variable
 from ..graph.layers.numbers import integer
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .creation import constant, full_like
 from .manipulation import expand, flip
@@ -299,3 +300,6 @@ def index_put(
     rows = layers.reshape(x, [product(tuple(sizes[:depth])), *sizes[depth:]])
     updates = layers.reshape(value, [product(tuple(index_sizes)), *sizes[depth:]])
     return layers.reshape(tensors.scatter(rows, layers.reshape(place, [-1]), updates), sizes)
+
+
+publish_definitions(__name__, withhold=(axis_of, known_sizes))

@@ -8,10 +8,12 @@ from ..graph.layers import draws, tensors
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.program.variable import Variable
-from ..strategies.errors import InvalidType, InvalidValue
+from ..names import publish_definitions
+from ..strategies.errors import InvalidType
 from ..strategies.types import VarType, to_var_type
-from .creation import full_like, known_sizes
+from .creation import full_like, shape_numbers
 from .framework import dtype_or_default
+from .places import known_sizes
 
 
 def uniform(
@@ -23,7 +25,7 @@ def uniform(
     name: str | None = None,
 ) -> Variable:
     """Evenly between ``min`` and ``max``."""
-    sizes = known_sizes(shape, "uniform")
+    sizes = shape_numbers(shape, "uniform")
     return tensors.uniform_random(sizes, dtype_or_default(dtype), float(min), float(max), seed)
 
 
@@ -34,7 +36,7 @@ def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """From the standard normal distribution."""
-    return tensors.gaussian_random(known_sizes(shape, "randn"), dtype=dtype_or_default(dtype))
+    return tensors.gaussian_random(shape_numbers(shape, "randn"), dtype=dtype_or_default(dtype))
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
@@ -46,7 +48,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
                 raise InvalidType(
                     f"normal: mean and std are numbers or Variables, got {parameter!r}."
                 )
-        sizes = known_sizes([1] if shape is None else shape, "normal")
+        sizes = shape_numbers([1] if shape is None else shape, "normal")
         return tensors.gaussian_random(sizes, float(mean), float(std), dtype=dtype_or_default(None))
     sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
     scaled: Variable = sample * std + mean
@@ -81,7 +83,7 @@ def randint_like(
     check_variable(x, "x", "randint_like")
     low, high = (0, low) if high is None else (low, high)
     kind = x.dtype if dtype is None else to_var_type(dtype)
-    numbers = draws.randint(low, high, known_shape(x, "randint_like"), "int64", name=name)
+    numbers = draws.randint(low, high, known_sizes(x, "randint_like"), "int64", name=name)
     return numbers if kind == VarType.INT64 else layers.cast(numbers, kind)
 
 
@@ -108,13 +110,4 @@ def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> V
     return randn(shape, dtype, name)
 
 
-def known_shape(x: Variable, layer: str) -> list[int]:
-    """Return the sizes of a variable.
-
-    Raises:
-        InvalidValue: one of them is not known.
-    """
-    sizes = list(x.shape or ())
-    if any(size < 0 for size in sizes):
-        raise InvalidValue(f"{layer}: the sizes {sizes} of {x.name!r} must be known.")
-    return sizes
+publish_definitions(__name__)

@@ -10,6 +10,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
 from .creation import full_like
 from .manipulation import transpose
@@ -189,3 +190,6 @@ def kthvalue(
     picked = [layers.slice(one, [axis], [k - 1], [k]) for one in (sort(x, axis), argsort(x, axis))]
     value, index = picked if keepdim else [layers.squeeze(one, [axis]) for one in picked]
     return value, index
+
+
+publish_definitions(__name__)

@@ -11,6 +11,7 @@ from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import VarType, to_var_type
 from . import math as functions
@@ -308,3 +309,6 @@ def median(
     middle = layers.slice(ordered, [place], [start], [end])
     out = layers.reduce_mean(middle, place, keepdim)
     return layers.reshape(out, [1] * x.ndim) if axis is None and keepdim else out
+
+
+publish_definitions(__name__)

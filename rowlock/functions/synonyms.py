@@ -13,8 +13,10 @@ _NAMES: dict[ModuleType, dict[str, str]] = {
     math: {
         "clamp": "clip",
         "div": "divide",
+        "floor_mod": "mod",
         "gammaln": "lgamma",
         "mul": "multiply",
+        "remainder": "mod",
         "sub": "subtract",
         "true_divide": "divide",
     },

@@ -10,6 +10,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType
 from .creation import meshgrid, ones_like
@@ -282,3 +283,6 @@ def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Varia
     if x.shape != mask.shape:
         x, mask = broadcast_tensors([x, mask])
     return x[mask]
+
+
+publish_definitions(__name__)

@@ -1,9 +1,8 @@
 """``paddle.incubate``."""
 
-from ..names import listing, missing
-from . import optimizer
-from .optimizer import LookAhead, ModelAverage
+from ..names import publish_imports
+from . import optimizer as optimizer
+from .optimizer import LookAhead as LookAhead
+from .optimizer import ModelAverage as ModelAverage
 
-__all__ = ["LookAhead", "ModelAverage", "optimizer"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__, optimizer)

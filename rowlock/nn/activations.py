@@ -12,6 +12,7 @@ from ..graph.layers.helper import check_variable
 from ..graph.layers.numbers import integer, number
 from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 
 
@@ -157,9 +158,6 @@ def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> 
     return activations.maxout(x, groups, name, axis)
 
 
-celu = activations.celu
-
-
 def mish(x: Variable, name: str | None = None) -> Variable:
     """x * tanh(log(1 + exp(x))). Misra, arXiv 1908.08681."""
     return activations.mish(x, 20.0, name)
@@ -273,3 +271,6 @@ def alpha_factors(p: float) -> tuple[float, float]:
     """Return the factor and the offset after which alpha dropout keeps mean and deviation."""
     factor = 1.0 / math.sqrt((1.0 - p) * (1.0 + p * SELU_FLOOR**2))
     return factor, -factor * p * SELU_FLOOR
+
+
+publish_definitions(__name__, withhold=(alpha_factors,))

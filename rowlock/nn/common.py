@@ -16,6 +16,7 @@ from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType
 from .activations import SELU_FLOOR, alpha_factors, softmax
@@ -445,3 +446,6 @@ def temporal_shift(
     """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
     how = partial(moves.temporal_shift, seg_num=seg_num, shift_ratio=shift_ratio)
     return _in_order(how, x, data_format, "temporal_shift")
+
+
+publish_definitions(__name__, withhold=(append_batch_norm,))

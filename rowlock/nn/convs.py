@@ -9,6 +9,7 @@ from ..graph.layers import conv as nets
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 
 
@@ -195,3 +196,6 @@ def conv3d_transpose(
         3, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
         data_format, name,
     )  # fmt: skip
+
+
+publish_definitions(__name__, withhold=(spread,))

@@ -10,6 +10,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.numbers import as_variables, integer
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
 
@@ -213,3 +214,6 @@ def grid_sample(
         raise InvalidType(f"grid_sample: align_corners must be a bool, got {align_corners!r}.")
     attrs = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
     return images.sampled(x, grid, attrs, name)
+
+
+publish_definitions(__name__, withhold=(upsampling_bilinear2d, upsampling_nearest2d))

@@ -12,6 +12,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -410,3 +411,6 @@ def ctc_loss(
     if reduction == "mean":
         loss = loss / layers.cast(label_lengths, loss.dtype)
     return reduced(loss, reduction, "ctc_loss")
+
+
+publish_definitions(__name__, withhold=(check_reduction, reduced))

@@ -9,6 +9,7 @@ from ..graph.layers import tensors, unary
 from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.norms import append_norm
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 
 _FORMATS = ("NCL", "NLC", "NCHW", "NHWC", "NCDHW", "NDHWC")
@@ -117,3 +118,6 @@ def bilinear(
         inputs["Bias"] = bias
     helper = LayerHelper("bilinear", name)
     return helper.apply("bilinear_tensor_product", inputs, dtype=x1.dtype)
+
+
+publish_definitions(__name__, withhold=(channels_last, group_norm))

@@ -14,6 +14,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.helper import check_variable
 from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from .common import pairwise_distance
 from .losses import check_reduction, reduced
@@ -241,3 +242,6 @@ def multi_margin_loss(
         check_float(weight, "weight", layer)
         loss = loss * layers.reshape(layers.gather(weight, label, overwrite=False), [-1])
     return reduced(loss, reduction, layer)
+
+
+publish_definitions(__name__)

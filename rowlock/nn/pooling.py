@@ -13,6 +13,7 @@ from ..graph.layers.helper import LayerHelper, check_variable
 from ..graph.layers.pool import indexed
 from ..graph.ops.conv import window_paddings
 from ..graph.program.variable import Variable
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
 from .convs import spread
 
@@ -415,3 +416,6 @@ def max_unpool3d(
     """Reverse of :func:`max_pool3d`; see :func:`max_unpool2d`."""
     windows = (kernel_size, stride, padding)
     return _unpool(3, x, indices, windows, data_format, output_size, name)
+
+
+publish_definitions(__name__)

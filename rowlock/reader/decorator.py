@@ -1,30 +1,15 @@
 """``paddle.reader.decorator``: where Paddle keeps ``paddle.reader``."""
 
-from ..executor.loading.sample_readers import (
-    ComposeNotAligned,
-    buffered,
-    cache,
-    chain,
-    compose,
-    firstn,
-    map_readers,
-    multiprocess_reader,
-    shuffle,
-    xmap_readers,
-)
-from ..names import listing, missing
+from ..executor.loading.sample_readers import ComposeNotAligned as ComposeNotAligned
+from ..executor.loading.sample_readers import buffered as buffered
+from ..executor.loading.sample_readers import cache as cache
+from ..executor.loading.sample_readers import chain as chain
+from ..executor.loading.sample_readers import compose as compose
+from ..executor.loading.sample_readers import firstn as firstn
+from ..executor.loading.sample_readers import map_readers as map_readers
+from ..executor.loading.sample_readers import multiprocess_reader as multiprocess_reader
+from ..executor.loading.sample_readers import shuffle as shuffle
+from ..executor.loading.sample_readers import xmap_readers as xmap_readers
+from ..names import publish_imports
 
-__all__ = [
-    "ComposeNotAligned",
-    "buffered",
-    "cache",
-    "chain",
-    "compose",
-    "firstn",
-    "map_readers",
-    "multiprocess_reader",
-    "shuffle",
-    "xmap_readers",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

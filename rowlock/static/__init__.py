@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .. import tensor as _methods  # noqa: F401 - it gives Variable its methods
 from ..cluster import launch as _launch  # noqa: F401 - registers the launchers
 from ..executor.compiled_program import CompiledProgram
 from ..executor.device.place import cpu_places, cuda_places
@@ -24,10 +25,10 @@ from ..graph.program.program import (
     program_guard,
 )
 from ..graph.program.scopes import device_guard, name_scope
+from ..graph.program.variable import Variable
 from ..graph.training.backward import append_backward, gradients
 from ..graph.training.optimizer import ExponentialMovingAverage
 from ..names import listing, missing
-from ..tensor import Variable  # with its methods
 from . import amp, io, nn
 from .input_spec import InputSpec
 from .io import (

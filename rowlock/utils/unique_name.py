@@ -1,8 +1,8 @@
 """``paddle.utils.unique_name``: names of variables and parameters."""
 
-from ..fluid.unique_name import generate, guard, switch
-from ..names import listing, missing
+from ..fluid.unique_name import generate as generate
+from ..fluid.unique_name import guard as guard
+from ..fluid.unique_name import switch as switch
+from ..names import publish_imports
 
-__all__ = ["generate", "guard", "switch"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,6 @@
 """``paddle.vision``: :mod:`~rowlock.vision.transforms` of images."""
 
-from ..names import listing, missing
-from . import transforms
+from ..names import publish_imports
+from . import transforms as transforms
 
-__all__ = ["transforms"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__, transforms)

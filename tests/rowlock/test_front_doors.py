@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -25,6 +27,19 @@ def test_every_listed_name_is_there() -> None:
     for module in (paddle.fluid.layers, paddle.nn.functional, paddle.fluid.initializer):
         for name in module.__all__:
             assert callable(getattr(module, name)), f"{module.__name__}.{name}"
+
+
+def test_a_module_that_publishes_its_imports_imports_nothing_else() -> None:
+    # What type checkers take for an offer, and what ``publish_imports`` offers, are the same names.
+    for path in Path(paddle.__path__[0]).rglob("*.py"):
+        source = path.read_text()
+        if "\npublish_imports(__name__" not in source:
+            continue
+        imports = [node for node in ast.parse(source).body if isinstance(node, ast.ImportFrom)]
+        aliases = [alias for node in imports if node.module != "names" for alias in node.names]
+        for alias in aliases:
+            private = (alias.asname or "").startswith("_")
+            assert alias.name in ("*", alias.asname) or private, f"{path}: {alias.name}"
 
 
 def test_a_script_in_2x_style_trains() -> None:

@@ -20,7 +20,7 @@ from ...program.variable import Parameter, Variable
 from ...program.where import user_frames, user_line
 from ..backward import append_backward
 from ..clip import GradientClipBase, append_gradient_clip, error_clip_callback
-from ..lr_scheduler import LRScheduler
+from ..lr_scheduler.base import LRScheduler
 
 ParamGrads = list[tuple[Parameter, Variable]]
 

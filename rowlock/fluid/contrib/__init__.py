@@ -1,53 +1,16 @@
 """``fluid.contrib``: mixed precision, decoders, and estimates of a program's memory and FLOPs."""
 
-from ...graph.report.counts import memory_usage, op_freq_statistic
-from ...graph.training.optimizer import extend_with_decoupled_weight_decay
-from ...names import listing, missing
-from . import decoder, layers, mixed_precision, model_stat
-from .decoder import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
-from .layers import (
-    BasicGRUUnit,
-    BasicLSTMUnit,
-    basic_gru,
-    basic_lstm,
-    fused_elemwise_activation,
-    fused_embedding_seq_pool,
-    match_matrix_tensor,
-    partial_concat,
-    partial_sum,
-    sequence_topk_avg_pooling,
-    shuffle_batch,
-    tdm_child,
-    tree_conv,
-    var_conv_2d,
-)
+from ...graph.report.counts import memory_usage as memory_usage
+from ...graph.report.counts import op_freq_statistic as op_freq_statistic
+from ...graph.training import optimizer as _optimizer
+from ...names import publish_imports
+from . import decoder as decoder
+from . import layers as layers
+from . import mixed_precision as mixed_precision
+from . import model_stat as model_stat
+from .decoder import *
+from .layers import *
 
-__all__ = [
-    "BasicGRUUnit",
-    "BasicLSTMUnit",
-    "BeamSearchDecoder",
-    "InitState",
-    "StateCell",
-    "TrainingDecoder",
-    "basic_gru",
-    "basic_lstm",
-    "decoder",
-    "extend_with_decoupled_weight_decay",
-    "fused_elemwise_activation",
-    "fused_embedding_seq_pool",
-    "layers",
-    "match_matrix_tensor",
-    "memory_usage",
-    "mixed_precision",
-    "model_stat",
-    "op_freq_statistic",
-    "partial_concat",
-    "partial_sum",
-    "sequence_topk_avg_pooling",
-    "shuffle_batch",
-    "tdm_child",
-    "tree_conv",
-    "var_conv_2d",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+extend_with_decoupled_weight_decay = _optimizer.extend_with_decoupled_weight_decay
+
+publish_imports(__name__, decoder, layers, mixed_precision, model_stat)

@@ -1,33 +1,19 @@
 """``fluid.contrib.layers``."""
 
-from ...graph.layers.binary import fused_elemwise_activation
-from ...graph.layers.draws import shuffle_batch
-from ...graph.layers.moves import partial_concat, partial_sum
-from ...graph.layers.sequence import (
-    fused_embedding_seq_pool,
-    match_matrix_tensor,
-    sequence_topk_avg_pooling,
-    var_conv_2d,
-)
-from ...graph.layers.trees import tdm_child, tree_conv
-from ...names import listing, missing
-from ...nn.layer.basic_units import BasicGRUUnit, BasicLSTMUnit, basic_gru, basic_lstm
+from ...graph.layers.binary import fused_elemwise_activation as fused_elemwise_activation
+from ...graph.layers.draws import shuffle_batch as shuffle_batch
+from ...graph.layers.moves import partial_concat as partial_concat
+from ...graph.layers.moves import partial_sum as partial_sum
+from ...graph.layers.sequence import fused_embedding_seq_pool as fused_embedding_seq_pool
+from ...graph.layers.sequence import match_matrix_tensor as match_matrix_tensor
+from ...graph.layers.sequence import sequence_topk_avg_pooling as sequence_topk_avg_pooling
+from ...graph.layers.sequence import var_conv_2d as var_conv_2d
+from ...graph.layers.trees import tdm_child as tdm_child
+from ...graph.layers.trees import tree_conv as tree_conv
+from ...names import publish_imports
+from ...nn.layer.basic_units import BasicGRUUnit as BasicGRUUnit
+from ...nn.layer.basic_units import BasicLSTMUnit as BasicLSTMUnit
+from ...nn.layer.basic_units import basic_gru as basic_gru
+from ...nn.layer.basic_units import basic_lstm as basic_lstm
 
-__all__ = [
-    "BasicGRUUnit",
-    "BasicLSTMUnit",
-    "basic_gru",
-    "basic_lstm",
-    "fused_elemwise_activation",
-    "fused_embedding_seq_pool",
-    "match_matrix_tensor",
-    "partial_concat",
-    "partial_sum",
-    "sequence_topk_avg_pooling",
-    "shuffle_batch",
-    "tdm_child",
-    "tree_conv",
-    "var_conv_2d",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

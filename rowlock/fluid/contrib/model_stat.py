@@ -1,8 +1,6 @@
 """``fluid.contrib.model_stat``: parameters and FLOPs of a program."""
 
-from ...graph.report.counts import summary
-from ...names import listing, missing
+from ...graph.report.counts import summary as summary
+from ...names import publish_imports
 
-__all__ = ["summary"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,6 @@
 """``fluid.incubate``."""
 
-from ...names import listing, missing
-from . import data_generator
+from ...names import publish_imports
+from . import data_generator as data_generator
 
-__all__ = ["data_generator"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__, data_generator)

@@ -14,6 +14,7 @@ from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import FLOATS
 from .composed import into
 
+interpolate = images.image_resize
 t = functions.t
 
 
@@ -56,31 +57,6 @@ def clamp(
 def elementwise_equal(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """x == y, element by element."""
     return binary.equal(x, y)
-
-
-def interpolate(
-    input: Variable,
-    out_shape: Any = None,
-    scale: Any = None,
-    name: str | None = None,
-    resample: str = "BILINEAR",
-    actual_shape: Variable | None = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Resize images, as ``image_resize`` does."""
-    return images.image_resize(
-        input,
-        out_shape,
-        scale,
-        name,
-        resample,
-        actual_shape,
-        align_corners,
-        align_mode,
-        data_format,
-    )
 
 
 def _device(device: Any, layer: str) -> None:

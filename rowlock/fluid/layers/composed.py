@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ...functions import creation
@@ -114,11 +113,3 @@ def inplace_abn(
     if act in (None, "identity"):
         return y
     return (unary.elu if act == "elu" else unary.leaky_relu)(y, float(act_alpha))
-
-
-def _range(start: int, end: int) -> Sequence[int]:
-    numbers = []
-    while start < end:
-        numbers.append(start)
-        start += 1
-    return numbers

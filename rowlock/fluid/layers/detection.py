@@ -1,26 +1,13 @@
 """``fluid.layers.detection``: layers of object detection."""
 
-from ...graph.layers.boxes import (
-    anchor_generator,
-    box_coder,
-    density_prior_box,
-    iou_similarity,
-    polygon_box_transform,
-    prior_box,
-    yolo_box,
-)
-from ...graph.layers.label_loss import sigmoid_focal_loss
-from ...names import listing, missing
+from ...graph.layers.boxes import anchor_generator as anchor_generator
+from ...graph.layers.boxes import box_coder as box_coder
+from ...graph.layers.boxes import density_prior_box as density_prior_box
+from ...graph.layers.boxes import iou_similarity as iou_similarity
+from ...graph.layers.boxes import polygon_box_transform as polygon_box_transform
+from ...graph.layers.boxes import prior_box as prior_box
+from ...graph.layers.boxes import yolo_box as yolo_box
+from ...graph.layers.label_loss import sigmoid_focal_loss as sigmoid_focal_loss
+from ...names import publish_imports
 
-__all__ = [
-    "anchor_generator",
-    "box_coder",
-    "density_prior_box",
-    "iou_similarity",
-    "polygon_box_transform",
-    "prior_box",
-    "sigmoid_focal_loss",
-    "yolo_box",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,13 +1,9 @@
 """``fluid.layers.distributions``."""
 
-from ...graph.layers.distributions import Categorical, MultivariateNormalDiag, Normal, Uniform
-from ...names import listing, missing
+from ...graph.layers.distributions import Categorical as Categorical
+from ...graph.layers.distributions import MultivariateNormalDiag as MultivariateNormalDiag
+from ...graph.layers.distributions import Normal as Normal
+from ...graph.layers.distributions import Uniform as Uniform
+from ...names import publish_imports
 
-__all__ = [
-    "Categorical",
-    "MultivariateNormalDiag",
-    "Normal",
-    "Uniform",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

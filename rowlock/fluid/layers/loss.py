@@ -1,49 +1,27 @@
 """``fluid.layers.loss``: losses."""
 
-from ...graph.layers.chains import warpctc
-from ...graph.layers.label_loss import (
-    bpr_loss,
-    center_loss,
-    kldiv_loss,
-    margin_rank_loss,
-    rank_loss,
-    teacher_student_sigmoid_loss,
-)
+from ...graph.layers.chains import warpctc as warpctc
+from ...graph.layers.label_loss import bpr_loss as bpr_loss
+from ...graph.layers.label_loss import center_loss as center_loss
+from ...graph.layers.label_loss import kldiv_loss as kldiv_loss
+from ...graph.layers.label_loss import margin_rank_loss as margin_rank_loss
+from ...graph.layers.label_loss import rank_loss as rank_loss
+from ...graph.layers.label_loss import teacher_student_sigmoid_loss as teacher_student_sigmoid_loss
+from ...graph.layers.loss import cross_entropy as cross_entropy
+from ...graph.layers.loss import huber_loss as huber_loss
+from ...graph.layers.loss import mse_loss as mse_loss
 from ...graph.layers.loss import (
-    cross_entropy,
-    huber_loss,
-    mse_loss,
-    sigmoid_cross_entropy_with_logits,
-    softmax_with_cross_entropy,
-    square_error_cost,
+    sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
 )
-from ...graph.layers.sampled_classes import nce, sampled_softmax_with_cross_entropy
-from ...graph.layers.sequence_metric import (
-    edit_distance,
+from ...graph.layers.loss import softmax_with_cross_entropy as softmax_with_cross_entropy
+from ...graph.layers.loss import square_error_cost as square_error_cost
+from ...graph.layers.sampled_classes import nce as nce
+from ...graph.layers.sampled_classes import (
+    sampled_softmax_with_cross_entropy as sampled_softmax_with_cross_entropy,
 )
-from ...graph.layers.trees import hsigmoid
-from ...names import listing, missing
-from .composed import npair_loss
+from ...graph.layers.sequence_metric import edit_distance as edit_distance
+from ...graph.layers.trees import hsigmoid as hsigmoid
+from ...names import publish_imports
+from .composed import npair_loss as npair_loss
 
-__all__ = [
-    "bpr_loss",
-    "center_loss",
-    "cross_entropy",
-    "edit_distance",
-    "hsigmoid",
-    "huber_loss",
-    "kldiv_loss",
-    "margin_rank_loss",
-    "mse_loss",
-    "nce",
-    "npair_loss",
-    "rank_loss",
-    "sampled_softmax_with_cross_entropy",
-    "sigmoid_cross_entropy_with_logits",
-    "softmax_with_cross_entropy",
-    "square_error_cost",
-    "teacher_student_sigmoid_loss",
-    "warpctc",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

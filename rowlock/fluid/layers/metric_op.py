@@ -1,12 +1,7 @@
 """``fluid.layers.metric_op``: metrics that ops compute."""
 
-from ...graph.layers.loss import accuracy
-from ...graph.layers.metric import auc
-from ...names import listing, missing
+from ...graph.layers.loss import accuracy as accuracy
+from ...graph.layers.metric import auc as auc
+from ...names import publish_imports
 
-__all__ = [
-    "accuracy",
-    "auc",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

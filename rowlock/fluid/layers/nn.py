@@ -1,356 +1,176 @@
 """``fluid.layers.nn``: layers of neural networks, elementwise operations, reductions and shapes."""
 
-from ...graph.layers.activations import brelu, maxout, mish, prelu, selu, soft_relu, stanh
-from ...graph.layers.binary import (
-    elementwise_add,
-    elementwise_div,
-    elementwise_floordiv,
-    elementwise_max,
-    elementwise_min,
-    elementwise_mod,
-    elementwise_mul,
-    elementwise_pow,
-    elementwise_sub,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    matmul,
-    mul,
-)
-from ...graph.layers.boxes import prroi_pool, psroi_pool, roi_align, roi_pool
-from ...graph.layers.chains import crf_decoding, linear_chain_crf
-from ...graph.layers.conv import (
-    conv2d,
-    conv2d_transpose,
-    conv3d,
-    conv3d_transpose,
-    deformable_conv,
-)
-from ...graph.layers.draws import (
-    gaussian_random_batch_size_like,
-    random_crop,
-    sampling_id,
-    uniform_random_batch_size_like,
-)
-from ...graph.layers.images import (
-    affine_channel,
-    affine_grid,
-    grid_sampler,
-    image_resize,
-    image_resize_short,
-    resize_bilinear,
-    resize_nearest,
-    resize_trilinear,
-)
-from ...graph.layers.label_loss import label_smooth, smooth_l1
-from ...graph.layers.loss import log_loss
-from ...graph.layers.marks import continuous_value_model, similarity_focus
-from ...graph.layers.matrices import (
-    allclose,
-    diag_embed,
-    meshgrid,
-    nonzero,
-    size,
-    unique,
-    unique_with_counts,
-)
-from ...graph.layers.metric import mean_iou
-from ...graph.layers.moves import (
-    crop,
-    crop_tensor,
-    expand_as,
-    flip,
-    pad_constant_like,
-    pixel_shuffle,
-    roll,
-    shuffle_channel,
-    space_to_depth,
-    temporal_shift,
-    unfold,
-)
-from ...graph.layers.nn import (
-    batch_norm,
-    embedding,
-    fc,
-    get_tensor_from_selected_rows,
-    layer_norm,
-    merge_selected_rows,
-)
-from ...graph.layers.norms import (
-    cos_sim,
-    data_norm,
-    group_norm,
-    instance_norm,
-    l2_normalize,
-    lrn,
-    spectral_norm,
-)
-from ...graph.layers.picks import (
-    hash,
-    index_sample,
-    index_select,
-    multiplex,
-    scatter_nd,
-    scatter_nd_add,
-    shard_index,
-)
-from ...graph.layers.pool import adaptive_pool2d, adaptive_pool3d, pool2d, pool3d
-from ...graph.layers.products import (
-    add_position_encoding,
-    addmm,
-    bilinear_tensor_product,
-    bmm,
-    cross,
-    dist,
-    dot,
-    fsp_matrix,
-    logsumexp,
-)
-from ...graph.layers.python_function import py_func
-from ...graph.layers.sequence import (
-    im2sequence,
-    lod_append,
-    lod_reset,
-    row_conv,
-)
-from ...graph.layers.sequence_metric import (
-    chunk_eval,
-    ctc_greedy_decoder,
-)
-from ...graph.layers.shape import (
-    expand,
-    flatten,
-    gather,
-    mean,
-    one_hot,
-    reduce_max,
-    reduce_mean,
-    reduce_min,
-    reduce_prod,
-    reduce_sum,
-    reshape,
-    shape,
-    slice,
-    split,
-    squeeze,
-    stack,
-    sum,
-    topk,
-    transpose,
-    unsqueeze,
-    where,
-)
-from ...graph.layers.tag_filter import filter_by_instag
-from ...graph.layers.tensors import (
-    autoincreased_step_counter,
-    gather_nd,
-    gaussian_random,
-    pad,
-    pad2d,
-    rank,
-    reduce_all,
-    reduce_any,
-    scatter,
-    strided_slice,
-    uniform_random,
-    unstack,
-)
-from ...graph.layers.trees import gather_tree
-from ...graph.layers.unary import (
-    clip,
-    clip_by_norm,
-    dropout,
-    elu,
-    hard_sigmoid,
-    hard_swish,
-    leaky_relu,
-    log,
-    log1p,
-    pow,
-    relu,
-    relu6,
-    scale,
-    sign,
-    softmax,
-    swish,
-)
-from ...names import listing, missing
-from .aliases import addcmul, clamp, elementwise_equal, interpolate, t
-from .composed import dice_loss, inplace_abn, log_softmax, randint, randn, randperm
+from ...graph.layers.activations import brelu as brelu
+from ...graph.layers.activations import maxout as maxout
+from ...graph.layers.activations import mish as mish
+from ...graph.layers.activations import prelu as prelu
+from ...graph.layers.activations import selu as selu
+from ...graph.layers.activations import soft_relu as soft_relu
+from ...graph.layers.activations import stanh as stanh
+from ...graph.layers.binary import elementwise_add as elementwise_add
+from ...graph.layers.binary import elementwise_div as elementwise_div
+from ...graph.layers.binary import elementwise_floordiv as elementwise_floordiv
+from ...graph.layers.binary import elementwise_max as elementwise_max
+from ...graph.layers.binary import elementwise_min as elementwise_min
+from ...graph.layers.binary import elementwise_mod as elementwise_mod
+from ...graph.layers.binary import elementwise_mul as elementwise_mul
+from ...graph.layers.binary import elementwise_pow as elementwise_pow
+from ...graph.layers.binary import elementwise_sub as elementwise_sub
+from ...graph.layers.binary import logical_and as logical_and
+from ...graph.layers.binary import logical_not as logical_not
+from ...graph.layers.binary import logical_or as logical_or
+from ...graph.layers.binary import logical_xor as logical_xor
+from ...graph.layers.binary import matmul as matmul
+from ...graph.layers.binary import mul as mul
+from ...graph.layers.boxes import prroi_pool as prroi_pool
+from ...graph.layers.boxes import psroi_pool as psroi_pool
+from ...graph.layers.boxes import roi_align as roi_align
+from ...graph.layers.boxes import roi_pool as roi_pool
+from ...graph.layers.chains import crf_decoding as crf_decoding
+from ...graph.layers.chains import linear_chain_crf as linear_chain_crf
+from ...graph.layers.conv import conv2d as conv2d
+from ...graph.layers.conv import conv2d_transpose as conv2d_transpose
+from ...graph.layers.conv import conv3d as conv3d
+from ...graph.layers.conv import conv3d_transpose as conv3d_transpose
+from ...graph.layers.conv import deformable_conv as deformable_conv
+from ...graph.layers.draws import gaussian_random_batch_size_like as gaussian_random_batch_size_like
+from ...graph.layers.draws import random_crop as random_crop
+from ...graph.layers.draws import sampling_id as sampling_id
+from ...graph.layers.draws import uniform_random_batch_size_like as uniform_random_batch_size_like
+from ...graph.layers.images import affine_channel as affine_channel
+from ...graph.layers.images import affine_grid as affine_grid
+from ...graph.layers.images import grid_sampler as grid_sampler
+from ...graph.layers.images import image_resize as image_resize
+from ...graph.layers.images import image_resize_short as image_resize_short
+from ...graph.layers.images import resize_bilinear as resize_bilinear
+from ...graph.layers.images import resize_nearest as resize_nearest
+from ...graph.layers.images import resize_trilinear as resize_trilinear
+from ...graph.layers.label_loss import label_smooth as label_smooth
+from ...graph.layers.label_loss import smooth_l1 as smooth_l1
+from ...graph.layers.loss import log_loss as log_loss
+from ...graph.layers.marks import continuous_value_model as continuous_value_model
+from ...graph.layers.marks import similarity_focus as similarity_focus
+from ...graph.layers.matrices import allclose as allclose
+from ...graph.layers.matrices import diag_embed as diag_embed
+from ...graph.layers.matrices import meshgrid as meshgrid
+from ...graph.layers.matrices import nonzero as nonzero
+from ...graph.layers.matrices import size as size
+from ...graph.layers.matrices import unique as unique
+from ...graph.layers.matrices import unique_with_counts as unique_with_counts
+from ...graph.layers.metric import mean_iou as mean_iou
+from ...graph.layers.moves import crop as crop
+from ...graph.layers.moves import crop_tensor as crop_tensor
+from ...graph.layers.moves import expand_as as expand_as
+from ...graph.layers.moves import flip as flip
+from ...graph.layers.moves import pad_constant_like as pad_constant_like
+from ...graph.layers.moves import pixel_shuffle as pixel_shuffle
+from ...graph.layers.moves import roll as roll
+from ...graph.layers.moves import shuffle_channel as shuffle_channel
+from ...graph.layers.moves import space_to_depth as space_to_depth
+from ...graph.layers.moves import temporal_shift as temporal_shift
+from ...graph.layers.moves import unfold as unfold
+from ...graph.layers.nn import batch_norm as batch_norm
+from ...graph.layers.nn import embedding as embedding
+from ...graph.layers.nn import fc as fc
+from ...graph.layers.nn import get_tensor_from_selected_rows as get_tensor_from_selected_rows
+from ...graph.layers.nn import layer_norm as layer_norm
+from ...graph.layers.nn import merge_selected_rows as merge_selected_rows
+from ...graph.layers.norms import cos_sim as cos_sim
+from ...graph.layers.norms import data_norm as data_norm
+from ...graph.layers.norms import group_norm as group_norm
+from ...graph.layers.norms import instance_norm as instance_norm
+from ...graph.layers.norms import l2_normalize as l2_normalize
+from ...graph.layers.norms import lrn as lrn
+from ...graph.layers.norms import spectral_norm as spectral_norm
+from ...graph.layers.picks import hash as hash
+from ...graph.layers.picks import index_sample as index_sample
+from ...graph.layers.picks import index_select as index_select
+from ...graph.layers.picks import multiplex as multiplex
+from ...graph.layers.picks import scatter_nd as scatter_nd
+from ...graph.layers.picks import scatter_nd_add as scatter_nd_add
+from ...graph.layers.picks import shard_index as shard_index
+from ...graph.layers.pool import adaptive_pool2d as adaptive_pool2d
+from ...graph.layers.pool import adaptive_pool3d as adaptive_pool3d
+from ...graph.layers.pool import pool2d as pool2d
+from ...graph.layers.pool import pool3d as pool3d
+from ...graph.layers.products import add_position_encoding as add_position_encoding
+from ...graph.layers.products import addmm as addmm
+from ...graph.layers.products import bilinear_tensor_product as bilinear_tensor_product
+from ...graph.layers.products import bmm as bmm
+from ...graph.layers.products import cross as cross
+from ...graph.layers.products import dist as dist
+from ...graph.layers.products import dot as dot
+from ...graph.layers.products import fsp_matrix as fsp_matrix
+from ...graph.layers.products import logsumexp as logsumexp
+from ...graph.layers.python_function import py_func as py_func
+from ...graph.layers.sequence import im2sequence as im2sequence
+from ...graph.layers.sequence import lod_append as lod_append
+from ...graph.layers.sequence import lod_reset as lod_reset
+from ...graph.layers.sequence import row_conv as row_conv
+from ...graph.layers.sequence_metric import chunk_eval as chunk_eval
+from ...graph.layers.sequence_metric import ctc_greedy_decoder as ctc_greedy_decoder
+from ...graph.layers.shape import expand as expand
+from ...graph.layers.shape import flatten as flatten
+from ...graph.layers.shape import gather as gather
+from ...graph.layers.shape import mean as mean
+from ...graph.layers.shape import one_hot as one_hot
+from ...graph.layers.shape import reduce_max as reduce_max
+from ...graph.layers.shape import reduce_mean as reduce_mean
+from ...graph.layers.shape import reduce_min as reduce_min
+from ...graph.layers.shape import reduce_prod as reduce_prod
+from ...graph.layers.shape import reduce_sum as reduce_sum
+from ...graph.layers.shape import reshape as reshape
+from ...graph.layers.shape import shape as shape
+from ...graph.layers.shape import slice as slice
+from ...graph.layers.shape import split as split
+from ...graph.layers.shape import squeeze as squeeze
+from ...graph.layers.shape import stack as stack
+from ...graph.layers.shape import sum as sum
+from ...graph.layers.shape import topk as topk
+from ...graph.layers.shape import transpose as transpose
+from ...graph.layers.shape import unsqueeze as unsqueeze
+from ...graph.layers.shape import where as where
+from ...graph.layers.tag_filter import filter_by_instag as filter_by_instag
+from ...graph.layers.tensors import autoincreased_step_counter as autoincreased_step_counter
+from ...graph.layers.tensors import gather_nd as gather_nd
+from ...graph.layers.tensors import gaussian_random as gaussian_random
+from ...graph.layers.tensors import pad as pad
+from ...graph.layers.tensors import pad2d as pad2d
+from ...graph.layers.tensors import rank as rank
+from ...graph.layers.tensors import reduce_all as reduce_all
+from ...graph.layers.tensors import reduce_any as reduce_any
+from ...graph.layers.tensors import scatter as scatter
+from ...graph.layers.tensors import strided_slice as strided_slice
+from ...graph.layers.tensors import uniform_random as uniform_random
+from ...graph.layers.tensors import unstack as unstack
+from ...graph.layers.trees import gather_tree as gather_tree
+from ...graph.layers.unary import clip as clip
+from ...graph.layers.unary import clip_by_norm as clip_by_norm
+from ...graph.layers.unary import dropout as dropout
+from ...graph.layers.unary import elu as elu
+from ...graph.layers.unary import hard_sigmoid as hard_sigmoid
+from ...graph.layers.unary import hard_swish as hard_swish
+from ...graph.layers.unary import leaky_relu as leaky_relu
+from ...graph.layers.unary import log as log
+from ...graph.layers.unary import log1p as log1p
+from ...graph.layers.unary import pow as pow
+from ...graph.layers.unary import relu as relu
+from ...graph.layers.unary import relu6 as relu6
+from ...graph.layers.unary import scale as scale
+from ...graph.layers.unary import sign as sign
+from ...graph.layers.unary import softmax as softmax
+from ...graph.layers.unary import swish as swish
+from ...names import publish_imports
+from .aliases import addcmul as addcmul
+from .aliases import clamp as clamp
+from .aliases import elementwise_equal as elementwise_equal
+from .aliases import interpolate as interpolate
+from .aliases import t as t
+from .composed import dice_loss as dice_loss
+from .composed import inplace_abn as inplace_abn
+from .composed import log_softmax as log_softmax
+from .composed import randint as randint
+from .composed import randn as randn
+from .composed import randperm as randperm
 
-__all__ = [
-    "adaptive_pool2d",
-    "adaptive_pool3d",
-    "add_position_encoding",
-    "addcmul",
-    "addmm",
-    "affine_channel",
-    "affine_grid",
-    "allclose",
-    "autoincreased_step_counter",
-    "batch_norm",
-    "bilinear_tensor_product",
-    "bmm",
-    "brelu",
-    "chunk_eval",
-    "clamp",
-    "clip",
-    "clip_by_norm",
-    "continuous_value_model",
-    "conv2d",
-    "conv2d_transpose",
-    "conv3d",
-    "conv3d_transpose",
-    "cos_sim",
-    "crf_decoding",
-    "crop",
-    "crop_tensor",
-    "cross",
-    "ctc_greedy_decoder",
-    "data_norm",
-    "deformable_conv",
-    "diag_embed",
-    "dice_loss",
-    "dist",
-    "dot",
-    "dropout",
-    "elementwise_add",
-    "elementwise_div",
-    "elementwise_equal",
-    "elementwise_floordiv",
-    "elementwise_max",
-    "elementwise_min",
-    "elementwise_mod",
-    "elementwise_mul",
-    "elementwise_pow",
-    "elementwise_sub",
-    "elu",
-    "embedding",
-    "expand",
-    "expand_as",
-    "fc",
-    "filter_by_instag",
-    "flatten",
-    "flip",
-    "fsp_matrix",
-    "gather",
-    "gather_nd",
-    "gather_tree",
-    "gaussian_random",
-    "gaussian_random_batch_size_like",
-    "get_tensor_from_selected_rows",
-    "grid_sampler",
-    "group_norm",
-    "hard_sigmoid",
-    "hard_swish",
-    "hash",
-    "im2sequence",
-    "image_resize",
-    "image_resize_short",
-    "index_sample",
-    "index_select",
-    "inplace_abn",
-    "instance_norm",
-    "interpolate",
-    "l2_normalize",
-    "label_smooth",
-    "layer_norm",
-    "leaky_relu",
-    "linear_chain_crf",
-    "lod_append",
-    "lod_reset",
-    "log",
-    "log1p",
-    "log_loss",
-    "log_softmax",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "logsumexp",
-    "lrn",
-    "matmul",
-    "maxout",
-    "mean",
-    "mean_iou",
-    "merge_selected_rows",
-    "meshgrid",
-    "mish",
-    "mul",
-    "multiplex",
-    "nonzero",
-    "one_hot",
-    "pad",
-    "pad2d",
-    "pad_constant_like",
-    "pixel_shuffle",
-    "pool2d",
-    "pool3d",
-    "pow",
-    "prelu",
-    "prroi_pool",
-    "psroi_pool",
-    "py_func",
-    "randint",
-    "randn",
-    "random_crop",
-    "randperm",
-    "rank",
-    "reduce_all",
-    "reduce_any",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_sum",
-    "relu",
-    "relu6",
-    "reshape",
-    "resize_bilinear",
-    "resize_nearest",
-    "resize_trilinear",
-    "roi_align",
-    "roi_pool",
-    "roll",
-    "row_conv",
-    "sampling_id",
-    "scale",
-    "scatter",
-    "scatter_nd",
-    "scatter_nd_add",
-    "selu",
-    "shape",
-    "shard_index",
-    "shuffle_channel",
-    "sign",
-    "similarity_focus",
-    "size",
-    "slice",
-    "smooth_l1",
-    "soft_relu",
-    "softmax",
-    "space_to_depth",
-    "spectral_norm",
-    "split",
-    "squeeze",
-    "stack",
-    "stanh",
-    "strided_slice",
-    "sum",
-    "swish",
-    "t",
-    "temporal_shift",
-    "topk",
-    "transpose",
-    "unfold",
-    "uniform_random",
-    "uniform_random_batch_size_like",
-    "unique",
-    "unique_with_counts",
-    "unsqueeze",
-    "unstack",
-    "where",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,6 @@
 """``fluid.transpiler.details``."""
 
-from ...graph.transpiler.ports import wait_server_ready
-from ...names import listing, missing
+from ...graph.transpiler.ports import wait_server_ready as wait_server_ready
+from ...names import publish_imports
 
-__all__ = ["wait_server_ready"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,17 +1,10 @@
 """``fluid.transpiler.distribute_transpiler``."""
 
-from ...graph.transpiler.config import DistributeTranspilerConfig
-from ...graph.transpiler.distribute import DistributeTranspiler
-from ...graph.transpiler.slices import VarBlock, slice_variable
-from ...graph.transpiler.topology import DistributedMode
-from ...names import listing, missing
+from ...graph.transpiler.config import DistributeTranspilerConfig as DistributeTranspilerConfig
+from ...graph.transpiler.distribute import DistributeTranspiler as DistributeTranspiler
+from ...graph.transpiler.slices import VarBlock as VarBlock
+from ...graph.transpiler.slices import slice_variable as slice_variable
+from ...graph.transpiler.topology import DistributedMode as DistributedMode
+from ...names import publish_imports
 
-__all__ = [
-    "DistributeTranspiler",
-    "DistributeTranspilerConfig",
-    "DistributedMode",
-    "VarBlock",
-    "slice_variable",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,6 @@
 """``fluid.transpiler.geo_sgd_transpiler``."""
 
-from ...graph.transpiler.distribute import GeoSgdTranspiler
-from ...names import listing, missing
+from ...graph.transpiler.distribute import GeoSgdTranspiler as GeoSgdTranspiler
+from ...names import publish_imports
 
-__all__ = ["GeoSgdTranspiler"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,8 @@
 """``fluid.transpiler.ps_dispatcher``: which server has which variable."""
 
-from ...graph.transpiler.dispatch import HashName, PSDispatcher, RoundRobin
-from ...names import listing, missing
+from ...graph.transpiler.dispatch import HashName as HashName
+from ...graph.transpiler.dispatch import PSDispatcher as PSDispatcher
+from ...graph.transpiler.dispatch import RoundRobin as RoundRobin
+from ...names import publish_imports
 
-__all__ = ["HashName", "PSDispatcher", "RoundRobin"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -7,6 +7,7 @@ from typing import Any
 from ...functions.framework import get_default_dtype
 from ...graph.layers.initializer import ConstantInitializer
 from ...graph.program.variable import Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidValue
 from .. import functional as F
 from .function_layer import FunctionLayer
@@ -147,3 +148,6 @@ class PReLU(Layer):
             f"num_parameters={self._num_parameters}, data_format={self._data_format}, init={self._init}, "
             f"dtype={self._dtype}" + (f", name={self._name}" if self._name else "")
         )
+
+
+publish_definitions(__name__)

@@ -10,6 +10,7 @@ from ...graph.layers.helper import LayerHelper, check_variable
 from ...graph.layers.initializer import ConstantInitializer, NormalInitializer
 from ...graph.layers.param_attr import ParamAttr
 from ...graph.program.variable import Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidValue
 from .. import functional as F
 from ..norms import channels_last, group_norm
@@ -156,3 +157,6 @@ class SpectralNorm(Layer):
         inputs = {"Weight": x, "U": self.weight_u, "V": self.weight_v}
         attrs = {"dim": self._dim, "power_iters": self._power_iters, "eps": float(self._eps)}
         return LayerHelper("spectral_norm").apply("spectral_norm", inputs, attrs, dtype=x.dtype)
+
+
+publish_definitions(__name__)

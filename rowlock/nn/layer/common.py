@@ -8,6 +8,7 @@ from ...functions.framework import get_default_dtype
 from ...functions.manipulation import flatten
 from ...functions.views import unflatten
 from ...graph.program.variable import Parameter, Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .. import functional as F
 from .function_layer import DimensionedLayer, FunctionLayer
@@ -340,3 +341,6 @@ class Pad3D(_Pad, data_format="NCDHW"):
     """A constant margin around volumes: one number, or left, right, top, bottom, front and back."""
 
     _dims = 3
+
+
+publish_definitions(__name__, withhold=(named,))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...functions.creation import assign
 from ...graph.program.variable import Parameter, Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .layers import Layer
 
@@ -223,3 +224,6 @@ class ParameterList(Layer):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._parameters.values())
+
+
+publish_definitions(__name__)

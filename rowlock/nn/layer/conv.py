@@ -10,6 +10,7 @@ from ...functions.framework import get_default_dtype
 from ...graph.layers.initializer import NormalInitializer
 from ...graph.layers.numbers import integer
 from ...graph.program.variable import Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .. import functional as F
 from .function_layer import DimensionedLayer
@@ -269,3 +270,6 @@ class Conv3DTranspose(_ConvTranspose, data_format="NCDHW"):
     """
 
     _function, _dims = staticmethod(F.conv3d_transpose), 3
+
+
+publish_definitions(__name__)

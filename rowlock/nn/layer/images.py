@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...names import publish_definitions
 from .. import images
 from .function_layer import FunctionLayer
 
@@ -13,3 +14,6 @@ class UpsamplingNearest2D(FunctionLayer, of=images.upsampling_nearest2d): ...
 
 
 class UpsamplingBilinear2D(FunctionLayer, of=images.upsampling_bilinear2d): ...
+
+
+publish_definitions(__name__)

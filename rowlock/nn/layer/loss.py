@@ -6,6 +6,7 @@ from typing import Any
 
 from ...functions.framework import get_default_dtype
 from ...graph.program.variable import Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidValue
 from .. import functional as F
 from .function_layer import FunctionLayer
@@ -119,3 +120,6 @@ class TripletMarginLoss(_Loss, of=F.triplet_margin_loss, shown=()): ...
 
 
 class TripletMarginWithDistanceLoss(_Loss, of=F.triplet_margin_with_distance_loss, shown=()): ...
+
+
+publish_definitions(__name__)

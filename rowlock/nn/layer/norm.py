@@ -10,6 +10,7 @@ from ...graph.layers.helper import check_variable
 from ...graph.layers.initializer import ConstantInitializer
 from ...graph.layers.param_attr import ParamAttr
 from ...graph.program.variable import Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidValue
 from .. import functional as F
 from ..common import append_batch_norm
@@ -264,3 +265,6 @@ class SyncBatchNorm(_BatchNorm, data_format="NCHW"):
         for name, child in list(layer.named_children()):
             layer.add_sublayer(name, cls.convert_sync_batchnorm(child))
         return layer
+
+
+publish_definitions(__name__)

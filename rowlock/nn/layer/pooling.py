@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...names import publish_definitions
 from .. import functional as F
 from .function_layer import FunctionLayer
 
@@ -57,3 +58,6 @@ class MaxUnPool2D(FunctionLayer, of=F.max_unpool2d, shown=("output_size",)): ...
 
 
 class MaxUnPool3D(FunctionLayer, of=F.max_unpool3d, shown=("output_size",)): ...
+
+
+publish_definitions(__name__)

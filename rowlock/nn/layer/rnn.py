@@ -17,6 +17,7 @@ from ...graph.layers.nest import flatten, map_structure
 from ...graph.layers.rnn import rnn
 from ...graph.layers.sequence import sequence_mask
 from ...graph.program.variable import Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, InvalidValue
 from ..common import dropout
 from .container import LayerList
@@ -484,3 +485,6 @@ class GRU(RNNBase):
         attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
         shape = (input_size, hidden_size, num_layers, direction, time_major, dropout)
         super().__init__("GRU", *shape, *attrs)
+
+
+publish_definitions(__name__, withhold=(RNNBase,))

@@ -11,6 +11,7 @@ from ...graph.layers import shape as layers
 from ...graph.layers.binary import matmul
 from ...graph.layers.param_attr import ParamAttr
 from ...graph.program.variable import Variable
+from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, Unsupported
 from ...strategies.types import INTEGERS, VarType
 from .. import functional as F
@@ -366,3 +367,6 @@ class Transformer(Layer):
     def generate_square_subsequent_mask(self, length: int) -> Variable:
         """Return a mask [length, length] that hides what comes later: -inf above the diagonal, else 0."""
         return triu(full([length, length], -float("inf"), get_default_dtype()), 1)
+
+
+publish_definitions(__name__)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from .images import (
     Array,
@@ -440,3 +441,6 @@ def _blend(img: Array, other: Any, factor: float) -> Array:
     values = start + np.float32(factor) * (colours.astype(np.float32) - start)
     colours[...] = np.clip(values, 0, 255).astype(img.dtype)
     return result.reshape(img.shape)
+
+
+publish_definitions(__name__, withhold=(pair,))

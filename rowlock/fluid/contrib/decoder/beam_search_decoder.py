@@ -1,8 +1,9 @@
 """``fluid.contrib.decoder.beam_search_decoder``."""
 
-from ....graph.layers.state_cells import BeamSearchDecoder, InitState, StateCell, TrainingDecoder
-from ....names import listing, missing
+from ....graph.layers.state_cells import BeamSearchDecoder as BeamSearchDecoder
+from ....graph.layers.state_cells import InitState as InitState
+from ....graph.layers.state_cells import StateCell as StateCell
+from ....graph.layers.state_cells import TrainingDecoder as TrainingDecoder
+from ....names import publish_imports
 
-__all__ = ["BeamSearchDecoder", "InitState", "StateCell", "TrainingDecoder"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,12 +1,10 @@
 """``fluid.incubate.data_generator``: programs that write what datasets read."""
 
+from ....executor.loading.data_generators import DataGenerator as DataGenerator
+from ....executor.loading.data_generators import MultiSlotDataGenerator as MultiSlotDataGenerator
 from ....executor.loading.data_generators import (
-    DataGenerator,
-    MultiSlotDataGenerator,
-    MultiSlotStringDataGenerator,
+    MultiSlotStringDataGenerator as MultiSlotStringDataGenerator,
 )
-from ....names import listing, missing
+from ....names import publish_imports
 
-__all__ = ["DataGenerator", "MultiSlotDataGenerator", "MultiSlotStringDataGenerator"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,9 @@
 """``fluid.incubate.fleet``: one script for all processes of a job."""
 
-from ....names import listing, missing
-from . import base, collective, parameter_server, utils
+from ....names import publish_imports
+from . import base as base
+from . import collective as collective
+from . import parameter_server as parameter_server
+from . import utils as utils
 
-__all__ = ["base", "collective", "parameter_server", "utils"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__, base, collective, parameter_server, utils)

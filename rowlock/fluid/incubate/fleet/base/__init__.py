@@ -1,8 +1,8 @@
 """``fluid.incubate.fleet.base``: roles, and what fleets have in common."""
 
-from .....names import listing, missing
-from . import fleet_base, mode, role_maker
+from .....names import publish_imports
+from . import fleet_base as fleet_base
+from . import mode as mode
+from . import role_maker as role_maker
 
-__all__ = ["fleet_base", "mode", "role_maker"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__, fleet_base, mode, role_maker)

@@ -1,24 +1,14 @@
 """``fluid.incubate.fleet.base.role_maker``: which part a process plays."""
 
+from .....cluster.fleet.roles import GeneralRoleMaker as GeneralRoleMaker
+from .....cluster.fleet.roles import MPISymetricRoleMaker as MPISymetricRoleMaker
+from .....cluster.fleet.roles import PaddleCloudRoleMaker as PaddleCloudRoleMaker
+from .....cluster.fleet.roles import Role as Role
+from .....cluster.fleet.roles import RoleMakerBase as RoleMakerBase
 from .....cluster.fleet.roles import (
-    GeneralRoleMaker,
-    MPISymetricRoleMaker,
-    PaddleCloudRoleMaker,
-    Role,
-    RoleMakerBase,
-    UserDefinedCollectiveRoleMaker,
-    UserDefinedRoleMaker,
+    UserDefinedCollectiveRoleMaker as UserDefinedCollectiveRoleMaker,
 )
-from .....names import listing, missing
+from .....cluster.fleet.roles import UserDefinedRoleMaker as UserDefinedRoleMaker
+from .....names import publish_imports
 
-__all__ = [
-    "GeneralRoleMaker",
-    "MPISymetricRoleMaker",
-    "PaddleCloudRoleMaker",
-    "Role",
-    "RoleMakerBase",
-    "UserDefinedCollectiveRoleMaker",
-    "UserDefinedRoleMaker",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)

@@ -1,8 +1,7 @@
 """``fluid.incubate.fleet.parameter_server``: workers that train, servers that keep parameters."""
 
-from .....names import listing, missing
-from . import distribute_transpiler, pslib
+from .....names import publish_imports
+from . import distribute_transpiler as distribute_transpiler
+from . import pslib as pslib
 
-__all__ = ["distribute_transpiler", "pslib"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__, distribute_transpiler, pslib)

@@ -1,8 +1,7 @@
 """``fluid.incubate.fleet.utils``: file systems, and sums over workers."""
 
-from .....names import listing, missing
-from . import fleet_util, hdfs
+from .....names import publish_imports
+from . import fleet_util as fleet_util
+from . import hdfs as hdfs
 
-__all__ = ["fleet_util", "hdfs"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__, fleet_util, hdfs)

@@ -1,8 +1,6 @@
 """``fluid.incubate.fleet.utils.hdfs``: Hadoop's file system."""
 
-from .....cluster.fleet.files import HDFSClient
-from .....names import listing, missing
+from .....cluster.fleet.files import HDFSClient as HDFSClient
+from .....names import publish_imports
 
-__all__ = ["HDFSClient"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+publish_imports(__name__)
