@@ -5,6 +5,7 @@ from ...graph.layers.draws import shuffle_batch
 from ...graph.layers.metric import ctr_metric_bundle
 from ...graph.layers.moves import partial_concat, partial_sum
 from ...graph.layers.products import rank_attention
+from ...graph.layers.pyramid_hash import search_pyramid_hash
 from ...graph.layers.sequence import (
     fused_embedding_seq_pool,
     match_matrix_tensor,
@@ -27,6 +28,7 @@ __all__ = [
     "partial_concat",
     "partial_sum",
     "rank_attention",
+    "search_pyramid_hash",
     "sequence_topk_avg_pooling",
     "shuffle_batch",
     "tdm_child",
