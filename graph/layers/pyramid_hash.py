@@ -37,8 +37,8 @@ def search_pyramid_hash(
 ) -> Variable:
     """Return a row for each run of 2 to ``pyramid_layer`` words of a sequence: [terms, num_emb].
 
-    The row is made of pieces of ``rand_len`` numbers from one table of ``space_len`` + ``rand_len``: each begins
-    where a hash of the run says. A sequence without runs has one row of zeros.
+    The row is made of pieces of ``rand_len`` numbers from one table of ``space_len`` + ``rand_len``, each
+    beginning where a hash of the run says. A sequence without runs has one row of zeros.
 
     The table is no parameter for optimizers: where the gradient reaches ``input``, whose ``stop_gradient`` must
     be False for it, ``lr`` times the gradient over all places is taken off the table in each step.
