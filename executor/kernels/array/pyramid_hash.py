@@ -190,6 +190,6 @@ def pyramid_ids(dev: Device, a: PyramidIds) -> Step:
         before = np.searchsorted(sequence, sequence)  # terms of the sequences before
         rows = a.out_lod[-1][sequence] + np.arange(len(first)) - before
         a.out[...] = a.space_len + a.rand_len - 1
-        a.out[rows] = (places[:, :, None] + within).reshape(len(first), -1)
+        a.out[rows] = (places[:, :, None] + within).reshape(len(first), a.num_emb)
 
     return run

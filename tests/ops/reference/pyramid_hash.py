@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,7 @@ def xxh32(data: bytes, seed: int) -> int:
 
 def terms(ends: Any, layers: int) -> Iterator[tuple[int, int, int]]:
     """Yield the sequence, the first word and the words of each term."""
-    for number, (begin, end) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for number, (begin, end) in enumerate(pairwise(ends)):
         for words in range(2, layers + 1):
             for first in range(begin, end - words + 1):
                 yield number, first, words
