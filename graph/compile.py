@@ -12,6 +12,7 @@ from ..strategies.types import to_numpy
 from .ir.capabilities import ROUNDED, Capabilities, Takes, libraries, variants
 from .ir.data_loops import Body
 from .ir.graph import Graph, Node
+from .ir.host_calls import with_levels_told
 from .ir.reader import from_program
 from .ir.replica_program import NodeRecord, ReplicaProgram, lower
 from .ir.segments import Part, cut, part_numbers
@@ -71,6 +72,7 @@ def compile_program(
     _refuse_shared(program, fetch_names)
     graph = from_program(program, feed_names)
     fetch_lods = _levels_of(graph, fetch_names)
+    graph = with_levels_told(graph, [name for names in fetch_lods for name in names])
     level_names = list(dict.fromkeys(name for names in fetch_lods for name in names))
     graph = graph if keep is None else graph.pruned([*keep, *level_names])
     graph = all_here(graph, program) if back_end == "numpy" else graph

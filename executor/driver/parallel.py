@@ -764,6 +764,9 @@ class ParallelRun:
         for name, lods, parts in zip(names, version.program.fetch_lods, by_fetch, strict=False):
             levels: list[LoD] = []
             if lods:
-                levels = [tuple([tuple(place[k].tolist()) for k in lods]) for place in fetched]
+                levels = [
+                    tuple([tuple(place[k].tolist()) for k in lods if place[k].size])
+                    for place in fetched
+                ]
             joined.append(Joined(name, parts, levels))
         return joined

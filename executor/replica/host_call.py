@@ -12,7 +12,7 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram, ValueRecord
 from ...graph.ops.host_call import ARRAY
 from ...strategies.errors import CollectiveError, ExecutionError
 from .hypotheses import beam_search_decode
-from .tensor_array import FUNCTIONS, Entry, each_row
+from .tensor_array import FUNCTIONS, Entry, NoLevel, as_deep
 
 Values = dict[int, Any]  # by position in a program: a tensor, or an array of tensors
 Totals = dict[int, list[np.ndarray]]  # by position: those to which what a segment fetches is added
@@ -77,7 +77,8 @@ class HostCall:
                 yield values.get(position, ())  # a loop that made no round wrote no entry
             else:
                 first = self._value(values, position)
-                yield Entry(first, tuple([self._value(values, i) for i in offsets]))
+                own = [self._value(values, i) for i in offsets]
+                yield Entry(first, tuple([each for each in own if not isinstance(each, NoLevel)]))
 
     def _value(self, values: Values, position: int) -> Any:
         if position not in values:
@@ -93,12 +94,7 @@ class HostCall:
             if levels == ARRAY:
                 yield result
                 continue
-            if not result.levels:
-                (result,) = each_row(result, levels)
-            if len(result.levels) != levels:
-                raise ValueError(
-                    f"the entry has {len(result.levels)} levels of sequences, others have {levels}."
-                )
+            (result,) = as_deep(result, levels)
             yield from (result.elements, *result.levels)
 
     def _loop(

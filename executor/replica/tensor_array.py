@@ -20,6 +20,13 @@ class Entry(NamedTuple):
     levels: tuple[np.ndarray, ...] = ()
 
 
+class NoLevel(np.ndarray):
+    """Offsets of a level that a tensor does not have, and others do that stand in its place in other rounds.
+
+    Segments see a level within which each sequence (or row) is alone; calls and the user see none.
+    """
+
+
 TensorArray = tuple[Entry | None, ...]
 
 
@@ -143,6 +150,8 @@ def array_to_lod_tensor(
 ) -> tuple[Entry]:
     """Return the sequences that :func:`lod_tensor_to_array` took apart, in the order that they had.
 
+    The levels of ``table`` are those around these sequences.
+
     ``row``, ``dtype``, ``levels``: of the entries, where all sequences are empty and no entry was written.
 
     Raises:
@@ -163,10 +172,15 @@ def array_to_lod_tensor(
     first = np.cumsum([0, *counts])[:-1]
     rank = np.argsort(order)
     numbers = np.concatenate([first[: lengths[r]] + r for r in rank]).astype(np.int64)
+    depths = sorted({len(part.levels) for part in parts})
+    if len(depths) > 1:
+        raise InvalidValue(
+            f"the entries have {' and '.join(map(str, depths))} levels of sequences: they do not fit together."
+        )
     inner = [_together(levels) for levels in zip(*(part.levels for part in parts), strict=True)]
     selection = _chosen(np.concatenate([part.elements for part in parts]), inner, numbers)
     ends = np.concatenate([[0], np.cumsum(lengths[rank])]).astype(np.int64)
-    return (Entry(selection.elements, (ends, *selection.levels)),)
+    return (Entry(selection.elements, (*table.levels, ends, *selection.levels)),)
 
 
 def lod_tensor_to_array_grad(entries: TensorArray, table: Entry, x: Entry) -> tuple[Entry]:
@@ -210,9 +224,17 @@ def tensor_array_to_tensor_grad(
     return (tuple(Entry(part) for part in np.split(above.elements, ends, axis)),)
 
 
-def each_row(x: Entry, levels: int) -> tuple[Entry]:
-    """Return rows of no sequences as sequences of one row each, which are so at every level."""
-    return (Entry(x.elements, (np.arange(len(x.elements) + 1),) * levels),)
+def as_deep(x: Entry, levels: int) -> tuple[Entry]:
+    """Return a tensor with so many levels, the outermost of which may be none: see :class:`NoLevel`."""
+    missing = levels - len(x.levels)
+    alone = np.arange(_count(x) + 1, dtype=np.int64).view(NoLevel)
+    return (Entry(x.elements, (*(alone,) * missing, *x.levels)),)
+
+
+def told_level(level: Entry) -> tuple[Entry]:
+    """Return offsets; none of a level that its tensor does not have."""
+    missing = isinstance(level.elements, NoLevel)
+    return (Entry(np.empty(0, np.int64) if missing else level.elements),)
 
 
 def unstack(x: Entry, reverse: bool) -> tuple[TensorArray]:
@@ -253,7 +275,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         array_to_lod_tensor,
         lod_tensor_to_array_grad,
         tensor_array_to_tensor_grad,
-        each_row,
+        as_deep,
+        told_level,
         unstack,
         stack,
     )

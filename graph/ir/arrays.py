@@ -116,6 +116,7 @@ class Arrays(HostCalls):
                 written = self._write(op.block, result)
                 part = part if written is None else written
             yield self._call(op, "take_entry", [array, index, like], [rest, part], bare=True)
+            self._share_levels(like, part)
             return
         entry = self._tensor(op.block, result, self.array_levels[array])
         yield self._call(op, op.type, [array, index], [entry], {"array": name})
@@ -129,7 +130,7 @@ class Arrays(HostCalls):
         before = self.current[name]
         adds = GRAD_SUFFIX in name  # beside what other reads did
         levels = 0 if adds else len(self.sequences.levels.get(value, ()))
-        levels = self._as_many(op, name, levels, self.array_levels[before])
+        levels = max(levels, self.array_levels[before])
         array, options = self._array(name, value.spec, levels), {"array": name, "adds": adds}
         yield self._call(op, op.type, [before, index, value], [array], options, bare=adds)
 
@@ -255,7 +256,8 @@ class Arrays(HostCalls):
                 f"{op.where}"
             )
         spec = x.spec._replace(shape=(-1, *x.spec.shape[1:]))
-        array = self._array(result, spec, 0 if slope else levels - 1)
+        within = max(levels - self._levels(table) - 1, 0)
+        array = self._array(result, spec, 0 if slope else within)
         yield self._call(op, op.type, [x, table], [array], {"bare": slope})
 
     def _sequences_together(self, op: Operator) -> Iterator[Node]:
@@ -265,9 +267,10 @@ class Arrays(HostCalls):
         yield from self._gathered(op, name)
         array = self._read(op.block, name)
         assert array is not None
-        operands, levels = [array, table], self.array_levels[array] + 1
+        within = self.array_levels[array]
+        operands, levels = [array, table], self._levels(table) + 1 + within
         row = [max(size, 0) for size in array.spec.shape[1:]]
-        options = {"row": row, "dtype": to_numpy(array.spec.dtype).name, "levels": levels - 1}
+        options = {"row": row, "dtype": to_numpy(array.spec.dtype).name, "levels": within}
         if GRAD_SUFFIX in result:
             forward = self._read(op.block, result.partition(GRAD_SUFFIX)[0])
             assert forward is not None

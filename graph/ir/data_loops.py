@@ -145,7 +145,7 @@ class DataLoops(Arrays):
             if outer is None:
                 fed += [None] * (1 + levels[name])
             else:
-                value, nodes = self._in_sequences(op, outer, levels[name])
+                value, nodes = self._as_deep(op, outer, levels[name])
                 yield from nodes
                 fed.append(value)
         outputs: list[Value] = []
@@ -176,8 +176,8 @@ class DataLoops(Arrays):
     ) -> tuple[DataLoop, list[Value], Mapping[str, int]]:
         """Read the block of a loop; return it, what a round computes of the names carried, and levels by name.
 
-        It is read again where a round leaves other sizes than it found, which are unknown then, or sequences
-        where it found none.
+        It is read again where a round leaves other sizes than it found, which are unknown then, or more levels
+        of sequences.
         """
         specs = {n: _spec(op, n) if v is None else v.spec for n, v in operands.items()}
         levels = {n: 0 if v is None else self._levels_within(v) for n, v in operands.items()}
@@ -185,10 +185,7 @@ class DataLoops(Arrays):
             loop, results = self._read_round(op, rounds, operands, specs, levels, states)
             by_name = dict(zip(rounds.carried, results, strict=True))
             ends = {n: _joined(specs[n], r.spec) for n, r in by_name.items()}
-            deeper = {
-                n: self._as_many(op, n, levels[n], self._levels_within(r))
-                for n, r in by_name.items()
-            }
+            deeper = {n: max(levels[n], self._levels_within(r)) for n, r in by_name.items()}
             if ends.items() <= specs.items() and deeper.items() <= levels.items():
                 return loop, results, levels
             specs |= ends
@@ -198,13 +195,13 @@ class DataLoops(Arrays):
         """Return how many levels of sequences a value has, or the entries of an array."""
         return self.array_levels.get(value, len(self.sequences.levels.get(value, ())))
 
-    def _in_sequences(self, op: Operator, value: Value, levels: int) -> tuple[Value, list[Node]]:
-        """Return a value with so many levels, and nodes: of rows of no sequences each becomes one."""
-        if value in self.array_levels or self._levels(value) or not levels:
+    def _as_deep(self, op: Operator, value: Value, levels: int) -> tuple[Value, list[Node]]:
+        """Return a value with so many levels, of which it may not have the outermost, and nodes for it."""
+        if value in self.array_levels or self._levels(value) >= levels:
             return value, []
-        result = self._new(f"{value.name}@ROWS", value.spec)
+        result = self._new(f"{value.name}@DEEP", value.spec)
         self._give_levels(result, levels, TEMP)
-        return result, [self._call(op, "each_row", [value], [result], {"levels": levels})]
+        return result, [self._call(op, "as_deep", [value], [result], {"levels": levels})]
 
     def _read_round(
         self,
@@ -237,9 +234,9 @@ class DataLoops(Arrays):
             results = []
             scope = self._left({})
             for name, left in rounds.carried.items():
-                result, rows = self._in_sequences(op, self.current[left], levels[name])
+                result, more = self._as_deep(op, self.current[left], levels[name])
                 results.append(result)
-                nodes += rows
+                nodes += more
             scope.values.update(
                 (n, before[n]) for n in replaced(block) - counters(block) if n in before
             )
@@ -294,6 +291,7 @@ class DataLoops(Arrays):
             like = self._read(op.block, x)
             assert like is not None
             yield from self._named(op, name, value, like)
+            self._share_levels(like, self.current[name])
 
     def _run_back(
         self,

@@ -6,9 +6,9 @@ An array of tensors whose entries are known only when the program runs is one va
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
 from ..ops.host_call import ARRAY, HOST_CALL, plain
 from ..ops.registry import OFFSETS, Spec
@@ -16,12 +16,15 @@ from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import GRAD_SUFFIX
 from .block_reader import BlockReader, Values, finished, node_of
-from .graph import TEMP, Node, Value
+from .graph import TEMP, Graph, Node, Value
 from .sequences import level_name
+
+# Whose results may have fewer levels than are declared
+_SHALLOW = {"read_from_array", "array_to_lod_tensor", "as_deep", "while"}
 
 
 class HostCalls(BlockReader):
-    """Values that are arrays (``array_levels``: how many levels their entries have), and calls on them."""
+    """Values that are arrays (``array_levels``: how many levels entries have at most), and calls on them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -105,21 +108,6 @@ class HostCalls(BlockReader):
         self.array_levels[value] = levels
         return value
 
-    def _as_many(self, op: Operator, name: str, levels: int, others: int) -> int:
-        """Return how many levels a name has that holds values of either number in turn.
-
-        Rows of no sequences are sequences of one row each then.
-
-        Raises:
-            Unsupported: both have sequences, of different numbers of levels.
-        """
-        if levels and others and levels != others:
-            raise Unsupported(
-                f"{op.type}: {name!r} holds sequences of {levels} and of {others} levels in turn; in a loop "
-                f"whose rounds depend on data all must have as many, or none. {op.where}"
-            )
-        return max(levels, others)
-
     def _gathered(self, op: Operator, name: str) -> Iterator[Node]:
         """Make an array, whose entries were known so far, a value."""
         if name not in self.arrays:
@@ -128,10 +116,27 @@ class HostCalls(BlockReader):
         values = [entry for entry in entries if entry is not None]
         places = [k for k, entry in enumerate(entries) if entry is not None]
         bare = GRAD_SUFFIX in name
-        levels = 0
-        for value in values if not bare else ():
-            levels = self._as_many(op, name, levels, len(self.sequences.levels.get(value, ())))
+        depths = [] if bare else [len(self.sequences.levels.get(value, ())) for value in values]
         spec = values[0].spec if values else Spec((-1,), VarType.FP32)
-        array = self._array(name, spec, levels)
+        array = self._array(name, spec, max(depths, default=0))
         options = {"places": places, "count": len(entries)}
         yield self._call(op, "array", values, [array], options, bare=bare)
+
+
+def with_levels_told(graph: Graph, names: Sequence[str]) -> Graph:
+    """Return a graph in which levels of these names have no offsets where a call's result lacks the level."""
+    told: dict[Value, Value] = {}
+    nodes: list[Node] = []
+    wanted = {graph.latest[name] for name in names}
+    for node in graph.nodes:
+        nodes.append(node)
+        if node.op != HOST_CALL or node.attrs["function"] not in _SHALLOW:
+            continue
+        for level in (value for value in node.writes() if value in wanted):
+            told[level] = replace(level, name=f"{level.name}@TOLD", version=0)
+            attrs = {"function": "told_level", "operands": [0], "results": [0], "options": {}}
+            attrs |= {"specs": [plain(OFFSETS)], "block": None}
+            slots = {"X": (level,)}, {"Out": (told[level],)}
+            nodes.append(replace(node, inputs=slots[0], outputs=slots[1], attrs=attrs, grads=()))
+    latest = {n: told.get(v, v) if n in names else v for n, v in graph.latest.items()}
+    return replace(graph, nodes=tuple(nodes), latest=latest) if told else graph

@@ -132,6 +132,7 @@ class Loops(DataLoops):
             value = carried.get(grad_name(x)) if x in written else sums.get(x)
             like, result = self._read(op.block, x), self._write(op.block, name)
             assert like is not None and result is not None
+            self._share_levels(like, result)
             kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
             grads = finished(op, {name: result})
             yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)

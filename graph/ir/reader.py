@@ -1,7 +1,7 @@
 """Read a Program into a Graph: every write becomes a value of its own.
 
 Ops that hold blocks are read by ``branches.py`` and ``recurrent.py``, as if their ops stood in block 0; and
-``cudnn_lstm`` by ``stacked_lstm.py``, as if those stood there that compute it.
+``cudnn_lstm`` and ``pyramid_hash`` by ``written_out.py``, as if those stood there that compute them.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .graph import FEED, STATE, TEMP, Graph, Node, Value, infer_node
 from .loops import Loops
 from .recurrent import Recurrence
 from .sequences import level_name, sequence_of
-from .stacked_lstm import StackedLstm
 from .trainer_ops import READERS as TRAINER_READERS
 from .trainer_ops import TrainerOps
+from .written_out import WrittenOut
 
 
 def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
@@ -44,7 +44,7 @@ def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
     return _Reader(program, feed_names).read()
 
 
-class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
+class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
     """Follows the program's ops in order and gives every write its own value."""
 
     def __init__(self, program: Program, feed_names: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class _Reader(Branches, Recurrence, Loops, StackedLstm, TrainerOps):
 
     def read(self) -> Graph:
         stores = tuple(self._store(value) for value in self.feeds if self._persistable(value))
-        nodes = (*stores, *self._nodes(self.block))
+        nodes = (*stores, *self._nodes(self.block), *self._table_updates())
         for name, variable in self.block.vars.items():
             if name not in self.current and variable.persistable and variable.shape is not None:
                 self._before(variable)
@@ -203,10 +203,12 @@ _READERS: Mapping[str, Callable[[_Reader, Operator], Iterator[Node]]] = {
     "select_output": _Reader._selection_gradient,
     "array_to_lod_tensor": _Reader._sequences_together,
     "beam_search_decode": _Reader._hypotheses,
-    "cudnn_lstm": _Reader._lstm,
-    "cudnn_lstm_grad": _Reader._lstm_gradient,
+    "cudnn_lstm": _Reader._write_out,
+    "cudnn_lstm_grad": _Reader._write_out_gradient,
     "lod_array_length": _Reader._array_length,
     "lod_tensor_to_array": _Reader._sequences_apart,
+    "pyramid_hash": _Reader._write_out,
+    "pyramid_hash_grad": _Reader._table_gradient,
     "read_from_array": _Reader._array_read,
     "recurrent": _Reader._recurrent,
     "recurrent_grad": _Reader._recurrent_gradient,

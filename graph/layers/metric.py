@@ -46,7 +46,10 @@ def auc(
     batch = helper.new("float64", stop_gradient=True)
     whole = [1, length]
     slid = [(1 + slide_steps) * length + 1] if slide_steps else whole
-    states = [_counts(helper, shape) for shape in (slid, slid, whole, whole)]
+    zero = ConstantInitializer(0.0)
+    states = [
+        _persistable(helper, shape, VarType.INT64, zero) for shape in (slid, slid, whole, whole)
+    ]
     for out, (positive, negative), steps in (
         (batch, states[:2], slide_steps),
         (total, states[2:], 0),
@@ -60,14 +63,11 @@ def auc(
     return total, batch, states
 
 
-def _counts(helper: LayerHelper, shape: list[int]) -> Variable:
-    return helper.create_global(
-        unique_name.generate("_generated_var"),
-        shape,
-        VarType.INT64,
-        ConstantInitializer(0.0),
-        stop_gradient=True,
-    )
+def _persistable(
+    helper: LayerHelper, shape: list[int], dtype: VarType, first: ConstantInitializer
+) -> Variable:
+    name = unique_name.generate("_generated_var")
+    return helper.create_global(name, shape, dtype, first, stop_gradient=True)
 
 
 def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variable, ...]:
@@ -87,3 +87,56 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
     inputs = {"Predictions": input, "Labels": label}
     helper.append_op("mean_iou", inputs, outputs, {"num_classes": num_classes})
     return tuple(outputs.values())
+
+
+def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
+    """Add up, over all steps, what measures of predicted clicks are made of, in persistables of one float32.
+
+    They are the squares and the sizes of errors, the predictions, their sigmoids, the labels and the rows: a
+    mean is a quotient by the last. Each place of a parallel program adds up its rows.
+
+    Args:
+        input: predictions, float32 [N, 1].
+        label: 0 or 1, float32 [N, 1].
+
+    Returns:
+        Sums of squared errors, of errors' sizes, of predictions, of sigmoids, of labels, and the rows.
+
+    Raises:
+        InvalidType: an argument holds no float32.
+        InvalidValue: their shapes differ.
+    """
+    for argument, operand in (("input", input), ("label", label)):
+        if not isinstance(operand, Variable) or operand.dtype != VarType.FP32:
+            raise InvalidType(
+                f"ctr_metric_bundle: {argument} must be a Variable of float32, got {operand!r}."
+            )
+    if input.shape != label.shape:
+        raise InvalidValue(
+            f"ctr_metric_bundle: input and label must have one shape, got {input.shape} and {label.shape}."
+        )
+    helper = LayerHelper("ctr_metric_bundle")
+    zero = ConstantInitializer(0.0, force_cpu=True)
+    sizes, squares, chances, sigmoids, clicks, rows = (
+        _persistable(helper, [1], VarType.FP32, zero) for _ in range(6)
+    )
+
+    def computed(op_type: str, inputs: Any, attrs: Any = None) -> Variable:
+        name = unique_name.generate("_generated_var")
+        out = helper.block.create_var(name=name, dtype="float32", stop_gradient=True)
+        helper.append_op(op_type, inputs, {"Out": out}, attrs)
+        return out
+
+    def add(op_type: str, x: Variable, total: Variable) -> None:
+        batch = computed(op_type, {"X": x})
+        helper.append_op("elementwise_add", {"X": batch, "Y": total}, {"Out": total})
+
+    errors = computed("elementwise_sub", {"X": input, "Y": label})
+    add("squared_l2_norm", errors, squares)
+    add("l1_norm", errors, sizes)
+    add("reduce_sum", input, chances)
+    add("reduce_sum", computed("sigmoid", {"X": input}), sigmoids)
+    add("reduce_sum", label, clicks)
+    one = {"shape": [-1, 1], "dtype": int(VarType.FP32), "value": 1.0}
+    add("reduce_sum", computed("fill_constant_batch_size_like", {"Input": label}, one), rows)
+    return squares, sizes, chances, sigmoids, clicks, rows

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .helper import LayerHelper, check_variable
+from .label_loss import check_integers
 from .norms import known_channels
 from .numbers import integer
 from .shape import reduce_max, reduce_sum
@@ -143,3 +144,40 @@ def add_position_encoding(
     attrs = {"alpha": float(alpha), "beta": float(beta)}
     helper = LayerHelper("add_position_encoding", name)
     return helper.apply("add_position_encoding", {"X": input}, attrs, dtype=input.dtype)
+
+
+def rank_attention(
+    input: Variable,
+    rank_offset: Variable,
+    rank_param_shape: Sequence[int],
+    rank_param_attr: Any,
+    max_rank: int = 3,
+) -> Variable:
+    """Return the sum of rows of ``input``, each times a matrix that two ranks choose: [N, C].
+
+    As in Paddle, no gradient reaches ``input``. Rows are those of a place's part of a batch.
+
+    Args:
+        input: [N, D], floats.
+        rank_offset: integers [N, 1 + 2 max_rank]: a row's rank, then of each that it looks at the rank and the
+            row in ``input``; ranks count from 1, and 0 is none.
+        rank_param_shape: [max_rank * max_rank * D, C]: matrices [D, C] by the row's rank, then the other's.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    check_float(input, "input", "rank_attention")
+    check_integers(rank_offset, "rank_offset", "rank_attention")
+    ranks, shape = integer(max_rank, "max_rank", "rank_attention"), list(rank_param_shape)
+    width = known_channels(input, 1, "rank_attention")
+    if len(shape) != 2 or shape[0] != ranks * ranks * width:
+        raise InvalidValue(
+            f"rank_attention: rank_param_shape must be [max_rank * max_rank * D, C] = "
+            f"[{ranks * ranks * width}, C], got {shape}."
+        )
+    helper = LayerHelper("rank_attention")
+    param = helper.create_parameter(rank_param_attr, shape, input.dtype)
+    if param is None:
+        raise InvalidValue("rank_attention: rank_param_attr cannot be False: it needs matrices.")
+    inputs = {"X": input, "RankOffset": rank_offset, "RankParam": param}
+    return helper.apply("rank_attention", inputs, {"MaxRank": ranks}, dtype=input.dtype)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
+from . import shape as shapes
 from .helper import LayerHelper
 from .initializer import ConstantInitializer
 from .label_loss import check_integers
@@ -76,20 +79,114 @@ def tdm_child(
         dtype: of the tree and of the results, int32 or int64.
     """
     check_integers(x, "x", "tdm_child")
-    helper, number = LayerHelper("tdm_child"), to_var_type(dtype)
-    if number not in (VarType.INT32, VarType.INT64):
-        raise InvalidType(f"tdm_child: dtype must be int32 or int64, got {dtype!r}.")
+    helper, number = LayerHelper("tdm_child"), _integer_type(dtype, "dtype", "tdm_child")
     count = integer(child_nums, "child_nums", "tdm_child")
     shape = [integer(node_nums, "node_nums", "tdm_child"), 3 + count]
-    zeros = ConstantInitializer(0)
-    tree = helper.create_parameter(
-        param_attr, shape, dtype, default_initializer=zeros, stop_gradient=True
-    )
+    tree = _tree(helper, param_attr, shape, dtype, "tdm_child")
     child, leaf_mask = (helper.new(dtype, stop_gradient=True) for _ in range(2))
     outputs = {"Child": child, "LeafMask": leaf_mask}
     attrs = {"child_nums": count, "dtype": int(number)}
     helper.append_op("tdm_child", {"X": x, "TreeInfo": tree}, outputs, attrs)
     return child, leaf_mask
+
+
+def tdm_sampler(
+    x: Variable,
+    neg_samples_num_list: Sequence[int],
+    layer_node_num_list: Sequence[int],
+    leaf_node_num: int,
+    tree_travel_attr: Any = None,
+    tree_layer_attr: Any = None,
+    output_positive: bool = True,
+    output_list: bool = True,
+    seed: int = 0,
+    tree_dtype: Any = "int32",
+    dtype: Any = "int32",
+) -> tuple[Any, Any, Any]:
+    """Return, layer by layer of a tree, an item's node and others of the layer, their labels and masks.
+
+    Others are drawn without replacement, each as likely. Labels are 1 for the item's nodes. Where an item has
+    no node in a layer (0), nodes, labels and masks are 0; other masks are 1. Zhu et al., arXiv 1801.02294.
+
+    Args:
+        x: items, integers below ``leaf_node_num``.
+        neg_samples_num_list: how many others are drawn of each layer, from below the root on.
+        layer_node_num_list: how many nodes each layer has.
+        tree_travel_attr: of the ways to items, [leaf_node_num, layers]: nodes, 0 where an item has none.
+        tree_layer_attr: of the nodes of all layers, one layer behind the other: [nodes, 1].
+        output_list: return a list of [N, nodes of the layer, 1] each, else [N, nodes of all layers].
+        seed: other than 0: the same are drawn in each step.
+        dtype: of the results, int32 or int64; ``tree_dtype`` is that of the tree.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    check_integers(x, "x", "tdm_sampler")
+    number = _integer_type(dtype, "dtype", "tdm_sampler")
+    _integer_type(tree_dtype, "tree_dtype", "tdm_sampler")
+    counts = [integer(n, "neg_samples_num_list", "tdm_sampler") for n in neg_samples_num_list]
+    sizes = [integer(n, "layer_node_num_list", "tdm_sampler") for n in layer_node_num_list]
+    leaves = integer(leaf_node_num, "leaf_node_num", "tdm_sampler")
+    if len(counts) != len(sizes):
+        raise InvalidValue(
+            f"tdm_sampler: neg_samples_num_list has {len(counts)} layers, layer_node_num_list {len(sizes)}."
+        )
+    if leaves >= sum(sizes):
+        raise InvalidValue(
+            f"tdm_sampler: leaf_node_num {leaves} must be below the {sum(sizes)} nodes of all layers."
+        )
+    helper = LayerHelper("tdm_sampler")
+    inputs = {"X": x}
+    for slot, attr, shape in (
+        ("Travel", tree_travel_attr, [leaves, len(sizes)]),
+        ("Layer", tree_layer_attr, [sum(sizes), 1]),
+    ):
+        inputs[slot] = _tree(helper, attr, shape, tree_dtype, "tdm_sampler")
+    outputs = {slot: helper.new(dtype, stop_gradient=True) for slot in ("Out", "Labels", "Mask")}
+    attrs = {
+        "neg_samples_num_list": counts,
+        "output_positive": output_positive,
+        "layer_offset_lod": [0, *accumulate(sizes)],
+        "seed": integer(seed, "seed", "tdm_sampler"),
+        "dtype": int(number),
+    }
+    helper.append_op("tdm_sampler", inputs, outputs, attrs)
+    nodes, labels, mask = outputs.values()
+    if not output_list:
+        return nodes, labels, mask
+    widths = [count + bool(output_positive) for count in counts]
+    layers = [
+        _columns((nodes, labels, mask), end - width, width)
+        for end, width in zip(accumulate(widths), widths, strict=True)
+    ]
+    return tuple(map(list, zip(*layers, strict=True)))  # type: ignore[return-value]  # of three
+
+
+def _columns(results: Sequence[Variable], begin: int, width: int) -> list[Variable]:
+    """Return the columns that belong to a layer: [N, width, 1] of each."""
+    parts = [shapes.slice(whole, [1], [begin], [begin + width]) for whole in results]
+    columns = [shapes.reshape(part, [-1, width, 1]) for part in parts]
+    for column in columns:
+        column.stop_gradient = True
+    return columns
+
+
+def _integer_type(dtype: Any, argument: str, layer: str) -> VarType:
+    number = to_var_type(dtype)
+    if number not in (VarType.INT32, VarType.INT64):
+        raise InvalidType(f"{layer}: {argument} must be int32 or int64, got {dtype!r}.")
+    return number
+
+
+def _tree(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any, layer: str) -> Variable:
+    """Create a table that tells of a tree: zeros unless ``attr`` has an initializer."""
+    zeros = ConstantInitializer(0)
+    tree = helper.create_parameter(
+        attr, shape, dtype, default_initializer=zeros, stop_gradient=True
+    )
+    if tree is None:
+        raise InvalidValue(f"{layer}: the tree's attribute cannot be False: it needs a tree.")
+    return tree
 
 
 def hsigmoid(

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...strategies.types import VarType
+from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, named
 from .registry import BLOCK_OPS, Grad, Inference, Op, ShapeRule, Spec, Specs
 from .rules import normal_axis
@@ -222,6 +223,7 @@ for _op in (
         type="conditional_block",
         record=ConditionalBlock,
         shape=_as_declared,
+        lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad(
             "conditional_block_grad",
             ("Cond", "Input", "Out", "Out@GRAD", "Scope"),
@@ -246,6 +248,7 @@ for _op in (
         type="recurrent",
         record=Recurrent,
         shape=_as_declared,
+        lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad(
             "recurrent_grad",
             {
@@ -269,6 +272,7 @@ for _op in (
         type="while",
         record=While,
         shape=_as_declared,
+        lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
     ),
     Op(type="while_grad", record=WhileGrad),
@@ -288,7 +292,7 @@ for _op in (
         type="lod_tensor_to_array",
         record=Ranked,
         shape=_parts("X"),
-        lod=lambda op: {"Out": op.of("X")[1:]},
+        lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
         grad=Grad(
             "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
         ),
@@ -297,7 +301,9 @@ for _op in (
         type="array_to_lod_tensor",
         record=Ranked,
         shape=_parts("X"),
-        lod=lambda op: {"Out": (op.level("lod_from_lengths", {}), *op.of("X"))},
+        lod=lambda op: {
+            "Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))
+        },
         grad=Grad(
             "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
         ),

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...strategies.types import INTEGERS
+from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .lod import like, no_sequences
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Specs, define
 from .rules import of_shape
-from .samples import integers, normal, offsets, sample
+from .samples import integers, normal, offsets, sample, single
 
 
 class Lookup(Operands):
@@ -82,6 +82,49 @@ for _name, _last, _record, _gradient in (
         ),
         Op(type=f"{_name}_grad", record=_gradient),
     )
+
+
+_BYTES = 4  # of a float32, in each of which W has a number
+DEPTH = 256  # steps from the least to the largest
+
+
+class LookupTableDequant(Operands):
+    """A row of W: the least and the largest of its numbers, then the numbers, four a float, a byte each."""
+
+    w: Input
+    ids: Input
+    out: Output
+    padding_idx: int = -1
+
+
+def dequant_shape(op: Inference) -> Mapping[str, Specs]:
+    """Four numbers for each float of W's rows behind the first two, in place of the ids' last dimension."""
+    w, ids = op.spec("W"), op.spec("Ids")
+    op.require(ids.dtype in INTEGERS, "Ids must be integers")
+    one = len(ids.shape) > 1 and ids.shape[-1] in (1, -1)
+    op.require(one, "the last dimension of Ids must be 1")
+    fits = len(w.shape) == 2 and w.shape[1] > 2 and w.dtype == VarType.FP32
+    op.require(fits, "W must be a matrix of float32 with three columns or more")
+    return {"Out": of_shape((*ids.shape[:-1], (w.shape[1] - 2) * _BYTES), w)}
+
+
+define(
+    Op(
+        type="lookup_table_dequant",
+        record=LookupTableDequant,
+        shape=dequant_shape,
+        lod=like("Ids", "Out"),
+        samples=(
+            sample({"W": single(7, 4), "Ids": integers(4, 2, 1, high=7)}),
+            sample({"W": single(7, 3), "Ids": integers(9, 1, high=7)}, padding_idx=2),
+        ),
+        refuses=(
+            sample({"W": single(7, 4), "Ids": normal(4, 1)}),
+            sample({"W": single(7, 4), "Ids": integers(4, 2, high=7)}),
+            sample({"W": single(7, 2), "Ids": integers(4, 1, high=7)}),
+        ),
+    )
+)
 
 
 class SumAttributes(Operands):

@@ -19,6 +19,8 @@ class Draw:
 
     ``away_from`` lists values near which an element is moved off by 0.1 (kinks have no gradient).
 
+    ``single`` is a normal array of float32, whatever the type of the other floats.
+
     ``offsets`` and ``lengths`` are those of sequences of these ``lengths``, a ``table`` of these ``numbers``.
     """
 
@@ -56,12 +58,17 @@ class Draw:
             values.flat[:3] = np.nan, np.inf, -np.inf
         for kink in self.away_from:
             values = np.where(np.abs(values - kink) < 0.1, kink + 0.2, values)
-        return np.asarray(values, dtype)
+        return np.asarray(values, np.float32 if self.kind == "single" else dtype)
 
 
 def normal(*shape: int, away_from: tuple[float, ...] = ()) -> Draw:
     """Standard normal floats."""
     return Draw(shape, "normal", away_from=away_from)
+
+
+def single(*shape: int) -> Draw:
+    """Standard normal float32, of an operand that has no other type."""
+    return Draw(shape, "single")
 
 
 def definite(*shape: int) -> Draw:

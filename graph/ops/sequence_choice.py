@@ -295,7 +295,7 @@ for _op in (
         record=RankTable,
         shape=table_shape,
         needs=lambda attrs: {"Out": ("X@LOD",)},
-        lod=no_sequences,
+        lod=lambda op: {"Out": op.of("X")[: op.attrs["level"]]},  # those around the sequences
         samples=(sample(_ROWS), sample(_NESTED), sample(_NESTED, level=1)),
         refuses=(sample({"X": normal(5, 2)}), sample(_ROWS, level=1)),
     ),

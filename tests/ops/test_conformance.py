@@ -73,6 +73,7 @@ HOST_ONLY = {
     *("where_index", "unique", "unique_with_counts"),
     "attention_lstm",
     *("filter_by_instag", "filter_by_instag_grad", "lod_tagged"),
+    *("pyramid_terms", "pyramid_ids", "lod_of_terms"),
     *("beam_search", "lod_selected", HOST_CALL),
     *("print", "print_if", "lod_picked", "lod_rank_table", "max_sequence_len"),
     *("merge_lod_tensor", "split_lod_tensor"),

@@ -153,3 +153,63 @@ def test_a_step_can_be_replayed_and_others_differ(name: str, attrs: dict[str, An
     assert (out(name, step=4, **attrs) == out(name, step=4, **attrs)).all()
     assert (out(name, step=4, **attrs) != out(name, step=5, **attrs)).any()
     assert (out(name, step=4, seed=8, **attrs) == out(name, step=5, seed=8, **attrs)).all()
+
+
+NODES = {
+    2: 8,
+    5: 8,
+    3: 40,
+}  # of nodes to draw, the layer's: by an order of all of them, and by words that name them
+ITEMS = np.random.default_rng(2).integers(0, 3, (20000, 1))
+
+
+def tree(*sizes: int) -> dict[str, Any]:
+    """Return a tree with so many nodes by layer, numbered from 1, in which item k has the k-th of each."""
+    begins = np.cumsum([1, *sizes[:-1]])
+    ways = np.minimum(np.arange(4)[:, None], np.array(sizes) - 1) + begins
+    ways[3, -1] = 0
+    return {"Travel": ways, "Layer": np.arange(1, sum(sizes) + 1)[:, None]}
+
+
+def sampled(items: Any, size: int, count: int, **how: Any) -> Made:
+    ends = {"layer_offset_lod": [0, 2, 2 + size], "neg_samples_num_list": [1, count]}
+    return drawn("tdm_sampler", {"X": items, **tree(2, size)}, **ends, **how)
+
+
+@pytest.mark.parametrize("count", NODES)
+def test_nodes_beside_an_items_own_are_even_and_in_any_order(count: int) -> None:
+    size = NODES[count]
+    nodes = sampled(ITEMS, size, count)["Out"]
+    assert (nodes[:, 0] == np.minimum(ITEMS[:, 0], 1) + 1).all()
+    assert (nodes[:, 1] == 3 - nodes[:, 0]).all()  # the only other one of two
+    own, others = nodes[:, 2], nodes[:, 3:] - 3
+    assert (own == ITEMS[:, 0] + 3).all()
+    assert (np.diff(np.sort(others, 1)) > 0).all()  # none twice
+    for item in range(3):
+        rows = others[ITEMS[:, 0] == item]
+        left = np.arange(size) != item
+        for column in rows.T:
+            assert_distributed(column, left)
+        first = rows[:, 0][rows[:, 1] == 4]
+        assert_distributed(first, left & (np.arange(size) != 4))
+
+
+@pytest.mark.parametrize("count", NODES)
+def test_nodes_of_items_do_not_depend_on_the_split(count: int) -> None:
+    items = ITEMS[:7]
+    whole = sampled(items, NODES[count], count)["Out"]
+    parts = [sampled(items[a:b], NODES[count], count, row=a)["Out"] for a, b in ((0, 4), (4, 7))]
+    np.testing.assert_array_equal(whole, np.concatenate(parts))
+    assert (whole != sampled(items, NODES[count], count, step=1)["Out"]).any()
+    again = [sampled(items, NODES[count], count, step=k, seed=5)["Out"] for k in (0, 1)]
+    np.testing.assert_array_equal(*again)
+
+
+def test_layers_and_items_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"tdm_sampler: item 4 in X is outside the 4 rows"):
+        sampled([[4]], 8, 2)
+    alike = {"Travel": np.ones((4, 1), int), "Layer": np.ones((8, 1), int)}
+    for count in (1, 5):
+        how = {"layer_offset_lod": [0, 8], "neg_samples_num_list": [count]}
+        with pytest.raises(InvalidValue, match=rf"has 0 nodes beside 1, and {count} are asked for"):
+            drawn("tdm_sampler", {"X": [[0]], **alike}, **how)

@@ -46,6 +46,7 @@ LEFT_OUT = {
     ("inplace_abn", "SavedVariance"),
     ("warpctc", "WarpCTCGrad"),  # ours is like Logits
     ("attention_lstm", "AttentionFCOut"),  # ours has each sequence's, not the last one's
+    ("tdm_sampler", "Out"),  # drawn
     ("attention_lstm", "LSTMOUT"),  # Paddle writes products over its gates
 }
 # Gradients of Paddle's that are not those of what it computes (docs/differences.md): by op, the operand and in
@@ -78,7 +79,10 @@ WRONG_SLOPES: dict[str, tuple[str, Callable[[dict[str, Any], dict[str, Any]], bo
     "tree_conv": ("NodesVector", lambda shapes, attrs: True),
 }
 # In programs of tests/contract/test_decoding.py and of test_sparse_rows.py.
-ELSEWHERE = {"get_tensor_from_selected_rows", "merge_selected_rows"}
+ELSEWHERE = {
+    *("get_tensor_from_selected_rows", "merge_selected_rows"),
+    "rank_attention",  # only on GPUs in Paddle
+}
 NEAR = {"float32": 1e-5, "float64": 1e-6}  # digests are written with seven digits
 NEAR_SLOPES = {**NEAR, "float32": 3e-5}  # after twice as many roundings
 

@@ -104,7 +104,7 @@ def run_case(op_type, described, attrs, seed):
         outputs = {slot: inputs[source] for slot, source in IN_PLACE.get(op_type, {}).items()}
         for slot in slots_of(op_type)[1]:
             if slot.name in outputs or (
-                slot.dispensable and slot.name not in ("XShape", "NeutralPair")
+                slot.dispensable and slot.name not in ("XShape", "NeutralPair", "Labels")
             ):
                 continue
             count = OUTPUT_COUNT[op_type](attrs, arrays) if slot.duplicable else 1

@@ -67,7 +67,14 @@ def mean_iou(fluid):
     return list(fluid.layers.mean_iou(guess, fluid.data("label", [None, 1], "int64"), CLASSES + 1))
 
 
+def ctr_metric_bundle(fluid):
+    chance = fluid.layers.sigmoid(fluid.layers.slice(fluid.data("scores", [None, CLASSES]), [1], [0], [1]))
+    click = fluid.layers.cast(fluid.data("label", [None, 1], "int64") > 0, "float32")
+    return list(fluid.contrib.layers.ctr_metric_bundle(chance, click))
+
+
 CASES = {
+    "ctr_metric_bundle": ctr_metric_bundle,
     "precision_recall": precision_recall,
     "positive_negative_pair": positive_negative_pair,
     "mean_iou": mean_iou,

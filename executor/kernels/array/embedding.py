@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.embedding import (
+    DEPTH,
+    LookupTable,
+    LookupTableDequant,
+    LookupTableGrad,
+)
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -13,10 +18,15 @@ from .equal_rows import grouped
 from .indexing import checked_rows, taken
 
 
+def _padding(a: LookupTable | LookupTableGrad, rows: int) -> int:
+    """Return the id whose row is zeros; -1: none."""
+    return a.padding_idx if a.padding_idx >= -1 else a.padding_idx + rows
+
+
 @kernel("lookup_table", "lookup_table_v2", low=True)
 def lookup(dev: Device, a: LookupTable) -> list[Step]:
     flat, rows = a.ids.reshape(-1), a.out.reshape(-1, a.w.shape[1])
-    padding = a.padding_idx if a.padding_idx >= -1 else a.padding_idx + a.w.shape[0]
+    padding = _padding(a, a.w.shape[0])
     steps = [checked_rows("lookup_table", flat, a.w.shape[0]), taken(dev, a.w, flat, rows)]
     if padding != -1:
         steps.append(lambda: rows.__setitem__(flat == padding, 0))
@@ -37,7 +47,7 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
         return []
     xp, d_w = dev.xp, a.d_w
     flat, rows = a.ids.reshape(-1), a.d_out.reshape(-1, d_w.shape[1])
-    padding = a.padding_idx if a.padding_idx >= -1 else a.padding_idx + d_w.shape[0]
+    padding = _padding(a, d_w.shape[0])
 
     def add() -> None:
         sum_rows(xp, flat, rows, d_w)
@@ -45,3 +55,20 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
             d_w[padding] = 0
 
     return [partial(d_w.fill, 0), add]
+
+
+@kernel("lookup_table_dequant")
+def lookup_dequant(dev: Device, a: LookupTableDequant) -> list[Step]:
+    """A byte tells how far a number is on the way from the least to the largest."""
+    xp, flat, out = dev.xp, a.ids.reshape(-1), a.out.reshape(-1, a.out.shape[-1])
+    padding = a.padding_idx
+
+    def run() -> None:
+        rows = xp.ascontiguousarray(a.w[flat])
+        least, largest = rows[:, :1], rows[:, 1:2]
+        numbers = xp.ascontiguousarray(rows[:, 2:]).view(xp.uint8)
+        out[...] = (largest - least) / DEPTH * numbers + least
+        if padding != -1:
+            out[flat == padding] = 0
+
+    return [checked_rows("lookup_table_dequant", flat, a.w.shape[0]), run]

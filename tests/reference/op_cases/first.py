@@ -769,6 +769,12 @@ def lookup_v2(p):
 CASES["lookup_table_v2"] = (10, lookup_v2)
 
 
+@case("lookup_table_dequant", 6)
+def lookup_table_dequant(p):
+    ids = integers(p.any([4, 1], [2, 3, 1]), 5)
+    return {"W": normal([5, p.any(3, 4, 6)]), "Ids": ids}, {"padding_idx": p.of(-1, 2, 0)}
+
+
 @case("one_hot one_hot_v2", 16)
 def one_hot(p):
     loose = p.of(False, True)

@@ -81,3 +81,15 @@ def fusion_repeated_fc_relu(p):
 @case("fusion_squared_mat_sub", 4)
 def fusion_squared_mat_sub(p):
     return {"X": normal([3, 4]), "Y": normal([4, 2])}, {"scalar": p.of(1.0, 0.5)}
+
+
+@case("tdm_sampler", 6)
+def tdm_sampler(p):
+    kind, positive = p.of("int32", "int64"), p.of(True, False)
+    travel = [[1, 3], [1, 4], [2, 5], [2, 0]]
+    inputs = {"X": integers(p.any([5, 1], [3]), 4, p.any("int32", "int64"))}
+    inputs["Travel"] = [[4, 2], kind, "values", travel]
+    inputs["Layer"] = [[6, 1], kind, "values", [[1], [2], [3], [4], [5], [6]]]
+    attrs = {"neg_samples_num_list": p.any([1, 3], [0, 2], [1, 1]), "layer_offset_lod": [0, 2, 6]}
+    attrs["output_positive"] = positive
+    return inputs, {**attrs, "seed": p.any(0, 3), "dtype": NUMBERS[p.any("int32", "int64")]}

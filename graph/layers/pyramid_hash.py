@@ -1,0 +1,131 @@
+"""Embeddings of all short runs of words, by hashes: see ``graph/ops/pyramid_hash.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.types import VarType, to_var_type
+from ..program.variable import Variable
+from .helper import LayerHelper
+from .label_loss import check_integers
+from .numbers import integer, number
+from .param_attr import ParamAttr
+from .shape import reshape
+
+
+def search_pyramid_hash(
+    input: Variable,
+    num_emb: int,
+    space_len: int,
+    pyramid_layer: int,
+    rand_len: int,
+    drop_out_percent: float,
+    is_training: int,
+    use_filter: bool,
+    white_list_len: int,
+    black_list_len: int,
+    seed: int,
+    lr: float,
+    param_attr: Any = None,
+    param_attr_wl: Any = None,
+    param_attr_bl: Any = None,
+    name: str | None = None,
+    distribute_update_vars: Sequence[str] | None = None,
+    dtype: Any = "float32",
+) -> Variable:
+    """Return a row for each run of 2 to ``pyramid_layer`` words of a sequence: [terms, num_emb].
+
+    The row is made of pieces of ``rand_len`` numbers from one table of ``space_len`` + ``rand_len``, each
+    beginning where a hash of the run says. A sequence without runs has one row of zeros.
+
+    The table is no parameter for optimizers: where the gradient reaches ``input``, whose ``stop_gradient`` must
+    be False for it, ``lr`` times the gradient over all places is taken off the table in each step.
+
+    Args:
+        input: words, integers [N, 1], with one level of sequences.
+        drop_out_percent: how likely a run is left out in training; without ``is_training`` rows are multiplied
+            by it, as in Paddle.
+        use_filter: leave out runs that are not in the white list, or are in the black list. The lists are
+            parameters that hold the bytes of Bloom filters; one of 0 rows does not count.
+        seed: other than 0: the same runs are left out in each step.
+        distribute_update_vars: names of these parameters; matters to parameter servers only.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    layer = "search_pyramid_hash"
+    check_integers(input, "input", layer)
+    if to_var_type(dtype) != VarType.FP32:
+        raise InvalidType(f"{layer}: dtype must be float32, got {dtype!r}.")
+    sizes = {
+        "num_emb": num_emb,
+        "space_len": space_len,
+        "pyramid_layer": pyramid_layer,
+        "rand_len": rand_len,
+        "is_training": is_training,
+        "white_list_len": white_list_len,
+        "black_list_len": black_list_len,
+        "seed": seed,
+    }
+    attrs: dict[str, Any] = {
+        name: integer(size, name, layer) if name != "is_training" else int(size)
+        for name, size in sizes.items()
+    }
+    attrs["drop_out_percent"] = number(drop_out_percent, "drop_out_percent", layer)
+    attrs |= {"lr": number(lr, "lr", layer), "use_filter": bool(use_filter)}
+    helper = LayerHelper(layer, name)
+    inputs = {"X": input}
+    for slot, attr, height in (
+        ("W", param_attr, attrs["space_len"] + attrs["rand_len"]),
+        ("WhiteList", param_attr_wl, attrs["white_list_len"]),
+        ("BlackList", param_attr_bl, attrs["black_list_len"]),
+    ):
+        parameter = helper.create_parameter(attr, [height, 1], dtype, stop_gradient=True)
+        if parameter is None:
+            raise InvalidValue(f"{layer}: the parameter of {slot} cannot be left out.")
+        inputs[slot] = parameter
+    known = {ParamAttr.of(attr).name for attr in (param_attr, param_attr_wl, param_attr_bl) if attr}
+    wrong = [each for each in distribute_update_vars or () if each not in known]
+    if wrong:
+        raise InvalidValue(
+            f"{layer}: distribute_update_vars names {wrong[0]!r}, no parameter of it."
+        )
+    attrs["distribute_update_vars"] = ",".join(distribute_update_vars or ())
+    outputs = {
+        "Out": helper.new(dtype),
+        "DropPos": helper.new("int32", stop_gradient=True),
+        "X_Temp_Out": helper.new(dtype, stop_gradient=True),
+    }
+    helper.append_op("pyramid_hash", inputs, outputs, attrs)
+    return outputs["Out"]
+
+
+def write_out(
+    x: Variable, w: Variable, white: Variable, black: Variable, attrs: Mapping[str, Any]
+) -> tuple[Variable, Variable, Variable]:
+    """Append the ops that compute what ``pyramid_hash`` does, by its attributes; return its results.
+
+    Sequences that have no terms look up the last row, which no hash leads to, and which counts as zeros.
+    """
+    helper = LayerHelper("pyramid_hash")
+    layers, training = {"pyramid_layer": attrs["pyramid_layer"]}, bool(attrs["is_training"])
+    lists = {"WhiteList": white, "BlackList": black}
+    sizes = {"WhiteList": attrs["white_list_len"], "BlackList": attrs["black_list_len"]}
+    used = {slot: lists[slot] for slot in lists if attrs["use_filter"] and sizes[slot]}
+    rate = attrs["drop_out_percent"] if training else 0.0
+    chances = {"drop_out_percent": rate, "seed": attrs["seed"]}
+    terms = helper.apply("pyramid_terms", {"X": x, **used}, {**layers, **chances}, dtype="int32")
+    some = {"Terms": terms} if used or rate else {}  # else their number follows from the sequences
+    widths = {name: attrs[name] for name in ("num_emb", "rand_len", "space_len")}
+    ids = helper.apply("pyramid_ids", {"X": x, **some}, {**layers, **widths}, dtype="int64")
+    last = attrs["space_len"] + attrs["rand_len"] - 1
+    table = {"padding_idx": last, "is_sparse": True}
+    numbers = helper.apply("lookup_table_v2", {"W": w, "Ids": ids}, table, dtype=w.dtype)
+    rows = reshape(numbers, [-1, attrs["num_emb"]])
+    if not training:
+        rows = helper.apply("scale", {"X": rows}, {"scale": attrs["drop_out_percent"]})
+    types = {"in_dtype": int(x.dtype or VarType.INT32), "out_dtype": int(VarType.FP32)}
+    words = helper.apply("cast", {"X": x}, types, dtype="float32")
+    return rows, terms, words

@@ -1,0 +1,241 @@
+"""Embeddings of all short runs of words in a sequence, by hashes: pyramid_hash.
+
+A term is a run of 2 words and more. Its row is made of pieces of one long table, that begin where hashes of the
+term say. ``pyramid_hash`` has no kernel: ``graph/ir/written_out.py`` reads it as a lookup of ``pyramid_ids``.
+Legend: N words, B sequences, T terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import INTEGERS, VarType
+from .lod import Lods, no_sequences
+from .operands import Array, Input, Offsets, Operands, Output, named
+from .registry import BLOCK_OPS, Grad, Inference, Op, Spec, Specs, define
+from .rules import merge_dims
+from .samples import integers, lengths, normal, offsets, sample
+from .sequence import one_level
+
+
+class PyramidHashOperands(Operands):
+    num_emb: int = 0
+    space_len: int = 0
+    pyramid_layer: int = 2
+    rand_len: int = 0
+    drop_out_percent: float = 0.0
+    is_training: int = 0
+    use_filter: bool = True
+    white_list_len: int = 0
+    black_list_len: int = 0
+    seed: int = 0
+    lr: float = 0.0
+    distribute_update_vars: str = ""
+
+
+class PyramidHash(PyramidHashOperands):
+    x: Input
+    w: Input
+    white_list: Input
+    black_list: Input
+    out: Output
+    drop_pos: Output
+    x_temp_out: Output = named("X_Temp_Out")
+
+
+class PyramidHashGrad(PyramidHashOperands):
+    """Beside this, Paddle's op takes ``lr`` times the gradient of W off W; X, integers, has no gradient."""
+
+    x: Input
+    w: Input
+    drop_pos: Input
+    x_temp_out: Input = named("X_Temp_Out")
+    d_out: Input
+    d_x: Output | None
+
+
+def _words(op: Inference, layers: int) -> int:
+    """Check X, and return how many words it has."""
+    x = op.spec("X")
+    one_level(op, "X")
+    op.require(x.dtype in INTEGERS, "X must hold integers: the numbers of words")
+    one = len(x.shape) == 1 or (len(x.shape) == 2 and x.shape[1] in (1, -1))
+    op.require(one, "X must have one word in a row: [N, 1]")
+    op.require(layers >= 2, f"pyramid_layer must be 2 or more, got {layers}")
+    return x.shape[0]
+
+
+def _pieces(op: Inference) -> int:
+    """Check the width of a term's row, and return it."""
+    width, piece = op.attr("num_emb"), op.attr("rand_len")
+    fits = piece > 0 and width > 0 and width % piece == 0
+    op.require(fits, f"num_emb {width} must be a multiple of rand_len {piece}, both above 0")
+    op.require(op.attr("space_len") > 0, f"space_len must be above 0, got {op.attr('space_len')}")
+    return int(width)
+
+
+def pyramid_hash_shape(op: Inference) -> Mapping[str, Specs]:
+    """[T, num_emb]; DropPos has a flag for each term, and zeros behind them."""
+    layers, width = op.attr("pyramid_layer"), _pieces(op)
+    count, w = _words(op, layers), op.spec("W")
+    height = op.attr("space_len") + op.attr("rand_len")
+    fits = len(w.shape) == 2 and w.shape[1] in (1, -1)
+    fits = fits and merge_dims(w.shape[0], height) is not None and w.dtype == VarType.FP32
+    op.require(fits, f"W must be float32 [space_len + rand_len, 1] = [{height}, 1]")
+    rate = op.attr("drop_out_percent")
+    op.require(0 <= rate <= 1, f"drop_out_percent must be from 0 to 1, got {rate}")
+    for slot, attr in (("WhiteList", "white_list_len"), ("BlackList", "black_list_len")):
+        size = op.attr(attr) if op.attr("use_filter") else 0
+        fits = not size or merge_dims(op.shape(slot)[0], size) is not None
+        op.require(fits, f"{slot} must have {attr} = {size} rows")
+    return {
+        "Out": Spec((-1, width), VarType.FP32),
+        "DropPos": Spec((max(count * layers, -1), 1), VarType.INT32),
+        "X_Temp_Out": Spec(op.shape("X"), VarType.FP32),
+    }
+
+
+for _op in (
+    Op(
+        type="pyramid_hash",
+        record=PyramidHash,
+        shape=pyramid_hash_shape,
+        lod=lambda op: {"Out": op.of("X")[-1:]},  # as many levels; the graph's reader has others
+        grad=Grad(
+            "pyramid_hash_grad", ("X", "W", "DropPos", "X_Temp_Out", "Out@GRAD"), ("X@GRAD",)
+        ),
+    ),
+    Op(type="pyramid_hash_grad", record=PyramidHashGrad),
+):
+    BLOCK_OPS[_op.type] = _op
+
+
+def terms_of(ends: Array, layers: int) -> tuple[Array, Array, Array]:
+    """Return the first word, the words and the sequence of each term: by sequence, by words, by place."""
+    sequence = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+    left = ends[1:][sequence] - np.arange(len(sequence))
+    firsts = [np.flatnonzero(left >= count) for count in range(2, layers + 1)]
+    first = np.concatenate(firsts)
+    words = np.repeat(np.arange(2, layers + 1), [len(part) for part in firsts])
+    order = np.lexsort((first, words, sequence[first]))
+    return first[order], words[order], sequence[first[order]]
+
+
+class PyramidTerms(Operands):
+    """Out has 1 for each term that is looked up, 0 for others and behind all of them: [N * pyramid_layer, 1].
+
+    Such terms are in WhiteList and not in BlackList, and are not dropped. Lists are the bytes of Bloom filters.
+    """
+
+    x: Input
+    white_list: Input | None
+    black_list: Input | None
+    x_lod: Offsets
+    out: Output
+    pyramid_layer: int = 2
+    drop_out_percent: float = 0.0
+    seed: int = 0
+
+
+class OffsetsOfTerms(Operands):
+    """A row for each term that is looked up, or one of a sequence that has none."""
+
+    x: Input
+    terms: Input | None
+    out: Output
+    pyramid_layer: int = 2
+
+
+class PyramidIds(Operands):
+    """The places in the table of each number in a term's row; the last place for a sequence without terms."""
+
+    x: Input
+    terms: Input | None
+    x_lod: Offsets
+    out_lod: Offsets
+    out: Output
+    pyramid_layer: int = 2
+    num_emb: int = 0
+    rand_len: int = 0
+    space_len: int = 0
+
+
+def terms_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many flags as there could be terms."""
+    count = _words(op, op.attr("pyramid_layer"))
+    op.sequences("X")
+    return {"Out": Spec((max(count * op.attr("pyramid_layer"), -1), 1), VarType.INT32)}
+
+
+def ids_shape(op: Inference) -> Mapping[str, Specs]:
+    """[T, num_emb]."""
+    _words(op, op.attr("pyramid_layer"))
+    op.sequences("X")
+    ends = op.value("Out@LOD") if op.has("Out@LOD") else None
+    return {"Out": Spec((-1 if ends is None else int(ends[-1]), _pieces(op)), VarType.INT64)}
+
+
+def ids_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """Terms of a sequence are one."""
+    levels = op.of("X")[-1:]
+    if not levels:
+        return {}
+    terms = {"Terms": (op.value("Terms"),)} if op.uses("Terms") else {}
+    attrs = {"pyramid_layer": op.attrs["pyramid_layer"]}
+    return {"Out": (op.level("lod_of_terms", {"X": levels, **terms}, attrs),)}
+
+
+_WORDS = {"X": integers(6, 1, high=99), "X@LOD": [offsets(1, 3, 2)]}
+_TERMS = lengths(1, 0, 1, 0, *[0] * 14)
+_SIZES = {"num_emb": 4, "rand_len": 2, "space_len": 9, "pyramid_layer": 3}
+define(
+    Op(
+        type="pyramid_terms",
+        record=PyramidTerms,
+        shape=terms_shape,
+        lod=no_sequences,
+        random=True,
+        by_place=lambda attrs: True,
+        samples=(
+            sample(_WORDS, pyramid_layer=3),
+            sample(_WORDS, pyramid_layer=2, drop_out_percent=0.5),
+        ),
+        refuses=(
+            sample(_WORDS, pyramid_layer=1),
+            sample({**_WORDS, "X": normal(6, 1)}),
+            sample({**_WORDS, "X": integers(6, 2, high=99)}),
+        ),
+    )
+)
+define(
+    Op(
+        type="lod_of_terms",
+        record=OffsetsOfTerms,
+        shape=lambda op: {"Out": op.spec("X")},
+        lod=no_sequences,
+        samples=(
+            sample({"X": offsets(1, 3, 2)}, pyramid_layer=3),
+            sample({"X": offsets(1, 3, 2), "Terms": _TERMS}, pyramid_layer=3),
+        ),
+    )
+)
+define(
+    Op(
+        type="pyramid_ids",
+        record=PyramidIds,
+        shape=ids_shape,
+        reads_values=lambda attrs: ("Out@LOD",),
+        lod=ids_lod,
+        samples=(
+            sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
+            sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),
+        ),
+        refuses=(
+            sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "rand_len": 3}),
+            sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "space_len": 0}),
+        ),
+    )
+)
