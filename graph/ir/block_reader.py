@@ -10,6 +10,7 @@ from typing import Any
 
 from ...strategies.errors import Unsupported
 from ..ops.registry import Spec
+from ..ops.rules import merge_dims
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import DEVICE, NAMESCOPE, ROLE, ROLE_VAR, grad_name
@@ -33,6 +34,7 @@ class BlockReader(ABC):
     ``inside`` is added to the names of what a block computes, so that no two steps or branches share one;
     ``scopes`` holds what each block left, by step, under the variable that stands for it in the program;
     ``arrays`` the entries of arrays of tensors. ``levels`` has the newest offsets of sequences by name.
+    ``unlike`` are values of other shapes than the program declares: what is computed of them has others, too.
     """
 
     def __init__(self) -> None:
@@ -42,6 +44,7 @@ class BlockReader(ABC):
         self.current: dict[str, Value] = {}
         self.scopes: dict[str, Any] = {}
         self.arrays: dict[str, tuple[Value | None, ...]] = {}
+        self.unlike: set[Value] = set()
         self.inside = ""
 
     @abstractmethod
@@ -120,9 +123,18 @@ class BlockReader(ABC):
         if written is None:
             return
         kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
-        self.current[name] = result = replace(written, spec=source.spec)
+        self.current[name] = result = self._with_spec(written, source.spec)
         grads = finished(op, {name: result})
         yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
+
+    def _with_spec(self, value: Value, spec: Spec) -> Value:
+        """Return a value that has another spec than its variable."""
+        result = replace(value, spec=spec)
+        pairs = zip(value.spec.shape, spec.shape, strict=False)
+        other_rank = len(value.spec.shape) != len(spec.shape)
+        if other_rank or any(merge_dims(one, other) is None for one, other in pairs):
+            self.unlike.add(result)
+        return result
 
     def _above(self, op: Operator, slot: str) -> dict[str, Value]:
         """Return the gradients of a slot's variables that were computed, by the names they have in a block."""

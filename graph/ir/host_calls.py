@@ -125,7 +125,7 @@ class HostCalls(BlockReader):
 
 def with_levels_told(graph: Graph, names: Sequence[str]) -> Graph:
     """Return a graph in which levels of these names have no offsets where a call's result lacks the level."""
-    told: dict[Value, Value] = {}
+    substitutes: dict[Value, Value] = {}
     nodes: list[Node] = []
     wanted = {graph.latest[name] for name in names}
     for node in graph.nodes:
@@ -133,10 +133,10 @@ def with_levels_told(graph: Graph, names: Sequence[str]) -> Graph:
         if node.op != HOST_CALL or node.attrs["function"] not in _SHALLOW:
             continue
         for level in (value for value in node.writes() if value in wanted):
-            told[level] = replace(level, name=f"{level.name}@TOLD", version=0)
-            attrs = {"function": "told_level", "operands": [0], "results": [0], "options": {}}
-            attrs |= {"specs": [plain(OFFSETS)], "block": None}
-            slots = {"X": (level,)}, {"Out": (told[level],)}
+            substitutes[level] = replace(level, name=f"{level.name}@TOLD", version=0)
+            attrs: dict[str, Any] = {"function": "told_level", "operands": [0], "results": [0]}
+            attrs |= {"options": {}, "specs": [plain(OFFSETS)], "block": None}
+            slots = {"X": (level,)}, {"Out": (substitutes[level],)}
             nodes.append(replace(node, inputs=slots[0], outputs=slots[1], attrs=attrs, grads=()))
-    latest = {n: told.get(v, v) if n in names else v for n, v in graph.latest.items()}
-    return replace(graph, nodes=tuple(nodes), latest=latest) if told else graph
+    latest = {n: substitutes.get(v, v) if n in names else v for n, v in graph.latest.items()}
+    return replace(graph, nodes=tuple(nodes), latest=latest) if substitutes else graph

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count, zip_longest
 from typing import Any
 
@@ -110,7 +109,8 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             if names
         }
         written = [v for values in outputs.values() for v in values if v is not None]
-        if self.inside or any(not v.spec.shape or v.name in self._rewritten for v in written):
+        derives = self.inside or any(v in self.unlike for vs in inputs.values() for v in vs)
+        if derives or any(not v.spec.shape or v.name in self._rewritten for v in written):
             outputs = self._with_shapes(op, inputs, outputs, attrs)
         for value in (v for values in outputs.values() for v in values if v is not None):
             self._forget_levels(value.name)
@@ -143,7 +143,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             specs = derived.get(slot, ())
             pairs = zip_longest(values, specs[: len(values)])
             shaped[slot] = tuple(
-                v if v is None or s is None else replace(v, spec=s) for v, s in pairs
+                v if v is None or s is None else self._with_spec(v, s) for v, s in pairs
             )
             for name, value in zip(op.outputs[slot], shaped[slot], strict=True):
                 if value is not None:

@@ -86,7 +86,8 @@ def search_pyramid_hash(
         if parameter is None:
             raise InvalidValue(f"{layer}: the parameter of {slot} cannot be left out.")
         inputs[slot] = parameter
-    known = {ParamAttr.of(attr).name for attr in (param_attr, param_attr_wl, param_attr_bl) if attr}
+    parameters = [ParamAttr.of(attr) for attr in (param_attr, param_attr_wl, param_attr_bl)]
+    known = {attr.name for attr in parameters if attr is not None}
     wrong = [each for each in distribute_update_vars or () if each not in known]
     if wrong:
         raise InvalidValue(

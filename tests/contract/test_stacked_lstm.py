@@ -105,6 +105,31 @@ def test_gradients_of_a_loaded_program_are_those_of_lstms_written_out(
     np.testing.assert_allclose(slope, (loss(1e-5) - loss(-1e-5)) / 2e-5, rtol=1e-4)
 
 
+def test_programs_of_paddle_declare_results_as_wide_as_one_direction() -> None:
+    """In its files so is all that is computed of them, and gradients, whatever they are when they run."""
+    output, *_ = net(1, 2)
+    loss = L.mean(L.square(L.tanh(output) - 0.5))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    main, exe = fluid.default_main_program(), fluid.Executor(fluid.CPUPlace())
+    files = [main.desc.serialize_to_string()]
+    wide = [v for v in main.list_vars() if v.shape and len(v.shape) == 3 and v.shape[2] == 2 * D]
+    assert len(wide) > 6
+    for variable in wide:
+        variable.shape = (*variable.shape[:2], D)
+    files.append(main.desc.serialize_to_string())
+    losses = []
+    for file in files:
+        program = fluid.Program.parse_from_string(file)
+        exe.run(fluid.default_startup_program())
+        weight = fluid.global_scope().find_var("cudnn_lstm_0.w_0").get_tensor()
+        weight.set(np.linspace(-1, 1, weight.shape()[0], dtype="float32"), fluid.CPUPlace())
+        losses.append(
+            [exe.run(program, feed=fed(1, 2), fetch_list=[loss.name])[0] for _ in range(3)]
+        )
+    np.testing.assert_array_equal(*losses)
+    assert losses[0][2] < losses[0][0]
+
+
 def test_it_trains_with_dropout_on_two_places() -> None:
     output, last_h, last_c = net(2, 2, dropout_prob=0.2, seed=3)
     loss = L.mean(L.square(output - 0.5)) + L.mean(last_h) * L.mean(last_c)

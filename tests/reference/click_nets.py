@@ -28,7 +28,7 @@ class Nets:
     def __init__(self, fluid, ours):
         self.fluid, self.ours, self.layers = fluid, ours, fluid.layers
 
-    def given(self, name, values):
+    def table(self, name, values):
         values = np.array(values)
         start = self.fluid.initializer.NumpyArrayInitializer(values)
         return self.fluid.ParamAttr(name=name, initializer=start)
@@ -54,8 +54,8 @@ class Nets:
         count = sum(LAYERS)
         nodes, labels, masks = fluid.contrib.layers.tdm_sampler(
             item, others, LAYERS, len(TRAVEL),
-            tree_travel_attr=self.given("travel", np.array(TRAVEL, "int32")),
-            tree_layer_attr=self.given("layer", np.arange(1, count + 1, dtype="int32").reshape(-1, 1)),
+            tree_travel_attr=self.table("travel", np.array(TRAVEL, "int32")),
+            tree_layer_attr=self.table("layer", np.arange(1, count + 1, dtype="int32").reshape(-1, 1)),
             output_positive=True, output_list=True, seed=0, tree_dtype="int32", dtype="int64",
         )  # fmt: skip
         scores = []
@@ -85,7 +85,7 @@ class Nets:
         nodes = layers.concat(
             [layers.fill_constant_batch_size_like(user, [-1, 1], "int64", k) for k in (1, 2)], axis=1
         )
-        found = []
+        best_nodes = []
         for layer in range(3):
             rows = layers.embedding(layers.reshape(nodes, [-1, 1]), [count, WIDTH], param_attr="node_emb")
             width = nodes.shape[1]
@@ -98,13 +98,13 @@ class Nets:
             picked = layers.one_hot(layers.unsqueeze(places, [2]), width)
             top = layers.reduce_sum(picked * layers.unsqueeze(layers.cast(nodes, "float32"), [1]), dim=2)
             top = layers.cast(top, "int64")
-            found += [best, top]
+            best_nodes += [best, top]
             if layer < 2:
                 children, _ = fluid.contrib.layers.tdm_child(
-                    layers.cast(top, "int32"), count, 2, param_attr=self.given("info", np.array(info, "int32")), dtype="int32"
+                    layers.cast(top, "int32"), count, 2, param_attr=self.table("info", np.array(info, "int32")), dtype="int32"
                 )
                 nodes = layers.cast(layers.reshape(children, [-1, 2 * best.shape[1]]), "int64")
-        return layers.reduce_mean(found[-2]), found
+        return layers.reduce_mean(best_nodes[-2]), best_nodes
 
     def ranked(self):
         """A page's advertisements look at those beside them: by a matrix for each pair of ranks."""
@@ -146,10 +146,10 @@ class Nets:
         """One tower of a matcher of texts: sums of the rows of all short runs of words."""
         fluid, layers = self.fluid, self.layers
         lists = {"white_list_len": 1, "black_list_len": 1}
-        attrs = [self.given(name, np.zeros((1, 1), "float32")) for name in ("white", "black")]
+        attrs = [self.table(name, np.zeros((1, 1), "float32")) for name in ("white", "black")]
         if filters:
             lists = {"white_list_len": len(filters[0]), "black_list_len": len(filters[1])}
-            attrs = [self.given(name, each) for name, each in zip(("white", "black"), filters)]
+            attrs = [self.table(name, each) for name, each in zip(("white", "black"), filters)]
         rows = fluid.contrib.layers.search_pyramid_hash(
             word, num_emb=16, space_len=300, pyramid_layer=4, rand_len=8, drop_out_percent=drop,
             is_training=training, use_filter=bool(filters), seed=1, lr=0.3,

@@ -113,12 +113,12 @@ class BloomFilter(NamedTuple):
 
     def holds(self, words_Tn: Array) -> Array:
         """Tell which rows of uint32 are keys."""
-        found = np.ones(len(words_Tn), bool)
+        hits = np.ones(len(words_Tn), bool)
         for seed in range(self.pairs):
             for half in murmur3(words_Tn, seed):
                 place = (half % np.uint64(self.bits)).astype(np.int64)
-                found &= (self.data[place >> 3] >> (7 - (place & 7)) & 1).astype(bool)
-        return found
+                hits &= (self.data[place >> 3] >> (7 - (place & 7)) & 1).astype(bool)
+        return hits
 
 
 # -- terms ------------------------------------------------------------------------------------------

@@ -56,9 +56,9 @@ def others(words: Callable[[int], Any], mine: Any, nodes: Any, count: int) -> An
             places = np.argsort(drawn, axis=1, kind="stable")
         else:
             places = (drawn.astype(np.uint64) * np.uint64(size) >> np.uint64(32)).astype(np.int64)
-        chosen = _first(places, nodes[places] != mine[left, None], count)
-        enough = chosen.sum(1) == count
-        result[left[enough]] = nodes[places[enough][chosen[enough]].reshape(-1, count)]
+        selection = _first(places, nodes[places] != mine[left, None], count)
+        enough = selection.sum(1) == count
+        result[left[enough]] = nodes[places[enough][selection[enough]].reshape(-1, count)]
         left, draws = left[~enough], 2 * draws
         for row in left[:1]:
             beside = int(np.count_nonzero(nodes != mine[row]))
