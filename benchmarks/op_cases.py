@@ -6,6 +6,7 @@ in ``slopes`` takes a gradient.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,19 +167,11 @@ def _losses() -> None:
     chance = {"X": uniform(0.05, 0.95, *FLAT), "Label": either(*FLAT)}
     add("bce_loss", chance, lambda t, x, y: t.nn.functional.binary_cross_entropy(x, y, **each))
     scores = {"X": normal(*FLAT), "Label": either(*FLAT)}
-    add(
-        "sigmoid_cross_entropy_with_logits",
-        scores,
-        lambda t, x, y: t.nn.functional.binary_cross_entropy_with_logits(x, y, **each),
-    )
+    logistic = lambda t, x, y: t.nn.functional.binary_cross_entropy_with_logits(x, y, **each)
+    add("sigmoid_cross_entropy_with_logits", scores, logistic)
     logs = {"X": uniform(-4, 0, *FLAT), "Target": uniform(0.1, 1, *FLAT)}
-    add(
-        "kldiv_loss",
-        logs,
-        lambda t, x, y: t.nn.functional.kl_div(x, y, **mean),
-        out="Loss",
-        **mean,
-    )
+    divergence = lambda t, x, y: t.nn.functional.kl_div(x, y, **mean)
+    add("kldiv_loss", logs, divergence, out="Loss", **mean)
     pair = {"X": normal(*FLAT), "Y": normal(*FLAT)}
     huber = lambda t, x, y: t.nn.functional.huber_loss(x, y, **each)
     add("huber_loss", pair, huber, delta=1.0)
@@ -195,49 +188,20 @@ def _losses() -> None:
 
 
 def _convolutions() -> None:
-    f = "Input Filter"
-    x = {"Input": normal(*SMALL_IMAGES), "Filter": normal(16, 16, 3, 3)}
-    add("conv2d", x, lambda t, x, w: t.conv2d(x, w, padding=1), f, "Output", paddings=[1, 1])
-    add(
-        "conv2d_transpose",
-        x,
-        lambda t, x, w: t.conv_transpose2d(x, w, stride=2, padding=1),
-        f,
-        "Output",
-        strides=[2, 2],
-        paddings=[1, 1],
-    )
-    apart = {"Input": normal(*IMAGES), "Filter": normal(64, 1, 3, 3)}
-    add(
-        "depthwise_conv2d",
-        apart,
-        lambda t, x, w: t.conv2d(x, w, padding=1, groups=64),
-        f,
-        "Output",
-        paddings=[1, 1],
-        groups=64,
-    )
-    add(
-        "depthwise_conv2d_transpose",
-        apart,
-        lambda t, x, w: t.conv_transpose2d(x, w, padding=1, groups=64),
-        f,
-        "Output",
-        paddings=[1, 1],
-        groups=64,
-    )
-    v = {"Input": normal(2, 8, 16, 32, 32), "Filter": normal(8, 8, 3, 3, 3)}
-    three = [1, 1, 1]
-    add("conv3d", v, lambda t, x, w: t.conv3d(x, w, padding=1), f, "Output", paddings=three)
-    add(
-        "conv3d_transpose",
-        v,
-        lambda t, x, w: t.conv_transpose3d(x, w, stride=2, padding=1),
-        f,
-        "Output",
-        strides=[2, 2, 2],
-        paddings=three,
-    )
+    f, apart = "Input Filter", {"Input": normal(*IMAGES), "Filter": normal(64, 1, 3, 3)}
+    images = {"Input": normal(*SMALL_IMAGES), "Filter": normal(16, 16, 3, 3)}
+    volumes = {"Input": normal(2, 8, 16, 32, 32), "Filter": normal(8, 8, 3, 3, 3)}
+    for rank, x in ((2, images), (3, volumes)):
+        pads, strides = [1] * rank, [2] * rank
+        conv = lambda t, x, w, n=f"conv{rank}d": getattr(t, n)(x, w, padding=1)
+        add(f"conv{rank}d", x, conv, f, "Output", paddings=pads)
+        back = lambda t, x, w, n=f"conv_transpose{rank}d": getattr(t, n)(x, w, stride=2, padding=1)
+        add(f"conv{rank}d_transpose", x, back, f, "Output", strides=strides, paddings=pads)
+    each: dict[str, Any] = {"paddings": [1, 1], "groups": 64}
+    conv = lambda t, x, w: t.conv2d(x, w, padding=1, groups=64)
+    add("depthwise_conv2d", apart, conv, f, "Output", **each)
+    back = lambda t, x, w: t.conv_transpose2d(x, w, padding=1, groups=64)
+    add("depthwise_conv2d_transpose", apart, back, f, "Output", **each)
 
 
 def _windows() -> None:
@@ -261,87 +225,45 @@ def _windows() -> None:
     deeper = {"X": normal(4, 16, 8, 16, 16), "Indices": pooled(3, 4, 16, 8, 16, 16)}
     unpool3 = lambda t, x, i: t.nn.functional.max_unpool3d(x, i.long(), 2)
     add("unpool3d", deeper, unpool3, ksize=[2] * 3, strides=[2] * 3, output_size=[16, 32, 32])
-    add(
-        "unfold",
-        {"X": normal(16, 8, 32, 32)},
-        lambda t, x: t.nn.functional.unfold(x, 3, padding=1),
-        out="Y",
-        kernel_sizes=[3, 3],
-        strides=[1, 1],
-        paddings=[1, 1, 1, 1],
-        dilations=[1, 1],
-    )
+    unfold = lambda t, x: t.nn.functional.unfold(x, 3, padding=1)
+    windows = {"kernel_sizes": [3, 3], "strides": [1, 1], "paddings": [1] * 4, "dilations": [1, 1]}
+    add("unfold", {"X": normal(16, 8, 32, 32)}, unfold, out="Y", **windows)
 
 
 def _sampling() -> None:
-    small = {"X": normal(16, 16, 32, 32)}
-    sizes = {"out_h": 64, "out_w": 64}
-    for ours, theirs in (("bilinear", "bilinear"), ("bicubic", "bicubic"), ("nearest", "nearest")):
-        for aligned in (False, True):
-            if aligned and ours == "nearest":
-                continue
+    small, sizes = {"X": normal(16, 16, 32, 32)}, {"out_h": 64, "out_w": 64}
+    for mode, aligned in itertools.product(("bilinear", "bicubic", "nearest"), (False, True)):
+        if aligned and mode == "nearest":
+            continue
 
-            def call(t: Any, x: Any, mode: str = theirs, aligned: bool = aligned) -> Any:
-                options = {} if mode == "nearest" else {"align_corners": aligned}
-                return t.nn.functional.interpolate(x, size=(64, 64), mode=mode, **options)
+        def call(t: Any, x: Any, mode: str = mode, aligned: bool = aligned) -> Any:
+            options = {} if mode == "nearest" else {"align_corners": aligned}
+            return t.nn.functional.interpolate(x, size=(64, 64), mode=mode, **options)
 
-            add(
-                f"{ours}_interp{' aligned' if aligned else ''}",
-                small,
-                call,
-                interp_method=ours,
-                align_corners=aligned,
-                align_mode=0,
-                **sizes,
-            )
-    add(
-        "trilinear_interp",
-        {"X": normal(4, 8, 8, 32, 16)},
-        lambda t, x: t.nn.functional.interpolate(
-            x, size=(16, 64, 32), mode="trilinear", align_corners=False
-        ),
-        interp_method="trilinear",
-        align_corners=False,
-        align_mode=0,
-        out_d=16,
-        out_h=64,
-        out_w=32,
-    )
+        attrs = {"interp_method": mode, "align_corners": aligned, "align_mode": 0, **sizes}
+        add(f"{mode}_interp{' aligned' if aligned else ''}", small, call, **attrs)
+    attrs = {"interp_method": "trilinear", "align_corners": False, "align_mode": 0}
+    deep = lambda t, x: t.nn.functional.interpolate(x, size=(16, 64, 32), mode="trilinear")
+    volumes = {"X": normal(4, 8, 8, 32, 16)}
+    add("trilinear_interp", volumes, deep, **attrs, out_d=16, out_h=64, out_w=32)
     grid = {"X": normal(*SMALL_IMAGES), "Grid": uniform(-1, 1, 16, 64, 64, 2)}
-    for mode in ("bilinear", "nearest"):
-        for padding in ("zeros", "border", "reflection"):
-            add(
-                f"grid_sampler {mode} {padding}",
-                grid,
-                lambda t, x, g, m=mode, p=padding: t.nn.functional.grid_sample(
-                    x, g, mode=m, padding_mode=p, align_corners=True
-                ),
-                "X Grid",
-                "Output",
-                mode=mode,
-                padding_mode=padding,
-            )
-    add(
-        "affine_grid",
-        {"Theta": normal(32, 2, 3)},
-        lambda t, x: t.nn.functional.affine_grid(x, (32, 1, 128, 128), align_corners=True),
-        "Theta",
-        "Output",
-        output_shape=[32, 1, 128, 128],
-    )
+    for mode, padding in itertools.product(
+        ("bilinear", "nearest"), ("zeros", "border", "reflection")
+    ):
+        attrs = {"mode": mode, "padding_mode": padding}
+        read = lambda t, x, g, a=attrs: t.nn.functional.grid_sample(x, g, **a, align_corners=True)
+        add(f"grid_sampler {mode} {padding}", grid, read, "X Grid", "Output", **attrs)
+    shape = [32, 1, 128, 128]
+    places = lambda t, x: t.nn.functional.affine_grid(x, shape, align_corners=True)
+    add("affine_grid", {"Theta": normal(32, 2, 3)}, places, "Theta", "Output", output_shape=shape)
 
 
 def _norms() -> None:
     scale, bias = uniform(0.5, 2, 64), normal(64)
     x = {"X": normal(*IMAGES), "Scale": scale, "Bias": bias}
     f = "X Scale Bias"
-    add(
-        "instance_norm",
-        x,
-        lambda t, x, s, b: t.nn.functional.instance_norm(x, weight=s, bias=b),
-        f,
-        "Y",
-    )
+    instances = lambda t, x, s, b: t.nn.functional.instance_norm(x, weight=s, bias=b)
+    add("instance_norm", x, instances, f, "Y")
     groups = lambda t, x, s, b: t.nn.functional.group_norm(x, 8, s, b)
     add("group_norm", x, groups, f, "Y", groups=8)
     rows = {"X": normal(*FLAT), "Scale": uniform(0.5, 2, 1000), "Bias": normal(1000)}
@@ -429,18 +351,10 @@ def _sums() -> None:
     add("dist", pair, lambda t, x, y: t.dist(x, y), "X Y", p=2.0)
     turns = {"X": normal(350000, 3), "Y": normal(350000, 3)}
     add("cross", turns, lambda t, x, y: t.linalg.cross(x, y, dim=1), "X Y", dim=1)
-    add(
-        "kron",
-        {"X": normal(32, 32), "Y": normal(32, 32)},
-        lambda t, x, y: t.kron(x, y),
-        "X Y",
-    )
-    add(
-        "bmm",
-        {"X": normal(64, 128, 128), "Y": normal(64, 128, 128)},
-        lambda t, x, y: t.bmm(x, y),
-        "X Y",
-    )
+    blocks = {"X": normal(32, 32), "Y": normal(32, 32)}
+    add("kron", blocks, lambda t, x, y: t.kron(x, y), "X Y")
+    batches = {"X": normal(64, 128, 128), "Y": normal(64, 128, 128)}
+    add("bmm", batches, lambda t, x, y: t.bmm(x, y), "X Y")
     wide = {"Input": normal(512, 512), "X": normal(512, 512), "Y": normal(512, 512)}
     add("addmm", wide, lambda t, z, x, y: t.addmm(z, x, y), "Input X Y")
     spread = {"Input": uniform(-1, 1, 200, 64, 64)}
@@ -448,15 +362,6 @@ def _sums() -> None:
     add("inverse", {"Input": well}, lambda t, x: t.inverse(x), "Input", "Output")
 
 
-for _add in (
-    _functions,
-    _pairs,
-    _losses,
-    _convolutions,
-    _windows,
-    _sampling,
-    _norms,
-    _moves,
-    _sums,
-):
-    _add()
+_FAMILIES = (_functions, _pairs, _losses, _convolutions, _windows, _sampling, _norms, _moves, _sums)
+for _family in _FAMILIES:
+    _family()

@@ -47,27 +47,24 @@ def publish_imports(module: str, *submodules: ModuleType) -> None:
     Such a module only imports, by ``from x import *`` or ``from x import y as y``, which type checkers take for
     an offer, too. Of modules in its namespace it offers those that are given.
     """
-    namespace = vars(sys.modules[module])
-    namespace["__all__"] = [
-        name
-        for name, value in namespace.items()
-        if not name.startswith("_")
-        and value is not publish_imports
-        and (not isinstance(value, ModuleType) or value in submodules)
-    ]
-    namespace.update(__dir__=listing(module), __getattr__=missing(module))
+
+    def offered(value: Any) -> bool:
+        if isinstance(value, ModuleType):
+            return value in submodules
+        return value is not publish_imports
+
+    _publish(module, offered)
 
 
 def publish_definitions(module: str, *, withhold: tuple[Any, ...] = ()) -> None:
-    """Set a module's ``__all__``: the functions and classes that it defines, without helpers of neighbours."""
+    """Offer the functions and classes that a module defines, without ``withhold``: helpers of neighbours."""
+    _publish(module, lambda v: getattr(v, "__module__", None) == module and v not in withhold)
+
+
+def _publish(module: str, offered: Callable[[Any], bool]) -> None:
     namespace = vars(sys.modules[module])
-    namespace["__all__"] = [
-        name
-        for name, value in namespace.items()
-        if not name.startswith("_")
-        and getattr(value, "__module__", None) == module
-        and value not in withhold
-    ]
+    public = [name for name in namespace if not name.startswith("_") and offered(namespace[name])]
+    namespace.update(__all__=public, __dir__=listing(module), __getattr__=missing(module))
 
 
 def missing(module: str) -> Callable[[str], NoReturn]:

@@ -308,9 +308,7 @@ class UserDefinedRoleMaker(RoleMakerBase):
             raise InvalidValue(f"worker_num must be above 0, got {workers}.")
         self._worker_count = workers
         count = workers if role == Role.WORKER else len(self._server_endpoints)
-        self._current_id = _below(
-            "current_id", _whole("current_id", current_id), count, _WORDS[role]
-        )
+        self._current_id = _checked_id(current_id, count, _WORDS[role])
         self._role = role
 
 
@@ -326,7 +324,7 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
         super().__init__()
         self._worker_endpoints = _listed("worker_endpoints", worker_endpoints)
         count = len(self._worker_endpoints)
-        self._current_id = _below("current_id", _whole("current_id", current_id), count, "TRAINER")
+        self._current_id = _checked_id(current_id, count, "TRAINER")
         self._role = Role.WORKER
 
 
@@ -405,7 +403,9 @@ def _whole(what: str, value: Any) -> int:
     return value
 
 
-def _below(what: str, value: int, count: int, word: str) -> int:
-    if not 0 <= value < count:
-        raise InvalidValue(f"{what} must be from 0 to {count - 1} for a {word}, got {value}.")
-    return value
+def _checked_id(current_id: int, count: int, word: str) -> int:
+    if not 0 <= _whole("current_id", current_id) < count:
+        raise InvalidValue(
+            f"current_id must be from 0 to {count - 1} for a {word}, got {current_id}."
+        )
+    return current_id

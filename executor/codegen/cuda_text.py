@@ -161,7 +161,7 @@ class Text:
         return [*lines, call, *stores]
 
     def _several(
-        self, first: str, end: str, step: str, dims: range, base: dict[int, str], column: str
+        self, first: str, end: str, dims: range, base: dict[int, str], column: str
     ) -> list[str]:
         """Return the loop over numbers ``t`` of rows (or, without ``dims`` and column, of pieces).
 
@@ -172,7 +172,7 @@ class Text:
         stored = [k for j, (_, k) in enumerate(self.nest.writes) if not self.nest.summed[j]]
         lines = [f"{self._declared(k)} {self._load(k, base[k])}" for k in sorted(steady)]
         lines += [
-            f"for ({self.index} first = {first}; first < {end}; first += {self.unrolled} * {step}) {{"
+            f"for ({self.index} first = {first}; first < {end}; first += {self.unrolled} * step) {{"
         ]
         inside = [self._declared(k, f"[{self.unrolled}]") for k in moving]
         places = sorted({*moving, *stored})
@@ -180,7 +180,7 @@ class Text:
         guard = [
             "#pragma unroll",
             f"for (int u = 0; u < {self.unrolled}; u++) {{",
-            f"  const {self.index} t = first + u * {step};",
+            f"  const {self.index} t = first + u * step;",
             f"  if (t < {end}) {{",
         ]
         loads = [*self._row_of(dims, column)]
@@ -216,7 +216,7 @@ class Text:
         """One dimension: a piece after the other, then what is left of a vector."""
         base = dict.fromkeys(range(len(self.nest.memories)), "0")
         lines = [self._pieces(), f"const {self.index} step = gridDim.x * blockDim.x;"]
-        lines += self._several("thread_index()", "pieces", "step", range(0), base, "t")
+        lines += self._several("thread_index()", "pieces", range(0), base, "t")
         if self.width > 1:
             lines += self._rest_of_flat()
         return lines
@@ -242,7 +242,7 @@ class Text:
         ]
         base = {k: " + ".join(self._inner_offset(k, "c")) or "0"
                 for k in range(len(self.nest.memories))}  # fmt: skip
-        return lines + self._several("row0", "rows", "step", rows, base, "")
+        return lines + self._several("row0", "rows", rows, base, "")
 
     def _height(self, rows: range) -> list[str]:
         count = " * ".join(f"n{d}" for d in rows) or "1"
@@ -282,7 +282,7 @@ class Text:
         ]
         base = {k: " + ".join([f"b{k}", *self._inner_offset(k, "c")])
                 for k in range(len(self.nest.memories))}  # fmt: skip
-        lines += [_indented(self._several("row0", "rows", "step", rows, base, "")), "}"]
+        lines += [_indented(self._several("row0", "rows", rows, base, "")), "}"]
         return [*lines, *self._in_turn(self._column_sum, THREADS * self.width)]
 
     def _in_turn(self, add_up: Callable[[int], list[str]], count: int) -> list[str]:
@@ -333,7 +333,7 @@ class Text:
         ]
         base = {k: f"b{k}" for k in range(len(self.nest.memories))}
         own = f"({self.index})blockIdx.y * blockDim.x + threadIdx.x"
-        lines += self._several(own, "all", "step", rows, base, "c" if rows else "t")
+        lines += self._several(own, "all", rows, base, "c" if rows else "t")
         return [*lines, *self._in_turn(self._row_sum, THREADS)]
 
     def _row_sum(self, j: int) -> list[str]:

@@ -59,7 +59,7 @@ class RandomSampler(Sampler):
         self.replacement = replacement
         self._num_samples = num_samples
         self.generator = generator
-        _check_count("num_samples", self.num_samples)
+        _check_count(self.num_samples)
         if not replacement and self.num_samples > len(data_source):
             raise InvalidValue(
                 f"num_samples={num_samples} is more than the {len(data_source)} samples, which are "
@@ -94,7 +94,7 @@ class WeightedRandomSampler(Sampler):
 
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True) -> None:
         super().__init__()
-        _check_count("num_samples", num_samples)
+        _check_count(num_samples)
         if not isinstance(replacement, bool):
             raise InvalidValue(f"replacement must be a bool, got {replacement!r}.")
         self.weights = weights
@@ -246,9 +246,9 @@ def _check_batches(batch_size: Any, shuffle: Any, drop_last: Any) -> None:
             raise InvalidArgument(f"{name} must be a bool, got {value!r}.")
 
 
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, int) or value < 1:
-        raise InvalidValue(f"{name} must be a whole number above 0, got {value!r}.")
+def _check_count(num_samples: Any) -> None:
+    if not isinstance(num_samples, int) or num_samples < 1:
+        raise InvalidValue(f"num_samples must be a whole number above 0, got {num_samples!r}.")
 
 
 def _batches(numbers: Iterable[int], size: int, drop_last: bool) -> Iterator[list[int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import os
 import warnings
 from collections.abc import Callable, Iterable
@@ -28,7 +27,6 @@ from ..device.tensor import Tensor
 from ..feed.scope import Scope, global_scope
 from .files import inside, reading, replacing
 
-_logger = logging.getLogger("rowlock")
 _NOT_KEPT = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER)
 _NO_VALUE = (*_NOT_KEPT, VarType.RAW)
 Predicate = Callable[[Variable], bool]

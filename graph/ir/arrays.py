@@ -53,13 +53,13 @@ class Arrays(HostCalls):
             raise InvalidValue(f"{op.type}: the array {array!r} has no entry {number}. {op.where}")
         return number
 
-    def _entries(self, op: Operator, slot: str = "X") -> list[Value]:
+    def _entries(self, op: Operator) -> list[Value]:
         """Return the entries of an array, or the variables of a list.
 
         Raises:
             Unsupported: there are none, or one was never written.
         """
-        names = op.inputs.get(slot, [])
+        names = op.inputs.get("X", [])
         if len(names) == 1 and names[0] in self.arrays:
             entries: Entries = self.arrays[names[0]]
         else:

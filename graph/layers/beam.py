@@ -29,11 +29,11 @@ def check_beam(beam_size: Any, end_id: Any, layer: str, argument: str = "end_id"
         )
 
 
-def _check_words(x: Any, argument: str, layer: str) -> None:
-    check_variable(x, argument, layer)
+def _check_words(x: Any, argument: str) -> None:
+    check_variable(x, argument, "beam_search")
     if x.dtype != VarType.INT64:
         raise InvalidType(
-            f"{layer}: {argument} must hold int64, {x.name!r} is {x.dtype and x.dtype.name}."
+            f"beam_search: {argument} must hold int64, {x.name!r} is {x.dtype and x.dtype.name}."
         )
 
 
@@ -67,13 +67,13 @@ def beam_search(
     Raises:
         InvalidType, InvalidValue: an argument does not fit.
     """
-    _check_words(pre_ids, "pre_ids", "beam_search")
+    _check_words(pre_ids, "pre_ids")
     check_float(pre_scores, "pre_scores", "beam_search")
     check_float(scores, "scores", "beam_search")
     check_beam(beam_size, end_id, "beam_search")
     inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "scores": scores}
     if ids is not None:
-        _check_words(ids, "ids", "beam_search")
+        _check_words(ids, "ids")
         inputs["ids"] = ids
     helper = LayerHelper("beam_search", name)
     best = helper.new(pre_scores.dtype)

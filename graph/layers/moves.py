@@ -175,10 +175,10 @@ def partial_sum(input: Any, start_index: int = 0, length: int = -1) -> Variable:
     return _columns("partial_sum", input, start_index, length)
 
 
-def _pair(value: Any, argument: str, op_type: str) -> list[int]:
+def _pair(value: Any, argument: str) -> list[int]:
     if isinstance(value, (list, tuple)) and len(value) == 2:
-        return _list(value, argument, op_type)
-    return [integer(value, argument, op_type)] * 2
+        return _list(value, argument, "unfold")
+    return [integer(value, argument, "unfold")] * 2
 
 
 def unfold(
@@ -201,9 +201,9 @@ def unfold(
     if len(margins) not in (1, 2, 4):
         raise InvalidValue(f"unfold: paddings must be 1, 2 or 4 numbers, got {margins}.")
     attrs = {
-        "kernel_sizes": _pair(kernel_sizes, "kernel_sizes", "unfold"),
-        "strides": _pair(strides, "strides", "unfold"),
+        "kernel_sizes": _pair(kernel_sizes, "kernel_sizes"),
+        "strides": _pair(strides, "strides"),
         "paddings": margins * (4 // len(margins)),
-        "dilations": _pair(dilations, "dilations", "unfold"),
+        "dilations": _pair(dilations, "dilations"),
     }
     return layer("unfold", {"X": x}, attrs, name, out="Y", dtype=x.dtype)

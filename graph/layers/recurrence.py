@@ -11,12 +11,12 @@ from .numbers import integer
 from .tensors import check_float
 
 
-def _width(size: int, gates: int, layer: str) -> int:
-    """Return the number of cells; ``size`` is that of the gates together."""
+def _width(size: int, layer: str) -> int:
+    """Return the number of cells; ``size`` is that of their four gates together."""
     size = integer(size, "size", layer)
-    if size <= 0 or size % gates:
-        raise InvalidValue(f"{layer}: size must be {gates} times the number of cells, got {size}.")
-    return size // gates
+    if size <= 0 or size % 4:
+        raise InvalidValue(f"{layer}: size must be 4 times the number of cells, got {size}.")
+    return size // 4
 
 
 def _states(layer: str, **states: Variable | None) -> dict[str, Variable]:
@@ -63,7 +63,7 @@ def dynamic_lstm(
         The hidden states and the cells, [N, D], with the sequences of ``input``.
     """
     check_float(input, "input", "dynamic_lstm")
-    helper, width = LayerHelper("lstm", name), _width(size, 4, "dynamic_lstm")
+    helper, width = LayerHelper("lstm", name), _width(size, "dynamic_lstm")
     weight = helper.create_parameter(param_attr, [width, 4 * width], dtype)
     bias = _bias(helper, bias_attr, (7 if use_peepholes else 4) * width, dtype)
     outputs = {
@@ -121,7 +121,7 @@ def dynamic_lstmp(
         The projections [N, proj_size] and the cells [N, D].
     """
     check_float(input, "input", "dynamic_lstmp")
-    helper, width = LayerHelper("lstmp", name), _width(size, 4, "dynamic_lstmp")
+    helper, width = LayerHelper("lstmp", name), _width(size, "dynamic_lstmp")
     projected = integer(proj_size, "proj_size", "dynamic_lstmp")
     weight = helper.create_parameter(param_attr, [projected, 4 * width], dtype)
     proj_weight = helper.create_parameter(param_attr, [width, projected], dtype)

@@ -21,8 +21,8 @@ def _as_declared(op: Inference) -> Mapping[str, Specs]:
     return {}
 
 
-def _like(slot: str, results: int = 1) -> ShapeRule:
-    return lambda op: {op.op.output_slots[0].name: [op.spec(slot)] * results}
+def _like_x(results: int) -> ShapeRule:
+    return lambda op: {op.op.output_slots[0].name: [op.spec("X")] * results}
 
 
 def _selected(op: Inference) -> Mapping[str, Specs]:
@@ -192,14 +192,10 @@ def _entry(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X_W" if op.has("X_W") else "X")}
 
 
-def _parts(slot: str) -> ShapeRule:
+def _parts(op: Inference) -> Mapping[str, Specs]:
     """Entries have other numbers of rows than what they are parts of."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        x = op.spec(slot)
-        return {"Out": x._replace(shape=(-1, *x.shape[1:]))}
-
-    return rule
+    x = op.spec("X")
+    return {"Out": x._replace(shape=(-1, *x.shape[1:]))}
 
 
 def _joined(op: Inference) -> Mapping[str, Specs]:
@@ -241,7 +237,7 @@ for _op in (
     Op(
         type="select_output",
         record=SelectOutput,
-        shape=_like("X", 2),
+        shape=_like_x(2),
         grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
     ),
     Op(
@@ -264,7 +260,7 @@ for _op in (
     Op(
         type="rnn_memory_helper",
         record=MemoryHelper,
-        shape=_like("X"),
+        shape=_like_x(1),
         grad=Grad("rnn_memory_helper_grad", ("X", "Out", "Out@GRAD"), ("X@GRAD",)),
     ),
     Op(type="rnn_memory_helper_grad", record=MemoryHelperGrad),
@@ -279,7 +275,7 @@ for _op in (
     Op(
         type="write_to_array",
         record=WriteToArray,
-        shape=_like("X"),
+        shape=_like_x(1),
         grad=Grad("read_from_array", {"X": "Out@GRAD", "I": "I", "X_W": "X"}, {"Out": "X@GRAD"}),
     ),
     Op(
@@ -291,7 +287,7 @@ for _op in (
     Op(
         type="lod_tensor_to_array",
         record=Ranked,
-        shape=_parts("X"),
+        shape=_parts,
         lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
         grad=Grad(
             "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
@@ -300,7 +296,7 @@ for _op in (
     Op(
         type="array_to_lod_tensor",
         record=Ranked,
-        shape=_parts("X"),
+        shape=_parts,
         lod=lambda op: {
             "Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))
         },

@@ -104,7 +104,7 @@ def append_backward(
         seed_of = {names.of(loss.name): seed}
         grads = _with_recomputation(block, path, marks, set(seed_of), stopped, names)
         grads = _accumulate(grads, seed_of)
-        _append(block, grads, callbacks, first)
+        _append(block, grads, callbacks)
     return _pairs(program, block, parameter_list, names, first)
 
 
@@ -143,7 +143,7 @@ def gradients(
             t.name: _target_seed(block, t, g, names)
             for t, g in zip(targets, target_grads, strict=True)
         }
-        _append(block, _backward_ops(path, seeds, stopped, names), None, first)
+        _append(block, _backward_ops(path, seeds, stopped, names), None)
     computed = {name for op in block.ops[first:] for name in op.output_arg_names}
     pairs = ((names.of(v.name), seeds.get(v.name)) for v in inputs)
     results = (name if name in computed else seed for name, seed in pairs)
@@ -598,15 +598,13 @@ def _target_seed(
     return seed
 
 
-def _append(
-    block: Block, grads: list[GradOp], callbacks: Sequence[Callback] | None, first: int
-) -> None:
+def _append(block: Block, grads: list[GradOp], callbacks: Sequence[Callback] | None) -> None:
     context: dict[str, Any] = {}
     for op in grads:
         if op.body is not None:
             _declare_above(op)
             _declare_arrays(block, op.body)
-            _append(op.attrs["sub_block"], op.body, callbacks, 0)
+            _append(op.attrs["sub_block"], op.body, callbacks)
         context |= op.of
         appended = block.append_op(op.type, op.inputs, op.outputs, {DEVICE: "", **op.attrs})
         context["__current_op_desc__"] = appended

@@ -163,7 +163,7 @@ class ServerWriter:
                     names |= self._own_state(op, name, entry, shard)
             corrected = dict(names)
             if self.corrects_delay and is_update(op):
-                corrected[entry.gradient.name] = self._correct(block, entry, shard)
+                corrected[entry.gradient.name] = self._correct(block, shard)
             copied = copy_op(block, op, corrected)
             copied.attrs["op_role_var"] = [entry.parameter.name, renamed]
 
@@ -211,7 +211,7 @@ class ServerWriter:
 
     # -- delay ------------------------------------------------------------------------------------
 
-    def _correct(self, block: Block, entry: Trained, shard: Shard) -> str:
+    def _correct(self, block: Block, shard: Shard) -> str:
         """Append gradient + gradient² x (parameter - what the trainer had of it); return its name."""
         parameter = self.block.var(shard.parameter)
         block.create_var(name=TRAINER_ID, dtype="int64", shape=[1])

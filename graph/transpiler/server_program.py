@@ -197,7 +197,7 @@ class ServerProgram:
             for op in source.ops:
                 op.block = home
                 home.ops.append(op)
-        _adopt_sub_blocks(result, home)
+        _adopt_sub_blocks(home)
         rows = {g.name: g for g in self.gradients.values() if g.rows and g.block in blocks}
         home.ops = list(_for_trainers(home.ops, self.gradients, trainers))
         for gradient in rows.values():
@@ -231,7 +231,7 @@ def _flat(block: Block) -> Iterator[Operator]:
             yield from _flat(inner)
 
 
-def _adopt_sub_blocks(program: Program, home: Block) -> None:
+def _adopt_sub_blocks(home: Block) -> None:
     """Let the blocks that ops of block 0 hold see its variables."""
     for op in home.ops:
         inner = op.attrs.get("sub_block")

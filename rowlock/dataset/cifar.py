@@ -8,13 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..graph.program.formats.state_reader import read_state
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = ["fetch", "test10", "test100", "train10", "train100"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL_PREFIX = "https://dataset.bj.bcebos.com/cifar/"
 CIFAR10_URL = URL_PREFIX + "cifar-10-python.tar.gz"
@@ -79,3 +75,6 @@ def _images(file: io.BytesIO, source: str) -> Iterator[tuple[np.ndarray, int]]:
         raise DamagedFile(f"{source} holds no images with labels.")
     for row, label in zip(pixels, labels, strict=False):
         yield (row / 255.0).astype(np.float32), int(label)
+
+
+publish_definitions(__name__)

@@ -10,21 +10,9 @@ import gzip
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = [
-    "corpus_reader",
-    "fetch",
-    "get_dict",
-    "get_embedding",
-    "load_dict",
-    "load_label_dict",
-    "test",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 DATA_URL = "http://paddlemodels.bj.bcebos.com/conll05st/conll05st-tests.tar.gz"
 DATA_MD5 = "387719152ae52d60422c016e92a742fc"
@@ -178,3 +166,6 @@ def _sample(
         [int(position - at in _AROUND) for position in range(length)],
         [labels.get(role) for role in roles],
     )
+
+
+publish_definitions(__name__)

@@ -9,24 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue, MissingFile
 from . import common
-
-__all__ = [
-    "batch_images_from_tar",
-    "center_crop",
-    "left_right_flip",
-    "load_and_transform",
-    "load_image",
-    "load_image_bytes",
-    "random_crop",
-    "resize_short",
-    "simple_transform",
-    "to_chw",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 def _cv2() -> Any:
@@ -166,3 +151,6 @@ def _batches(images: Iterable[Any], size: int) -> Iterable[list[Any]]:
     from ..executor.loading.sample_readers import batch
 
     return batch(lambda: images, size)()
+
+
+publish_definitions(__name__)

@@ -8,12 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from . import common
-
-__all__ = ["build_dict", "fetch", "test", "tokenize", "train", "word_dict"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL = "https://dataset.bj.bcebos.com/imdb%2FaclImdb_v1.tar.gz"
 MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
@@ -72,3 +68,6 @@ def _reader(part: str, word_idx: Mapping[Any, int]) -> common.Samples:
         (bad if is_bad else good).append(([word_idx.get(w, unknown) for w in words], int(is_bad)))
     reviews = good + bad
     return lambda: iter(reviews)
+
+
+publish_definitions(__name__)

@@ -6,13 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from . import common
-
-__all__ = ["DataType", "build_dict", "fetch", "test", "train", "word_count"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL = "https://dataset.bj.bcebos.com/imikolov%2Fsimple-examples.tgz"
 MD5 = "30177ea32e27c525793142b6bf2c8e2d"
@@ -94,3 +90,6 @@ def _reader(name: str, word_idx: Mapping[Any, int], n: int, data_type: int) -> c
                 yield [word_idx[_START], *numbers], [*numbers, word_idx[_END]]
 
     return samples
+
+
+publish_definitions(__name__)

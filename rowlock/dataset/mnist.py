@@ -8,13 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = ["fetch", "test", "train"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL_PREFIX = "https://dataset.bj.bcebos.com/mnist/"
 TEST_IMAGE_URL = URL_PREFIX + "t10k-images-idx3-ubyte.gz"
@@ -74,3 +70,6 @@ def _elements(path: str, kind: int, rank: int) -> np.ndarray:
     if numbers[0] != kind or int(np.prod(shape, dtype=object)) != len(data) - head:
         raise DamagedFile(f"{path} does not hold the {rank} sizes and the bytes that it should.")
     return np.frombuffer(data, np.uint8, offset=head).reshape(shape)
+
+
+publish_definitions(__name__)

@@ -11,25 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue, MissingFile
 from . import common
-
-__all__ = [
-    "Query",
-    "QueryList",
-    "fetch",
-    "gen_list",
-    "gen_pair",
-    "gen_plain_txt",
-    "gen_point",
-    "load_from_text",
-    "query_filter",
-    "test",
-    "train",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL = (
     "http://www.bigdatalab.ac.cn/benchmark/upload/download_source/"
@@ -205,3 +189,6 @@ def _samples(filepath: str, format: str) -> Iterator[Any]:
         for queries in query_filter(load_from_text(filepath))
         for sample in kinds[format](queries)
     )
+
+
+publish_definitions(__name__)

@@ -8,13 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = ["fetch", "get_word_dict", "test", "train"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL = "https://corpora.bj.bcebos.com/movie_reviews%2Fmovie_reviews.zip"
 MD5 = "155de2b77c6834dd8eea7cbe88e93acb"
@@ -82,3 +78,6 @@ def _samples() -> list[Sample]:
         for label, part in enumerate(reviews)
     )
     return list(chain.from_iterable(zip(*labelled, strict=False)))
+
+
+publish_definitions(__name__)

@@ -8,13 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = ["fetch", "test", "train", "val"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 VOC_URL = "http://host.robots.ox.ac.uk/pascal/VOC/voc2012/VOCtrainval_11-May-2012.tar"
 VOC_MD5 = "6cd6e144f989b92b3379bac3b3de84fd"
@@ -67,3 +63,6 @@ def _reader(part: str) -> common.Samples:
                 )
 
     return samples
+
+
+publish_definitions(__name__)

@@ -6,13 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import DamagedFile
 from . import common
-
-__all__ = ["fetch", "gen", "get_dict", "test", "train"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL_TRAIN = "http://paddlemodels.bj.bcebos.com/wmt/wmt14.tgz"
 MD5_TRAIN = "0791583d57d5beb693b9414c5b36798c"
@@ -93,3 +89,6 @@ def _reader(part: str, dict_size: int) -> common.Samples:
                     )
 
     return samples
+
+
+publish_definitions(__name__)

@@ -9,13 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from . import common
-
-__all__ = ["fetch", "get_dict", "test", "train", "validation"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 DATA_URL = "http://paddlemodels.bj.bcebos.com/wmt/wmt16.tar.gz"
 DATA_MD5 = "0c38be43600334966403524a40dcd81e"
@@ -117,3 +113,6 @@ def _reader(name: str, source_size: int, target_size: int, src_lang: str) -> com
             yield source, [start, *target], [*target, end]
 
     return samples
+
+
+publish_definitions(__name__)

@@ -8,12 +8,8 @@ from ..graph.program.block import Block
 from ..graph.program.operator import Operator
 from ..graph.program.program import Program
 from ..graph.program.variable import Variable
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.types import to_numpy, to_var_type
-
-__all__ = ["pprint_block_codes", "pprint_program_codes", "repr_data_type", "repr_op", "repr_var"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 def repr_data_type(type: Any) -> str:
@@ -65,3 +61,6 @@ def pprint_block_codes(block_desc: Block, show_backward: bool = False) -> str:
 def pprint_program_codes(program_desc: Program) -> str:
     """Return the blocks of a program as text, without gradients."""
     return "\n".join(pprint_block_codes(block) for block in program_desc.blocks)
+
+
+publish_definitions(__name__)

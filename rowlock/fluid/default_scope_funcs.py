@@ -4,18 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..executor.feed.scope import Scope, ScopeVariable
-from ..names import listing, missing
-
-__all__ = [
-    "enter_local_scope",
-    "find_var",
-    "get_cur_scope",
-    "leave_local_scope",
-    "scoped_function",
-    "var",
-]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+from ..names import publish_definitions
 
 _stack: list[Scope] = []
 
@@ -55,3 +44,6 @@ def scoped_function(func: Callable[[], Any]) -> Any:
         return func()
     finally:
         leave_local_scope()
+
+
+publish_definitions(__name__)

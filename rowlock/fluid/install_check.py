@@ -5,17 +5,13 @@ import numpy as np
 from ..executor.device.place import CPUPlace, cpu_places
 from ..executor.feed.scope import Scope, scope_guard
 from ..graph.layers.io import checked_data
-from ..names import listing, missing
+from ..names import publish_definitions
 from . import unique_name
 from .compiler import CompiledProgram
 from .executor import Executor
 from .framework import Program, program_guard
 from .layers import fc, reduce_sum
 from .optimizer import SGD
-
-__all__ = ["run_check"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 def run_check() -> None:
@@ -46,3 +42,6 @@ def _train(places: int) -> None:
         feed = {"x": np.ones((4, 2), "float32")}
         exe.run(program, feed=feed, fetch_list=[loss])
         exe.close()
+
+
+publish_definitions(__name__)

@@ -8,12 +8,8 @@ from ..graph.layers.initializer import Initializer
 from ..graph.layers.param_attr import ParamAttr
 from ..graph.layers.shape import assign
 from ..graph.program.variable import Parameter, Variable
-from ..names import listing, missing
+from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
-
-__all__ = ["LayerHelper"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 class LayerHelper(helper.LayerHelper):
@@ -142,3 +138,6 @@ class LayerHelper(helper.LayerHelper):
     def append_activation(self, input_var: Variable) -> Variable:
         """Apply the activation that the argument ``act`` names."""
         return self.activate(input_var, self.kwargs.get("act"))
+
+
+publish_definitions(__name__)

@@ -2,11 +2,7 @@
 
 import logging
 
-from ..names import listing, missing
-
-__all__ = ["get_logger"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+from ..names import publish_definitions
 
 
 def get_logger(name: str, level: int | str, fmt: str | None = None) -> logging.Logger:
@@ -19,3 +15,6 @@ def get_logger(name: str, level: int | str, fmt: str | None = None) -> logging.L
         logger.addHandler(handler)
     logger.propagate = False
     return logger
+
+
+publish_definitions(__name__)

@@ -86,7 +86,7 @@ def cross_entropy(
     target = label if soft_label else hard
     assert target is not None
     loss = _entropy(input, target, soft_label, ignore_index, use_softmax)
-    factors = _factors(loss, hard, target, weight, ignore_index, classes)
+    factors = _factors(loss, hard, target, weight, ignore_index)
     if factors is not None:
         loss = loss * factors
     if reduction == "mean" and factors is not None:
@@ -114,7 +114,6 @@ def _factors(
     target: Variable,
     weight: Variable | None,
     ignore_index: int,
-    classes: int,
 ) -> Variable | None:
     """Return the weight of each loss, in its shape; None if all are 1."""
     if weight is not None:
