@@ -411,3 +411,40 @@ def test_a_loop_that_never_ends_is_given_up() -> None:
     ):
         run({"x": np.float32([1])}, [i])
     assert run({"x": np.float32([np.inf])}, [i])[0] == [0]
+
+
+@pytest.mark.cpu
+@pytest.mark.parametrize("launcher", ["threads", "ray"])
+def test_a_loop_that_never_ends_on_one_of_two_places_is_an_error_of_its_op(launcher: str) -> None:
+    """It costs no replica, and no value: the step did not happen, and the next one does."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup):
+        x, limit = fluid.data("x", [None, 2]), fluid.data("limit", [None, 1])
+        state, most = L.fc(x, 2), L.reduce_max(limit)
+        rounds = L.fill_constant([1], "float32", 0.0)
+        state, _ = L.while_loop(
+            lambda state, rounds: L.less_than(rounds, most),
+            lambda state, rounds: [L.tanh(state), rounds + 1.0],
+            [state, rounds],
+        )
+        loss = L.mean(state)
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(startup, scope=scope)
+    rows = np.ones((2, 2), "float32")
+    with rowlock.cluster(launcher=launcher, step_deadline_s=4.0):
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, places=fluid.cpu_places(2)
+        )
+
+        def step(limits: list[float]) -> Any:
+            feed = {"x": rows, "limit": np.float32(limits).reshape(2, 1)}
+            return exe.run(program, feed, [loss], scope=scope)[0]
+
+        step([2, 3])
+        weights = np.array(scope.find_var(main.all_parameters()[0].name).get_tensor())
+        with pytest.raises(ExecutionError, match=r"replica 1: operator while failed: it goes on"):
+            step([2, np.inf])
+        after = np.array(scope.find_var(main.all_parameters()[0].name).get_tensor())
+        np.testing.assert_array_equal(after, weights)
+        assert np.isfinite(step([2, 3])).all()
