@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph.ops import expr as e
-from ...graph.ops.formula import Term, in_order, slices
+from ...graph.ops.formula import Term, in_order, outside, slices
 from ...graph.ops.operands import Operands
 from ...graph.ops.registry import Op
 from ...strategies.errors import InvalidValue, SequenceError
@@ -398,7 +398,7 @@ class _Program:
             return source
         if term.fn == "checked":
             limit, what, of = term.options
-            problem = f"{self.op}: {what} {{}} is outside the {limit} {of} (0 to {limit - 1})"
+            problem = outside(self.op, limit, what, of)
             self.steps += self.means.inside(self.dev, source, limit, problem)
             return source
         if source.flags.c_contiguous:

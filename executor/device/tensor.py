@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import accumulate, pairwise
@@ -187,15 +188,23 @@ class Tensor:
 
         Raises:
             SequenceError: offsets that do not begin with 0, fall, or do not end at the next level's count.
+            InvalidType: the levels are no lists of integers.
         """
-        levels = tuple(tuple(int(end) for end in level) for level in lod)
+        levels = _levels(lod, "offsets", "[[0, 2, 5]]")
         for i, level in enumerate(levels):
             if len(level) < 2 or level[0] != 0 or any(a > b for a, b in pairwise(level)):
                 raise SequenceError(f"LoD level {i}: offsets must rise from 0, got {list(level)}.")
-            below = len(levels[i + 1]) - 1 if i + 1 < len(levels) else self._rows()
+        self._take_levels(levels, "its offsets end at")
+
+    def _take_levels(self, levels: LoD, end: str) -> None:
+        """Take offsets whose last ones are as many as there are sequences, or rows, below them."""
+        for i, level in enumerate(levels):
+            last = i + 1 == len(levels)
+            below = self._rows() if last else len(levels[i + 1]) - 1
             if below is not None and level[-1] != below:
+                rows = "rows" if last else f"sequences in level {i + 1}"
                 raise SequenceError(
-                    f"LoD level {i}: its offsets end at {level[-1]}, but there are {below} below it."
+                    f"LoD level {i}: {end} {level[-1]}, but there are {below} {rows} below it."
                 )
         self._lod = levels
 
@@ -207,8 +216,20 @@ class Tensor:
         return [[b - a for a, b in pairwise(level)] for level in self._lod]
 
     def set_recursive_sequence_lengths(self, lengths: Sequence[Sequence[int]]) -> None:
-        """Say how long the sequences are; see :meth:`set_lod`."""
-        self.set_lod([list(accumulate(level, initial=0)) for level in lengths])
+        """Say how long the sequences are.
+
+        Raises:
+            SequenceError: a length is negative, or a level's lengths do not add up to the next level's count.
+            InvalidType: the levels are no lists of integers.
+        """
+        levels = _levels(lengths, "lengths", "[[2, 3]]")
+        for i, level in enumerate(levels):
+            if min(level, default=-1) < 0:
+                raise SequenceError(
+                    f"LoD level {i}: lengths must be 0 or more, one for each sequence, got {list(level)}."
+                )
+        offsets = tuple(tuple(accumulate(level, initial=0)) for level in levels)
+        self._take_levels(offsets, "its lengths add up to")
 
     def has_valid_recursive_sequence_lengths(self) -> bool:
         """Tell whether the sequences, if any, end where the rows end."""
@@ -243,6 +264,21 @@ class Tensor:
         return f"Tensor({self.name!r}, {self._array!r}{lod})"
 
 
+def _levels(levels: Any, numbers: str, example: str) -> LoD:
+    """Return levels of sequences as integers.
+
+    Raises:
+        InvalidType: they are no lists of integers.
+    """
+    try:
+        return tuple(tuple(map(operator.index, level)) for level in levels)
+    except TypeError:
+        raise InvalidType(
+            f"the LoD of a tensor is a list of levels, each a list of integer {numbers}, for example "
+            f"{example}; got {levels!r}."
+        ) from None
+
+
 LoDTensor = Tensor  # Paddle's name for a tensor that may hold sequences
 
 
@@ -261,8 +297,11 @@ def create_lod_tensor(data: Any, recursive_seq_lens: Sequence[Sequence[int]], pl
         tensor.set(np.array(data), place)
     elif isinstance(data, list):
         lengths = [len(sequence) for sequence in data]
-        if list(recursive_seq_lens[-1]) != lengths:
-            raise SequenceError(f"the sequences have lengths {lengths}, not {recursive_seq_lens}.")
+        if not recursive_seq_lens or list(recursive_seq_lens[-1]) != lengths:
+            raise SequenceError(
+                f"create_lod_tensor: the sequences of data have lengths {lengths}, the last level of "
+                f"recursive_seq_lens must be these, got {recursive_seq_lens}."
+            )
         rows = np.concatenate([np.asarray(sequence) for sequence in data])
         tensor.set(rows.astype(np.int64).reshape(-1, 1) if rows.ndim == 1 else rows, place)
     else:

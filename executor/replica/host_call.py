@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ Values = dict[int, Any]  # by position in a program: a tensor, or an array of te
 Totals = dict[int, list[np.ndarray]]  # by position: those to which what a segment fetches is added
 # Parts, values, number of the round, totals
 RunRound = Callable[[Sequence[Any], Values, int, Totals], None]
+_LOOPS_PART = (
+    0.9  # of the seconds of a step: the driver is to hear of a loop before it gives the replica up
+)
 _FUNCTIONS = {**FUNCTIONS, beam_search_decode.__name__: beam_search_decode}
 
 
@@ -26,6 +29,13 @@ def add_to(totals: Iterable[np.ndarray], part: np.ndarray) -> None:
     with np.errstate(all="ignore"):
         for total in totals:
             np.add(total, part, total)
+
+
+class Allowance(NamedTuple):
+    """``seconds`` that a step may take, and when it ``began`` (``time.monotonic``)."""
+
+    began: float
+    seconds: float
 
 
 class HostCall:
@@ -48,12 +58,12 @@ class HostCall:
             for levels in record.attrs["operands"]
         ]
 
-    def run(self, values: Values, run_round: RunRound, within: float) -> None:
+    def run(self, values: Values, run_round: RunRound, allowance: Allowance) -> None:
         """Compute from ``values``, and add the results to them.
 
         Raises:
-            ExecutionError: it failed, or is a loop that goes on after ``within`` seconds; the message names it,
-                what it reads and the user's line.
+            ExecutionError: it failed, or is a loop that goes on until little is left of the step's
+                ``allowance``; the message names it, what it reads and the user's line.
         """
         try:
             if self.program is None:
@@ -62,8 +72,10 @@ class HostCall:
                 )
                 flat = list(self._flat(results))
             else:
-                loop = self._back if self.function == "while_grad" else self._loop
-                flat = loop(self.program, values, run_round, within)
+                if self.function == "while_grad":
+                    flat = self._back(self.program, values, run_round)
+                else:
+                    flat = self._loop(self.program, values, run_round, allowance)
         except (CollectiveError, ExecutionError):
             raise
         except Exception as error:
@@ -98,25 +110,29 @@ class HostCall:
             yield from (result.elements, *result.levels)
 
     def _loop(
-        self, program: ReplicaProgram, values: Values, run_round: RunRound, within: float
+        self,
+        program: ReplicaProgram,
+        values: Values,
+        run_round: RunRound,
+        allowance: Allowance,
     ) -> list[Any]:
         """Run the body while the condition, which is the first value, holds."""
         state: list[Any] = [values.get(i) for i in self.record.inputs["X"]]
         count, rounds = len(self.record.outputs["Out"]) - 1, list[list[Any]]()
-        deadline = time.monotonic() + within
+        began, seconds = allowance
         while np.ravel(state[0])[0]:
-            if time.monotonic() > deadline:
+            taken = time.monotonic() - began
+            if taken > _LOOPS_PART * seconds:
                 raise TimeoutError(
-                    f"it goes on after {len(rounds):,} rounds and {within:g} s (ClusterConfig.step_deadline_s)."
+                    f"it goes on after {len(rounds):,} rounds, {taken:.3g} s into a step that may take "
+                    f"{seconds:g} s. See why its condition holds, or raise ClusterConfig.step_deadline_s"
                 )
             results = self._round(program, state, run_round, len(rounds), {})
             state[:count] = results[:count]
             rounds.append(results[count:])
         return [*state[:count], rounds]
 
-    def _back(
-        self, program: ReplicaProgram, values: Values, run_round: RunRound, within: float
-    ) -> list[Any]:
+    def _back(self, program: ReplicaProgram, values: Values, run_round: RunRound) -> list[Any]:
         """Run the body for each round of a loop, from the last to the first, on what was saved of it.
 
         The last values it computes are parts of totals, of which no other part of the body reads most: those

@@ -21,7 +21,7 @@ class RunOptions:
     The strategies travel whole: a field is declared there and read where it acts, and no file between them
     names it. ``capped``: ``num_threads`` is the default, so a replica uses no more than its share of the
     host's cores. ``alone``: the program has no collectives, and the replica's peers take no part in it.
-    ``within``: seconds after which a loop that goes on is given up (ClusterConfig.step_deadline_s).
+    ``within``: seconds that a step may take (ClusterConfig.step_deadline_s); a loop ends with an error before.
     ``trainers``: the group of all trainers' replicas that the program meets in (empty: that of the gang), and
     ``rings`` whether its own ops meet there, so that no more of it need be alike on all.
     """

@@ -35,7 +35,7 @@ from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.traced import TracedStep
 from .agreement import NO_STEP, pack_step
-from .host_call import HostCall, Totals, Values, add_to
+from .host_call import Allowance, HostCall, Totals, Values, add_to
 from .loaded import BoundPlan, LoadedProgram, Seat, Segment
 from .message import Message
 from .orders import (
@@ -611,6 +611,7 @@ class Replica:
         """
         if not loaded.earlier:
             return feeds
+        self._began = time.monotonic()
         self._undecided.leave(0)
         if idle:
             raise InvalidState(
@@ -634,7 +635,8 @@ class Replica:
         for part in parts:
             if isinstance(part, HostCall):
                 self._calling = part
-                part.run(values, partial(self._run_round, loaded, now), loaded.options.within)
+                allowance = Allowance(self._began, loaded.options.within)
+                part.run(values, partial(self._run_round, loaded, now), allowance)
                 continue
             fed = [values[i] for i in part.program.feeds]
             key = part.cache.shapes.key(fed)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...graph.ops.host_call import no_entry
 from ...graph.ops.sequence_choice import rows_of, within
 from ...strategies.errors import InvalidValue
 
@@ -80,9 +81,7 @@ def read_from_array(entries: TensorArray, index: Entry, array: str) -> tuple[Ent
     number = _number(index, array)
     entry = entries[number] if number < len(entries) else None
     if entry is None:
-        raise InvalidValue(
-            f"entry {number} of {array!r}, which has {len(entries)}, was never written."
-        )
+        raise InvalidValue(no_entry(number, array, len(entries)))
     return (entry,)
 
 
@@ -256,7 +255,7 @@ def stack(entries: TensorArray, reverse: bool) -> tuple[Entry]:
 def _number(index: Entry, array: str) -> int:
     number = int(np.ravel(index.elements)[0])
     if number < 0:
-        raise InvalidValue(f"the array {array!r} has no entry {number}.")
+        raise InvalidValue(f"the array {array!r} has no entry {number}")
     return number
 
 

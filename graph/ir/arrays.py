@@ -12,6 +12,7 @@ import numpy as np
 
 from ...strategies.errors import InvalidValue, Unsupported
 from ...strategies.types import VarType, to_numpy
+from ..ops.host_call import no_entry
 from ..ops.registry import Spec
 from ..program.known import computed
 from ..program.operator import Operator
@@ -50,7 +51,9 @@ class Arrays(HostCalls):
             return None
         number = int(np.ravel(index)[0])
         if number < 0:
-            raise InvalidValue(f"{op.type}: the array {array!r} has no entry {number}. {op.where}")
+            raise InvalidValue(
+                f"{op.type}: the array {array!r} has no entry {number}. Built at {op.where}."
+            )
         return number
 
     def _entries(self, op: Operator) -> list[Value]:
@@ -65,7 +68,9 @@ class Arrays(HostCalls):
         else:
             entries = tuple(self._read(op.block, name) for name in names)
         if not entries or any(entry is None for entry in entries):
-            raise Unsupported(f"{op.type}: an entry of {names} was never written. {op.where}")
+            raise Unsupported(
+                f"{op.type}: an entry of {names} was never written. Built at {op.where}."
+            )
         return [entry for entry in entries if entry is not None]
 
     def _array_read(self, op: Operator) -> Iterator[Node]:
@@ -83,9 +88,8 @@ class Arrays(HostCalls):
             kind = "fill_zeros_like" if entry is None else "assign"
             entry = self._operand(op, "X_W", op.inputs) if entry is None else entry
         elif entry is None:
-            raise Unsupported(
-                f"{op.type}: entry {index} of {name!r}, which has {len(entries)}, was never written. {op.where}"
-            )
+            problem = no_entry(index, name, len(entries))
+            raise Unsupported(f"{op.type}: {problem}. Built at {op.where}.")
         else:
             kind = "assign"
         if result != EMPTY_VAR:

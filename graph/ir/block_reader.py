@@ -35,6 +35,8 @@ class BlockReader(ABC):
     ``scopes`` holds what each block left, by step, under the variable that stands for it in the program;
     ``arrays`` the entries of arrays of tensors. ``levels`` has the newest offsets of sequences by name.
     ``unlike`` are values of other shapes than the program declares: what is computed of them has others, too.
+    ``overwritten`` has what loops found under the names that they write, once their gradients were read, and
+    the number of the loop in its block: gradient ops of what stands before a loop read that.
     """
 
     def __init__(self) -> None:
@@ -46,6 +48,7 @@ class BlockReader(ABC):
         self.arrays: dict[str, tuple[Value | None, ...]] = {}
         self.unlike: set[Value] = set()
         self.inside = ""
+        self.overwritten: dict[str, tuple[Value, int]] = {}
 
     @abstractmethod
     def _nodes(self, block: Block) -> Iterator[Node]:
@@ -89,6 +92,7 @@ class BlockReader(ABC):
         around, scopes, inside = self.current, self.scopes, self.inside
         outer_arrays, own_arrays = self.arrays, arrays or {}
         self.current, self.scopes = {**around, **values}, dict(scopes)
+        overwritten, self.overwritten = self.overwritten, {}
         self.arrays = {**outer_arrays, **own_arrays}
         self.inside = inside + mark
         try:
@@ -103,7 +107,7 @@ class BlockReader(ABC):
             # What it read that outlives steps, or that is fed, is the same around it.
             read = {n: v for n, v in self.current.items() if v.kind != TEMP}
             self.current, self.scopes, self.inside = {**read, **around}, scopes, inside
-            self.arrays = outer_arrays
+            self.arrays, self.overwritten = outer_arrays, overwritten
 
     def _left(self, around: Mapping[str, Value], names: Sequence[str] = ()) -> Scope:
         """Return what the body being read computed, and the values that it found for ``names``."""

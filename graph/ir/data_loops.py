@@ -57,7 +57,7 @@ class DataLoop:
 
     ``carried`` counts the values for the next round; ``scope`` is what a round left; ``outside`` are the values
     around it by those of its block that are the same in each round; ``states`` the persistables; ``rounds`` the
-    value that holds, by round, what was saved.
+    value that holds, by round, what was saved; ``found`` what stood under the names that it writes.
     """
 
     body: Body
@@ -66,6 +66,7 @@ class DataLoop:
     outside: Mapping[Value, Value]
     states: Sequence[Value]
     rounds: Value
+    found: Mapping[str, Value]
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,12 @@ class DataLoops(Arrays):
             if result not in self.array_levels:
                 check_type(op, name, specs[name], result.spec)
         body = Body.of(nodes, feeds, _flat(results, self.sequences))
-        return DataLoop(body, len(body.results), scope, outside, states, saved), results
+        found = {
+            name: value
+            for name, value in operands.items()
+            if name in rounds.carried and value is not None and value not in self.array_levels
+        }
+        return DataLoop(body, len(body.results), scope, outside, states, saved, found), results
 
     def _gradient_on_data(self, op: Operator, loop: DataLoop) -> Iterator[Node]:
         """Run the gradient block for each round, from the last to the first.
@@ -409,12 +415,14 @@ class DataLoops(Arrays):
     def _alone(self, mark: str) -> Iterator[None]:
         """Read a block of which nothing around it is seen."""
         around = self.current, self.arrays, self.scopes, self.levels, self.inside
+        overwritten, self.overwritten = self.overwritten, {}
         self.current, self.arrays, self.scopes, self.levels = {}, {}, {}, {}
         self.inside += mark
         try:
             yield
         finally:
             self.current, self.arrays, self.scopes, self.levels, self.inside = around
+            self.overwritten = overwritten
 
 
 def _flat(values: Sequence[Value], sequences: Sequences) -> list[Value]:

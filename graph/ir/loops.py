@@ -7,7 +7,8 @@ added up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,13 @@ from .data_loops import DataLoop, DataLoops, check_type, counters, touched
 from .graph import Node, Value
 
 _ROUNDS = 10_000  # rounds of a loop that are read at most
+
+
+class UnrolledLoop(NamedTuple):
+    """A loop that was read: what each round left, and what it ``found`` under the names that it writes."""
+
+    rounds: Sequence[Scope]
+    found: Mapping[str, Value]
 
 
 class Loops(DataLoops):
@@ -70,14 +78,23 @@ class Loops(DataLoops):
             if name not in self.arrays and value is not None and value is not first.get(name):
                 outputs = {"Out": (self._write(op.block, name),)}
                 nodes.append(node_of(op, "assign", {"X": (value,)}, outputs))
-        self.scopes[op.outputs["StepScopes"][0]] = rounds
+        found = {n: first[n] for n in op.outputs.get("Out", ()) if n in first}
+        self.scopes[op.outputs["StepScopes"][0]] = UnrolledLoop(rounds, found)
         return nodes
 
     def _while_gradient(self, op: Operator) -> Iterator[Node]:
-        block, rounds = block_of(op), self._of(op, "StepScopes")
-        if isinstance(rounds, DataLoop):
-            yield from self._gradient_on_data(op, rounds)
-            return
+        loop = self._of(op, "StepScopes")
+        if isinstance(loop, DataLoop):
+            yield from self._gradient_on_data(op, loop)
+        else:
+            yield from self._gradient_of_rounds(op, loop.rounds)
+        # Counters were counted back.
+        found = {n: v for n, v in loop.found.items() if n not in counters(block_of(op))}
+        number = next((k for k, o in enumerate(op.block.ops) if _is_loop_of(o, op)), -1)
+        self.overwritten |= {name: (value, number) for name, value in found.items()}
+
+    def _gradient_of_rounds(self, op: Operator, rounds: Sequence[Scope]) -> Iterator[Node]:
+        block = block_of(op)
         inner_names = op.attrs.get("original_output_grad") or op.inputs.get("Out@GRAD", [])
         above = list(zip(inner_names, op.inputs.get("Out@GRAD", ()), strict=True))
         arrays = {inner: self.arrays[name] for inner, name in above if name in self.arrays}
@@ -136,3 +153,7 @@ class Loops(DataLoops):
             kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
             grads = finished(op, {name: result})
             yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
+
+
+def _is_loop_of(loop: Operator, gradient: Operator) -> bool:
+    return loop.type == "while" and loop.outputs["StepScopes"] == gradient.inputs["StepScopes"]

@@ -18,7 +18,7 @@ from ..program.formats.executable import computed_attributes, computed_ops
 from ..program.known import READ_IN_STEPS, numbers_in_use
 from ..program.operator import Operator
 from ..program.program import Program
-from ..program.role import EMPTY_VAR, GRAD_SUFFIX
+from ..program.role import EMPTY_VAR, GRAD_SUFFIX, OpRole
 from ..program.variable import Variable
 from .block_reader import Values, finished, node_of
 from .branches import Branches
@@ -41,6 +41,18 @@ def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
         Unsupported: an op is not built, or cannot stand in a branch.
     """
     return _Reader(program, feed_names).read()
+
+
+def _number_of_forward(op: Operator) -> int:
+    """Return where the op of which another is the gradient stands in the block of that (-1: not there)."""
+    kind = op.type.removesuffix("_grad")
+    results = {name.partition(GRAD_SUFFIX)[0] for name in op.input_arg_names if GRAD_SUFFIX in name}
+    numbers = (
+        number
+        for number, other in enumerate(op.block.ops)
+        if other.type == kind and not results.isdisjoint(other.output_arg_names)
+    )
+    return max(numbers, default=-1)
 
 
 class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
@@ -99,7 +111,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         if numbers_in_use(op.declaration, operands):  # which are known only when the program runs
             kind = READ_IN_STEPS[kind]
         inputs = {
-            slot: tuple(self._read(op.block, name) for name in names)
+            slot: tuple(self._seen(op, name) for name in names)
             for slot, names in operands.items()
             if names
         }
@@ -153,6 +165,17 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
     def _forward(self, gradient: Value) -> Value:
         """Return the value of which another is the gradient, or that itself."""
         return self.current.get(gradient.name.partition(GRAD_SUFFIX)[0], gradient)
+
+    def _seen(self, op: Operator, name: str) -> Value | None:
+        """Return the value of a name as an op sees it.
+
+        The gradient of an op before a loop, whose own gradient was read, sees what the loop found there.
+        """
+        if name in self.overwritten and op.role & OpRole.Backward:
+            value, loop = self.overwritten[name]
+            if _number_of_forward(op) <= loop:  # in a block of gradients both are -1
+                return value
+        return self._read(op.block, name)
 
     def _forget_levels(self, name: str) -> None:
         """Forget the sequences of a variable that is written again."""

@@ -112,10 +112,16 @@ class _GraphLods(Lods[Value]):
         return len(self._inputs.get(slot, ()))
 
     def as_long(self, slot: str, result: str) -> bool:
-        """Compare the declared shapes; a step tells where unknown sizes differ."""
+        """Compare the declared shapes; a step tells where unknown sizes differ.
+
+        Files of Paddle have no sizes, or a size of 0, for what a beam search found and what is made of that.
+        """
         pair = (*self._inputs.get(slot, ())[:1], *self._outputs.get(result, ())[:1])
         shapes = [value.spec.shape for value in pair if value is not None]
-        return len(shapes) == 2 and all(shapes) and shapes[0][0] == shapes[1][0]
+        if len(shapes) < 2:
+            return False
+        rows, others = (shape[0] if shape and shape[0] else None for shape in shapes)
+        return rows == others or (rows is None and others == -1)
 
     def level(
         self, op: str, inputs: Mapping[str, Sequence[Value]], attrs: Mapping[str, Any] | None = None

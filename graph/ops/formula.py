@@ -326,6 +326,12 @@ def checked(index: Array, limit: int, what: str, of: str = "rows") -> Array:
     return cast(Array, Term("checked", [term], term.shape, term.dtype, (limit, what, of)))
 
 
+def outside(op: str, limit: int, what: str = "index", of: str = "rows") -> str:
+    """Return the sentence for a number, to stand in place of ``{}``, that is not in 0 .. ``limit`` - 1."""
+    extent = f" (0 to {limit - 1})" if limit else ""
+    return f"{op}: {what} {{}} is outside the {limit} {of}{extent}"
+
+
 def sequence_of(offsets: Array, rows: int, what: str = "X") -> Array:
     """Return the number of the sequence that each of so many rows belongs to, int64 [rows].
 

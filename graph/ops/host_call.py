@@ -19,6 +19,14 @@ HOST_CALL = "host_call"
 ARRAY = -1  # in place of a number of levels
 
 
+def no_entry(number: int, array: str, count: int) -> str:
+    """Return what is wrong with reading an entry that an array of ``count`` entries does not have."""
+    if 0 <= number < count:
+        return f"entry {number} of the array {array!r} was never written"
+    extent = f" (0 to {count - 1})" if count else ""
+    return f"the array {array!r} has no entry {number}: it has {count}{extent}"
+
+
 class HostCall(Operands):
     x: Inputs | None
     states: Inputs | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ...strategies.types import INTEGERS
@@ -97,10 +97,18 @@ def copies_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": OFFSETS._replace(shape=(-1 if counts is None else int(counts[-1]) + 1,))}
 
 
+def _require_equal(op: Inference, sizes: Collection[int]) -> None:
+    """Refuse operands with other numbers of offsets than each other."""
+    counts = " and ".join(str(size - 1) for size in sorted(sizes))
+    op.require(
+        len(sizes) <= 1, f"the operands must have equally many sequences, got {counts} of them"
+    )
+
+
 def together_shape(op: Inference) -> Mapping[str, Specs]:
     """As many offsets as each operand has."""
     sizes = {spec.shape[0] for spec in op.specs("X")} - {-1}
-    op.require(len(sizes) <= 1, "the operands must have equally many sequences")
+    _require_equal(op, sizes)
     return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
 
 
@@ -127,7 +135,7 @@ def outermost_shape(op: Inference) -> Mapping[str, Specs]:
 def equally_many(op: Inference) -> Mapping[str, Specs]:
     """As many offsets as each of the operands has."""
     sizes = {op.shape(slot.name)[0] for slot in op.op.input_slots} - {-1}
-    op.require(len(sizes) <= 1, "the operands must have equally many sequences")
+    _require_equal(op, sizes)
     return {"Out": OFFSETS._replace(shape=(max(sizes, default=-1),))}
 
 

@@ -101,7 +101,8 @@ class Inference:
         if not levels:
             if self.exact:
                 self.fail(
-                    f"{slot!r} holds no sequences: feed a LoDTensor (fluid.create_lod_tensor) where they begin"
+                    f"{slot!r} holds no sequences: feed it, or what it is computed from, as a LoDTensor "
+                    "(fluid.create_lod_tensor) with a level of them"
                 )
             return -1
         (size,) = self.specs(lod_slot(slot))[-1].shape

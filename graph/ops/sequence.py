@@ -413,7 +413,9 @@ def sequence_pad(a: SequencePad) -> f.Results:
     count, length = result(a).shape[:2]
     starts, sizes = ends[:-1].reshape(-1, 1), (ends[1:] - ends[:-1]).reshape(-1, 1)
     if a.padded_length != -1:  # the shape rule does not read lengths
-        sizes = f.checked(sizes, length + 1, "length", f"lengths within padded_length {length}")
+        sizes = f.checked(
+            sizes, length + 1, "length", f"lengths that padded_length {length} has room for"
+        )
     step = f.table([range(length)], "int64")
     rows = f.take(a.x, f.minimum(starts + step, max(a.x.shape[0] - 1, 0)))
     inside = step < sizes

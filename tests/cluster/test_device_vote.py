@@ -166,7 +166,7 @@ def test_a_kernel_that_finds_a_wrong_operand_keeps_all_from_writing() -> None:
         assert all(answer.kind == "fetched" for answer in team.land(well).values())
         answers = team.land(failing)
         assert [answers[rank].head["collateral"] for rank in range(2)] == [True, False]
-        text = "replica 1: operator gather failed: gather: index 7 is outside the 5 rows"
+        text = "replica 1: operator gather failed: gather: index 7 is outside the 5 rows (0 to 4)"
         assert answers[1].head["text"] == f"{text} (reads table, ids; built at here)"
         states = members.held()
         assert states[0] == states[1] == after(4)

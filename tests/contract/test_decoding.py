@@ -219,3 +219,22 @@ def test_an_end_outside_the_vocabulary_is_refused() -> None:
         L.BeamSearchDecoder(None, 0, 1, 2)
     with pytest.raises(InvalidType, match="decoder must be a Decoder"):
         L.dynamic_decode(first)
+
+
+def test_hypotheses_of_a_program_that_paddle_saved_keep_their_sequences() -> None:
+    """Its files have neither sizes nor levels for what a search found, and a size of 0 for what reads that."""
+    zero = L.zeros([1], "int64")
+    pair = fluid.create_lod_tensor(np.array([[3], [5]]), [[2], [1, 1]], fluid.CPUPlace())
+    ids = fluid.data("ids", [None, 1], "int64", lod_level=2)
+    scores = fluid.data("scores", [None, 1], "float32", lod_level=2)
+    found, _ = L.beam_search_decode(L.array_write(ids, zero), L.array_write(scores, zero), 2, 0)
+    out = L.scale(found, 1.0)
+    for variable, shape in ((found, ()), (out, (0,))):
+        variable.shape, variable.lod_level = shape, 0
+    points = fluid.create_lod_tensor(
+        np.array([[0.5], [0.25]], "float32"), [[2], [1, 1]], fluid.CPUPlace()
+    )
+    exe = fluid.Executor(fluid.CPUPlace())
+    (result,) = exe.run(feed={"ids": pair, "scores": points}, fetch_list=[out], return_numpy=False)
+    assert result.lod() == [[0, 2], [0, 1, 2]]
+    assert np.array(result).ravel().tolist() == [3, 5]

@@ -320,7 +320,7 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         lambda x: layers.sequence_conv(x, 2),
         PLAIN,
         EnforceNotMet,
-        "sequence_conv: 'X' holds no sequences: feed a LoDTensor",
+        "sequence_conv: 'X' holds no sequences: feed it, or what it is computed from, as a LoDTensor",
     ),
     "two levels": (
         lambda x: layers.sequence_conv(x, 2),
@@ -350,7 +350,7 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         lambda x: layers.sequence_pad(x, layers.fill_constant([1], "float32", 0.0), maxlen=2)[0],
         {"x": sequences(ROWS, TWO)},
         ExecutionError,
-        "sequence_pad: length 3 is outside the 3 lengths within padded_length 2",
+        r"sequence_pad: length 3 is outside the 3 lengths that padded_length 2 has room for \(0 to 2\)",
     ),
     "an image of another size": (
         lambda x, row, col: fluid.contrib.layers.var_conv_2d(x, row, col, 1, 1, 3),
@@ -378,7 +378,11 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
     ),
     "a column that is not there": (
         lambda x, ids, new: layers.sequence_scatter(x, ids, new),
-        {"x": ROWS, "ids": WORDS, "new": sequences(ROWS[:, :1], TWO)},
+        {
+            "x": ROWS,
+            "ids": sequences(np.array([[1], [0], [1], [0], [3]]), TWO),
+            "new": sequences(ROWS[:, :1], TWO),
+        },
         ExecutionError,
         "sequence_scatter: id 3 is outside the 2 columns of X",
     ),
@@ -414,14 +418,12 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
     ),
 }
 
-ON_HOSTS = ("rows that do not fit", "a column that is not there", "an id that is not there")
-
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_mistakes_are_explained(name: str, device: str) -> None:
     build, feed, kind, message = REFUSED[name]
-    if device == "gpu" and name in ON_HOSTS:
-        pytest.skip("the host does not see ids and offsets on a GPU")
+    if device == "gpu" and name == "rows that do not fit":
+        pytest.skip("the host does not see offsets on a GPU")
     with pytest.raises(kind, match=message):
         run(build, feed)
 
@@ -431,8 +433,53 @@ def test_rows_that_are_changed_behind_their_offsets_are_refused() -> None:
     x.set(ROWS[:4], fluid.CPUPlace())
     with pytest.raises(SequenceError, match="its sequences end at row 5, and it has 4 rows"):
         run(lambda x: layers.sequence_pool(x, "sum"), {"x": x})
-    with pytest.raises(SequenceError, match="its offsets end at 5, but there are 4 below it"):
+    with pytest.raises(SequenceError, match="its offsets end at 5, but there are 4 rows below it"):
         x.set_lod([[0, 5]])
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ([[0, 4, 2, 5]], r"LoD level 0: offsets must rise from 0, got \[0, 4, 2, 5\]"),
+        ([[1, 5]], "offsets must rise from 0"),
+        ([[0, -1, 5]], "offsets must rise from 0"),
+        ([[]], r"offsets must rise from 0, got \[\]"),
+        ([[0, 2, 4]], "level 0: its offsets end at 4, but there are 5 rows below it"),
+        (
+            [[0, 3], [0, 1, 5]],
+            "its offsets end at 3, but there are 2 sequences in level 1 below it",
+        ),
+        ([[0.0, 2.5, 5.0]], r"each a list of integer offsets, for example \[\[0, 2, 5\]\]; got"),
+        ([np.array([0.0, 5.0])], "integer offsets"),
+        ([0, 2, 5], r"integer offsets, for example \[\[0, 2, 5\]\]; got \[0, 2, 5\]"),
+        ("05", "integer offsets"),
+    ],
+)
+def test_offsets_that_are_none_are_refused(offsets: Any, message: str) -> None:
+    x = sequences(ROWS, TWO)
+    with pytest.raises(EnforceNotMet, match=message):
+        x.set_lod(offsets)
+    assert x.recursive_sequence_lengths() == TWO
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ([[6, -1]], r"level 0: lengths must be 0 or more, one for each sequence, got \[6, -1\]"),
+        ([[]], "lengths must be 0 or more"),
+        ([[2, 2]], "level 0: its lengths add up to 4, but there are 5 rows below it"),
+        ([[3], [2, 3]], "its lengths add up to 3, but there are 2 sequences in level 1"),
+        ([[2.5, 2.5]], r"each a list of integer lengths, for example \[\[2, 3\]\]; got"),
+        ([2, 3], "integer lengths"),
+    ],
+)
+def test_lengths_that_are_none_are_refused(lengths: Any, message: str) -> None:
+    x = sequences(ROWS, TWO)
+    with pytest.raises(EnforceNotMet, match=message):
+        x.set_recursive_sequence_lengths(lengths)
+    with pytest.raises(EnforceNotMet, match=message):
+        fluid.create_lod_tensor(ROWS, lengths, fluid.CPUPlace())
+    assert x.recursive_sequence_lengths() == TWO
 
 
 @pytest.mark.parametrize("kind", ["float32", "float64"])

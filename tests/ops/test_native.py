@@ -245,7 +245,7 @@ def test_one_hot_rows_of_any_length() -> None:
             _steps("one_hot_v2", {"X": [index]}, {"Out": [out]}, depth=depth)
             np.testing.assert_array_equal(out, np.eye(depth, dtype=np.float32)[x])
         x[0] = depth
-        with pytest.raises(InvalidValue, match=f"index {depth} is outside the {depth} rows"):
+        with pytest.raises(InvalidValue, match=f"index {depth} is outside the {depth} classes"):
             _steps("one_hot_v2", {"X": [x]}, {"Out": [out]}, depth=depth)
         _steps("one_hot_v2", {"X": [x]}, {"Out": [out]}, depth=depth, allow_out_of_range=True)
         assert not out[0].any()

@@ -219,13 +219,15 @@ def test_samples_differ_and_are_the_same_for_all_rows() -> None:
 
 
 def test_a_label_that_is_no_class_is_named() -> None:
-    with pytest.raises(InvalidValue, match="nce: Label 9 is outside the 5 classes"):
+    with pytest.raises(InvalidValue, match="nce: label 9 is outside the 5 classes"):
         outputs("nce", {**NCE, "Label": np.array([[1], [9]])}, **FIXED)
     crf = {"Emission": EMISSION, "Emission@LOD": LOD, "Transition": table(5, 3, 0.1, -0.2)}
-    with pytest.raises(InvalidValue, match="linear_chain_crf: Label 3 is outside the 3 tags"):
+    with pytest.raises(
+        InvalidValue, match="linear_chain_crf: label 3 is outside the 3 tags of Emission"
+    ):
         outputs("linear_chain_crf", {**crf, "Label": np.full((5, 1), 3)})
     ctc = {"Logits": EMISSION, "Logits@LOD": LOD, "Label@LOD": [np.array([0, 1, 1])]}
-    with pytest.raises(InvalidValue, match="warpctc: Label 3 is outside the 3 classes"):
+    with pytest.raises(InvalidValue, match="warpctc: label 3 is outside the 3 classes"):
         outputs("warpctc", {**ctc, "Label": np.array([[3]])})
 
 

@@ -99,7 +99,7 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
     classes = dev.xp.arange(a.depth)
     mask = a.out.reshape(-1, a.depth)
     hit = dev.scratch(mask.shape, np.bool_)
-    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", flat, a.depth)]
+    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", flat, a.depth, "classes")]
     return [*checks, partial(dev.xp.equal, flat, classes, hit), partial(dev.xp.copyto, mask, hit)]
 
 

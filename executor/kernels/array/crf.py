@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.crf import CrfDecoding, CrfOperands, LinearChainCrf, LinearChainCrfGrad
+from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue, SequenceError
 from ...device.device import Device
@@ -44,9 +45,7 @@ def tags_of(xp: Any, op: str, label: Array, rows: Array, count: int) -> Any:
     tags = label.reshape(-1)[rows]
     if tags.size and (int(tags.min()) < 0 or int(tags.max()) >= count):
         wrong = tags[(tags < 0) | (tags >= count)][0]
-        raise InvalidValue(
-            f"{op}: Label {int(wrong)} is outside the {count} tags (0 to {count - 1}) of Emission"
-        )
+        raise InvalidValue(outside(op, count, "label", "tags of Emission").format(int(wrong)))
     return tags
 
 

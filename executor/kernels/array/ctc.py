@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.ctc import WarpCtc, WarpCtcGrad
+from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue, SequenceError
 from ...device.device import Device
@@ -58,9 +59,8 @@ class Alignments:
             row[1 : 2 * count : 2] = label[start : start + count]
         wrong = classes_at[(classes_at < 0) | (classes_at >= classes)]
         if wrong.size:
-            raise InvalidValue(
-                f"warpctc: Label {wrong[0]} is outside the {classes} classes (0 to {classes - 1}) of Logits"
-            )
+            sentence = outside("warpctc", classes, "label", "classes of Logits")
+            raise InvalidValue(sentence.format(wrong[0]))
         skips = np.zeros(classes_at.shape, bool)
         skips[:, 2:] = (classes_at[:, 2:] != a.blank) & (classes_at[:, 2:] != classes_at[:, :-2])
         step = np.arange(most)[:, None]

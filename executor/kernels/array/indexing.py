@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.formula import outside
 from ....graph.ops.indexing import (
     Argsort,
     ArgsortGrad,
@@ -92,8 +93,8 @@ def slice_at_grad(dev: Device, a: SliceGrad) -> Step:
     return run
 
 
-def checked_rows(op: str, index: Array, rows: int) -> Step:
-    """Return a call that refuses an index outside ``rows``.
+def checked_rows(op: str, index: Array, rows: int, of: str = "rows") -> Step:
+    """Return a call that refuses an index outside ``rows``, which the error calls ``of``.
 
     Raises (when called):
         InvalidValue: names the index and the number of rows.
@@ -104,7 +105,7 @@ def checked_rows(op: str, index: Array, rows: int) -> Step:
     def check() -> None:
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= rows:
-            raise InvalidValue(f"{op}: index {low if low < 0 else high} is outside the {rows} rows")
+            raise InvalidValue(outside(op, rows, of=of).format(low if low < 0 else high))
 
     return check
 

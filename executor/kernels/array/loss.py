@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops import expr as e
+from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
     CrossEntropy,
     CrossEntropy2,
@@ -98,9 +99,8 @@ class Labels:
         classes = self.xp.where(ignored, 0, flat)
         if classes.size and (int(classes.min()) < 0 or int(classes.max()) >= self.classes):
             wrong = classes[(classes < 0) | (classes >= self.classes)][0]
-            raise InvalidValue(
-                f"{self.op}: label {int(wrong)} is outside the {self.classes} classes (0 to {self.classes - 1})"
-            )
+            sentence = outside(self.op, self.classes, "label", "classes")
+            raise InvalidValue(sentence.format(int(wrong)))
         return classes, ignored
 
     def rows_of(self, array: Array) -> Any:

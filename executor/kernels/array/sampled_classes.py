@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....graph.ops.sampled_classes import CUSTOM, LOG_UNIFORM, UNIFORM, Nce, SampleLogits
 from ....strategies.errors import InvalidValue
@@ -26,9 +27,7 @@ def check_classes(op: str, what: str, labels: Any, classes: int) -> None:
     """
     if labels.size and (int(labels.min()) < 0 or int(labels.max()) >= classes):
         wrong = labels[(labels < 0) | (labels >= classes)][0]
-        raise InvalidValue(
-            f"{op}: {what} {int(wrong)} is outside the {classes} classes (0 to {classes - 1})"
-        )
+        raise InvalidValue(outside(op, classes, what, "classes").format(int(wrong)))
 
 
 def log_uniform(numbers: Any, span: int) -> Any:
@@ -66,7 +65,7 @@ def nce(dev: Device, a: Nce) -> Step:
     stream = of_samples(dev, a.seed)
 
     def run() -> None:
-        check_classes("nce", "Label", label, classes)
+        check_classes("nce", "label", label, classes)
         fixed = list(a.custom_neg_classes)
         noise = np.tile(fixed, (rows, 1)) if fixed else _drawn(a, stream, rows)
         labels = xp.concatenate([label, xp.asarray(noise)], 1)
@@ -130,9 +129,9 @@ def sample_logits(dev: Device, a: SampleLogits) -> Step:
         return xp.asarray(samples), xp.asarray(expected.astype(a.logits.dtype))
 
     def run() -> None:
-        check_classes("sample_logits", "Labels", a.labels, classes)
+        check_classes("sample_logits", "label", a.labels, classes)
         samples, probabilities = customized() if a.use_customized_samples else drawn()
-        check_classes("sample_logits", "CustomizedSamples", samples, classes)
+        check_classes("sample_logits", "sample of CustomizedSamples", samples, classes)
         logits = a.logits[number, samples]
         if a.remove_accidental_hits:
             hits = (samples[:, None, true:] == samples[:, :true, None]).any(1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
@@ -52,14 +53,9 @@ def inside(dev: Device, index: Array, limit: int, problem: str) -> list[Step]:
     return [*steps, launch(dev, kernel, enough_blocks(dev, index.size), arguments)]
 
 
-def outside(op: str, rows: int) -> str:
-    """Return the sentence for an index that is no row."""
-    return f"{op}: index {{}} is outside the {rows} rows"
-
-
-def rows_of(dev: Device, op: str, index: Array, rows: int) -> list[Step]:
-    """Return the call that asserts of each index that it names one of ``rows``."""
-    return inside(dev, index, rows, outside(op, rows))
+def rows_of(dev: Device, op: str, index: Array, rows: int, of: str = "rows") -> list[Step]:
+    """Return the call that asserts of each index that it is one of ``rows``, which the error calls ``of``."""
+    return inside(dev, index, rows, outside(op, rows, of=of))
 
 
 def picked(

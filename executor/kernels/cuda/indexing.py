@@ -9,13 +9,14 @@ import numpy as np
 
 from ....graph.ops.creation import OneHot
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.formula import outside
 from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
 from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .by_index import NO_PADDING, Sums, outside, picked, rows_of
+from .by_index import NO_PADDING, Sums, picked, rows_of
 from .copies import divisor, moved
 from .support import cuda, enough_blocks, launch
 
@@ -172,5 +173,5 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
     name = f"one_hot_{kind}_{a.x.itemsize}".replace(" ", "_")
     kernel = CudaKernel(name, tuple(parameters), body, ("index.cuh",))
     words = [a.out.size, a.depth, *divisor(a.depth)]
-    checks = [] if a.allow_out_of_range else rows_of(dev, "one_hot", a.x, a.depth)
+    checks = [] if a.allow_out_of_range else rows_of(dev, "one_hot", a.x, a.depth, "classes")
     return [*checks, launch(dev, kernel, enough_blocks(dev, a.out.size), [a.out, a.x, *words])]

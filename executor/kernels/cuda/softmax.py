@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
     CrossEntropy,
     CrossEntropy2,
@@ -114,7 +115,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
 
 def _refusing(dev: Device, op: str, classes: int) -> list[Argument]:
     """Return what a loss passes to ``refuse`` of a label that is none of ``classes``."""
-    problem = f"{op}: label {{}} is outside the {classes} classes (0 to {classes - 1})"
+    problem = outside(op, classes, "label", "classes")
     names = ("long long* word", "volatile long long* noted", "int assertion")
     return list(zip(names, dev.assertion(problem), strict=True))
 

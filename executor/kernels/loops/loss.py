@@ -8,6 +8,7 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.expr import argument
+from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
     CrossEntropy,
     CrossEntropy2,
@@ -69,9 +70,7 @@ def _bound(
 
     def check() -> None:
         if wrong[0]:
-            raise InvalidValue(
-                f"{op}: label {int(wrong[1])} is outside the {n} classes (0 to {n - 1})"
-            )
+            raise InvalidValue(outside(op, n, "label", "classes").format(int(wrong[1])))
 
     words = [label.ctypes.data, wrong.ctypes.data, scores.size // n, n, ignore]
     words += [array.ctypes.data for array in arrays]

@@ -162,7 +162,7 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
     if not a.out.size or not (a.x.flags.c_contiguous and a.out.flags.c_contiguous):
         return by_arrays("one_hot", dev, a)
-    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", a.x, a.depth)]
+    checks = [] if a.allow_out_of_range else [checked_rows("one_hot", a.x, a.depth, "classes")]
     words = [a.x.ctypes.data, a.out.ctypes.data, a.x.size, a.depth, max(_IN_CACHE // a.depth, 1)]
     text = _MARK.format(kind=f"i{a.x.itemsize * 8}")
     return [*checks, launch(text, words, a.x, a.out)]

@@ -16,6 +16,7 @@ import numpy as np
 from ....graph.ir.graph import Node, Value
 from ....graph.ops import expr as e
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
     Softmax,
     SoftmaxGrad,
@@ -265,8 +266,7 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
 
 
 def _wrong_label(n: int) -> Callable[[int], str]:
-    op = "softmax_with_cross_entropy"
-    return lambda label: f"{op}: label {label} is outside the {n} classes (0 to {n - 1})"
+    return outside("softmax_with_cross_entropy", n, "label", "classes").format
 
 
 @kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
@@ -324,11 +324,7 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     rows, n = a.w.shape
     wrong = np.zeros(2, np.int64)
     words = [a.w, a.out, a.ids, wrong, a.ids.size, rows, n, _padding(a.padding_idx, rows)]
-
-    def tell(index: int) -> str:
-        return f"lookup_table: index {index} is outside the {rows} rows"
-
-    return [_bound(_LOOKUP, words), _checked(wrong, tell)]
+    return [_bound(_LOOKUP, words), _checked(wrong, outside("lookup_table", rows).format)]
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)

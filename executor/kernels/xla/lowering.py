@@ -17,7 +17,7 @@ from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops.expr import Expr
-from ....graph.ops.formula import Term, in_order, slices
+from ....graph.ops.formula import Term, in_order, outside, slices
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.region import REGION, Body
 from ....graph.ops.registry import OPS, Op, Spec
@@ -81,12 +81,14 @@ class Operands:
         assert spec is not None, slot
         return to_numpy(spec.dtype)
 
-    def check_rows(self, op: str, index: Any, rows: int, what: str) -> None:
-        """Let the step fail if an index is outside ``rows``."""
+    def check_rows(
+        self, op: str, index: Any, rows: int, what: str = "index", of: str = "rows"
+    ) -> None:
+        """Let the step fail if an index is outside ``rows``; the error calls them ``what`` and ``of``."""
         if index.size:
             low, high = index.min(), index.max()
             worst = jnp.where(low < 0, low, high)
-            self.checks.append(Check(worst, rows, f"{op}: {what}"))
+            self.checks.append(Check(worst, rows, outside(op, rows, what, of)))
 
 
 def lowering(
@@ -283,7 +285,7 @@ def _of_term(
         case "row_sums":
             return jnp.zeros(term.shape, term.dtype).at[:, args[0]].add(args[1])
         case "checked":
-            operands.check_rows(op.type, args[0], options[0], options[1])
+            operands.check_rows(op.type, args[0], *options)
             return args[0]
         case "segments":
             rows = jnp.arange(term.shape[0])

@@ -192,7 +192,7 @@ def layer_norm(x: Operands) -> Made:
 def lookup_table(x: Operands) -> Made:
     """Rows of a table by number; those numbered ``padding_idx`` are zeros."""
     table, flat = x["W"], x["Ids"].reshape(-1)
-    x.check_rows("lookup_table", flat, table.shape[0], "index {} is outside the {} rows")
+    x.check_rows("lookup_table", flat, table.shape[0])
     rows = jnp.take(table, flat, axis=0, mode="clip")
     padding = x.attr("padding_idx")
     padding = padding if padding >= -1 else padding + table.shape[0]
@@ -220,9 +220,7 @@ def _picked(x: Operands, op: str, scores: Any, axis: int) -> tuple[Any, Any]:
     label = x["Label"].reshape(shape)
     ignored = label == x.attr("ignore_index")
     label = jnp.where(ignored, 0, label)
-    classes = scores.shape[axis]
-    limits = f"label {{}} is outside the {{}} classes (0 to {classes - 1})"
-    x.check_rows(op, label, classes, limits)
+    x.check_rows(op, label, scores.shape[axis], "label", "classes")
     return label, ignored
 
 

@@ -177,7 +177,7 @@ class Program:
         for (limit, problem), value in zip(self._problems, results[count:], strict=True):
             number = int(value)
             if not 0 <= number < limit:
-                raise InvalidValue(problem.format(number, limit))
+                raise InvalidValue(problem.format(number))
         # All are waited for before the first is copied: a target may be an operand's memory.
         arrays = [np.asarray(one) for one in results[:count]]
         for target, array in zip(self._targets, arrays, strict=True):
