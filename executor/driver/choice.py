@@ -113,7 +113,10 @@ def _told(choices: Sequence[_Choice], measured: int, took: float) -> Iterator[st
         yield f"  {choice}"
     exact = sum(len(choice.nodes) for choice in others if choice.kernel == EXACT_VARIANT)
     if exact:
-        yield f"cpu_math: the factors of {exact} of these stay float32, which was faster"
+        yield (
+            f"cpu_math: {exact} of these stay float32, which was faster: they round no factor, and "
+            f"read rounded what lies in bfloat16"
+        )
 
 
 def _question(

@@ -34,13 +34,13 @@ _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
 # Each kernel is called for a thousandth of a second, but not more often than so; and twice, for the first call
 # touches new memory (which was measured to take six times as long); but not where that took many times as long
 # as the fastest kernel. Those that then took less than so many times as long as the fastest are called again,
-# and of these in turns those that still do.
+# and of these in turns those that still do: well beyond 1 / _WORTH, or a few slow calls decide.
 _FIRST_S, _FIRST_CALLS, _HOPELESS = 0.001, 3, 12.0
-_NEAR = 2.0, 1.2
+_NEAR = 2.0, 1.4
 _CALLS, _REPEATS_S = 20, 0.015  # at most, of each kernel and for all
 _BEGIN = 0.85  # of the time: later no kernel is begun, for it is to end in time
 _WORTH = 0.85  # a kernel is clearly faster that takes no more of another one's time than this
-_FORM = 6  # of what is kept on disk, and of how it is measured
+_FORM = 7  # of what is kept on disk, and of how it is measured
 
 _known: dict[str, dict[str, float]] = {}  # what this process measured or read
 

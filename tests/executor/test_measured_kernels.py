@@ -259,3 +259,22 @@ def test_calls_are_spent_on_kernels_that_are_near_the_fastest(
     count.clear()
     measure([question._replace(kernels=["onednn", "windows"])], "float32", 10.0, 1)
     assert count == {"onednn": 3, "windows": 3}, "the first is the fastest: nothing replaces it"
+
+
+def test_a_few_slow_calls_do_not_replace_the_kernel_of_the_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond what is clearly slower a kernel is called again, until it is far beyond."""
+    now, count = [0.0], Counter[str]()
+
+    def call(name: str) -> None:
+        count[name] += 1
+        disturbed = name == "onednn" and count[name] <= 4
+        now[0] += 2e-3 * (1.3 if disturbed else 1.0)
+
+    clock = SimpleNamespace(monotonic=time.monotonic, process_time=lambda: now[0])
+    monkeypatch.setattr(measuring, "time", clock)
+    monkeypatch.setattr(measuring, "bind", lambda *how: [partial(call, how[-1])])
+    question = convolution(2, True, ["onednn", "windows"])
+    ((times,), _) = measure([question], "float32", 10.0, 1)
+    assert fastest(question.kernels, times) == "onednn", times

@@ -15,10 +15,14 @@ from rowlock.executor.kernels.onednn.library import Library, library
 from rowlock.graph import compile as compiling
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir.capabilities import ROUNDED
+from rowlock.graph.ops.registry import OPS
 from rowlock.graph.passes.target import Target
 from rowlock.strategies.build import BuildStrategy
+from tests.ops.harness import run
+from tests.ops.test_onednn import rounded
 
 pytestmark = pytest.mark.skipif(library() is None, reason="oneDNN is not installed")
+PRODUCTS = ("mul", "matmul", "conv2d", "depthwise_conv2d")
 rounding = pytest.mark.skipif("bfloat16" not in installed(), reason="no products in bfloat16 here")
 
 
@@ -101,7 +105,13 @@ def in_each_product(graph: Any, kernels: Any, *how: Any) -> Any:
 @rounding
 @pytest.mark.parametrize("places", [1, 2])
 @pytest.mark.parametrize(
-    "switches", [{}, {"fuse_gemm_epilogue": True}, {"fused_feedforward": True}]
+    "switches",
+    [
+        {},
+        {"fuse_gemm_epilogue": True},
+        {"fused_feedforward": True},
+        {"reduce_strategy": fluid.BuildStrategy.ReduceStrategy.Reduce},
+    ],
 )
 def test_values_in_bfloat16_change_no_bit(
     places: int, switches: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -114,6 +124,52 @@ def test_values_in_bfloat16_change_no_bit(
     assert once == each == again != exact
     np.testing.assert_allclose(once, exact, rtol=0.03)
     assert "values lie in bfloat16 in memory for" in report
+
+
+@rounding
+@pytest.mark.parametrize("net", [of_words, of_images])
+def test_nothing_but_factors_of_products_is_rounded(net: Any) -> None:
+    """Each op of a step computes in float32: products of their rounded factors, all else of what it reads."""
+    main, startup, loss = built(net)
+    build = fluid.BuildStrategy()
+    build.cpu_math = "bfloat16"
+    build.measure_kernels = False
+    feed = {"x": np.random.default_rng(3).standard_normal((8, 6, 16)).astype("float32")}
+    ops = [op for op in main.global_block().ops if op.type not in ("adam", "scale")]
+    written = list(dict.fromkeys(n for op in ops for n in op.output_arg_names))
+    temporary = [n for n in written if not main.global_block().var(n).persistable]
+    exe = fluid.Executor(fluid.CPUPlace())
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        scope = fluid.global_scope()
+        before = {
+            v.name: np.array(scope.find_var(v.name).get_tensor())
+            for v in main.list_vars()
+            if v.persistable and scope.find_var(v.name) is not None
+        }
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(1)
+        )
+        results = exe.run(program, feed=feed, fetch_list=temporary)
+    values = {**before, **feed, **dict(zip(temporary, results, strict=True))}
+    count = 0
+    for op in ops:
+        declared = OPS[op.type]
+        inputs = {
+            slot.name: [values[name] for name in op.input(slot.name)]
+            for slot in declared.input_slots
+            if op.input(slot.name)
+        }
+        multiplies = op.type.removesuffix("_grad") in PRODUCTS
+        count += multiplies
+        attrs = {**declared.attrs, **op.all_attrs()}
+        expected = run(declared, rounded(inputs) if multiplies else inputs, attrs)
+        for slot, arrays in expected.items():
+            for name, array in zip(op.output(slot), arrays, strict=False):
+                if name in temporary and slot not in ("XShape", "Mask"):
+                    near = 1e-5 * abs(array).max()  # to round would take 200 times that
+                    np.testing.assert_allclose(values[name], array, 0, near, err_msg=name)
+    assert count >= 8
 
 
 @rounding

@@ -193,18 +193,17 @@ def test_products_in_bfloat16_are_those_of_rounded_factors(
     how: dict[str, Any] = {"dev": Device(math="bfloat16"), "layout": layout, **ONEDNN}
     exact = run(op, inputs, attrs, layout=layout, **ONEDNN)
     results = run(op, inputs, attrs, **how)
-    near = run(op, {s: [to_bfloat16(a) for a in many] for s, many in inputs.items()}, attrs)
+    near = run(op, rounded(inputs), attrs)
     for slot, arrays in results.items():
-        for array, rounded, same in zip(arrays, near[slot], exact[slot], strict=True):
-            np.testing.assert_allclose(array, rounded, rtol=2e-5, atol=2e-5)
+        for array, value, same in zip(arrays, near[slot], exact[slot], strict=True):
+            np.testing.assert_allclose(array, value, rtol=2e-5, atol=2e-5)
             assert not np.array_equal(array, same)
-    seeds = seeds_of(op, exact)
-    seeds = {s: [a.astype("f4") for a in many] for s, many in seeds.items()}
+    seeds = {s: [a.astype("f4") for a in many] for s, many in seeds_of(op, exact).items()}
     slopes = gradients(op, inputs, exact, seeds, attrs, **how)
-    expected = gradients(op, inputs, exact, seeds, attrs)
+    expected = gradients(op, rounded(inputs), exact, rounded(seeds), attrs)
     for slot, grads in slopes.items():
         for array, value in zip(grads, expected[slot], strict=True):
-            np.testing.assert_allclose(array, value, rtol=0.05, atol=0.05, err_msg=slot)
+            np.testing.assert_allclose(array, value, rtol=2e-5, atol=2e-5, err_msg=slot)
 
 
 @rounding
@@ -225,6 +224,11 @@ def to_bfloat16(array: Any) -> Any:
     bits = array.view(np.uint32)
     high = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
     return high.view(np.float32)
+
+
+def rounded(operands: dict[str, Any]) -> dict[str, Any]:
+    """Round all arrays, by slot."""
+    return {slot: [to_bfloat16(a) for a in many] for slot, many in operands.items()}
 
 
 @pytest.fixture
