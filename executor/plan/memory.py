@@ -77,8 +77,12 @@ class ValueMemory:
         """Return the arrays of persistables and of what travels in buckets or is fed in place."""
         part, program = self._part, self.program
         placed: dict[int, Any] = {**self.buckets.parts_of, **self.fed}
+        lasting: dict[str, Any] = {}  # all versions of a persistable have one memory
         for i in part.states:
-            placed[i] = allocate(program.values[i].name, self.specs[i])
+            name = program.values[i].name
+            if name not in lasting:
+                lasting[name] = allocate(name, self.specs[i])
+            placed[i] = lasting[name]
         if part.peers.group is not None:
             for node in program.nodes:
                 if node.op in BUCKETED:
@@ -127,13 +131,11 @@ class ValueMemory:
         self.arrays = _Arrays(self._outside, self.arena)
 
     @property
-    def places(self) -> list[Hashable]:
+    def places(self) -> Mapping[int, Hashable]:
         """What tells the memory of each value from any other, and how the value lies there; by position."""
-        places: list[Hashable] = [None] * len(self.specs)
-        for i, array in self._outside.items():
-            places[i] = _place(array)
-        for i, place in self.arena.places.items():
-            places[i] = place
+        places: dict[int, Hashable] = dict.fromkeys(range(len(self.specs)))
+        places.update((i, _place(array)) for i, array in self._outside.items())
+        places.update(self.arena.places)
         return places
 
     def forget(self) -> None:

@@ -202,8 +202,8 @@ def _shaped(spec: Spec | None) -> np.ndarray:
     return np.empty(spec.shape, to_numpy(spec.dtype))
 
 
-def picked(positions: Sequence[int]) -> Callable[[Sequence[Any]], Any]:
-    """Return what picks the values at these positions: as a tuple, or the only one by itself."""
+def picked(positions: Sequence[int]) -> Callable[[Any], Any]:
+    """Return what picks the values at these positions, or keys: as a tuple, or the only one by itself."""
     return itemgetter(*positions) if positions else lambda values: ()
 
 
