@@ -118,17 +118,15 @@ class Arena:
         self.nbytes = plan.size + plan.host_size
 
     @property
-    def places(self) -> dict[int, Hashable]:
-        """What tells the memory of each value from any other, and how the value lies there."""
-        plan, (begin, host), hosted = self.plan, self._begins, self.plan.usage.hosted
-        offsets, within, specs = plan.offsets, plan.within, plan.specs
-        places: dict[int, Hashable]
-        places = {i: (begin + offsets[root], specs[i]) for i, root in plan.roots.items()}
-        for i in within:
-            places[i] = begin + plan.at(i), specs[i]
-        for i in hosted & plan.roots.keys():
-            places[i] = host + plan.at(i), specs[i]
-        return places
+    def addresses(self) -> dict[int, int]:
+        """The address of each value, by position."""
+        plan, (begin, host) = self.plan, self._begins
+        addresses = {i: begin + plan.offsets[root] for i, root in plan.roots.items()}
+        for i, offset in plan.within.items():
+            addresses[i] += offset
+        for i in plan.usage.hosted & addresses.keys():
+            addresses[i] += host - begin
+        return addresses
 
     def array(self, position: int) -> Any:
         """Return a new array on the memory of a value."""

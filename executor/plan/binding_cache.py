@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from ...graph.ir.graph import STATE
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
@@ -17,6 +17,8 @@ from .instruction import Instruction
 from .part import Peers, RankPart
 from .shapes import Shapes, picked
 
+_FEW = 1024  # instructions among which it is not looked for those that no plan has
+
 
 class Form(NamedTuple):
     """What no shapes change of how a node is bound.
@@ -25,7 +27,7 @@ class Form(NamedTuple):
     change a persistable. ``may_be_there``: its results may be views of its operands; ``may_meet``: they may lie
     where these do. ``fields`` is the record of its op without values: attributes, and slots that are empty;
     ``single`` and ``several`` are those that one value fills, or a list of them. ``read`` and ``written`` have
-    the values by position, ``places`` picks what tells the memory of each from other memory.
+    the values by position; ``of`` picks what there is of each.
     """
 
     op: Op
@@ -42,7 +44,30 @@ class Form(NamedTuple):
     several: list[tuple[str, Sequence[int]]]
     read: list[int]
     written: list[int]
-    places: Callable[[Any], Hashable]
+    of: Callable[[Any], Hashable]
+
+
+class Instructions:
+    """Instructions of plans that are bound, by key; what no plan has any more is forgotten now and then.
+
+    A weak dictionary would do so at once, and take longer for each than to bind some.
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, ref[Instruction]] = {}
+        self._most = _FEW
+
+    def get(self, key: Hashable) -> Instruction | None:
+        """Return the instruction of a key, if a plan has it."""
+        known = self._by_key.get(key)
+        return None if known is None else known()
+
+    def __setitem__(self, key: Hashable, instruction: Instruction) -> None:
+        if len(self._by_key) >= self._most:
+            known = self._by_key.items()
+            self._by_key = {k: one for k, one in known if one() is not None}
+            self._most = 2 * len(self._by_key) + _FEW
+        self._by_key[key] = ref(instruction)
 
 
 class BindingCache:
@@ -60,8 +85,7 @@ class BindingCache:
         self._forms: dict[int, Form] = {}
         self._parts: dict[tuple[Peers, bool], RankPart] = {}
         self._usages: dict[tuple[Any, ...], Usage] = {}
-        self.instructions: WeakValueDictionary[tuple[Hashable, ...], Instruction]
-        self.instructions = WeakValueDictionary()
+        self.instructions = Instructions()
 
     def part(self, peers: Peers, idle: bool) -> RankPart:
         """Return what a rank runs of the program."""

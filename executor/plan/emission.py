@@ -74,7 +74,7 @@ class Emission:
         form = self._cache.form(node)
         if form.collective:
             return self.in_lane(node, 0)
-        key = (id(node), form.places(self._places))
+        key = id(node), form.of(self._places), form.of(self.memory.stored)
         instruction = self._cache.instructions.get(key)
         side = self.host if form.on_host else self.device
         if instruction is None:

@@ -131,12 +131,19 @@ class ValueMemory:
         self.arrays = _Arrays(self._outside, self.arena)
 
     @property
-    def places(self) -> Mapping[int, Hashable]:
-        """What tells the memory of each value from any other, and how the value lies there; by position."""
-        places: dict[int, Hashable] = dict.fromkeys(range(len(self.specs)))
-        places.update((i, _place(array)) for i, array in self._outside.items())
-        places.update(self.arena.places)
+    def places(self) -> list[Hashable]:
+        """What tells, with :attr:`stored`, the memory of each value from any other; by position."""
+        places: list[Hashable] = [None] * len(self.specs)
+        for i, array in self._outside.items():
+            places[i] = _place(array)
+        for i, at in self.arena.addresses.items():
+            places[i] = at
         return places
+
+    @property
+    def stored(self) -> Sequence[Spec]:
+        """The specs of values as they lie in memory."""
+        return self.arena.plan.specs
 
     def forget(self) -> None:
         """Let go of arrays that the plan which is bound does not need."""

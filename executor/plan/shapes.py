@@ -153,10 +153,7 @@ class Shapes:
         """Return the specs of what a node writes, where its rule tells them."""
         record = rule.record
         op = OPS[record.op]
-        read = {
-            slot: [None if i < 0 else specs[i] for i in positions]
-            for slot, positions in record.inputs.items()
-        }
+        read = {slot: [specs[i] for i in ids] for slot, ids in record.inputs.items()}
 
         def values_of(slot: str) -> list[np.ndarray | None]:
             return [elements.get(i) for i in record.inputs.get(slot, ())]
