@@ -85,7 +85,7 @@ def launch(source: str, words: Sequence[int] | np.ndarray, *alive: Any) -> Launc
     if not isinstance(words, np.ndarray):
         words = np.frombuffer(_packer(len(words))(*words), np.int64)
     call = _Launch(compiled(source), _room, _room, ctypes.c_void_p(address(words)))
-    call.alive = words, alive
+    call.alive = words, *alive
     return call
 
 

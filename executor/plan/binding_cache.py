@@ -17,40 +17,14 @@ from .instruction import Instruction
 from .part import Peers, RankPart
 from .shapes import Shapes, picked
 
-_FEW = 1024  # instructions among which it is not looked for those that no plan has
-
-
-class Form(NamedTuple):
-    """What no shapes change of how a node is bound.
-
-    ``reads`` and ``writes`` are names; ``uneven``: their rows change from step to step. ``changes``: it may
-    change a persistable. ``may_be_there``: its results may be views of its operands; ``may_meet``: they may lie
-    where these do. ``fields`` is the record of its op without values: attributes, and slots that are empty;
-    ``single`` and ``several`` are those that one value fills, or a list of them. ``read`` and ``written`` have
-    the values by position; ``of`` picks what there is of each.
-    """
-
-    op: Op
-    on_host: bool
-    collective: bool
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    uneven: bool
-    changes: bool
-    may_be_there: bool
-    may_meet: bool
-    fields: dict[str, Any]
-    single: list[tuple[str, int]]
-    several: list[tuple[str, Sequence[int]]]
-    read: list[int]
-    written: list[int]
-    of: Callable[[Any], Hashable]
+_FEW = 64  # instructions of a node among which it is not looked for those that no plan has
 
 
 class Instructions:
-    """Instructions of plans that are bound, by key; what no plan has any more is forgotten now and then.
+    """A node's instructions in plans that are bound, by the places and specs of what it touches.
 
-    A weak dictionary would do so at once, and take longer for each than to bind some.
+    Other plans on this very memory have them, too. What no plan has any more is forgotten now and then: a weak
+    dictionary would do so at once, and take longer for each than to bind some.
     """
 
     def __init__(self) -> None:
@@ -70,12 +44,38 @@ class Instructions:
         self._by_key[key] = ref(instruction)
 
 
-class BindingCache:
-    """Kept from plan to plan: inferred shapes, what ranks run, how long values are needed, and instructions.
+class Form(NamedTuple):
+    """What no shapes change of how a node is bound.
 
-    ``counts`` is what kernels count (see :class:`~..device.device.Device`). ``instructions`` are those of
-    plans that are bound, by node and by the places of what it touches: other plans on this very memory have
-    them, too.
+    ``reads`` and ``writes`` are names; ``uneven``: their rows change from step to step. ``changes``: it may
+    change a persistable. ``may_be_there``: its results may be views of its operands; ``may_meet``: they may be
+    their very arrays. ``fields`` is the record of its op without values: attributes, and slots that are empty;
+    ``single`` and ``several`` are those that one value fills, or a list of them. ``read`` and ``written`` have
+    the values by position; ``of`` picks what there is of each. ``known`` are instructions.
+    """
+
+    op: Op
+    on_host: bool
+    collective: bool
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    uneven: bool
+    changes: bool
+    may_be_there: bool
+    may_meet: bool
+    fields: dict[str, Any]
+    single: list[tuple[str, int]]
+    several: list[tuple[str, Sequence[int]]]
+    read: list[int]
+    written: list[int]
+    of: Callable[[Any], tuple[Hashable, ...]]
+    known: Instructions
+
+
+class BindingCache:
+    """Kept from plan to plan: inferred shapes, what ranks run, how long values are needed, forms of nodes.
+
+    ``counts`` is what kernels count (see :class:`~..device.device.Device`).
     """
 
     def __init__(self, program: ReplicaProgram) -> None:
@@ -85,7 +85,6 @@ class BindingCache:
         self._forms: dict[int, Form] = {}
         self._parts: dict[tuple[Peers, bool], RankPart] = {}
         self._usages: dict[tuple[Any, ...], Usage] = {}
-        self.instructions = Instructions()
 
     def part(self, peers: Peers, idle: bool) -> RankPart:
         """Return what a rank runs of the program."""
@@ -116,7 +115,7 @@ class BindingCache:
         )
         unknown = any(-1 in values[i].shape for i in node.touches())
         lasting = any(values[i].kind == STATE for i in written)
-        shares = op.in_place or op.views or op.places or op.parts or node.op in BUCKETED
+        shares = op.in_place or op.places or node.op in BUCKETED
         return Form(
             op,
             node.kernel in ON_HOST,
@@ -133,4 +132,5 @@ class BindingCache:
             read,
             written,
             picked(node.touches()),
+            Instructions(),
         )

@@ -74,13 +74,13 @@ class Emission:
         form = self._cache.form(node)
         if form.collective:
             return self.in_lane(node, 0)
-        key = id(node), form.of(self._places), form.of(self.memory.stored)
-        instruction = self._cache.instructions.get(key)
+        key = form.of(self._places) + form.of(self.memory.stored)
+        instruction = form.known.get(key)
         side = self.host if form.on_host else self.device
         if instruction is None:
             instruction = self.in_lane(node, 0)
             if not side.tied:
-                self._cache.instructions[key] = instruction
+                form.known[key] = instruction
         else:
             side.reserve(instruction.scratch)
         return instruction

@@ -199,9 +199,11 @@ def _shaped(spec: Spec | None) -> np.ndarray:
     return np.empty(spec.shape, to_numpy(spec.dtype))
 
 
-def picked(positions: Sequence[int]) -> Callable[[Any], Any]:
-    """Return what picks the values at these positions, or keys: as a tuple, or the only one by itself."""
-    return itemgetter(*positions) if positions else lambda values: ()
+def picked(positions: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what picks the values at these positions, as a tuple."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda values: tuple([values[i] for i in positions])
 
 
 def batch_dependent(program: ReplicaProgram) -> frozenset[int]:

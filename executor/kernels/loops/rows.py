@@ -7,8 +7,7 @@ must not be is noted by the loop and told afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -192,12 +191,10 @@ def _place(out: Array, *operands: Any) -> int:
     return next(same, 2)
 
 
-def _checked(wrong: Any, tell: Callable[[int], str]) -> Step:
-    def check() -> None:
-        if wrong[0]:
-            raise InvalidValue(tell(int(wrong[1])))
-
-    return check
+def _refuse(wrong: Any, problem: str, count: int) -> None:
+    """Raise what a loop noted; ``problem`` has places for the number, for how many there are and the last."""
+    if wrong[0]:
+        raise InvalidValue(problem.format(int(wrong[1]), count, count - 1))
 
 
 def _last_axis(node: Node) -> bool:
@@ -264,9 +261,8 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     return [_bound(_SOFTMAX_GRAD, [a.out, a.d_out, a.d_x, a.out.size // n, n], place, alias)]
 
 
-def _wrong_label(n: int) -> Callable[[int], str]:
-    op = "softmax_with_cross_entropy"
-    return lambda label: f"{op}: label {label} is outside the {n} classes (0 to {n - 1})"
+_WRONG_LABEL = "softmax_with_cross_entropy: label {} is outside the {} classes (0 to {})"
+_WRONG_ID = "lookup_table: index {} is outside the {} rows"
 
 
 @kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
@@ -286,7 +282,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
     words = [a.logits, a.softmax, a.loss, a.label, wrong, a.logits.size // n, n, a.ignore_index]
     call = _bound(text, words, place, alias)
-    return [call, _checked(wrong, _wrong_label(n))]
+    return [call, partial(_refuse, wrong, _WRONG_LABEL, n)]
 
 
 @kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis)
@@ -307,7 +303,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
     words = [*arrays, wrong, a.softmax.size // n, n, a.ignore_index]
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
     call = _bound(_CROSS_ENTROPY_GRAD, words, place, "pass" if place else "out = y")
-    return [call, _checked(wrong, _wrong_label(n))]
+    return [call, partial(_refuse, wrong, _WRONG_LABEL, n)]
 
 
 def _lookup(node: Node) -> bool:
@@ -324,11 +320,7 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     rows, n = a.w.shape
     wrong = np.zeros(2, np.int64)
     words = [a.w, a.out, a.ids, wrong, a.ids.size, rows, n, _padding(a.padding_idx, rows)]
-
-    def tell(index: int) -> str:
-        return f"lookup_table: index {index} is outside the {rows} rows"
-
-    return [_bound(_LOOKUP, words), _checked(wrong, tell)]
+    return [_bound(_LOOKUP, words), partial(_refuse, wrong, _WRONG_ID, rows)]
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)
