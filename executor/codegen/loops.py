@@ -33,7 +33,7 @@ _KINDS = {np.dtype(np.float32): "f32", np.dtype(np.bool_): "u8", np.dtype(np.int
           np.dtype(np.int64): "i64", BFLOAT16: "u16"}  # fmt: skip
 
 
-@dataclass
+@dataclass(slots=True)
 class _Memory:
     """One array in the loop: its strides in elements, one per loop dimension."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import platform
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -76,23 +77,34 @@ def _made(source: str) -> tuple[Any, ...]:
     return _load(code, f"rowlock_{key[:32]}")
 
 
-def launch(source: str, words: Sequence[int], *alive: Any) -> Launch:
-    """Return a call of a compiled source on these words; ``alive`` are the arrays whose addresses they hold."""
-    # A compiled function has room for a result and for an exception, which nothing reads: at the end.
-    table = np.array([*words, 0, 0], np.int64)
-    begin = address(table)
-    room = ctypes.c_void_p(begin + table.itemsize * len(words))
-    call = _Launch(compiled(source), room, room, ctypes.c_void_p(begin))
-    return call.kept(table[: len(words)], alive)
+def launch(source: str, words: Sequence[int] | np.ndarray, *alive: Any) -> Launch:
+    """Return a call of a compiled source on these words; ``alive`` are the arrays whose addresses they hold.
+
+    An array of words may be written between the calls.
+    """
+    if not isinstance(words, np.ndarray):
+        words = np.frombuffer(_packer(len(words))(*words), np.int64)
+    call = _Launch(compiled(source), _room, _room, ctypes.c_void_p(address(words)))
+    call.alive = words, *alive
+    return call
+
+
+@cache
+def _packer(count: int) -> Callable[..., bytes]:
+    """Return what packs so many words: a plan has hundreds, and NumPy looks at each to find its type."""
+    return struct.Struct(f"{count}q").pack
+
+
+# Where compiled functions write a result and an exception, which nothing reads.
+_nothing = np.zeros(2, np.int64)
+_room = ctypes.c_void_p(address(_nothing))
 
 
 class _Launch(partial[Any]):
     """A call with its arguments, which keeps alive what they point to."""
 
-    def kept(self, *objects: Any) -> _Launch:
-        """Hold on to objects; returns the call."""
-        self.objects = objects
-        return self
+    __slots__ = ("alive",)
+    alive: Any
 
 
 def _load(code: bytes, symbol: str) -> tuple[Any, ...]:

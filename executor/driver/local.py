@@ -57,6 +57,7 @@ class LocalRun(ParallelRun):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._ready: BoundedDict[tuple[Any, ...], _Ready] = BoundedDict(SHAPES_KEPT)
+        self._newest: _Ready | None = None
 
     def _new_values(self, scope: Scope) -> Values:
         return SharedValues(self.gang, scope)
@@ -146,15 +147,19 @@ class LocalRun(ParallelRun):
         self._check(version, [shard])
         if version.stages:
             self._verify(version, [Share(list(arrays.values()), [0], [1.0], [False])])
-        read = values.tensors(version.program.needed_names())
-        written = values.tensors(version.program.written_names())
-        known = version.shapes.known.feeds
-        return _Ready(version, loaded, read, written, values.moves, known)
+        newest = self._newest
+        if newest is None or (newest.version, newest.moves) != (version, values.moves):
+            read = values.tensors(version.program.needed_names())
+            written = values.tensors(version.program.written_names())
+            known = version.shapes.known.feeds
+            newest = self._newest = _Ready(version, loaded, read, written, values.moves, known)
+        return newest
 
     def _forget_variant(self, version: CompiledVariant) -> None:
         super()._forget_variant(version)
         for ready in [k for k, r in self._ready.items() if r.version is version]:
             del self._ready[ready]
+        self._newest = None
 
     def _room(self, number: int, states: Sequence[str]) -> tuple[int, str]:
         """Return the bytes that a loaded program may take of this host, and what says so."""

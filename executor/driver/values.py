@@ -86,7 +86,8 @@ class SharedValues(Values):
         for tensor in tensors:
             if tensor.link is not None:
                 tensor.memory()
-        self.rebind()
+        if self.shared.generation != Storage.generation:
+            self.rebind()
         for tensor in tensors:
             self.shared.arrays.setdefault(tensor.name, tensor.memory(newest=False))
 

@@ -118,27 +118,23 @@ class Arena:
         self.nbytes = plan.size + plan.host_size
 
     @property
-    def places(self) -> dict[int, Hashable]:
-        """What tells the memory of each value from any other, and how the value lies there."""
-        plan, begins, hosted = self.plan, self._begins, self.plan.usage.hosted
-        offsets, within, specs = plan.offsets, plan.within, plan.specs
-        return {
-            i: (
-                begins[i in hosted] + offsets[root] + within.get(i, 0),
-                specs[i].shape,
-                int(specs[i].dtype),
-            )
-            for i, root in plan.roots.items()
-        }
+    def addresses(self) -> dict[int, int]:
+        """The address of each value, by position."""
+        plan, (begin, host) = self.plan, self._begins
+        addresses = {i: begin + plan.offsets[root] for i, root in plan.roots.items()}
+        for i, offset in plan.within.items():
+            addresses[i] += offset
+        for i in plan.usage.hosted & addresses.keys():
+            addresses[i] += host - begin
+        return addresses
 
     def array(self, position: int) -> Any:
         """Return a new array on the memory of a value."""
         plan = self.plan
-        spec, offset = plan.specs[position], plan.at(position)
-        dtype = to_numpy(spec.dtype)
-        end = offset + math.prod(spec.shape) * dtype.itemsize
-        flat = self._blocks[plan.on_host(position)][offset:end].view(dtype)
-        return shaped(flat, spec.shape, plan.usage.program.values[position].layout)
+        block, spec = self._blocks[position in plan.usage.hosted], plan.specs[position]
+        array = _view(block, plan.at(position), spec)
+        layout = plan.usage.program.values[position].layout
+        return shaped(array, spec.shape, layout) if layout else array
 
 
 def _beside(memory: Any, nbytes: int) -> Any:
@@ -158,15 +154,19 @@ def shaped(flat: Any, shape: tuple[int, ...], layout: str) -> Any:
 
 def view(buffer: Any, offset: int, spec: Spec) -> tuple[Any, int]:
     """Return the array of ``spec`` at ``offset`` of a byte buffer, and the offset behind it."""
-    size = math.prod(spec.shape) * to_numpy(spec.dtype).itemsize
-    return buffer[offset : offset + size].view(to_numpy(spec.dtype)).reshape(
-        spec.shape
-    ), offset + size
+    return _view(buffer, offset, spec), offset + bytes_of([spec])
+
+
+def _view(buffer: Any, offset: int, spec: Spec) -> Any:
+    dtype = to_numpy(spec.dtype)
+    if type(buffer) is np.ndarray:
+        return np.ndarray(spec.shape, dtype, buffer, offset)
+    return buffer[offset : offset + bytes_of([spec])].view(dtype).reshape(spec.shape)
 
 
 def bytes_of(specs: list[Spec]) -> int:
     """Return the bytes that arrays of these specs take, side by side."""
-    return sum(math.prod(spec.shape) * np.dtype(to_numpy(spec.dtype)).itemsize for spec in specs)
+    return sum(math.prod(spec.shape) * to_numpy(spec.dtype).itemsize for spec in specs)
 
 
 __all__ = ["ALIGNMENT", "Arena", "Memory", "Region", "aligned", "aligned_bytes", "bytes_of", "view"]

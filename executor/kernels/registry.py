@@ -149,28 +149,34 @@ def bind_record(op: Op, a: Operands, dev: Device, back_end: str = "") -> list[St
 
 def call(op: Op, entry: Kernel | None, a: Operands, dev: Device) -> list[Step]:
     """Return the calls of a kernel (None: of the op's expression or formula)."""
-
-    def bound(a: Operands) -> list[Step]:
-        if entry is not None:
-            steps = entry.function(dev, a)
-            if steps is None:
-                return []
-            return list(steps) if isinstance(steps, (list, tuple)) else [steps]
-        if op.formula is not None:
-            return formula_steps(dev, op, a, ARRAY_MEANS)
-        return _bind_expression(op, a, dev)
-
-    def exact(a: Operands) -> list[Step]:
-        if (entry is not None and entry.low) or not has_low(op.arrays(a)):
-            return bound(a)
-        written = [slot.parameter for slot in op.output_slots]
-        slots = [] if entry is None else [s for s in op.input_slots if s.name in entry.factors]
-        factors = [slot.parameter for slot in slots]
-        return widened(dev, op.arrays(a), written, lambda wide: bound(a.replace(**wide)), factors)
-
     if entry is not None and is_last(op.type, vars(a)):
-        return in_order(dev, op, a, entry.any_order, exact)
-    return exact(a)
+        return in_order(dev, op, a, entry.any_order, partial(_exact, op, entry, dev))
+    return _exact(op, entry, dev, a)
+
+
+def _exact(op: Op, entry: Kernel | None, dev: Device, a: Operands) -> list[Step]:
+    """Return the calls of a kernel, which sees low precision as float32 unless it takes that itself."""
+    if (entry is not None and entry.low) or not has_low(op.arrays(a)):
+        return _bound(op, entry, dev, a)
+    written = [slot.parameter for slot in op.output_slots]
+    slots = [] if entry is None else [s for s in op.input_slots if s.name in entry.factors]
+    factors = [slot.parameter for slot in slots]
+
+    def bound(wide: Mapping[str, Any]) -> list[Step]:
+        return _bound(op, entry, dev, a.replace(**wide))
+
+    return widened(dev, op.arrays(a), written, bound, factors)
+
+
+def _bound(op: Op, entry: Kernel | None, dev: Device, a: Operands) -> list[Step]:
+    if entry is not None:
+        steps = entry.function(dev, a)
+        if steps is None:
+            return []
+        return list(steps) if isinstance(steps, (list, tuple)) else [steps]
+    if op.formula is not None:
+        return formula_steps(dev, op, a, ARRAY_MEANS)
+    return _bind_expression(op, a, dev)
 
 
 def by_arrays(op_type: str, dev: Device, a: Operands) -> list[Step]:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.lowering.memory import places
-from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS, RING_OPS, SPREAD_ROWS
-from ...graph.ops.registry import OPS
+from ...graph.ops.collective import GATHER_ROWS, RING_OPS, SPREAD_ROWS
 from ...strategies.errors import ExecutionError
 from ..cuda.runtime import Fork, Waiting
 from ..device.device import Device
 from ..device.host_device import host_device_of
 from ..host.arena import spec_of
-from ..kernels.back_ends import ON_HOST
 from ..kernels.cuda.copies import moved
 from ..kernels.registry import bind_record
-from .binding_cache import BindingCache, Touched
+from .binding_cache import BindingCache, Form
 from .collectives import bind_collective, bind_ring
 from .instruction import EARLY_FETCH, Instruction
 from .memory import ValueMemory
@@ -72,46 +71,48 @@ class Emission:
         What touches the same memory in both is the same: updates of parameters, and all whose sizes are those
         of another step, however long the rest of it is.
         """
-        if node.op in COLLECTIVES:
+        form = self._cache.form(node)
+        if form.collective:
             return self.in_lane(node, 0)
-        side, touched = self._side(node), self._cache.touched(node)
-        key = (id(node), touched.places(self._places))
-        instruction = self._cache.instructions.get(key)
+        key = form.of(self._places) + form.of(self.memory.stored)
+        instruction = form.known.get(key)
+        side = self.host if form.on_host else self.device
         if instruction is None:
             instruction = self.in_lane(node, 0)
             if not side.tied:
-                self._cache.instructions[key] = instruction
+                form.known[key] = instruction
         else:
             side.reserve(instruction.scratch)
         return instruction
 
     def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
         """Return the instruction of a node, whose scratch memory is that of a lane."""
-        touched = self._cache.touched(node)
-        reads, writes, uneven, *_ = touched
-        side = self._side(node)
-        side.next_instruction(writes[0] if writes else "", lane, reads, uneven, node.op, node.where)
-        collective = node.op in COLLECTIVES
-        calls = self._collective(node) if collective else self._kernel(node, touched, side)
+        form = self._cache.form(node)
+        reads, writes, side = form.reads, form.writes, self.host if form.on_host else self.device
+        output = writes[0] if writes else ""
+        side.next_instruction(output, lane, reads, form.uneven, node.op, node.where)
+        calls = self._collective(node) if form.collective else self._kernel(node, form, side)
         if self.program.checked:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
             arrays, xp = self.memory.arrays, self.device.xp
             calls = [*calls, *looks(self.program, number, node, arrays, xp)]
-        group = self.part.peers.group
-        by_gpus = self.vote is not None and self.vote.on_device is not None
-        if node is self.part.vote_at and by_gpus and group is not None:
-            calls += [
-                *(call.finish for call in calls if isinstance(call, Fork)),
-                *group.bound_vote(self.device.asserts.word),
-            ]
-        elif node is self.part.vote_at and self.vote is not None and group is not None:
-            when = self._when(node)
-            if group.asynchronous:
-                calls += [Waiting(group.landed, **when), *self._check()]
-            else:  # who leaves the collective knows that all peers do
-                calls = [*self._check(), *calls]
-            calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
+        if node is self.part.vote_at:
+            calls = self._with_vote(node, calls)
         return Instruction(node.op, reads, writes, node.where, tuple(calls), side.region_bytes)
+
+    def _with_vote(self, node: NodeRecord, calls: list[Call]) -> list[Call]:
+        """Return the calls of the last collective with those of the vote, which meets there."""
+        group, vote = self.part.peers.group, self.vote
+        assert group is not None and vote is not None, "a rank without peers has no vote"
+        if vote.on_device is not None:
+            ends = [call.finish for call in calls if isinstance(call, Fork)]
+            return [*calls, *ends, *group.bound_vote(self.device.asserts.word)]
+        when = self._when(node)
+        if group.asynchronous:
+            calls = [*calls, Waiting(group.landed, **when), *self._check()]
+        else:  # who leaves the collective knows that all peers do
+            calls = [*self._check(), *calls]
+        return [*calls, vote.come, partial(group.vote, **when), vote.go]
 
     def _check(self) -> list[Call]:
         """Return the call that raises what kernels found wrong with their operands, on a GPU."""
@@ -145,30 +146,29 @@ class Emission:
         tag = f"schedule {self._schedule}, collective {number} of {self.part.collectives}"
         return {"within": self.part.peers.within, "tag": tag}
 
-    def _kernel(self, node: NodeRecord, touched: Touched, dev: Device) -> list[Call]:
-        op = OPS[node.op]
+    def _kernel(self, node: NodeRecord, form: Form, dev: Device) -> list[Call]:
+        op, written = form.op, form.written
         arrays, views = self.memory.arrays, self.memory.arena.plan.views
-        results = {i: arrays[i] for i in touched.written.positions if i not in views}
-        in_place = op.views or op.parts
-        if in_place and not any(a is not None and a.size for a in results.values()):
-            return []  # nothing to do: what is made is there already
+        instead: dict[int, Any] = {}
+        if form.may_be_there:
+            instead = {i: None for i in written if i in views}
+            made = (arrays[i] for i in written if i not in instead)
+            if not any(array is not None and array.size for array in made):
+                return []  # nothing to do: what is made is there already
         guarded = False
-        if self.program.changed_by(node):  # in a program with a vote, those behind it alone do
+        if form.changes:  # in a program with a vote, those behind it alone do
             if self.vote is not None:
                 dev.guard = self.vote.on_device
             elif self.device.runtime is not None and self.device.asserts:
                 dev.guard, guarded = self.device.asserts, True
         try:
-            copies = self._copies_beside(node, touched, results, dev)
-            fields = dict(touched.fields)
-            for name, i in touched.read.single:
-                fields[name] = arrays[i]
-            for name, positions in touched.read.several:
-                fields[name] = [None if i < 0 else arrays[i] for i in positions]
-            for name, i in touched.written.single:
-                fields[name] = results.get(i)
-            for name, positions in touched.written.several:
-                fields[name] = [results.get(i) for i in positions]
+            copies = self._copies_beside(node, form, instead, dev) if form.may_meet else ()
+            at = ChainMap(instead, arrays) if instead else arrays
+            fields = form.fields.copy()
+            for name, i in form.single:
+                fields[name] = at[i]
+            for name, ids in form.several:
+                fields[name] = [None if i < 0 else at[i] for i in ids]
             calls = bind_record(op, op.record.of(fields), dev, node.kernel)
         except ValueError as error:  # NumPy's word on shapes that no shape rule refused
             raise ExecutionError(
@@ -180,25 +180,24 @@ class Emission:
         # A library's writes cannot be held back: the host looks before it makes them.
         return [*self._check(), *calls] if guarded and node.kernel not in _OURS else calls
 
-    def _side(self, node: NodeRecord) -> Device:
-        """Return the device that computes a node: this one, or the host beside it."""
-        return self.host if node.kernel in ON_HOST else self.device
-
     def _copies_beside(
-        self, node: NodeRecord, touched: Touched, results: dict[int, Any], dev: Device
+        self, node: NodeRecord, form: Form, instead: dict[int, Any], dev: Device
     ) -> list[Call]:
-        """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards."""
-        arrays, declared = self.memory.arrays, OPS[node.op].in_place
-        read = {id(arrays[i]) for i in touched.read.positions}
-        if read.isdisjoint([id(array) for array in results.values() if array is not None]):
+        """Let an op that overwrites its own operand, undeclared, write beside it and copy afterwards.
+
+        ``instead`` has the results that are there already, and gets what is written in the place of others.
+        """
+        arrays, declared = self.memory.arrays, form.op.in_place
+        read = {id(arrays[i]) for i in form.read}
+        written = {i for i in form.written if i not in instead and id(arrays[i]) in read}
+        if not written:
             return []
         pairs = places(node, lambda i: spec_of(arrays[i]))
         allowed = {id(arrays[i]) for i, j in pairs if arrays[i] is arrays[j]}
         copies: list[Call] = []
         for slot, targets in node.outputs.items():
             for i in targets:
-                array = results.get(i)
-                if array is None or id(array) in allowed:
+                if i not in written or id(array := arrays[i]) in allowed:
                     continue
                 sources = {
                     s
@@ -206,9 +205,9 @@ class Emission:
                     if any(k >= 0 and arrays[k] is array for k in operands)
                 }
                 if sources - {declared.get(slot)}:
-                    results[i] = dev.scratch(array.shape, array.dtype)
+                    instead[i] = dev.scratch(array.shape, array.dtype)
                     if dev.guard is not None:
-                        copies += moved(dev, array, results[i])
+                        copies += moved(dev, array, instead[i])
                     else:
-                        copies.append(partial(dev.xp.copyto, array, results[i]))
+                        copies.append(partial(dev.xp.copyto, array, instead[i]))
         return copies

@@ -77,8 +77,12 @@ class ValueMemory:
         """Return the arrays of persistables and of what travels in buckets or is fed in place."""
         part, program = self._part, self.program
         placed: dict[int, Any] = {**self.buckets.parts_of, **self.fed}
+        lasting: dict[str, Any] = {}  # all versions of a persistable have one memory
         for i in part.states:
-            placed[i] = allocate(program.values[i].name, self.specs[i])
+            name = program.values[i].name
+            if name not in lasting:
+                lasting[name] = allocate(name, self.specs[i])
+            placed[i] = lasting[name]
         if part.peers.group is not None:
             for node in program.nodes:
                 if node.op in BUCKETED:
@@ -128,13 +132,18 @@ class ValueMemory:
 
     @property
     def places(self) -> list[Hashable]:
-        """What tells the memory of each value from any other, and how the value lies there; by position."""
+        """What tells, with :attr:`stored`, the memory of each value from any other; by position."""
         places: list[Hashable] = [None] * len(self.specs)
         for i, array in self._outside.items():
             places[i] = _place(array)
-        for i, place in self.arena.places.items():
-            places[i] = place
+        for i, at in self.arena.addresses.items():
+            places[i] = at
         return places
+
+    @property
+    def stored(self) -> Sequence[Spec]:
+        """The specs of values as they lie in memory."""
+        return self.arena.plan.specs
 
     def forget(self) -> None:
         """Let go of arrays that the plan which is bound does not need."""

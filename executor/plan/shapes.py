@@ -153,10 +153,7 @@ class Shapes:
         """Return the specs of what a node writes, where its rule tells them."""
         record = rule.record
         op = OPS[record.op]
-        read = {
-            slot: [None if i < 0 else specs[i] for i in positions]
-            for slot, positions in record.inputs.items()
-        }
+        read = {slot: [specs[i] for i in ids] for slot, ids in record.inputs.items()}
 
         def values_of(slot: str) -> list[np.ndarray | None]:
             return [elements.get(i) for i in record.inputs.get(slot, ())]
@@ -202,9 +199,11 @@ def _shaped(spec: Spec | None) -> np.ndarray:
     return np.empty(spec.shape, to_numpy(spec.dtype))
 
 
-def picked(positions: Sequence[int]) -> Callable[[Sequence[Any]], Any]:
-    """Return what picks the values at these positions: as a tuple, or the only one by itself."""
-    return itemgetter(*positions) if positions else lambda values: ()
+def picked(positions: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
+    """Return what picks the values at these positions, as a tuple."""
+    if len(positions) > 1:
+        return itemgetter(*positions)
+    return lambda values: tuple([values[i] for i in positions])
 
 
 def batch_dependent(program: ReplicaProgram) -> frozenset[int]:

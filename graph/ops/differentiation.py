@@ -68,14 +68,4 @@ def substituted(
 
 def arguments(roots: list[Expr]) -> set[str]:
     """Return the names of the operands that expressions read."""
-    names: set[str] = set()
-    seen: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        node = waiting.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            waiting += node.args
-            if node.fn == "arg":
-                names.add(node.value)
-    return names
+    return set[str]().union(*(root.reads for root in roots))

@@ -89,6 +89,12 @@ class Expr(Arithmetic):
         """What expressions that compute the same in the same way have in common; can be hashed."""
         return (self.fn, repr(self.value), *(arg.form for arg in self.args))
 
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        """The names of the operands."""
+        own = [self.value] if self.fn == "arg" else []
+        return frozenset(own).union(*(arg.reads for arg in self.args))
+
     def apply(self, fn: str, args: tuple[Any, ...]) -> Expr:
         """Return a function of expressions; Python numbers become constants."""
         return Expr(fn, tuple(a if isinstance(a, Expr) else constant(a) for a in args))

@@ -77,10 +77,12 @@ class Inference:
 
     def spec(self, slot: str) -> Spec:
         """Return the spec of a slot that must be in use."""
-        specs = self.specs(slot)
+        specs = self._read.get(slot)
         if not specs:
             self.fail(f"the input {slot!r} is missing")
-        return specs[0]
+        if len(specs) > 1 or specs[0] is None:
+            specs = self.specs(slot)
+        return specs[0]  # type: ignore[return-value]  # None was refused above
 
     def shape(self, slot: str) -> tuple[int, ...]:
         """Return the shape of a slot that must be in use."""

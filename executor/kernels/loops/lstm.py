@@ -5,8 +5,6 @@ Everything is float32 and contiguous; NumPy computes what is not (``array/lstm.p
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 import numpy as np
 
 from ....graph.ops.lstm import LstmOperands
@@ -101,8 +99,8 @@ class _Pass:
     """A compiled pass, called with other addresses each time."""
 
     def __init__(self, source: str, count: int) -> None:
-        self._call = cast(Any, native.launch(source, [0] * (count + 2)))
-        self._words = self._call.objects[0]
+        self._words = np.zeros(count + 2, np.int64)
+        self._call = native.launch(source, self._words)
 
     def __call__(self, rows: int, width: int, *arrays: Array) -> None:
         self._words[:] = [*(array.ctypes.data for array in arrays), rows, width]

@@ -7,8 +7,7 @@ must not be is noted by the loop and told afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -193,12 +192,10 @@ def _place(out: Array, *operands: Any) -> int:
     return next(same, 2)
 
 
-def _checked(wrong: Any, tell: Callable[[int], str]) -> Step:
-    def check() -> None:
-        if wrong[0]:
-            raise InvalidValue(tell(int(wrong[1])))
-
-    return check
+def _refuse(wrong: Any, op: str, what: str, of: str, limit: int) -> None:
+    """Raise what a loop noted."""
+    if wrong[0]:
+        raise InvalidValue(outside(op, limit, what, of).format(int(wrong[1])))
 
 
 def _last_axis(node: Node) -> bool:
@@ -265,8 +262,8 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     return [_bound(_SOFTMAX_GRAD, [a.out, a.d_out, a.d_x, a.out.size // n, n], place, alias)]
 
 
-def _wrong_label(n: int) -> Callable[[int], str]:
-    return outside("softmax_with_cross_entropy", n, "label", "classes").format
+_LABELS = ("softmax_with_cross_entropy", "label", "classes")
+_IDS = ("lookup_table", "index", "rows")
 
 
 @kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
@@ -286,7 +283,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
     words = [a.logits, a.softmax, a.loss, a.label, wrong, a.logits.size // n, n, a.ignore_index]
     call = _bound(text, words, place, alias)
-    return [call, _checked(wrong, _wrong_label(n))]
+    return [call, partial(_refuse, wrong, *_LABELS, n)]
 
 
 @kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis)
@@ -307,7 +304,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
     words = [*arrays, wrong, a.softmax.size // n, n, a.ignore_index]
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
     call = _bound(_CROSS_ENTROPY_GRAD, words, place, "pass" if place else "out = y")
-    return [call, _checked(wrong, _wrong_label(n))]
+    return [call, partial(_refuse, wrong, *_LABELS, n)]
 
 
 def _lookup(node: Node) -> bool:
@@ -324,7 +321,7 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     rows, n = a.w.shape
     wrong = np.zeros(2, np.int64)
     words = [a.w, a.out, a.ids, wrong, a.ids.size, rows, n, _padding(a.padding_idx, rows)]
-    return [_bound(_LOOKUP, words), _checked(wrong, outside("lookup_table", rows).format)]
+    return [_bound(_LOOKUP, words), partial(_refuse, wrong, *_IDS, rows)]
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)

@@ -86,6 +86,8 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
         return []
     if source.shape != target.shape:
         source = np.broadcast_to(source, target.shape)
+    if source.flags.c_contiguous and target.flags.c_contiguous:
+        return copied(dev, target, source)
     dimensions = _joined(target, source)
     if target.itemsize != _WIDTH or not target.size:
         return copied(dev, target, source)

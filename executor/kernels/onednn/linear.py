@@ -110,6 +110,7 @@ def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:
 class _Gemm(partial[Any]):
     """A call of the library's ``sgemm``, which keeps alive what it works on."""
 
+    __slots__ = ("alive",)
     alive: Any
 
 
