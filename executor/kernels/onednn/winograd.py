@@ -90,15 +90,15 @@ p{i}{j} = n * by_image + y * by_row + x * by_pixel
 if y < 0 or y >= high or x < 0 or x >= wide:
     p{i}{j} = spare
 """
-# Filters of 3 x 3 taps, or their gradients, and their matrices [16, words[4], words[5]].
+# Filters [rows, columns, 3, 3], or their gradients, and their matrices [16, rows, columns].
 _FILTER = """
 def run(words):
-    filters, matrices, start, step = f32(words[0]), f32(words[1]), words[2], words[3]
-    rows, columns, by_row, by_column = words[4], words[5], words[6], words[7]
-    apart = words[8]
+    filters, matrices, apart = f32(words[0]), f32(words[1]), words[2]
+    rows, columns, by_row, by_column = words[3], words[4], words[7], words[8]
+    by_line, by_tap = words[9], words[10]
     for row in range(rows):
         for column in range(columns):
-            f, o = row * by_row + column * by_column + start, row * columns + column
+            f, o = row * by_row + column * by_column, row * columns + column
 {body}
 """
 
@@ -132,7 +132,9 @@ def _store(at: str, value: str) -> str:
 
 def _filters(matrix: Sequence[Sequence[float]], back: bool) -> str:
     """Return the source that makes matrices of filters, or (``back``) filters of matrices."""
-    taps = [f"filters, f + {3 * i + j} * step, 0, 2" for i, j in pairs(range(3), repeat=2)]
+    taps = [
+        f"filters, f + {i} * by_line + {j} * by_tap, 0, 2" for i, j in pairs(range(3), repeat=2)
+    ]
     parts = [f"matrices, {4 * i + j} * apart + o, 1, 2" for i, j in pairs(range(4), repeat=2)]
     ends = (taps, range(3)), (parts, range(4))
     (read, side), (written, result) = reversed(ends) if back else ends
@@ -186,12 +188,10 @@ def _matrices(dev: Device, rows: int, columns: int) -> Any:
     return dev.scratch((16, size + _LINE), np.float32)[:, :size].reshape(16, rows, columns)
 
 
-def _of_filters(source: str, filters: Any, matrices: Any, turned: bool = False) -> Step:
+def _of_filters(source: str, filters: Any, matrices: Any) -> Step:
     """Return the call that goes from filters [rows, columns, 3, 3] to matrices [16, rows, columns] or back."""
-    taps, sizes = (8, -1) if turned else (0, 1), filters.shape[:2]
-    steps = [stride // filters.itemsize for stride in filters.strides[:2]]
-    apart = matrices.strides[0] // matrices.itemsize
-    words = [address(filters), address(matrices), *taps, *sizes, *steps, apart]
+    steps = [stride // filters.itemsize for stride in (matrices.strides[0], *filters.strides)]
+    words = [address(filters), address(matrices), steps[0], *filters.shape, *steps[1:]]
     return launch(source, words, filters, matrices)
 
 
@@ -229,9 +229,9 @@ def by_winograd(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
     images, high, wide, results = target.shape
     grid = _Grid(images, -(-high // 2), -(-wide // 2), before)
     channels = source.shape[-1]
-    w = w.swapaxes(0, 1) if result == "y" else w
+    w = w.swapaxes(0, 1) if result == "y" else w[..., ::-1, ::-1]
     filters = _matrices(dev, *w.shape[:2])
-    steps = [*steps, _of_filters(_FILTERS, w, filters, turned=result == "x")]
+    steps = [*steps, _of_filters(_FILTERS, w, filters)]
     met, made = _matrices(dev, _TILES, channels), _matrices(dev, _TILES, results)
     spare = dev.keep((max(channels, results),), np.float32), dev.scratch((results,), np.float32)
     for begin, end in grid.blocks():
