@@ -64,6 +64,14 @@ class NodeRecord:
         """Positions of the values that the op reads or writes."""
         return self._touched
 
+    def uses(self) -> tuple[int, ...]:
+        """Positions of the values whose elements the op reads or writes; of others it is told the shape."""
+        told = OPS[self.op].shapes_of
+        read = (positions for slot, positions in self.inputs.items() if slot not in told)
+        return tuple(
+            i for positions in (*read, *self.outputs.values()) for i in positions if i >= 0
+        )
+
     @functools.cached_property
     def _touched(self) -> tuple[int, ...]:
         slots = (*self.inputs.values(), *self.outputs.values())
