@@ -10,6 +10,15 @@ kernel's calls are made with their operands and do nothing (executor/plan/null.p
 
 What the host spends on a replayed step of a GPU, on a GPU that does nothing (executor/simulated/null.py), so
 that it needs none: the calls to CUDA are counted, not made. Also for ResNet-50 and GPT-2.
+
+    OMP_NUM_THREADS=1 python benchmarks/breakdown.py --floor --models gpt resnet18
+
+How far a step of one place is from its arithmetic, on one core, to which the process is pinned. The floor are the
+multiply-adds of the program as its user wrote it (benchmarks/work.py: products and convolutions, their gradients,
+taps on padding left out) at the rate of the core's best product of 2,048 x 2,048. Products, copies of 256 MiB and
+steps take turns, and processor time counts. An instruction's own floor are its multiply-adds at that rate, or
+its bytes at the copy's where these take longer; instructions are sorted by their time above it. What lies in a
+cache moves faster than the copy.
 """
 
 import argparse
@@ -32,9 +41,13 @@ import rowlock
 import rowlock.fluid as fluid
 from benchmarks import large_models, sizes
 from benchmarks.models import MODELS, build
+from benchmarks.work import Work
+from rowlock.executor.device.device import Device
+from rowlock.executor.host.arena import spec_of
 from rowlock.executor.kernels.capabilities import capabilities
-from rowlock.executor.kernels.registry import KERNELS
+from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.executor.plan.null import null_gpu_plan, null_plan
+from rowlock.executor.plan.shapes import infer_specs
 from rowlock.executor.simulated.null import NullRuntime
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ops.collective import COLLECTIVES
@@ -44,21 +57,26 @@ from rowlock.graph.passes.target import Target
 LIMIT_US = 1.5  # of an instruction, by itself
 GPU_LIMIT_US = 50.0  # of a replayed step, without copying what is fed
 STEPS_TRACED = 8
+SIDE = 2048  # of the matrices whose product is the core's peak
+SHOWN = 24  # kinds of instructions
+COPIED = 1 << 28  # bytes that are read, and as many written: more than caches hold
 
 
 class Training:
-    """A model under way on two places."""
+    """A model under way, on two places or on this thread alone."""
 
-    def __init__(self, name, switches=None):
-        main, startup, self.loss, self.feed = build(fluid, name)
+    def __init__(self, name, switches=(), places=2):
+        self.main, startup, self.loss, self.feed = build(fluid, name)
         self.exe, self.scope = fluid.Executor(), fluid.Scope()
         self.exe.run(startup, scope=self.scope)
         strategy = fluid.BuildStrategy()
-        for switch, value in (switches or {}).items():
-            setattr(strategy, switch, value)
-        self.program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=self.loss.name, build_strategy=strategy, places=fluid.cpu_places(2)
-        )
+        for switch in switches:
+            setattr(strategy, switch, True)
+        self.program = fluid.CompiledProgram(self.main, build_strategy=strategy)
+        if places > 1:
+            self.program.with_data_parallel(
+                loss_name=self.loss.name, build_strategy=strategy, places=fluid.cpu_places(places)
+            )
 
     def step(self):
         """Run one step and return its loss by place."""
@@ -147,9 +165,9 @@ def empty_calls(training):
     return len(plan.instructions), sum(plan.device.calls.values()), min(seconds)
 
 
-def report(name, steps):
+def report(name, steps, switches):
     """Measure a model and print where its step goes; return whether the executor keeps its limit."""
-    training = Training(name)
+    training = Training(name, switches)
     training.median_ms(6)
     wall = training.median_ms(steps)
     runs, driver = traced(training)
@@ -179,6 +197,74 @@ def report(name, steps):
     line = "  empty calls: {} instructions, {} calls, {:.3f} ms: {:.2f} us an instruction, {:.3f} us a call"
     print(line.format(instructions, calls, 1e3 * seconds, each, 1e6 * seconds / max(calls, 1)))
     return each <= LIMIT_US
+
+
+def worked(program, feed):
+    """Return the nodes of a program, and their multiply-adds and bytes when it is fed so."""
+    specs = infer_specs(
+        program, [spec_of(feed[program.values[i].name]) for i in program.feeds], lambda name: None
+    )
+    return program.nodes, Work(specs)
+
+
+def products():
+    """Return calls that multiply matrices of 2,048 x 2,048 on one core, by library, and a copy of memory."""
+    x = np.random.default_rng(0).random((SIDE, SIDE), "float32")
+    out, (source, copy) = np.empty_like(x), np.zeros((2, COPIED), "uint8")
+    calls = {"copy": [lambda: np.copyto(copy, source)]}
+    for library in ("numpy", "onednn"):
+        if ("matmul", library) in KERNELS:
+            calls[library] = bind(
+                "matmul", {"X": [x], "Y": [x]}, {"Out": [out]}, {}, Device(), library
+            )
+    return calls
+
+
+def processor_seconds(calls):
+    """Return the processor's seconds of some calls."""
+    began = time.process_time()
+    for call in calls:
+        call()
+    return time.process_time() - began
+
+
+def floor_report(name, steps, switches):
+    """Print how far a model's step is from its multiply-adds, and which instructions are farthest."""
+    training = Training(name, switches, places=1)
+    for _ in range(6):
+        training.step()
+    calls, times, events = products(), defaultdict(list), []
+    for _ in range(steps):
+        for what, made in {**calls, "step": [training.step]}.items():
+            times[what].append(processor_seconds(made))
+        training.program.trace(True)
+        training.step()
+        events.append(training.program.executed()[0])
+        training.program.trace(False)
+    seconds = {what: float(np.median(taken)) for what, taken in times.items()}
+    best = min((what for what in seconds if what in ("numpy", "onednn")), key=seconds.get)
+    peak, copied = SIDE**3 / seconds[best], 2 * COPIED / seconds["copy"]
+    fetches = [training.loss.name]
+    written = compile_program(training.main, list(training.feed), fetches, Target(), capabilities())
+    nodes, work = worked(written.program, training.feed)
+    needed = sum(work.multiply_adds(node) for node in nodes)
+    step, least = 1e3 * seconds["step"], 1e3 * needed / peak
+    line = "\n{}: {:.1f} ms a step, floor {:.1f} ms: {:.3f}"
+    print(line.format(name, step, least, step / least))
+    line = "  {:.2f} G multiply-adds at {:.1f} G a second ({}); a copy moves {:.1f} GB/s"
+    print(line.format(needed / 1e9, peak / 1e9, best, copied / 1e9))
+    nodes, work = worked(training.replica_program(), training.feed)
+    taken = 1e3 * np.median([[event.busy for event in one] for one in events], axis=0)
+    rows = defaultdict(lambda: np.zeros(3))
+    for node, ms in zip(nodes, taken, strict=True):
+        floor = 1e3 * max(work.multiply_adds(node) / peak, work.nbytes(node) / copied)
+        rows[node.op, node.kernel, work.described(node)] += 1, ms, floor
+    print("  {:>8} {:>8} {:>8} {:>5}".format("above", "ms", "floor", "times"))
+    for about, (count, ms, floor) in sorted(rows.items(), key=lambda row: row[1][2] - row[1][1])[
+        :SHOWN
+    ]:
+        line = "  {:8.2f} {:8.2f} {:8.2f} {:5.0f}  {} ({}) {}"
+        print(line.format(ms - floor, ms, floor, count, *about))
 
 
 def gpu_program(name):
@@ -231,6 +317,8 @@ def run():
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--launcher", default="ray", choices=("ray", "threads"))
     parser.add_argument("--device", default="cpu", choices=("cpu", "gpu"))
+    parser.add_argument("--floor", action="store_true", help="one place beside its arithmetic")
+    parser.add_argument("--switches", nargs="+", default=[], help="of BuildStrategy, to be on")
     options = parser.parse_args()
     if options.device == "gpu":
         slow = [name for name in options.models or every if not gpu_report(name)]
@@ -238,8 +326,15 @@ def run():
             print("more than {} us a step: {}".format(GPU_LIMIT_US, ", ".join(slow)))
         return
     options.models = options.models or list(MODELS)
+    if options.floor:
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        for name in options.models:
+            floor_report(name, options.steps, options.switches)
+        return
     with rowlock.cluster(launcher=options.launcher):
-        slow = [name for name in options.models if not report(name, options.steps)]
+        slow = [
+            name for name in options.models if not report(name, options.steps, options.switches)
+        ]
     if slow:
         print("\nmore than {} us an instruction: {}".format(LIMIT_US, ", ".join(slow)))
 

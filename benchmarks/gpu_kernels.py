@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import rowlock.fluid as fluid
 from benchmarks import large_models
 from benchmarks.sizes import SIZES, TINY, feed
+from benchmarks.work import Work
 from rowlock.executor.cuda.memory import DeviceMemory
 from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.cuda.transfers import device_array, upload
@@ -79,6 +80,7 @@ class Bound:
         self.program = compile_program(net.main, list(batch), names, target, able, "cupy").program
         self.feeds = [batch[self.program.values[i].name] for i in self.program.feeds]
         self.specs = infer_specs(self.program, [spec_of(a) for a in self.feeds], lambda name: None)
+        self.work = Work(self.specs, padded=True)
         self.runtime, self._state = runtime, {}
         self._rng = np.random.default_rng(0)
         memory = DeviceMemory(runtime)
@@ -95,56 +97,6 @@ class Bound:
             upload(self.runtime, array, (0.02 * values).astype(dtype))
             self._state[name] = array
         return self._state[name]
-
-    def nbytes(self, node):
-        """Return the bytes of what a node reads and writes."""
-        operands = [*node.inputs.values(), *node.outputs.values()]
-        different = {i for positions in operands for i in positions if i >= 0}
-        total = 0
-        for i in different:
-            spec = self.specs[i]
-            total += (
-                int(np.prod(spec.shape, dtype="int64")) * np.dtype(to_numpy(spec.dtype)).itemsize
-            )
-        return total
-
-    def operations(self, node):
-        """Return the floating-point operations of a node's products; 0 if it has none."""
-
-        def shape(slot):
-            position = next(iter({**node.inputs, **node.outputs}.get(slot, ())), -1)
-            return self.specs[position].shape if position >= 0 else ()
-
-        def size(slot):
-            return float(np.prod(shape(slot), dtype="int64"))
-
-        def count(*slots):
-            return sum(any(i >= 0 for i in node.outputs.get(slot, ())) for slot in slots)
-
-        backward = "_grad" in node.op
-        if "conv2d" in node.op:
-            result = "Output@GRAD" if backward else "Output"
-            products = count("Input@GRAD", "Filter@GRAD")
-            each = 2 * size(result) * size("Filter") / shape("Filter")[0]
-            return each * (products if backward else 1)
-        if "attention" in node.op:
-            _, tokens, _, width = shape("Out")
-            each = 2 * size("SoftmaxMax") * tokens * width
-            return each * (5 if backward else 2)  # none is left out for a causal mask
-        result = {"fused_gemm_epilogue_grad": "DOut"}.get(
-            node.op, "Out@GRAD" if backward else "Out"
-        )
-        if node.op.removesuffix("_grad") not in (
-            "matmul",
-            "matmul_v2",
-            "mul",
-            "fused_gemm_epilogue",
-        ):
-            return 0.0
-        batched = len(shape("Y")) > 2
-        batch = float(np.prod(shape("Y")[:-2], dtype="int64")) if batched else 1.0
-        each = 2 * (size("X") * size("Y") * size(result) / batch) ** 0.5
-        return each * (count("X@GRAD", "Y@GRAD", "DX", "DY") if backward else 1)
 
 
 def seconds_of(runtime, steps):
@@ -182,7 +134,8 @@ def report(model, runtime, rate, tiny):
         if steps and len(steps) == len(one.calls):
             took = seconds_of(runtime, steps)
             entry = rows[node.op, node.kernel or "cupy"]
-            entry.add(took, net.nbytes(node), net.operations(node))
+            work = net.work
+            entry.add(took, work.nbytes(node), 2 * work.multiply_adds(node))
     whole = sum(one.seconds for one in rows.values())
     print("\n{}: {:.3f} ms in {} instructions".format(model, 1e3 * whole, len(net.program.nodes)))
     print("  {:34} {:9} {:>5} {:>9} {:>6} {:>8} {:>6} {:>8}".format(

@@ -39,9 +39,9 @@ _ERF = _horner(
     "u", "-5.892716581e-04", "4.974318203e-03", "-2.675417438e-02", "1.128149033e-01", "-3.761246502e-01",
     "1.283791512e-01",
 )  # fmt: skip
-_LOG_ERFC = _horner(
-    "a", "-5.223265021e-07", "-1.430548764e-05", "3.966740042e-04", "-4.053394776e-03", "2.489510551e-02",
-    "-1.080118269e-01", "-6.335435510e-01", "-1.129434109e+00", "1.603977871e-04",
+_ERFCX = _horner(
+    "c", "-4.830577236e-04", "7.165708113e-03", "-4.698890820e-02", "1.809282750e-01", "-4.593072832e-01",
+    "8.192772269e-01", "-1.062227964e+00", "9.892194867e-01",
 )  # fmt: skip
 _LOG = _horner(
     "f", "-7.859525084e-02", "1.288162619e-01", "-1.312877685e-01", "1.418119669e-01", "-1.662455201e-01",
@@ -110,13 +110,14 @@ def tanh_(x):
     far = np.float32(1.0) - np.float32(2.0) / (exp_(c + c) + np.float32(1.0))
     return select(a < np.float32(0.625), near, select(x < np.float32(0.0), -far, far))
 """,
+    # beyond 0.92 by 1 - exp(-x^2) erfcx(x): who needs the density beside it has that exponential as well
     "erf_": f"""
 def erf_(x):
     a = size_of(x)
     u = x * x
     near = fma({_ERF}, x, x)
-    a = select(a > np.float32(4.0), np.float32(4.0), a)
-    far = np.float32(1.0) - exp_({_LOG_ERFC})
+    c = select(a > np.float32(4.0), np.float32(4.0), a)
+    far = np.float32(1.0) - exp_(-x * x) * {_ERFCX}
     return select(a < np.float32(0.92), near, select(x < np.float32(0.0), -far, far))
 """,
     "log_": f"""

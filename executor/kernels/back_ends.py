@@ -11,10 +11,12 @@ LIBRARIES: Mapping[str, tuple[str, ...]] = {
 }
 # Other kernels of a library for ops that it has one for: none is chosen but where it was measured to be faster.
 EXACT_VARIANT = "float32"  # rounds no factors, whatever the strategy asks for
+WINOGRAD = "winograd"  # adds before it multiplies: rounded factors would lose too much
 VARIANTS: Mapping[str, str] = {
     "windows": "onednn",
     "blocked": "onednn",
     EXACT_VARIANT: "onednn",
+    WINOGRAD: "onednn",
 }
 BACK_ENDS = tuple(LIBRARIES)
 ALL_LIBRARIES = tuple(name for names in LIBRARIES.values() for name in names)

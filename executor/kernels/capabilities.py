@@ -31,6 +31,7 @@ from .back_ends import (
     REMEDIES,
     ROUNDS,
     VARIANTS,
+    WINOGRAD,
     library_of,
 )
 from .onednn.library import bfloat16
@@ -73,7 +74,7 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
     if name == "numba" and "onednn" in here:
         rounds = {ROUNDS["onednn"]: PRODUCTS_BY_ONEDNN}
     exact = ""
-    if name == EXACT_VARIANT:
+    if name in (EXACT_VARIANT, WINOGRAD):
         rounds = {}
     elif BFLOAT16_PRODUCTS in rounds and BFLOAT16_PRODUCTS not in here:
         rounds, exact = {}, EXACT

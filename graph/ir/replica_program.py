@@ -64,6 +64,16 @@ class NodeRecord:
         """Positions of the values that the op reads or writes."""
         return self._touched
 
+    def reads(self) -> tuple[int, ...]:
+        """Positions of the operands whose elements the op reads; of others it is told the shapes."""
+        told = OPS[self.op].shapes_of
+        read = (positions for slot, positions in self.inputs.items() if slot not in told)
+        return tuple(i for positions in read for i in positions if i >= 0)
+
+    def writes(self) -> tuple[int, ...]:
+        """Positions of the results."""
+        return tuple(i for positions in self.outputs.values() for i in positions if i >= 0)
+
     @functools.cached_property
     def _touched(self) -> tuple[int, ...]:
         slots = (*self.inputs.values(), *self.outputs.values())

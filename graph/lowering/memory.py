@@ -131,7 +131,7 @@ class Usage:
         for i in feeds:
             self._note(i, _BEFORE)
         for k, node in enumerate(nodes):
-            for i in node.touches():
+            for i in (*node.reads(), *node.writes()):
                 self._note(i, k)
         declared = {i: program.values[i].spec.shape for i in self.first}
         self.fixed = {i for i, shape in declared.items() if -1 not in shape}

@@ -126,7 +126,8 @@ def gelu_slope(x: e.Expr, approximate: bool) -> e.Expr:
         t = e.tanh(_ROOT_2_OVER_PI * (x + _CUBIC * x * x * x))
         inner = _ROOT_2_OVER_PI * (1 + 3 * _CUBIC * x * x)
         return 0.5 + 0.5 * t + 0.5 * x * (1 - t * t) * inner
-    density = e.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi))
+    z = x * math.sqrt(0.5)
+    density = e.exp(-z * z) * (1 / math.sqrt(2 * math.pi))
     return gelu_share(x, False) + x * density
 
 

@@ -161,6 +161,7 @@ def _define(
             record=gradient,
             in_place={"X@GRAD": "Out@GRAD"},
             views=_PASSED_ON.get(name, {}),
+            shapes_of=("X", "Y") if name in _PASSED_ON else (),
         )
         grad = Grad.of(define(differentiable(backward, _second_order(name), aligned=beside)))
     define(

@@ -125,7 +125,7 @@ define(
             sample({"Input": normal(4, 5)}, axes=[1], starts=[5], ends=[6], decrease_axis=[1]),
         ),
     ),
-    Op(type="slice_grad", record=SliceGrad, numbers=_SLICE_NUMBERS),
+    Op(type="slice_grad", record=SliceGrad, numbers=_SLICE_NUMBERS, shapes_of=("Input",)),
 )
 
 
@@ -185,7 +185,7 @@ define(
             sample({"X": normal(5, 3), "Index": integers(6, high=5)}, overwrite=False),
         ),
     ),
-    Op(type="gather_grad", record=GatherGrad),
+    Op(type="gather_grad", record=GatherGrad, shapes_of=("X",)),
 )
 
 
@@ -230,7 +230,7 @@ define(
             sample({"Condition": booleans(1), "X": normal(3, 4), "Y": normal(3, 4)}),
         ),
     ),
-    Op(type="where_grad", record=WhereGrad),
+    Op(type="where_grad", record=WhereGrad, shapes_of=("X", "Y")),
 )
 
 
@@ -272,7 +272,7 @@ define(
             sample({"X": normal(3), "Index": normal(5, 1)}),
         ),
     ),
-    Op(type="gather_nd_grad", record=GatherNdGrad),
+    Op(type="gather_nd_grad", record=GatherNdGrad, shapes_of=("X",)),
 )
 
 

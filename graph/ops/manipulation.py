@@ -89,6 +89,7 @@ define(
         type="concat_grad",
         record=ConcatGrad,
         numbers={"AxisTensor": "axis"},
+        shapes_of=("X",),
         parts=_along("Out@GRAD", "X@GRAD", lambda op: op.specs("X")),
     ),
 )
@@ -305,7 +306,7 @@ define(
         samples=(sample({"X": normal(2, 3)}, expand_times=[2, 3]),),
         refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
     ),
-    Op(type="expand_grad", record=ExpandGrad, numbers=_EXPAND_NUMBERS),
+    Op(type="expand_grad", record=ExpandGrad, numbers=_EXPAND_NUMBERS, shapes_of=("X",)),
 )
 define(
     Op(

@@ -63,7 +63,7 @@ define(
             sample({"X": normal(2, 3)}, paddings=[0, -1, 0, 0]),
         ),
     ),
-    Op(type="pad_grad", record=PadGrad, shape=pad_grad_shape),
+    Op(type="pad_grad", record=PadGrad, shape=pad_grad_shape, shapes_of=("X",)),
 )
 
 
@@ -132,5 +132,5 @@ define(
             sample({"X": normal(1, 1, 2, 3)}, paddings=[-1, 0, 0, 0]),
         ),
     ),
-    Op(type="pad2d_grad", record=Pad2dGrad, numbers={"Paddings": "paddings"}),
+    Op(type="pad2d_grad", record=Pad2dGrad, numbers={"Paddings": "paddings"}, shapes_of=("X",)),
 )

@@ -34,7 +34,7 @@ define(
         samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
         refuses=(sample({"X": booleans(3, 4)}),),
     ),
-    Op(type="mean_grad", record=SlopeOfX, shape=mean_grad_shape),
+    Op(type="mean_grad", record=SlopeOfX, shape=mean_grad_shape, shapes_of=("X",)),
 )
 
 
@@ -156,7 +156,7 @@ def _define(
             refuses=(sample({"X": normal(3, 4)}, dim=[2]), *refuses),
             linear=linear,
         ),
-        Op(type=f"{name}_grad", record=gradient),
+        Op(type=f"{name}_grad", record=gradient, shapes_of=("X",) if linear else ()),
     )
 
 

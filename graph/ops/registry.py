@@ -250,6 +250,8 @@ class Op:
     cuts: bool = False  # ``views`` hold the first of the operand's elements, which may have more
     # attributes, input slots in use -> so in ``views``
     keeps_order: Callable[[Mapping[str, Any], Container[str]], bool] = lambda attrs, slots: True
+    # input slots of which kernels are told the shapes alone: by then their memory may be another value's
+    shapes_of: Sequence[str] = ()
     # input slots of which the result is a linear function, the others being no floats: the gradient of its
     # gradient op is the op itself
     linear: Sequence[str] = ()

@@ -33,8 +33,28 @@ def nothing_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     yield
 
 
+def of_words(words: Any) -> Any:
+    """Return the largest of what windows over words make."""
+    layers = fluid.layers
+    vectors = layers.unsqueeze(fluid.embedding(words, (50, WIDTH)), [1])
+    features = [
+        layers.pool2d(layers.conv2d(vectors, 8, (size, WIDTH), act="relu"), global_pooling=True)
+        for size in (3, 4)
+    ]
+    return layers.concat(features, 1)
+
+
+def of_pixels(words: Any) -> Any:
+    """Return what windows of 3 x 3 make of words as the channels of pixels."""
+    vectors = fluid.embedding(words, (50, WIDTH * 4))
+    hidden = fluid.layers.reshape(vectors, [-1, LENGTH, 8, 8])
+    for channels in (16, 20):
+        hidden = fluid.layers.conv2d(hidden, channels, 3, padding=1, act="relu")
+    return fluid.layers.pool2d(hidden, pool_type="avg", global_pooling=True)
+
+
 def text_cnn(
-    places: int, steps: int = 3, launcher: str = "threads", **switches: Any
+    places: int, steps: int = 3, launcher: str = "threads", net: Any = of_words, **switches: Any
 ) -> tuple[list[Any], Any]:
     """Return the losses of a net of convolutions over words, and the program that trained."""
     main, startup = fluid.Program(), fluid.Program()
@@ -43,12 +63,7 @@ def text_cnn(
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         words = layers.data("words", [LENGTH], dtype="int64")
         label = layers.data("label", [1], dtype="int64")
-        vectors = layers.unsqueeze(fluid.embedding(words, (50, WIDTH)), [1])
-        features = [
-            layers.pool2d(layers.conv2d(vectors, 8, (size, WIDTH), act="relu"), global_pooling=True)
-            for size in (3, 4)
-        ]
-        scores = layers.fc(layers.concat(features, 1), 4)
+        scores = layers.fc(net(words), 4)
         loss = layers.mean(layers.softmax_with_cross_entropy(scores, label))
         fluid.optimizer.SGD(0.1).minimize(loss)
     build = fluid.BuildStrategy()
@@ -86,16 +101,19 @@ def test_what_was_measured_is_known_from_then_on(monkeypatch: pytest.MonkeyPatch
     np.testing.assert_array_equal(first, again)
 
 
-@pytest.mark.parametrize("kernel", ["windows", "blocked", "numpy"])
+@pytest.mark.parametrize(
+    ("kernel", "net"),
+    [("windows", of_words), ("blocked", of_words), ("numpy", of_words), ("winograd", of_pixels)],
+)
 @pytest.mark.parametrize("places", [1, 2])
 def test_every_replica_runs_the_choice(
-    monkeypatch: pytest.MonkeyPatch, kernel: str, places: int
+    monkeypatch: pytest.MonkeyPatch, kernel: str, net: Any, places: int
 ) -> None:
     monkeypatch.setattr(
         choice, "fastest", lambda names, seconds: kernel if kernel in names else names[0]
     )
-    losses, report = text_cnn(places, measure_kernels=True)
-    by_rule, plain = text_cnn(places, measure_kernels=False)
+    losses, report = text_cnn(places, net=net, measure_kernels=True)
+    by_rule, plain = text_cnn(places, net=net, measure_kernels=False)
     assert report.kernels[kernel] > plain.kernels.get(kernel, 0)
     assert said(plain) == ""
     np.testing.assert_allclose(losses, by_rule, rtol=2e-5)
@@ -139,10 +157,11 @@ def test_factors_are_rounded_by_whatever_kernel_is_measured(
         return str(names[-1])
 
     monkeypatch.setattr(choice, "fastest", last)
-    losses, _ = text_cnn(1, measure_kernels=True, cpu_math="bfloat16")
-    by_rule, _ = text_cnn(1, measure_kernels=False, cpu_math="bfloat16")
-    assert "blocked" in asked and "numpy" not in asked, "NumPy rounds no factors"
-    np.testing.assert_allclose(losses, by_rule, rtol=0.03)
+    for net in (of_words, of_pixels):
+        losses, _ = text_cnn(1, net=net, measure_kernels=True, cpu_math="bfloat16")
+        by_rule, _ = text_cnn(1, net=net, measure_kernels=False, cpu_math="bfloat16")
+        np.testing.assert_allclose(losses, by_rule, rtol=0.03)
+    assert "blocked" in asked and not {"numpy", "winograd"} & {*asked}, "they round no factors"
 
 
 def convolution(rows: int, varies: bool, kernels: list[str]) -> Question:

@@ -79,7 +79,7 @@ def check_contents(plan: MemoryPlan) -> None:
             assert position in alive, f"{node} reads {program.values[position].name}, overwritten"
 
     for node in plan.usage.nodes:
-        for i in (i for slot in node.inputs.values() for i in slot):
+        for i in node.reads():
             check(i, node)
         results = [i for slot in node.outputs.values() for i in slot if i in plan.roots]
         written = [i for i in results if i not in plan.views and node.op not in COLLECTIVES]
@@ -281,7 +281,7 @@ def check_side_by_side(binder: Binder, program: ReplicaProgram, seed: int) -> No
         ahead = waits | {j for j in range(k) if lanes[j] == lanes[k]}
         before.append(ahead.union(*(before[j] for j in ahead)))
     arrays, views = binder._memory.arrays, binder.arena.plan.views
-    touched = [[arrays[i] for i in node.touches()] for node in program.nodes]
+    touched = [[arrays[i] for i in (*node.reads(), *node.writes())] for node in program.nodes]
     for k, node in enumerate(program.nodes):
         written = [arrays[i] for ids in node.outputs.values() for i in ids if i not in views]
         for j in set(range(k)) - before[k]:

@@ -8,30 +8,53 @@ import numpy as np
 import pytest
 
 from rowlock.executor.kernels.array.conv import CONVOLUTIONS
-from rowlock.executor.kernels.back_ends import VARIANTS
+from rowlock.executor.kernels.back_ends import VARIANTS, WINOGRAD
 from rowlock.executor.kernels.capabilities import capabilities, installed
 from rowlock.executor.kernels.registry import KERNELS
 from rowlock.graph.ir.capabilities import CHANNELS_LAST, IN_ORDER
 from rowlock.graph.ops.conv import FORWARD
-from rowlock.graph.ops.registry import OPS
+from rowlock.graph.ops.registry import OPS, Op
+from rowlock.graph.ops.samples import Sample, normal, sample
 from tests.ops.harness import draw, gradients, run
 from tests.ops.test_conformance import CASES, reference_of, seeds_of
 
 KINDS = ["numpy", *(VARIANTS if "onednn" in installed() else ())]
 SAMPLES = [(name, i) for name, i in CASES if name in FORWARD]
+# Windows of 3 x 3: sizes that tiles of 2 x 2 do not fill, margins of all widths, one block of tiles and several
+OF_TILES = [
+    sample({"Input": normal(*x), "Filter": normal(filters, x[1], 3, 3)}, **attrs)
+    for x, filters, attrs in (
+        ((2, 16, 6, 6), 16, {"paddings": [1, 1]}),
+        ((2, 17, 5, 7), 19, {"paddings": [0, 2, 1, 0]}),
+        ((1, 16, 3, 3), 16, {}),
+        ((3, 16, 13, 14), 18, {"padding_algorithm": "SAME"}),
+        ((1, 33, 1, 4), 16, {"paddings": [2, 2]}),
+    )
+]
 
 
 @pytest.mark.parametrize("layout", [IN_ORDER, CHANNELS_LAST])
-@pytest.mark.parametrize("kernel", KINDS)
+@pytest.mark.parametrize("kernel", [kind for kind in KINDS if kind != WINOGRAD])
 @pytest.mark.parametrize(("name", "index"), SAMPLES)
 def test_results_and_gradients(name: str, index: int, kernel: str, layout: str) -> None:
-    op, how = OPS[name], {"layout": layout, "back_end": kernel}
-    inputs, attrs = draw(op, op.samples[index], "float32")
+    check(OPS[name], OPS[name].samples[index], kernel, layout)
+
+
+@pytest.mark.skipif(WINOGRAD not in KINDS, reason="oneDNN is not installed")
+@pytest.mark.parametrize("layout", [IN_ORDER, CHANNELS_LAST])
+@pytest.mark.parametrize("number", range(len(OF_TILES)))
+def test_results_and_gradients_of_tiles(number: int, layout: str) -> None:
+    check(OPS["conv2d"], OF_TILES[number], WINOGRAD, layout)
+
+
+def check(op: Op, case: Sample, kernel: str, layout: str) -> None:
+    how = {"layout": layout, "back_end": kernel}
+    inputs, attrs = draw(op, case, "float32")
     outputs = run(op, inputs, attrs, **how)
     for slot, values in reference_of(op, inputs, attrs).items():
         for array, value in zip(outputs[slot], values, strict=True):
             np.testing.assert_allclose(array, value, rtol=2e-5, atol=2e-5, err_msg=slot)
-    exact, _ = draw(op, op.samples[index], "float64")
+    exact, _ = draw(op, case, "float64")
     double = run(op, exact, attrs)
     seeds = seeds_of(op, double)
     expected = gradients(op, exact, double, seeds, attrs)
@@ -49,7 +72,8 @@ def test_results_and_gradients(name: str, index: int, kernel: str, layout: str) 
 
 def test_a_variant_has_what_its_library_has_and_is_never_chosen_by_rule() -> None:
     for name, library in VARIANTS.items():
-        assert {op for op, kind in KERNELS if kind == name} == set(CONVOLUTIONS)
+        ops = ("conv2d", "conv2d_grad") if name == WINOGRAD else CONVOLUTIONS
+        assert {op for op, kind in KERNELS if kind == name} == set(ops)
         assert all((op, library) in KERNELS for op in CONVOLUTIONS)
         if library in installed():
             assert capabilities()[name].variant

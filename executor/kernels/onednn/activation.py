@@ -18,7 +18,7 @@ def gelu(dev: Device, a: Gelu) -> list[Step]:
     return activation(dev, _gelu(a.approximate), a.x, a.out)
 
 
-@onednn("gelu_grad")
+@onednn("gelu_grad", prefer_loops=True)
 def gelu_grad(dev: Device, a: GeluGrad) -> list[Step]:
     return [] if a.d_x is None else slope_at_operand(dev, _gelu(a.approximate), a.x, a.d_out, a.d_x)
 

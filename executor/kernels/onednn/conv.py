@@ -31,7 +31,7 @@ from ..array.conv import (
     product_kernels,
     rectified,
 )
-from ..back_ends import EXACT_VARIANT
+from ..back_ends import EXACT_VARIANT, WINOGRAD
 from ..registry import Step
 from .elementwise import slope_at_result
 from .linear import product
@@ -53,6 +53,7 @@ from .primitive import (
     shared,
 )
 from .support import onednn
+from .winograd import by_winograd, takes
 
 _DIRECT = ctypes.c_int(1)  # dnnl_convolution_direct
 
@@ -227,3 +228,11 @@ for _name, _compute in (
         onednn(_op, name=_name, any_order=True, layout=CHANNELS_LAST, factors=factors)(
             product_kernels(_compute, rectified, _slope)
         )
+onednn(
+    *("conv2d", "conv2d_grad"),
+    name=WINOGRAD,
+    takes=takes,
+    needs=("numba",),
+    any_order=True,
+    layout=CHANNELS_LAST,
+)(product_kernels(by_winograd, rectified, _slope))

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-import numpy as np
-
 from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad, leading
 from ...device.device import Device
 from ..array.fused_linear import below_of, kept_of
 from ..array.linear import as_matrix
 from ..registry import Step
 from .elementwise import activation as activate
-from .elementwise import slope_at_operand, slope_at_result
+from .elementwise import slope_of_rows
 from .linear import FACTORS, product, rounded
 from .support import onednn
 
@@ -41,13 +37,11 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
     d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
     steps: list[Step] = []
+    act, kept, d_activated = "none", None, d_MN
     if a.activation_grad != "none":
         act = _function(a.activation_grad.removesuffix("_grad"), a.approximate)
-        d_activated, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
-        slope = slope_at_result if act == "relu" else slope_at_operand
-        steps += slope(dev, act, kept_of(a).reshape(d_MN.shape), d_activated, d_MN)
-    if a.d_bias is not None:
-        steps.append(partial(np.add.reduce, d_MN, 0, None, a.d_bias))
+        kept, d_MN = kept_of(a).reshape(d_MN.shape), dev.scratch(d_MN.shape, a.d_out.dtype)
+    steps += slope_of_rows(dev, act, kept, d_activated, d_MN, a.d_bias)
     if a.dx is not None and a.dy is not None:
         d_MN, copies = rounded(dev, d_MN)
         steps += copies
@@ -57,7 +51,7 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
         steps += product(dev, left, right, dx_2d)
         if a.activation_below != "none":
             act = _function("gelu", approximate=True)
-            steps += slope_at_operand(dev, act, below_of(a).reshape(dx_2d.shape), dx_2d, dx_2d)
+            steps += slope_of_rows(dev, act, below_of(a).reshape(dx_2d.shape), dx_2d, dx_2d, None)
     if a.dy is not None:
         left, right = (d_MN.T, a_MK) if a.trans_y else (a_MK.T, d_MN)
         steps += product(dev, left, right, a.dy)
