@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Hashable
+from functools import cached_property, partial
 from typing import Any
 
 from ...graph.ir.replica_program import NodeRecord
@@ -49,7 +49,11 @@ class Emission:
         self._cache, self._schedule = cache, part.peers.schedule or part.program.schedule
         self.device.counts = self.host.counts = cache.counts
         self.vote = self._vote() if part.vote_at is not None else None
-        self._places = memory.places
+
+    @cached_property
+    def _places(self) -> list[Hashable]:
+        """Where the values lie: plans with the same places have the same instructions."""
+        return self.memory.places
 
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
