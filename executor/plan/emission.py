@@ -115,7 +115,8 @@ class Emission:
             else:  # who leaves the collective knows that all peers do
                 calls = [*self._check(), *calls]
             calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
-        return Instruction(node.op, reads, writes, node.where, tuple(calls), side.region_bytes)
+        scratch, kept = side.region_bytes, side.kept_bytes
+        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, kept)
 
     def _check(self) -> list[Call]:
         """Return the call that raises what kernels found wrong with their operands, on a GPU."""

@@ -128,7 +128,7 @@ class ValueMemory:
         self.arrays = _Arrays(self._outside, self.arena)
 
     def resized(self, specs: Sequence[Spec], planned: MemoryPlan) -> ValueMemory:
-        """Return the same memory with values of other sizes, by a plan in which they begin where they do here."""
+        """Return the same memory with values of other sizes, which begin where they do here."""
         memory = copy(self)
         memory.specs, memory.arena = specs, self.arena.resized(planned)
         memory.forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import ref
 
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.ops.registry import Spec
@@ -20,6 +20,7 @@ from .part import RankPart
 from .plan import Plan
 from .shapes import picked
 
+_FEW = 1024  # instructions among which it is not looked for those that no plan has any more
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
 
 
@@ -35,8 +36,9 @@ class Resizer:
         self, part: RankPart, memory: ValueMemory, device: Device, cache: BindingCache
     ) -> None:
         self._part, self._memory, self._device, self._cache = part, memory, device, cache
-        self._instructions: list[WeakValueDictionary[Hashable, Instruction]]
-        self._instructions = [WeakValueDictionary() for _ in part.nodes]
+        self._instructions: list[dict[Hashable, ref[Instruction]]] = [{} for _ in part.nodes]
+        self._known, self._most = 0, _FEW
+        self._empty: dict[int, Instruction] = {}
         self._touched = [picked(node.touches()) for node in part.nodes]
         self._arrays = BoundedDict[tuple[int, Spec, bool], Any](_ARRAYS_KNOWN)
         self._count, self._nbytes = memory.size()
@@ -76,16 +78,32 @@ class Resizer:
         nodes: Sequence[NodeRecord] = self._part.nodes
         for node, touched, known in zip(nodes, self._touched, self._instructions, strict=True):
             sizes = touched(specs)
-            instruction = known.get(sizes)
+            there = known.get(sizes)
+            instruction = None if there is None else there()
             if instruction is None:
                 emission = emission or Emission(self._part, memory, device, self._cache)
-                instruction = emission.in_lane(node, 0)
+                device.tied = False
+                instruction = emission.in_order(node)
                 if not device.tied:
-                    known[sizes] = instruction
+                    if not instruction.calls:  # whatever the sizes: what it makes is there already
+                        instruction = self._empty.setdefault(id(node), instruction)
+                    known[sizes] = ref(instruction)
+                    self._known += 1
             else:
                 device.reserve(instruction.scratch)
             instructions.append(instruction)
+        if self._known > self._most:
+            self._forget()
         return instructions
+
+    def _forget(self) -> None:
+        """Forget the instructions that no plan has any more."""
+        self._instructions = [
+            {sizes: there for sizes, there in known.items() if there() is not None}
+            for known in self._instructions
+        ]
+        self._known = sum(map(len, self._instructions))
+        self._most = 2 * self._known + _FEW
 
     def _array(
         self, position: int, specs: Sequence[Spec], memory: ValueMemory, fetched: bool

@@ -15,6 +15,7 @@ from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS, Inference, Spec
 from ...strategies.types import to_numpy
 from ..device.device import Device
+from ..host.arena import spec_of
 from ..host.bounded_dict import BoundedDict
 from ..kernels.registry import bind
 
@@ -148,7 +149,7 @@ class Shapes:
 
     def key(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
         """Return what all specs depend on: shapes and types of feeds, and elements that must be known."""
-        specs = tuple([(array.shape, array.dtype) for array in arrays])
+        specs = tuple([spec_of(array) for array in arrays])
         elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
         return (*specs, elements) if elements else specs
 
@@ -238,28 +239,28 @@ class Shapes:
             for i in positions:
                 known = i in self.known.positions
                 spec = specs[i] if i >= 0 and (known or not apart) else None
-                array = None if spec is None else _shaped(spec)
+                array = None if spec is None else np.empty(spec.shape, to_numpy(spec.dtype))
                 outputs[slot].append(array)
                 if array is not None and known:
                     results.append((i, array))
+        operands = {
+            i: np.empty_like(elements[i]) if i in elements else _shaped(specs[i])
+            for i in (i for positions in record.inputs.values() for i in positions)
+            if i >= 0
+        }
         inputs = {
-            slot: [_shaped(specs[i]) for i in positions if i >= 0]
+            slot: [operands[i] for i in positions if i >= 0]
             for slot, positions in record.inputs.items()
         }
-        operands = [
-            (i, array)
-            for slot, positions in record.inputs.items()
-            for i, array in zip((i for i in positions if i >= 0), inputs[slot], strict=True)
-            if i in elements
-        ]
         calls = bind(record.op, inputs, outputs, record.attrs, Device())
-        return _Computation(operands, results, calls)
+        copied = [(i, array) for i, array in operands.items() if i in elements]
+        return _Computation(copied, results, calls)
 
 
 def _shaped(spec: Spec | None) -> np.ndarray:
-    """Return an array; where its elements do not matter, the pages of its memory are never touched."""
+    """Return an operand whose elements do not matter, in the memory of one element."""
     assert spec is not None, "what known values read has a shape"
-    return np.empty(spec.shape, to_numpy(spec.dtype))
+    return np.broadcast_to(np.zeros((), to_numpy(spec.dtype)), spec.shape)
 
 
 def _before_elements(rules: Sequence[_Rule]) -> list[_Rule]:

@@ -19,6 +19,7 @@ from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets
 from ..plan.group import CollectiveGroup
+from ..plan.instruction import Instruction
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
@@ -27,8 +28,9 @@ from .agreement import NO_STEP
 from .host_call import HostCall
 from .message import KEPT, Message
 from .orders import EarlyFetches, Load, pack
-from .plan_cache import INSTRUCTION_BYTES, PLAN_BYTES, PlanBudget, PlanCache
+from .plan_cache import PlanBudget, PlanCache
 
+PLAN_BYTES, BINDER_BYTES = 4 << 10, 12 << 10  # as measured, beside instructions
 RESIZERS_KEPT = 4  # of a segment: shapes tell which values can share memory
 
 
@@ -62,9 +64,7 @@ class BoundPlan:
         self.timed_steps = 0
         self.direct = direct
         self.use(plan)
-        device = plan.device
-        self.size = PLAN_BYTES + device.instructions * INSTRUCTION_BYTES
-        self.size += device.own_bytes + device.compiled_bytes
+        self.size = PLAN_BYTES + (0 if binder is None else BINDER_BYTES)
 
     def use(self, plan: Plan) -> None:
         """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""
@@ -75,6 +75,11 @@ class BoundPlan:
             self.deliver = partial(
                 self._post, pack(EarlyFetches(list(early)), list(early.values()))
             )
+
+    @property
+    def parts(self) -> Sequence[Instruction]:
+        """What it has together with other plans."""
+        return self.plan.instructions
 
     def close(self) -> None:
         """End the threads of the plan."""

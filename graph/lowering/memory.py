@@ -403,7 +403,7 @@ def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int
 
 @lru_cache(_SPECS_KNOWN)
 def _alike(one: Spec, other: Spec, cut: bool) -> str:
-    """Return how the result of a pair and its operand compare: of one shape, of as many elements, or neither ("").
+    """Return how the result of a pair and its operand compare: of one shape, of as many elements, or neither.
 
     ``cut``: the operand may have more.
     """
@@ -449,9 +449,7 @@ class Sharing:
         return all(
             _alike(specs[pair.result], specs[pair.source], pair.cut) == alike
             for pair, alike in self._pairs
-        ) and all(
-            nbytes(stored[i]) == size for i, size in self._sizes.items()
-        )
+        ) and all(nbytes(stored[i]) == size for i, size in self._sizes.items())
 
     @cached_property
     def spans(self) -> dict[int, tuple[int, int]]:
