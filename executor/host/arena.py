@@ -6,6 +6,7 @@ import contextlib
 import math
 import mmap
 from collections.abc import Hashable
+from copy import copy
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -116,6 +117,17 @@ class Arena:
         self._begins = address(block), address(host)
         self.count = len(plan.roots)
         self.nbytes = plan.size + plan.host_size
+
+    def resized(self, plan: MemoryPlan) -> Arena:
+        """Return the same memory with values of other sizes, which begin where they do here."""
+        arena = copy(self)
+        arena.plan = plan
+        return arena
+
+    @property
+    def begin(self) -> int:
+        """The address where it begins."""
+        return self._begins[0]
 
     @property
     def addresses(self) -> dict[int, int]:

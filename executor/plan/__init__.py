@@ -3,7 +3,7 @@
 Start at ``bind.py`` ``Binder`` and ``plan.py`` ``Plan.run``. A binder takes the part of a rank (``part.py``),
 places values (``memory.py``), orders instructions (``dependencies.py``) and makes their calls
 (``emission.py``). ``run.py`` deals instructions to threads, ``cuda_plan.py`` captures them as graphs of a GPU,
-``binding_cache.py`` holds what plans of one program share.
+``binding_cache.py`` holds what plans of one program share, ``resized.py`` binds it for other sizes.
 
 * Temporaries: ``graph/lowering/memory.py`` says how long each value is needed (``Usage``) and where it lies
   (``plan_memory``): in place of an operand that is needed no more, as a view, or in memory that is used
@@ -14,7 +14,9 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
   (``executor/plan/group.py`` ``CollectiveGroup``); ``executor/plan/collectives.py`` makes the calls on them.
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
   (inferred shapes, how long values are needed, instructions by the places of what they touch: where steps are
-  uneven, values stay at their offsets while there is room, ``Sharing.layout``). What kernels bind to
+  uneven, values stay at their offsets while there is room, ``Sharing.layout``). A ``Resizer``
+  (``executor/plan/resized.py``) makes plans on the memory of an earlier one, without placing anything. What
+  kernels bind to
   scratch memory alone, plans of all programs share (``Device.rebound``), and what formulas were traced for
   (``executor/codegen/array_program.py``). Products whose rows are uneven (``ReplicaProgram.uneven``) compile
   nothing (``executor/kernels/onednn/linear.py``).

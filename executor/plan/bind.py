@@ -21,6 +21,7 @@ from .emission import Emission, zeroing
 from .memory import Allocate, ValueMemory
 from .part import ALONE, Peers
 from .plan import Plan
+from .resized import Resizer
 
 
 class Binder:
@@ -61,6 +62,12 @@ class Binder:
     def arena(self) -> Arena:
         """Where temporaries lie."""
         return self._memory.arena
+
+    def resizer(self) -> Resizer | None:
+        """Return what binds the program for other sizes on the same memory, if that can be."""
+        if not Resizer.suits(self._part, self._memory, self._device):
+            return None
+        return Resizer(self._part, self._memory, self._device, self._cache)
 
     def plan(self, lanes: Sequence[int] | None = None) -> Plan:
         """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""

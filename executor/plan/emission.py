@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Hashable
+from functools import cached_property, partial
 from typing import Any
 
 from ...graph.ir.replica_program import NodeRecord
@@ -48,7 +48,11 @@ class Emission:
         self._cache, self._schedule = cache, part.peers.schedule or part.program.schedule
         self.device.counts = self.host.counts = cache.counts
         self.vote = self._vote() if part.vote_at is not None else None
-        self._places = memory.places
+
+    @cached_property
+    def _places(self) -> list[Hashable]:
+        """Where the values lie: plans with the same places have the same instructions."""
+        return self.memory.places
 
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
@@ -98,7 +102,8 @@ class Emission:
             calls = [*calls, *looks(self.program, number, node, arrays, xp)]
         if node is self.part.vote_at:
             calls = self._with_vote(node, calls)
-        return Instruction(node.op, reads, writes, node.where, tuple(calls), side.region_bytes)
+        scratch, kept = side.region_bytes, side.kept_bytes
+        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, kept)
 
     def _with_vote(self, node: NodeRecord, calls: list[Call]) -> list[Call]:
         """Return the calls of the last collective with those of the vote, which meets there."""

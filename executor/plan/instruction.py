@@ -6,12 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+INSTRUCTION_BYTES, CALL_BYTES = 1 << 10, 2 << 10  # as measured: views of memory, calls, tables
 EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before the vote
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class Instruction:
-    """One op bound to its buffers: ``calls`` is all that a step does for it; ``scratch``: bytes beside them."""
+    """One op bound to its buffers: ``calls`` is all that a step does for it; ``scratch``: bytes beside them.
+
+    ``kept``: bytes of arrays, and of a library's code, that nothing else has.
+    """
 
     op: str
     reads: tuple[str, ...]
@@ -19,6 +23,12 @@ class Instruction:
     where: str
     calls: tuple[Callable[[], Any], ...]
     scratch: int = 0
+    kept: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes: itself, and its calls with the arrays that they know."""
+        return INSTRUCTION_BYTES + len(self.calls) * CALL_BYTES + self.kept
 
     def __str__(self) -> str:
         return f"{', '.join(self.writes)} = {self.op}({', '.join(self.reads)})"

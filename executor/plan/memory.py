@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,13 @@ class ValueMemory:
                 f"Largest: {largest}."
             ) from error
         self.arrays = _Arrays(self._outside, self.arena)
+
+    def resized(self, specs: Sequence[Spec], planned: MemoryPlan) -> ValueMemory:
+        """Return the same memory with values of other sizes, which begin where they do here."""
+        memory = copy(self)
+        memory.specs, memory.arena = specs, self.arena.resized(planned)
+        memory.forget()
+        return memory
 
     @property
     def places(self) -> list[Hashable]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import OPS, Inference, Spec
 from ...strategies.types import to_numpy
 from ..device.device import Device
+from ..host.arena import spec_of
+from ..host.bounded_dict import BoundedDict
 from ..kernels.registry import bind
 
-_SHAPES_KNOWN = 64  # kept per kind of node
-_Known = dict[Any, list[Spec | None]]  # what is read -> what is written
+_SHAPES_KNOWN = 1024  # kept per kind of node: loops have rounds of as many sizes
+_ELEMENTS_KNOWN = 64  # ... where elements tell as well, which hardly ever come again
+_Known = BoundedDict[Any, list[Spec | None]]  # what is read -> what is written
 
 
 def infer_specs(
@@ -30,6 +33,21 @@ def infer_specs(
         ShapeError: what is fed does not fit the program; the message names the op and the user's line.
     """
     return Shapes(program).infer(feeds, state)
+
+
+class _Computation(NamedTuple):
+    """How the host computes a node: arrays for its operands and results, by position, and the calls."""
+
+    operands: list[tuple[int, np.ndarray]]
+    results: list[tuple[int, np.ndarray]]
+    calls: Sequence[Callable[[], Any]]
+
+
+class Inferred(NamedTuple):
+    """Specs of a program's values, by position (None: not inferred yet), and the elements that are known."""
+
+    specs: list[Spec | None]
+    elements: dict[int, np.ndarray]
 
 
 class _Rule(NamedTuple):
@@ -48,6 +66,7 @@ class _Rule(NamedTuple):
     known: _Known
     by_elements: list[int]
     computed: bool
+    bound: BoundedDict[Any, _Computation]
 
 
 class Shapes:
@@ -65,11 +84,14 @@ class Shapes:
         ]
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}
-        self._last: tuple[Any, list[Spec]] = (None, [])  # what is checked by a driver is bound next
-        self._rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
-        by_elements = (i for rule in self._rules if rule.by_elements for i in rule.writes)
+        self._last: tuple[Any, Inferred] | None = None  # a driver's check is followed by a binding
+        rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
+        self._first = _before_elements(rules)
+        first = set(map(id, self._first))
+        self._rest = [rule for rule in rules if id(rule) not in first]
+        by_elements = (i for rule in rules if rule.by_elements for i in rule.writes)
         states = (i for i, _ in self._states)
-        self._telling = (*program.feeds, *states, *by_elements)
+        self._telling = picked((*program.feeds, *states, *by_elements))
 
     def infer(
         self,
@@ -81,6 +103,15 @@ class Shapes:
 
         ``arrays`` are the feeds themselves: needed where shapes depend on elements (``known``).
         """
+        return self.complete(self.begin(feeds, state, arrays))
+
+    def begin(
+        self,
+        feeds: Sequence[Spec],
+        state: Callable[[str], Spec | None],
+        arrays: Sequence[np.ndarray] = (),
+    ) -> Inferred:
+        """Infer what depends on elements, and what that needs; takes what :meth:`infer` does."""
         elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
         specs: list[Spec | None] = [None] * (len(self._declared) + 1)  # at -1: no operand
         for position, spec in zip(self._program.feeds, feeds, strict=True):
@@ -88,38 +119,43 @@ class Shapes:
         for i, name in self._states:
             specs[i] = state(name) or self._declared[i]
         key = (*specs, *(array.tobytes() for array in elements.values()))
-        before, exact = self._last
-        if key == before:
-            return exact
-        for rule in self._rules:
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
+        inferred = Inferred(specs, elements)
+        self._apply(self._first, inferred)
+        self._last = key, inferred
+        return inferred
+
+    def complete(self, begun: Inferred) -> list[Spec]:
+        """Return the exact spec of every value."""
+        self._apply(self._rest, begun)
+        both = zip(begun.specs[:-1], self._declared, strict=True)
+        return [spec or declared for spec, declared in both]
+
+    def _apply(self, rules: Sequence[_Rule], inferred: Inferred) -> None:
+        specs, elements = inferred
+        for rule in rules:
             read: Any = rule.read(specs)
             if rule.by_elements and elements:
                 read = (read, *(elements[i].tobytes() for i in rule.by_elements))
             results = rule.known.get(read)
             if results is None:
-                if len(rule.known) >= _SHAPES_KNOWN:
-                    rule.known.clear()
                 results = rule.known[read] = self._inferred(rule, specs, elements)
             for i, result in zip(rule.writes, results, strict=True):
                 if result is not None:
                     specs[i] = result
             if rule.computed:
-                self._compute(rule.record, specs, elements)
-        exact = [
-            spec or declared for spec, declared in zip(specs[:-1], self._declared, strict=True)
-        ]
-        self._last = key, exact
-        return exact
+                self._compute(rule, specs, elements)
 
     def key(self, arrays: Sequence[np.ndarray]) -> tuple[Any, ...]:
         """Return what all specs depend on: shapes and types of feeds, and elements that must be known."""
-        specs = tuple([(array.shape, array.dtype) for array in arrays])
+        specs = tuple([spec_of(array) for array in arrays])
         elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
         return (*specs, elements) if elements else specs
 
-    def telling(self, specs: Sequence[Spec]) -> tuple[Spec, ...]:
+    def telling(self, begun: Inferred) -> Hashable:
         """Return those of a program's specs from which all others follow."""
-        return tuple([specs[i] for i in self._telling])
+        return cast(Hashable, self._telling(begun.specs))
 
     def _rule(self, number: int, record: NodeRecord) -> _Rule:
         values = self._program.values
@@ -139,9 +175,12 @@ class Shapes:
             [i for positions in record.outputs.values() for i in positions if i >= 0],
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
             names,
-            self._known.setdefault(form, {}),
+            self._known.setdefault(
+                form, BoundedDict(_ELEMENTS_KNOWN if telling else _SHAPES_KNOWN)
+            ),
             [i for slot in telling for i in record.inputs[slot] if i >= 0],
             number in self.known.nodes,
+            BoundedDict(_ELEMENTS_KNOWN),
         )
 
     def _inferred(
@@ -165,17 +204,33 @@ class Shapes:
         ]
 
     def _compute(
+        self, rule: _Rule, specs: Sequence[Spec | None], elements: dict[int, np.ndarray]
+    ) -> None:
+        """Compute on the host what a node writes, from elements that are known."""
+        key = rule.read(specs), tuple([specs[i] for i in rule.writes])
+        bound = rule.bound.get(key)
+        if bound is None:
+            bound = rule.bound[key] = self._bind(rule.record, specs, elements)
+        for i, array in bound.operands:
+            array[...] = elements[i]
+        for call in bound.calls:
+            call()
+        for i, array in bound.results:
+            elements[i] = array.copy()
+
+    def _bind(
         self,
         record: NodeRecord,
         specs: Sequence[Spec | None],
-        elements: dict[int, np.ndarray],
-    ) -> None:
-        """Compute on the host what a node writes, from elements that are known.
+        elements: Mapping[int, np.ndarray],
+    ) -> _Computation:
+        """Bind a node's kernel to arrays of its own.
 
-        A kernel is given memory for all results, unless they need different operands.
+        It is given memory for all results, unless they need different operands.
         """
         apart = bool(OPS[record.op].needs(record.attrs))
         outputs: dict[str, list[np.ndarray | None]] = {}
+        results: list[tuple[int, np.ndarray]] = []
         for slot, positions in record.outputs.items():
             outputs[slot] = []
             for i in positions:
@@ -184,19 +239,35 @@ class Shapes:
                 array = None if spec is None else np.empty(spec.shape, to_numpy(spec.dtype))
                 outputs[slot].append(array)
                 if array is not None and known:
-                    elements[i] = array
+                    results.append((i, array))
+        operands = {
+            i: np.empty_like(elements[i]) if i in elements else _shaped(specs[i])
+            for i in (i for positions in record.inputs.values() for i in positions)
+            if i >= 0
+        }
         inputs = {
-            slot: [elements[i] if i in elements else _shaped(specs[i]) for i in positions if i >= 0]
+            slot: [operands[i] for i in positions if i >= 0]
             for slot, positions in record.inputs.items()
         }
-        for step in bind(record.op, inputs, outputs, record.attrs, Device()):
-            step()
+        calls = bind(record.op, inputs, outputs, record.attrs, Device())
+        copied = [(i, array) for i, array in operands.items() if i in elements]
+        return _Computation(copied, results, calls)
 
 
 def _shaped(spec: Spec | None) -> np.ndarray:
-    """Return an operand whose elements do not matter; the pages of its memory are never touched."""
+    """Return an operand whose elements do not matter, in the memory of one element."""
     assert spec is not None, "what known values read has a shape"
-    return np.empty(spec.shape, to_numpy(spec.dtype))
+    return np.broadcast_to(np.zeros((), to_numpy(spec.dtype)), spec.shape)
+
+
+def _before_elements(rules: Sequence[_Rule]) -> list[_Rule]:
+    """Return the rules that read elements or lead to them, in order."""
+    needed, positions = list[_Rule](), set[int]()
+    for rule in reversed(rules):
+        if rule.by_elements or rule.computed or not positions.isdisjoint(rule.writes):
+            needed.append(rule)
+            positions.update(i for slot in rule.record.inputs.values() for i in slot)
+    return needed[::-1]
 
 
 def picked(positions: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:

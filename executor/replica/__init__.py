@@ -2,7 +2,8 @@
 
 Start at ``replica.py`` ``Replica.handle``. What it is asked and answers is in ``orders.py``, how a program is
 run in ``options.py`` ``RunOptions``. A replica owns device scopes and loaded programs (``loaded.py``); these
-own their plans, and what runs between these: loops and arrays of tensors (``host_call.py``).
+own their plans (``plan_cache.py``), and what runs between these: loops and arrays of tensors
+(``host_call.py``).
 
 * What ranks must agree on: ``ReplicaProgram.schedule`` (a hash of the plan at hand, compared when it is
   loaded and at every collective) and the step, as one number and in words in

@@ -11,6 +11,7 @@ import numpy as np
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ir.segments import Part, cut, cut_block
 from ...graph.ops.collective import ROW_COUNTS
+from ...graph.ops.registry import Spec
 from ..cuda.runtime import Runtime
 from ..host.arena import Memory
 from ..kernels.back_ends import library_of
@@ -18,14 +19,19 @@ from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets
 from ..plan.group import CollectiveGroup
+from ..plan.instruction import Instruction
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
+from ..plan.resized import Resizer
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
 from .message import KEPT, Message
 from .orders import EarlyFetches, Load, pack
-from .plan_cache import INSTRUCTION_BYTES, PLAN_BYTES, PlanBudget, PlanCache
+from .plan_cache import PlanBudget, PlanCache
+
+PLAN_BYTES, BINDER_BYTES = 4 << 10, 12 << 10  # as measured, beside instructions
+RESIZERS_KEPT = 4  # of a segment: shapes tell which values can share memory
 
 
 class Seat:
@@ -38,26 +44,27 @@ class Seat:
 class BoundPlan:
     """A plan, and what it takes to bind it again for several threads once its instructions were timed.
 
-    ``fed`` are the lasting places it reads its feeds from, if it does. ``direct``: a step is nothing but a run
-    of the plan, which is never timed to be dealt to threads, meets no peers and shares no OpenMP.
+    ``binder`` does that (None: it will not be asked for). ``fed`` are the lasting places it reads its feeds
+    from, if it does. ``direct``: a step is nothing but a run of the plan, which is never timed to be dealt to
+    threads, meets no peers and shares no OpenMP.
     """
 
     def __init__(
         self,
-        binder: Binder,
+        program: ReplicaProgram,
+        plan: Plan,
+        binder: Binder | None,
         fed: Sequence[np.ndarray] | None,
         post: Callable[[Message], None] | None,
         direct: bool = False,
     ) -> None:
-        self.binder = binder
+        self.program, self.binder = program, binder
         self.fed = fed
         self._post = post
         self.timed_steps = 0
         self.direct = direct
-        self.use(binder.plan())
-        device = self.plan.device
-        self.size = PLAN_BYTES + device.instructions * INSTRUCTION_BYTES
-        self.size += device.own_bytes + device.compiled_bytes
+        self.use(plan)
+        self.size = PLAN_BYTES + (0 if binder is None else BINDER_BYTES)
 
     def use(self, plan: Plan) -> None:
         """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""
@@ -69,6 +76,11 @@ class BoundPlan:
                 self._post, pack(EarlyFetches(list(early)), list(early.values()))
             )
 
+    @property
+    def parts(self) -> Sequence[Instruction]:
+        """What it has together with other plans."""
+        return self.plan.instructions
+
     def close(self) -> None:
         """End the threads of the plan."""
         self.plan.close()
@@ -78,7 +90,7 @@ class BoundPlan:
 
         ``done`` steps will have been made then.
         """
-        program, vote = self.binder.program, self.plan.vote
+        program, vote = self.program, self.plan.vote
         if not program.place_states or vote is None or self._post is None:
             return None
         early = [array for k, array in vote.early.items() if k >= len(program.answers)]
@@ -90,7 +102,8 @@ class BoundPlan:
 class Segment:
     """Nodes of a program that one plan runs, its gradient buckets, and the plans bound so far.
 
-    ``budget``: what they may take, with those of the program's other segments.
+    ``budget``: what they may take, with those of the program's other segments. ``resizers`` bind it on the
+    memory of some of these plans, that used last at the end.
     """
 
     def __init__(
@@ -105,10 +118,25 @@ class Segment:
         self.buckets.users += 1
         self.plans = PlanCache(budget)
         self.cache = BindingCache(program)
+        self.resizers: list[Resizer] = []
+
+    def resized(self, specs: Sequence[Spec]) -> Plan | None:
+        """Return a plan for these shapes on the memory of another one, if it fits there."""
+        for k in reversed(range(len(self.resizers))):
+            plan = self.resizers[k].plan(specs)
+            if plan is not None:
+                self.resizers.append(self.resizers.pop(k))
+                return plan
+        return None
+
+    def resize(self, resizer: Resizer) -> None:
+        """Bind on this memory, too, from now on."""
+        self.resizers = [*self.resizers[1 - RESIZERS_KEPT :], resizer]
 
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""
         self.plans.clear()
+        self.resizers.clear()
 
 
 class LoadedProgram(Segment):

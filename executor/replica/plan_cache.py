@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
 PLANS_KEPT = 16  # of a segment at least: one for each combination of feed shapes met lately
-BYTES_KEPT = 192 << 20  # of more plans than that: 200 lengths of a program of 150 instructions
-INSTRUCTION_BYTES = 5 << 10  # as measured: arrays, calls and the library's objects
-PLAN_BYTES = 16 << 10  # beside instructions, most of which other plans have
-KEYS_KEPT = 2048  # where shapes follow from elements, many keys come to the same shapes
+BYTES_KEPT = 256 << 20  # of more plans than that: 200 lengths of a decoder, 35 plans each
+KEYS_KEPT = 1 << 14  # where shapes follow from elements, many keys come to the same shapes
+
+
+class Part(Hashable, Protocol):
+    """Something that several plans may have."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes."""
 
 
 class Keepable(Protocol):
@@ -18,7 +24,11 @@ class Keepable(Protocol):
 
     @property
     def size(self) -> int:
-        """The bytes that it takes, beside memory that all plans share."""
+        """The bytes that it takes beside its parts, and memory that all plans share."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """What other plans may have as well."""
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -30,13 +40,14 @@ Bound = TypeVar("Bound", bound=Keepable)
 class PlanBudget(Generic[Bound]):
     """The bytes that plans of all segments of a program may take together.
 
-    The plan that was used least lately goes first, of segments that have more than a few. ``most``: how many
-    bytes they may take in all.
+    The plan that was used least lately goes first, of segments that have more than a few. What several plans
+    have counts once. ``most``: how many bytes they may take in all.
     """
 
     def __init__(self, most: int = BYTES_KEPT) -> None:
         self.most, self._size = most, 0
-        self._caches: OrderedDict[Bound, PlanCache[Bound]] = OrderedDict()
+        self._caches: OrderedDict[Bound, tuple[PlanCache[Bound], Sequence[Part]]] = OrderedDict()
+        self._users: dict[Part, int] = {}  # how many of the plans have a part
 
     def use(self, bound: Bound) -> None:
         """Note that a plan is used."""
@@ -44,19 +55,30 @@ class PlanBudget(Generic[Bound]):
 
     def add(self, bound: Bound, cache: PlanCache[Bound]) -> None:
         """Count a plan of a segment, and let go of what is too much then."""
-        self._caches[bound] = cache
+        parts, users = bound.parts, self._users
+        self._caches[bound] = cache, parts
         self._size += bound.size
+        for part in parts:
+            others = users.get(part, 0)
+            users[part] = others + 1
+            if not others:
+                self._size += part.nbytes
         while self._size > self.most:
             pairs = self._caches.items()
-            oldest = next((plan for plan, its in pairs if len(its) > PLANS_KEPT), None)
+            oldest = next((plan for plan, (its, _) in pairs if len(its) > PLANS_KEPT), None)
             if oldest is None:
                 return
-            self._caches[oldest].forget(oldest)
+            self._caches[oldest][0].forget(oldest)
 
     def remove(self, bound: Bound) -> None:
         """Count a plan no longer."""
-        del self._caches[bound]
+        _, parts = self._caches.pop(bound)
         self._size -= bound.size
+        for part in parts:
+            self._users[part] -= 1
+            if not self._users[part]:
+                del self._users[part]
+                self._size -= part.nbytes
 
 
 class PlanCache(Generic[Bound]):

@@ -563,6 +563,7 @@ class Replica:
             return
         group = loaded.seat.group
         # The step that was just timed is still to be fetched from: binding writes nothing.
+        assert bound.binder is not None, "what may be dealt to threads can be bound again"
         bound.use(bound.binder.plan(choice))
         bound.plan.trace, bound.plan.started = timed.trace, timed.started
         bound.plan.lanes = Lanes(
@@ -689,11 +690,12 @@ class Replica:
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
         fed = [_bindable(spec_of(a), idle) for a in feeds]
-        specs = segment.cache.shapes.infer(fed, scope.spec, feeds)
-        shapes = None if lasting else (segment.cache.shapes.telling(specs), idle)
+        begun = segment.cache.shapes.begin(fed, scope.spec, feeds)
+        shapes = None if lasting else (segment.cache.shapes.telling(begun), idle)
         bound = segment.plans.alike(shapes)
         if bound is None:
             with gc_paused():
+                specs = segment.cache.shapes.complete(begun)
                 bound = self._bind(loaded, segment, specs, feeds, idle, lasting)
         segment.plans.keep(key, shapes, bound)
         return bound
@@ -708,6 +710,13 @@ class Replica:
         lasting: bool,
     ) -> BoundPlan:
         self.bindings += 1
+        shares = loaded.openmp and self.openmp > 0
+        direct = loaded.seat.group is None and not loaded.parallel and not shares
+        dealt = loaded.parallel and segment is loaded
+        if not (idle or lasting or dealt):
+            resized = segment.resized(specs)
+            if resized is not None:
+                return BoundPlan(segment.program, resized, None, None, self.post, direct)
         scope, program = self.scopes[loaded.scope], segment.program
         captures = loaded.options.build.allow_cuda_graph_capture is not False
         binder = Binder(
@@ -729,9 +738,12 @@ class Replica:
             cache=segment.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
         )
-        shares = loaded.openmp and self.openmp > 0
-        direct = loaded.seat.group is None and not loaded.parallel and not shares
-        bound = BoundPlan(binder, feeds if lasting else None, self.post, direct)
+        fed = feeds if lasting else None
+        bound = BoundPlan(program, binder.plan(), binder, fed, self.post, direct)
+        resizer = None if idle or lasting or dealt else binder.resizer()
+        if resizer is not None:
+            segment.resize(resizer)
+            bound.binder = None
         if isinstance(bound.plan, CudaPlan):
             bound.plan.settle = partial(self._undecided.leave, 0)
         if (

@@ -13,7 +13,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -74,6 +74,10 @@ _APART = ("cudnn",)  # libraries that take it that no result lies where an opera
 _ITEM_SIZES = {t: to_numpy(t).itemsize for t in (VarType.BOOL, *INTEGERS, *FLOATS)}
 
 
+_SPECS_KNOWN = 1 << 12
+
+
+@lru_cache(_SPECS_KNOWN)
 def nbytes(spec: Spec) -> int:
     """Return the bytes of an array."""
     return prod(spec.shape) * _ITEM_SIZES[spec.dtype]
@@ -163,17 +167,26 @@ class Usage:
                 if self.first[i] <= vote < last:
                     self.last[i] = self.end
 
+    def stored(self, specs: Sequence[Spec]) -> Sequence[Spec]:
+        """Return the specs of values as they lie in memory."""
+        if not self.rounded:
+            return specs
+        stored = list(specs)
+        for i in self.rounded:
+            stored[i] = specs[i]._replace(dtype=VarType.BF16)
+        return stored
+
     def sharing(
         self, specs: Sequence[Spec], stored: Sequence[Spec], memory_options: MemoryOptions
     ) -> Sharing:
         """Return what lies together for these shapes, of values that lie as ``stored`` in memory."""
-        by_shape = tuple(self._by_shape(specs))
+        by_shape = tuple(self.by_shape(specs))
         key = memory_options, by_shape
         sharing = self._sharing.get(key)
         if sharing is None or not sharing.fits(specs, stored):
             if len(self._sharing) >= _SHARINGS:
                 self._sharing.clear()
-            sharing = Sharing(self, specs, stored, memory_options.alignment)
+            sharing = Sharing(self, specs, stored, memory_options.alignment, by_shape)
             for one in sorted([*self.pairs, *by_shape], key=lambda p: p.node):
                 bucketed = self.nodes[one.node].op in BUCKETED  # these have one memory
                 if memory_options.in_place or bucketed:
@@ -181,7 +194,7 @@ class Usage:
             self._sharing[key] = sharing
         return sharing
 
-    def _by_shape(self, specs: Sequence[Spec]) -> Iterable[Pair | Parts]:
+    def by_shape(self, specs: Sequence[Spec]) -> Iterable[Pair | Parts]:
         """Return what may lie where for these shapes alone."""
         for k, node in self._placing:
             for result, source in places(node, lambda i: specs[i]):
@@ -236,7 +249,8 @@ class MemoryPlan:
     (itself, or another); ``within`` to the byte of it where it begins, if that is not the first; ``same`` to a
     value whose very array it is; ``views`` are values that need no computing at all. ``offsets`` and ``spans``
     (the first and last node that need it) are those of storages. ``size``: bytes of the arena, ``host_size`` of
-    that on the host beside a GPU.
+    that on the host beside a GPU. ``layout`` has the room that storages were given for other shapes, if they
+    were (uneven steps in an arena that has room).
     """
 
     usage: Usage
@@ -250,6 +264,8 @@ class MemoryPlan:
     size: int
     host_size: int = 0
     alignment: int = ALIGNMENT
+    sharing: Sharing | None = None
+    layout: _Layout | None = None
 
     def on_host(self, position: int) -> bool:
         """Tell whether a value lies in the arena of the host."""
@@ -298,6 +314,22 @@ class MemoryPlan:
         offsets, size = place(spans, {r: self._aligned(n) for r, n in self.sizes.items()})
         return replace(self, spans=spans, offsets=offsets, size=size, host_size=0)
 
+    def resized(self, specs: Sequence[Spec], taken: int) -> MemoryPlan | None:
+        """Return the plan for other shapes in which each value begins where it does in this one.
+
+        None: they need another one, or room in the arena that is not ``taken`` yet.
+        """
+        sharing, layout = self.sharing, self.layout
+        if sharing is None or layout is None or sharing.layout is not layout or self.size > taken:
+            return None
+        stored = self.usage.stored(specs)
+        if tuple(self.usage.by_shape(specs)) != sharing.by_shape:
+            return None
+        fits = all(nbytes(stored[i]) <= most for i, most in layout.room.items())
+        if not fits or not sharing.fits(specs, stored):
+            return None
+        return replace(self, specs=stored)
+
     def _aligned(self, size: int) -> int:
         return aligned(size, self.alignment)
 
@@ -313,11 +345,7 @@ def plan_memory(
     ``taken``: so many bytes of an arena in address space have pages already. Where steps are uneven, values
     then keep the places that they have in it for other shapes, if there is room (None: as little as can be).
     """
-    stored = specs
-    if usage.rounded:
-        stored = list(specs)
-        for i in usage.rounded:
-            stored[i] = specs[i]._replace(dtype=VarType.BF16)
+    stored = usage.stored(specs)
     sharing = usage.sharing(specs, stored, memory_options)
     spans, alignment = sharing.spans, memory_options.alignment
     sizes = {i: aligned(nbytes(stored[i]), alignment) for i in spans}
@@ -339,6 +367,8 @@ def plan_memory(
         size,
         host_size,
         alignment,
+        sharing,
+        sharing.layout if memory_options.reuse and not host and taken is not None else None,
     )
 
 
@@ -371,13 +401,16 @@ def places(node: NodeRecord, spec: Callable[[int], Spec]) -> list[tuple[int, int
     return [(result, source) for result, source in pairs if result >= 0]
 
 
-def _alike(specs: Sequence[Spec], pair: Pair) -> str:
-    """Return how two values of a type compare: of one shape, of as many elements, or neither ("")."""
-    one, other = specs[pair.result], specs[pair.source]
-    if one == other and not pair.cut:
+@lru_cache(_SPECS_KNOWN)
+def _alike(one: Spec, other: Spec, cut: bool) -> str:
+    """Return how the result of a pair and its operand compare: of one shape, of as many elements, or neither.
+
+    ``cut``: the operand may have more.
+    """
+    if one == other and not cut:
         return "shape"
     more = prod(other.shape) - prod(one.shape) if one.dtype == other.dtype else -1
-    return "elements" if not more or (pair.cut and more > 0) else ""
+    return "elements" if not more or (cut and more > 0) else ""
 
 
 def _differ(pair: Pair, alike: str) -> bool:
@@ -388,13 +421,20 @@ def _differ(pair: Pair, alike: str) -> bool:
 class Sharing:
     """Which values share a storage, decided node by node; see :class:`MemoryPlan` for what it has.
 
-    ``layout`` is where the storages were placed last.
+    ``by_shape`` is what may lie together for these shapes alone. ``layout`` is where the storages were placed
+    last.
     """
 
     def __init__(
-        self, usage: Usage, specs: Sequence[Spec], stored: Sequence[Spec], alignment: int
+        self,
+        usage: Usage,
+        specs: Sequence[Spec],
+        stored: Sequence[Spec],
+        alignment: int,
+        by_shape: tuple[Pair | Parts, ...] = (),
     ) -> None:
         self._usage, self._specs, self._stored, self._alignment = usage, specs, stored, alignment
+        self.by_shape = by_shape
         self.roots = {i: i for i in usage.first}
         self._first, self._last = dict(usage.first), dict(usage.last)  # of storages, by root
         self.within: dict[int, int] = {}
@@ -406,9 +446,10 @@ class Sharing:
 
     def fits(self, specs: Sequence[Spec], stored: Sequence[Spec]) -> bool:
         """Tell whether values with other shapes would share storages just so."""
-        return all(_alike(specs, pair) == alike for pair, alike in self._pairs) and all(
-            nbytes(stored[i]) == size for i, size in self._sizes.items()
-        )
+        return all(
+            _alike(specs[pair.result], specs[pair.source], pair.cut) == alike
+            for pair, alike in self._pairs
+        ) and all(nbytes(stored[i]) == size for i, size in self._sizes.items())
 
     @cached_property
     def spans(self) -> dict[int, tuple[int, int]]:
@@ -436,7 +477,7 @@ class Sharing:
             return True
         if not view and (last[root] != node or _meets_itself(usage.nodes[node], roots, root)):
             return True
-        alike = _alike(self._specs, pair)
+        alike = _alike(self._specs[result], self._specs[source], pair.cut)
         if _differ(pair, alike) and usage.program.uneven:
             return False
         self._pairs.append((pair, alike))

@@ -16,6 +16,7 @@ from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.executor.kernels.onednn import primitive, recurrence
 from rowlock.executor.kernels.onednn.primitive import CACHED
 from rowlock.executor.plan.emission import Emission
+from rowlock.executor.plan.memory import ValueMemory
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.shapes import Shapes, infer_specs
 from rowlock.executor.replica import plan_cache
@@ -276,6 +277,72 @@ def test_rounds_of_other_lengths_share_what_is_bound(monkeypatch: pytest.MonkeyP
             if shared and feed is feeds[-1]:
                 assert "sequence_expand" in bound and not {"tanh", "tanh_grad"} & bound
     np.testing.assert_array_equal(losses[True], losses[False])
+
+
+def test_a_round_of_other_sizes_places_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is bound on the memory of an earlier round, until one needs more room, with the bits of its own."""
+    placed, plan_of = list[int](), ValueMemory.plan
+
+    def planned(self: ValueMemory, *args: Any) -> Any:
+        placed.append(len(self.program.nodes))
+        return plan_of(self, *args)
+
+    monkeypatch.setattr(ValueMemory, "plan", planned)
+    main, startup, loss = attending()
+    rng, place = np.random.default_rng(3), fluid.CPUPlace()
+    steps = [([9, 5, 4], [30, 9, 40]), ([9, 2, 1], [7, 5, 9]), ([1, 1, 1], [2, 1, 1])]
+    steps += [
+        ([4, 3], [20, 10]),
+        ([2], [1]),
+        ([2, 5, 1, 1], [300, 1, 2, 3]),
+        ([6, 2, 1], [3, 9, 4]),
+    ]
+    losses: dict[bool, list[Any]] = {True: [], False: []}
+    feeds = [
+        {
+            name: fluid.create_lod_tensor(rng.standard_normal((sum(n), 4), "f4"), [n], place)
+            for name, n in zip(("words", "notes"), of_both, strict=True)
+        }
+        for of_both in steps
+    ]
+    for shared in (True, False):
+        exe, scope = fluid.Executor(place), fluid.Scope()
+        exe.run(startup, scope=scope)
+        for k, feed in enumerate(feeds):
+            exe = exe if shared else fluid.Executor(place)
+            placed.clear()
+            losses[shared] += exe.run(main, feed, [loss], scope=scope)
+            if shared and k in (1, 2, 3, 6):
+                assert not placed, "all that is larger lies in the room that was reserved"
+            elif not shared or k in (0, 5):
+                assert placed
+    np.testing.assert_array_equal(losses[True], losses[False])
+
+
+def test_persistables_that_move_are_found_by_plans_of_other_sizes() -> None:
+    """What was bound on their old memory is bound no more."""
+    main, startup, loss = attending()
+    place, results = fluid.CPUPlace(), list[list[Any]]()
+    for fresh in (False, True):
+        rng = np.random.default_rng(4)
+        exe, scope = fluid.Executor(place), fluid.Scope()
+        exe.run(startup, scope=scope)
+        results.append([])
+        for k in range(4):
+            feed = {
+                name: fluid.create_lod_tensor(
+                    rng.standard_normal((n, 4), "f4"), [[n - 1, 1]], place
+                )
+                for name, n in (("words", 4 + k), ("notes", 9 - k))
+            }
+            if k == 2:
+                for name in (parameter.name for parameter in main.all_parameters()):
+                    values = np.array(scope.find_var(name).get_tensor()) * np.float32(0.5)
+                    scope.erase([name])
+                    scope.var(name).get_tensor().set(values, place)
+            exe = fluid.Executor(place) if fresh else exe
+            results[-1] += exe.run(main, feed, [loss], scope=scope)
+    np.testing.assert_array_equal(*results)
 
 
 def test_shapes_that_were_inferred_before_are_inferred_alike() -> None:

@@ -13,9 +13,13 @@ from rowlock.executor.replica.plan_cache import KEYS_KEPT, PLANS_KEPT, PlanBudge
 L = fluid.layers
 
 
+class Part:
+    nbytes = 40
+
+
 class Bound:
-    def __init__(self, size: int) -> None:
-        self.size, self.closed = size, False
+    def __init__(self, size: int, *parts: Part) -> None:
+        self.size, self.parts, self.closed = size, parts, False
 
     def close(self) -> None:
         self.closed = True
@@ -39,6 +43,19 @@ def test_small_plans_may_be_many() -> None:
     assert len(cache) == 100
     cache.keep("large", None, Bound(2000))
     assert len(cache) == PLANS_KEPT
+
+
+def test_what_plans_share_counts_once_as_long_as_one_of_them_is_kept() -> None:
+    cache, shared = PlanCache(PlanBudget[Bound](most=1000)), Part()
+    for k in range(200):
+        cache.keep(k, None, Bound(10, shared))
+    assert len(cache) == 96
+    for k in range(200, 400):
+        cache.keep(k, None, Bound(10, Part()))
+    assert len(cache) == 20
+    for k in range(400, 500):
+        cache.keep(k, None, Bound(10))
+    assert len(cache) == 100
 
 
 def test_segments_share_a_budget() -> None:
