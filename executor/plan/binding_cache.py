@@ -23,8 +23,8 @@ _FEW = 64  # instructions of a node among which it is not looked for those that 
 class Instructions:
     """A node's instructions in plans that are bound, by what tells those from others that plans have, too.
 
-    What no plan has any more is forgotten now and then: a weak
-    dictionary would do so at once, and take longer for each than to bind some.
+    What no plan has any more is forgotten now and then: a weak dictionary would do so at once, and take longer
+    for each than to bind some.
     """
 
     def __init__(self) -> None:

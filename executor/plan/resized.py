@@ -34,9 +34,7 @@ class Resizer:
         self, part: RankPart, memory: ValueMemory, device: Device, cache: BindingCache
     ) -> None:
         self._part, self._memory, self._device, self._cache = part, memory, device, cache
-        self._instructions = [
-            Instructions() for _ in part.nodes
-        ]  # by the sizes of what a node touches
+        self._instructions = [Instructions() for _ in part.nodes]  # by sizes of what each touches
         self._empty: dict[int, Instruction] = {}
         self._touched = [picked(node.touches()) for node in part.nodes]
         self._arrays = BoundedDict[tuple[int, Spec, bool], Any](_ARRAYS_KNOWN)
