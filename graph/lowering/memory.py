@@ -88,7 +88,7 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
     return -(-size // alignment) * alignment
 
 
-_STEADY = 1 + 1 / 16  # how much larger an arena may be for values to keep their places
+_STEADY, _LITTLE = 1 + 1 / 16, 1 << 16  # how much larger an arena may be for values to keep their places
 _LONGER = 1 + 1 / 4  # how many more bytes times nodes a whole may last for its parts to lie in it
 # Of sizes from each power of two to the next; an arena has room for the largest of a class.
 _CLASSES = 8
@@ -575,7 +575,7 @@ def _placed(
                 usage.room[i] = n if i in usage.fixed else _with_room(n)
         room = {i: usage.room[i] for i in sizes}
     steady, least = place(sharing.spans, room, usage.fixed), place(sharing.spans, room)
-    offsets, size = steady if steady[1] <= least[1] * _STEADY else least
+    offsets, size = steady if steady[1] <= least[1] * _STEADY + _LITTLE else least
     if taken is not None:
         sharing.layout = _Layout(room, offsets, size)
     return offsets, size
