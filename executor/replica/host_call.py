@@ -121,10 +121,10 @@ class HostCall:
         count, rounds = len(self.record.outputs["Out"]) - 1, list[list[Any]]()
         began, seconds = allowance
         while np.ravel(state[0])[0]:
-            taken = time.monotonic() - began
-            if taken > _LOOPS_PART * seconds:
+            elapsed = time.monotonic() - began
+            if elapsed > _LOOPS_PART * seconds:
                 raise TimeoutError(
-                    f"it goes on after {len(rounds):,} rounds, {taken:.3g} s into a step that may take "
+                    f"it goes on after {len(rounds):,} rounds, {elapsed:.3g} s into a step that may take "
                     f"{seconds:g} s. See why its condition holds, or raise ClusterConfig.step_deadline_s"
                 )
             results = self._round(program, state, run_round, len(rounds), {})

@@ -57,7 +57,7 @@ class DataLoop:
 
     ``carried`` counts the values for the next round; ``scope`` is what a round left; ``outside`` are the values
     around it by those of its block that are the same in each round; ``states`` the persistables; ``rounds`` the
-    value that holds, by round, what was saved; ``found`` what stood under the names that it writes.
+    value that holds, by round, what was saved; ``initial_values`` what stood under the names that it writes.
     """
 
     body: Body
@@ -66,7 +66,7 @@ class DataLoop:
     outside: Mapping[Value, Value]
     states: Sequence[Value]
     rounds: Value
-    found: Mapping[str, Value]
+    initial_values: Mapping[str, Value]
 
 
 @dataclass(frozen=True)
@@ -245,12 +245,14 @@ class DataLoops(Arrays):
             if result not in self.array_levels:
                 check_type(op, name, specs[name], result.spec)
         body = Body.of(nodes, feeds, _flat(results, self.sequences))
-        found = {
+        initial_values = {
             name: value
             for name, value in operands.items()
             if name in rounds.carried and value is not None and value not in self.array_levels
         }
-        return DataLoop(body, len(body.results), scope, outside, states, saved, found), results
+        count = len(body.results)
+        loop = DataLoop(body, count, scope, outside, states, saved, initial_values)
+        return loop, results
 
     def _gradient_on_data(self, op: Operator, loop: DataLoop) -> Iterator[Node]:
         """Run the gradient block for each round, from the last to the first.

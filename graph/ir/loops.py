@@ -22,10 +22,10 @@ _ROUNDS = 10_000  # rounds of a loop that are read at most
 
 
 class UnrolledLoop(NamedTuple):
-    """A loop that was read: what each round left, and what it ``found`` under the names that it writes."""
+    """A loop that was read: what each round left, and the ``initial_values`` of the names that it writes."""
 
     rounds: Sequence[Scope]
-    found: Mapping[str, Value]
+    initial_values: Mapping[str, Value]
 
 
 class Loops(DataLoops):
@@ -78,8 +78,8 @@ class Loops(DataLoops):
             if name not in self.arrays and value is not None and value is not first.get(name):
                 outputs = {"Out": (self._write(op.block, name),)}
                 nodes.append(node_of(op, "assign", {"X": (value,)}, outputs))
-        found = {n: first[n] for n in op.outputs.get("Out", ()) if n in first}
-        self.scopes[op.outputs["StepScopes"][0]] = UnrolledLoop(rounds, found)
+        initial_values = {n: first[n] for n in op.outputs.get("Out", ()) if n in first}
+        self.scopes[op.outputs["StepScopes"][0]] = UnrolledLoop(rounds, initial_values)
         return nodes
 
     def _while_gradient(self, op: Operator) -> Iterator[Node]:
@@ -89,9 +89,11 @@ class Loops(DataLoops):
         else:
             yield from self._gradient_of_rounds(op, loop.rounds)
         # Counters were counted back.
-        found = {n: v for n, v in loop.found.items() if n not in counters(block_of(op))}
+        initial_values = {
+            n: v for n, v in loop.initial_values.items() if n not in counters(block_of(op))
+        }
         number = next((k for k, o in enumerate(op.block.ops) if _is_loop_of(o, op)), -1)
-        self.overwritten |= {name: (value, number) for name, value in found.items()}
+        self.overwritten |= {name: (value, number) for name, value in initial_values.items()}
 
     def _gradient_of_rounds(self, op: Operator, rounds: Sequence[Scope]) -> Iterator[Node]:
         block = block_of(op)

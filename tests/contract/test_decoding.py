@@ -227,9 +227,9 @@ def test_hypotheses_of_a_program_that_paddle_saved_keep_their_sequences() -> Non
     pair = fluid.create_lod_tensor(np.array([[3], [5]]), [[2], [1, 1]], fluid.CPUPlace())
     ids = fluid.data("ids", [None, 1], "int64", lod_level=2)
     scores = fluid.data("scores", [None, 1], "float32", lod_level=2)
-    found, _ = L.beam_search_decode(L.array_write(ids, zero), L.array_write(scores, zero), 2, 0)
-    out = L.scale(found, 1.0)
-    for variable, shape in ((found, ()), (out, (0,))):
+    sentences, _ = L.beam_search_decode(L.array_write(ids, zero), L.array_write(scores, zero), 2, 0)
+    out = L.scale(sentences, 1.0)
+    for variable, shape in ((sentences, ()), (out, (0,))):
         variable.shape, variable.lod_level = shape, 0
     points = fluid.create_lod_tensor(
         np.array([[0.5], [0.25]], "float32"), [[2], [1, 1]], fluid.CPUPlace()

@@ -19,7 +19,7 @@ from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.region import REGION
 from rowlock.graph.ops.registry import OPS, Spec
 from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.errors import InvalidValue
+from rowlock.strategies.errors import ExecutionError, InvalidValue
 from rowlock.strategies.types import to_var_type
 from tests.conftest import one_in, one_of_each
 from tests.ops import harness
@@ -228,3 +228,17 @@ def test_an_index_outside_is_refused() -> None:
     with pytest.raises(InvalidValue, match="index 4 is outside the 4 rows"):
         for step in steps:
             step()
+
+
+@needs_jax
+def test_a_label_that_a_formula_refuses_is_named() -> None:
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup):
+        x, label = fluid.data("x", [2, 3]), fluid.data("label", [2, 1], "int64")
+        loss = fluid.layers.mean(fluid.layers.bpr_loss(fluid.layers.softmax(x), label))
+    program = fluid.CompiledProgram(main, build_strategy=BuildStrategy(build_cinn_pass=True))
+    feed = {"x": np.ones((2, 3), "float32"), "label": np.array([[2], [7]])}
+    with pytest.raises(
+        ExecutionError, match=r"bpr_loss: label 7 is outside the 3 classes \(0 to 2\)"
+    ):
+        fluid.Executor(fluid.CPUPlace()).run(program, feed, [loss], scope=scope)
