@@ -157,8 +157,8 @@ class Emission:
         instead: dict[int, Any] = {}
         if form.may_be_there:
             instead = {i: None for i in written if i in views}
-            made = (arrays[i] for i in written if i not in instead)
-            if not any(array is not None and array.size for array in made):
+            results = (arrays[i] for i in written if i not in instead)
+            if not any(array is not None and array.size for array in results):
                 return []  # nothing to do: what is made is there already
         guarded = False
         if form.changes:  # in a program with a vote, those behind it alone do

@@ -215,7 +215,7 @@ def pool(dev: Device, a: SequencePool) -> list[Step] | None:
     kind = str(a.pooltype).upper()
     if not a.x.size:
         return None
-    pad = np.full(1, a.pad_value, np.float32)
+    pad = np.array([a.pad_value], np.float32)
     columns = _columns(a.x)
     if kind == "MAX" and a.max_index is not None:
         operands = {"pad": pad, "x": a.x, "out": a.out, "index": a.max_index}
