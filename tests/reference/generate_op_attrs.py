@@ -163,6 +163,12 @@ SAMPLES["group_norm"] = ({"X": IMAGE, "Scale": [4], "Bias": [4]}, {"groups": 2})
 SAMPLES["instance_norm"] = ({"X": IMAGE, "Scale": [4], "Bias": [4]}, {})
 SAMPLES["lookup_table"] = ({"W": [10, 3], "Ids": ids(4, 1)}, {})
 SAMPLES["lookup_table_v2"] = ({"W": [10, 3], "Ids": ids(4)}, {})
+SAMPLES["lookup_table_dequant"] = ({"W": [10, 3], "Ids": ids(4, 1)}, {})
+SAMPLES["tdm_sampler"] = (
+    {"X": ids(4, 1), "Travel": ids(4, 2), "Layer": ids(6, 1)},
+    {"neg_samples_num_list": [1, 2], "layer_offset_lod": [0, 2, 6]},
+)
+SAMPLES["rank_attention"] = ({"X": M, "RankOffset": ([4, 7], "int32"), "RankParam": [54, 2]}, {})
 
 # Losses and metrics.
 SAMPLES.update(same("cross_entropy cross_entropy2", {"X": M, "Label": ids(4, 1)}))
@@ -204,7 +210,7 @@ SAMPLES["coalesce_tensor"] = ({"Input": Many([M, M])}, {"dtype": FLOAT32})
 
 # Outputs of which there are two, and outputs that have to be named though they are dispensable.
 TWO_OUTPUTS = {"split": "Out", "unstack": "Y", "coalesce_tensor": "Output"}
-EXTRA_OUTPUTS = {"rmsprop": ["MeanGradOut"]}
+EXTRA_OUTPUTS = {"rmsprop": ["MeanGradOut"], "tdm_sampler": ["Labels"]}
 # Outputs that Paddle wants to be the very variables of an input.
 IN_PLACE = {"batch_norm": {"MeanOut": "Mean", "VarianceOut": "Variance"}}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -89,10 +90,13 @@ def tdm_sampler(dev: Device, a: TdmSampler) -> Step:
         out: list[Any] = []
         labels: list[Any] = []
 
+        @cache
+        def drawn(draws: int) -> Any:
+            return stream.words((rows, int(ends[-1])), draws)
+
         def words_of(layer: int) -> Callable[[int], Any]:
             begin, end = ends[layer : layer + 2]
-            shape = (rows, int(ends[-1]))
-            return lambda draws: np.concatenate(stream.words(shape, draws)[:, :, begin:end], 1)
+            return lambda draws: np.concatenate(drawn(draws)[:, :, begin:end], 1)
 
         for number, (count, (begin, end)) in enumerate(zip(counts, layers, strict=True)):
             mine = ways[:, number]
@@ -101,10 +105,10 @@ def tdm_sampler(dev: Device, a: TdmSampler) -> Step:
                 labels.append(mine[:, None] != 0)
             out.append(others(words_of(number), mine, all_nodes[begin:end], count))
             labels.append(np.zeros((rows, count), bool))
-        drawn = np.concatenate(out, 1)
+        nodes = np.concatenate(out, 1)
         spread = np.repeat(ways != 0, [n + a.output_positive for n in counts], axis=1)
         for result, values in (
-            (a.out, drawn),
+            (a.out, nodes),
             (a.labels, np.concatenate(labels, 1)),
             (a.mask, spread),
         ):
