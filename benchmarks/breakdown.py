@@ -13,12 +13,12 @@ that it needs none: the calls to CUDA are counted, not made. Also for ResNet-50 
 
     OMP_NUM_THREADS=1 python benchmarks/breakdown.py --floor --models gpt resnet18
 
-How far a step of one place is from its arithmetic, on one core, to which the process is pinned. The floor are the
-multiply-adds of the program as its user wrote it (benchmarks/work.py: products and convolutions, their gradients,
-taps on padding left out) at the rate of the core's best product of 2,048 x 2,048. Products, copies of 256 MiB and
-steps take turns, and processor time counts. An instruction's own floor are its multiply-adds at that rate, or
-its bytes at the copy's where these take longer; instructions are sorted by their time above it. What lies in a
-cache moves faster than the copy.
+How far a step of one place is from its arithmetic, on one core, to which the process is pinned. The floor are
+the multiply-adds of the program as its user wrote it (benchmarks/work.py: products and convolutions, their
+gradients, taps on padding left out) at the rate of the core's best product of 2,048 x 2,048. Products, copies
+of 256 MiB and steps take turns, and processor time counts. An instruction's own floor are its multiply-adds at
+that rate, or its bytes at the copy's where these take longer; instructions are sorted by their time above it.
+What lies in a cache moves faster than the copy, and Winograd's convolutions multiply less: they fall below.
 """
 
 import argparse

@@ -66,9 +66,9 @@ class NodeRecord:
 
     def reads(self) -> tuple[int, ...]:
         """Positions of the operands whose elements the op reads; of others it is told the shapes."""
-        told = OPS[self.op].shapes_of
-        read = (positions for slot, positions in self.inputs.items() if slot not in told)
-        return tuple(i for positions in read for i in positions if i >= 0)
+        shapes = OPS[self.op].shapes_of
+        slots = (positions for slot, positions in self.inputs.items() if slot not in shapes)
+        return tuple(i for positions in slots for i in positions if i >= 0)
 
     def writes(self) -> tuple[int, ...]:
         """Positions of the results."""

@@ -31,7 +31,10 @@ Bind = Callable[..., list[Step]]
 
 
 class Parts(NamedTuple):
-    """Kernels of what is fused: ``activation(dev, act, x, out)``, ``slope(dev, act, out, d_out, d_x)``."""
+    """Kernels of what is fused: ``activation(dev, act, y, z)``, ``slope(dev, act, out, d_out, d_x)``.
+
+    The activation is that of y + z (of y, if z is None), in y.
+    """
 
     norm: Bind
     norm_grad: Bind
@@ -52,11 +55,7 @@ def register(on: Callable[[str], Callable[[Bind], Any]], parts: Parts) -> None:
 
 def fused_batch_norm_act(parts: Parts, dev: Device, a: FusedBatchNormAct) -> list[Step]:
     z = a.z if isinstance(a, FusedBnAddActivation) else None
-    return [
-        *parts.norm(dev, a),
-        *([] if z is None else [partial(dev.xp.add, a.y, z, a.y)]),
-        *parts.activation(dev, a.act_type, a.y, a.y),
-    ]
+    return [*parts.norm(dev, a), *parts.activation(dev, a.act_type, a.y, z)]
 
 
 def fused_batch_norm_act_grad(parts: Parts, dev: Device, a: FusedBatchNormActGrad) -> list[Step]:
@@ -70,9 +69,10 @@ def fused_batch_norm_act_grad(parts: Parts, dev: Device, a: FusedBatchNormActGra
     return [*steps, *parts.norm_grad(dev, a.replace(d_y=d_sum))]
 
 
-def _activation(dev: Device, act_type: str, x: Array, out: Array) -> list[Step]:
+def _activation(dev: Device, act_type: str, y: Any, z: Array | None) -> list[Step]:
     act = value_of(act_type, {})
-    return bind_scalar(lambda x: act(x), {"x": x}, {}, out, dev)
+    added = [] if z is None else [partial(dev.xp.add, y, z, y)]
+    return [*added, *bind_scalar(lambda x: act(x), {"x": y}, {}, y, dev)]
 
 
 def _slope(dev: Device, act_type: str, out: Array, d_out: Array, d_x: Any) -> list[Step]:

@@ -37,11 +37,11 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
     d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
     steps: list[Step] = []
-    act, kept, d_activated = "none", None, d_MN
+    act, point, d_activated = "none", None, d_MN
     if a.activation_grad != "none":
         act = _function(a.activation_grad.removesuffix("_grad"), a.approximate)
-        kept, d_MN = kept_of(a).reshape(d_MN.shape), dev.scratch(d_MN.shape, a.d_out.dtype)
-    steps += slope_of_rows(dev, act, kept, d_activated, d_MN, a.d_bias)
+        point, d_MN = kept_of(a).reshape(d_MN.shape), dev.scratch(d_MN.shape, a.d_out.dtype)
+    steps += slope_of_rows(dev, act, point, d_activated, d_MN, a.d_bias)
     if a.dx is not None and a.dy is not None:
         d_MN, copies = rounded(dev, d_MN)
         steps += copies

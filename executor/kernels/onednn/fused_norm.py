@@ -6,7 +6,7 @@ from typing import Any
 
 from ....graph.ir.capabilities import CHANNELS_LAST
 from ..array.fused_norm import Parts, register
-from .elementwise import activation, slope_at_result
+from .elementwise import slope_at_result, sum_and_activation
 from .norm import batch_norm, batch_norm_grad
 from .support import onednn
 
@@ -19,5 +19,5 @@ def _kernel(op_type: str) -> Any:
 
 register(
     _kernel,
-    Parts(batch_norm, batch_norm_grad, activation, slope_at_result),
+    Parts(batch_norm, batch_norm_grad, sum_and_activation, slope_at_result),
 )

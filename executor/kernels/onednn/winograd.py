@@ -206,7 +206,9 @@ def _last(dev: Device, images: Any) -> tuple[Any, list[Step], list[Step]]:
 
 def takes(node: Node) -> bool:
     """Tell whether a convolution of images has the windows, and enough channels to fill vectors."""
-    images, filters = (node.inputs[slot][0].spec.shape for slot in ("Input", "Filter"))
+    (x,), (w,) = node.inputs["Input"], node.inputs["Filter"]
+    assert x is not None and w is not None
+    images, filters = x.spec.shape, w.spec.shape
     if filters[2:] != (3, 3) or node.attrs["groups"] != 1 or min(filters[:2]) < _LEAST:
         return False
     pads, dilations = windows(node.attrs, images[2:], filters[2:])
@@ -232,13 +234,13 @@ def by_winograd(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
     w = w.swapaxes(0, 1) if result == "y" else w[..., ::-1, ::-1]
     filters = _matrices(dev, *w.shape[:2])
     steps = [*steps, _of_filters(_FILTERS, w, filters)]
-    met, made = _matrices(dev, _TILES, channels), _matrices(dev, _TILES, results)
+    tiles, sums = _matrices(dev, _TILES, channels), _matrices(dev, _TILES, results)
     spare = dev.keep((max(channels, results),), np.float32), dev.scratch((results,), np.float32)
     for begin, end in grid.blocks():
         some = slice(0, end - begin)
-        steps.append(grid.call(_PIXELS, source, spare[0], begin, met[:, some]))
-        steps += product(dev, met[:, some], filters, made[:, some])
-        steps.append(grid.call(_RESULTS, target, spare[1], begin, made[:, some]))
+        steps.append(grid.call(_PIXELS, source, spare[0], begin, tiles[:, some]))
+        steps += product(dev, tiles[:, some], filters, sums[:, some])
+        steps.append(grid.call(_RESULTS, target, spare[1], begin, sums[:, some]))
     return [*steps, *finish]
 
 
@@ -249,13 +251,13 @@ def _slopes_of_filters(dev: Device, x: Any, w: Any, y: Any, before: tuple[int, i
     grid = _Grid(images, -(-high // 2), -(-wide // 2), before)
     channels = x.shape[-1]
     total = _matrices(dev, results, channels)
-    met, slopes = _matrices(dev, _TILES, channels), _matrices(dev, _TILES, results)
+    tiles, slopes = _matrices(dev, _TILES, channels), _matrices(dev, _TILES, results)
     spare = dev.keep((max(channels, results),), np.float32)
     steps += more
     for begin, end in grid.blocks():
         some = slice(0, end - begin)
-        steps.append(grid.call(_PIXELS, x, spare, begin, met[:, some]))
+        steps.append(grid.call(_PIXELS, x, spare, begin, tiles[:, some]))
         steps.append(grid.call(_SLOPES, y, spare, begin, slopes[:, some]))
-        factors = slopes[:, some].swapaxes(1, 2), met[:, some]
+        factors = slopes[:, some].swapaxes(1, 2), tiles[:, some]
         steps += product(dev, *factors, total, post_ops=(SUM,) if begin else ())
     return [*steps, _of_filters(_FILTER_SLOPES, w, total)]
