@@ -88,7 +88,10 @@ def aligned(size: int, alignment: int = ALIGNMENT) -> int:
     return -(-size // alignment) * alignment
 
 
-_STEADY, _LITTLE = 1 + 1 / 16, 1 << 16  # how much larger an arena may be for values to keep their places
+_STEADY, _LITTLE = (
+    1 + 1 / 16,
+    1 << 16,
+)  # how much larger an arena may be for values to keep their places
 _LONGER = 1 + 1 / 4  # how many more bytes times nodes a whole may last for its parts to lie in it
 # Of sizes from each power of two to the next; an arena has room for the largest of a class.
 _CLASSES = 8

@@ -95,8 +95,8 @@ def slope_of_rows(
 ) -> list[Step]:
     """Take the gradient of rows through relu or gelu (or "none"), and add up the columns in ``total``.
 
-    ``point`` holds relu's result or gelu's operand; without an activation ``d_x`` is ``d_out``. One compiled loop
-    does both: the library's own gradient of gelu took twice as long in some processes.
+    ``point`` holds relu's result or gelu's operand; without an activation ``d_x`` is ``d_out``. One compiled
+    loop does both: the library's own gradient of gelu took twice as long in some processes.
     """
     if not version():
         steps: list[Step] = []
