@@ -91,9 +91,9 @@ def slope_at_operand(dev: Device, act: str, x: Array, d_out: Array, d_x: Any) ->
 
 
 def slope_of_rows(
-    dev: Device, act: str, point: Any, d_out: Array, d_x: Any, total: Array | None
+    dev: Device, act: str, point: Any, d_out: Array, d_x: Any, sums: Array | None
 ) -> list[Step]:
-    """Take the gradient of rows through relu or gelu (or "none"), and add up the columns in ``total``.
+    """Take the gradient of rows through relu or gelu (or "none"), and add up the columns in ``sums``.
 
     ``point`` holds relu's result or gelu's operand; without an activation ``d_x`` is ``d_out``. One compiled
     loop does both: the library's own gradient of gelu took twice as long in some processes.
@@ -103,12 +103,12 @@ def slope_of_rows(
         if act != "none":
             slope = slope_at_result if act == "relu" else slope_at_operand
             steps = slope(dev, act, point, d_out, d_x)
-        return [*steps, partial(np.add.reduce, d_x, 0, None, total)] if total is not None else steps
+        return [*steps, partial(np.add.reduce, d_x, 0, None, sums)] if sums is not None else steps
     d, at = e.argument("d"), e.argument("x")
     result, arrays = d, {"d": d_out}
     if act != "none":
         result = e.where(at <= 0, 0, d) if act == "relu" else d * gelu_slope(at, act == "gelu_tanh")
         arrays["x"] = point
     outputs = [(result, d_x)] if act != "none" else []
-    outputs += [] if total is None else [(result, total[None])]
+    outputs += [] if sums is None else [(result, sums[None])]
     return [*bind_loop(outputs, arrays)] if outputs else []
