@@ -115,8 +115,8 @@ class Emission:
             else:  # who leaves the collective knows that all peers do
                 calls = [*self._check(), *calls]
             calls += [self.vote.come, partial(group.vote, **when), self.vote.go]
-        scratch, kept = side.region_bytes, side.kept_bytes
-        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, kept)
+        scratch, own = side.region_bytes, side.instruction_bytes
+        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, own)
 
     def _check(self) -> list[Call]:
         """Return the call that raises what kernels found wrong with their operands, on a GPU."""
