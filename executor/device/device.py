@@ -104,7 +104,7 @@ class Device:
         self._lent: list[Any] = []
         self.own_bytes = 0  # of arrays that instructions keep
         self.compiled_bytes = 0  # of a library's code that was compiled for them
-        self._kept_before = 0  # bytes of both before the instruction being bound
+        self._bytes_before = 0  # bytes of both before the instruction being bound
         self._region_bytes = 0  # bytes of the lane's region that calls being bound have
         self.region_bytes = 0  # and the most that any calls of the instruction have
         self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
@@ -232,14 +232,14 @@ class Device:
         """
         self.reuse()
         self.op, self.where = op, where
-        self._kept_before = self.own_bytes + self.compiled_bytes
+        self._bytes_before = self.own_bytes + self.compiled_bytes
         self.lane, self.output, self.operands, self.tied = lane, output, operands, False
         self.uneven, self.region_bytes = uneven, 0
 
     @property
-    def kept_bytes(self) -> int:
+    def instruction_bytes(self) -> int:
         """Bytes of arrays and of a library's code that were made for the instruction being bound alone."""
-        return self.own_bytes + self.compiled_bytes - self._kept_before
+        return self.own_bytes + self.compiled_bytes - self._bytes_before
 
     def reserve(self, nbytes: int) -> None:
         """Count scratch of the first lane that an instruction has which another plan bound."""

@@ -102,8 +102,8 @@ class Emission:
             calls = [*calls, *looks(self.program, number, node, arrays, xp)]
         if node is self.part.vote_at:
             calls = self._with_vote(node, calls)
-        scratch, kept = side.region_bytes, side.kept_bytes
-        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, kept)
+        scratch, own = side.region_bytes, side.instruction_bytes
+        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, own)
 
     def _with_vote(self, node: NodeRecord, calls: list[Call]) -> list[Call]:
         """Return the calls of the last collective with those of the vote, which meets there."""

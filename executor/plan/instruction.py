@@ -14,7 +14,7 @@ EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before 
 class Instruction:
     """One op bound to its buffers: ``calls`` is all that a step does for it; ``scratch``: bytes beside them.
 
-    ``kept``: bytes of arrays, and of a library's code, that nothing else has.
+    ``own``: bytes of arrays, and of a library's code, that nothing else has.
     """
 
     op: str
@@ -23,12 +23,12 @@ class Instruction:
     where: str
     calls: tuple[Callable[[], Any], ...]
     scratch: int = 0
-    kept: int = 0
+    own: int = 0
 
     @property
     def nbytes(self) -> int:
         """The bytes that it takes: itself, and its calls with the arrays that they know."""
-        return INSTRUCTION_BYTES + len(self.calls) * CALL_BYTES + self.kept
+        return INSTRUCTION_BYTES + len(self.calls) * CALL_BYTES + self.own
 
     def __str__(self) -> str:
         return f"{', '.join(self.writes)} = {self.op}({', '.join(self.reads)})"
