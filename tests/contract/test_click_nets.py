@@ -181,6 +181,13 @@ def matrix(*shape: Any) -> Any:
     return fluid.data("x", list(shape))
 
 
+def dequantized(table: Any, ids: Any) -> Any:
+    block = table.block
+    out = block.create_var(name="out")
+    block.append_op("lookup_table_dequant", {"W": table, "Ids": ids}, {"Out": out})
+    return out
+
+
 MISTAKES: dict[str, tuple[Any, type[Exception], str]] = {
     "items": (
         lambda: contrib.tdm_sampler(matrix(None, 1), [1], [3], 2),
@@ -262,6 +269,11 @@ def test_mistakes_are_named(mistake: str) -> None:
             lambda: contrib.tdm_sampler(integers(None, 1), [1], [3], 2, output_list=False)[0],
             {"i": [[1], [2]]},
             r"tdm_sampler: item 2 in X is outside the 2 rows of Travel",
+        ),
+        (
+            lambda: dequantized(matrix(None, 4), integers(None, 1)),
+            {"x": np.ones((5, 4), "f4"), "i": [[7]]},
+            r"lookup_table_dequant: index 7 is outside the 5 rows \(reads x, i;",
         ),
     ],
 )
