@@ -328,7 +328,9 @@ def test_a_gradient_is_read_as_a_whole(places: int) -> None:
 def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) -> None:
     net = Net(METHODS["adagrad"], True)
     feed = {"words": np.full((2, 4), 50), "label": np.ones((2, 1), "f4")}
-    words = r"lookup_table_v2.* index 50 .*the 50 rows \(reads table, words; built at .*py"
+    words = (
+        r"lookup_table_v2.* index 50 .*the 50 rows \(0 to 49\) \(reads table, words; built at .*py"
+    )
     with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
         exe = fluid.Executor(fluid.CPUPlace())
         exe.run(net.startup)

@@ -164,21 +164,27 @@ def activated() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("build", "flag"),
+    ("build", "flag", "more"),
     [
-        (normed_twice, "fuse_bn_act_ops"),
-        (residual, "fuse_bn_act_ops"),
-        (residual, "fuse_bn_add_act_ops"),
-        (activated, "fuse_elewise_add_act_ops"),
-        (activated, "fuse_gemm_epilogue"),
+        (normed_twice, "fuse_bn_act_ops", 0),
+        (residual, "fuse_bn_act_ops", 0),
+        (residual, "fuse_bn_add_act_ops", 1),
+        (activated, "fuse_elewise_add_act_ops", 1),
+        (activated, "fuse_gemm_epilogue", 0),
     ],
 )
-def test_fused_programs_need_no_more_memory(build: Callable[[], Any], flag: str) -> None:
-    """The gradient of a fused op, too, lies where the gradient lay that it is made of."""
+def test_fused_programs_need_no_more_memory(build: Callable[[], Any], flag: str, more: int) -> None:
+    """The gradient of a fused op, too, lies where the gradient lay that it is made of.
+
+    That of a sum, which makes two gradients at once, needs the memory of one ``more`` beside the activation's
+    result; made one after the other, both gradients of the sum are one array, or the second lies where the
+    result did.
+    """
     needed = []
     for flags in ({"fuse_bn_add_act_ops": False}, {"fuse_bn_add_act_ops": False, flag: True}):
         program = compiled(build, **flags).program
         specs = infer_specs(program, [Spec((64, 2, 4, 4), VarType.FP32)], lambda name: None)
         needed.append(plan_memory(Usage(program, program.nodes, grouped=False), specs).size)
     plain, fused = needed
-    assert fused <= plain + 1024  # what is made at once is there at once: statistics, too
+    image = 64 * 4 * 4 * 4 * 4  # bytes of what each op computes
+    assert fused <= plain + more * image + 1024  # statistics are there at once, too
