@@ -18,9 +18,8 @@ Values = dict[int, Any]  # by position in a program: a tensor, or an array of te
 Totals = dict[int, list[np.ndarray]]  # by position: those to which what a segment fetches is added
 # Parts, values, number of the round, totals
 RunRound = Callable[[Sequence[Any], Values, int, Totals], None]
-_LOOPS_PART = (
-    0.9  # of the seconds of a step: the driver is to hear of a loop before it gives the replica up
-)
+# Of the seconds of a step: the driver is to hear of a loop before it gives the replica up.
+_LOOPS_PART = 0.9
 _FUNCTIONS = {**FUNCTIONS, beam_search_decode.__name__: beam_search_decode}
 
 
