@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,20 @@ from ...executor.replica.message import Message
 from ...strategies.errors import CollectiveError
 
 _WATCH_S = 0.25
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Raise as it is what a signal's handler (Ctrl-C) raised while Ray's compiled code ran.
+
+    That code may return a result all the same, which Python reports as a SystemError.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if error.__cause__ is None:
+            raise
+        raise error.__cause__ from None
 
 
 class _Exchange:
@@ -99,11 +114,13 @@ class ActorCalls:
         deadline = time.monotonic() + within
         calls, answers = exchange.calls, exchange.answers
         while waiting := {calls[r]: r for r in calls if r in ranks and r not in answers}:
-            ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_WATCH_S)
+            with _interruptible():
+                ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_WATCH_S)
             for reference in ready:
                 rank = waiting[reference]
                 try:
-                    answers[rank] = _own(ray.get(reference))
+                    with _interruptible():
+                        answers[rank] = _own(ray.get(reference))
                 except RayError:
                     raise self._lost(rank) from None
             if time.monotonic() > deadline:
@@ -115,7 +132,8 @@ class ActorCalls:
         """Tell, without waiting, whether :meth:`finish` would wait."""
         exchange = self._under_way.get(number)
         calls = list(exchange.calls.values()) if exchange is not None else []
-        return len(ray.wait(calls, num_returns=len(calls), timeout=0)[0]) == len(calls)
+        with _interruptible():
+            return len(ray.wait(calls, num_returns=len(calls), timeout=0)[0]) == len(calls)
 
     def give_up(self, number: int) -> None:
         """Throw these answers away when they come."""

@@ -273,7 +273,7 @@ def test_mistakes_are_named(mistake: str) -> None:
         (
             lambda: dequantized(matrix(None, 4), integers(None, 1)),
             {"x": np.ones((5, 4), "f4"), "i": [[7]]},
-            r"lookup_table_dequant: index 7 is outside the 5 rows \(reads x, i;",
+            r"lookup_table_dequant: index 7 is outside the 5 rows \(0 to 4\) \(reads x, i;",
         ),
     ],
 )
