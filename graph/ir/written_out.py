@@ -173,10 +173,14 @@ class WrittenOut(BlockReader):
             grads = ((name, total),)
             yield node_of(op, "sum", {"X": slopes}, {"Out": (total,)}, OPS["sum"].attrs, grads)
             rate = self._new(f"{name}@RATE", Spec((1,), table.spec.dtype))
-            one = {"shape": [1], "dtype": int(table.spec.dtype), "value": 1.0}
+            constant = {"shape": [1], "dtype": int(table.spec.dtype), "value": 1.0}
             nodes = [
                 node_of(
-                    op, "fill_constant", {}, {"Out": (rate,)}, {**OPS["fill_constant"].attrs, **one}
+                    op,
+                    "fill_constant",
+                    {},
+                    {"Out": (rate,)},
+                    {**OPS["fill_constant"].attrs, **constant},
                 )
             ]
             operands = {"Param": (table,), "Grad": (total,), "LearningRate": (rate,)}

@@ -137,6 +137,6 @@ def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
     add("reduce_sum", input, chances)
     add("reduce_sum", computed("sigmoid", {"X": input}), sigmoids)
     add("reduce_sum", label, clicks)
-    one = {"shape": [-1, 1], "dtype": int(VarType.FP32), "value": 1.0}
-    add("reduce_sum", computed("fill_constant_batch_size_like", {"Input": label}, one), rows)
+    ones = {"shape": [-1, 1], "dtype": int(VarType.FP32), "value": 1.0}
+    add("reduce_sum", computed("fill_constant_batch_size_like", {"Input": label}, ones), rows)
     return squares, sizes, chances, sigmoids, clicks, rows

@@ -16,7 +16,7 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import BLOCK_OPS, Grad, Inference, Op, Spec, Specs, define
-from .rules import merge_dims
+from .rules import is_column, merge_dims
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level
 
@@ -62,8 +62,7 @@ def _words(op: Inference, layers: int) -> int:
     x = op.spec("X")
     one_level(op, "X")
     op.require(x.dtype in INTEGERS, "X must hold integers: the numbers of words")
-    one = len(x.shape) == 1 or (len(x.shape) == 2 and x.shape[1] in (1, -1))
-    op.require(one, "X must have one word in a row: [N, 1]")
+    op.require(is_column(x.shape), "X must have one word in a row: [N, 1]")
     op.require(layers >= 2, f"pyramid_layer must be 2 or more, got {layers}")
     return x.shape[0]
 

@@ -40,6 +40,11 @@ def merge_dims(a: int, b: int) -> int | None:
     return b if a == -1 else None
 
 
+def is_column(shape: Sequence[int]) -> bool:
+    """Tell whether a tensor has one element in a row: [N] or [N, 1], sizes of -1 being unknown."""
+    return len(shape) == 1 or (len(shape) == 2 and shape[1] in (1, -1))
+
+
 def same_shape(op: Inference, x: str, y: str) -> tuple[int, ...]:
     """Return the shape that two inputs agree on; refuse the op if they differ."""
     left, right = op.shape(x), op.shape(y)

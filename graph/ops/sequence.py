@@ -18,7 +18,7 @@ from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import of_shape
+from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
 POOLS = ("AVERAGE", "SUM", "SQRT", "MAX", "LAST", "FIRST")
@@ -153,8 +153,7 @@ def softmax_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X, which has one number in a row."""
     x = op.spec("X")
     op.sequences("X")
-    one = len(x.shape) == 1 or (len(x.shape) == 2 and x.shape[1] in (1, -1))
-    op.require(one, "X must have one number in a row: [N, 1] or [N]")
+    op.require(is_column(x.shape), "X must have one number in a row: [N, 1] or [N]")
     return {"Out": x}
 
 

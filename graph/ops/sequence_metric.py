@@ -12,7 +12,7 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import of_shape
+from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
 SCHEMES = {"plain": 1, "IOB": 2, "IOE": 2, "IOBES": 4}  # tags of a chunk type
@@ -23,14 +23,15 @@ def _labels(op: Inference, slot: str, length: str) -> int:
     spec = op.spec(slot)
     op.require(spec.dtype in INTEGERS, f"{slot} must hold integers")
     if not op.has(length):
-        one = len(spec.shape) == 1 or (len(spec.shape) == 2 and spec.shape[1] in (1, -1))
-        op.require(one, f"{slot} must have one label in a row, [N, 1], or {length} must be given")
+        op.require(
+            is_column(spec.shape),
+            f"{slot} must have one label in a row, [N, 1], or {length} must be given",
+        )
         return op.sequences(slot)
     padded = len(spec.shape) == 2 or (len(spec.shape) == 3 and spec.shape[2] in (1, -1))
     op.require(padded, f"{slot} must be padded sequences [B, T], as {length} is given")
     counts = op.shape(length)
-    one = len(counts) == 1 or (len(counts) == 2 and counts[1] in (1, -1))
-    fits = one and (counts[0] == spec.shape[0] or min(counts[0], spec.shape[0]) < 0)
+    fits = is_column(counts) and (counts[0] == spec.shape[0] or min(counts[0], spec.shape[0]) < 0)
     op.require(fits, f"{length} must have one number for each row of {slot}")
     return spec.shape[0]
 

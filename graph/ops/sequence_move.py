@@ -12,7 +12,7 @@ from . import formula as f
 from .lod import Lods, no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Outputs, named
 from .registry import Inference, Op, Specs, define
-from .rules import of_shape
+from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level, result
 
@@ -47,8 +47,7 @@ def slice_shape(op: Inference) -> Mapping[str, Specs]:
     for slot in ("Offset", "Length"):
         shape = op.shape(slot)
         op.require(op.spec(slot).dtype in INTEGERS, f"{slot} must hold integers")
-        one = len(shape) == 1 or (len(shape) == 2 and shape[1] in (1, -1))
-        fits = one and (count < 0 or shape[0] in (count, -1))
+        fits = is_column(shape) and (count < 0 or shape[0] in (count, -1))
         op.require(fits, f"{slot} must have one number for each sequence of X: [{count}, 1]")
     ends, first, length = op.offsets("X"), op.value("Offset"), op.value("Length")
     if ends is None or first is None or length is None:
@@ -260,8 +259,7 @@ def scatter_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(len(x.shape) == 2, "X must be a matrix")
     op.require(updates.dtype == x.dtype, "Updates must have the type of X")
     for slot, shape in (("Ids", ids.shape), ("Updates", updates.shape)):
-        one = len(shape) == 1 or (len(shape) == 2 and shape[1] in (1, -1))
-        op.require(one, f"{slot} must have one number in a row: [N, 1]")
+        op.require(is_column(shape), f"{slot} must have one number in a row: [N, 1]")
     unlike = ids.shape[0] != updates.shape[0] and min(ids.shape[0], updates.shape[0]) >= 0
     op.require(not unlike, "Ids and Updates must have equally many rows")
     op.require(
@@ -314,8 +312,7 @@ def erase_shape(op: Inference) -> Mapping[str, Specs]:
     """The rows of X, [N, 1] or [N], that are none of ``tokens``."""
     x, elements = op.spec("X"), op.value("X")
     op.require(x.dtype in INTEGERS, "X must hold integers")
-    one = len(x.shape) == 1 or (len(x.shape) == 2 and x.shape[1] in (1, -1))
-    op.require(one, "X must have one number in a row: [N, 1]")
+    op.require(is_column(x.shape), "X must have one number in a row: [N, 1]")
     rows = -1 if elements is None else int((~np.isin(elements, op.attr("tokens"))).sum())
     return {"Out": of_shape((rows, *x.shape[1:]), x)}
 

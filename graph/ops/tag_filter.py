@@ -11,7 +11,7 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
-from .rules import merge_dims, of_shape
+from .rules import is_column, merge_dims, of_shape
 from .samples import Draw, integers, lengths, normal, offsets, sample
 from .sequence import one_level
 
@@ -64,8 +64,8 @@ def tagged(tags: np.ndarray, ends: np.ndarray | None, choice: np.ndarray) -> np.
 
 def _check_tags(op: Inference, slot: str) -> None:
     spec = op.spec(slot)
-    one = len(spec.shape) == 1 or (len(spec.shape) == 2 and spec.shape[1] in (1, -1))
-    op.require(one and spec.dtype in INTEGERS, f"{slot} must hold one integer in a row: [N, 1]")
+    fits = is_column(spec.shape) and spec.dtype in INTEGERS
+    op.require(fits, f"{slot} must hold one integer in a row: [N, 1]")
 
 
 def filtered_shape(op: Inference) -> Mapping[str, Specs]:

@@ -173,7 +173,9 @@ def activated() -> Any:
         (activated, "fuse_gemm_epilogue", 0),
     ],
 )
-def test_fused_programs_need_no_more_memory(build: Callable[[], Any], flag: str, more: int) -> None:
+def test_fused_programs_need_the_memory_of_plain_ones_or_a_gradient_more(
+    build: Callable[[], Any], flag: str, more: int
+) -> None:
     """The gradient of a fused op, too, lies where the gradient lay that it is made of.
 
     That of a sum, which makes two gradients at once, needs the memory of one ``more`` beside the activation's
