@@ -13,8 +13,8 @@ import hashlib
 import platform
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..host.disk_cache import disk_cache
+from ..host.numbered import NumberedCall
 from ..host.writes import address
 
 Launch = Callable[[], Any]
@@ -82,10 +83,11 @@ def launch(source: str, words: Sequence[int] | np.ndarray, *alive: Any) -> Launc
 
     An array of words may be written between the calls.
     """
-    if not isinstance(words, np.ndarray):
+    steady = not isinstance(words, np.ndarray)
+    if steady:
         words = np.frombuffer(_packer(len(words))(*words), np.int64)
     call = _Launch(compiled(source), _room, _room, ctypes.c_void_p(address(words)))
-    call.alive = words, *alive
+    call.alive, call.steady = (words, *alive), steady
     return call
 
 
@@ -100,11 +102,24 @@ _nothing = np.zeros(2, np.int64)
 _room = ctypes.c_void_p(address(_nothing))
 
 
-class _Launch(partial[Any]):
-    """A call with its arguments, which keeps alive what they point to."""
+class _Launch(NumberedCall):
+    """A call with the address of its words. ``steady``: nothing writes these between the calls."""
 
-    __slots__ = ("alive",)
-    alive: Any
+    __slots__ = ("steady",)
+    steady: bool
+
+    @property
+    def form(self) -> Hashable:
+        return self.func, len(self.alive[0])
+
+    @property
+    def numbers(self) -> Sequence[int] | None:
+        return self.alive[0].tolist() if self.steady else None
+
+    def reading(self, words: np.ndarray) -> _Launch:
+        call = _Launch(self.func, _room, _room, ctypes.c_void_p(address(words)))
+        call.alive, call.steady = (words, *self.alive[1:]), False
+        return call
 
 
 def _load(code: bytes, symbol: str) -> tuple[Any, ...]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
 
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.ops.registry import Spec
@@ -18,7 +22,10 @@ from .memory import ValueMemory
 from .part import RankPart
 from .plan import Plan
 from .shapes import picked
+from .template import PlanTemplate, Sized, SizedPlan
 
+P = TypeVar("P", bound=Plan)
+_ODD = 2  # templates that may turn out to be like no other plan
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
 
 
@@ -39,6 +46,8 @@ class Resizer:
         self._touched = [picked(node.touches()) for node in part.nodes]
         self._arrays = BoundedDict[tuple[int, Spec, bool], Any](_ARRAYS_KNOWN)
         self._count, self._nbytes = memory.size()
+        self._templates: dict[Hashable, PlanTemplate] = {}  # by kinds of what tells the sizes
+        self._odd = Counter[Hashable]()  # templates that were like no other plan
 
     @staticmethod
     def suits(part: RankPart, memory: ValueMemory, device: Device) -> bool:
@@ -47,34 +56,86 @@ class Resizer:
         roomy = memory.arena.plan.layout is not None
         return alone and roomy and device.runtime is None and isinstance(device.memory, Memory)
 
-    def plan(self, specs: Sequence[Spec]) -> Plan | None:
-        """Return the plan for values of these shapes; None: some of them need another place."""
+    def plan(
+        self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]
+    ) -> Plan | None:
+        """Return the plan for values of other sizes; None: some of them need another place.
+
+        ``complete`` returns the specs of all values, which follow from the ``telling`` ones.
+        """
         assert isinstance(self._device.memory, Memory)
         region, arena = self._device.memory, self._memory.arena
+        if arena.plan.size > region.taken or address(region.arena(arena.plan.size)) != arena.begin:
+            return None
+        kinds = tuple([spec and (spec.dtype, len(spec.shape)) for spec in telling])
+        sizes = np.array([n for spec in telling if spec for n in spec.shape], np.int64)
+        template = self._templates.get(kinds)
+        if template is not None:
+            values = template.values(sizes)
+            if values is not None:
+                return self._instance(template, values, complete)
+        specs = complete()
         planned = arena.plan.resized(specs, region.taken)
-        if planned is None or address(region.arena(planned.size)) != arena.begin:
+        if planned is None:
             return None
         memory = self._memory.resized(specs, planned)
-        device = self._device.emptied()
-        instructions = self._bound(specs, memory, device)
+        instructions, device = self._bound(specs, memory)
         program = self._part.program
         inputs = [self._array(i, specs, memory, False) for i in program.feeds]
         fetched = [self._array(i, specs, memory, True) for i in program.fetches]
+        scratch = self._device.memory.scratch(0)
+        room = (scratch.capacity - one.scratch for one in instructions)
+        sized = Sized(instructions, inputs, fetched, [*planned.slack(specs), *room])
+        odd = self._odd[kinds] < _ODD and template is not None and not template.learn(sizes, sized)
+        if template is None or odd:
+            buffers = [region.arena(planned.size), scratch.bytes]
+            self._templates[kinds] = PlanTemplate(sizes, sized, buffers)
+            self._odd[kinds] += odd
+        return self._of(Plan, instructions, inputs, fetched, device)
+
+    def _of(
+        self,
+        make: type[P],
+        instructions: Sequence[Instruction],
+        inputs: Sequence[Any],
+        fetched: Sequence[Any],
+        device: Device,
+    ) -> P:
         peers = self._part.peers
         temporaries = self._count, self._nbytes + device.scratch_bytes
-        return Plan(
+        return make(
             instructions, inputs, fetched, device, temporaries, peers.rank, waited=peers.waited
         )
 
+    def _instance(
+        self,
+        template: PlanTemplate,
+        values: np.ndarray,
+        complete: Callable[[], Sequence[Spec]],
+    ) -> Plan:
+        """Return the plan that a template makes, in which nodes of other kinds are bound."""
+        device, bound = self._device, list[Instruction]()
+        if template.apart:
+            specs = complete()
+            planned = replace(self._memory.arena.plan, specs=specs)
+            memory = self._memory.resized(specs, planned)
+            bound, device = self._bound(specs, memory, template.apart)
+        instructions = template.instructions(values, dict(zip(sorted(template.apart), bound, strict=True)))
+        plan = self._of(SizedPlan, instructions, *template.arrays(values), device)
+        plan.words, plan.values = template.words, values
+        return plan
+
     def _bound(
-        self, specs: Sequence[Spec], memory: ValueMemory, device: Device
-    ) -> list[Instruction]:
-        """Return the instruction of each node: that of an earlier plan, or a new one."""
+        self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None
+    ) -> tuple[list[Instruction], Device]:
+        """Return the instructions of nodes (None: of all): those of an earlier plan, or new ones."""
+        device = self._device.emptied()
         emission: Emission | None = None
         instructions = []
         nodes: Sequence[NodeRecord] = self._part.nodes
-        for node, touched, known in zip(nodes, self._touched, self._instructions, strict=True):
-            sizes = touched(specs)
+        for k in range(len(nodes)) if which is None else sorted(which):
+            node, known = nodes[k], self._instructions[k]
+            sizes = self._touched[k](specs)
             instruction = known.get(sizes)
             if instruction is None:
                 emission = emission or Emission(self._part, memory, device, self._cache)
@@ -87,7 +148,7 @@ class Resizer:
             else:
                 device.reserve(instruction.scratch)
             instructions.append(instruction)
-        return instructions
+        return instructions, device
 
     def _array(
         self, position: int, specs: Sequence[Spec], memory: ValueMemory, fetched: bool

@@ -153,9 +153,9 @@ class Shapes:
         elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
         return (*specs, elements) if elements else specs
 
-    def telling(self, begun: Inferred) -> Hashable:
+    def telling(self, begun: Inferred) -> tuple[Spec | None, ...]:
         """Return those of a program's specs from which all others follow."""
-        return cast(Hashable, self._telling(begun.specs))
+        return self._telling(begun.specs)
 
     def _rule(self, number: int, record: NodeRecord) -> _Rule:
         values = self._program.values

@@ -120,10 +120,15 @@ class Segment:
         self.cache = BindingCache(program)
         self.resizers: list[Resizer] = []
 
-    def resized(self, specs: Sequence[Spec]) -> Plan | None:
-        """Return a plan for these shapes on the memory of another one, if it fits there."""
+    def resized(
+        self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]
+    ) -> Plan | None:
+        """Return a plan for these shapes on the memory of another one, if it fits there.
+
+        ``complete`` returns all of them, which follow from the ``telling`` ones.
+        """
         for k in reversed(range(len(self.resizers))):
-            plan = self.resizers[k].plan(specs)
+            plan = self.resizers[k].plan(telling, complete)
             if plan is not None:
                 self.resizers.append(self.resizers.pop(k))
                 return plan

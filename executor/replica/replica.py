@@ -33,6 +33,7 @@ from ..plan.overlap import choose
 from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
+from ..plan.shapes import Inferred
 from ..plan.traced import TracedStep
 from .agreement import NO_STEP, pack_step
 from .host_call import Allowance, HostCall, Totals, Values, add_to
@@ -695,8 +696,7 @@ class Replica:
         bound = segment.plans.alike(shapes)
         if bound is None:
             with gc_paused():
-                specs = segment.cache.shapes.complete(begun)
-                bound = self._bind(loaded, segment, specs, feeds, idle, lasting)
+                bound = self._bind(loaded, segment, begun, feeds, idle, lasting)
         segment.plans.keep(key, shapes, bound)
         return bound
 
@@ -704,17 +704,18 @@ class Replica:
         self,
         loaded: LoadedProgram,
         segment: Segment,
-        specs: Sequence[Spec],
+        begun: Inferred,
         feeds: Sequence[Any],
         idle: bool,
         lasting: bool,
     ) -> BoundPlan:
         self.bindings += 1
+        shapes = segment.cache.shapes
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
         dealt = loaded.parallel and segment is loaded
         if not (idle or lasting or dealt):
-            resized = segment.resized(specs)
+            resized = segment.resized(shapes.telling(begun), lambda: shapes.complete(begun))
             if resized is not None:
                 return BoundPlan(segment.program, resized, None, None, self.post, direct)
         scope, program = self.scopes[loaded.scope], segment.program
@@ -728,7 +729,7 @@ class Replica:
                 writes=scope.writes,
                 runtime=self.runtime,
             ),
-            specs,
+            shapes.complete(begun),
             scope.allocate,
             segment.buckets,
             self._peers(loaded),

@@ -333,6 +333,17 @@ class MemoryPlan:
             return None
         return replace(self, specs=stored)
 
+    def slack(self, specs: Sequence[Spec]) -> list[int]:
+        """Return numbers that are below zero where values of these shapes do not fit where they lie.
+
+        They are the bytes that storages have beside those needed, and the elements by which operands exceed
+        results that lie in them.
+        """
+        assert self.sharing is not None and self.layout is not None, "values keep their places"
+        stored = self.usage.stored(specs)
+        room = [most - nbytes(stored[i]) for i, most in self.layout.room.items()]
+        return room + self.sharing.slack(specs)
+
     def _aligned(self, size: int) -> int:
         return aligned(size, self.alignment)
 
@@ -453,6 +464,11 @@ class Sharing:
             _alike(specs[pair.result], specs[pair.source], pair.cut) == alike
             for pair, alike in self._pairs
         ) and all(nbytes(stored[i]) == size for i, size in self._sizes.items())
+
+    def slack(self, specs: Sequence[Spec]) -> list[int]:
+        """Return the elements by which operands exceed results that lie in them, where they may."""
+        cut = [pair for pair, _ in self._pairs if pair.cut]
+        return [prod(specs[p.source].shape) - prod(specs[p.result].shape) for p in cut]
 
     @cached_property
     def spans(self) -> dict[int, tuple[int, int]]:

@@ -24,6 +24,7 @@ from ...codegen.loops import bind_loop
 from ...codegen.native import launch
 from ...codegen.scalar_math import definitions
 from ...device.device import Device
+from ...host.writes import address
 from ..array.loss import sigmoid_loss, sigmoid_slope
 from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
@@ -63,17 +64,17 @@ def run(words):
 
 
 def _bound(
-    text: str, op: str, label: Array, scores: Array, ignore: int, arrays: list[Any]
+    dev: Device, text: str, op: str, label: Array, scores: Array, ignore: int, arrays: list[Any]
 ) -> list[Step]:
     """Return the loop, and the check that every label was a class."""
-    n, wrong = scores.shape[-1], np.zeros(2, np.int64)
+    n, wrong = scores.shape[-1], dev.scratch((2,), np.int64)
 
     def check() -> None:
         if wrong[0]:
             raise InvalidValue(outside(op, n, "label", "classes").format(int(wrong[1])))
 
-    words = [label.ctypes.data, wrong.ctypes.data, scores.size // n, n, ignore]
-    words += [array.ctypes.data for array in arrays]
+    words = [address(label), address(wrong), scores.size // n, n, ignore]
+    words += [address(array) for array in arrays]
     return [launch(definitions(text) + text, words, label, wrong, *arrays), check]
 
 
@@ -95,7 +96,7 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
     if not _whole(a.x, a.label, a.y):
         return by_arrays("cross_entropy", dev, a)
     match = dev.scratch(a.y.shape, a.y.dtype)
-    return _bound(_LOSS, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.y, match])
+    return _bound(dev, _LOSS, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.y, match])
 
 
 @kernel("cross_entropy_grad", on=("numba",), takes=_hard)
@@ -104,7 +105,7 @@ def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
     if a.d_x is None or not _whole(a.x, a.label, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad", dev, a)
     text = _SLOPE.format(at="r * n + label")
-    return _bound(text, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.d_y, a.d_x])
+    return _bound(dev, text, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.d_y, a.d_x])
 
 
 @kernel("cross_entropy2", on=("numba",), takes=_hard)
@@ -113,7 +114,7 @@ def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
     if not _whole(a.x, a.label, a.y, a.match_x):
         return by_arrays("cross_entropy2", dev, a)
     match = dev.scratch(a.y.shape, a.y.dtype) if a.match_x is None else a.match_x
-    return _bound(_LOSS, "cross_entropy2", a.label, a.x, a.ignore_index, [a.x, a.y, match])
+    return _bound(dev, _LOSS, "cross_entropy2", a.label, a.x, a.ignore_index, [a.x, a.y, match])
 
 
 @kernel("cross_entropy_grad2", on=("numba",), takes=_hard)
@@ -122,7 +123,7 @@ def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
     if a.d_x is None or not _whole(a.label, a.match_x, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad2", dev, a)
     text = _SLOPE.format(at="r")
-    return _bound(text, "cross_entropy2", a.label, a.d_x, a.ignore_index, [a.match_x, a.d_y, a.d_x])
+    return _bound(dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, [a.match_x, a.d_y, a.d_x])
 
 
 def _each(node: Node) -> bool:

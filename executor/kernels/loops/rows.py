@@ -279,7 +279,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
         text = _SOFT_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _SOFT_LOSS
         words = [a.logits, a.softmax, a.loss, a.label, a.logits.size // n, n]
         return [_bound(text, words, place, alias, _SOFT_PART.rstrip())]
-    wrong = np.zeros(2, np.int64)
+    wrong = dev.scratch((2,), np.int64)
     text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
     words = [a.logits, a.softmax, a.loss, a.label, wrong, a.logits.size // n, n, a.ignore_index]
     call = _bound(text, words, place, alias)
@@ -300,7 +300,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
         }
         slope = (_Y - e.argument("s")) * _D
         return [*bind_loop([(slope, a.d_logits.reshape(-1, n))], operands)]
-    wrong = np.zeros(2, np.int64)
+    wrong = dev.scratch((2,), np.int64)
     words = [*arrays, wrong, a.softmax.size // n, n, a.ignore_index]
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
     call = _bound(_CROSS_ENTROPY_GRAD, words, place, "pass" if place else "out = y")
@@ -319,7 +319,7 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     if not _gapless(a.w, a.ids, a.out):
         return by_arrays("lookup_table", dev, a)
     rows, n = a.w.shape
-    wrong = np.zeros(2, np.int64)
+    wrong = dev.scratch((2,), np.int64)
     words = [a.w, a.out, a.ids, wrong, a.ids.size, rows, n, _padding(a.padding_idx, rows)]
     return [_bound(_LOOKUP, words), partial(_refuse, wrong, *_IDS, rows)]
 

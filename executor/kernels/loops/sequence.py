@@ -32,10 +32,10 @@ from ..registry import Step
 _KINDS = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 _LOOPS = """
 def run(words):
-    ends = i64(words[0])
+    ends, wrong, rows, S, C = i64(words[0]), i64(words[1]), words[2], words[3], words[4]
 {operands}
-    C = words[{columns}]
-    for s in range(words[{columns} + 1]):
+    wrong[0], wrong[1] = ends[S], rows
+    for s in range(S if ends[S] == rows else 0):
         begin, end = ends[s], ends[s + 1]
 {body}
 """
@@ -168,6 +168,7 @@ _POOL_GRADS, _NARROW_POOL_GRADS = (
 
 
 def _call(
+    dev: Device,
     op: str,
     body: str,
     ends: Array,
@@ -179,11 +180,12 @@ def _call(
     """Return the calls of a loop over sequences of ``arrays`` by name; None if it does not take these."""
     if ends.dtype != np.int64 or not _known(ends, *arrays.values()):
         return None
-    words = [address(a) for a in (ends, *arrays.values())]
-    words += [columns, ends.size - 1]
+    wrong = dev.scratch((2,), np.int64)
+    words = [address(ends), address(wrong), rows, ends.size - 1, columns]
+    words += [address(a) for a in arrays.values()]
     names = tuple([(name, _KINDS[a.dtype]) for name, a in arrays.items()])
-    loop = native.launch(_source(body, names), words, ends, *arrays.values())
-    return [partial(_check, op, ends, rows, operand), loop]
+    loop = native.launch(_source(body, names), words, ends, wrong, *arrays.values())
+    return [loop, partial(_refuse, op, wrong, operand)]
 
 
 def _known(*arrays: Array) -> bool:
@@ -193,17 +195,25 @@ def _known(*arrays: Array) -> bool:
 
 @lru_cache
 def _source(body: str, names: tuple[tuple[str, str], ...]) -> str:
-    pairs = enumerate(names, 1)
+    pairs = enumerate(names, 5)
     operands = "\n".join(f"    {name} = {kind}(words[{k}])" for k, (name, kind) in pairs)
     inner = "\n".join("        " + line for line in body.splitlines())
-    return definitions(inner) + _LOOPS.format(operands=operands, columns=1 + len(names), body=inner)
+    return definitions(inner) + _LOOPS.format(operands=operands, body=inner)
 
 
-def _check(op: str, ends: Array, rows: int, operand: str) -> None:
-    if ends[-1] != rows:
+def _refuse(op: str, wrong: Array, operand: str) -> None:
+    """Raise if sequences do not end where the rows do, which the loop noted."""
+    end, rows = wrong.tolist()
+    if end != rows:
         raise SequenceError(
-            f"{op}: the sequences of {operand} end at row {ends[-1]}, and it has {rows} rows"
+            f"{op}: the sequences of {operand} end at row {end}, and it has {rows} rows"
         )
+
+
+@lru_cache
+def _pad(value: float) -> np.ndarray:
+    """Return what stands for an empty sequence: plans share it."""
+    return np.array([value], np.float32)
 
 
 def _columns(rows: Array) -> int:
@@ -215,16 +225,18 @@ def pool(dev: Device, a: SequencePool) -> list[Step] | None:
     kind = str(a.pooltype).upper()
     if not a.x.size:
         return None
-    pad = np.array([a.pad_value], np.float32)
+    pad = _pad(a.pad_value)
     columns = _columns(a.x)
     if kind == "MAX" and a.max_index is not None:
         operands = {"pad": pad, "x": a.x, "out": a.out, "index": a.max_index}
-        return _call("sequence_pool", _LARGEST, a.x_lod[-1], len(a.x), columns, operands)
+        return _call(
+            dev, "sequence_pool", _LARGEST, a.x_lod[-1], len(a.x), columns, operands
+        )
     if kind not in _LENGTHS:
         return None
     body = (_NARROW_POOLS if columns < _NARROW else _POOLS)[kind]
     arrays = {"x": a.x, "out": a.out, "pad": pad}
-    steps = _call("sequence_pool", body, a.x_lod[-1], len(a.x), columns, arrays)
+    steps = _call(dev, "sequence_pool", body, a.x_lod[-1], len(a.x), columns, arrays)
     if steps is not None and a.max_index is not None:
         steps.append(partial(a.max_index.fill, -1))
     return steps
@@ -238,18 +250,18 @@ def pool_grad(dev: Device, a: SequencePoolGrad) -> list[Step] | None:
     columns = _columns(a.d_x)
     if kind == "MAX" and a.max_index is not None:
         operands = {"index": a.max_index, "d_out": a.d_out, "d_x": a.d_x}
-        return _call("sequence_pool_grad", _LARGEST_GRAD, a.x_lod[-1], len(a.x), columns, operands)
+        return _call(dev, "sequence_pool_grad", _LARGEST_GRAD, a.x_lod[-1], len(a.x), columns, operands)
     if kind not in _LENGTHS:
         return None
     body = (_NARROW_POOL_GRADS if columns < _NARROW else _POOL_GRADS)[kind]
     arrays = {"d_out": a.d_out, "d_x": a.d_x}
-    return _call("sequence_pool_grad", body, a.x_lod[-1], len(a.x), columns, arrays)
+    return _call(dev, "sequence_pool_grad", body, a.x_lod[-1], len(a.x), columns, arrays)
 
 
 def softmax(dev: Device, a: SequenceSoftmax) -> list[Step] | None:
     """exp(x - the largest) over its sum in each sequence."""
     arrays = {"x": a.x, "out": a.out}
-    return _call("sequence_softmax", _SOFTMAX, a.x_lod[-1], len(a.x), 1, arrays)
+    return _call(dev, "sequence_softmax", _SOFTMAX, a.x_lod[-1], len(a.x), 1, arrays)
 
 
 def softmax_grad(dev: Device, a: SequenceSoftmaxGrad) -> list[Step] | None:
@@ -257,7 +269,7 @@ def softmax_grad(dev: Device, a: SequenceSoftmaxGrad) -> list[Step] | None:
     if a.d_x is None:
         return None
     arrays = {"out": a.out, "d_out": a.d_out, "d_x": a.d_x}
-    return _call("sequence_softmax_grad", _SOFTMAX_GRAD, a.x_lod[-1], len(a.x), 1, arrays)
+    return _call(dev, "sequence_softmax_grad", _SOFTMAX_GRAD, a.x_lod[-1], len(a.x), 1, arrays)
 
 
 def expand(dev: Device, a: SequenceExpand) -> list[Step] | None:
@@ -266,7 +278,7 @@ def expand(dev: Device, a: SequenceExpand) -> list[Step] | None:
         return None
     arrays = {"x": a.x, "out": a.out}
     ends = a.y_lod[a.ref_level]
-    return _call("sequence_expand", _EXPAND, ends, len(a.out), _columns(a.out), arrays, "Y")
+    return _call(dev, "sequence_expand", _EXPAND, ends, len(a.out), _columns(a.out), arrays, "Y")
 
 
 def expand_grad(dev: Device, a: SequenceExpandGrad) -> list[Step] | None:
@@ -276,7 +288,7 @@ def expand_grad(dev: Device, a: SequenceExpandGrad) -> list[Step] | None:
     arrays = {"d_out": a.d_out, "d_x": a.d_x}
     ends = a.y_lod[a.ref_level]
     columns = _columns(a.d_x)
-    return _call("sequence_expand_grad", _EXPAND_GRAD, ends, len(a.d_out), columns, arrays, "Y")
+    return _call(dev, "sequence_expand_grad", _EXPAND_GRAD, ends, len(a.d_out), columns, arrays, "Y")
 
 
 Written = Callable[[Device, Any], Sequence[Step] | None]

@@ -12,6 +12,7 @@ from ....graph.ir.capabilities import Factors
 from ....graph.ops.operands import Array
 from ....strategies.types import BFLOAT16
 from ...device.device import Device
+from ...host.numbered import NumberedCall
 from ...host.writes import address
 from ..array.linear import register
 from ..registry import Step
@@ -107,11 +108,30 @@ def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:
     return copy, reordered(dev, factor, copy)
 
 
-class _Gemm(partial[Any]):
-    """A call of the library's ``sgemm``, which keeps alive what it works on."""
+class _Gemm(NumberedCall):
+    """A call of the library's ``sgemm``."""
 
-    __slots__ = ("alive",)
-    alive: Any
+    __slots__ = ()
+
+    @property
+    def form(self) -> Hashable:
+        return self.func, *(a.value for a in self.args if type(a) not in _NUMBERS)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        return [a.value or 0 for a in self.args if type(a) in _NUMBERS]
+
+    def reading(self, words: np.ndarray) -> _Gemm:
+        places = iter(range(0, words.nbytes, words.itemsize))
+        call = _Gemm(
+            self.func,
+            *(
+                type(a).from_buffer(words, next(places)) if type(a) in _NUMBERS else a
+                for a in self.args
+            ),
+        )
+        call.alive = words, self.alive
+        return call
 
 
 def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[PostOp, ...]) -> Step | None:
@@ -139,6 +159,7 @@ def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[PostOp, ...]) -> Step | 
 
 
 _BY_ROW, _BY_COLUMN = ctypes.c_char(b"N"), ctypes.c_char(b"T")
+_NUMBERS = ctypes.c_int64, ctypes.c_void_p
 _ZERO, _ONE = ctypes.c_float(0.0), ctypes.c_float(1.0)
 _FACTORS_OF_SUMS = {(): (_ONE, _ZERO), (SUM,): (_ONE, _ONE)}
 _count = lru_cache(CACHED)(ctypes.c_int64)  # which nothing writes: calls share them

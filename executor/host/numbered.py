@@ -1,0 +1,31 @@
+"""Calls of compiled functions: the same for all numbers that they are given."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable, Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+
+class NumberedCall(partial[Any]):
+    """A call whose arguments are numbers: addresses, sizes and strides. It keeps ``alive`` what they tell of."""
+
+    __slots__ = ("alive",)
+    alive: Any
+
+    @property
+    @abstractmethod
+    def form(self) -> Hashable:
+        """What tells its function from others: calls of one form differ in numbers alone."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> Sequence[int] | None:
+        """Its numbers; None: they change between its calls."""
+
+    @abstractmethod
+    def reading(self, words: np.ndarray) -> Self:
+        """Return this call with numbers that it reads from ``words`` (int64) whenever it is made."""

@@ -1,0 +1,60 @@
+"""Functions of sizes that are known at some points, and follow exactly at others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+_CONFIRMATIONS = 2  # points at which a function was what those before told, until it is relied on
+
+
+class AffineMap:
+    """Integer functions of integer sizes, learned from points at which they were computed.
+
+    Of a point that is an integer combination of known ones an affine function is known without any division.
+    No more than that is relied on: points between multiples of something, of which alone points are known,
+    are none of these combinations, and neither is anything beyond the least and the largest of each size.
+    """
+
+    def __init__(self, sizes: np.ndarray, values: np.ndarray) -> None:
+        self._sizes, self._values = sizes, values
+        self._least, self._most = sizes, sizes
+        # In echelon form: the first size that a step changes, the step, and what changes of the values
+        self._steps: list[tuple[int, np.ndarray, np.ndarray]] = []
+        self._confirmations = 0
+
+    def learn(self, sizes: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Take a point into account; return the numbers of the values that are no affine functions."""
+        self._least, self._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
+        step, change = sizes - self._sizes, values - self._values
+        for k, (first, known, known_change) in enumerate(self._steps):
+            while step[first]:  # Euclid's algorithm
+                times = step[first] // known[first]
+                step, change = step - times * known, change - times * known_change
+                if step[first]:
+                    step, change, known, known_change = known, known_change, step, change
+            self._steps[k] = first, known, known_change
+        (rest,) = step.nonzero()
+        if rest.size:
+            self._steps.append((int(rest[0]), step, change))
+            return rest[:0]
+        self._confirmations += 1
+        return change.nonzero()[0]
+
+    def covers(self, sizes: np.ndarray) -> bool:
+        """Tell whether a point lies between those that are known."""
+        return bool((self._least <= sizes).all() and (sizes <= self._most).all())
+
+    def at(self, sizes: np.ndarray) -> np.ndarray | None:
+        """Return the values at a point, a new array; None where they do not follow from those known."""
+        if self._confirmations < _CONFIRMATIONS or not self.covers(sizes):
+            return None
+        step, values = sizes - self._sizes, self._values.copy()
+        for first, known, change in self._steps:
+            if not step[first]:
+                continue
+            times, rest = divmod(int(step[first]), int(known[first]))
+            if rest:
+                return None
+            step = step - times * known
+            values += times * change
+        return None if step.any() else values

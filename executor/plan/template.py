@@ -1,0 +1,318 @@
+"""Plans for other sizes that need no binding: their calls differ in numbers alone, which follow from the sizes.
+
+What a call knows of sizes are numbers: shapes of arrays, words of a compiled loop. Between plans of one program on
+the same memory they are mostly affine functions of the sizes from which all others follow. A few plans that were
+bound tell these functions (:class:`~.affine.AffineMap`). A node whose calls are of another kind is bound as ever.
+"""
+
+from __future__ import annotations
+
+import dis
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cache, partial
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...graph.ops.operands import Operands
+from ..host.numbered import NumberedCall
+from ..host.writes import address
+from .affine import AffineMap
+from .instruction import Instruction
+from .plan import Plan
+
+Call = Callable[[], Any]
+_Maker = Callable[[list[int]], Any]  # makes something of numbers
+_Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
+_MISSES = 3  # plans in which a node's calls are not those of the first, before any in which they are
+_DEPTH = 8  # of what a call knows
+_PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, type(np.copyto))
+
+
+class Sized(NamedTuple):
+    """What a plan has that follows from sizes.
+
+    ``slack``: numbers that are below zero where something does not fit into its place in memory.
+    """
+
+    instructions: Sequence[Instruction]
+    inputs: Sequence[Any]
+    fetched: Sequence[Any]
+    slack: Sequence[int]
+
+
+class SizedPlan(Plan):
+    """A plan whose compiled calls read their numbers from ``words``, into which it puts its ``values``."""
+
+    words: np.ndarray
+    values: np.ndarray
+
+    def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
+        """Run one step (see :class:`Plan`)."""
+        self.words[:] = self.values
+        super().run(feeds, timed=timed)
+
+
+class _Part(NamedTuple):
+    """What is read of an instruction, or of all arrays that a plan is fed or fetches.
+
+    ``form`` tells it from what is another function of ``numbers``, of which call k has those up to ``ends[k]``.
+    """
+
+    form: Hashable
+    numbers: list[int]
+    ends: list[int]
+
+
+class PlanTemplate:
+    """Learns from plans that were bound how they differ, and makes others.
+
+    ``sizes`` are those of the first ``plan``; arrays that differ lie in ``buffers``. What it makes has the
+    instructions of that plan, whose compiled calls read their numbers from ``words``, and others where calls
+    are functions of arrays. Instructions ``apart`` are to be bound for each of the sizes.
+    """
+
+    def __init__(self, sizes: np.ndarray, plan: Sized, buffers: Sequence[np.ndarray]) -> None:
+        self._plan, self._buffers = plan, [(address(b), b.nbytes, b) for b in buffers]
+        self._parts = _parts(plan)
+        counts = [len(part.numbers) for part in self._parts]
+        self._begins = [0, *np.cumsum(counts).tolist()]
+        self._owners = np.repeat(np.arange(len(counts)), counts)
+        self._first = np.array([n for part in self._parts for n in part.numbers], np.int64)
+        self.words = self._first.copy()
+        self._map = AffineMap(sizes, self._first)
+        self._alike = False
+        self._matches = [0] * len(counts)
+        self._misses = [0] * len(counts)
+        self.apart = {k for k, part in enumerate(self._parts) if part.form is None}
+        self._loose = np.zeros(len(self._first), bool)  # numbers that calls do not read from ``words``
+        sharing = [self._sharing(k) for k in range(len(plan.instructions))]
+        self._instructions = [instruction for instruction, _ in sharing]
+        self._makers = [makers for _, makers in sharing]
+        arrays = tuple(plan.inputs), tuple(plan.fetched)
+        self._arrays, _ = _maker(arrays, _Numbers(0, self._parts[-1].numbers), self._buffers)
+
+    @property
+    def _usable(self) -> bool:
+        """Tell whether the arrays beside the instructions follow from the sizes."""
+        return len(self._plan.instructions) not in self.apart
+
+    def learn(self, sizes: np.ndarray, plan: Sized) -> bool:
+        """Take another plan into account; return whether it is, or any was before, like the first."""
+        numbers, misses = self._first.copy(), set[int]()
+        for k, part in enumerate(_parts(plan)):
+            if k in self.apart:
+                continue
+            if part.form == self._parts[k].form:
+                numbers[self._begins[k] : self._begins[k + 1]] = part.numbers
+                self._matches[k] += 1
+                continue
+            misses.add(k)
+            self._misses[k] += 1
+            if self._map.covers(sizes) or (not self._matches[k] and self._misses[k] == _MISSES):
+                self.apart.add(k)
+        if misses <= self.apart:
+            self.apart.update(self._owners[self._map.learn(sizes, numbers)].tolist())
+            self._alike = True
+        return self._alike
+
+    def values(self, sizes: np.ndarray) -> np.ndarray | None:
+        """Return the numbers of a plan for these sizes, if they are known and it fits into memory."""
+        values = self._map.at(sizes) if self._usable else None
+        if values is not None and (values[len(values) - len(self._plan.slack) :] >= 0).all():
+            return values
+        return None
+
+    def instructions(
+        self, values: np.ndarray, bound: Mapping[int, Instruction]
+    ) -> Sequence[Instruction]:
+        """Return the instructions of a plan with these numbers; ``bound`` are those that are apart."""
+        changed = set(self._owners[self._loose & (values != self._first)].tolist())
+        if not changed and not self.apart:
+            return self._instructions
+        instructions = list(self._instructions)
+        for k in changed.difference(self.apart):
+            numbers, known = values[self._begins[k] : self._begins[k + 1]].tolist(), instructions[k]
+            both = zip(known.calls, self._makers[k], strict=True)
+            calls = [call if make is None else make(numbers) for call, make in both]
+            instructions[k] = _with_calls(known, calls)
+        for k, instruction in bound.items():
+            instructions[k] = instruction
+        return instructions
+
+    def arrays(self, values: np.ndarray) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the arrays of what a plan with these numbers is fed, and of what it fetches."""
+        inputs, fetched = self._arrays(values[self._begins[-2] :].tolist())
+        return inputs, fetched
+
+    def _sharing(self, k: int) -> tuple[Instruction, list[_Maker | None]]:
+        """Return an instruction of the first plan, whose compiled calls read their numbers from ``words``.
+
+        And by call what makes it of the instruction's numbers; None: it reads them.
+        """
+        instruction, part, begin = self._plan.instructions[k], self._parts[k], self._begins[k]
+        if part.form is None:
+            return instruction, []
+        calls: list[Call] = []
+        makers: list[_Maker | None] = []
+        for call, at, end in zip(instruction.calls, [0, *part.ends], part.ends, strict=False):
+            mine = slice(begin + at, begin + end)
+            if isinstance(call, NumberedCall):
+                calls.append(call.reading(self.words[mine]))
+                makers.append(None)
+            else:
+                calls.append(call)
+                makers.append(_maker(call, _Numbers(at, part.numbers), self._buffers)[0])
+                self._loose[mine] = True
+        return _with_calls(instruction, calls), makers
+
+
+def _with_calls(known: Instruction, calls: Sequence[Call]) -> Instruction:
+    return Instruction(
+        known.op, known.reads, known.writes, known.where, tuple(calls), known.scratch, known.own
+    )
+
+
+class _Numbers:
+    """Places of numbers, counted ``at``, and those of the first plan."""
+
+    def __init__(self, at: int, known: Sequence[int]) -> None:
+        self.at, self.known = at, known
+
+    def next(self, count: int) -> slice:
+        """Return where the next ones are."""
+        begin, self.at = self.at, self.at + count
+        return slice(begin, self.at)
+
+
+def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> tuple[_Maker, bool]:
+    """Return what makes an object that is like a known one but for its numbers; whether it has any."""
+    kind = type(known)
+    if kind is int:
+        (at,) = range(places.at, places.next(1).stop)
+        return lambda numbers: numbers[at], True
+    if kind is np.ndarray:
+        return _array_maker(known, places, buffers), True
+    if kind is tuple:
+        makers = [_maker(each, places, buffers) for each in known]
+        if any(several for _, several in makers):
+            each = [make for make, _ in makers]
+            return lambda numbers: tuple([make(numbers) for make in each]), True
+    elif kind is partial or kind is FunctionType or isinstance(known, Operands):
+        inside, several = _maker(_inside(known), places, buffers)
+        if several:
+            return lambda numbers: _of_inside(known, inside(numbers)), True
+    elif kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
+        owner, several = _maker(known.__self__, places, buffers)
+        if several:
+            return lambda numbers: getattr(owner(numbers), known.__name__), True
+    return lambda numbers: known, False
+
+
+def _array_maker(known: np.ndarray, places: _Numbers, buffers: Sequence[_Buffer]) -> _Maker:
+    rank, mine = known.ndim, places.next(1 + 2 * known.ndim)
+    numbers_known, dtype = list(places.known[mine]), known.dtype
+
+    def make(numbers: list[int]) -> np.ndarray:
+        at, *sizes = own = numbers[mine]
+        if own == numbers_known:
+            return known
+        begin, buffer = next((b, a) for b, n, a in buffers if b <= at < b + n)
+        return np.ndarray(sizes[:rank], dtype, buffer, at - begin, sizes[rank:])
+
+    return make
+
+
+def _of_inside(known: Any, inside: tuple[Any, ...]) -> Any:
+    """Return an object like a known one, that is made of something else."""
+    if type(known) is partial:
+        function, arguments, keywords = inside
+        return partial(function, *arguments, **dict(keywords))
+    if type(known) is FunctionType:
+        cells, defaults = inside
+        around = tuple([CellType(each) for each in cells])
+        return FunctionType(known.__code__, known.__globals__, known.__name__, defaults, around)
+    return known.replace(**dict(inside))
+
+
+class _Unknown(Exception):
+    """Something is known of a call that is none of what numbers are read of."""
+
+
+def _parts(plan: Sized) -> list[_Part]:
+    """Return what is read of a plan: of each instruction, and of what stands beside them at the end."""
+    arrays = tuple(plan.inputs), tuple(plan.fetched), tuple(plan.slack)
+    return [*(_part(one.calls) for one in plan.instructions), _part([arrays])]
+
+
+def _part(calls: Sequence[Any]) -> _Part:
+    forms: list[Hashable] = []
+    numbers: list[int] = []
+    ends: list[int] = []
+    try:
+        for call in calls:
+            forms.append(_read_call(call, numbers))
+            ends.append(len(numbers))
+    except _Unknown:
+        return _Part(None, [], [])
+    return _Part(tuple(forms), numbers, ends)
+
+
+def _read_call(call: Any, numbers: list[int]) -> Hashable:
+    if not isinstance(call, NumberedCall):
+        return _read(call, numbers, _DEPTH)
+    if call.numbers is None:
+        raise _Unknown
+    numbers += call.numbers
+    return call.form
+
+
+def _read(known: Any, numbers: list[int], depth: int) -> Hashable:
+    """Append the numbers of an object, and return what tells it from others that have the same numbers."""
+    kind = type(known)
+    if kind is int:
+        numbers.append(known)
+        return int
+    if kind is np.ndarray:
+        numbers += (address(known), *known.shape, *known.strides)
+        return known.dtype, known.ndim
+    if isinstance(known, _PLAIN):
+        return kind, known
+    if not depth:
+        raise _Unknown
+    if kind is tuple:
+        return tuple([_read(each, numbers, depth - 1) for each in known])
+    if kind is partial:
+        return partial, *(_read(each, numbers, depth - 1) for each in _inside(known))
+    if kind is FunctionType and not _assigns(known.__code__):
+        return known.__code__, _read(_inside(known), numbers, depth - 1)
+    if kind is BuiltinFunctionType:
+        owner = known.__self__
+        if isinstance(owner, ModuleType | None):
+            return known
+        return known.__name__, _read(owner, numbers, depth - 1)
+    if isinstance(known, Operands):
+        return kind, _read(_inside(known), numbers, depth - 1)
+    raise _Unknown
+
+
+def _inside(known: Any) -> tuple[Any, ...]:
+    """Return what an object is made of."""
+    if type(known) is partial:
+        return known.func, known.args, tuple(known.keywords.items())
+    if type(known) is FunctionType:
+        cells = tuple([cell.cell_contents for cell in known.__closure__ or ()])
+        return cells, known.__defaults__ or ()
+    return tuple(
+        [(name, tuple(v) if type(v) is list else v) for name, v in vars(known).items()]
+    )
+
+
+@cache
+def _assigns(code: CodeType) -> bool:
+    """Tell whether a function changes variables of the function around it."""
+    return any(
+        instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
+        for instruction in dis.get_instructions(code)
+    )
