@@ -11,7 +11,7 @@ import numpy as np
 
 
 class NumberedCall(partial[Any]):
-    """A call whose arguments are numbers: addresses, sizes and strides. It keeps ``alive`` what they tell of."""
+    """A call of a function of numbers: addresses, sizes and strides. It keeps ``alive`` what they tell of."""
 
     __slots__ = ("alive",)
     alive: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_CONFIRMATIONS = 2  # points at which a function was what those before told, until it is relied on
+_CONFIRMATIONS = 3  # points at which a function was what those before told, until it is relied on
 
 
 class AffineMap:
@@ -20,10 +20,15 @@ class AffineMap:
         self._least, self._most = sizes, sizes
         # In echelon form: the first size that a step changes, the step, and what changes of the values
         self._steps: list[tuple[int, np.ndarray, np.ndarray]] = []
+        self._known = {sizes.tobytes()}  # points, until the functions are relied on
         self._confirmations = 0
 
     def learn(self, sizes: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Take a point into account; return the numbers of the values that are no affine functions."""
+        if self._confirmations < _CONFIRMATIONS:
+            if sizes.tobytes() in self._known:
+                return np.zeros(0, np.int64)
+            self._known.add(sizes.tobytes())
         self._least, self._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
         step, change = sizes - self._sizes, values - self._values
         for k, (first, known, known_change) in enumerate(self._steps):
@@ -39,6 +44,13 @@ class AffineMap:
             return rest[:0]
         self._confirmations += 1
         return change.nonzero()[0]
+
+    def moved(self, sizes: np.ndarray, values: np.ndarray) -> AffineMap:
+        """Return what was learned of functions that differ from these by constants, given one point of them."""
+        other = AffineMap(sizes, values)
+        other._least, other._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
+        other._steps = list(self._steps)
+        return other
 
     def covers(self, sizes: np.ndarray) -> bool:
         """Tell whether a point lies between those that are known."""

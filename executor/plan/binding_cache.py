@@ -16,6 +16,7 @@ from ..kernels.back_ends import ON_HOST
 from .instruction import Instruction
 from .part import Peers, RankPart
 from .shapes import Shapes, picked
+from .template import PlanTemplate
 
 _FEW = 64  # instructions of a node among which it is not looked for those that no plan has
 
@@ -81,6 +82,9 @@ class BindingCache:
     def __init__(self, program: ReplicaProgram) -> None:
         self.shapes = Shapes(program)
         self.counts: Counter[str] = Counter()
+        self.templates: dict[
+            Hashable, PlanTemplate
+        ] = {}  # the latest, by kinds of what tells sizes
         self._program = program
         self._forms: dict[int, Form] = {}
         self._parts: dict[tuple[Peers, bool], RankPart] = {}

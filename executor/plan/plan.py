@@ -92,6 +92,11 @@ class Plan:
         self._running: Iterator[Callable[[], Any]] | None = None
         self._calls = [call for instruction in self.instructions for call in instruction.calls]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it takes beside its instructions and what every plan takes."""
+        return 0
+
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
         """Run one step: copy the feeds in, then call every instruction.
 

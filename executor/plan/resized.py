@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
@@ -68,7 +69,9 @@ class Resizer:
         if arena.plan.size > region.taken or address(region.arena(arena.plan.size)) != arena.begin:
             return None
         kinds = tuple([spec and (spec.dtype, len(spec.shape)) for spec in telling])
-        sizes = np.array([n for spec in telling if spec for n in spec.shape], np.int64)
+        sizes = np.array(
+            [n for spec in telling if spec for n in (*spec.shape, math.prod(spec.shape))], np.int64
+        )
         template = self._templates.get(kinds)
         if template is not None:
             values = template.values(sizes)
@@ -84,13 +87,13 @@ class Resizer:
         inputs = [self._array(i, specs, memory, False) for i in program.feeds]
         fetched = [self._array(i, specs, memory, True) for i in program.fetches]
         scratch = self._device.memory.scratch(0)
-        room = (scratch.capacity - one.scratch for one in instructions)
-        sized = Sized(instructions, inputs, fetched, [*planned.slack(specs), *room])
-        odd = self._odd[kinds] < _ODD and template is not None and not template.learn(sizes, sized)
-        if template is None or odd:
+        sized = Sized(instructions, scratch.capacity, inputs, fetched, planned.slack(specs))
+        alike = template is not None and template.learn(sizes, sized)
+        if template is None or (not alike and self._odd[kinds] < _ODD):
+            self._odd[kinds] += template is not None
             buffers = [region.arena(planned.size), scratch.bytes]
-            self._templates[kinds] = PlanTemplate(sizes, sized, buffers)
-            self._odd[kinds] += odd
+            template = PlanTemplate(sizes, sized, buffers, self._cache.templates.get(kinds))
+            self._templates[kinds] = self._cache.templates[kinds] = template
         return self._of(Plan, instructions, inputs, fetched, device)
 
     def _of(
@@ -120,7 +123,9 @@ class Resizer:
             planned = replace(self._memory.arena.plan, specs=specs)
             memory = self._memory.resized(specs, planned)
             bound, device = self._bound(specs, memory, template.apart)
-        instructions = template.instructions(values, dict(zip(sorted(template.apart), bound, strict=True)))
+        instructions = template.instructions(
+            values, dict(zip(sorted(template.apart), bound, strict=True))
+        )
         plan = self._of(SizedPlan, instructions, *template.arrays(values), device)
         plan.words, plan.values = template.words, values
         return plan

@@ -1,8 +1,9 @@
 """Plans for other sizes that need no binding: their calls differ in numbers alone, which follow from the sizes.
 
-What a call knows of sizes are numbers: shapes of arrays, words of a compiled loop. Between plans of one program on
-the same memory they are mostly affine functions of the sizes from which all others follow. A few plans that were
-bound tell these functions (:class:`~.affine.AffineMap`). A node whose calls are of another kind is bound as ever.
+What a call knows of sizes are numbers: shapes of arrays, words of a compiled loop. Between plans of one program
+on the same memory they are mostly affine functions of the sizes from which all others follow. A few plans that
+were bound tell these functions (:class:`~.affine.AffineMap`). A node whose calls are of another kind, or whose
+numbers are other functions, is bound as ever.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from .plan import Plan
 Call = Callable[[], Any]
 _Maker = Callable[[list[int]], Any]  # makes something of numbers
 _Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
-_MISSES = 3  # plans in which a node's calls are not those of the first, before any in which they are
+_MISSES = (
+    3  # plans in which a node's calls are not those of the first, before any in which they are
+)
 _DEPTH = 8  # of what a call knows
 _PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, type(np.copyto))
 
@@ -33,10 +36,12 @@ _PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, ty
 class Sized(NamedTuple):
     """What a plan has that follows from sizes.
 
-    ``slack``: numbers that are below zero where something does not fit into its place in memory.
+    ``scratch``: the bytes that instructions may have of it; ``slack``: numbers that are below zero where values
+    do not fit into their places in memory.
     """
 
     instructions: Sequence[Instruction]
+    scratch: int
     inputs: Sequence[Any]
     fetched: Sequence[Any]
     slack: Sequence[int]
@@ -48,6 +53,11 @@ class SizedPlan(Plan):
     words: np.ndarray
     values: np.ndarray
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its numbers."""
+        return self.values.nbytes
+
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
         """Run one step (see :class:`Plan`)."""
         self.words[:] = self.values
@@ -57,7 +67,8 @@ class SizedPlan(Plan):
 class _Part(NamedTuple):
     """What is read of an instruction, or of all arrays that a plan is fed or fetches.
 
-    ``form`` tells it from what is another function of ``numbers``, of which call k has those up to ``ends[k]``.
+    ``form`` tells it from what is another function of ``numbers``, of which call k has those up to ``ends[k]``;
+    those behind them are slack.
     """
 
     form: Hashable
@@ -70,23 +81,35 @@ class PlanTemplate:
 
     ``sizes`` are those of the first ``plan``; arrays that differ lie in ``buffers``. What it makes has the
     instructions of that plan, whose compiled calls read their numbers from ``words``, and others where calls
-    are functions of arrays. Instructions ``apart`` are to be bound for each of the sizes.
+    are functions of arrays. Instructions ``apart`` are to be bound for each of the sizes. ``elsewhere``: a
+    template of the program on other memory, which may have learned already.
     """
 
-    def __init__(self, sizes: np.ndarray, plan: Sized, buffers: Sequence[np.ndarray]) -> None:
+    def __init__(
+        self,
+        sizes: np.ndarray,
+        plan: Sized,
+        buffers: Sequence[np.ndarray],
+        elsewhere: PlanTemplate | None = None,
+    ) -> None:
         self._plan, self._buffers = plan, [(address(b), b.nbytes, b) for b in buffers]
-        self._parts = _parts(plan)
+        self._parts = _parts(plan, self._buffers)
         counts = [len(part.numbers) for part in self._parts]
         self._begins = [0, *np.cumsum(counts).tolist()]
         self._owners = np.repeat(np.arange(len(counts)), counts)
         self._first = np.array([n for part in self._parts for n in part.numbers], np.int64)
         self.words = self._first.copy()
         self._map = AffineMap(sizes, self._first)
-        self._alike = False
+        self._learned = False
         self._matches = [0] * len(counts)
         self._misses = [0] * len(counts)
         self.apart = {k for k, part in enumerate(self._parts) if part.form is None}
-        self._loose = np.zeros(len(self._first), bool)  # numbers that calls do not read from ``words``
+        if elsewhere is not None and elsewhere._learned and self._is_like(elsewhere):
+            self._map, self._learned = elsewhere._map.moved(sizes, self._first), True
+            self.apart |= elsewhere.apart
+        # Of each number, whether calls do not read it from ``words``
+        self._loose = np.zeros(len(self._first), bool)
+        self._slack = self._slack_of_all()
         sharing = [self._sharing(k) for k in range(len(plan.instructions))]
         self._instructions = [instruction for instruction, _ in sharing]
         self._makers = [makers for _, makers in sharing]
@@ -101,7 +124,7 @@ class PlanTemplate:
     def learn(self, sizes: np.ndarray, plan: Sized) -> bool:
         """Take another plan into account; return whether it is, or any was before, like the first."""
         numbers, misses = self._first.copy(), set[int]()
-        for k, part in enumerate(_parts(plan)):
+        for k, part in enumerate(_parts(plan, self._buffers)):
             if k in self.apart:
                 continue
             if part.form == self._parts[k].form:
@@ -114,15 +137,30 @@ class PlanTemplate:
                 self.apart.add(k)
         if misses <= self.apart:
             self.apart.update(self._owners[self._map.learn(sizes, numbers)].tolist())
-            self._alike = True
-        return self._alike
+            self._learned = True
+        self._slack = self._slack_of_all()
+        return self._learned
+
+    def _slack_of_all(self) -> list[int]:
+        """Return the places of all numbers that must not be below zero."""
+        ends = zip(self._parts, self._begins, self._begins[1:], strict=False)
+        return [
+            place
+            for k, (part, begin, end) in enumerate(ends)
+            if k not in self.apart
+            for place in range(begin + (part.ends or [0])[-1], end)
+        ]
+
+    def _is_like(self, other: PlanTemplate) -> bool:
+        """Tell whether numbers of another template are those of the same calls."""
+        both = zip(self._parts, other._parts, strict=True)
+        pairs = ((a, b) for k, (a, b) in enumerate(both) if k not in other.apart)
+        return len(self._first) == len(other._first) and all(a.form == b.form for a, b in pairs)
 
     def values(self, sizes: np.ndarray) -> np.ndarray | None:
         """Return the numbers of a plan for these sizes, if they are known and it fits into memory."""
         values = self._map.at(sizes) if self._usable else None
-        if values is not None and (values[len(values) - len(self._plan.slack) :] >= 0).all():
-            return values
-        return None
+        return values if values is not None and (values[self._slack] >= 0).all() else None
 
     def instructions(
         self, values: np.ndarray, bound: Mapping[int, Instruction]
@@ -192,8 +230,8 @@ def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> tuple[_M
     if kind is int:
         (at,) = range(places.at, places.next(1).stop)
         return lambda numbers: numbers[at], True
-    if kind is np.ndarray:
-        return _array_maker(known, places, buffers), True
+    if kind is np.ndarray and (buffer := _buffer_of(known, buffers)) is not None:
+        return _array_maker(known, places, buffer), True
     if kind is tuple:
         makers = [_maker(each, places, buffers) for each in known]
         if any(several for _, several in makers):
@@ -210,16 +248,16 @@ def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> tuple[_M
     return lambda numbers: known, False
 
 
-def _array_maker(known: np.ndarray, places: _Numbers, buffers: Sequence[_Buffer]) -> _Maker:
-    rank, mine = known.ndim, places.next(1 + 2 * known.ndim)
-    numbers_known, dtype = list(places.known[mine]), known.dtype
+def _array_maker(known: np.ndarray, places: _Numbers, buffer: _Buffer) -> _Maker:
+    mine = places.next(1 + 2 * known.ndim)
+    shape, known_numbers, dtype = slice(1, known.ndim + 1), list(places.known[mine]), known.dtype
+    begin, _, memory = buffer
 
     def make(numbers: list[int]) -> np.ndarray:
-        at, *sizes = own = numbers[mine]
-        if own == numbers_known:
+        own = numbers[mine]
+        if own == known_numbers:
             return known
-        begin, buffer = next((b, a) for b, n, a in buffers if b <= at < b + n)
-        return np.ndarray(sizes[:rank], dtype, buffer, at - begin, sizes[rank:])
+        return np.ndarray(own[shape], dtype, memory, own[0] - begin, own[shape.stop :])
 
     return make
 
@@ -236,64 +274,74 @@ def _of_inside(known: Any, inside: tuple[Any, ...]) -> Any:
     return known.replace(**dict(inside))
 
 
+def _buffer_of(array: np.ndarray, buffers: Sequence[_Buffer]) -> _Buffer | None:
+    """Return the bytes in which an array lies."""
+    at = address(array)
+    return next((b for b in buffers if b[0] <= at < b[0] + b[1]), None)
+
+
 class _Unknown(Exception):
     """Something is known of a call that is none of what numbers are read of."""
 
 
-def _parts(plan: Sized) -> list[_Part]:
+def _parts(plan: Sized, buffers: Sequence[_Buffer]) -> list[_Part]:
     """Return what is read of a plan: of each instruction, and of what stands beside them at the end."""
-    arrays = tuple(plan.inputs), tuple(plan.fetched), tuple(plan.slack)
-    return [*(_part(one.calls) for one in plan.instructions), _part([arrays])]
+    arrays = tuple(plan.inputs), tuple(plan.fetched)
+    parts = [_part(one.calls, [plan.scratch - one.scratch], buffers) for one in plan.instructions]
+    return [*parts, _part([arrays], plan.slack, buffers)]
 
 
-def _part(calls: Sequence[Any]) -> _Part:
+def _part(calls: Sequence[Any], slack: Sequence[int], buffers: Sequence[_Buffer]) -> _Part:
     forms: list[Hashable] = []
     numbers: list[int] = []
     ends: list[int] = []
     try:
         for call in calls:
-            forms.append(_read_call(call, numbers))
+            forms.append(_read_call(call, numbers, buffers))
             ends.append(len(numbers))
     except _Unknown:
         return _Part(None, [], [])
-    return _Part(tuple(forms), numbers, ends)
+    return _Part(tuple(forms), [*numbers, *slack], ends)
 
 
-def _read_call(call: Any, numbers: list[int]) -> Hashable:
+def _read_call(call: Any, numbers: list[int], buffers: Sequence[_Buffer]) -> Hashable:
     if not isinstance(call, NumberedCall):
-        return _read(call, numbers, _DEPTH)
+        return _read(call, numbers, _DEPTH, buffers)
     if call.numbers is None:
         raise _Unknown
     numbers += call.numbers
     return call.form
 
 
-def _read(known: Any, numbers: list[int], depth: int) -> Hashable:
+def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]) -> Hashable:
     """Append the numbers of an object, and return what tells it from others that have the same numbers."""
     kind = type(known)
     if kind is int:
         numbers.append(known)
         return int
     if kind is np.ndarray:
-        numbers += (address(known), *known.shape, *known.strides)
+        place = address(known), *known.shape, *known.strides
+        if _buffer_of(known, buffers) is None:  # such as a parameter: it is the same for all sizes
+            return known.dtype, place
+        numbers += place
         return known.dtype, known.ndim
     if isinstance(known, _PLAIN):
         return kind, known
     if not depth:
         raise _Unknown
     if kind is tuple:
-        return tuple([_read(each, numbers, depth - 1) for each in known])
+        return tuple([_read(each, numbers, depth - 1, buffers) for each in known])
     if kind is partial:
-        return partial, *(_read(each, numbers, depth - 1) for each in _inside(known))
+        return partial, *(_read(each, numbers, depth - 1, buffers) for each in _inside(known))
     if kind is FunctionType and not _assigns(known.__code__):
-        return known.__code__, _read(_inside(known), numbers, depth - 1)
+        return known.__code__, _read(_inside(known), numbers, depth - 1, buffers)
     if kind is BuiltinFunctionType:
         owner = known.__self__
         if isinstance(owner, ModuleType | None):
             return known
-        return known.__name__, _read(owner, numbers, depth - 1)
+        return known.__name__, _read(owner, numbers, depth - 1, buffers)
     if isinstance(known, Operands):
-        return kind, _read(_inside(known), numbers, depth - 1)
+        return kind, _read(_inside(known), numbers, depth - 1, buffers)
     raise _Unknown
 
 
@@ -304,9 +352,7 @@ def _inside(known: Any) -> tuple[Any, ...]:
     if type(known) is FunctionType:
         cells = tuple([cell.cell_contents for cell in known.__closure__ or ()])
         return cells, known.__defaults__ or ()
-    return tuple(
-        [(name, tuple(v) if type(v) is list else v) for name, v in vars(known).items()]
-    )
+    return tuple([(name, tuple(v) if type(v) is list else v) for name, v in vars(known).items()])
 
 
 @cache

@@ -64,7 +64,7 @@ class BoundPlan:
         self.timed_steps = 0
         self.direct = direct
         self.use(plan)
-        self.size = PLAN_BYTES + (0 if binder is None else BINDER_BYTES)
+        self.size = PLAN_BYTES + plan.nbytes + (0 if binder is None else BINDER_BYTES)
 
     def use(self, plan: Plan) -> None:
         """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""

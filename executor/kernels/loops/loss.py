@@ -123,7 +123,9 @@ def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
     if a.d_x is None or not _whole(a.label, a.match_x, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad2", dev, a)
     text = _SLOPE.format(at="r")
-    return _bound(dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, [a.match_x, a.d_y, a.d_x])
+    return _bound(
+        dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, [a.match_x, a.d_y, a.d_x]
+    )
 
 
 def _each(node: Node) -> bool:

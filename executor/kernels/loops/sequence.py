@@ -229,9 +229,7 @@ def pool(dev: Device, a: SequencePool) -> list[Step] | None:
     columns = _columns(a.x)
     if kind == "MAX" and a.max_index is not None:
         operands = {"pad": pad, "x": a.x, "out": a.out, "index": a.max_index}
-        return _call(
-            dev, "sequence_pool", _LARGEST, a.x_lod[-1], len(a.x), columns, operands
-        )
+        return _call(dev, "sequence_pool", _LARGEST, a.x_lod[-1], len(a.x), columns, operands)
     if kind not in _LENGTHS:
         return None
     body = (_NARROW_POOLS if columns < _NARROW else _POOLS)[kind]
@@ -250,7 +248,9 @@ def pool_grad(dev: Device, a: SequencePoolGrad) -> list[Step] | None:
     columns = _columns(a.d_x)
     if kind == "MAX" and a.max_index is not None:
         operands = {"index": a.max_index, "d_out": a.d_out, "d_x": a.d_x}
-        return _call(dev, "sequence_pool_grad", _LARGEST_GRAD, a.x_lod[-1], len(a.x), columns, operands)
+        return _call(
+            dev, "sequence_pool_grad", _LARGEST_GRAD, a.x_lod[-1], len(a.x), columns, operands
+        )
     if kind not in _LENGTHS:
         return None
     body = (_NARROW_POOL_GRADS if columns < _NARROW else _POOL_GRADS)[kind]
@@ -288,7 +288,9 @@ def expand_grad(dev: Device, a: SequenceExpandGrad) -> list[Step] | None:
     arrays = {"d_out": a.d_out, "d_x": a.d_x}
     ends = a.y_lod[a.ref_level]
     columns = _columns(a.d_x)
-    return _call(dev, "sequence_expand_grad", _EXPAND_GRAD, ends, len(a.d_out), columns, arrays, "Y")
+    return _call(
+        dev, "sequence_expand_grad", _EXPAND_GRAD, ends, len(a.d_out), columns, arrays, "Y"
+    )
 
 
 Written = Callable[[Device, Any], Sequence[Step] | None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
