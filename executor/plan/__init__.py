@@ -15,8 +15,9 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
 * What plans of one program share, so that a new shape is bound quickly: ``executor/plan/binding_cache.py``
   (inferred shapes, how long values are needed, instructions by the places of what they touch: where steps are
   uneven, values stay at their offsets while there is room, ``Sharing.layout``). A ``Resizer``
-  (``executor/plan/resized.py``) makes plans on the memory of an earlier one, without placing anything. What
-  kernels bind to
+  (``executor/plan/resized.py``) makes plans on the memory of an earlier one, without placing anything, and its
+  ``PlanTemplate`` (``executor/plan/template.py``) without binding: calls of plans differ in numbers that are
+  affine functions of sizes (``executor/plan/affine.py``), once a few plans have told them. What kernels bind to
   scratch memory alone, plans of all programs share (``Device.rebound``), and what formulas were traced for
   (``executor/codegen/array_program.py``). Products whose rows are uneven (``ReplicaProgram.uneven``) compile
   nothing (``executor/kernels/onednn/linear.py``).

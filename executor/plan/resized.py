@@ -120,7 +120,8 @@ class Resizer:
         device, bound = self._device, list[Instruction]()
         if template.apart:
             specs = complete()
-            planned = replace(self._memory.arena.plan, specs=specs)
+            planned = self._memory.arena.plan
+            planned = replace(planned, specs=planned.usage.stored(specs))
             memory = self._memory.resized(specs, planned)
             bound, device = self._bound(specs, memory, template.apart)
         instructions = template.instructions(

@@ -19,7 +19,7 @@ def mean(dev: Device, a: Unary) -> list[Step]:
     xp = dev.xp
     return [
         partial(xp.add.reduce, a.x.reshape(-1), 0, None, a.out, True),
-        partial(xp.multiply, a.out, 1.0 / max(a.x.size, 1), a.out),
+        partial(xp.divide, a.out, max(a.x.size, 1), a.out),
     ]
 
 
@@ -28,7 +28,7 @@ def mean_grad(dev: Device, a: SlopeOfX) -> list[Step]:
     if a.d_x is None:
         return []
     spread = a.d_out.reshape((1,) * a.x.ndim)
-    return [partial(dev.xp.multiply, spread, 1.0 / max(a.x.size, 1), a.d_x)]
+    return [partial(dev.xp.divide, spread, max(a.x.size, 1), a.d_x)]
 
 
 @kernel("sum")

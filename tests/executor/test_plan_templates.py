@@ -1,0 +1,144 @@
+"""Plans that a template makes for new sizes are those that binding makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+from benchmarks.sequence_models import attended
+from rowlock.executor.plan.affine import AffineMap
+from rowlock.executor.plan.instruction import Instruction
+from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan
+
+L = fluid.layers
+STEPS = 40
+
+
+def point(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+def test_affine_functions_are_exact_at_integer_combinations() -> None:
+    def values(a: int, b: int) -> np.ndarray:
+        return point(3 * a - 2 * b + 7, 5, 1 << 40)
+
+    known = AffineMap(point(4, 9), values(4, 9))
+    for a, b in ((6, 3), (9, 12), (30, 31), (5, 40), (17, 8), (18, 10)):
+        assert not known.learn(point(a, b), values(a, b)).size
+    np.testing.assert_array_equal(known.at(point(21, 17)), values(21, 17))
+    assert known.at(point(31, 17)) is None  # beyond all that is known
+
+
+def test_sizes_between_multiples_do_not_follow_from_multiples() -> None:
+    known = AffineMap(point(16), point(1))
+    for n in (32, 64, 48, 96):
+        assert not known.learn(point(n), point(n // 16)).size
+    np.testing.assert_array_equal(known.at(point(80)), [5])
+    assert known.at(point(81)) is None
+    assert known.learn(point(81), point(6)).tolist() == [0]  # 81 / 16, rounded up
+
+
+def test_a_point_that_comes_again_confirms_nothing() -> None:
+    known = AffineMap(point(3), point(3))
+    for _ in range(5):
+        known.learn(point(5), point(5))
+    assert known.at(point(4)) is None
+
+
+def instruction(*calls: Callable[[], Any]) -> Instruction:
+    return Instruction("op", (), (), "here", calls)
+
+
+def filled(array: np.ndarray, value: int) -> None:
+    array[...] = value
+
+
+def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
+    memory = np.zeros(1000, np.int64)
+
+    def plan(n: int) -> Sized:
+        array = np.ndarray((n,), np.int64, memory)
+        steady, rounded = partial(filled, array, n), partial(filled, array, -(-n // 16))
+        return Sized([instruction(steady), instruction(rounded)], 0, [array], [], [1000 - 8 * n])
+
+    template = PlanTemplate(point(40), plan(40), [memory.view(np.uint8)])
+    for n in (50, 61, 73, 100, 99):
+        assert template.learn(point(n), plan(n))
+    assert template.apart == {1}
+    values = template.values(point(90))
+    assert values is not None
+    bound = instruction()
+    first, second = template.instructions(values, {1: bound})
+    assert second is bound
+    first.calls[0]()
+    assert (memory == 90).sum() == 90
+    (inputs, _) = template.arrays(values)
+    assert inputs[0].shape == (90,)
+
+
+def decoder(words: Any, label: Any) -> Any:
+    """Return the scores of a decoder that attends to all words of a sentence in each round."""
+    vectors = L.embedding(words, (50, 8))
+    memory = L.fc(vectors, 6, act="tanh")
+    rnn = L.DynamicRNN()
+    with rnn.block():
+        word = rnn.step_input(vectors)
+        around = rnn.static_input(memory)
+        state = rnn.memory(shape=[8], value=0.1)
+        context = attended(fluid, state, around, around)
+        after = L.fc([context, word, state], 8, act="tanh")
+        rnn.update_memory(state, after)
+        rnn.output(after)
+    return L.fc(L.sequence_last_step(rnn()), 3)
+
+
+def texts(words: Any, label: Any) -> Any:
+    """Return scores by windows, recurrences and sparse rows."""
+    vectors = L.embedding(words, (50, 8), is_sparse=True)
+    windows = L.sequence_conv(vectors, 7, 3, act="relu")
+    states, _ = L.dynamic_lstm(L.fc(vectors, 16), 16, use_peepholes=False)
+    pools = [L.sequence_pool(x, kind) for x in (windows, states) for kind in ("max", "average")]
+    return L.fc(L.dropout(L.concat(pools, 1), 0.1), 3)
+
+
+def losses(model: Callable[[Any, Any], Any]) -> list[float]:
+    """Return the losses of steps on sentences of ever other lengths, some of one word, or of one sentence."""
+    main, startup, rng = fluid.Program(), fluid.Program(), np.random.RandomState(3)
+    main.random_seed = startup.random_seed = 5
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        words = fluid.data("words", [None, 1], "int64", lod_level=1)
+        label = fluid.data("label", [None, 1], "int64")
+        loss = L.mean(L.softmax_with_cross_entropy(model(words, label), label))
+        fluid.optimizer.Adam(0.01).minimize(loss)
+    exe, losses = fluid.Executor(fluid.CPUPlace()), []
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for k in range(STEPS):
+            lengths = rng.randint(1, 9, 1 if k % 10 == 9 else rng.randint(3, 7)).tolist()
+            lengths = lengths if k else [9] * 7  # all that follow fit into memory
+            ids = rng.randint(0, 50, (sum(lengths), 1)).astype("int64")
+            feed = {
+                "words": fluid.create_lod_tensor(ids, [lengths], fluid.CPUPlace()),
+                "label": rng.randint(0, 3, (len(lengths), 1)).astype("int64"),
+            }
+            (value,) = exe.run(main, feed=feed, fetch_list=[loss])
+            losses.append(float(value.item()))
+    return losses
+
+
+@pytest.mark.parametrize("model", [decoder, texts])
+def test_losses_are_the_same_bits_as_those_of_plans_that_are_bound(
+    model: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, run = [], SizedPlan.run
+    with monkeypatch.context() as patch:
+        patch.setattr(SizedPlan, "run", lambda *a, **k: (runs.append(a), run(*a, **k))[1])
+        by_template = losses(model)
+    assert len(runs) >= STEPS // 4
+    monkeypatch.setattr(PlanTemplate, "values", lambda self, sizes: None)
+    assert by_template == losses(model)
