@@ -9,7 +9,7 @@ numbers are other functions, is bound as ever.
 from __future__ import annotations
 
 import dis
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import cache, partial
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
@@ -63,6 +63,11 @@ class SizedPlan(Plan):
         self.words[:] = self.values
         super().run(feeds, timed=timed)
 
+    def apply(self) -> None:
+        """Make the writes that follow the vote (see :class:`Plan`)."""
+        self.words[:] = self.values
+        super().apply()
+
 
 class _Part(NamedTuple):
     """What is read of an instruction, or of all arrays that a plan is fed or fetches.
@@ -81,8 +86,9 @@ class PlanTemplate:
 
     ``sizes`` are those of the first ``plan``; arrays that differ lie in ``buffers``. What it makes has the
     instructions of that plan, whose compiled calls read their numbers from ``words``, and others where calls
-    are functions of arrays. Instructions ``apart`` are to be bound for each of the sizes. ``elsewhere``: a
-    template of the program on other memory, which may have learned already.
+    are functions of arrays. Instructions ``apart`` are bound for each of the sizes: those given, and others
+    that are no functions of numbers. ``elsewhere``: a template of the program on other memory, which may have
+    learned already.
     """
 
     def __init__(
@@ -90,6 +96,7 @@ class PlanTemplate:
         sizes: np.ndarray,
         plan: Sized,
         buffers: Sequence[np.ndarray],
+        apart: Collection[int] = (),
         elsewhere: PlanTemplate | None = None,
     ) -> None:
         self._plan, self._buffers = plan, [(address(b), b.nbytes, b) for b in buffers]
@@ -103,7 +110,7 @@ class PlanTemplate:
         self._learned = False
         self._matches = [0] * len(counts)
         self._misses = [0] * len(counts)
-        self.apart = {k for k, part in enumerate(self._parts) if part.form is None}
+        self.apart = {k for k, part in enumerate(self._parts) if part.form is None or k in apart}
         if elsewhere is not None and elsewhere._learned and self._is_like(elsewhere):
             self._map, self._learned = elsewhere._map.moved(sizes, self._first), True
             self.apart |= elsewhere.apart
