@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from ...strategies.errors import CollectiveAborted, CollectiveError
 from .rendezvous import never_ended
 
 _LOOK_S = 0.05
+_CALL_S = 1.0  # that a call of NCCL takes at most if it waits for nobody
 _ID_BYTES = 128
 
 
@@ -40,8 +42,8 @@ class NcclCommunicator:
         self._within, self._ended = within, ended
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
         self._ending: list[threading.Thread] = []
-        # held while the communicator is asked, and while it is taken away to be ended
-        self._lock = threading.Lock()
+        # Held by whoever calls the communicator, and while it is taken away to be ended.
+        self.lock = threading.Lock()
         # its few blocks go first: kernels fill what is left
         self.stream = runtime.stream(urgent=True)
         self.world: Any = None
@@ -50,6 +52,8 @@ class NcclCommunicator:
     def form(self) -> None:
         """Make the communicator; every rank calls it."""
         rank, size = self._control.rank, self._control.size
+        # Else NCCL connects ranks within the first collective, which knows no deadline.
+        os.environ.setdefault("NCCL_RUNTIME_CONNECT", "0")
         number = np.zeros(_ID_BYTES, np.uint8)
         if rank == 0:
             number[...] = np.frombuffer(self._nccl.get_unique_id(), np.uint8)
@@ -88,14 +92,17 @@ class NcclCommunicator:
 
     def check(self) -> None:
         """Raise what went wrong in the communicator; it is not ended meanwhile."""
-        with self._lock:
+        with self.lock:
             if self.world is not None:
                 self.world.check_async_error()
 
     def abort(self) -> None:
         """End the communicator. What waits for a peer ends at once; a thread stays until graphs are gone."""
-        with self._lock:
-            world, self.world = self.world, None
+        # A call that waits for a peer, such as one for which the GPU's queue has no room, ends by this alone.
+        alone = self.lock.acquire(timeout=_CALL_S)
+        world, self.world = self.world, None
+        if alone:
+            self.lock.release()
         if world is not None:
             ending = threading.Thread(target=self._end, args=(world,), daemon=True)
             ending.start()
