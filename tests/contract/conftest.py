@@ -20,7 +20,6 @@ DEVICE = os.environ.get("ROWLOCK_TEST_DEVICE", "cpu")  # "gpu": all of it on GPU
 BOTH = ("test_execution", "test_documented_examples", "test_matrix")  # run on both kinds of places
 _GPUS = 8
 _RAY = find_spec("ray") is not None
-collect_ignore = [] if _RAY else ["test_strikes.py"]  # its helpers are Ray's
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
