@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,12 +26,15 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from rowlock.executor.device import gpus
+from rowlock.executor.host.disk_cache import distrust
 from tests.gpu import run
 from tests.gpu.results import FILE, PART, append, counted, entries, unfinished
 from tests.gpu.run import Part
 
 FOLDER = run.ROOT / "runs"
 CACHE = "ROWLOCK_CACHE_DIR"
+# Others must not be able to write there, nor in folders around it, as a copy of a repository may allow.
+CACHE_FOLDER = Path(tempfile.gettempdir()) / f"rowlock-contact-{os.geteuid()}"
 _NO_TESTS = 5  # what pytest ends with where all tests of a file are left to other marks
 # The timeout is that of a plugin that may be missing; without it, a test that hangs is still shown in the log.
 OPTIONS = ("-p", "tests.gpu.results", "--continue-on-collection-errors", "-o", "timeout=120",
@@ -166,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=25, help="for everything")
     parser.add_argument("--results", type=Path, default=FOLDER / "contact.jsonl")
     parser.add_argument("--caches", type=Path, help="packed by a run before, on such a GPU")
-    parser.add_argument("--cache", type=Path, default=FOLDER / "contact_caches", help="the folder")
+    parser.add_argument("--cache", type=Path, default=CACHE_FOLDER, help="the folder")
     parser.add_argument("--workers", type=int, default=4, help="of kernels' tests, side by side")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
     parser.add_argument(
@@ -185,7 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.caches:
         with tarfile.open(options.caches) as archive:
             archive.extractall(contact.cache, filter="data")
-    append(results, contact=sys.argv, minutes=options.minutes)
+    doubt = distrust(contact.cache.resolve())
+    append(
+        results, contact=sys.argv, minutes=options.minutes, cache=str(contact.cache), doubt=doubt
+    )
     contact.run([stage for stage in stages(options.workers) if stage.name in options.only])
     append(results, finished=True, failed=contact.failed)
     return int(contact.failed > 0)

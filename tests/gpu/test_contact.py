@@ -157,6 +157,7 @@ def test_versions_and_caches_of_a_run_before(tmp_path: Path) -> None:
         patch.setenv("ROWLOCK_SIMULATED_GPUS", "1")
         assert main(options) == 0
     lines = entries(results)
+    assert lines[0]["doubt"] == ""
     assert any("python" in line for line in lines) and any("gpu" in line for line in lines)
     assert lines[-1]["finished"] and not lines[-1]["failed"]
     assert (tmp_path / "cache" / "tuned").read_text() == "kept"
