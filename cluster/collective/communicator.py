@@ -16,6 +16,7 @@ from ...strategies.errors import CollectiveAborted, CollectiveError
 from .rendezvous import never_ended
 
 _LOOK_S = 0.05
+_CALL_S = 1.0  # that a call of NCCL takes at most if it waits for nobody
 _ID_BYTES = 128
 
 
@@ -40,8 +41,8 @@ class NcclCommunicator:
         self._within, self._ended = within, ended
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
         self._ending: list[threading.Thread] = []
-        # held while the communicator is asked, and while it is taken away to be ended
-        self._lock = threading.Lock()
+        # Held by whoever calls the communicator, and while it is taken away to be ended.
+        self.lock = threading.Lock()
         # its few blocks go first: kernels fill what is left
         self.stream = runtime.stream(urgent=True)
         self.world: Any = None
@@ -88,14 +89,18 @@ class NcclCommunicator:
 
     def check(self) -> None:
         """Raise what went wrong in the communicator; it is not ended meanwhile."""
-        with self._lock:
+        with self.lock:
             if self.world is not None:
                 self.world.check_async_error()
 
     def abort(self) -> None:
         """End the communicator. What waits for a peer ends at once; a thread stays until graphs are gone."""
-        with self._lock:
-            world, self.world = self.world, None
+        # A call that waits for a peer ends by this alone: the first collective connects them, and a launch
+        # waits while the GPU's queue is full.
+        alone = self.lock.acquire(timeout=_CALL_S)
+        world, self.world = self.world, None
+        if alone:
+            self.lock.release()
         if world is not None:
             ending = threading.Thread(target=self._end, args=(world,), daemon=True)
             ending.start()

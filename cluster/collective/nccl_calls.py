@@ -38,15 +38,19 @@ class NcclCalls:
     def _fork(self, work: Callable[[Any, int], None]) -> Fork:
         """Return a call of ``work(NCCL's communicator, address of the stream)``."""
 
+        communicator = self._communicator
+
         def step() -> None:
-            world = self._communicator.world
-            if self._broken():
-                return
-            try:
-                work(world, self._communicator.stream.ptr)
-            except Exception as error:
-                if not self._broken():  # meanwhile
-                    raise CollectiveError(f"rank {self._rank}: NCCL refused: {error}") from error
+            with communicator.lock:
+                if self._broken():
+                    return
+                try:
+                    work(communicator.world, communicator.stream.ptr)
+                except Exception as error:
+                    if not self._broken():  # meanwhile
+                        raise CollectiveError(
+                            f"rank {self._rank}: NCCL refused: {error}"
+                        ) from error
 
         return self._runtime.fork(self._communicator.stream, step)
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import os
+import weakref
 from collections.abc import Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...strategies.errors import ExecutionError
 from ..host.disk_cache import disk_cache
 from ..host.garbage import gc_paused
 from . import nvrtc
 from .kernel import CudaKernel
+from .libraries import library
 from .runtime import Captured, Dims, Fork, Properties, Step
 
 if TYPE_CHECKING:
@@ -221,9 +225,17 @@ class CupyRuntime:
                 with contextlib.suppress(Exception):  # it says that the capture has failed
                     self.compute.end_capture()
                 raise
-            graph = self.compute.end_capture()
+            graph = self._end_capture(any(isinstance(step, Fork) for step in steps))
         graph.upload(self.compute)
         return partial(graph.launch, self.compute)
+
+    def _end_capture(self, of_several_streams: bool) -> Any:
+        """Return what was captured; if of several streams, with their priorities."""
+        driver = library("cuda") if of_several_streams else None
+        if driver is None:
+            return self.compute.end_capture()
+        runtime = self.xp.cuda.runtime
+        return PrioritizedGraph(driver, runtime, runtime.streamEndCapture(self.compute.ptr))
 
     def record(self, stream: Any) -> CupyEvent:
         """Return an event at the stream's present end."""
@@ -281,6 +293,34 @@ class CupyFork(Fork):
         self._done.record(self._stream)
 
 
+class PrioritizedGraph:
+    """A graph whose kernels have the priorities of the streams that they were captured on.
+
+    CuPy's graphs have that of the stream they are launched on. ``graph`` is CUDA's handle, which is let go of.
+    """
+
+    def __init__(self, driver: Any, runtime: Any, graph: int) -> None:
+        handle, flags = ctypes.c_void_p(), ctypes.c_ulonglong(_USE_NODE_PRIORITY)
+        try:
+            status = driver.cuGraphInstantiateWithFlags(
+                ctypes.byref(handle), ctypes.c_void_p(graph), flags
+            )
+        finally:
+            runtime.graphDestroy(graph)
+        if status:
+            raise ExecutionError(f"cuGraphInstantiateWithFlags failed with status {status}")
+        self._runtime, self._handle = runtime, handle.value
+        weakref.finalize(self, runtime.graphExecDestroy, handle.value).atexit = False
+
+    def upload(self, stream: Any) -> None:
+        """Put on a stream what the first launch would do beside."""
+        self._runtime.graphUpload(self._handle, stream.ptr)
+
+    def launch(self, stream: Any) -> None:
+        """Put its work on a stream."""
+        self._runtime.graphLaunch(self._handle, stream.ptr)
+
+
 class CupyLaunch:
     """A kernel with its arguments; calling ``function`` with these launches it."""
 
@@ -299,6 +339,7 @@ class CupyLaunch:
 
 
 _LARGE = 16 << 20  # bytes of pinned memory that are worth an allocation of their own
+_USE_NODE_PRIORITY = 8  # CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY
 _NOT_READY = 600  # cudaErrorNotReady: CuPy's Event.done takes every other error for it, too
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
 

@@ -128,7 +128,7 @@ class BindingCache:
             tuple(values[i].name for i in written),
             unknown and self._program.uneven,
             self._program.changed_by(node),
-            bool(op.views or op.parts),
+            bool(op.views or op.parts or op.twins(node.attrs)),
             bool(shares or lasting),
             vars(op.bound({}, {}, node.attrs)),
             [(name, ids[0]) for name, many, ids in slots if not many and ids and ids[0] >= 0],

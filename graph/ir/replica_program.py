@@ -66,7 +66,7 @@ class NodeRecord:
 
     def reads(self) -> tuple[int, ...]:
         """Positions of the operands whose elements the op reads; of others it is told the shapes."""
-        shapes = OPS[self.op].shapes_of
+        shapes = OPS[self.op].shape_slots(self.attrs, self.inputs)
         slots = (positions for slot, positions in self.inputs.items() if slot not in shapes)
         return tuple(i for positions in slots for i in positions if i >= 0)
 

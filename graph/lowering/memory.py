@@ -48,7 +48,8 @@ ALL_MEMORY_OPTIONS = MemoryOptions()
 class Pair(NamedTuple):
     """A result that may lie where an operand of its node does: unchanged (``view``), or written over it.
 
-    ``cut``: the operand of a view may have more elements behind those of the result.
+    ``cut``: the operand of a view may have more elements behind those of the result. ``twin``: the source of
+    a view is another result, and of the same shape.
     """
 
     node: int
@@ -56,6 +57,7 @@ class Pair(NamedTuple):
     source: int
     view: bool
     cut: bool = False
+    twin: bool = False
 
 
 class Parts(NamedTuple):
@@ -222,13 +224,17 @@ class Usage:
             return
         read = [i for operands in node.inputs.values() for i in operands if i >= 0]
         views = op.views if op.keeps_order(node.attrs, node.inputs) else {}
-        in_place = op.in_place if node.kernel not in _APART else {}
-        for view, shared in ((True, views), (False, in_place)):
+        in_place = (op.in_place, op.in_place_else) if node.kernel not in _APART else ()
+        for view, shared in ((True, views), *((False, slots) for slots in in_place)):
             for slot, source in shared.items():
                 results, operands = node.outputs.get(slot, ()), node.inputs.get(source, ())
                 here = results and operands and {results[0], operands[0]} <= self.first.keys()
                 if here and (view or read.count(operands[0]) == 1):
                     yield Pair(k, results[0], operands[0], view, view and op.cuts)
+        for slot, source in op.twins(node.attrs).items():
+            results, others = node.outputs.get(slot, ()), node.outputs.get(source, ())
+            if results and others and {results[0], others[0]} <= self.first.keys():
+                yield Pair(k, results[0], others[0], view=True, twin=True)
 
 
 def _outside(program: ReplicaProgram, grouped: bool) -> set[int]:
@@ -429,7 +435,7 @@ def _alike(one: Spec, other: Spec, cut: bool) -> str:
 
 def _differ(pair: Pair, alike: str) -> bool:
     """Tell whether the shapes of two values forbid that they lie together."""
-    return not alike or (alike == "elements" and not pair.view)
+    return not alike or (alike == "elements" and (pair.twin or not pair.view))
 
 
 class Sharing:
@@ -486,7 +492,7 @@ class Sharing:
 
     def _share(self, pair: Pair) -> bool:
         """Let the result of a pair lie where its operand does; return whether the shapes allow it."""
-        node, result, source, view, _ = pair
+        node, result, source, view = pair[:4]
         roots, last, usage = self.roots, self._last, self._usage
         bucketed = usage.nodes[node].op in BUCKETED
         if roots[result] != result or last[result] < node:

@@ -3,13 +3,13 @@
 ``functor_list`` says what is applied, outermost first: [act, "elementwise_add"] is act(X + Y), and
 ["elementwise_add", act] is X + act(Y); so for "elementwise_mul". ``act_attrs`` (not in Paddle) are the
 activation's attributes off their defaults; without them ``scale`` is the factor of a scale. The
-gradient of act(X + Y) forms the sum again where the slope is a function of it, so it need not be kept.
+gradient of act(X + Y) forms the sum again where the slope is a function of it and it was not kept.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from .elementwise import broadcast_shape
@@ -112,6 +112,23 @@ def fused_grad_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": x, "Y@GRAD": op.spec("Y")}
 
 
+def _equal_gradients(attrs: Mapping[str, Any]) -> Mapping[str, str]:
+    """The operands of act(X + Y) have one gradient, where neither was broadcast."""
+    functors = attrs["functor_list"]
+    return {"Y@GRAD": "X@GRAD"} if sums(functors) and not binary_is_outer(functors) else {}
+
+
+def _told_shapes(attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
+    """A sum's gradient reads no operand; the slope may read X + Y, which it may have to form, or Y."""
+    functors = attrs["functor_list"]
+    at_operand = slope_reads(activation_in(functors)) == "X"
+    if not sums(functors):
+        return ()
+    if binary_is_outer(functors):
+        return ("X",) if at_operand else ("X", "Y")
+    return () if at_operand and "IntermediateOut" not in slots else ("X", "Y")
+
+
 def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:
     """Return the attributes of the gradient op."""
     functors = [f"{name}_grad" for name in forward["functor_list"]]
@@ -190,5 +207,7 @@ define(
         record=FusedElemwiseActivationGrad,
         shape=fused_grad_shape,
         in_place={"X@GRAD": "Out@GRAD"},
+        twins=_equal_gradients,
+        shapes_of=_told_shapes,
     )
 )

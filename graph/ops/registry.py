@@ -232,6 +232,8 @@ class Op:
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
+    # ... and another one, where that is some other result's
+    in_place_else: Mapping[str, str] = field(default_factory=dict)
     # input slot -> attribute (or one for each number) that it stands for, if in use: ``graph/program/known.py``
     numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     # ... and attributes that change with it
@@ -250,8 +252,11 @@ class Op:
     cuts: bool = False  # ``views`` hold the first of the operand's elements, which may have more
     # attributes, input slots in use -> so in ``views``
     keeps_order: Callable[[Mapping[str, Any], Container[str]], bool] = lambda attrs, slots: True
-    # input slots of which kernels are told the shapes alone: by then their memory may be another value's
-    shapes_of: Sequence[str] = ()
+    # attributes -> output slot -> another one with the same elements, where both have one shape
+    twins: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda attrs: {}
+    # input slots of which kernels are told the shapes alone: by then their memory may be another value's; if
+    # that depends on the op's use: attributes, input slots in use -> these
+    shapes_of: Sequence[str] | Callable[[Mapping[str, Any], Container[str]], Sequence[str]] = ()
     # input slots of which the result is a linear function, the others being no floats: the gradient of its
     # gradient op is the op itself
     linear: Sequence[str] = ()
@@ -304,6 +309,10 @@ class Op:
         """Return the input slots, of those in use, whose elements the shape rule reads."""
         none = self.reads_none_with in slots
         return () if none else [slot for slot in self.reads_values(attrs) if slot in slots]
+
+    def shape_slots(self, attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
+        """Return the input slots, of those in use, of which kernels are told the shapes alone."""
+        return self.shapes_of(attrs, slots) if callable(self.shapes_of) else self.shapes_of
 
     def filled(self, values: Mapping[str, Any]) -> Operands:
         """Return the record of these fields; other slots are empty, other attributes as declared."""

@@ -108,17 +108,23 @@ def _act_outside(edit: GraphRewriter, add: Node) -> list[Change]:
     )
     back = _backward_pair(edit, act, x, y, middle)
     old = (add, act, *(back or ()))
-    attrs = _attrs(add, act, [act.op, _ADD], False)
+    reads_sum = back is not None and slope_reads(act.op) == "X"
+    # To form the sum again takes X and Y: two values, unless one is a row or so.
+    keep = reads_sum and _shape(x) == _shape(y)
+    attrs = _attrs(add, act, [act.op, _ADD], keep)
     inputs = nonempty_slots({"X": x, "Y": y})
-    fused = replace(add, op=FUSED, inputs=inputs, outputs=nonempty_slots({"Out": out}), attrs=attrs)
+    outputs = nonempty_slots({"Out": out, "IntermediateOut": middle if keep else None})
+    fused = replace(add, op=FUSED, inputs=inputs, outputs=outputs, attrs=attrs)
     if not edit.can_fuse_away(middle, old):
         return []
     changes: list[Change] = [((add, act), fused)]
     if back is not None:
         act_grad, add_grad = back
-        # X tells a shape only, unless the slope is a function of the sum, which is formed again.
-        needs_x = slope_reads(act.op) == "X" or x is None or x.spec.shape != _shape(out)
-        grad_inputs = {"X": x if needs_x else None, "Y": y, "Out": out}
+        # X tells a shape only, unless the sum is formed again.
+        needs_x = (reads_sum and not keep) or _shape(x) != _shape(out)
+        grad_inputs = {"X": x if needs_x else None, "Y": y}
+        grad_inputs["Out"] = out if slope_reads(act.op) == "Out" else None
+        grad_inputs["IntermediateOut"] = middle if keep else None
         grad_inputs["Out@GRAD"] = sole_value(
             act_grad.inputs, "X" if act.op == "scale" else "Out@GRAD"
         )

@@ -183,7 +183,8 @@ def test_parts_side_by_side_with_one_root_travel_as_one() -> None:
     assert joined_parts([2, 5, 5, 9], [1, 1, 0, 2]) == [(0, 5, 1), (5, 9, 2)]
 
 
-def test_a_communicator_does_not_end_while_it_is_asked_for_errors() -> None:
+@pytest.mark.parametrize("what", ["asked for errors", "given work"])
+def test_a_communicator_does_not_end_while_it_is_called(what: str) -> None:
     order: list[str] = []
     asked, ended = threading.Event(), threading.Event()
 
@@ -192,6 +193,9 @@ def test_a_communicator_does_not_end_while_it_is_asked_for_errors() -> None:
             asked.set()
             ended.wait(0.2)  # only if it may end meanwhile
             order.append("asked")
+
+        def allReduce(self, *arguments: int) -> None:
+            self.check_async_error()
 
         def abort(self) -> None:
             order.append("ended")
@@ -202,8 +206,15 @@ def test_a_communicator_does_not_end_while_it_is_asked_for_errors() -> None:
         communicator.abort()
         communicator.drain()
         communicator.world = World()
+        call = group.bound_all_reduce(held(group, np.ones(4, "f4")))
+
+        def enqueue() -> None:
+            group.runtime.use()
+            group.runtime.execute((call, call.finish))
+            group.runtime.synchronize()
+
         with ThreadPoolExecutor(1) as pool:
-            asking = pool.submit(communicator.check)
+            asking = pool.submit(enqueue if what == "given work" else communicator.check)
             assert asked.wait(20)
             communicator.abort()
             asking.result(20)
@@ -213,3 +224,30 @@ def test_a_communicator_does_not_end_while_it_is_asked_for_errors() -> None:
     (failure,) = together(1, work)
     assert failure is None, failure
     assert order == ["asked", "ended"]
+
+
+def test_a_call_that_waits_for_a_peer_is_ended_by_an_abort() -> None:
+    """Such as a launch, once the queue of a GPU that waits itself is full."""
+
+    def work(group: NcclGroup) -> None:
+        communicator = group._communicator
+        communicator.abort()
+        communicator.drain()
+        waiting, ended = threading.Event(), threading.Event()
+
+        def all_reduce(*arguments: int) -> None:
+            waiting.set()
+            assert ended.wait(60)
+
+        communicator.world = SimpleNamespace(allReduce=all_reduce, abort=ended.set)
+        call = group.bound_all_reduce(held(group, np.ones(4, "f4")))
+        with ThreadPoolExecutor(1) as pool:
+            calling = pool.submit(call)
+            pool.submit(group.runtime.synchronize)
+            assert waiting.wait(20)
+            group.abort("an operator failed")
+            calling.result(20)
+        communicator.drain()
+
+    (failure,) = together(1, work)
+    assert failure is None, failure

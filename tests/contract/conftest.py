@@ -20,7 +20,6 @@ DEVICE = os.environ.get("ROWLOCK_TEST_DEVICE", "cpu")  # "gpu": all of it on GPU
 BOTH = ("test_execution", "test_documented_examples", "test_matrix")  # run on both kinds of places
 _GPUS = 8
 _RAY = find_spec("ray") is not None
-collect_ignore = [] if _RAY else ["test_strikes.py"]  # its helpers are Ray's
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -63,8 +62,9 @@ def gang(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(autouse=True, scope="session")
 def without_ray() -> Iterator[None]:
-    """Have replicas be threads where there is no Ray."""
-    with contextlib.nullcontext() if _RAY else rowlock.cluster(launcher="threads"):
+    """Have replicas be threads where there is no Ray, and where all of it is on GPUs, unless a test says so."""
+    by_ray = _RAY and DEVICE == "cpu"
+    with contextlib.nullcontext() if by_ray else rowlock.cluster(launcher="threads"):
         yield
 
 
@@ -86,12 +86,17 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
             monkeypatch.setenv(COUNT, str(_GPUS))
         monkeypatch.setattr(fluid, "CPUPlace", lambda: fluid.CUDAPlace(0))
         monkeypatch.setattr(executor, "default_place", lambda: fluid.CUDAPlace(0))
-        monkeypatch.setattr(fluid, "cpu_places", _gpus)
+        monkeypatch.setattr(fluid, "cpu_places", gpu_places)
     return kind
 
 
-def _gpus(count: int = 1) -> list[fluid.CUDAPlace]:
+def gpu_places(count: int = 1) -> list[fluid.CUDAPlace]:
     """Return so many GPU places; a test that needs more than there are is skipped."""
+    need_gpus(count)
+    return list(fluid.cuda_places(range(count)))
+
+
+def need_gpus(count: int) -> None:
+    """Skip a test where there are fewer GPUs."""
     if count > local_gpus():
         pytest.skip(f"it needs {count} GPUs, and this host has {local_gpus()}")
-    return list(fluid.cuda_places(range(count)))

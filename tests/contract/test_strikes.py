@@ -11,6 +11,8 @@ import pytest
 
 import rowlock
 
+pytest.importorskip("ray")  # its helpers are Ray's
+
 from .nets import OPTIMIZERS, Net, assert_close, feed
 from .strikes import Strike, first, last, newcomer, striking
 from .test_recovery import kill, pids, quiet, replicas_equal

@@ -31,6 +31,11 @@ PARAMETERS = {  # of what is called with CUDA in between
     "cuda.using_allocator": "allocator",
     "cuda.runtime.memcpyAsync": "dst src size kind stream",
     "cuda.runtime.eventQuery": "event",
+    "cuda.runtime.streamEndCapture": "stream",
+    "cuda.runtime.graphDestroy": "graph",
+    "cuda.runtime.graphExecDestroy": "graphExec",
+    "cuda.runtime.graphLaunch": "graphExec stream",
+    "cuda.runtime.graphUpload": "graphExec stream",
     "cuda.runtime.hostRegister": "ptr size flags",
     "cuda.runtime.hostUnregister": "ptr",
     "cuda.runtime.getDeviceProperties": "device",
@@ -87,6 +92,11 @@ class FakeCupy(ModuleType):
                     **{"multiProcessorCount": 132, "totalGlobalMem": 141 << 30},
                 },
                 eventQuery=lambda event: self.status,
+                streamEndCapture=lambda stream: 7,
+                graphDestroy=lambda graph: self.note("destroy", graph),
+                graphExecDestroy=lambda graphExec: self.note("destroy exec", graphExec),
+                graphLaunch=lambda graphExec, stream: self.note("graph", graphExec, stream),
+                graphUpload=lambda graphExec, stream: self.note("upload", graphExec, stream),
                 memcpyAsync=lambda dst, src, size, kind, stream: self.note(
                     "copy", dst, src, size, kind, stream
                 ),

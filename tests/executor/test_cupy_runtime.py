@@ -8,17 +8,18 @@ import inspect
 import re
 import sys
 import threading
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from rowlock.executor.cuda import nvrtc
+from rowlock.executor.cuda import cupy_runtime, nvrtc
 from rowlock.executor.cuda.cupy_runtime import CupyRuntime
 from rowlock.executor.cuda.kernel import CudaKernel
 from rowlock.executor.cuda.transfers import Uploads
 from rowlock.executor.simulated import nccl as simulated_nccl
+from rowlock.strategies.errors import ExecutionError
 from tests.executor.fake_cupy import PARAMETERS, CUDARuntimeError, FakeCupy
 
 KERNEL = CudaKernel("scale", (("float*", "x"), ("const float*", "y"), ("int", "n")), "")
@@ -116,6 +117,34 @@ def test_a_graph_is_captured_and_launched_on_the_compute_stream(cupy: FakeCupy) 
     assert not runtime.compute.capturing
     launch()
     assert cupy.did[-2:] == [("upload", runtime.compute), ("graph", runtime.compute)]
+
+
+def test_a_graph_of_several_streams_keeps_their_priorities(
+    cupy: FakeCupy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA copies them to kernels, and CuPy's graphs do not use them."""
+    status = 0
+
+    def instantiate(handle: Any, graph: Any, flags: Any) -> int:
+        handle._obj.value = 40 + graph.value
+        cupy.note("instantiate", graph.value, flags.value)
+        return status
+
+    driver = SimpleNamespace(cuGraphInstantiateWithFlags=instantiate)
+    monkeypatch.setattr(cupy_runtime, "library", {"cuda": driver}.get)
+    runtime = CupyRuntime()
+    fork = runtime.fork(runtime.stream(urgent=True), lambda: None)
+    launch = runtime.capture([fork, fork.finish])
+    launch()
+    compute = runtime.compute.ptr
+    graph = [("instantiate", 7, 8), ("destroy", 7), ("upload", 47, compute), ("graph", 47, compute)]
+    assert cupy.did[-4:] == graph
+    del launch
+    assert cupy.did[-1] == ("destroy exec", 47)
+    status = 1
+    with pytest.raises(ExecutionError, match="failed with status 1"):
+        runtime.capture([fork, fork.finish])
+    assert cupy.did[-1] == ("destroy", 7)
 
 
 def test_nothing_is_under_way_and_no_garbage_goes_while_a_graph_is_captured(cupy: FakeCupy) -> None:

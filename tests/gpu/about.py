@@ -37,9 +37,9 @@ def main() -> None:
     _tell(environment={k: v for k, v in os.environ.items() if k.startswith(names)})
     _tell(tools={name: shutil.which(name) for name in ("nvcc", "g++", "compute-sanitizer")})
     _tell(packages=packages())
-    if shutil.which("nvidia-smi"):
-        said = subprocess.run(["nvidia-smi"], capture_output=True, text=True, timeout=30)
-        _tell(nvidia_smi=said.stdout + said.stderr)
+    command = ["timeout", "30", "nvidia-smi"]
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    _tell(nvidia_smi=said.stdout + said.stderr, status=said.returncode)
     from rowlock.executor.device.gpus import open_gpu
 
     runtime = open_gpu(0)

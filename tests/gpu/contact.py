@@ -4,8 +4,9 @@
 
 Needs no Ray (gangs are threads), no registry and no plugin of pytest. Everything is appended at once to
 ``runs/contact.jsonl``, what processes print to ``runs/contact.log``; what libraries were tuned to is packed
-behind each stage as ``runs/contact_caches.tar.gz``, which ``--caches`` of a later run unpacks. ``--only`` goes
-on with some stages. ``--simulated`` tries the script on a simulated GPU.
+behind each stage as ``runs/contact_caches.tar.gz``, which ``--caches`` of a later run unpacks. ``--only`` and
+``--files`` go on with some stages, or some of their files. ``--results`` puts these three files elsewhere, and
+nothing beside them. ``--simulated`` tries the script on a simulated GPU.
 """
 
 from __future__ import annotations
@@ -13,21 +14,28 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import signal
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 
 from rowlock.executor.device import gpus
+from rowlock.executor.host.disk_cache import distrust
 from tests.gpu import run
 from tests.gpu.results import FILE, PART, append, counted, entries, unfinished
 from tests.gpu.run import Part
 
 FOLDER = run.ROOT / "runs"
 CACHE = "ROWLOCK_CACHE_DIR"
+# Others must not be able to write there, nor in folders around it, as a copy of a repository may allow.
+CACHE_FOLDER = Path(tempfile.gettempdir()) / f"rowlock-contact-{os.geteuid()}"
+_NO_TESTS = 5  # what pytest ends with where all tests of a file are left to other marks
 # The timeout is that of a plugin that may be missing; without it, a test that hangs is still shown in the log.
 OPTIONS = ("-p", "tests.gpu.results", "--continue-on-collection-errors", "-o", "timeout=120",
            "-o", "faulthandler_timeout=100")  # fmt: skip
@@ -40,19 +48,23 @@ class Stage:
     name: str
     files: Sequence[str]
     seconds: float
-    side_by_side: int = 1  # a part for each file, if more than 1
+    side_by_side: int = 1
+    apart: bool = False  # a part for each file: one that hangs or dies leaves the others
     environment: Mapping[str, str] = field(default_factory=dict)
     options: Sequence[str] = ()
     module: str = ""  # run in place of tests
 
-    def parts(self, left: float) -> list[Part]:
-        """Return what is run, within the seconds that are left."""
+    def parts(self, left: float, chosen: Sequence[str] = ("*",)) -> list[Part]:
+        """Return what is run, of files of ``chosen`` patterns, within the seconds that are left."""
         paths = sorted(path for one in self.files for path in glob.glob(one, root_dir=run.ROOT))
-        groups = [[path] for path in paths] if self.side_by_side > 1 else [list(self.files)]
+        paths = [path for path in paths if any(fnmatch(path, one) for one in chosen)]
+        if not paths and not self.module:
+            return []
+        groups = [[path] for path in paths] if self.apart else [paths]
         limit = max(1.0, min(self.seconds, left))
         more = {"options": [*OPTIONS, *self.options], "limit": limit, "module": self.module}
         return [
-            Part(self.name if len(groups) == 1 else f"{self.name}: {group[0]}", group,
+            Part(f"{self.name}: {group[0]}" if self.apart else self.name, group,
                  self.environment, **more)
             for group in groups
         ]  # fmt: skip
@@ -70,17 +82,27 @@ def stages(workers: int) -> list[Stage]:
         Stage("plans", ("tests/gpu/test_plans.py",), 240),
         Stage("NCCL", ("tests/gpu/test_nccl.py", *run.NCCL), 180, options=quick),
         Stage("programs", ("tests/gpu/test_programs.py", *run.PLANS[1:]), 300, options=quick),
-        Stage("libraries", libraries, 300, side_by_side=2, options=quick),
-        Stage("kernels", run.KERNELS[:1], 400, side_by_side=workers, options=quick),
-        Stage("contract on threads", run.CONTRACT, 3600, environment=run.ON_GPUS, options=quick),
+        Stage("libraries", libraries, 300, 2, apart=True, options=quick),
+        Stage("kernels", run.KERNELS[:1], 400, workers, apart=True, options=quick),
+        Stage(
+            "contract on threads",
+            ("tests/contract/test_*.py",),
+            300,
+            workers,
+            apart=True,
+            environment=run.ON_GPUS,
+            options=quick,
+        ),
     ]
 
 
 class Contact:
     """Runs stages until the time is over; ``results`` is appended to, and so is the log beside it."""
 
-    def __init__(self, results: Path, seconds: float, cache: Path) -> None:
-        self.results, self.cache = results, cache
+    def __init__(
+        self, results: Path, seconds: float, cache: Path, files: Sequence[str] = ("*",)
+    ) -> None:
+        self.results, self.cache, self.files = results, cache, files
         self.until = time.monotonic() + seconds
         self.failed = 0
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -93,7 +115,12 @@ class Contact:
                 append(self.results, stage=stage.name, left_out="no time was left")
                 continue
             with ThreadPoolExecutor(stage.side_by_side) as pool:
-                list(pool.map(self._part, stage.parts(left)))
+                try:
+                    list(pool.map(self._part, stage.parts(left, self.files)))
+                except BaseException:  # an interrupt does not reach the threads that wait
+                    self.until = 0.0
+                    run.kill_all()
+                    raise
             self._pack()
 
     def _part(self, part: Part) -> None:
@@ -109,7 +136,7 @@ class Contact:
         with open(self.results.with_suffix(".log"), "ab") as log:
             part.run(log)
         over = part.seconds >= part.limit
-        self.failed += bool(part.status)
+        self.failed += part.status not in (0, _NO_TESTS)
         lines = [line for line in entries(self.results) if line.get("part") == part.name]
         files = len(self._kept())
         part.counts = part.counts or counted(lines)  # one that was killed wrote no report
@@ -143,8 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=25, help="for everything")
     parser.add_argument("--results", type=Path, default=FOLDER / "contact.jsonl")
     parser.add_argument("--caches", type=Path, help="packed by a run before, on such a GPU")
+    parser.add_argument("--cache", type=Path, default=CACHE_FOLDER, help="the folder")
     parser.add_argument("--workers", type=int, default=4, help="of kernels' tests, side by side")
     parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument(
+        "--files", nargs="+", default=["*"], help="of these stages, such as '*sequences*'"
+    )
     parser.add_argument("--simulated", action="store_true", help="on a simulated GPU")
     options = parser.parse_args(arguments)
     if options.simulated:
@@ -153,11 +184,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"this meets a real GPU: take {gpus.COUNT} out of the environment")
     results = options.results.absolute()
     results.parent.mkdir(parents=True, exist_ok=True)
-    contact = Contact(results, 60 * options.minutes, results.with_name(f"{results.stem}_caches"))
+    contact = Contact(results, 60 * options.minutes, options.cache.absolute(), options.files)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # parts end with it
     if options.caches:
         with tarfile.open(options.caches) as archive:
             archive.extractall(contact.cache, filter="data")
-    append(results, contact=sys.argv, minutes=options.minutes)
+    doubt = distrust(contact.cache.resolve())
+    append(
+        results, contact=sys.argv, minutes=options.minutes, cache=str(contact.cache), doubt=doubt
+    )
     contact.run([stage for stage in stages(options.workers) if stage.name in options.only])
     append(results, finished=True, failed=contact.failed)
     return int(contact.failed > 0)

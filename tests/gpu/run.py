@@ -40,6 +40,7 @@ CONTRACT = ("tests/contract",)
 ON_GPUS = {"ROWLOCK_TEST_DEVICE": "gpu"}
 CHECKERS = ("memcheck", "racecheck")
 MISSED = 99  # what compute-sanitizer ends with if it found something
+_running: set[int] = set()  # process groups
 
 
 @dataclass
@@ -104,12 +105,24 @@ def limited(
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
     )
+    _running.add(process.pid)
     try:
         return process.wait()
     finally:  # an interrupt ends it, too
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        _kill(process.pid)
         process.wait()
+        _running.discard(process.pid)
+
+
+def kill_all() -> None:
+    """Kill what runs on other threads of this process."""
+    for group in tuple(_running):
+        _kill(group)
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def parts() -> list[Part]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -68,7 +69,9 @@ contact.run([Stage(str(i), one, 300) for i, one in enumerate(files)])
 
 @pytest.mark.kills
 @pytest.mark.slow
-def test_a_killed_run_has_written_what_came_before(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_run_has_written_what_came_before(tmp_path: Path, ends: int) -> None:
+    """One that is interrupted ends what it runs, too."""
     stage(tmp_path, "first", PASSES)
     stage(tmp_path, "second", PASSES + f"import os\ndef test_told(): open({str(tmp_path / 'pid')!r}, 'w')"
                               f".write(str(os.getpid()))\n" + HANGS)  # fmt: skip
@@ -82,13 +85,18 @@ def test_a_killed_run_has_written_what_came_before(tmp_path: Path) -> None:
 
     try:
         assert eventually(hangs, LONG)
+        process.send_signal(ends)
+        process.wait(LONG)
+        if ends == signal.SIGINT:
+            assert eventually(lambda: not Path(f"/proc/{pid.read_text()}").exists(), LONG)
     finally:
         process.kill()
         process.wait()
         if pid.exists():  # it would have gone on to its limit
-            os.kill(int(pid.read_text()), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid.read_text()), signal.SIGKILL)
     lines = entries(results)
-    assert list(ended(lines)) == ["0"]
+    assert list(ended(lines)) == ["0", "1"][: 1 if ends == signal.SIGKILL else 2]
     assert [line["outcome"] for line in lines if "told" in line.get("test", "")] == [
         "began",
         "passed",
@@ -99,6 +107,17 @@ def test_what_no_time_is_left_for_is_said(tmp_path: Path) -> None:
     results = tmp_path / "contact.jsonl"
     Contact(results, 0, tmp_path / "caches").run([stage(tmp_path, "late", PASSES)])
     assert [line["left_out"] for line in entries(results)] == ["no time was left"]
+
+
+def test_some_files_of_a_stage_and_one_without_tests(tmp_path: Path) -> None:
+    """A file whose tests are all left out by their marks has not failed."""
+    results = tmp_path / "contact.jsonl"
+    for name, text in (("none", "X = 1\n"), ("other", HANGS)):
+        stage(tmp_path, name, text)
+    both = Stage("both", [str(tmp_path / "test_*.py")], LONG, apart=True)
+    contact = Contact(results, LONG, tmp_path / "caches", ["*none*"])
+    contact.run([both])
+    assert len(ended(entries(results))) == 1 and not contact.failed
 
 
 def test_half_a_line_is_not_read(tmp_path: Path) -> None:
@@ -131,11 +150,16 @@ def test_versions_and_caches_of_a_run_before(tmp_path: Path) -> None:
         str(results),
         "--caches",
         str(before),
+        "--cache",
+        str(tmp_path / "cache"),
     ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ROWLOCK_SIMULATED_GPUS", "1")
         assert main(options) == 0
     lines = entries(results)
+    assert lines[0]["doubt"] == ""
     assert any("python" in line for line in lines) and any("gpu" in line for line in lines)
     assert lines[-1]["finished"] and not lines[-1]["failed"]
-    assert (results.parent / "contact_caches" / "tuned").read_text() == "kept"
+    assert (tmp_path / "cache" / "tuned").read_text() == "kept"
+    files = {path.name for path in results.parent.iterdir()}
+    assert files == {"contact.jsonl", "contact.log", "contact_caches.tar.gz"}

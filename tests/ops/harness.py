@@ -192,22 +192,23 @@ def _outputs(
 ) -> tuple[Arrays, list[Any]]:
     """Return memory for the outputs, and those of them that are operands' memory."""
     specs = infer(op, specs_of(inputs), attrs, inputs)
-    taken = dict(op.in_place) if overwrite else updates(op)
+    taken = (op.in_place, op.in_place_else) if overwrite else (updates(op),)
     outputs: Arrays = {}
     shared = []
     for slot in op.output_slots:
         many = [laid_out(s.shape, to_numpy(s.dtype), layout, xp) for s in specs.get(slot.name, ())]
-        source = operands.get(taken.get(slot.name, ""))
-        if (
-            source
-            and many
-            and many[0].shape == source[0].shape
-            and many[0].dtype == source[0].dtype
-            and wanted(slot.name)
-            and not any(source[0] is a for a in shared)  # only one can have it
-        ):
-            many[0] = source[0]
-            shared.append(source[0])
+        for source in (operands.get(slots.get(slot.name, "")) for slots in taken):
+            if (
+                source
+                and many
+                and many[0].shape == source[0].shape
+                and many[0].dtype == source[0].dtype
+                and wanted(slot.name)
+                and not any(source[0] is a for a in shared)  # only one can have it
+            ):
+                many[0] = source[0]
+                shared.append(source[0])
+                break
         outputs[slot.name] = many if wanted(slot.name) else [None] * len(many)
     return outputs, shared
 
@@ -273,10 +274,10 @@ def gradients(
             arrays = inputs.get(source, outputs.get(source))
             if arrays is None and source.endswith("@GRAD"):
                 arrays = seeds.get(source.removesuffix("@GRAD"))
-            if arrays and slot in declared.shapes_of:  # another value lies there by now
-                operands[slot] = [lost(array) for array in arrays]
-            elif arrays:
+            if arrays:
                 operands[slot] = arrays
+        for slot in operands.keys() & set(declared.shape_slots(settings, operands)):
+            operands[slot] = list(map(lost, operands[slot]))  # another value lies there by now
         operands |= offsets_for(declared, inputs)
         results = run(
             declared,
