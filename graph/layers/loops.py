@@ -80,7 +80,7 @@ def _shapes_around(block: Block) -> dict[str, tuple[int, ...] | None]:
 
 
 def _forget_sizes(variable: Variable, before: tuple[int, ...] | None) -> None:
-    """Make the sizes unknown that a variable has otherwise before a round: another one may change them again."""
+    """Make the sizes unknown that a variable has otherwise before a round: another may change them again."""
     after = variable.shape
     if before is not None and after is not None and len(before) == len(after):
         both = zip(before, after, strict=True)

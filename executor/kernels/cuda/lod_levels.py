@@ -26,7 +26,9 @@ def lod_offsets(dev: Device, a: OffsetsOfRows) -> list[Step]:
     const long long least = i ? x[i - 1] : 0, most = i ? rows : 0;
     if (at < least || at > most || (i == count - 1 && at != rows)) refuse(word, noted, assertion, at);
     out[i] = at < 0 ? 0 : at > rows ? rows : at;"""
-    problem = f"lod_reset: offsets must rise from 0 to {rows}, the number of X's rows, but one is {{}}"
+    problem = (
+        f"lod_reset: offsets must rise from 0 to {rows}, the number of X's rows, but one is {{}}"
+    )
     return _each(dev, "lod_offsets", a.x.reshape(-1), a.out, body, {"rows": rows}, problem)
 
 
