@@ -90,7 +90,10 @@ class Binder:
             if node is part.vote_at:
                 late = len(instructions)
         count, nbytes = memory.size()
-        inputs = [None if i in memory.fed else memory.arrays[i] for i in self.program.feeds]
+        inputs = [
+            None if i in memory.fed or part.lacks(i) else memory.arrays[i]
+            for i in self.program.feeds
+        ]
         fetched = [memory.fetched(i) for i in self.program.fetches]
         memory.forget()
         return self._make(

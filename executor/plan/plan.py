@@ -206,8 +206,9 @@ class Plan:
         return instruction
 
     def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
+        what = repr(error) if isinstance(error, KeyError) else error  # its text is the key alone
         return ExecutionError.of(
-            self._replica, instruction.op, error, instruction.reads, instruction.where
+            self._replica, instruction.op, what, instruction.reads, instruction.where
         )
 
     def close(self) -> None:

@@ -690,8 +690,8 @@ class Replica:
         scope = self.scopes[loaded.scope]
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
-        fed = [_bindable(spec_of(a), idle) for a in feeds]
-        begun = segment.cache.shapes.begin(fed, scope.spec, feeds)
+        fed = [_with_a_row(a) for a in feeds] if idle else feeds
+        begun = segment.cache.shapes.begin([spec_of(a) for a in fed], scope.spec, fed)
         shapes = None if lasting else (segment.cache.shapes.telling(begun), idle)
         bound = segment.plans.alike(shapes)
         if bound is None:
@@ -773,8 +773,8 @@ class Replica:
                 loaded.forget_plans()
 
 
-def _bindable(spec: Spec, idle: bool) -> Spec:
-    """Shapes are inferred as if a place without rows had one."""
-    if idle and spec.shape and spec.shape[0] == 0:
-        return Spec((1, *spec.shape[1:]), spec.dtype)
-    return spec
+def _with_a_row(array: np.ndarray) -> np.ndarray:
+    """Return what shapes are inferred from on a place without rows: as if it had one."""
+    if array.ndim and not len(array):
+        return np.zeros((1, *array.shape[1:]), array.dtype)
+    return array

@@ -49,6 +49,7 @@ class While:
 
     def block(self) -> AbstractContextManager[Block]:
         """Return a context: ops built inside belong to the loop."""
+        self._shapes_before = _shapes_around(self.helper.main_program.current_block())
         return sub_block(self.helper.main_program, self._complete)
 
     def _complete(self, block: Block) -> None:
@@ -56,6 +57,8 @@ class While:
         reads, writes = captured(block)
         condition = self.cond_var.name
         names = dict.fromkeys([*writes, condition])
+        for variable in around(block, list(names)):
+            _forget_sizes(variable, self._shapes_before.get(variable.name))
         parent.append_op(
             "while",
             {
@@ -68,6 +71,20 @@ class While:
             },
             {"sub_block": block, "is_test": self.is_test},
         )
+
+
+def _shapes_around(block: Block) -> dict[str, tuple[int, ...] | None]:
+    """Return the shapes of the variables that a block sees, by name."""
+    outer = {} if block.parent_idx < 0 else _shapes_around(block.program.block(block.parent_idx))
+    return outer | {name: variable.shape for name, variable in block.vars.items()}
+
+
+def _forget_sizes(variable: Variable, before: tuple[int, ...] | None) -> None:
+    """Make the sizes unknown that a variable has otherwise before a round: another may change them again."""
+    after = variable.shape
+    if before is not None and after is not None and len(before) == len(after):
+        both = zip(before, after, strict=True)
+        variable.shape = tuple(size if size == other else -1 for size, other in both)
 
 
 def while_loop(

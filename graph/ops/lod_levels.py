@@ -18,6 +18,12 @@ class Offsets(Operands):
     out: Output
 
 
+class OffsetsOfRows(Operands):
+    x: Input
+    rows: Input
+    out: Output
+
+
 class OffsetsOfCopies(Operands):
     x: Input
     y: Input
@@ -148,10 +154,11 @@ def patches_shape(op: Inference) -> Mapping[str, Specs]:
 define(
     Op(
         type="lod_offsets",
-        record=Offsets,
+        record=OffsetsOfRows,
         shape=offsets_shape,
+        needs=lambda attrs: {"Out": ("X",)},
         lod=no_sequences,
-        samples=(sample({"X": offsets(2, 0, 3)}),),
+        samples=(sample({"X": offsets(2, 0, 3), "Rows": normal(5, 2)}),),
     )
 )
 define(

@@ -589,6 +589,7 @@ define(
 class LodReset(Operands):
     x: Input
     y: Input | None
+    y_lod: Offsets
     out_lod: Offsets
     out: Output
     target_lod: Sequence[int] = []
@@ -606,7 +607,13 @@ class LodResetGrad(Operands):
 def reset_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X; the new offsets begin with 0, do not fall and end where X does."""
     target = list(op.attr("target_lod"))
-    if not op.has("Y"):
+    if op.has("Y@LOD"):
+        rows, of_y = op.shape("X")[0], op.shape("Y")[0]
+        op.require(
+            min(rows, of_y) < 0 or rows == of_y,
+            f"the sequences of Y end at row {of_y}, and X has {rows} rows",
+        )
+    elif not op.has("Y"):
         rising = all(a <= b for a, b in pairwise(target))
         op.require(
             len(target) > 1 and target[0] == 0 and rising, f"offsets {target} must rise from 0"
@@ -620,7 +627,8 @@ def reset_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
     """All levels of Y, or its elements, or ``target_lod``; ``append`` puts one behind those of X."""
     outer = op.of("X") if op.attrs["append"] else ()
     if op.uses("Y"):
-        return {"Out": op.of("Y") or (*outer, op.level("lod_offsets", {"X": [op.value("Y")]}))}
+        operands = {"X": [op.value("Y")], "Rows": [op.value("X")]}
+        return {"Out": op.of("Y") or (*outer, op.level("lod_offsets", operands))}
     target = list(op.attrs["target_lod"])
     attrs = {"shape": [len(target)], "dtype": int(VarType.INT64), "int64_values": target}
     return {"Out": (*outer, op.level("assign_value", {}, attrs))}
@@ -638,6 +646,7 @@ define(
             sample({"X": normal(5, 2)}),
             sample({"X": normal(5, 2)}, target_lod=[0, 2, 4]),
             sample({"X": normal(5, 2)}, target_lod=[1, 5]),
+            sample({"X": normal(5, 2), "Y": normal(4, 1), "Y@LOD": [offsets(2, 2)]}),
         ),
     ),
     Op(type="lod_reset_grad", record=LodResetGrad),

@@ -115,11 +115,14 @@ def test_what_grows_may_be_compiled_with_every_switch(tmp_path: Path) -> None:
 
 
 def test_what_grows_trains_on_two_places() -> None:
+    """What it begins with has another gradient, too, which has the size that it had then."""
     x, n = fluid.data("x", [None, 4]), fluid.data("n", [1], "int64")
     state = L.fc(x, 4)
+    beside = L.reduce_mean(state)
     start = [L.fill_constant([1], "int64", 0), state]
     _, grown = L.while_loop(lambda i, s: i < n, lambda i, s: [i + 1, L.concat([s, s], 1)], start)
-    loss = L.reduce_mean(L.square(L.reduce_sum(grown, 1)))
+    assert grown.shape == (-1, -1)
+    loss = L.reduce_mean(L.square(L.reduce_sum(grown, 1))) + beside
     fluid.optimizer.SGD(0.0001).minimize(loss)
     feed = {"x": np.ones((1, 4), "float32"), "n": np.array([3])}
     exe = fluid.Executor(fluid.CPUPlace())

@@ -374,7 +374,25 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
         lambda x: layers.sequence_reshape(x, 5),
         {"x": sequences(ROWS, TWO)},
         ExecutionError,
-        "sequence 0 of X ends at element 4, which is not the end of a row of 5",
+        "sequence.* of X ends at element 4, which is not the end of a row of 5",
+    ),
+    "offsets that end elsewhere": (
+        lambda x, at: layers.sequence_pool(layers.lod_reset(x, at), "sum"),
+        {"x": sequences(ROWS, TWO), "at": np.array([[0], [2], [4]], "int32")},
+        ExecutionError,
+        "lod_reset: offsets must rise from 0 to 5, the number of X's rows, .*4",
+    ),
+    "offsets that fall": (
+        lambda x, at: layers.sequence_pool(layers.lod_reset(x, at), "sum"),
+        {"x": sequences(ROWS, TWO), "at": np.array([[0], [3], [2], [5]])},
+        ExecutionError,
+        "lod_reset: offsets must rise from 0 to 5, the number of X's rows, .*2",
+    ),
+    "sequences of fewer rows": (
+        lambda x, y: layers.sequence_pool(layers.lod_reset(x, y), "sum"),
+        {"x": sequences(ROWS, TWO), "y": sequences(ROWS[:4], [[2, 2]])},
+        EnforceNotMet,
+        "lod_reset: the sequences of Y end at row 4, and X has 5 rows",
     ),
     "a column that is not there": (
         lambda x, ids, new: layers.sequence_scatter(x, ids, new),
@@ -420,12 +438,16 @@ REFUSED: dict[str, tuple[Build, dict[str, Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
-def test_mistakes_are_explained(name: str, device: str) -> None:
+def test_mistakes_are_explained(name: str) -> None:
     build, feed, kind, message = REFUSED[name]
-    if device == "gpu" and name == "rows that do not fit":
-        pytest.skip("the host does not see offsets on a GPU")
     with pytest.raises(kind, match=message):
         run(build, feed)
+
+
+@pytest.mark.parametrize("device", ["gpu"], indirect=True)
+@pytest.mark.parametrize("name", [name for name in REFUSED if "offsets" in name or "fit" in name])
+def test_offsets_that_do_not_fit_are_seen_on_gpus(name: str, device: str) -> None:
+    test_mistakes_are_explained(name)
 
 
 def test_rows_that_are_changed_behind_their_offsets_are_refused() -> None:

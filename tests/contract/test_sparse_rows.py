@@ -109,6 +109,16 @@ class Net:
         return losses, np.stack(tables), program
 
 
+@pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
+def test_a_place_without_rows_brings_none(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.contract.test_sparse_rows.ROWS", (8, 1, 7, 1))
+    weighted = fluid.BuildStrategy.GradientScaleStrategy.SampleWeighted
+    strategy = {**MODES[mode][1], "gradient_scale_strategy": weighted}
+    with rowlock.cluster(launcher="threads"):
+        tables = [Net(METHODS["adam"], True).train(n, **strategy)[1] for n in (1, 2)]
+    np.testing.assert_allclose(*tables, atol=1e-6)
+
+
 def like_dense(method: Callable[[], Any], mode: str) -> Any:
     """Train with dense gradients and with rows, alike; return the program with rows."""
     places, strategy = MODES[mode]

@@ -32,6 +32,10 @@ EMPTY = {
     "words": [[2, 0, 1, 3], [0, 3, 0, 1], [1, 4, 0, 0]],
     "others": [[1, 3, 0, 2], [2, 1, 0, 1], [0, 1, 1, 2]],
 }
+FEW = {  # a place gets no sequence in the second step
+    name: [lengths[: 1 if step == 1 else 3] for step, lengths in enumerate(steps)]
+    for name, steps in EVEN.items()
+}
 UNEVEN = {name: [lengths[:3] for lengths in steps] for name, steps in EVEN.items()}
 
 
@@ -110,9 +114,18 @@ def stacked() -> None:
     fluid.optimizer.Adam(0.02).minimize(mean_loss(L.reduce_mean(out, dim=0)))
 
 
+def selected() -> None:
+    """Which rows there are is told by what is fed, so that the host knows it before the step."""
+    ids, rows = words()
+    some = L.where(L.less_than(ids, L.fill_constant([1], "int64", WORDS)))
+    back = L.gather_nd(L.fc(rows, 4, act="tanh"), L.slice(some, [1], [0], [1]))
+    loss = mean_loss(L.sequence_pool(L.lod_reset(back, ids), "sum"))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+
+
 NETS: Mapping[str, Callable[[], None]] = {
     net.__name__: net
-    for net in (tagger, gru_steps, two_tables, reader, ranked, overwritten, stacked)
+    for net in (tagger, gru_steps, two_tables, reader, ranked, overwritten, stacked, selected)
 }
 VERIFIED = {**ON, "verify_passes": True}
 WAITING = {"use_thread_barrier": True, "allow_op_delay": True, "num_threads": 4}
@@ -190,3 +203,13 @@ def test_nets_train_as_on_one_place(
         np.testing.assert_allclose(parameters[name], value, 1e-5, 1e-5, err_msg=name)
     if lengths is not UNEVEN:
         np.testing.assert_allclose(losses, alone, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [{}, REDUCE], ids=["all-reduce", "reduce"])
+@pytest.mark.parametrize("net", ["tagger", "two_tables", "selected"])
+def test_a_place_without_sequences_changes_nothing(net: str, mode: Mapping[str, Any]) -> None:
+    expected, _ = train(net, FEW)
+    with rowlock.cluster(launcher="threads"):
+        parameters, _ = train(net, FEW, [fluid.CPUPlace()] * 2, {**WEIGHTED, **mode}, {})
+    for name, value in expected.items():
+        np.testing.assert_allclose(parameters[name], value, 1e-5, 1e-5, err_msg=name)

@@ -14,6 +14,7 @@ from ....graph.ops.lod_levels import (
     OffsetsOfImages,
     OffsetsOfPairs,
     OffsetsOfPatches,
+    OffsetsOfRows,
     OffsetsReshaped,
     OffsetsTogether,
     absolute,
@@ -25,13 +26,16 @@ from ..registry import Step, kernel
 
 
 @kernel("lod_offsets")
-def lod_offsets(dev: Device, a: Offsets) -> Step:
-    x = a.x.reshape(-1)
+def lod_offsets(dev: Device, a: OffsetsOfRows) -> Step:
+    """Offsets of another type, which end where the rows do."""
+    x, rows = a.x.reshape(-1), len(a.rows)
 
     def run() -> None:
         rises = bool(x.size > 1 and x[0] == 0 and (x[1:] >= x[:-1]).all())
-        if dev.runtime is None and not rises:  # the host does not see offsets on a GPU
-            raise SequenceError(f"lod_reset: offsets must rise from 0, got {x.tolist()}")
+        if not rises or x[-1] != rows:
+            raise SequenceError(
+                f"lod_reset: offsets must rise from 0 to {rows}, the number of X's rows, got {x.tolist()}"
+            )
         a.out[...] = x
 
     return run
@@ -99,12 +103,11 @@ def lod_reshaped(dev: Device, a: OffsetsReshaped) -> Step:
     width = a.rows.shape[1]
 
     def run() -> None:
-        if dev.runtime is None:  # the host does not see offsets on a GPU
-            for i in np.flatnonzero(a.x * width % a.new_dim)[:1]:
-                raise SequenceError(
-                    f"sequence_reshape: sequence {i - 1} of X ends at element {a.x[i] * width}, which is not "
-                    f"the end of a row of {a.new_dim}. Choose new_dim so that it divides each sequence."
-                )
+        for i in np.flatnonzero(a.x * width % a.new_dim)[:1]:
+            raise SequenceError(
+                f"sequence_reshape: sequence {i - 1} of X ends at element {a.x[i] * width}, which is not "
+                f"the end of a row of {a.new_dim}. Choose new_dim so that it divides each sequence."
+            )
         a.out[...] = a.x * width // a.new_dim
 
     return run

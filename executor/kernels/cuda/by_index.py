@@ -27,7 +27,8 @@ _RUN = 64  # rows of one sum that are added up ahead of the others
 NO_PADDING = -1
 
 
-_REFUSAL = (("long long*", "word"), ("volatile long long*", "noted"), ("int", "assertion"))
+# parameters of a kernel that calls ``refuse`` of ``assert.cuh``
+REFUSAL = (("long long*", "word"), ("volatile long long*", "noted"), ("int", "assertion"))
 
 
 def inside(dev: Device, index: Array, limit: int, problem: str) -> list[Step]:
@@ -41,7 +42,7 @@ def inside(dev: Device, index: Array, limit: int, problem: str) -> list[Step]:
     kind = c_type(index.dtype)
     parameters = (
         (f"const {kind}*", "index"),
-        *_REFUSAL,
+        *REFUSAL,
         ("long long", "count"),
         ("long long", "limit"),
     )
@@ -86,7 +87,7 @@ def picked(
     parameters = [(f"{unit}*", "out"), (f"const {unit}*", "source"), (f"const {kind}*", "index")]
     parameters += [("unsigned", n) for n in ("count", "units", "magic", "shift")]
     parameters += [("long long", "rows"), ("long long", "padding")]
-    parameters += _REFUSAL if op else ()
+    parameters += REFUSAL if op else ()
     refuse = "refuse(word, noted, assertion, row)" if op else ""
     body = f"""
   for (unsigned i = thread_index(); i < count; i += thread_count()) {{
