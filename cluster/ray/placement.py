@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -18,6 +19,7 @@ from .nodes import NODE_LABEL, Node, assign_gpu_nodes, assign_nodes, nodes
 
 _LOOK_S = 0.25
 _BUSY_S = 1.0  # after this long, what is not free is looked for on other nodes
+_REPLICA_BYTES = 100 << 20  # of a node's memory, before a replica has any value: 109 MiB measured
 _NAMED_NODES = 12  # in a message; the rest is counted
 
 
@@ -140,6 +142,7 @@ def plan(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig) -> lis
             f"{_wanted(size, config)} need {total}; {_whole(config)} has {_offers(nodes, need)}: room for "
             f"{len(where)}. Ask for fewer places, or for less each (0 CPUs reserves none)."
         )
+    _check_processes(where, size)
     return where
 
 
@@ -189,6 +192,17 @@ def _check_offered(need: Mapping[str, float], nodes: Sequence[Node]) -> None:
                 f"ClusterConfig.resources_per_replica asks for {need[name]:g} {name!r}; no node that may be "
                 f"used offers it. They offer {', '.join(names)}.{nearest(name, names)} Start one with it "
                 f"(ray start --resources), or leave it out."
+            )
+
+
+def _check_processes(where: Sequence[Node], size: int) -> None:
+    """Refuse more processes on a node than its memory can hold, where places reserve nothing."""
+    for node, count in Counter(where).items():
+        room = node.room({"memory": _REPLICA_BYTES})
+        if "memory" in node.resources and count > max(room, node.cpus):
+            raise PlacementError(
+                f"{size} places put {count} replicas on {node.address}, a process each: it has {node.cpus} "
+                f"CPUs and memory for {room:g}. Ask for fewer places (CPU_NUM, cpu_places(n)), or add nodes."
             )
 
 

@@ -18,6 +18,7 @@ from ...graph.report.memory_report import (
     MemoryReport,
     bucket_bytes,
     contributors,
+    largest_persistables,
     persistable_bytes,
     report,
 )
@@ -26,6 +27,7 @@ from ..plan.dry import bound_dry, on_gpu
 from ..plan.shapes import infer_specs
 
 _SURE = 4  # scratch is taken to stay under so many times the temporaries, less one
+_NO_BATCH = "Not even a batch of 1 fits: make the model smaller, or use places with more memory."
 State = Callable[[str], Spec | None]
 
 
@@ -80,15 +82,20 @@ class Budget:
         self, needs: MemoryReport, feeds: Sequence[Spec], specs: Sequence[Spec], state: State
     ) -> str:
         plan = plan_memory(self._used(), specs, self.memory_options)
-        largest = "; ".join(contributors(plan, 3))
+        if needs.persistables > self.limit:
+            largest = "; ".join(largest_persistables(self.program, specs, 3))
+        else:
+            largest = "; ".join(contributors(plan, 3))
         return (
             f"out of memory: a step needs {needs.total:,} bytes on each replica (temporaries {needs.arena:,}, "
             f"scratch {needs.scratch:,}, gradients {needs.buckets:,}, persistables {needs.persistables:,}) and "
-            f"{self.whose} {self.limit:,}. Largest: {largest}. {self._advice(feeds, state)}"
+            f"{self.whose} {self.limit:,}. Largest: {largest}. {self._advice(needs, feeds, state)}"
         )
 
-    def _advice(self, feeds: Sequence[Spec], state: State) -> str:
+    def _advice(self, needs: MemoryReport, feeds: Sequence[Spec], state: State) -> str:
         """Say which batch would fit: memory is planned for others."""
+        if needs.persistables > self.limit:
+            return _NO_BATCH
         varying = [self.program.values[i].varies for i in self.program.feeds]
         rows = {spec.shape[0] for spec, varies in zip(feeds, varying, strict=True) if varies}
         if len(rows) != 1:
@@ -96,7 +103,7 @@ class Budget:
         (now,) = rows
         best = largest_that_fits(lambda n: self._fits(self._specs(feeds, n, state)), now)
         if not best:
-            return "Not even a batch of 1 fits: make the model smaller, or use places with more memory."
+            return _NO_BATCH
         return (
             f"The largest batch that fits has {best} rows on each place ({best * self.replicas} in all); "
             f"{now} were fed."

@@ -138,7 +138,7 @@ class ParallelRun:
             self.values = self._new_values(scope)
         self.report: CompileReport | None = None
         # Steps that happened, and what was begun since: all that has yet to happen is there.
-        self._count: tuple[int, tuple[InFlightSteps, ...]] = (0, ())
+        self._count: tuple[int, tuple[InFlightSteps, ...]] = (program.first_step, ())
         self._itself: weakref.ref[Owner] = weakref.ref(self)
         self._splitting = threading.RLock()
         self.compilations = 0
@@ -311,7 +311,7 @@ class ParallelRun:
 
     @property
     def steps(self) -> int:
-        """Steps that happened, or are under way."""
+        """Number of the next step: those before it happened, or are under way."""
         steps, begun = self._count
         return steps + sum([one.steps for one in begun])
 

@@ -89,7 +89,9 @@ class ProgramRuns:
                 self._runs.move_to_end(key)
                 last = self._last.get(program.id)
                 if last is not run:
-                    run.steps = last.steps if last else self._steps.get(program.id, 0)
+                    run.steps = (
+                        last.steps if last else self._steps.get(program.id, program.first_step)
+                    )
                     if last is not None:
                         last.superseded = True
                     self._last[program.id] = run

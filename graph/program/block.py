@@ -257,7 +257,7 @@ class ProgramBlocks:
         self.version = 0
         self.blocks = [Block(self, 0)]
         self.current_block_idx = 0
-        self._seed = seed
+        self._seed, self._first_step = seed, 0
         self._current_role = OpRole.Forward
         self._op_role_var: list[str] = []
         self._appending_grad_times = 0
@@ -339,6 +339,22 @@ class ProgramBlocks:
         if not isinstance(seed, int) or isinstance(seed, bool):
             raise InvalidValue(f"Program.random_seed must be an int, got {seed!r}.")
         self._seed = seed
+        self.touch()
+
+    @property
+    def first_step(self) -> int:
+        """Number of the first step that is run; random ops draw by it.
+
+        A training that goes on from a checkpoint draws what it would have drawn, if this is how many steps it
+        had run. Set it before the program is compiled, or first run by an executor.
+        """
+        return self._first_step
+
+    @first_step.setter
+    def first_step(self, step: int) -> None:
+        if not isinstance(step, int) or isinstance(step, bool) or step < 0:
+            raise InvalidValue(f"Program.first_step must be an int from 0 on, got {step!r}.")
+        self._first_step = step
         self.touch()
 
     @property

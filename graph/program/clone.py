@@ -24,7 +24,7 @@ _NOT_FORWARD = int(OpRole.Backward | OpRole.Optimize | OpRole.LRSched)
 def copy_program(program: _Program) -> _Program:
     """Return a deep copy, parameters' settings, seed and role state included."""
     clone = type(program)()
-    clone.random_seed = program.random_seed
+    clone.random_seed, clone.first_step = program.random_seed, program.first_step
     clone.lr_scheduler = program.lr_scheduler
     clone.readers = list(program.readers)
     clone._current_role, clone._op_role_var = program._current_role, list(program._op_role_var)
@@ -76,18 +76,23 @@ def _copy_value(value: Any, program: ProgramBlocks) -> Any:
 def for_test_program(program: _Program) -> _Program:
     """Return the forward part alone, with ``is_test`` set; its seed is the default.
 
-    Of what a trainer exchanges with parameter servers it only looks rows up.
+    Of what a trainer exchanges with parameter servers it only looks rows up. Where ops are dropped, so are
+    variables that no other op mentions and no reader feeds; else all variables stay.
     """
     clone = copy_program(program)
-    clone.random_seed = type(program)().random_seed
+    clone.random_seed, clone.first_step = type(program)().random_seed, 0
     clone.lr_scheduler = None
     clone._appending_grad_times = 0
+    drops = False
     for block in clone.blocks:
-        block.ops = [op for op in block.ops if not (op.role & _NOT_FORWARD or _exchanges(op))]
-        for op in block.ops:
+        ops = [op for op in block.ops if not (op.role & _NOT_FORWARD or _exchanges(op))]
+        drops = drops or len(ops) < len(block.ops)
+        block.ops = ops
+        for op in ops:
             if "is_test" in op.attrs:
                 op.attrs["is_test"] = True
-    _drop_unused(clone)
+    if drops:
+        _drop_unused(clone, keep={name for reader in clone.readers for name in reader.names})
     return clone
 
 

@@ -17,7 +17,8 @@ from .formats.text import DETAILS, text
 class Program(ProgramBlocks):
     """Blocks of operators over named variables: the computation that a user describes.
 
-    ``random_seed`` (int, 0: drawn once per program) seeds every random op that has no seed of its own.
+    ``random_seed`` (int, 0: drawn once per program) seeds every random op that has no seed of its own. What
+    it draws differs by step; ``first_step`` (int, 0) is the number of the first one.
     """
 
     def __init__(self) -> None:

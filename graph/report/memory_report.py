@@ -125,6 +125,16 @@ def persistable_bytes(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
     return everywhere + max(by_owner.values(), default=0)
 
 
+def largest_persistables(
+    program: ReplicaProgram, specs: Sequence[Spec], count: int
+) -> tuple[str, ...]:
+    """Return a line for each of the largest persistables."""
+    pairs = zip(program.values, specs, strict=True)
+    by_name = {v.name: spec for v, spec in pairs if v.kind == STATE and not v.host}
+    names = sorted(by_name, key=lambda name: -nbytes(by_name[name]))[:count]
+    return tuple(f"{n} ({by_name[n]}): {nbytes(by_name[n]):,} bytes, persistable" for n in names)
+
+
 def _host_bytes(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
     """Return the bytes of the persistables that lie on the host beside a GPU."""
     pairs = zip(program.values, specs, strict=True)

@@ -153,6 +153,11 @@ def test_what_a_replica_needs() -> None:
             r"need 9663676416 bytes of memory; .*: room for 0",
         ),
         (
+            400,
+            {},
+            r"400 places put 132 replicas on 10\.0\.0\.1, .*1 CPUs and memory for 81\. Ask for fewer",
+        ),
+        (
             7,
             {"replicas_per_node": 2},
             r"7 places, 2 on each node .*need 4 nodes; there are 3 .*: 10\.0\.0\.1, .*at most 6 places",

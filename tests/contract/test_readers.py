@@ -178,6 +178,24 @@ def test_a_test_program_reads_the_same_reader() -> None:
     fed.loader.reset()
 
 
+def test_a_test_program_keeps_what_a_reader_feeds_and_no_op_reads() -> None:
+    fed = Fed()
+    startup = fluid.Program()
+    with fluid.program_guard(fed.main, startup):
+        fluid.data("unfed", [None, 1])
+        before = fed.main.clone(for_test=True)
+        fluid.optimizer.SGD(0.1).minimize(fluid.layers.mean(fluid.layers.fc(fed.x, 1)))
+    after = fed.main.clone(for_test=True)
+    assert before.global_block().has_var("unfed") and not after.global_block().has_var("unfed")
+    fed.exe.run(startup, scope=fed.scope)
+    fed.loader.set_batch_generator(batches(2))
+    fed.loader.start()
+    for i in range(2):
+        (labels,) = fed.exe.run(after, fetch_list=[fed.y], scope=fed.scope)
+        np.testing.assert_array_equal(labels, np.full((4, 1), i))
+    fed.loader.reset()
+
+
 def test_iterable_loaders() -> None:
     fed = Fed(iterable=True)
     fed.loader.set_batch_generator(batches(), places=fluid.cpu_places(2))

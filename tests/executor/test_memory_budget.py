@@ -152,7 +152,12 @@ def test_more_than_allowed_is_refused_with_the_batch_that_fits() -> None:
 
 
 def test_not_even_one_row_fits() -> None:
-    with pytest.raises(ResourceExhausted, match="Not even a batch of 1 fits"):
+    with pytest.raises(ResourceExhausted, match=r"made by .*Not even a batch of 1 fits"):
+        run_with(12_000, 64)
+
+
+def test_persistables_that_do_not_fit_are_named() -> None:
+    with pytest.raises(ResourceExhausted, match=r"Largest: fc_\S+ \(FP32.*persistable.*Not even"):
         run_with(3000, 64)
 
 

@@ -330,6 +330,25 @@ def test_dropout_does_not_depend_on_the_split() -> None:
     np.testing.assert_allclose(results[0], results[2], rtol=1e-6)
 
 
+def test_draws_go_on_from_the_first_step_that_is_given() -> None:
+    main, feed = fluid.Program(), {"x": np.ones((4, 8), "float32")}
+    main.random_seed = 3
+    with fluid.program_guard(main, fluid.Program()):
+        mask = fluid.layers.dropout(fluid.data("x", [None, 8]), 0.5)
+    exe = fluid.Executor()
+    draws = [exe.run(main, feed, [mask])[0] for _ in range(4)]
+    exe = fluid.Executor()
+    main.first_step = 2
+    assert (main.clone().first_step, main.clone(for_test=True).first_step) == (2, 0)
+    parallel = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(PLACES))
+    with lasting("threads"):
+        for program in (main, parallel):
+            again = [exe.run(program, feed, [mask])[0] for _ in range(2)]
+            np.testing.assert_array_equal(again, draws[2:])
+    with pytest.raises(ValueError, match="first_step must be an int from 0 on, got -1"):
+        main.first_step = -1
+
+
 def test_gradients_travel_in_larger_buckets_among_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROWLOCK_SIMULATED_GPUS", "1")
     cpu, gpu = fluid.CPUPlace(), fluid.CUDAPlace(0)
