@@ -157,8 +157,8 @@ class Channels:
         exchange = self._under_way[number]
         began = time.perf_counter()
         try:
-            if exchange.rung and self._waited < SPIN_S and self._near.spin:
-                self._spin(number, exchange, began + SPIN_S)
+            if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
+                self._wait_awake(number, exchange, began + SPIN_S)
             while exchange.waiting:
                 if self._silent and (silent := exchange.waiting & self._silent):
                     raise self._gone(min(silent))
@@ -173,6 +173,8 @@ class Channels:
                 self.give_up(number)
             raise
         self._waited = time.perf_counter() - began
+        if exchange.rung:
+            self._near.waits.note(self._waited)
         if not exchange.lasting:
             self._under_way.pop(number, None)
         if exchange.stacked is not None:
@@ -260,15 +262,17 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(exchange.waiting), within)
 
-    def _spin(self, number: int, exchange: _Exchange, until: float) -> None:
-        """Wait awake for a moment, as replicas that have processors of their own do, too."""
+    def _wait_awake(self, number: int, exchange: _Exchange, until: float) -> None:
+        """Wait awake for a moment, as replicas do, too."""
         near = self._near
-        while exchange.waiting and time.perf_counter() < until and not self._poller.poll(0):
+        while time.perf_counter() < until:
             for _ in range(TURNS):
+                os.sched_yield()
                 if near.all_answered(number):
                     self._look()
-                    break
-                os.sched_yield()
+                    return
+            if self._poller.poll(0):
+                return
 
     def _look(self, each: bool = False) -> bool:
         """Take in answers that lie in the memory, once all are there or ``each``, and tell whether one came."""
