@@ -44,6 +44,9 @@ class _Exchange:
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: DriverFeedBuffer | None = None  # it tells of this new memory to share
+    sending: float = (
+        0.0  # seconds that it took to send: a replica that is woken may have the core first
+    )
 
 
 class Channels:
@@ -135,6 +138,7 @@ class Channels:
             exchange.outgoing = _frames(number, messages, exchange.rung, by_rank, slot)
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = exchange
+        began = time.perf_counter()
         try:
             self._push()
         except CollectiveError:
@@ -142,6 +146,7 @@ class Channels:
         except BaseException:  # a recovery that begins again forgets what is under way
             self._hand_over()
             raise
+        exchange.sending = time.perf_counter() - began
         return number
 
     def finish(self, number: int, within: float) -> Mapping[int, Message]:
@@ -173,10 +178,10 @@ class Channels:
                 self.give_up(number)
             raise
         self._waited = time.perf_counter() - began
-        if exchange.rung:
-            self._near.waits.note(self._waited)
         if not exchange.lasting:
             self._under_way.pop(number, None)
+        if exchange.rung:
+            self._near.waits.note(exchange.sending + self._waited)
         if exchange.stacked is not None:
             return exchange.stacked
         posted, answers = exchange.posted, exchange.answers

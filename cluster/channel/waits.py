@@ -17,7 +17,7 @@ _BETTER, _WORSE = 0.9, 1.2  # times as long: the other way is changed to, is tri
 
 
 class WaitChoice:
-    """Chooses for all ends of a channel whether to wait ``awake``, by how long answers were waited for.
+    """Chooses for all ends of a channel whether to wait ``awake``, by how long it takes to be answered.
 
     The other way is tried for a moment at first, then after times that double as long as it is not better, and
     at once where the present one has become worse than the other one was.
@@ -31,7 +31,7 @@ class WaitChoice:
         self._since, self._pause = 0.0, _FIRST_S  # the last trial, and until the next
 
     def note(self, seconds: float) -> None:
-        """Note how long the answers to a message were waited for."""
+        """Note how long it took to send a message to all and to have their answers."""
         self._seconds += seconds
         self._waits += 1
         if self._seconds >= _BLOCK_S:
