@@ -1,9 +1,9 @@
-"""Steps a second of two replicas, kept to their cores by policy and never, alone and beside busy processes.
+"""Steps a second of replicas, kept to their cores by policy and never, alone and beside busy processes.
 
-Run with OMP_NUM_THREADS=1 on a machine with two cores to spare, from a checkout. Gangs of either kind take
-turns, so that a noisy neighbour disturbs them alike; each is measured once its policy has had time to decide.
-"policy" is what users get, "free" is ``pin_replicas=False``. How busy the machine was by itself stands above:
-a calm one uses a twentieth of a core.
+Run with OMP_NUM_THREADS=1 on a machine with two cores to spare, from a checkout; ``--places`` may be more than
+there are cores. Gangs of either kind take turns, so that a noisy neighbour disturbs them alike; each is
+measured once its policy has had time to decide. "policy" is what users get, "free" is ``pin_replicas=False``.
+How busy the machine was by itself stands above: a calm one uses a twentieth of a core.
 """
 
 import argparse
@@ -27,13 +27,12 @@ from rowlock.cluster.ray.pinning import idle_seconds
 SETTLE_S = 2.0  # after a change: the policy looks three times a second, and wants a second of calm
 SECONDS = 2.0
 ONCE = 50
-PLACES = 2
 
 
 class Gang:
     """A program on two replicas of its own."""
 
-    def __init__(self, model, pin):
+    def __init__(self, model, pin, places):
         self._stack = ExitStack()
         self._stack.enter_context(rowlock.cluster(pin_replicas=pin))
         self._stack.enter_context(fluid.scope_guard(fluid.Scope()))
@@ -46,7 +45,7 @@ class Gang:
             optimizer.minimize(self._loss)
         self._exe.run(startup)
         self._program = fluid.CompiledProgram(main).with_data_parallel(
-            loss_name=self._loss.name, places=fluid.cpu_places(PLACES)
+            loss_name=self._loss.name, places=fluid.cpu_places(places)
         )
         self.run(ONCE)
 
@@ -86,14 +85,14 @@ def foreign_now():
     return max(len(cores) - (idle_seconds(cores) - before) / (time.monotonic() - began), 0.0)
 
 
-def measure(model, rounds, hogs):
+def measure(model, rounds, hogs, places):
     """Return rates by policy and by number of busy processes, and what else was busy, all round by round."""
     rates = {(pin, count): [] for pin in (True, False) for count in (0, hogs)}
     others = []
     for turn in range(rounds):
         order = (True, False) if turn % 2 == 0 else (False, True)
         for pin in order:
-            gang = Gang(model, pin)
+            gang = Gang(model, pin, places)
             try:
                 for count in (0, hogs):
                     others.append(foreign_now() if count == 0 else others[-1])
@@ -110,9 +109,10 @@ def main():
     parser.add_argument("--model", default="fit")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--busy", type=int, default=1, help="how many busy processes")
+    parser.add_argument("--places", type=int, default=2, help="how many replicas")
     options = parser.parse_args()
-    rates, others = measure(options.model, options.rounds, options.busy)
-    print(f"{options.model}, {options.rounds} rounds; busy before a gang's turn: "
+    rates, others = measure(options.model, options.rounds, options.busy, options.places)
+    print(f"{options.model}, {options.places} replicas, {options.rounds} rounds; busy before a gang's turn: "
           f"{statistics.median(others):.2f} cores, at most {max(others):.2f}")  # fmt: skip
     print(f"{'':>12} {'policy':>8} {'free':>8} {'ratio':>6}   ratios by round")
     for count in (0, options.busy):

@@ -1,5 +1,7 @@
 """One step of the 13-to-1 regression, 32 rows: alone, two threads, two Ray replicas. Prints medians.
 
+Of 16 Ray replicas, how long the driver's own thread is at work for a step, as the median of rounds.
+
 Run with OMP_NUM_THREADS=1. With ``FLUID=paddle.fluid`` (Python 3.7, paddlepaddle==1.8.5) the same program
 runs on Paddle's Executor and ParallelExecutor.
 """
@@ -61,6 +63,26 @@ def ahead(main, loss, feed):
     return median_us(step)
 
 
+def driver_us(main, loss, feed, replicas):
+    """Processor time of the driver's thread for a step."""
+    program = fluid.CompiledProgram(main).with_data_parallel(
+        loss_name=loss.name, places=fluid.cpu_places(replicas)
+    )
+    exe = fluid.Executor(fluid.CPUPlace())
+
+    def step():
+        exe.run(program, feed=feed, fetch_list=[loss])
+
+    median_us(step)
+    times = []
+    for _ in range(10):
+        start = time.thread_time()
+        for _ in range(STEPS // 10):
+            step()
+        times.append(1e6 * (time.thread_time() - start) / (STEPS // 10))
+    return float(np.median(times))
+
+
 def empty_round(replicas):
     """A message to each replica that asks for nothing, and an answer from each."""
     from rowlock.executor.gang.launchers import gang_for
@@ -93,6 +115,9 @@ def run():
         print("an empty round: {:.0f} us".format(empty_round(2)))
     with rowlock.cluster(launcher="ray"):
         print("an empty round, 8 replicas: {:.0f} us".format(empty_round(8)))
+    with rowlock.cluster(launcher="ray"):
+        spent = driver_us(main, loss, feed, 16)
+        print("driver of 16 ray replicas: {:.0f} us, {:.1f} a replica".format(spent, spent / 16))
 
 
 if __name__ == "__main__":

@@ -44,6 +44,9 @@ class _Exchange:
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: DriverFeedBuffer | None = None  # it tells of this new memory to share
+    sending: float = (
+        0.0  # seconds that it took to send: a replica that is woken may have the core first
+    )
 
 
 class Channels:
@@ -135,6 +138,7 @@ class Channels:
             exchange.outgoing = _frames(number, messages, exchange.rung, by_rank, slot)
         # From this statement on an interrupt leaves no replica without its message.
         self._under_way[number] = exchange
+        began = time.perf_counter()
         try:
             self._push()
         except CollectiveError:
@@ -142,6 +146,7 @@ class Channels:
         except BaseException:  # a recovery that begins again forgets what is under way
             self._hand_over()
             raise
+        exchange.sending = time.perf_counter() - began
         return number
 
     def finish(self, number: int, within: float) -> Mapping[int, Message]:
@@ -157,8 +162,8 @@ class Channels:
         exchange = self._under_way[number]
         began = time.perf_counter()
         try:
-            if exchange.rung and self._waited < SPIN_S and self._near.spin:
-                self._spin(number, exchange, began + SPIN_S)
+            if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
+                self._wait_awake(number, exchange, began + SPIN_S)
             while exchange.waiting:
                 if self._silent and (silent := exchange.waiting & self._silent):
                     raise self._gone(min(silent))
@@ -175,6 +180,8 @@ class Channels:
         self._waited = time.perf_counter() - began
         if not exchange.lasting:
             self._under_way.pop(number, None)
+        if exchange.rung:
+            self._near.waits.note(exchange.sending + self._waited)
         if exchange.stacked is not None:
             return exchange.stacked
         posted, answers = exchange.posted, exchange.answers
@@ -260,15 +267,17 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(exchange.waiting), within)
 
-    def _spin(self, number: int, exchange: _Exchange, until: float) -> None:
-        """Wait awake for a moment, as replicas that have processors of their own do, too."""
+    def _wait_awake(self, number: int, exchange: _Exchange, until: float) -> None:
+        """Wait awake for a moment, as replicas do, too."""
         near = self._near
-        while exchange.waiting and time.perf_counter() < until and not self._poller.poll(0):
+        while time.perf_counter() < until:
             for _ in range(TURNS):
+                os.sched_yield()
                 if near.all_answered(number):
                     self._look()
-                    break
-                os.sched_yield()
+                    return
+            if self._poller.poll(0):
+                return
 
     def _look(self, each: bool = False) -> bool:
         """Take in answers that lie in the memory, once all are there or ``each``, and tell whether one came."""

@@ -34,7 +34,7 @@ from .frame import (
 )
 from .near import MAP
 
-SPIN_S = 300e-6  # after a step: what a driver in a loop takes until the next, and no more
+SPIN_S = 300e-6  # awake: what a driver in a loop takes until the next step, and no more
 TURNS = 16  # looks at the memory for one at the socket
 
 
@@ -64,15 +64,19 @@ class ReplicaConnection:
 class ReplicaServer:
     """The replica's end: takes messages from the socket, or from it and the area, and answers.
 
-    ``spins``: tells whether the replica has a processor to itself, so that it may wait awake for a moment.
+    ``own_core`` tells whether the replica has a processor to itself, so that it may wait awake for a moment;
+    where it shares memory with the driver, the driver tells.
     """
 
     def __init__(
-        self, connection: socket.socket, replica: Replica, spins: Callable[[], bool] = lambda: False
+        self,
+        connection: socket.socket,
+        replica: Replica,
+        own_core: Callable[[], bool] = lambda: False,
     ) -> None:
         self._connection = connection
         self._replica = replica
-        self._spins, self._spin = spins, False
+        self._own_core, self._awake = own_core, False  # the latter: for the next message
         self._area: ReplicaFeedBuffer | None = None
         self._sleeper = select.epoll()  # until the socket has something, or the driver rings
         self._descriptor = connection.fileno()
@@ -101,7 +105,7 @@ class ReplicaServer:
                 if frame is not None:
                     self._at, self._posted, self._sent = frame, -1, False
                     answer = frame, self._handle(frame), self._posted
-                    self._spin = frame.message.kind == "step" and self._spins()
+                    self._awake = frame.message.kind == "step" and self._may_be_awake()
                 if owed is not None:
                     self._answer(*owed)
                 owed = answer
@@ -147,19 +151,24 @@ class ReplicaServer:
             os.sched_yield()
         return None
 
+    def _may_be_awake(self) -> bool:
+        """Tell whether to wait awake for the next message."""
+        return self._area.bell.awake if self._area is not None else self._own_core()
+
     def _next(self) -> Frame:
         """Return the next frame; one that comes soon finds a processor that is awake, its caches warm."""
         bell = self._area.bell if self._area is not None else None
-        if self._spin:
+        if self._awake:
             until = time.perf_counter() + SPIN_S
+            turns = TURNS if bell is not None and self._at is not None and self._at.rung else 1
             while time.perf_counter() < until:
-                frame = self._look(0.0)
-                if frame is not None:
-                    return frame
-                for _ in range(TURNS):
+                for _ in range(turns):
                     os.sched_yield()
                     if bell is not None and bell.rung:
                         break
+                frame = self._look(0.0)
+                if frame is not None:
+                    return frame
         while bell is not None:
             bell.sleep()
             frame = self._look(None)
@@ -274,7 +283,7 @@ class ReplicaServer:
         number = frame.number
         bell = self._area.bell if frame.rung and self._area is not None else None
         if bell is not None and not self._sent and _is_brief(answer):
-            bell.reply(number, posted, self._spin)
+            bell.reply(number, posted)
             return
         try:
             pieces = encode(number, answer, posted)
@@ -282,7 +291,7 @@ class ReplicaServer:
             pieces = encode(number, self._replica.failed(error))
         Outgoing(pieces).push(self._connection)
         if bell is not None:
-            bell.reply(number, BY_SOCKET, self._spin)
+            bell.reply(number, BY_SOCKET)
 
 
 def _close_all(descriptors: Iterable[int]) -> None:

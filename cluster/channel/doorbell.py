@@ -6,6 +6,9 @@ one sleeps, and wakes all by one file of events. A driver that goes to sleep doe
 that answers last wakes it. A fence stands between what an end writes and what it looks at then, so one of the
 two sees the other. Words become visible in the order in which they are written on x86-64; elsewhere all goes
 through the socket.
+
+Before they sleep both ends wait awake for a moment if the driver chose so (``waits.py``), which it tells all
+with a message: one that sleeps, as others compute on its core, could not move to that of one which is awake.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ _LINE = 64  # bytes that one processor at a time can write
 _WORD = 8
 _TEXT = 64  # byte of a replica's page at which the head of its message begins, behind its length
 TEXT_ROOM = PAGE - _TEXT
-_NUMBER, _STEP, _SLOT, _EDITION, _LISTENS = range(5)  # the driver's words
+_NUMBER, _STEP, _SLOT, _EDITION, _LISTENS, _AWAKE = range(6)  # the driver's words
 BY_SOCKET = -2  # stands for the slot of what was posted where the answer went by the socket
 _NOBODY, _LAST, _EACH = range(3)  # who is to wake the driver
 _lock = threading.Lock()
@@ -42,11 +45,11 @@ class _Columns:
         width = _column_bytes(count)
         columns = [
             memory[_LINE + k * width : _LINE + k * width + count * _WORD].cast("q")
-            for k in range(4 + 2 * SLOTS)
+            for k in range(3 + 2 * SLOTS)
         ]
-        self.answered, self.posted, self.spins, self.sleeps = columns[:4]
+        self.answered, self.posted, self.sleeps = columns[:3]
         # By slot: the number of what was posted there, and the length and the edition of its head.
-        self.posts = [(columns[4 + 2 * k], columns[5 + 2 * k]) for k in range(SLOTS)]
+        self.posts = [(columns[3 + 2 * k], columns[4 + 2 * k]) for k in range(SLOTS)]
         self._views = [self.driver, *columns]
         self._texts = words_bytes(count) - count * PAGE
 
@@ -68,7 +71,7 @@ def _column_bytes(count: int) -> int:
 
 def words_bytes(count: int) -> int:
     """Return the bytes of whole pages that the words and the heads for so many replicas take."""
-    words = _LINE + (4 + 2 * SLOTS) * _column_bytes(count)
+    words = _LINE + (3 + 2 * SLOTS) * _column_bytes(count)
     return (-(-words // PAGE) + count) * PAGE
 
 
@@ -79,15 +82,17 @@ class Doorbell:
         self._columns = columns = _Columns(memory, count)
         self._wakes = wakes
         self._texts: Sequence[bytes] = ()  # the heads that were written last
-        self._all_awake, self._all_spin = _same(0, count), _same(1, count)
+        self._all_awake = _same(0, count)
         self._slots = [_same(slot + 1, count) for slot in range(SLOTS)]
         self._expected = -1, b""  # the number of a message, and the column of its answers
         self.posts = columns.posts
 
-    def ring(self, number: int, step: int, slot: int, texts: Sequence[bytes]) -> None:
+    def ring(
+        self, number: int, step: int, slot: int, texts: Sequence[bytes], awake: bool = False
+    ) -> None:
         """Leave every replica a message with a head of its own, whose arrays lie in a slot, and wake all.
 
-        The same may be left again, as long as it was not answered.
+        The same may be left again, as long as it was not answered. ``awake``: all wait awake for what follows.
         """
         columns = self._columns
         words = columns.driver
@@ -99,7 +104,7 @@ class Doorbell:
                 page[_TEXT : _TEXT + len(text)] = text
             words[_EDITION] += 1
             self._texts = texts
-        words[_STEP], words[_SLOT] = step, slot
+        words[_STEP], words[_SLOT], words[_AWAKE] = step, slot, awake
         words[_LISTENS] = _NOBODY  # an interrupt may have left it
         words[_NUMBER] = number + 1
         _fence()
@@ -122,11 +127,6 @@ class Doorbell:
         posted: int = columns.posted[index] - 1
         return None if columns.answered[index] != number + 1 or posted == BY_SOCKET else posted
 
-    @property
-    def all_spin(self) -> bool:
-        """Whether all replicas wait awake for a moment after they answer."""
-        return self._columns.spins.tobytes() == self._all_spin
-
     def listen(self, each: bool) -> None:
         """Say that the driver sleeps until the last answer, or ``each``, wakes it; look for them after that."""
         self._columns.driver[_LISTENS] = _EACH if each else _LAST
@@ -146,6 +146,11 @@ class ReplicaBell:
         self._text, self._edition = b"", 0  # the head that was read last
         self._taken = 0
         self.posts = columns.posts
+
+    @property
+    def awake(self) -> bool:
+        """Whether to wait awake for a moment after the last message, before this end sleeps."""
+        return bool(self._driver[_AWAKE])
 
     @property
     def rung(self) -> bool:
@@ -178,13 +183,13 @@ class ReplicaBell:
         """Say that the replica is awake."""
         self._columns.sleeps[self._index] = 0
 
-    def reply(self, number: int, posted: int, spins: bool) -> None:
+    def reply(self, number: int, posted: int) -> None:
         """Leave the answer to a message, and wake a driver that sleeps until then.
 
         ``posted``: the slot of what was posted before (-1: nothing was), or ``BY_SOCKET``.
         """
         columns, index = self._columns, self._index
-        columns.posted[index], columns.spins[index] = posted + 1, spins
+        columns.posted[index] = posted + 1
         columns.answered[index] = number + 1
         _fence()
         listens = self._driver[_LISTENS]

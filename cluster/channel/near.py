@@ -14,6 +14,7 @@ from ...strategies.errors import CollectiveError
 from .doorbell import RINGS, TEXT_ROOM
 from .feed_buffer import DriverFeedBuffer
 from .frame import Outgoing, encode, head_of, read_head
+from .waits import WaitChoice
 from .writers import is_much, write_all
 
 MAP = "map"  # the message that tells where a new area is
@@ -43,6 +44,7 @@ class NearReplicas:
         self._coming: DriverFeedBuffer | None = None  # that replicas do not have yet
         self._new = ""  # its path, while it has a name
         self._wanted = (0, 0)  # bytes of feeds and of posted values that should have fitted
+        self.waits = WaitChoice()
         self.cramped = False  # whether there is no room for them: see room()
         self._events = [_event_file() for _ in range(2 if ranks else 0)]
         self.woken = self._events[1].fileno() if ranks else -1
@@ -83,7 +85,8 @@ class NearReplicas:
             arrays = [array for rank in ranks for array in messages[rank].arrays]
             write_all(fed.places, arrays, threads=much)
         rings = alike and RINGS and fed.longest <= TEXT_ROOM
-        return Written(texts, partial(area.bell.ring, number, step, slot, texts) if rings else None)
+        ring = partial(area.bell.ring, number, step, slot, texts, self.waits.awake)
+        return Written(texts, ring if rings else None)
 
     def _heads_of(self, messages: StackedMessages) -> list[bytes]:
         """Return the heads of messages on the way: the same list while they are the same."""
@@ -121,11 +124,6 @@ class NearReplicas:
             return None
         post = self.area.posted_by(self._index[rank], slot, number)
         return None if post is None else Message(post[0].kind, post[0].head, post[1])
-
-    @property
-    def spin(self) -> bool:
-        """Whether all wait awake for a moment, and the driver may, too."""
-        return self.area is not None and self.area.bell.all_spin
 
     def listen(self, each: bool) -> None:
         """Say that the driver sleeps until the last, or ``each``, answers in the memory."""

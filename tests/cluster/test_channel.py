@@ -25,6 +25,7 @@ from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
 from rowlock.cluster.channel.frame import Frame, Incoming, Outgoing, encode
 from rowlock.cluster.channel.heartbeat import HeartbeatServer, look_at
 from rowlock.cluster.channel.listener import STEPS, WATCH, Listener, connect
+from rowlock.cluster.channel.waits import WaitChoice
 from rowlock.cluster.primitives.doorway import Claim, Refused, introduce
 from rowlock.executor.cuda.transfers import Arriving
 from rowlock.executor.replica.message import Message, Stacked, StackedMessages, StepHead
@@ -110,13 +111,24 @@ class Failed:
         self.done()
 
 
-def _serve(address: tuple[str, int], local_name: str, rank: int, spins: bool) -> None:
+class Waits(WaitChoice):
+    """One way to wait, whatever it takes."""
+
+    def __init__(self, awake: bool) -> None:
+        super().__init__()
+        self.awake = awake
+
+    def note(self, seconds: float) -> None:
+        """Do not judge it."""
+
+
+def _serve(address: tuple[str, int], local_name: str, rank: int) -> None:
     replica = Echo(rank)
     steps, watch = (connect(*address, SECRET, rank, end, local_name) for end in (STEPS, WATCH))
     post = HeartbeatServer(watch, replica, lambda reason: None)
     post.start()
     with steps:
-        ReplicaServer(steps, replica, lambda: spins).serve()
+        ReplicaServer(steps, replica).serve()
     post.close()
 
 
@@ -143,13 +155,13 @@ def start() -> Iterator[Start]:
     opened: list[Channels] = []
 
     def begin(
-        size: int = 2, threads: bool = False, near: bool = False, spins: bool = False
+        size: int = 2, threads: bool = False, near: bool = False, awake: bool = False
     ) -> Channels:
         listener = Listener(HOST, SECRET, range(size))
         kind: Any = threading.Thread if threads else multiprocessing.get_context("fork").Process
         local_name = listener.local_name if near else ""
         for rank in range(size):
-            arguments = listener.address, local_name, rank, spins
+            arguments = listener.address, local_name, rank
             started.append(kind(target=_serve, args=arguments, daemon=True))
             started[-1].start()
         opened.append(Channels(lost, late))
@@ -157,6 +169,7 @@ def start() -> Iterator[Start]:
         opened[-1].use(
             {rank: ReplicaConnection(ends.steps, near=near) for rank, ends in ends_by_rank.items()}
         )
+        opened[-1]._near.waits = Waits(awake)
         watches.extend(ends.watch for ends in ends_by_rank.values())
         return opened[-1]
 
@@ -329,13 +342,13 @@ def test_what_was_posted_outlives_the_replica(start: Start, near: bool) -> None:
     assert posted is not None and answer is not None
 
 
-@pytest.mark.parametrize("spins", [False, True])
-def test_steps_and_answers_in_the_memory_wake_who_sleeps(start: Start, spins: bool) -> None:
+@pytest.mark.parametrize("awake", [False, True])
+def test_steps_and_answers_in_the_memory_wake_who_sleeps(start: Start, awake: bool) -> None:
     """Both ends pause at random, for less and for more than they wait awake; none is slept through."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     draw = random.Random(seed)
-    channels = start(2, near=True, spins=spins)
+    channels = start(2, near=True, awake=awake)
     array, pauses = np.zeros(3), [0.0, 1e-4, 3e-4, 6e-4]
     for number in range(600):
         busy = [draw.choice(pauses), draw.choice(pauses)]
@@ -451,7 +464,7 @@ def test_an_interrupt_leaves_every_replica_the_same_steps(
     start: Start, count: int, near: bool
 ) -> None:
     """Signals strike at random moments of an exchange; the next one gets its own answers."""
-    channels = start(2, near=near, spins=near)
+    channels = start(2, near=near, awake=near)
     armed, struck = [False], [0]
 
     def strike(*_: Any) -> None:
