@@ -25,7 +25,7 @@ from ..host.cores import openmp_threads, working_threads
 from ..host.garbage import gc_paused
 from ..host.memory import available_memory
 from ..kernels.capabilities import versions
-from ..kernels.measure import measure
+from ..kernels.measure import Limit, measure
 from ..plan.bind import Binder
 from ..plan.cuda_plan import CudaPlan
 from ..plan.group import CollectiveGroup
@@ -276,8 +276,8 @@ class Replica:
     def on_measure(self, order: Measure, arrays: Sequence[np.ndarray]) -> Message:
         """Time kernels on this host's processor."""
         with openmp_threads(self.openmp):
-            threads = working_threads()
-            return pack(Timings(*measure(order.questions, order.math, order.within, threads)))
+            limit, threads = Limit(order.within, order.until), working_threads()
+            return pack(Timings(*measure(order.questions, order.math, threads, limit)))
 
     def on_write(self, order: Write, arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
