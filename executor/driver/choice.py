@@ -59,8 +59,8 @@ def chosen(
             by_question.setdefault(json.dumps(question), _Choice(question)).nodes.append(k)
     if not by_question:
         return compiled
-    # Time may not be enough for all: those first that are the largest part of a step.
-    choices = sorted(by_question.values(), key=lambda c: -c.question.work * len(c.nodes))
+    # Time may not be enough for all: those first that are the largest part of a step for what they take.
+    choices = sorted(by_question.values(), key=lambda choice: -choice.share / choice.question.cost)
     began = time.perf_counter()
     order = Measure([choice.question for choice in choices], program.math, WITHIN_S, UNTIL_S)
     idle = order._replace(questions=[])
@@ -86,6 +86,11 @@ class _Choice:
     question: Question
     nodes: list[int] = field(default_factory=list)
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """About how much of a step its nodes are, told as multiply-adds."""
+        return self.question.work * len(self.nodes)
 
     @property
     def kernel(self) -> str:

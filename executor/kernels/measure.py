@@ -37,6 +37,7 @@ from .registry import bind
 
 _WORK = 1.2e8  # multiply-adds: rows are left out until a call has no more of them
 _PER_BYTE = 8  # multiply-adds in the time that a byte takes: of 50 and 6 billion a second
+_ASKED, _EACH = 5e8, 3  # what measuring takes: multiply-adds for a question, and calls of a kernel
 _MOST_BYTES = 32 << 20  # of a node's operands and results; else fewer rows
 # Each kernel is called for a thousandth of a second, but not more often than so; and twice, for the first call
 # touches new memory (which was measured to take six times as long); but not where that took many times as long
@@ -106,6 +107,27 @@ class Question(NamedTuple):
     def work(self) -> float:
         """About how long it takes, told as multiply-adds: computed, or while its memory moves."""
         return max(self.multiply_adds, _PER_BYTE * sum(map(_nbytes, self.operands)))
+
+    @property
+    def sample(self) -> int:
+        """How many rows are computed to time it."""
+        rows, products = self.rows, self.multiply_adds
+        batch, others = (
+            sum(_nbytes(operand) for operand in self.operands if operand[3] == varies)
+            for varies in (True, False)
+        )
+        sample = rows
+        if products > _WORK:
+            sample = max(int(rows * _WORK / products), rows * others // max(batch, 1))
+        if batch + others > _MOST_BYTES:
+            sample = min(sample, rows * _MOST_BYTES // (batch + others))
+        return min(max(sample, 1), rows)
+
+    @property
+    def cost(self) -> float:
+        """About how long measuring takes, told as multiply-adds."""
+        calls = len(self.kernels) * _EACH
+        return _ASKED + calls * self.work * self.sample / self.rows
 
 
 class Limit:
@@ -209,16 +231,7 @@ def _times(
     question: Question, math: str, allowed: Callable[[], bool], memory: Memory, clock: Clock
 ) -> dict[str, float]:
     """Return the seconds that each kernel takes for the whole batch; nothing if it is not allowed to end."""
-    rows = sample = question.rows
-    batch, others = (
-        sum(_nbytes(operand) for operand in question.operands if operand[3] == varies)
-        for varies in (True, False)
-    )
-    if question.multiply_adds > _WORK:
-        sample = max(int(rows * _WORK / question.multiply_adds), rows * others // max(batch, 1))
-    if batch + others > _MOST_BYTES:
-        sample = min(sample, rows * _MOST_BYTES // (batch + others))
-    sample = min(max(sample, 1), rows)
+    rows, sample = question.rows, question.sample
     trial = _Trial(question, sample, math, memory, clock)
     for name in question.kernels:
         if not allowed():

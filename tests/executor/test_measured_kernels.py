@@ -330,6 +330,19 @@ def test_products_weigh_more_than_what_moves_as_much_memory() -> None:
     assert convolution.work > 3 * pool.work > 0
 
 
+def test_what_takes_long_to_measure_comes_after_what_is_as_large_a_part_of_a_step() -> None:
+    """Of large filters as many rows are computed as weigh as much."""
+
+    def of(channels: int, side: int) -> Question:
+        image = [32, channels, side, side], 5, "", True
+        slots = {"Input": [image], "Filter": [operand(channels, channels, 3, 3)]}
+        return Question("conv2d", {}, slots, {"Output": [image]}, ["onednn", "winograd"])
+
+    shallow, deep = of(64, 32), of(512, 4)
+    assert shallow.work == deep.work
+    assert shallow.sample < deep.sample == 32 and shallow.cost < deep.cost / 3
+
+
 def test_times_are_those_of_the_whole_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measuring, "_WORK", 5e5)  # whatever takes time is measured on few rows
     taken: list[int] = []
