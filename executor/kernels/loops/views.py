@@ -6,7 +6,8 @@ only a few elements lie side by side in both, it takes longer to begin than to c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -119,11 +120,23 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
 
 
 def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
-    """Return the copy of what lies side by side in both arrays, run by run."""
+    """Return the copy of what lies side by side in both arrays, run by run.
+
+    They follow each other in one of the arrays: in that for which fewer places of the other are open at a time.
+    """
     *outer, run = dimensions
+    by_source = sorted(outer, key=lambda d: -d.source)
+    if _open(by_source, 1) < _open(outer, 2):
+        outer = by_source
     words = [address(target), address(source), run.size]
     length = run.size if run.size <= _KNOWN else "words[2]"
     return _looped(_RUNS, words, outer, target, source, length=length)
+
+
+def _open(loops: Sequence[_Dimension], side: int) -> int:
+    """Return how many runs lie between two that follow each other on one side of the copy."""
+    steps = [d[side] for d in loops]
+    return math.prod(d.size for d in loops[steps.index(min(steps)) + 1 :]) if steps else 1
 
 
 def _by_few(
