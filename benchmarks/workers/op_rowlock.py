@@ -13,7 +13,7 @@ from benchmarks.workers.serve import serve
 from rowlock.executor.device.device import Device
 from rowlock.executor.host.arena import aligned_bytes
 from rowlock.executor.kernels.capabilities import capabilities, installed
-from rowlock.executor.kernels.measure import Question, fastest, measure
+from rowlock.executor.kernels.measure import Limit, Question, fastest, measure
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.lowering.select import alternatives, select_kernels
@@ -52,7 +52,8 @@ def chosen(node, kernels, able):
         {s: [v and operand(v.spec) for v in many] for s, many in side.items()}
         for side in (node.inputs, node.outputs)
     ]
-    (seconds,), _ = measure([Question(node.op, node.attrs, *slots, names)], "float32", 10.0, 1)
+    question = Question(node.op, node.attrs, *slots, names)
+    (seconds,) = measure([question], "float32", 1, Limit(10.0, 60.0)).seconds
     return fastest(names, seconds)
 
 

@@ -13,6 +13,7 @@ import hashlib
 import platform
 import struct
 import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
 from functools import cache
 from importlib import metadata
@@ -31,6 +32,15 @@ _ABI = "2"  # how an entry is called and how a file is laid out
 _SIGNATURE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _lock = threading.Lock()
 _loaded: dict[str, tuple[Any, ...]] = {}  # source -> the function, and what must live as long as it
+
+
+class _Compiling(threading.local):
+    """What a thread spent on compiling, in seconds of the processor's."""
+
+    seconds = 0.0
+
+
+_compiling = _Compiling()
 
 
 @cache
@@ -71,11 +81,18 @@ def _made(source: str) -> tuple[Any, ...]:
     disk, name = disk_cache(), f"{key}.o"
     code = disk.read(name)
     if code is None:
+        began = time.thread_time()
         from .compiler import object_code
 
         code = object_code(source, ENTRY, f"rowlock_{key[:32]}")
         disk.write(name, code)
+        _compiling.seconds += time.thread_time() - began
     return _load(code, f"rowlock_{key[:32]}")
+
+
+def compiling_s() -> float:
+    """Return the seconds of the processor's that this thread has spent on compiling what was not on disk."""
+    return _compiling.seconds
 
 
 def launch(source: str, words: Sequence[int] | np.ndarray, *alive: Any) -> Launch:

@@ -27,7 +27,8 @@ from ..kernels.measure import Operand, Question, fastest
 from ..plan.shapes import Shapes
 from ..replica.orders import Measure, Timings, pack
 
-WITHIN_S = 2.0  # for all that is not known already
+# For all that is not known already: of a thread on the processor, and of a clock, where that thread has to wait
+WITHIN_S, UNTIL_S = 2.0, 10.0
 
 
 def chosen(
@@ -58,10 +59,10 @@ def chosen(
             by_question.setdefault(json.dumps(question), _Choice(question)).nodes.append(k)
     if not by_question:
         return compiled
-    # Time may not be enough for all: those first by which a step has most to gain.
-    choices = sorted(by_question.values(), key=lambda c: -c.question.work * len(c.nodes))
+    # Time may not be enough for all: those first that are the largest part of a step for what they take.
+    choices = sorted(by_question.values(), key=lambda choice: -choice.share / choice.question.cost)
     began = time.perf_counter()
-    order = Measure([choice.question for choice in choices], program.math, WITHIN_S)
+    order = Measure([choice.question for choice in choices], program.math, WITHIN_S, UNTIL_S)
     idle = order._replace(questions=[])
     answers = gang.each([pack(idle if rank else order) for rank in range(gang.size)])
     timings = Timings(**answers[0].head)
@@ -72,7 +73,7 @@ def chosen(
         for k in choice.nodes:
             nodes[k] = replace(nodes[k], kernel=choice.kernel)
     graph = report.graph
-    for line in _told(choices, timings.measured, took):
+    for line in _told(choices, timings, took):
         graph = graph.noted(line)
     report = replace(report, graph=graph, kernels=Counter(node.kernel for node in nodes))
     return replace(compiled, program=replace(program, nodes=tuple(nodes)), report=report)
@@ -85,6 +86,11 @@ class _Choice:
     question: Question
     nodes: list[int] = field(default_factory=list)
     seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def share(self) -> float:
+        """About how much of a step its nodes are, told as multiply-adds."""
+        return self.question.work * len(self.nodes)
 
     @property
     def kernel(self) -> str:
@@ -100,14 +106,16 @@ class _Choice:
         return f"{self.kernel} for {len(self.nodes)} {self.question.op} of {shapes} ({times})"
 
 
-def _told(choices: Sequence[_Choice], measured: int, took: float) -> Iterator[str]:
+def _told(choices: Sequence[_Choice], timings: Timings, took: float) -> Iterator[str]:
     """Say what was measured, and which kernels that the rule would not have chosen were faster."""
     others = [choice for choice in choices if choice.kernel != choice.question.kernels[0]]
     unknown = sum(not choice.seconds for choice in choices)
     yield (
-        f"measured kernels: {measured} of {len(choices)} shapes in {took:.2f} s (of at most {WITHIN_S:g} s), "
-        f"{len(choices) - measured - unknown} known before, {unknown} left to the rule; for {len(others)} "
-        f"another kernel than the rule's is faster"
+        f"measured kernels: {timings.measured} of {len(choices)} shapes in {timings.worked:.2f} s of the "
+        f"processor (of about {WITHIN_S:g} s) and {timings.compiled:.2f} s to compile loops, {took:.2f} s on "
+        f"the clock (of about {UNTIL_S:g} s); {len(choices) - timings.measured - unknown} known before, "
+        f"{unknown} left to the rule until the next start; for {len(others)} another kernel than the rule's "
+        f"is faster"
     )
     for choice in others:
         yield f"  {choice}"

@@ -77,15 +77,16 @@ class Libraries(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """Time kernels, within so many seconds; answered by :class:`Timings`.
+    """Time kernels; answered by :class:`Timings`.
 
     ``questions`` are those of ``executor/kernels/measure.py``, as plain data; ``math`` is the precision of
-    single-precision products.
+    single-precision products. ``within``: seconds of the thread on the processor; ``until``: of a clock.
     """
 
     questions: Sequence[Any]
     math: str
     within: float
+    until: float
 
 
 class RollForward(NamedTuple):
@@ -200,10 +201,15 @@ class Versions(NamedTuple):
 
 
 class Timings(NamedTuple):
-    """Seconds by kernel for each question, none where time ran out; ``measured`` were not known before."""
+    """Seconds by kernel for each question, none where time ran out; ``measured`` were not known before.
+
+    ``worked`` are seconds of the thread on the processor, ``compiled`` those that went to compiling.
+    """
 
     seconds: Sequence[dict[str, float]]
     measured: int
+    worked: float
+    compiled: float
 
 
 class PersistableNames(NamedTuple):

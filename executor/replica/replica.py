@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
-from ...graph.ops.registry import Spec
 from ...strategies.errors import CollectiveAborted, InvalidState, NotInitialized
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
@@ -25,7 +24,7 @@ from ..host.cores import openmp_threads, working_threads
 from ..host.garbage import gc_paused
 from ..host.memory import available_memory
 from ..kernels.capabilities import versions
-from ..kernels.measure import measure
+from ..kernels.measure import Limit, measure
 from ..plan.bind import Binder
 from ..plan.cuda_plan import CudaPlan
 from ..plan.group import CollectiveGroup
@@ -277,8 +276,8 @@ class Replica:
     def on_measure(self, order: Measure, arrays: Sequence[np.ndarray]) -> Message:
         """Time kernels on this host's processor."""
         with openmp_threads(self.openmp):
-            threads = working_threads()
-            return pack(Timings(*measure(order.questions, order.math, order.within, threads)))
+            limit, threads = Limit(order.within, order.until), working_threads()
+            return pack(Timings(*measure(order.questions, order.math, threads, limit)))
 
     def on_write(self, order: Write, arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""

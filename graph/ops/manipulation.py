@@ -303,10 +303,17 @@ define(
         record=Expand,
         numbers=_EXPAND_NUMBERS,
         shape=expand_shape,
+        views={"Out": "X"},
         samples=(sample({"X": normal(2, 3)}, expand_times=[2, 3]),),
         refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
     ),
-    Op(type="expand_grad", record=ExpandGrad, numbers=_EXPAND_NUMBERS, shapes_of=("X",)),
+    Op(
+        type="expand_grad",
+        record=ExpandGrad,
+        numbers=_EXPAND_NUMBERS,
+        shapes_of=("X",),
+        views={"X@GRAD": "Out@GRAD"},
+    ),
 )
 define(
     Op(

@@ -120,6 +120,7 @@ define(
         shape=pad2d_shape,
         samples=(
             sample({"X": normal(1, 2, 2, 3)}, paddings=[1, 0, 1, 2], pad_value=9.0),
+            sample({"X": normal(2, 2, 3, 17)}, paddings=[0, 1, 2, 1]),
             sample({"X": normal(2, 1, 3, 3)}, paddings=[1, 2, 2, 1], mode="reflect"),
             sample(
                 {"X": normal(1, 2, 3, 2)}, paddings=[3, 0, 1, 2], mode="edge", data_format="NHWC"

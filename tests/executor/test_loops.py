@@ -151,9 +151,12 @@ def test_powers_of_what_is_special() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "axis"),
-    [((70, 33), (1, 0)), ((2, 3, 65, 9), (0, 2, 3, 1)), ((3, 8, 1, 130), (3, 0, 2, 1))],
+    [
+        *[((70, 33), (1, 0)), ((2, 3, 65, 9), (0, 2, 3, 1)), ((3, 8, 1, 130), (3, 0, 2, 1))],
+        *[((2, 9, 3, 4, 20), (2, 0, 3, 1, 4)), ((3, 7, 4, 33), (0, 2, 1, 3))],
+    ],
 )
-def test_transposes_by_tiles(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
+def test_transposes_by_tiles_and_runs(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     x.flat[0] = np.nan
     out, back = np.zeros([shape[k] for k in axis], np.float32), np.zeros_like(x)

@@ -47,6 +47,37 @@ def test_results_and_gradients_of_tiles(number: int, layout: str) -> None:
     check(OPS["conv2d"], OF_TILES[number], WINOGRAD, layout)
 
 
+# One channel at a time: windows that lie beyond the image on either side, steps of one and more, gaps
+OF_CHANNELS = [
+    sample(
+        {"Input": normal(2, channels, *image), "Filter": normal(channels, 1, *window)},
+        groups=channels,
+        **attrs,
+    )
+    for channels, image, window, attrs in (
+        (3, (6, 5), (3, 3), {"paddings": [1, 1]}),
+        (5, (9, 8), (2, 3), {"strides": [2, 3], "paddings": [1, 0]}),
+        (4, (7, 11), (3, 4), {"dilations": [2, 1], "paddings": [0, 2, 1, 3]}),
+        (2, (2, 3), (5, 7), {"paddings": [2, 3], "strides": [1, 2]}),
+        (1, (4, 4), (4, 4), {}),
+    )
+]
+
+
+@pytest.mark.skipif("numba" not in installed(), reason="Numba is not installed")
+@pytest.mark.parametrize("name", ["depthwise_conv2d", "depthwise_conv2d_transpose"])
+@pytest.mark.parametrize("number", range(len(OF_CHANNELS)))
+def test_results_and_gradients_of_channels(number: int, name: str) -> None:
+    check(OPS[name], OF_CHANNELS[number], "numba", IN_ORDER)
+
+
+@pytest.mark.parametrize("kernel", [kind for kind in KINDS if kind != WINOGRAD])
+def test_gradients_of_filters_as_wide_as_the_image(kernel: str) -> None:
+    """In the library's own order of images it has a wrong one (oneDNN 3.2)."""
+    case = sample({"Input": normal(4, 1, 32, 16), "Filter": normal(3, 1, 2, 16)})
+    check(OPS["conv2d"], case, kernel, IN_ORDER)
+
+
 def check(op: Op, case: Sample, kernel: str, layout: str) -> None:
     how = {"layout": layout, "back_end": kernel}
     inputs, attrs = draw(op, case, "float32")

@@ -380,7 +380,8 @@ def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
     return scratch, [partial(dev.xp.maximum, x, 0, out=scratch)]
 
 
-def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
+def through_relu(dev: Device, x: Array, d_x: Any) -> list[Step]:
+    """Return the calls that send a gradient of relu(x) back through it, in its place."""
     return list(relu_grad(dev, SlopeOfOut(out=x, d_out=d_x, d_x=d_x)))
 
 
@@ -391,7 +392,7 @@ def _matmul(dev: Device, a: Array, b: Array, out: Array) -> list[Step]:
     return [partial(dev.xp.matmul, a, b, near), partial(dev.xp.copyto, out, near)]
 
 
-_kernel = product_kernels(by_windows(_matmul), rectified, _slope)
+_kernel = product_kernels(by_windows(_matmul), rectified, through_relu)
 kernel(*CONVOLUTIONS, on=("numpy",), any_order=True)(_kernel)
 kernel(*CONVOLUTIONS, on=("cupy",))(_kernel)
 

@@ -53,20 +53,24 @@ def _line(image: Array, axis: int, at: int) -> Any:
     return image[(slice(None),) * axis + (at,)]
 
 
+def pad2d_parts(dev: Device, a: Pad2d, copied: Copy) -> list[Step]:
+    """Return the calls that fill the result, or copy its middle, then each line of its margins."""
+    first = image_axis(a.data_format)
+    inside = copied(dev, middle(a.out, a.x, a.paddings, first), a.x)
+    if a.mode == "constant":
+        return [partial(a.out.fill, a.pad_value), *inside]
+    steps = [*inside]
+    # rows of the middle, columns of the whole width
+    band, (tall, wide) = middle(a.out, a.x, a.paddings[:2], first), (first, first + 1)
+    for axis, whole, ends in ((wide, band, a.paddings[2:]), (tall, a.out, a.paddings[:2])):
+        for line, source in _lines(a.x.shape[axis], ends, a.mode):
+            steps += copied(dev, _line(whole, axis, line), _line(whole, axis, source))
+    return steps
+
+
 @kernel("pad2d", low=True)
 def pad2d(dev: Device, a: Pad2d) -> list[Step]:
-    first = image_axis(a.data_format)
-    inside = partial(dev.xp.copyto, middle(a.out, a.x, a.paddings, first), a.x)
-    if a.mode == "constant":
-        return [partial(a.out.fill, a.pad_value), inside]
-    steps: list[Step] = [inside]
-    # rows of the middle, columns of the whole width
-    band = middle(a.out, a.x, a.paddings[:2], first)
-    for axis, whole, ends in ((first + 1, band, a.paddings[2:]), (first, a.out, a.paddings[:2])):
-        for line, source in _lines(a.x.shape[axis], ends, a.mode):
-            target = _line(whole, axis, line)
-            steps.append(partial(dev.xp.copyto, target, _line(whole, axis, source)))
-    return steps
+    return pad2d_parts(dev, a, copied)
 
 
 @kernel("pad2d_grad")

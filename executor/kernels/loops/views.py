@@ -6,7 +6,8 @@ only a few elements lie side by side in both, it takes longer to begin than to c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from ....graph.ir.capabilities import AS_THEY_COME, IN_ORDER
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
+from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
 from ....graph.ops.reduction import ReduceGrad
 from ....strategies.types import VarType
 from ...codegen.native import launch
@@ -48,7 +50,7 @@ def run(words):
 
 
 # Elements side by side: of so many the compiler knows how many there are; longer runs NumPy copies as fast.
-_KNOWN, _SHORT = 16, 64
+_KNOWN, _SHORT = 16, 256
 _RUNS = """
 def run(words):
     to, source = u32(words[0]), u32(words[1])
@@ -56,6 +58,19 @@ def run(words):
     {pad}t, s = {t}, {s}
     {pad}for k in range({length}):
     {pad}    store(to, t + k, load(source, s + k, 1, 2), 0, 2)
+"""
+# Margins and middle of one image after the other: what is filled is still in cache when it is copied to.
+_MARGINS = """
+def run(words):
+    to, source, size, value = u32(words[0]), u32(words[1]), words[4] * words[5], np.uint32(words[8])
+    for plane in range(words[2]):
+        for k in range(plane * size, (plane + 1) * size):
+            store(to, k, value, 0, 2)
+        for r in range(words[3]):
+            t = plane * size + (words[6] + r) * words[5] + words[7]
+            s = (plane * words[3] + r) * {length}
+            for k in range({length}):
+                store(to, t + k, load(source, s + k, 1, 2), 0, 2)
 """
 _FEW = 7  # elements along a dimension: fewer make no tile
 _LINE = 16  # elements of a cache line: lines are read, or written, to their end before others take their place
@@ -105,11 +120,23 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
 
 
 def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
-    """Return the copy of what lies side by side in both arrays, run by run."""
+    """Return the copy of what lies side by side in both arrays, run by run.
+
+    They follow each other in one of the arrays: in that for which fewer places of the other are open at a time.
+    """
     *outer, run = dimensions
+    by_source = sorted(outer, key=lambda d: -d.source)
+    if _open(by_source, 1) < _open(outer, 2):
+        outer = by_source
     words = [address(target), address(source), run.size]
     length = run.size if run.size <= _KNOWN else "words[2]"
     return _looped(_RUNS, words, outer, target, source, length=length)
+
+
+def _open(loops: Sequence[_Dimension], side: int) -> int:
+    """Return how many runs lie between two that follow each other on one side of the copy."""
+    steps = [d[side] for d in loops]
+    return math.prod(d.size for d in loops[steps.index(min(steps)) + 1 :]) if steps else 1
 
 
 def _by_few(
@@ -177,6 +204,33 @@ def reduce_sum_grad(dev: Device, a: ReduceGrad) -> list[Step]:
     if a.d_x is None:
         return []
     return bind_copy(dev, a.d_x, spread(a, a.d_out))
+
+
+@kernel(
+    "pad2d_grad",
+    on=("numba",),
+    takes=lambda node: _narrow(node) and node.attrs["mode"] == "constant",
+)
+def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
+    """What is between the margins; elements of other modes' margins are sums."""
+    if a.d_x is None:
+        return []
+    inside = padding.middle(a.d_out, a.d_x, a.paddings, image_axis(a.data_format))
+    return bind_copy(dev, a.d_x, inside)
+
+
+@kernel("pad2d", on=("numba",), takes=_narrow)
+def pad2d(dev: Device, a: Pad2d) -> list[Step]:
+    """Images in the order of their shape are gone through once; the rest is copied part by part."""
+    together = a.x.flags.c_contiguous and a.out.flags.c_contiguous
+    if a.mode != "constant" or a.data_format != "NCHW" or not together or not a.x.size:
+        return padding.pad2d_parts(dev, a, bind_copy)
+    images, channels, high, wide = a.x.shape
+    value = np.array(a.pad_value).astype(a.x.dtype).view(np.uint32)
+    words = [address(a.out), address(a.x), images * channels, high, *a.out.shape[2:]]
+    words += [a.paddings[0], a.paddings[2], int(value), wide]
+    length = wide if wide <= _KNOWN else "words[9]"
+    return [launch(_MARGINS.format(length=length), words, a.out, a.x)]
 
 
 def _on(op_type: str) -> Callable[[Any], Any]:

@@ -1,0 +1,129 @@
+"""Compiled loops over convolutions of one channel each, whose number fills no vectors.
+
+oneDNN computes channels side by side, sixteen or eight at a time, and moves images that lie in the order of
+their shape to that order and back. These loops go along lines of the images as they lie.
+
+A line of results meets, for each tap, the places of a line of images that lie on it: where these begin and end
+stands in a table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....graph.ir.graph import Node
+from ....graph.ops.conv import ConvOperands
+from ....strategies.types import VarType
+from ...codegen.native import launch
+from ...device.device import Device
+from ...host.writes import address
+from ..array.conv import Geometry, Product, geometry, product_kernels, rectified, through_relu
+from ..registry import Step, kernel, nonempty
+
+_VECTOR = 16  # channels that the library computes at a time, and pads others to
+
+# The results y of images x, or the gradient of x or of filters w.
+_LINES = """
+def run(words):
+    x, w, y, ends = f32(words[0]), f32(words[1]), f32(words[2]), i64(words[3])
+    channels, high, wide, tall, broad = words[5], words[6], words[7], words[8], words[9]
+    rows, columns, by_row, by_column = words[10], words[11], words[12], words[13]
+    gap_row, gap_column, top, left = words[14], words[15], words[16], words[17]
+    for plane in range(words[4]):
+        f, image, result = plane % channels * rows * columns, plane * high * wide, plane * tall * broad
+{clear}
+        for i in range(rows):
+            for j in range(columns):
+                begin, end = ends[2 * j], ends[2 * j + 1]
+                tap = f + i * columns + j
+{start}
+                for r in range(tall):
+                    at = r * by_row + i * gap_row - top
+                    if at >= 0 and at < high:
+                        p, o = image + at * wide + j * gap_column - left, result + r * broad
+                        if by_column == 1:
+                            for s in range(begin, end):
+                                {one}
+                        else:
+                            for s in range(begin, end):
+                                {each}
+{finish}
+"""
+_CLEAR = "for k in range({size}):\n    store({name}, {first} + k, np.float32(0), {place}, 3)"
+
+
+def _text(clear: str, start: str, each: str, finish: str) -> str:
+    def lines(text: str, depth: int) -> str:
+        return "\n".join("    " * depth + line for line in (text or "pass").split("\n"))
+
+    one = each.format(at="p + s")
+    many = each.format(at="p + s * by_column")
+    return _LINES.format(
+        clear=lines(clear, 2), start=lines(start, 4), one=one, each=many, finish=lines(finish, 4)
+    )
+
+
+_FACTOR = "v = load(w, tap, 1, 3)"
+_SOURCES = {
+    "y": _text(
+        _CLEAR.format(size="tall * broad", name="y", first="result", place=2),
+        _FACTOR,
+        "store(y, o + s, load(y, o + s, 2, 3) + v * load(x, {at}, 0, 3), 2, 3)",
+        "",
+    ),
+    "x": _text(
+        _CLEAR.format(size="high * wide", name="x", first="image", place=0),
+        _FACTOR,
+        "store(x, {at}, load(x, {at}, 0, 3) + v * load(y, o + s, 2, 3), 0, 3)",
+        "",
+    ),
+    "w": _text(
+        "if plane < channels:\n    "
+        + _CLEAR.format(size="rows * columns", name="w", first="f", place=1).replace(
+            "\n", "\n    "
+        ),
+        "total = np.float32(0)",
+        "total = plus(total, load(y, o + s, 2, 3) * load(x, {at}, 0, 3))",
+        "store(w, tap, load(w, tap, 1, 3) + total, 1, 3)",
+    ),
+}
+
+
+def _takes(node: Node) -> bool:
+    """Tell whether each channel is convolved with one filter of its own, and the last ones fill no vector."""
+    (x,), (w,) = node.inputs["Input"], node.inputs["Filter"]
+    assert x is not None and w is not None
+    channels, groups = x.spec.shape[1], node.attrs["groups"]
+    alone = channels == groups == w.spec.shape[0] and w.spec.shape[1] == 1
+    values = [*node.reads(), *node.writes()]
+    return alone and channels % _VECTOR > 0 and all(v.spec.dtype == VarType.FP32 for v in values)
+
+
+def _ends(geo: Geometry) -> Any:
+    """Return, for each column of filters, the columns of results at which it lies on the image: [kw, 2]."""
+    stride, gap, left = geo.strides[1], geo.dilations[1], geo.pads[1][0]
+    first = (
+        np.arange(geo.w[3]) * gap - left
+    )  # the column that a tap meets in the first column of results
+    begin = np.maximum(0, -(first // stride))
+    end = np.minimum(geo.out[3], -((first - geo.x[3]) // stride))
+    return np.stack([begin, end], 1).astype(np.int64)
+
+
+def _by_lines(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
+    result, x, w, y = operands
+    geo = geometry(a, operands)
+    ends = _ends(geo)
+    arrays = x, w, y, ends
+    tops = [before for before, _ in geo.pads]
+    words = [*map(address, arrays), geo.x[0] * geo.x[1], geo.x[1], *geo.x[2:], *geo.out[2:]]
+    words += [*geo.w[2:], *geo.strides, *geo.dilations, *tops]
+    return [launch(_SOURCES[result], words, *arrays)]
+
+
+_kernel = product_kernels(_by_lines, rectified, through_relu)
+for _op in ("depthwise_conv2d", "depthwise_conv2d_transpose"):
+    for _form in (_op, f"{_op}_grad"):
+        kernel(_form, on=("numba",), takes=_takes)(nonempty(_form, _kernel))
