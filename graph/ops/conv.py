@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any
 
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
+from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
 from .second_order import bilinear
@@ -269,12 +269,19 @@ class Conv2dGrad(Conv2dOperands, ConvSlopes):
     d_bias: Output | None
 
 
-class Conv3d(ConvAttributes, ConvResult):
-    residual_data: Input | None
+class Conv3dOperands(ConvAttributes):
     strides: Sequence[int] = [1, 1, 1]
     paddings: Sequence[int] = [0, 0, 0]
     dilations: Sequence[int] = [1, 1, 1]
     data_format: str = "NCDHW"
+
+
+class Conv3d(Conv3dOperands, ConvResult):
+    residual_data: Input | None
+
+
+class Conv3dGrad(Conv3dOperands, ConvSlopes):
+    residual_data: Input | None
 
 
 for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):
@@ -300,7 +307,7 @@ define(
             ),
         ),
     ),
-    slope("input filter d_output residual_data", "d_input d_filter"),
+    Op(type="conv3d_grad", record=Conv3dGrad),
 )
 
 

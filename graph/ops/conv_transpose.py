@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .conv import ConvOperands, ConvResult, as_given, check_factors, windows
-from .operands import Input
-from .registry import Inference, Op, Specs, define, slope
+from .conv import ConvOperands, ConvResult, ConvSlopes, as_given, check_factors, windows
+from .operands import Input, Output
+from .registry import Inference, Op, Specs, define
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
 
@@ -69,7 +69,7 @@ class TransposedOperands(ConvOperands):
     output_padding: Sequence[int] = []
 
 
-class ConvTranspose2d(TransposedOperands, ConvResult):
+class ConvTranspose2dOperands(TransposedOperands):
     bias: Input | None
     is_test: bool = False
     fuse_relu: bool = False
@@ -78,10 +78,23 @@ class ConvTranspose2d(TransposedOperands, ConvResult):
     fuse_beta: float = 0.0
 
 
-class ConvTranspose3d(TransposedOperands, ConvResult):
+class ConvTranspose2d(ConvTranspose2dOperands, ConvResult): ...
+
+
+class ConvTranspose2dGrad(ConvTranspose2dOperands, ConvSlopes):
+    d_bias: Output | None
+
+
+class ConvTranspose3dOperands(TransposedOperands):
     strides: Sequence[int] = [1, 1, 1]
     paddings: Sequence[int] = [0, 0, 0]
     dilations: Sequence[int] = [1, 1, 1]
+
+
+class ConvTranspose3d(ConvTranspose3dOperands, ConvResult): ...
+
+
+class ConvTranspose3dGrad(ConvTranspose3dOperands, ConvSlopes): ...
 
 
 _SAMPLES = (
@@ -157,7 +170,7 @@ for _name, _samples in (
             samples=_samples,
             refuses=_REFUSES,
         ),
-        slope("input filter d_output bias", "d_input d_filter d_bias"),
+        Op(type=f"{_name}_grad", record=ConvTranspose2dGrad),
     )
 define(
     Op(
@@ -170,5 +183,5 @@ define(
             sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 2, 3, 3)}),
         ),
     ),
-    slope("input filter d_output", "d_input d_filter"),
+    Op(type="conv3d_transpose_grad", record=ConvTranspose3dGrad),
 )
