@@ -16,19 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ...executor.replica.message import Message as Framed
-from ...executor.rpc.messages import (
-    Answer,
-    Barrier,
-    Goodbye,
-    Hello,
-    Message,
-    Push,
-    Refused,
-    Single,
-    Taken,
-    Together,
-    Welcome,
-)
+from ...executor.rpc import messages
 from ...strategies.endpoints import split_endpoint
 from ...strategies.errors import CollectiveError, InvalidState, ServerLost
 from ...strategies.log import WaitLog, log
@@ -73,7 +61,7 @@ class SocketWire:
         self._lock = threading.Lock()
         self._closed = False
 
-    def call(self, endpoint: str, message: Message, within: float) -> Answer:
+    def call(self, endpoint: str, message: messages.Message, within: float) -> messages.Answer:
         """Return a server's answer; one that restarts meanwhile is asked again.
 
         Raises:
@@ -85,7 +73,7 @@ class SocketWire:
         if self._closed:
             raise InvalidState("this process has hung up its connections to parameter servers.")
         answer = self._link(endpoint).call(message, within)
-        if isinstance(answer, Refused):
+        if isinstance(answer, messages.Refused):
             raise error_of(answer)
         return answer
 
@@ -120,7 +108,7 @@ class _Link:
         self._trainers: dict[int, _Membership] = {}
         self._closed = False
 
-    def call(self, message: Message, within: float) -> Answer:
+    def call(self, message: messages.Message, within: float) -> messages.Answer:
         if self._address is None:
             self._directory.join()
         deadline = time.monotonic() + within
@@ -138,8 +126,8 @@ class _Link:
                 raise self._silent(within) from None
             except (ChannelClosed, OSError) as error:
                 self._check_open()
-                if isinstance(message, Goodbye) and self._address is None:
-                    return Taken()
+                if isinstance(message, messages.Goodbye) and self._address is None:
+                    return messages.Taken()
                 self._forget_address()
                 if time.monotonic() > deadline:
                     raise self._unreachable(within, error) from error
@@ -250,9 +238,9 @@ class _Link:
 
     # -- a server that was restored ------------------------------------------------------------------
 
-    def _membership(self, message: Message) -> _Membership | None:
+    def _membership(self, message: messages.Message) -> _Membership | None:
         """Return what is known of the trainer that sends a message; some messages are no trainer's."""
-        first = message.messages[0] if isinstance(message, Together) else message
+        first = message.messages[0] if isinstance(message, messages.Together) else message
         trainer = getattr(first, "trainer", None)
         if trainer is None:
             return None
@@ -360,23 +348,23 @@ class _Membership:
         self._endpoint = endpoint
         self.generation: int | None = None
         self.turn = threading.RLock()
-        self._hello: Hello | None = None
-        self._log: deque[Push | Barrier] = deque()
+        self._hello: messages.Hello | None = None
+        self._log: deque[messages.Push | messages.Barrier] = deque()
         self._bytes = 0
         self._dropped = 0  # the last step of which something was left out
         self._lock = threading.Lock()
 
-    def keep(self, message: Message, address: Address | None) -> None:
+    def keep(self, message: messages.Message, address: Address | None) -> None:
         """Keep what changes the server until a snapshot has it."""
         if address is None or not address.restores:
             return
-        for part in message.messages if isinstance(message, Together) else (message,):
+        for part in message.messages if isinstance(message, messages.Together) else (message,):
             self._keep(part)
 
-    def _keep(self, message: Single) -> None:
-        if not isinstance(message, (Push, Barrier)):
+    def _keep(self, message: messages.Single) -> None:
+        if not isinstance(message, (messages.Push, messages.Barrier)):
             return
-        if isinstance(message, Push):
+        if isinstance(message, messages.Push):
             rows = None if message.rows is None else message.rows.copy()
             message = replace(message, values=message.values.copy(), rows=rows)
         with self._lock:
@@ -387,9 +375,11 @@ class _Membership:
                 self._bytes -= _nbytes(oldest)
                 self._dropped = oldest.number
 
-    def answered(self, message: Message, answer: object, durable: int, generation: int) -> None:
+    def answered(
+        self, message: messages.Message, answer: object, durable: int, generation: int
+    ) -> None:
         """Note what the server has taken."""
-        if isinstance(message, Hello) and isinstance(answer, Welcome):
+        if isinstance(message, messages.Hello) and isinstance(answer, messages.Welcome):
             self._hello, self.generation = message, generation
         with self._lock:
             while self._log and self._log[0].number <= durable:
@@ -405,9 +395,9 @@ class _Membership:
         if self._hello is None:
             return
         welcome = record_of(exchange(framed(self._hello)))
-        if isinstance(welcome, Refused):
+        if isinstance(welcome, messages.Refused):
             raise error_of(welcome)
-        assert isinstance(welcome, Welcome)
+        assert isinstance(welcome, messages.Welcome)
         with self._lock:
             missing = [message for message in self._log if message.number > welcome.number]
             if self._dropped > welcome.number:
@@ -424,11 +414,11 @@ class _Membership:
         )
         for message in missing:
             answer = record_of(exchange(framed(message)))
-            if isinstance(answer, Refused):
+            if isinstance(answer, messages.Refused):
                 raise error_of(answer)
 
 
-def _nbytes(message: Push | Barrier) -> int:
-    if isinstance(message, Barrier):
+def _nbytes(message: messages.Push | messages.Barrier) -> int:
+    if isinstance(message, messages.Barrier):
         return 0
     return message.values.nbytes + (0 if message.rows is None else message.rows.nbytes)

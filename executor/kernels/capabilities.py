@@ -20,20 +20,7 @@ from ...graph.ops.registry import OPS
 from ...graph.report.report import SLOWER
 from ..codegen import native
 from ..cuda.runtime import Runtime
-from .back_ends import (
-    ALL_LIBRARIES,
-    BACK_ENDS,
-    BFLOAT16_PRODUCTS,
-    EXACT,
-    EXACT_VARIANT,
-    LIBRARIES,
-    PRODUCTS_BY_ONEDNN,
-    REMEDIES,
-    ROUNDS,
-    VARIANTS,
-    WINOGRAD,
-    library_of,
-)
+from . import back_ends
 from .onednn.library import bfloat16
 from .onednn.library import version as onednn_version
 from .registry import KERNELS, Kernel, has_kernel
@@ -48,10 +35,14 @@ def capabilities(libraries: frozenset[str] | None = None) -> Capabilities:
     Collectives run on every array module. ``libraries`` are those that all replicas have (None: this process).
     """
     here = frozenset(installed()) if libraries is None else libraries
-    names = [name for name in (*ALL_LIBRARIES, *VARIANTS) if library_of(name) in here]
+    names = [
+        name
+        for name in (*back_ends.ALL_LIBRARIES, *back_ends.VARIANTS)
+        if back_ends.library_of(name) in here
+    ]
     if here.isdisjoint(("onednn", "numba", "cuda")):
         _log.warning(SLOWER)
-    return {name: back_end(name, here) for name in (*BACK_ENDS, *names)}
+    return {name: back_end(name, here) for name in (*back_ends.BACK_ENDS, *names)}
 
 
 def back_end(name: str, here: frozenset[str]) -> BackEnd:
@@ -59,27 +50,29 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
     any_order = frozenset(
         op for (op, library), kernel in KERNELS.items() if library == name and kernel.any_order
     )
-    if name in BACK_ENDS:
+    if name in back_ends.BACK_ENDS:
         ops = [op for op in OPS if has_kernel(op, name)]
         between = (HOST_CALL,) if name == "numpy" else ()
         takes = dict.fromkeys((*ops, *COLLECTIVES, *between))
-        return BackEnd(name, takes, remedy=REMEDIES[name], any_order=any_order)
+        return BackEnd(name, takes, remedy=back_ends.REMEDIES[name], any_order=any_order)
     kernels = {
         op: kernel
         for (op, library), kernel in KERNELS.items()
         if library == name and here.issuperset(kernel.needs)
     }
-    library = library_of(name)
-    rounds: dict[str, frozenset[str] | None] = {ROUNDS[library]: None} if library in ROUNDS else {}
+    library = back_ends.library_of(name)
+    rounds: dict[str, frozenset[str] | None] = (
+        {back_ends.ROUNDS[library]: None} if library in back_ends.ROUNDS else {}
+    )
     if name == "numba" and "onednn" in here:
-        rounds = {ROUNDS["onednn"]: PRODUCTS_BY_ONEDNN}
+        rounds = {back_ends.ROUNDS["onednn"]: back_ends.PRODUCTS_BY_ONEDNN}
     exact = ""
-    if name in (EXACT_VARIANT, WINOGRAD):
+    if name in (back_ends.EXACT_VARIANT, back_ends.WINOGRAD):
         rounds = {}
-    elif BFLOAT16_PRODUCTS in rounds and BFLOAT16_PRODUCTS not in here:
-        rounds, exact = {}, EXACT
+    elif back_ends.BFLOAT16_PRODUCTS in rounds and back_ends.BFLOAT16_PRODUCTS not in here:
+        rounds, exact = {}, back_ends.EXACT
     return BackEnd(
-        next(module for module, names in LIBRARIES.items() if library in names),
+        next(module for module, names in back_ends.LIBRARIES.items() if library in names),
         {op: _widened(op, kernel, "numba" in here) for op, kernel in kernels.items()},
         {op: kernel.layout for op, kernel in kernels.items() if kernel.layout},
         rounds,
@@ -87,7 +80,7 @@ def back_end(name: str, here: frozenset[str]) -> BackEnd:
         factors={op: kernel.factors for op, kernel in kernels.items() if kernel.factors},
         any_order=any_order,
         variant=library != name,
-        always_exact=name == EXACT_VARIANT,
+        always_exact=name == back_ends.EXACT_VARIANT,
     )
 
 
@@ -139,7 +132,7 @@ def _xla_version() -> str:
 # Library -> a function that returns its version, "" if it is not here.
 _VERSIONS: dict[str, Callable[[], str]] = {
     "onednn": onednn_version,
-    BFLOAT16_PRODUCTS: bfloat16,
+    back_ends.BFLOAT16_PRODUCTS: bfloat16,
     "numba": native.version,
     "xla": _xla_version,
 }

@@ -34,45 +34,11 @@ from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.shapes import Inferred
 from ..plan.traced import TracedStep
+from . import orders
 from .agreement import NO_STEP, pack_step
 from .host_call import Allowance, HostCall, Totals, Values, add_to
 from .loaded import BoundPlan, LoadedProgram, Seat, Segment
 from .message import Message
-from .orders import (
-    OK,
-    Alive,
-    Clock,
-    Drop,
-    Failure,
-    Graphs,
-    GraphTexts,
-    Inventory,
-    JoinTrainers,
-    LeaveTrainers,
-    Libraries,
-    Load,
-    Measure,
-    Names,
-    Now,
-    PersistableNames,
-    ProgramMemory,
-    Read,
-    Resume,
-    RollForward,
-    Spread,
-    Stand,
-    Step,
-    StepTraces,
-    Stock,
-    Temporaries,
-    Timings,
-    Trace,
-    Unload,
-    Versions,
-    Write,
-    pack,
-    unpack,
-)  # fmt: skip
 from .undecided import UndecidedStep, UndecidedSteps
 
 _AHEAD = 1  # steps that a GPU may still be at when it is given another one
@@ -138,8 +104,8 @@ class Replica:
                 self.runtime.use()
             answer = getattr(self, f"on_{message.kind}")
             self._step, self._lasting = message.step, message.lasting
-            order = unpack(message)
-            if not isinstance(order, Step):
+            order = orders.unpack(message)
+            if not isinstance(order, orders.Step):
                 self._undecided.settle()
             return answer(order, message.arrays)
         except Exception as error:
@@ -156,7 +122,7 @@ class Replica:
         if group is not None and not collateral:
             group.abort(f"{type(error).__name__}: {error}")
         kind = type(error).__name__
-        return pack(Failure(self.rank, kind, str(error), collateral, self.done))
+        return orders.pack(orders.Failure(self.rank, kind, str(error), collateral, self.done))
 
     def _count(self) -> None:
         self.done += 1
@@ -168,23 +134,25 @@ class Replica:
     def _seat_of(self, order: Any) -> Seat:
         """Return where an order's program meets its peers; the gang's group unless trainers meet."""
         name = ""
-        if isinstance(order, Load):
+        if isinstance(order, orders.Load):
             name = order.options.trainers
-        elif isinstance(order, Step) and order.id in self.programs:
+        elif isinstance(order, orders.Step) and order.id in self.programs:
             name = self.programs[order.id].options.trainers
-        elif isinstance(order, Spread):
+        elif isinstance(order, orders.Spread):
             name = order.group
         return self.trainers.get(name) or Seat(self.group, self.rank)
 
-    def on_join_trainers(self, order: JoinTrainers, arrays: Sequence[np.ndarray]) -> Message:
+    def on_join_trainers(self, order: orders.JoinTrainers, arrays: Sequence[np.ndarray]) -> Message:
         """Form a group with replicas of other trainers."""
         assert self.form is not None, "who makes a replica tells how it meets those of others"
         group = self.form(order.name, order.rank, order.size, self.runtime, order.within)
         group.share_cores(self.at_work)
         self.trainers[order.name] = Seat(group, order.rank)
-        return OK
+        return orders.OK
 
-    def on_leave_trainers(self, order: LeaveTrainers, arrays: Sequence[np.ndarray]) -> Message:
+    def on_leave_trainers(
+        self, order: orders.LeaveTrainers, arrays: Sequence[np.ndarray]
+    ) -> Message:
         """Leave a group of trainers, with the programs that met there."""
         for number in [n for n, one in self.programs.items() if one.options.trainers == order.name]:
             loaded = self.programs.pop(number)
@@ -195,9 +163,9 @@ class Replica:
             if order.reason:
                 seat.group.abort(order.reason)
             seat.group.close()
-        return OK
+        return orders.OK
 
-    def on_spread(self, order: Spread, arrays: Sequence[np.ndarray]) -> Message:
+    def on_spread(self, order: orders.Spread, arrays: Sequence[np.ndarray]) -> Message:
         """Copy persistables from one rank of a group of trainers to all."""
         seat, scope = self.trainers[order.group], self.scopes[order.scope]
         assert seat.group is not None
@@ -214,7 +182,7 @@ class Replica:
                 bits = np.array(part) if self.runtime is None else download(self.runtime, part)
                 scope.write([name], [bits.view(value.dtype).reshape(value.shape)])
         seat.group.release(row)
-        return OK
+        return orders.OK
 
     def _fill(self, part: Any, value: np.ndarray) -> None:
         """Copy a row of bytes to memory that a group reaches."""
@@ -224,7 +192,7 @@ class Replica:
             self.runtime.copy(part, value, self.runtime.compute)
             self.runtime.record(self.runtime.compute).synchronize()
 
-    def on_load(self, order: Load, arrays: Sequence[np.ndarray]) -> Message:
+    def on_load(self, order: orders.Load, arrays: Sequence[np.ndarray]) -> Message:
         """Take in a program (JSON) under an id, to run on the device scope ``scope``.
 
         The answer tells what memory it may use: this replica's share of what its host has left, and what it
@@ -243,9 +211,9 @@ class Replica:
         # Of its own on the driver's thread: a function that a program calls may run another program there.
         loaded.memory = Memory() if self.in_driver else None
         self.programs[order.id] = loaded
-        return pack(ProgramMemory(memory))
+        return orders.pack(orders.ProgramMemory(memory))
 
-    def _twin(self, order: Load) -> LoadedProgram | None:
+    def _twin(self, order: orders.Load) -> LoadedProgram | None:
         """Return a program that meets other trainers as this one will: they need not wait for its loading."""
         program = order.program
         if isinstance(program, str):
@@ -254,7 +222,7 @@ class Replica:
         peers = (p for p in self.programs.values() if p.options.trainers == order.options.trainers)
         return next((one for one in peers if one.schedule == mine), None)
 
-    def on_unload(self, order: Unload, arrays: Sequence[np.ndarray]) -> Message:
+    def on_unload(self, order: orders.Unload, arrays: Sequence[np.ndarray]) -> Message:
         """Forget programs and device scopes."""
         for program in order.programs:
             loaded = self.programs.pop(program, None)
@@ -263,29 +231,31 @@ class Replica:
                 loaded.buckets.release()
         for scope in order.scopes:
             self.scopes.pop(scope, None)
-        return OK
+        return orders.OK
 
-    def on_inventory(self, order: Inventory, arrays: Sequence[np.ndarray]) -> Message:
+    def on_inventory(self, order: orders.Inventory, arrays: Sequence[np.ndarray]) -> Message:
         """Tell how many programs and device scopes are held, and how many steps were done."""
-        return pack(Stock(len(self.programs), len(self.scopes), self.done))
+        return orders.pack(orders.Stock(len(self.programs), len(self.scopes), self.done))
 
-    def on_libraries(self, order: Libraries, arrays: Sequence[np.ndarray]) -> Message:
+    def on_libraries(self, order: orders.Libraries, arrays: Sequence[np.ndarray]) -> Message:
         """Tell which libraries can compute here, in which versions."""
-        return pack(Versions(versions(self.runtime)))
+        return orders.pack(orders.Versions(versions(self.runtime)))
 
-    def on_measure(self, order: Measure, arrays: Sequence[np.ndarray]) -> Message:
+    def on_measure(self, order: orders.Measure, arrays: Sequence[np.ndarray]) -> Message:
         """Time kernels on this host's processor."""
         with openmp_threads(self.openmp):
             limit, threads = Limit(order.within, order.until), working_threads()
-            return pack(Timings(*measure(order.questions, order.math, threads, limit)))
+            return orders.pack(
+                orders.Timings(*measure(order.questions, order.math, threads, limit))
+            )
 
-    def on_write(self, order: Write, arrays: Sequence[np.ndarray]) -> Message:
+    def on_write(self, order: orders.Write, arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
         if self.scopes[order.scope].write(order.names, arrays):
             self.forget_plans(order.scope)
-        return OK
+        return orders.OK
 
-    def on_read(self, order: Read, arrays: Sequence[np.ndarray]) -> Message:
+    def on_read(self, order: orders.Read, arrays: Sequence[np.ndarray]) -> Message:
         """Return copies of persistables of a device scope."""
         scope = self.scopes[order.scope]
         missing = [name for name in order.names if name not in scope.arrays]
@@ -293,7 +263,7 @@ class Replica:
             raise NotInitialized(f"replica {self.rank} holds no value for {', '.join(missing)}.")
         return Message("values", {}, [scope.read(name) for name in order.names])
 
-    def on_step(self, order: Step, arrays: Sequence[np.ndarray]) -> Message:
+    def on_step(self, order: orders.Step, arrays: Sequence[np.ndarray]) -> Message:
         """Run steps of a loaded program on what was fed; return what the last one fetches.
 
         ``iterations`` steps run on the same arrays, or on as many sets of arrays if so many came. ``idle``:
@@ -359,7 +329,7 @@ class Replica:
         """Return what of a plan's fetches was posted, by position in the fetch list."""
         return plan.vote.early if plan.vote is not None and self.post is not None else {}
 
-    def on_roll_forward(self, order: RollForward, arrays: Sequence[np.ndarray]) -> Message:
+    def on_roll_forward(self, order: orders.RollForward, arrays: Sequence[np.ndarray]) -> Message:
         """After a failure: finish a step that some replica finished (``upto`` steps in all), if that can be.
 
         A replica that came to the vote has all it needs for it; one that did not must be given the values.
@@ -370,7 +340,7 @@ class Replica:
             plan.apply()
             self.done += 1
         self._under_way = None
-        return pack(Stand(self.done))
+        return orders.pack(orders.Stand(self.done))
 
     def catch_up(self, other: Replica) -> None:
         """Finish the step that was interrupted here while it writes; ``other``, beside it, has finished it.
@@ -385,10 +355,10 @@ class Replica:
                 scope.take(other.scopes[number])
         self.done = other.done
 
-    def on_resume(self, order: Resume, arrays: Sequence[np.ndarray]) -> Message:
+    def on_resume(self, order: orders.Resume, arrays: Sequence[np.ndarray]) -> Message:
         """Go on as a replica that did this many steps: it was given the values of one that has."""
         self.done, self._under_way = order.done, None
-        return OK
+        return orders.OK
 
     def doing(self) -> Mapping[str, Any]:
         """Return the op under way, where the user built it, and the seconds since the step began."""
@@ -401,10 +371,10 @@ class Replica:
             return {}
         return {"op": at.op, "where": at.where, "seconds": time.monotonic() - began}
 
-    def on_names(self, order: Names, arrays: Sequence[np.ndarray]) -> Message:
+    def on_names(self, order: orders.Names, arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the device scopes hold: names by scope."""
-        return pack(
-            PersistableNames([(number, list(s.arrays)) for number, s in self.scopes.items()])
+        return orders.pack(
+            orders.PersistableNames([(number, list(s.arrays)) for number, s in self.scopes.items()])
         )
 
     def forget_fed(self) -> None:
@@ -438,7 +408,7 @@ class Replica:
         """Begin to copy what the message feeds that will be handled next, if a plan for it is there."""
         if message.kind != "step":
             return
-        order = unpack(message)
+        order = orders.unpack(message)
         loaded = self.programs.get(order.id)
         if loaded is None or loaded.earlier or order.iterations != 1 or order.epoch != self.epoch:
             return
@@ -455,7 +425,7 @@ class Replica:
         plan = self._under_way
         return self._measuring or (plan is not None and plan.at_work())
 
-    def on_drop(self, order: Drop, arrays: Sequence[np.ndarray]) -> Message:
+    def on_drop(self, order: orders.Drop, arrays: Sequence[np.ndarray]) -> Message:
         """End the life of a program's temporaries and give their memory back."""
         loaded = self.programs.get(order.id)
         if loaded is not None:
@@ -463,30 +433,32 @@ class Replica:
             if loaded.memory is not None:
                 loaded.memory.give_back()
         self.memory.give_back()
-        return OK
+        return orders.OK
 
-    def on_temporaries(self, order: Temporaries, arrays: Sequence[np.ndarray]) -> Message:
+    def on_temporaries(self, order: orders.Temporaries, arrays: Sequence[np.ndarray]) -> Message:
         """Tell how many temporaries of a program are alive, and their bytes."""
         plan = self.programs[order.id].alive
         count, nbytes = plan.temporaries if plan is not None else (0, 0)
-        return pack(Alive(count, nbytes))
+        return orders.pack(orders.Alive(count, nbytes))
 
-    def on_trace(self, order: Trace, arrays: Sequence[np.ndarray]) -> Message:
+    def on_trace(self, order: orders.Trace, arrays: Sequence[np.ndarray]) -> Message:
         """Keep times of a program's steps from now on (``on``), and return those of the last steps."""
         loaded = self.programs[order.id]
         loaded.tracing = order.on
         lanes = loaded.last.lanes if loaded.last is not None else None
         steps = [step.plain() for step in loaded.traced]
-        return pack(StepTraces(steps, lanes.signals if lanes else 0))
+        return orders.pack(orders.StepTraces(steps, lanes.signals if lanes else 0))
 
-    def on_graphs(self, order: Graphs, arrays: Sequence[np.ndarray]) -> Message:
+    def on_graphs(self, order: orders.Graphs, arrays: Sequence[np.ndarray]) -> Message:
         """Tell of which graphs a program's last step on a GPU is made, and why of several."""
         plan = self.programs[order.id].last
-        return pack(GraphTexts(plan.described() if isinstance(plan, CudaPlan) else []))
+        return orders.pack(
+            orders.GraphTexts(plan.described() if isinstance(plan, CudaPlan) else [])
+        )
 
-    def on_clock(self, order: Clock, arrays: Sequence[np.ndarray]) -> Message:
+    def on_clock(self, order: orders.Clock, arrays: Sequence[np.ndarray]) -> Message:
         """Tell what the clock of traced steps shows."""
-        return pack(Now(time.perf_counter()))
+        return orders.pack(orders.Now(time.perf_counter()))
 
     def close(self) -> None:
         """Let go of everything."""

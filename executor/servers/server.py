@@ -20,25 +20,7 @@ from ...strategies.errors import (
     nearest,
 )
 from ..feed.scope import Scope
-from ..rpc.messages import (
-    Answer,
-    Arrays,
-    Ask,
-    Barrier,
-    Goodbye,
-    Hello,
-    Lookup,
-    Message,
-    Pull,
-    Push,
-    Refused,
-    Report,
-    Save,
-    Snapshot,
-    Taken,
-    Together,
-    Welcome,
-)
+from ..rpc import messages
 from .state import Saver, ServerState
 from .steps import AsyncSteps, Steps, SyncSteps
 from .updates import check_rows
@@ -71,16 +53,16 @@ class ParameterServer:
         self.state = ServerState(program, scope, config if config is not None else current_config())
         self.steps: Steps = (SyncSteps if self.state.parts.sync else AsyncSteps)(self.state)
         self._saver = saver
-        self._handlers: dict[type[Any], Callable[[Any], Answer]] = {
-            Hello: self._hello,
-            Push: self._push,
-            Barrier: self._barrier,
-            Pull: self._pull,
-            Lookup: self._lookup,
-            Save: self._save,
-            Goodbye: self._goodbye,
-            Ask: self._ask,
-            Together: self._together,
+        self._handlers: dict[type[Any], Callable[[Any], messages.Answer]] = {
+            messages.Hello: self._hello,
+            messages.Push: self._push,
+            messages.Barrier: self._barrier,
+            messages.Pull: self._pull,
+            messages.Lookup: self._lookup,
+            messages.Save: self._save,
+            messages.Goodbye: self._goodbye,
+            messages.Ask: self._ask,
+            messages.Together: self._together,
         }
 
     @property
@@ -94,26 +76,26 @@ class ParameterServer:
 
     # -- the service ----------------------------------------------------------------------------
 
-    def handle(self, message: Message) -> Answer:
+    def handle(self, message: messages.Message) -> messages.Answer:
         """Do what a message asks; may wait for other trainers, within the deadlines of the configuration."""
         try:
             return self._handle(message)
         finally:
             self._keep_lent(message)
 
-    def _handle(self, message: Message) -> Answer:
+    def _handle(self, message: messages.Message) -> messages.Answer:
         try:
             handler = self._handlers.get(type(message))
             if handler is None:
                 raise Unsupported(f"a parameter server does not know {type(message).__name__}.")
             return handler(message)
         except EnforceNotMet as error:
-            return Refused(type(error).__name__, str(error))
+            return messages.Refused(type(error).__name__, str(error))
 
-    def _keep_lent(self, message: Message) -> None:
+    def _keep_lent(self, message: messages.Message) -> None:
         """Copy pushes that lie in memory of their trainer and are not applied: it will write there again."""
-        parts = message.messages if isinstance(message, Together) else (message,)
-        pushes = [part for part in parts if isinstance(part, Push)]
+        parts = message.messages if isinstance(message, messages.Together) else (message,)
+        pushes = [part for part in parts if isinstance(part, messages.Push)]
         if not pushes:
             return
         with self.state.changed:
@@ -174,7 +156,7 @@ class ParameterServer:
                 self.state.attempt(self.steps.left)
             self.state.changed.notify_all()
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> messages.Snapshot:
         """Return copies of all that lasts, between two updates."""
         with self.state.changed:
             names = [n for n in sorted(self.state.parts.lasting | {*self.state.parts.counters})]
@@ -188,9 +170,9 @@ class ParameterServer:
                 }
                 for one in self.state.trainers
             }
-            return Snapshot(arrays, {"applied": self.steps.applied, "trainers": trainers})
+            return messages.Snapshot(arrays, {"applied": self.steps.applied, "trainers": trainers})
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: messages.Snapshot) -> None:
         """Go back to a state; trainers go on from the step that each of them has reached.
 
         Raises:
@@ -243,15 +225,15 @@ class ParameterServer:
 
     # -- messages -------------------------------------------------------------------------------
 
-    def _together(self, message: Together) -> Answer:
-        answer: Answer = Taken()
+    def _together(self, message: messages.Together) -> messages.Answer:
+        answer: messages.Answer = messages.Taken()
         for one in message.messages:
             answer = self._handle(one)
-            if isinstance(answer, Refused):
+            if isinstance(answer, messages.Refused):
                 break
         return answer
 
-    def _hello(self, message: Hello) -> Answer:
+    def _hello(self, message: messages.Hello) -> messages.Answer:
         with self.state.changed:
             one = self.state.by_id.get(message.trainer)
             if one is not None and self.state.failure is None:
@@ -272,15 +254,15 @@ class ParameterServer:
             if not one.arrived:
                 one.pushed.clear()
             self.state.changed.notify_all()
-            return Welcome(self.steps.begins_at(one))
+            return messages.Welcome(self.steps.begins_at(one))
 
-    def _push(self, message: Push) -> Answer:
+    def _push(self, message: messages.Push) -> messages.Answer:
         if message.name in self.state.parts.counters:
             with self.state.changed:
                 self.state.attempt(
                     lambda: self.steps.count(self.state.trainer(message.trainer), message)
                 )
-            return Taken()
+            return messages.Taken()
         gradient = self.state.parts.by_pushed.get(message.name)
         if gradient is None:
             raise NotFound(
@@ -296,9 +278,9 @@ class ParameterServer:
             self.state.counts["rows"] += 0 if message.rows is None else len(message.rows)
             if not self.steps.push(one, message, gradient):
                 self.state.counts["repeated"] += 1
-        return Taken()
+        return messages.Taken()
 
-    def _barrier(self, message: Barrier) -> Answer:
+    def _barrier(self, message: messages.Barrier) -> messages.Answer:
         with self.state.changed:
             one = self.state.trainer(message.trainer)
             if message.kind == "send":
@@ -308,9 +290,9 @@ class ParameterServer:
                 self.steps.begin(one, message.number)
             elif message.kind != "fetch":
                 raise InvalidValue(f"there is no barrier {message.kind!r}.")
-        return Taken()
+        return messages.Taken()
 
-    def _pull(self, message: Pull) -> Answer:
+    def _pull(self, message: messages.Pull) -> messages.Answer:
         for name in message.names:
             if name not in self.state.parts.params:
                 raise NotFound(
@@ -318,9 +300,9 @@ class ParameterServer:
                     f"(trainer {message.trainer}).{nearest(name, self.state.parts.params)}"
                 )
         with self.state.changed:
-            return Arrays(self.steps.pull(self.state.trainer(message.trainer), message))
+            return messages.Arrays(self.steps.pull(self.state.trainer(message.trainer), message))
 
-    def _lookup(self, message: Lookup) -> Answer:
+    def _lookup(self, message: messages.Lookup) -> messages.Answer:
         tables = self.state.parts.readable
         if message.table not in tables:
             raise NotFound(
@@ -332,9 +314,9 @@ class ParameterServer:
             self.steps.look(self.state.trainer(message.trainer), message.number)
             table = self.state.updates.memory(tables[message.table])
             check_rows(what, message.ids, len(table))
-            return Arrays({message.table: table[message.ids]})
+            return messages.Arrays({message.table: table[message.ids]})
 
-    def _save(self, message: Save) -> Answer:
+    def _save(self, message: messages.Save) -> messages.Answer:
         if self._saver is None:
             raise Unsupported(f"parameter server {self.endpoint} has nothing to write files with.")
         with self.state.changed:
@@ -343,9 +325,9 @@ class ParameterServer:
             if unknown:
                 raise NotFound(f"parameter server {self.endpoint} has no {unknown[0]!r} to save.")
             self._saver(message.folder, {name: self.state.updates.memory(name) for name in names})
-        return Taken()
+        return messages.Taken()
 
-    def _goodbye(self, message: Goodbye) -> Answer:
+    def _goodbye(self, message: messages.Goodbye) -> messages.Answer:
         with self.state.changed:
             one = self.state.by_id.get(message.trainer)
             if one is not None and one.live:
@@ -353,9 +335,9 @@ class ParameterServer:
                 if self.state.failure is None:
                     self.state.attempt(self.steps.left)
             self.state.changed.notify_all()
-        return Taken()
+        return messages.Taken()
 
-    def _ask(self, message: Ask) -> Answer:
+    def _ask(self, message: messages.Ask) -> messages.Answer:
         with self.state.changed:
             trainers = {
                 one.id: {
@@ -367,7 +349,7 @@ class ParameterServer:
                 }
                 for one in self.state.trainers
             }
-            return Report(
+            return messages.Report(
                 {
                     "endpoint": self.endpoint,
                     "mode": "sync" if self.state.parts.sync else "async",

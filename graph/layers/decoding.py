@@ -12,39 +12,14 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType
 from ..program.program import default_main_program
 from ..program.variable import Variable
-from . import matrices
+from . import binary, matrices
+from . import shape as shapes
 from .arrays import array_read, array_write, create_array, tensor_array_to_tensor
 from .beam import check_beam
-from .binary import (
-    elementwise_add,
-    elementwise_floordiv,
-    elementwise_mod,
-    elementwise_mul,
-    equal,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-)
 from .helper import check_variable
 from .loops import While
 from .nest import assert_same_structure, flatten, map_structure
 from .rnn import masked, swap
-from .shape import (
-    assign,
-    cast,
-    expand,
-    fill_constant,
-    fill_constant_batch_size_like,
-    increment,
-    reshape,
-    shape,
-    stack,
-    topk,
-    transpose,
-    unsqueeze,
-    zeros_like,
-)
 from .tensors import gather_nd, reduce_all
 from .trees import gather_tree
 from .unary import log, softmax
@@ -128,24 +103,24 @@ class BeamSearchDecoder(Decoder):
         check_variable(x, "x", "BeamSearchDecoder.tile_beam_merge_with_batch")
         tiled = _repeated(x, beam_size)
         inner = list(range(2, tiled.ndim))
-        last = reshape(transpose(tiled, [*inner, 0, 1]), [*[0] * len(inner), -1])
-        return transpose(last, [len(inner), *range(len(inner))])
+        last = shapes.reshape(shapes.transpose(tiled, [*inner, 0, 1]), [*[0] * len(inner), -1])
+        return shapes.transpose(last, [len(inner), *range(len(inner))])
 
     def _split(self, x: Variable) -> Variable:
         """[N * beam, ...] to [N, beam, ...]."""
-        return reshape(x, (-1, self.beam_size, *(x.shape or ())[1:]))
+        return shapes.reshape(x, (-1, self.beam_size, *(x.shape or ())[1:]))
 
     def _merge(self, x: Variable) -> Variable:
         """[N, beam, ...] to [N * beam, ...]."""
-        return reshape(x, (-1, *(x.shape or ())[2:]))
+        return shapes.reshape(x, (-1, *(x.shape or ())[2:]))
 
     def _gather(self, x: Variable, indices: Variable) -> Variable:
         """Return what x [N, K, ...] has at the indices [N, beam] of each sample."""
-        batch = cast(self.batch_size, indices.dtype)
+        batch = shapes.cast(self.batch_size, indices.dtype)
         batch.stop_gradient = True
         rows = matrices.range(0, batch, 1, indices.dtype)
-        rows = expand(unsqueeze(rows, [1]), [1, self.beam_size])
-        coordinates = stack([rows, indices], axis=2)
+        rows = shapes.expand(shapes.unsqueeze(rows, [1]), [1, self.beam_size])
+        coordinates = shapes.stack([rows, indices], axis=2)
         coordinates.stop_gradient = True
         return gather_nd(x, coordinates)
 
@@ -156,29 +131,31 @@ class BeamSearchDecoder(Decoder):
         """Start all beams of a sample alike, of which only the first is probable; ``inits``: cell states."""
         first = flatten(inits)[0]
         check_variable(first, "initial_cell_states", "BeamSearchDecoder.initialize")
-        self.batch_size = shape(first)[0]
-        start = fill_constant([1], "int64", self.start_token)
-        self._end = fill_constant([1], "int64", self.end_token)
+        self.batch_size = shapes.shape(first)[0]
+        start = shapes.fill_constant([1], "int64", self.start_token)
+        self._end = shapes.fill_constant([1], "int64", self.end_token)
         cell_states = map_structure(lambda x: _repeated(x, self.beam_size), inits)
-        words = unsqueeze(expand(start, [self.batch_size]), [1])
-        words = expand(words, [1, self.beam_size])
+        words = shapes.unsqueeze(shapes.expand(start, [self.batch_size]), [1])
+        words = shapes.expand(words, [1, self.beam_size])
         chances = np.array([[0.0] + [_LEAST] * (self.beam_size - 1)], "float32")
-        log_probs = expand(assign(chances), [self.batch_size, 1])
-        finished = fill_constant_batch_size_like(
+        log_probs = shapes.expand(shapes.assign(chances), [self.batch_size, 1])
+        finished = shapes.fill_constant_batch_size_like(
             first, [-1, self.beam_size], "bool", False, force_cpu=True
         )
-        lengths = zeros_like(words)
+        lengths = shapes.zeros_like(words)
         return self._inputs(words), BeamState(cell_states, log_probs, finished, lengths), finished
 
     def _log_probs(self, logits: Variable, state: BeamState, vocabulary: int) -> Variable:
         """Return the log probabilities of beams with each next word; a finished beam has but the end."""
         ends = np.full(vocabulary, _LEAST, "float32")
         ends[self.end_token] = 0
-        only_end, probs = assign(ends), log(softmax(logits))
-        finished = cast(state.finished, probs.dtype)
-        mask = expand(unsqueeze(finished, [2]), [1, 1, vocabulary])
-        probs = elementwise_mul(mask, only_end) - elementwise_mul(probs, finished - 1, axis=0)
-        return elementwise_add(probs, state.log_probs, axis=0)
+        only_end, probs = shapes.assign(ends), log(softmax(logits))
+        finished = shapes.cast(state.finished, probs.dtype)
+        mask = shapes.expand(shapes.unsqueeze(finished, [2]), [1, 1, vocabulary])
+        probs = binary.elementwise_mul(mask, only_end) - binary.elementwise_mul(
+            probs, finished - 1, axis=0
+        )
+        return binary.elementwise_add(probs, state.log_probs, axis=0)
 
     def _search(
         self, logits: Variable, next_cell_states: Any, state: BeamState
@@ -189,18 +166,18 @@ class BeamSearchDecoder(Decoder):
                 f"BeamSearchDecoder: end_token {self.end_token} is outside the vocabulary of {vocabulary} "
                 f"words, the last dimension of logits {logits.name!r} {logits.shape}."
             )
-        words_in_all = fill_constant([1], "int64", vocabulary)
+        words_in_all = shapes.fill_constant([1], "int64", vocabulary)
         log_probs = self._log_probs(logits, state, vocabulary)
         candidates = [-1, self.beam_size * vocabulary]
-        scores, indices = topk(reshape(log_probs, candidates), self.beam_size)
-        beams = elementwise_floordiv(indices, words_in_all)
-        words = elementwise_mod(indices, words_in_all)
-        next_log_probs = self._gather(reshape(log_probs, candidates), indices)
+        scores, indices = shapes.topk(shapes.reshape(log_probs, candidates), self.beam_size)
+        beams = binary.elementwise_floordiv(indices, words_in_all)
+        words = binary.elementwise_mod(indices, words_in_all)
+        next_log_probs = self._gather(shapes.reshape(log_probs, candidates), indices)
         cell_states = map_structure(lambda x: self._gather(x, beams), next_cell_states)
         finished = self._gather(state.finished, beams)
         lengths = self._gather(state.lengths, beams)
-        lengths = lengths + cast(logical_not(finished), state.lengths.dtype)
-        finished = logical_or(finished, equal(words, self._end))
+        lengths = lengths + shapes.cast(binary.logical_not(finished), state.lengths.dtype)
+        finished = binary.logical_or(finished, binary.equal(words, self._end))
         next_state = BeamState(cell_states, next_log_probs, finished, lengths)
         return BeamOutput(scores, words, beams), next_state
 
@@ -233,8 +210,8 @@ class BeamSearchDecoder(Decoder):
 
 def _repeated(x: Variable, count: int) -> Variable:
     """[N, ...] to [N, count, ...]."""
-    x = unsqueeze(x, [1])
-    return expand(x, [1, count, *[1] * (x.ndim - 2)])
+    x = shapes.unsqueeze(x, [1])
+    return shapes.expand(x, [1, count, *[1] * (x.ndim - 2)])
 
 
 def _check_alike(states: Any, next_states: Any, what: str) -> None:
@@ -267,12 +244,12 @@ def _frozen(state: Variable, new_state: Variable, finished: Variable) -> Variabl
     """Return the state where a sequence is finished, else the new one."""
     kind = state.dtype
     if kind == VarType.BOOL:
-        state, new_state = cast(state, "float32"), cast(new_state, "float32")
+        state, new_state = shapes.cast(state, "float32"), shapes.cast(new_state, "float32")
     if finished.dtype != state.dtype:
-        finished = cast(finished, state.dtype)
+        finished = shapes.cast(finished, state.dtype)
         finished.stop_gradient = True
     result = masked(new_state, state, finished)
-    return cast(result, kind) if kind == VarType.BOOL else result
+    return shapes.cast(result, kind) if kind == VarType.BOOL else result
 
 
 def _array_outside(dtype: Any) -> Variable:
@@ -318,11 +295,11 @@ def dynamic_decode(
         raise InvalidType(f"dynamic_decode: decoder must be a Decoder, got {decoder!r}.")
     first_inputs, first_states, finished = decoder.initialize(inits)
     finished.stop_gradient = True
-    time = fill_constant([1], "int64", 0)
-    going = logical_not(reduce_all(finished))
-    limit = None if max_step_num is None else fill_constant([1], "int64", max_step_num)
+    time = shapes.fill_constant([1], "int64", 0)
+    going = binary.logical_not(reduce_all(finished))
+    limit = None if max_step_num is None else shapes.fill_constant([1], "int64", max_step_num)
     loop = While(going, is_test)
-    lengths = cast(zeros_like(finished), "int64")
+    lengths = shapes.cast(shapes.zeros_like(finished), "int64")
     lengths.stop_gradient = True
     first = (first_inputs, first_states)
     carried = first if is_test else map_structure(lambda x: array_write(x, time), first)
@@ -339,27 +316,29 @@ def dynamic_decode(
         if getattr(decoder, "tracks_own_finished", False):
             next_lengths = getattr(next_states, "lengths", lengths)
         else:
-            next_finished = logical_or(next_finished, finished)
-            next_lengths = elementwise_add(lengths, cast(logical_not(finished), lengths.dtype))
+            next_finished = binary.logical_or(next_finished, finished)
+            next_lengths = binary.elementwise_add(
+                lengths, shapes.cast(binary.logical_not(finished), lengths.dtype)
+            )
             if impute_finished:
                 next_states = map_structure(
                     lambda state, new: _frozen(state, new, finished), states, next_states
                 )
         arrays = map_structure(lambda x: _array_outside(x.dtype), outputs)
         map_structure(lambda x, array: array_write(x, time, array), outputs, arrays)
-        increment(time)
+        shapes.increment(time)
         following = (next_inputs, next_states)
         if is_test:
-            map_structure(assign, following, carried)
+            map_structure(shapes.assign, following, carried)
         else:
             map_structure(lambda x, array: array_write(x, time, array), following, carried)
-        assign(next_finished, finished)
-        assign(next_lengths, lengths)
+        shapes.assign(next_finished, finished)
+        shapes.assign(next_lengths, lengths)
         if limit is None:
-            logical_not(reduce_all(finished), going)
+            binary.logical_not(reduce_all(finished), going)
         else:
-            unfinished = logical_not(reduce_all(finished))
-            logical_and(unfinished, less_equal(time, limit), going)
+            unfinished = binary.logical_not(reduce_all(finished))
+            binary.logical_and(unfinished, binary.less_equal(time, limit), going)
     final_outputs = map_structure(
         lambda array: tensor_array_to_tensor(array, axis=0, use_stack=True)[0], arrays
     )

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...strategies.types import FLOATS
 from . import expr as e
-from .operands import Gradient, Input, Operands, Output, SlopeOfOut, SlopeOfX, Unary, named
-from .registry import Grad, Inference, Op, ShapeRule, Specs, define, differentiable
+from .operands import Input, Operands, Unary, named
+from .registry import Grad, Inference, Op, ShapeRule, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
 from .second_order import Second
@@ -25,16 +25,6 @@ class Libraries(Operands):
 class Activation(Unary, Libraries): ...
 
 
-class ActivationGrad(Gradient, Libraries): ...
-
-
-class ActivationGradOfX(SlopeOfX, Libraries): ...
-
-
-class ActivationGradOfOut(SlopeOfOut, Libraries): ...
-
-
-_GRADS = {"": ActivationGrad, "X": ActivationGradOfX, "Out": ActivationGradOfOut}
 _WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
 
 
@@ -55,30 +45,19 @@ def define_activation(
     reads: str,
     gradient: Callable[..., Any] | None,
     *,
-    records: tuple[type[Operands], type[Operands]] | None = None,
+    record: type[Operands] = Activation,
     attrs: Mapping[str, Any] | None = None,
     samples: tuple[Any, ...] = (sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
     second: Second | None = None,
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD.
 
-    Attributes are those of ``records``, or ``attrs``, or which library is to be used. ``second`` is the
-    gradient of the gradient, where it is not what the expression says.
+    Attributes are those of ``record``, or ``attrs``. ``second`` is the gradient of the gradient, where it is
+    not what the expression says.
     """
-    record, grad_record = records or (Activation, _GRADS[reads])
     slots: dict[str, Any] = {"record": record}
-    grad_slots: dict[str, Any] = {"record": grad_record}
     if attrs is not None:
         slots = {"inputs": ("X",), "outputs": ("Out",), "attrs": attrs}
-        read = (reads, "Out@GRAD") if reads else ("Out@GRAD",)
-        grad_slots = {"inputs": read, "outputs": ("X@GRAD?",), "attrs": attrs}
-    backward = Op(
-        type=f"{name}_grad",
-        **grad_slots,
-        shape=same(reads or "Out@GRAD", "X@GRAD"),
-        scalar=gradient,
-        in_place={"X@GRAD": "Out@GRAD"},
-    )
     define(
         Op(
             type=name,
@@ -88,7 +67,14 @@ def define_activation(
             in_place={"Out": "X"},
             samples=samples,
         ),
-        backward if second is None else differentiable(backward, second),
+        slope(
+            f"{reads.lower()} d_out",
+            "d_x",
+            second,
+            shape=same(reads or "Out@GRAD", "X@GRAD"),
+            scalar=gradient,
+            in_place={"X@GRAD": "Out@GRAD"},
+        ),
     )
 
 
@@ -200,15 +186,9 @@ define_activation(
 )
 
 
-class LeakyReluAttributes(Operands):
+class LeakyRelu(Unary):
     alpha: float = 0.02
     use_mkldnn: bool = False
-
-
-class LeakyRelu(Unary, LeakyReluAttributes): ...
-
-
-class LeakyReluGrad(SlopeOfOut, LeakyReluAttributes): ...
 
 
 define_activation(
@@ -216,19 +196,13 @@ define_activation(
     lambda x, *, alpha: e.maximum(x, x * alpha),
     "Out",
     lambda out, d_out, *, alpha: e.where(out > 0, d_out * max(alpha, 1.0), d_out * min(alpha, 1.0)),
-    records=(LeakyRelu, LeakyReluGrad),
+    record=LeakyRelu,
     samples=(*_KINKED, sample({"X": normal(3, 4, away_from=(0.0,))}, alpha=2.0)),
 )
 
 
-class Relu6Attributes(Operands):
+class Relu6(Unary):
     threshold: float = 6.0
-
-
-class Relu6(Unary, Relu6Attributes): ...
-
-
-class Relu6Grad(SlopeOfOut, Relu6Attributes): ...
 
 
 define_activation(
@@ -236,19 +210,13 @@ define_activation(
     lambda x, *, threshold: e.minimum(e.maximum(x, 0), threshold),
     "Out",
     lambda out, d_out, *, threshold: e.where((out > 0) & (out < threshold), d_out, 0),
-    records=(Relu6, Relu6Grad),
+    record=Relu6,
     samples=_KINKED,
 )
 
 
-class EluAttributes(Operands):
+class Elu(Unary):
     alpha: float = 1.0
-
-
-class Elu(Unary, EluAttributes): ...
-
-
-class EluGrad(SlopeOfX, EluAttributes): ...
 
 
 define_activation(
@@ -256,20 +224,14 @@ define_activation(
     lambda x, *, alpha: e.where(x > 0, x, e.expm1(e.minimum(x, 0)) * alpha),
     "X",
     lambda x, d_out, *, alpha: e.where(x > 0, d_out, d_out * (e.exp(e.minimum(x, 0)) * alpha)),
-    records=(Elu, EluGrad),
+    record=Elu,
     samples=_KINKED,
 )
 
 
-class SwishAttributes(Operands):
+class Swish(Unary):
     beta: float = 1.0
     use_mkldnn: bool = False
-
-
-class Swish(Unary, SwishAttributes): ...
-
-
-class SwishGrad(SlopeOfX, SwishAttributes): ...
 
 
 define_activation(
@@ -277,19 +239,13 @@ define_activation(
     lambda x, *, beta: x * logistic(x * beta),
     "X",
     lambda x, d_out, *, beta: d_out * swish_slope(x, beta),
-    records=(Swish, SwishGrad),
+    record=Swish,
 )
 
 
-class HardSigmoidAttributes(Operands):
+class HardSigmoid(Unary):
     slope: float = 0.2
     offset: float = 0.5
-
-
-class HardSigmoid(Unary, HardSigmoidAttributes): ...
-
-
-class HardSigmoidGrad(SlopeOfOut, HardSigmoidAttributes): ...
 
 
 define_activation(
@@ -297,21 +253,15 @@ define_activation(
     lambda x, *, slope, offset: e.minimum(e.maximum(x * slope + offset, 0), 1),
     "Out",
     lambda out, d_out, *, slope: e.where((out > 0) & (out < 1), d_out * slope, 0),
-    records=(HardSigmoid, HardSigmoidGrad),
+    record=HardSigmoid,
     samples=_KINKED,
 )
 
 
-class HardSwishAttributes(Operands):
+class HardSwish(Unary):
     threshold: float = 6.0
     scale: float = 6.0
     offset: float = 3.0
-
-
-class HardSwish(Unary, HardSwishAttributes): ...
-
-
-class HardSwishGrad(SlopeOfX, HardSwishAttributes): ...
 
 
 define_activation(
@@ -328,21 +278,15 @@ define_activation(
             e.minimum(e.maximum(x + offset, 0), threshold) / scale,
         )
     ),
-    records=(HardSwish, HardSwishGrad),
+    record=HardSwish,
     samples=_KINKED,
 )
 
 
-class GeluAttributes(Operands):
+class Gelu(Unary):
     approximate: bool = False
     use_mkldnn: bool = False
     use_cudnn: bool = False
-
-
-class Gelu(Unary, GeluAttributes): ...
-
-
-class GeluGrad(SlopeOfX, GeluAttributes): ...
 
 
 define_activation(
@@ -350,7 +294,7 @@ define_activation(
     lambda x, *, approximate: x * gelu_share(x, approximate),
     "X",
     lambda x, d_out, *, approximate: d_out * gelu_slope(x, approximate),
-    records=(Gelu, GeluGrad),
+    record=Gelu,
     samples=(sample({"X": normal(3, 4)}), sample({"X": normal(3, 4)}, approximate=True)),
 )
 
@@ -407,14 +351,6 @@ class Pow(Unary):
     factor: float = 1.0
 
 
-class PowGrad(Operands):
-    x: Input
-    factor_tensor: Input | None
-    d_out: Input
-    d_x: Output | None
-    factor: float = 1.0
-
-
 define(
     Op(
         type="pow",
@@ -424,9 +360,9 @@ define(
         scalar=lambda x, *, factor: x**factor,
         samples=(sample({"X": uniform(3, 4, low=0.5, high=2.0)}, factor=2.5),),
     ),
-    Op(
-        type="pow_grad",
-        record=PowGrad,
+    slope(
+        "x factor_tensor d_out",
+        "d_x",
         numbers={"FactorTensor": "factor"},
         shape=pow_shape,
         scalar=lambda x, d_out, *, factor: d_out * factor * x ** (factor - 1),
@@ -449,16 +385,6 @@ class Clip(Unary):
     max: float = 0.0
 
 
-class ClipGrad(Operands):
-    x: Input
-    min_tensor: Input | None = named("Min")
-    max_tensor: Input | None = named("Max")
-    d_out: Input
-    d_x: Output | None
-    min: float = 0.0
-    max: float = 0.0
-
-
 define(
     Op(
         type="clip",
@@ -470,9 +396,9 @@ define(
         samples=(sample({"X": normal(3, 4, away_from=(-0.5, 0.5))}, min=-0.5, max=0.5),),
         refuses=(sample({"X": normal(3, 4)}, min=1.0, max=0.0),),
     ),
-    Op(
-        type="clip_grad",
-        record=ClipGrad,
+    slope(
+        "x min_tensor max_tensor d_out",
+        "d_x",
         numbers={"Min": "min", "Max": "max"},
         shape=clip_shape,
         scalar=lambda x, d_out, *, min, max: e.where((x > min) & (x < max), d_out, 0),

@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.types import FLOATS, INTEGERS
 from . import formula as f
 from .operands import Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import integers, normal, sample, uniform
 
@@ -36,26 +36,14 @@ def nll_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(rows, x) if reduction == "none" else one, "Total_weight": one}
 
 
-class NllLossAttributes(Operands):
-    ignore_index: int = -100
-    reduction: str = "mean"
-
-
-class NllLoss(NllLossAttributes):
+class NllLoss(Operands):
     x: Input
     label: Input
     weight: Input | None
     out: Output
     total_weight: Output = named("Total_weight")
-
-
-class NllLossGrad(NllLossAttributes):
-    x: Input
-    label: Input
-    weight: Input | None
-    total_weight: Input = named("Total_weight")
-    d_out: Input
-    d_x: Output | None
+    ignore_index: int = -100
+    reduction: str = "mean"
 
 
 def nll_loss(a: NllLoss) -> f.Results:
@@ -101,7 +89,7 @@ define(
             sample(_ROWS, reduction="all"),
         ),
     ),
-    Op(type="nll_loss_grad", record=NllLossGrad),
+    slope("x label weight total_weight d_out", "d_x"),
 )
 
 
@@ -122,13 +110,6 @@ class BprLoss(Operands):
     x: Input
     label: Input
     y: Output
-
-
-class BprLossGrad(Operands):
-    x: Input
-    label: Input
-    d_y: Input
-    d_x: Output | None
 
 
 def bpr_loss(a: BprLoss) -> f.Results:
@@ -159,7 +140,7 @@ define(
             sample({"X": normal(4, 5), "Label": normal(4, 1)}),
         ),
     ),
-    Op(type="bpr_loss_grad", record=BprLossGrad),
+    slope("x label d_y", "d_x"),
 )
 
 
@@ -185,12 +166,7 @@ def centers_need(attrs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
     return {} if attrs["need_update"] else {"CentersOut": ("Centers",)}
 
 
-class CenterLossAttributes(Operands):
-    cluster_num: int
-    need_update: bool
-
-
-class CenterLoss(CenterLossAttributes):
+class CenterLoss(Operands):
     x: Input
     label: Input
     centers: Input
@@ -198,13 +174,8 @@ class CenterLoss(CenterLossAttributes):
     centers_out: Output
     sample_center_diff: Output
     loss: Output
-
-
-class CenterLossGrad(CenterLossAttributes):
-    x: Input
-    sample_center_diff: Input
-    d_loss: Input
-    d_x: Output | None
+    cluster_num: int
+    need_update: bool
 
 
 def center_loss(a: CenterLoss) -> f.Results:
@@ -254,9 +225,9 @@ define(
             ),
         ),
     ),
-    Op(
-        type="center_loss_grad",
-        record=CenterLossGrad,
+    slope(
+        "x sample_center_diff d_loss",
+        "d_x",
         formula=lambda a: {"d_x": a.sample_center_diff * a.d_loss},
     ),
 )

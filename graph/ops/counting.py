@@ -8,8 +8,8 @@ import numpy as np
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
-from .operands import Gradient, Input, Operands, Output, Unary
-from .registry import Inference, Op, Spec, Specs, define
+from .operands import Input, Operands, Output, Unary
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import normal_axis, same, same_shape
 from .samples import integers, normal, sample, uniform
 
@@ -94,12 +94,6 @@ class Cumprod(Unary):
     dim: int = -1
 
 
-class CumprodGrad(Gradient):
-    x: Input
-    d_out: Input
-    dim: int = -1
-
-
 def cumprod(a: Cumprod) -> f.Results:
     """The product of the elements so far along a dimension, in as many steps as its size has bits."""
     axis, out, step = a.dim % a.x.ndim, a.x, 1
@@ -120,5 +114,5 @@ define(
         samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 7, 2)}, dim=1)),
         refuses=(sample({"X": normal(3, 5)}, dim=2),),
     ),
-    Op(type="cumprod_grad", record=CumprodGrad),
+    slope("x d_out", "d_x"),
 )

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import Draw, normal, sample, uniform
 from .sampling import neighbours
@@ -53,7 +53,11 @@ def deformable_conv_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Output": of_shape((n, w.shape[0], *image), x)}
 
 
-class DeformableAttributes(Operands):
+class DeformableConvV1(Operands):
+    input: Input
+    offset: Input
+    filter: Input
+    output: Output
     strides: Sequence[int] = [1, 1]
     paddings: Sequence[int] = [0, 0]
     dilations: Sequence[int] = [1, 1]
@@ -62,30 +66,8 @@ class DeformableAttributes(Operands):
     im2col_step: int = 64
 
 
-class DeformableConvV1(DeformableAttributes):
-    input: Input
-    offset: Input
-    filter: Input
-    output: Output
-
-
 class DeformableConv(DeformableConvV1):
     mask: Input
-
-
-class DeformableConvV1Grad(DeformableAttributes):
-    input: Input
-    offset: Input
-    filter: Input
-    d_output: Input
-    d_input: Output | None
-    d_offset: Output | None
-    d_filter: Output | None
-
-
-class DeformableConvGrad(DeformableConvV1Grad):
-    mask: Input
-    d_mask: Output | None
 
 
 def deformable_conv_v1(a: DeformableConvV1) -> f.Results:
@@ -173,8 +155,8 @@ for _v1 in (True, False):
                 sample({**_one, "Offset": normal(2, 6, 3, 3)}),
             ),
         ),
-        Op(
-            type="deformable_conv_v1_grad" if _v1 else "deformable_conv_grad",
-            record=DeformableConvV1Grad if _v1 else DeformableConvGrad,
+        slope(
+            "input offset filter d_output" + " mask" * (not _v1),
+            "d_input d_offset d_filter" + " d_mask" * (not _v1),
         ),
     )  # fmt: skip

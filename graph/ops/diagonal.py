@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import VarType
 from .operands import Gradient, Input, Operands, Output, Unary
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import normal_axis, of_shape
 from .samples import normal, sample
 
@@ -92,12 +92,6 @@ class DiagEmbed(DiagEmbedAttributes):
     out: Output
 
 
-class DiagEmbedGrad(DiagEmbedAttributes):
-    input: Input
-    d_out: Input
-    d_input: Output | None
-
-
 define(
     Op(
         type="diag_embed",
@@ -113,7 +107,7 @@ define(
             sample({"Input": normal(2, 3)}, dim1=1, dim2=-2),
         ),
     ),
-    Op(type="diag_embed_grad", record=DiagEmbedGrad),
+    slope("input d_out", "d_input"),
 )
 
 
@@ -140,21 +134,12 @@ def diagonal_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((*rest, length), op.spec("Input"))}
 
 
-class DiagonalAttributes(Operands):
+class Diagonal(Operands):
+    input: Input
+    out: Output
     offset: int = 0
     axis1: int = 0
     axis2: int = 1
-
-
-class Diagonal(DiagonalAttributes):
-    input: Input
-    out: Output
-
-
-class DiagonalGrad(DiagonalAttributes):
-    input: Input
-    d_out: Input
-    d_input: Output | None
 
 
 define(
@@ -172,7 +157,7 @@ define(
             sample({"Input": normal(3, 4)}, axis1=1),
         ),
     ),
-    Op(type="diagonal_grad", record=DiagonalGrad),
+    slope("input d_out", "d_input"),
 )
 
 

@@ -11,7 +11,7 @@ from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .lod import like, no_sequences
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import of_shape
 from .samples import integers, normal, offsets, sample, single
 
@@ -127,23 +127,15 @@ define(
 )
 
 
-class SumAttributes(Operands):
+class FusedEmbeddingSeqPool(Operands):
     w: Input
     ids: Input
     ids_lod: Offsets
+    out: Output
     combiner: str = "sum"
     padding_idx: int = -1
     grad_inplace: bool = False
     is_sparse: bool = False
-
-
-class FusedEmbeddingSeqPool(SumAttributes):
-    out: Output
-
-
-class FusedEmbeddingSeqPoolGrad(SumAttributes):
-    d_out: Input
-    d_w: Output | None
 
 
 def sum_shape(op: Inference) -> Mapping[str, Specs]:
@@ -181,5 +173,5 @@ define(
             sample({"W": normal(7, 3), "Ids": integers(5, 2, high=7)}),
         ),
     ),
-    Op(type="fused_embedding_seq_pool_grad", record=FusedEmbeddingSeqPoolGrad),
+    slope("w ids d_out ids_lod", "d_w"),
 )

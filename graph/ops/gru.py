@@ -17,18 +17,15 @@ from .rules import of_shape
 from .samples import normal, offsets, sample
 
 
-class GruAttributes(Operands):
-    activation: str = "tanh"
-    gate_activation: str = "sigmoid"
-    is_reverse: bool = False
-    origin_mode: bool = False
-
-
-class GruOperands(GruAttributes):
+class GruOperands(Operands):
     input: Input
     input_lod: Offsets
     h0: Input | None
     weight: Input
+    activation: str = "tanh"
+    gate_activation: str = "sigmoid"
+    is_reverse: bool = False
+    origin_mode: bool = False
 
 
 class Gru(GruOperands):

@@ -12,8 +12,8 @@ import numpy as np
 
 from . import formula as f
 from .conv import as_given, channels_first
-from .operands import Array, Gradient, Input, Inputs, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .operands import Array, Input, Inputs, Operands, Output, named
+from .registry import Inference, Op, Specs, define, slope
 from .rules import of_shape
 from .samples import normal, sample
 
@@ -43,7 +43,12 @@ def interpolation_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(as_given((n, c, *sizes), layout), x)}
 
 
-class InterpolationAttributes(Operands):
+class Interpolation(Operands):
+    x: Input
+    out_size: Input | None
+    size_tensor: Inputs | None
+    scale_tensor: Input | None = named("Scale")
+    out: Output
     data_layout: str = "NCHW"
     out_d: int = 0
     out_h: int = 0
@@ -53,22 +58,6 @@ class InterpolationAttributes(Operands):
     align_corners: bool = True
     align_mode: int = 1
     scales: Sequence[float] = []  # of 2.x: factors by axis, which tell how far apart neighbours lie
-
-
-class Interpolation(InterpolationAttributes):
-    x: Input
-    out_size: Input | None
-    size_tensor: Inputs | None
-    scale_tensor: Input | None = named("Scale")
-    out: Output
-
-
-class InterpolationGrad(InterpolationAttributes, Gradient):
-    x: Input
-    out_size: Input | None
-    size_tensor: Inputs | None
-    scale_tensor: Input | None = named("Scale")
-    d_out: Input
 
 
 def nearest_taps(
@@ -202,11 +191,7 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
                 sample({"X": normal(*x[1:])}, **outs, interp_method=method),
             ),
         ),
-        Op(
-            type=f"{op_type}_grad",
-            record=InterpolationGrad,
-            numbers=numbers,
-        ),
+        slope("x out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import formula as f
-from .operands import Input, Operands, Output, SlopeOfOut, Unary
-from .registry import Inference, Op, ShapeRule, Specs, define
+from .operands import Input, Operands, Output, Unary
+from .registry import Inference, Op, ShapeRule, Specs, define, slope
 from .rules import merge_dims
 from .samples import definite, normal, sample
 
@@ -28,12 +28,6 @@ class Inverse(Operands):
     output: Output
 
 
-class InverseGrad(Operands):
-    output: Input
-    d_output: Input
-    d_input: Output | None
-
-
 define(
     Op(
         type="inverse",
@@ -43,22 +37,12 @@ define(
         samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),
         refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
     ),
-    Op(
-        type="inverse_grad",
-        record=InverseGrad,
-        shape=square_matrices("Output", "Input@GRAD"),
-    ),
+    slope("output d_output", "d_input", shape=square_matrices("Output", "Input@GRAD")),
 )
 
 
-class CholeskyAttributes(Operands):
+class Cholesky(Unary):
     upper: bool = False
-
-
-class Cholesky(Unary, CholeskyAttributes): ...
-
-
-class CholeskyGrad(SlopeOfOut, CholeskyAttributes): ...
 
 
 def cholesky(a: Cholesky) -> f.Results:
@@ -79,9 +63,5 @@ define(
         ),
         refuses=(sample({"X": normal(3, 2)}),),
     ),
-    Op(
-        type="cholesky_grad",
-        record=CholeskyGrad,
-        shape=square_matrices("Out", "X@GRAD"),
-    ),
+    slope("out d_out", "d_x", shape=square_matrices("Out", "X@GRAD")),
 )

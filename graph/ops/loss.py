@@ -9,7 +9,7 @@ from . import expr as e
 from . import formula as f
 from .double_gradient import twice
 from .operands import Input, Operands, Output, SlopeOfOut, Unary
-from .registry import Inference, Op, Spec, Specs, define, differentiable
+from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import merge_dims, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
 from .second_order import Second
@@ -281,14 +281,6 @@ class LogLoss(Operands):
     epsilon: float = 1e-4
 
 
-class LogLossGrad(Operands):
-    predicted: Input
-    labels: Input
-    d_loss: Input
-    d_predicted: Output | None
-    epsilon: float = 1e-4
-
-
 define(
     Op(
         type="log_loss",
@@ -299,9 +291,9 @@ define(
         ),
         samples=(sample({"Predicted": uniform(4, 1, low=0.2, high=0.8), "Labels": uniform(4, 1)}),),
     ),
-    Op(
-        type="log_loss_grad",
-        record=LogLossGrad,
+    slope(
+        "predicted labels d_loss",
+        "d_predicted",
         shape=log_loss_shape,
         scalar=lambda predicted, labels, d_loss, *, epsilon: (
             d_loss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))
@@ -337,11 +329,9 @@ define(
         scalar=_huber,
         samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
     ),
-    Op(
-        type="huber_loss_grad",
-        inputs=("Residual", "Out@GRAD"),
-        outputs=("X@GRAD?", "Y@GRAD?"),
-        attrs={"delta": 1.0},
+    slope(
+        "residual d_out",
+        "d_x d_y",
         shape=same("Residual", "X@GRAD", "Y@GRAD"),
         scalar=_huber_slopes,
     ),

@@ -54,21 +54,18 @@ def check_sequences(op: Inference, slot: str, gates: int, width: int) -> Spec:
     return x
 
 
-class LstmAttributes(Operands):
-    use_peepholes: bool = True
-    is_reverse: bool = False
-    gate_activation: str = "sigmoid"
-    cell_activation: str = "tanh"
-    candidate_activation: str = "tanh"
-
-
-class LstmOperands(LstmAttributes):
+class LstmOperands(Operands):
     input: Input
     input_lod: Offsets
     h0: Input | None
     c0: Input | None
     weight: Input
     bias: Input
+    use_peepholes: bool = True
+    is_reverse: bool = False
+    gate_activation: str = "sigmoid"
+    cell_activation: str = "tanh"
+    candidate_activation: str = "tanh"
 
 
 class Lstm(LstmOperands):

@@ -140,17 +140,44 @@ class Operands:
 
 
 def record(
-    name: str, inputs: Iterable[Slot], outputs: Iterable[Slot], attrs: Mapping[str, Any]
+    name: str,
+    inputs: Iterable[Slot],
+    outputs: Iterable[Slot],
+    attrs: Mapping[str, Any],
+    lods: Iterable[Slot] = (),
 ) -> type[Operands]:
     """Make the record of these slots, each under its parameter, and of attributes with their defaults."""
     kinds: dict[str, str] = {}
     defaults: dict[str, Any] = dict(attrs)
-    for side, slots in (("Input", inputs), ("Output", outputs)):
+    for side, slots in (("Input", inputs), ("Output", outputs), ("Offset", lods)):
         for slot in slots:
             kinds[slot.parameter] = side + "s" * slot.duplicable + " | None" * slot.optional
             defaults[slot.parameter] = named(slot.name)
     kinds |= dict.fromkeys(attrs, "Any")
     return type(name, (Operands,), {**defaults, "__annotations__": kinds})
+
+
+def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
+    """Make the record of a gradient op from that of its op: slots by field, and the op's attributes.
+
+    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. Offsets of a result that is not
+    read are those of its gradient.
+    """
+    of = {slot.parameter: slot for slot in (*op.inputs, *op.outputs, *op.lods)}
+    results = (slot.name for slot in op.outputs if slot.parameter not in reads.split())
+    offsets = {lod_slot(name): lod_slot(f"{name}@GRAD") for name in results}
+
+    def slot(text: str) -> Slot:
+        field = text.rstrip("?")
+        source = of.get(field) or of[field.removeprefix("d_")]
+        name = source.name if field in of else f"{source.name}@GRAD"
+        left_out = source.optional or "?" in text
+        return Slot(offsets.get(name, name), source.duplicable, left_out, field)
+
+    slots = [*map(slot, reads.split())]
+    lods = [s for s in slots if of.get(s.parameter) in op.lods]
+    inputs = [s for s in slots if s not in lods]
+    return record("Slope", inputs, map(slot, writes.split()), op.attrs, lods)
 
 
 LOD_SUFFIX = "@LOD"

@@ -13,7 +13,7 @@ from . import expr as e
 from .activation import logistic
 from .lod import no_sequences
 from .operands import Input, Operands, Output
-from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define
+from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define, slope
 from .rules import merge_dims, of_shape, product, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
 
@@ -72,10 +72,9 @@ define(
         samples=(sample({"X": uniform(4, 3, low=0.1, high=0.9), "Label": uniform(4, 3)}),),
         refuses=(sample({"X": uniform(4, 3), "Label": uniform(4)}),),
     ),
-    Op(
-        type="bce_loss_grad",
-        inputs=("X", "Label", "Out@GRAD"),
-        outputs=("X@GRAD?",),
+    slope(
+        "x label d_out",
+        "d_x",
         scalar=lambda x, label, d_out: d_out * (x - label) / e.maximum((1 - x) * x, 1e-12),
         in_place={"X@GRAD": "Out@GRAD"},
     ),
@@ -97,10 +96,9 @@ define(
         samples=(sample({"Logits": normal(4, 1), "Labels": uniform(4, 1, low=0.5)}),),
         refuses=(sample({"Logits": normal(4, 1), "Labels": uniform(3, 1)}),),
     ),
-    Op(
-        type="hinge_loss_grad",
-        inputs=("Logits", "Labels", "Loss@GRAD"),
-        outputs=("Logits@GRAD?",),
+    slope(
+        "logits labels d_loss",
+        "d_logits",
         scalar=lambda logits, labels, d_loss: e.where(
             _margin(logits, labels) > 0, d_loss * (1 - 2 * labels), 0
         ),
@@ -174,11 +172,9 @@ define(
         ),
         refuses=(sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": normal(3, 1)}),),
     ),
-    Op(
-        type="margin_rank_loss_grad",
-        inputs=("Activated", "Label", "Out@GRAD"),
-        outputs=("X1@GRAD?", "X2@GRAD?"),
-        attrs={"margin": 0.0},
+    slope(
+        "activated label d_out",
+        "d_x1 d_x2",
         shape=same("Label", "X1@GRAD", "X2@GRAD"),
         scalar=lambda activated, label, d_out: (
             -(d_out * activated * label),
@@ -204,10 +200,9 @@ define(
         samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
         refuses=(sample({"X": normal(4, 1), "Y": normal(3, 1)}),),
     ),
-    Op(
-        type="modified_huber_loss_grad",
-        inputs=("Y", "IntermediateVal", "Out@GRAD"),
-        outputs=("X@GRAD?",),
+    slope(
+        "y intermediate_val d_out",
+        "d_x",
         shape=same("IntermediateVal", "X@GRAD"),
         scalar=lambda y, intermediate_val, d_out: e.where(
             intermediate_val < 1,
@@ -238,12 +233,7 @@ define(
         samples=(sample(_RANKED),),
         refuses=(sample({**_RANKED, "Label": uniform(3, 1)}),),
     ),
-    Op(
-        type="rank_loss_grad",
-        inputs=("Label", "Left", "Right", "Out@GRAD"),
-        outputs=("Left@GRAD?", "Right@GRAD?"),
-        scalar=_rank_slopes,
-    ),
+    slope("label left right d_out", "d_left d_right", scalar=_rank_slopes),
 )
 
 
@@ -362,14 +352,7 @@ define(
         ),
         refuses=(sample({"X": normal(4, 1), "Label": normal(3, 1)}),),
     ),
-    Op(
-        type="teacher_student_sigmoid_loss_grad",
-        inputs=("X", "Label", "Y@GRAD"),
-        outputs=("X@GRAD?",),
-        attrs=_BOUNDS,
-        scalar=_teacher_student_slope,
-        in_place={"X@GRAD": "Y@GRAD"},
-    ),
+    slope("x label d_y", "d_x", scalar=_teacher_student_slope, in_place={"X@GRAD": "Y@GRAD"}),
 )
 
 
@@ -409,11 +392,9 @@ define(
         ),
         refuses=(sample({"X": uniform(4, 3), "PriorDist": distribution(1, 4)}),),
     ),
-    Op(
-        type="label_smooth_grad",
-        inputs=("Out@GRAD",),
-        outputs=("X@GRAD?",),
-        attrs={"epsilon": 0.0},
+    slope(
+        "d_out",
+        "d_x",
         shape=same("Out@GRAD", "X@GRAD"),
         scalar=lambda d_out, *, epsilon: (1 - epsilon) * d_out,
         in_place={"X@GRAD": "Out@GRAD"},

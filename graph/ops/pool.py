@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .conv import as_given, check_images, window_paddings
 from .operands import Operands, SlopeOfBoth, Unary
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import of_shape
 from .samples import normal, sample
 
@@ -63,28 +63,16 @@ class Pool(Unary, PoolAttributes): ...
 class PoolGrad(SlopeOfBoth, PoolAttributes): ...
 
 
-class Pool2dAttributes(PoolAttributes):
+class Pool2d(Pool):
     is_test: bool = False
     use_quantizer: bool = False
 
 
-class Pool2d(Pool, Pool2dAttributes): ...
-
-
-class Pool2dGrad(PoolGrad, Pool2dAttributes): ...
-
-
-class Pool3dAttributes(PoolAttributes):
+class Pool3d(Pool):
     ksize: Sequence[int] = [1, 1, 1]
     strides: Sequence[int] = [1, 1, 1]
     paddings: Sequence[int] = [0, 0, 0]
     data_format: str = "NCDHW"
-
-
-class Pool3d(Pool3dAttributes, Pool): ...
-
-
-class Pool3dGrad(Pool3dAttributes, PoolGrad): ...
 
 
 define(
@@ -122,7 +110,7 @@ define(
         ),
         refuses=(sample({"X": normal(1, 1, 3, 3)}, ksize=[5, 5]),),
     ),
-    Op(type="pool2d_grad", record=Pool2dGrad),
+    slope("x out d_out", "d_x"),
 )
 define(
     Op(
@@ -166,5 +154,5 @@ define(
             sample({"X": normal(1, 1, 3, 3, 3)}, ksize=[2, 2]),
         ),
     ),
-    Op(type="pool3d_grad", record=Pool3dGrad),
+    slope("x out d_out", "d_x"),
 )

@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS, VarType
 from .conv import dimensions
 from .operands import Input, Operands, Output, SlopeOfBoth, Unary
 from .pool import pooled
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import of_shape, product, same_shape
 from .samples import integers, normal, sample
 
@@ -89,9 +89,6 @@ class _InThreeDimensions(Operands):
 class MaxPool3d(_InThreeDimensions, MaxPool): ...
 
 
-class MaxPool3dGrad(_InThreeDimensions, MaxPoolGrad): ...
-
-
 class UnpoolOperands(Operands):
     x: Input
     indices: Input
@@ -113,9 +110,6 @@ class UnpoolGrad(UnpoolOperands):
 
 
 class Unpool3d(_InThreeDimensions, Unpool): ...
-
-
-class Unpool3dGrad(_InThreeDimensions, UnpoolGrad): ...
 
 
 class PyramidAttributes(Operands):
@@ -163,7 +157,7 @@ define(
         samples=_OF_VOLUMES,
         refuses=_REFUSES,
     ),
-    Op(type="max_pool3d_with_index_grad", record=MaxPool3dGrad),
+    slope("x mask d_out", "d_x"),
 )
 define(
     Op(
@@ -202,7 +196,7 @@ define(
         ),
         refuses=(sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 2, high=1)}),),
     ),
-    Op(type="unpool3d_grad", record=Unpool3dGrad),
+    slope("x indices out d_out", "d_x"),
 )
 define(
     Op(

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .samples import normal, offsets, sample
 from .sequence import bounds_of_rows, one_level
 
@@ -25,20 +25,12 @@ def add_position_encoding_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x}
 
 
-class AddPositionEncodingAttributes(Operands):
-    alpha: float = 1.0
-    beta: float = 1.0
-
-
-class AddPositionEncoding(AddPositionEncodingAttributes):
+class AddPositionEncoding(Operands):
     x: Input
     x_lod: Offsets
     out: Output
-
-
-class AddPositionEncodingGrad(AddPositionEncodingAttributes):
-    d_out: Input
-    d_x: Output | None
+    alpha: float = 1.0
+    beta: float = 1.0
 
 
 def add_position_encoding(a: AddPositionEncoding) -> f.Results:
@@ -69,9 +61,9 @@ define(
         ),
         refuses=(sample({"X": normal(2, 3, 3)}), sample({"X": normal(2, 4)})),
     ),
-    Op(
-        type="add_position_encoding_grad",
-        record=AddPositionEncodingGrad,
+    slope(
+        "d_out",
+        "d_x",
         shape=lambda op: {"X@GRAD": op.spec("Out@GRAD")},
         formula=lambda a: {"d_x": a.d_out * a.alpha},
     ),

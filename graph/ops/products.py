@@ -9,7 +9,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, normal_axis, of_shape, same_shape
 from .samples import normal, sample
 
@@ -93,27 +93,14 @@ def addmm_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(shape, x)}
 
 
-class AddmmAttributes(Operands):
-    Alpha: float = 1.0
-    Beta: float = 1.0
-    use_mkldnn: bool = False
-
-
-class Addmm(AddmmAttributes):
+class Addmm(Operands):
     input: Input
     x: Input
     y: Input
     out: Output
-
-
-class AddmmGrad(AddmmAttributes):
-    input: Input
-    x: Input
-    y: Input
-    d_out: Input
-    d_input: Output | None
-    d_x: Output | None
-    d_y: Output | None
+    Alpha: float = 1.0
+    Beta: float = 1.0
+    use_mkldnn: bool = False
 
 
 define(
@@ -133,7 +120,7 @@ define(
             sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
         ),
     ),
-    Op(type="addmm_grad", record=AddmmGrad),
+    slope("input x y d_out", "d_input d_x d_y"),
 )
 
 
@@ -193,14 +180,8 @@ def cross_shape(op: Inference) -> Mapping[str, Specs]:
 FIRST_OF_THREE = 9  # Paddle's word for the first dimension of 3 elements
 
 
-class CrossAttributes(Operands):
+class Cross(Binary):
     dim: int = FIRST_OF_THREE
-
-
-class Cross(Binary, CrossAttributes): ...
-
-
-class CrossGrad(BinaryGrad, CrossAttributes): ...
 
 
 def vector_product(x: Array, y: Array, dim: int) -> Array:
@@ -232,9 +213,9 @@ define(
             sample({"X": normal(3, 4), "Y": normal(3, 5)}),
         ),
     ),
-    Op(
-        type="cross_grad",
-        record=CrossGrad,
+    slope(
+        "x y d_out",
+        "d_x d_y",
         formula=lambda a: {
             "d_x": vector_product(a.y, a.d_out, a.dim),
             "d_y": vector_product(a.d_out, a.x, a.dim),
@@ -279,17 +260,6 @@ class Bilinear(Operands):
     out: Output
 
 
-class BilinearGrad(Operands):
-    x: Input
-    y: Input
-    weight: Input
-    d_out: Input
-    d_x: Output | None
-    d_y: Output | None
-    d_weight: Output | None
-    d_bias: Output | None
-
-
 def bilinear_tensor_product(a: Bilinear) -> f.Results:
     """Out[n, k] = X[n] Weight[k] Y[n] + Bias[k]."""
     k, width, other = a.weight.shape
@@ -321,7 +291,7 @@ define(
             sample({"X": normal(3, 4), "Y": normal(2, 5), "Weight": normal(2, 4, 5)}),
         ),
     ),
-    Op(type="bilinear_tensor_product_grad", record=BilinearGrad, shape=bilinear_grad_shape),
+    slope("x y weight d_out", "d_x d_y d_weight d_bias", shape=bilinear_grad_shape),
 )
 
 

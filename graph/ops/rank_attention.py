@@ -10,27 +10,17 @@ from ...strategies.types import FLOATS, INTEGERS
 from . import formula as f
 from .lod import no_sequences
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import integers, normal, sample, table
 
 
-class RankAttentionOperands(Operands):
+class RankAttention(Operands):
     x: Input
     rank_offset: Input
     rank_param: Input
-    MaxRank: int = 3
-
-
-class RankAttention(RankAttentionOperands):
     out: Output
-
-
-class RankAttentionGrad(RankAttentionOperands):
-    """As in Paddle, X gets no gradient."""
-
-    d_out: Input
-    d_rank_param: Output | None
+    MaxRank: int = 3
 
 
 def rank_attention_shape(op: Inference) -> Mapping[str, Specs]:
@@ -91,8 +81,5 @@ define(
             sample({**_RANKED, "X": normal(4, 3, 1)}, MaxRank=2),
         ),
     ),
-    Op(
-        type="rank_attention_grad",
-        record=RankAttentionGrad,
-    ),
+    slope("x rank_offset rank_param d_out", "d_rank_param"),  # as in Paddle, X gets no gradient
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .operands import Gradient, Input, Operands, Outputs, Unary
-from .registry import Grad, Inference, Op, ShapeRule, Specs, define
+from .operands import Input, Operands, Outputs, Unary
+from .registry import Grad, Inference, Op, ShapeRule, Specs, define, slope
 from .rules import normal_axis, of_shape, same
 from .samples import normal, sample
 
@@ -56,13 +56,6 @@ class Roll(Unary):
     dims: Sequence[int] = []
 
 
-class RollGrad(Gradient):
-    x: Input
-    d_out: Input
-    shifts: Sequence[int] = []
-    dims: Sequence[int] = []
-
-
 define(
     Op(
         type="roll",
@@ -77,7 +70,7 @@ define(
             sample({"X": normal(3, 4)}, shifts=[1, 2], dims=[0]),
         ),
     ),
-    Op(type="roll_grad", record=RollGrad),
+    slope("x d_out", "d_x"),
 )
 
 
@@ -144,10 +137,6 @@ class PixelShuffle(Unary):
     upscale_factor: int = 1
 
 
-class PixelShuffleGrad(Gradient):
-    upscale_factor: int = 1
-
-
 define(
     Op(
         type="pixel_shuffle",
@@ -159,7 +148,7 @@ define(
             sample({"X": normal(2, 4, 3)}, upscale_factor=2),
         ),
     ),
-    Op(type="pixel_shuffle_grad", record=PixelShuffleGrad, shape=pixel_shuffle_grad_shape),
+    slope("d_out", "d_x", shape=pixel_shuffle_grad_shape),
 )
 
 
@@ -182,12 +171,6 @@ class SpaceToDepth(Unary):
     blocksize: int = 2
 
 
-class SpaceToDepthGrad(Gradient):
-    x: Input
-    d_out: Input
-    blocksize: int = 2
-
-
 define(
     Op(
         type="space_to_depth",
@@ -200,7 +183,7 @@ define(
             sample({"X": normal(2, 4, 4, 4)}, blocksize=1),
         ),
     ),
-    Op(type="space_to_depth_grad", record=SpaceToDepthGrad),
+    slope("x d_out", "d_x"),
 )
 
 
@@ -220,10 +203,6 @@ class ShuffleChannel(Unary):
     group: int = 1
 
 
-class ShuffleChannelGrad(Gradient):
-    group: int = 1
-
-
 define(
     Op(
         type="shuffle_channel",
@@ -232,7 +211,7 @@ define(
         samples=(sample({"X": normal(2, 6, 2, 3)}, group=2),),
         refuses=(sample({"X": normal(2, 6, 2, 3)}, group=4), sample({"X": normal(2, 6)}, group=2)),
     ),
-    Op(type="shuffle_channel_grad", record=ShuffleChannelGrad, shape=shuffle_channel_shape),
+    slope("d_out", "d_x", shape=shuffle_channel_shape),
 )
 
 
@@ -254,11 +233,6 @@ class TemporalShift(Unary):
     shift_ratio: float = 0.25
 
 
-class TemporalShiftGrad(Gradient):
-    seg_num: int = 1
-    shift_ratio: float = 0.25
-
-
 define(
     Op(
         type="temporal_shift",
@@ -273,5 +247,5 @@ define(
             sample({"X": normal(4, 4, 2, 2)}, seg_num=2, shift_ratio=0.6),
         ),
     ),
-    Op(type="temporal_shift_grad", record=TemporalShiftGrad, shape=temporal_shift_shape),
+    slope("d_out", "d_x", shape=temporal_shift_shape),
 )

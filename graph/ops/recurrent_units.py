@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import merge_dims
 from .samples import normal, sample
 
@@ -34,25 +34,12 @@ def lstm_unit_shape(op: Inference) -> Mapping[str, Specs]:
     return {"C": cell, "H": cell}
 
 
-class LstmUnitAttributes(Operands):
-    forget_bias: float = 0.0
-
-
-class LstmUnit(LstmUnitAttributes):
+class LstmUnit(Operands):
     x: Input
     c_prev: Input = named("C_prev")
     c: Output
     h: Output
-
-
-class LstmUnitGrad(LstmUnitAttributes):
-    x: Input
-    c_prev: Input = named("C_prev")
-    c: Input
-    d_c: Input
-    d_h: Input
-    d_x: Output | None
-    d_c_prev: Output | None = named("C_prev@GRAD")
+    forget_bias: float = 0.0
 
 
 def lstm_unit(a: LstmUnit) -> f.Results:
@@ -76,7 +63,7 @@ define(
         ),
         refuses=(sample({"X": normal(3, 8), "C_prev": normal(3, 3)}),),
     ),
-    Op(type="lstm_unit_grad", record=LstmUnitGrad),
+    slope("x c_prev c d_c d_h", "d_x d_c_prev"),
 )
 
 _ACTIVATIONS = (lambda x: x, _sigmoid, f.tanh, lambda x: f.maximum(x, 0))  # by number
@@ -95,17 +82,14 @@ def gru_unit_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Gate": op.spec("Input"), "ResetHiddenPrev": hidden, "Hidden": hidden}
 
 
-class GruUnitAttributes(Operands):
-    activation: int = 2
-    gate_activation: int = 1
-    origin_mode: bool = False
-
-
-class GruUnitOperands(GruUnitAttributes):
+class GruUnitOperands(Operands):
     input: Input
     hidden_prev: Input
     weight: Input
     bias: Input | None
+    activation: int = 2
+    gate_activation: int = 1
+    origin_mode: bool = False
 
 
 class GruUnit(GruUnitOperands):

@@ -19,7 +19,7 @@ from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
 from .formula import Formula, gradient
 from .lod import LodRule, shared
-from .operands import Declared, Operands, Slot, lod_slot, named, parameter_name
+from .operands import Declared, Operands, Slot, lod_slot, named, parameter_name, slope_record
 from .second_order import Second, derived
 from .update import Update
 
@@ -363,13 +363,31 @@ def declaration(type: str) -> Op | None:
     return OPS.get(type) or BLOCK_OPS.get(type) or MESSAGE_OPS.get(type)
 
 
-def define(op: Op, slope: Op | None = None) -> Op:
+def slope(
+    reads: str, writes: str, second: Second | None = None, **settings: Any
+) -> Callable[[Op], Op]:
+    """Return what declares an op's gradient op: its slots by field (see ``slope_record``), other settings.
+
+    ``second`` is what :func:`differentiable` is told, unless it follows from the expression.
+    """
+
+    def declare(op: Op) -> Op:
+        slots = Declared(op.input_slots, op.output_slots, op.attrs, op.lod_slots)
+        record = slope_record(slots, reads, writes)
+        gradient_op = Op(type=f"{op.type}_grad", record=record, **settings)
+        return gradient_op if second is None else differentiable(gradient_op, second)
+
+    return declare
+
+
+def define(op: Op, slope: Op | Callable[[Op], Op] | None = None) -> Op:
     """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
 
     The gradient op of an op with a formula has one, too, derived from it unless told. A gradient op that
     computes element by element gets a gradient op, too, if it names none.
     """
     if slope is not None:
+        slope = slope if isinstance(slope, Op) else slope(op)
         if op.formula is not None and slope.formula is None:
             slope = replace(slope, formula=gradient(op.formula, op.record))
         second = _second_order(slope)

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import normal, sample, uniform
 
@@ -36,16 +36,6 @@ class AffineChannel(Operands):
     scale: Input
     bias: Input
     out: Output
-    data_layout: str = "AnyLayout"
-
-
-class AffineChannelGrad(Operands):
-    x: Input
-    scale: Input
-    d_out: Input
-    d_x: Output | None
-    d_scale: Output | None
-    d_bias: Output | None
     data_layout: str = "AnyLayout"
 
 
@@ -74,9 +64,9 @@ define(
             sample({"X": normal(3), **_CHANNELS}),
         ),
     ),
-    Op(
-        type="affine_channel_grad",
-        record=AffineChannelGrad,
+    slope(
+        "x scale d_out",
+        "d_x d_scale d_bias",
         shape=lambda op: {
             "X@GRAD": op.spec("X"),
             "Scale@GRAD": op.spec("Scale"),
@@ -98,22 +88,13 @@ def affine_grid_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Output": of_shape((theta.shape[0], *sizes[2:], 2), theta)}
 
 
-class AffineGridAttributes(Operands):
-    use_cudnn: bool = True
-    output_shape: Sequence[int] = []
-    align_corners: bool = True
-
-
-class AffineGrid(AffineGridAttributes):
+class AffineGrid(Operands):
     theta: Input
     output_shape_tensor: Input | None = named("OutputShape")
     output: Output
-
-
-class AffineGridGrad(AffineGridAttributes):
-    output_shape_tensor: Input | None = named("OutputShape")
-    d_output: Input
-    d_theta: Output | None
+    use_cudnn: bool = True
+    output_shape: Sequence[int] = []
+    align_corners: bool = True
 
 
 def affine_grid(a: AffineGrid) -> f.Results:
@@ -149,9 +130,9 @@ define(
             sample({"Theta": normal(2, 3, 3)}, output_shape=[2, 3, 4, 3]),
         ),
     ),
-    Op(
-        type="affine_grid_grad",
-        record=AffineGridGrad,
+    slope(
+        "output_shape_tensor d_output",
+        "d_theta",
         numbers={"OutputShape": "output_shape"},
         shape=lambda op: {
             "Theta@GRAD": of_shape((op.shape("Output@GRAD")[0], 2, 3), op.spec("Output@GRAD"))
@@ -180,25 +161,14 @@ def grid_sampler_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Output": of_shape((*x.shape[:2], *grid.shape[1:3]), x)}
 
 
-class GridSamplerAttributes(Operands):
+class GridSampler(Operands):
+    x: Input
+    grid: Input
+    output: Output
     use_cudnn: bool = True
     align_corners: bool = True
     mode: str = "bilinear"
     padding_mode: str = "zeros"
-
-
-class GridSampler(GridSamplerAttributes):
-    x: Input
-    grid: Input
-    output: Output
-
-
-class GridSamplerGrad(GridSamplerAttributes):
-    x: Input
-    grid: Input
-    d_output: Input
-    d_x: Output | None
-    d_grid: Output | None
 
 
 def grid_sampler(a: GridSampler) -> f.Results:
@@ -275,5 +245,5 @@ define(
             sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, mode="cubic"),
         ),
     ),
-    Op(type="grid_sampler_grad", record=GridSamplerGrad),
+    slope("x grid d_output", "d_x d_grid"),
 )

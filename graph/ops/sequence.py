@@ -17,7 +17,7 @@ from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .registry import Grad, Inference, Op, Spec, Specs, define, slope
 from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
@@ -295,14 +295,6 @@ class SequenceExpandAs(Operands):
     out: Output
 
 
-class SequenceExpandAsGrad(Operands):
-    x: Input
-    y: Input
-    y_lod: Offsets
-    d_out: Input
-    d_x: Output | None
-
-
 def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
     """Row i of X for each row of sequence i of Y."""
     x, y = op.spec("X"), op.spec("Y")
@@ -325,7 +317,7 @@ define(
         samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
         refuses=(sample({"X": normal(4, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
     ),
-    Op(type="sequence_expand_as_grad", record=SequenceExpandAsGrad),
+    slope("x y d_out y_lod", "d_x"),
 )
 
 
@@ -374,14 +366,6 @@ class SequencePad(Operands):
     x_lod: Offsets
     out: Output
     length: Output
-    padded_length: int = -1
-
-
-class SequencePadGrad(Operands):
-    x: Input
-    x_lod: Offsets
-    d_out: Input
-    d_x: Output | None
     padded_length: int = -1
 
 
@@ -450,7 +434,7 @@ define(
             ),
         ),
     ),
-    Op(type="sequence_pad_grad", record=SequencePadGrad),
+    slope("x d_out x_lod", "d_x"),
 )
 
 
@@ -459,14 +443,6 @@ class SequenceUnpad(Operands):
     length: Input
     out_lod: Offsets
     out: Output
-
-
-class SequenceUnpadGrad(Operands):
-    x: Input
-    length: Input | None
-    out_lod: Offsets = named("Out@GRAD@LOD")
-    d_out: Input
-    d_x: Output | None
 
 
 def unpad_shape(op: Inference) -> Mapping[str, Specs]:
@@ -511,7 +487,7 @@ define(
             sample({"X": normal(2, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
         ),
     ),
-    Op(type="sequence_unpad_grad", record=SequenceUnpadGrad),
+    slope("x length? d_out out_lod", "d_x"),
 )
 
 
@@ -596,14 +572,6 @@ class LodReset(Operands):
     append: bool = False
 
 
-class LodResetGrad(Operands):
-    x: Input
-    d_out: Input
-    d_x: Output | None
-    target_lod: Sequence[int] = []
-    append: bool = False
-
-
 def reset_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X; the new offsets begin with 0, do not fall and end where X does."""
     target = list(op.attr("target_lod"))
@@ -649,5 +617,5 @@ define(
             sample({"X": normal(5, 2), "Y": normal(4, 1), "Y@LOD": [offsets(2, 2)]}),
         ),
     ),
-    Op(type="lod_reset_grad", record=LodResetGrad),
+    slope("x d_out", "d_x"),
 )

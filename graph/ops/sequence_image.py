@@ -14,7 +14,7 @@ from ...strategies.types import FLOATS
 from . import formula as f
 from .lod import Lods
 from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import of_shape
 from .samples import normal, offsets, sample
 from .sequence import one_level, result
@@ -29,7 +29,7 @@ class VarConvAttributes(Operands):
     StrideW: int = 1
 
 
-class VarConvOperands(VarConvAttributes):
+class VarConv2d(VarConvAttributes):
     x: Input
     row: Input = named("ROW")
     column: Input = named("COLUMN")
@@ -37,19 +37,9 @@ class VarConvOperands(VarConvAttributes):
     x_lod: Offsets
     row_lod: Offsets = named("ROW@LOD")
     column_lod: Offsets = named("COLUMN@LOD")
-
-
-class VarConv2d(VarConvOperands):
     out_lod: Offsets
     out: Output
     col: Output
-
-
-class VarConv2dGrad(VarConvOperands):
-    out_lod: Offsets = named("Out@GRAD@LOD")
-    d_out: Input
-    d_x: Output | None
-    d_w: Output | None
 
 
 def var_conv_shape(op: Inference) -> Mapping[str, Specs]:
@@ -153,5 +143,5 @@ define(
             sample(_IMAGES, **_SIZES, StrideW=0),
         ),
     ),
-    Op(type="var_conv_2d_grad", record=VarConv2dGrad),
+    slope("x row column w d_out x_lod row_lod column_lod out_lod", "d_x d_w"),
 )

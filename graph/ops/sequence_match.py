@@ -7,35 +7,23 @@ from typing import Any
 
 from . import formula as f
 from .lod import Lods
-from .operands import Input, Offsets, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .operands import Input, Offsets, Operands, Output
+from .registry import Inference, Op, Specs, define, slope
 from .rules import of_shape, product
 from .samples import normal, offsets, sample
 from .sequence import one_level, result
 
 
-class MatchOperands(Operands):
+class MatchMatrixTensor(Operands):
     x: Input
     y: Input
     w: Input
     x_lod: Offsets
     y_lod: Offsets
-    dim_t: int = 1
-
-
-class MatchMatrixTensor(MatchOperands):
     out_lod: Offsets
     out: Output
     tmp: Output
-
-
-class MatchMatrixTensorGrad(MatchOperands):
-    tmp: Input
-    out_lod: Offsets = named("Out@GRAD@LOD")
-    d_out: Input
-    d_x: Output | None
-    d_y: Output | None
-    d_w: Output | None
+    dim_t: int = 1
 
 
 def match_shape(op: Inference) -> Mapping[str, Specs]:
@@ -103,5 +91,5 @@ define(
             sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2),
         ),
     ),
-    Op(type="match_matrix_tensor_grad", record=MatchMatrixTensorGrad),
+    slope("x y w tmp d_out x_lod y_lod out_lod", "d_x d_y d_w"),
 )

@@ -10,8 +10,8 @@ import numpy as np
 from ...strategies.types import INTEGERS
 from . import formula as f
 from .lod import Lods, no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output, Outputs, named
-from .registry import Inference, Op, Specs, define
+from .operands import Input, Inputs, Offsets, Operands, Output
+from .registry import Inference, Op, Specs, define, slope
 from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level, result
@@ -32,12 +32,6 @@ class SliceOperands(Operands):
 class SequenceSlice(SliceOperands):
     out_lod: Offsets
     out: Output
-
-
-class SequenceSliceGrad(SliceOperands):
-    out_lod: Offsets = named("Out@GRAD@LOD")
-    d_out: Input
-    d_x: Output | None
 
 
 def slice_shape(op: Inference) -> Mapping[str, Specs]:
@@ -98,7 +92,7 @@ define(
             sample(_cut((1, 0), (1, 0))),
         ),
     ),
-    Op(type="sequence_slice_grad", record=SequenceSliceGrad),
+    slope("x offset length d_out x_lod out_lod", "d_x"),
 )
 
 
@@ -109,13 +103,6 @@ class SequenceConcat(Operands):
     x: Inputs
     x_lod: Offsets
     out: Output
-
-
-class SequenceConcatGrad(Operands):
-    x: Inputs
-    x_lod: Offsets
-    d_out: Input
-    d_x: Outputs
 
 
 def concat_shape(op: Inference) -> Mapping[str, Specs]:
@@ -178,7 +165,7 @@ define(
             sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS]}),
         ),
     ),
-    Op(type="sequence_concat_grad", record=SequenceConcatGrad),
+    slope("x d_out x_lod", "d_x"),
 )
 
 
@@ -188,13 +175,6 @@ define(
 class SequenceReshape(Operands):
     x: Input
     out: Output
-    new_dim: int = 1
-
-
-class SequenceReshapeGrad(Operands):
-    x: Input
-    d_out: Input
-    d_x: Output | None
     new_dim: int = 1
 
 
@@ -226,7 +206,7 @@ define(
         samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
         refuses=(sample({"X": normal(4, 6)}, new_dim=5), sample({"X": normal(4, 6)}, new_dim=0)),
     ),
-    Op(type="sequence_reshape_grad", record=SequenceReshapeGrad),
+    slope("x d_out", "d_x"),
 )
 
 
@@ -239,15 +219,6 @@ class SequenceScatter(Operands):
     updates: Input
     ids_lod: Offsets
     out: Output
-
-
-class SequenceScatterGrad(Operands):
-    ids: Input
-    updates: Input
-    ids_lod: Offsets
-    d_out: Input
-    d_updates: Output | None
-    d_x: Output | None
 
 
 def scatter_shape(op: Inference) -> Mapping[str, Specs]:
@@ -290,9 +261,9 @@ define(
             sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),
         ),
     ),
-    Op(
-        type="sequence_scatter_grad",
-        record=SequenceScatterGrad,
+    slope(
+        "ids updates d_out ids_lod",
+        "d_updates d_x",
         shape=lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
         lod=no_sequences,
     ),

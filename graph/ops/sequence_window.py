@@ -14,7 +14,7 @@ from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import of_shape, product
 from .samples import integers, normal, offsets, sample
 from .sequence import bounds_of_rows, one_level
@@ -46,13 +46,6 @@ class ConvAttributes(Operands):
 
 class SequenceConv(ConvAttributes):
     out: Output
-
-
-class SequenceConvGrad(ConvAttributes):
-    d_out: Input
-    d_padding_data: Output | None
-    d_filter: Output | None
-    d_x: Output | None
 
 
 def conv_shape(op: Inference) -> Mapping[str, Specs]:
@@ -125,7 +118,7 @@ define(
             sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
         ),
     ),
-    Op(type="sequence_conv_grad", record=SequenceConvGrad),
+    slope("x padding_data filter d_out x_lod", "d_padding_data d_filter d_x"),
 )
 
 
@@ -137,15 +130,6 @@ class RowConv(Operands):
     filter: Input
     x_lod: Offsets
     out: Output
-
-
-class RowConvGrad(Operands):
-    x: Input
-    filter: Input
-    x_lod: Offsets
-    d_out: Input
-    d_filter: Output | None
-    d_x: Output | None
 
 
 def row_conv_shape(op: Inference) -> Mapping[str, Specs]:
@@ -187,7 +171,7 @@ define(
             sample({"X": normal(5, 2), "Filter": normal(3, 2)}),
         ),
     ),
-    Op(type="row_conv_grad", record=RowConvGrad, lod=no_sequences),
+    slope("x filter d_out x_lod", "d_filter d_x", lod=no_sequences),
 )
 
 
@@ -243,23 +227,14 @@ define(
 # -- im2sequence ------------------------------------------------------------------------------------
 
 
-class PatchAttributes(Operands):
+class Im2Sequence(Operands):
+    x: Input
+    y: Input | None
+    out: Output
     kernels: Sequence[int] = [1, 1]
     strides: Sequence[int] = [1, 1]
     paddings: Sequence[int] = [0, 0, 0, 0]
     out_stride: Sequence[int] = [1, 1]
-
-
-class Im2Sequence(PatchAttributes):
-    x: Input
-    y: Input | None
-    out: Output
-
-
-class Im2SequenceGrad(PatchAttributes):
-    x: Input
-    d_out: Input
-    d_x: Output | None
 
 
 def patches(shape: Sequence[int], attrs: Mapping[str, Any]) -> tuple[int, int]:
@@ -328,7 +303,7 @@ define(
             sample({"X": normal(1, 3, 4, 5), "Y": normal(1, 2)}, kernels=[2, 2]),
         ),
     ),
-    Op(type="im2sequence_grad", record=Im2SequenceGrad),
+    slope("x d_out", "d_x"),
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, normal_axis, product
 from .samples import normal, sample
 
@@ -24,25 +24,14 @@ def spectral_norm_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": weight}
 
 
-class SpectralNormAttributes(Operands):
-    dim: int = 0
-    power_iters: int = 1
-    eps: float = 1e-12
-
-
-class SpectralNorm(SpectralNormAttributes):
+class SpectralNorm(Operands):
     weight: Input
     u: Input
     v: Input
     out: Output
-
-
-class SpectralNormGrad(SpectralNormAttributes):
-    weight: Input
-    u: Input
-    v: Input
-    d_out: Input
-    d_weight: Output | None
+    dim: int = 0
+    power_iters: int = 1
+    eps: float = 1e-12
 
 
 def _unit(x: Array, eps: float) -> Array:
@@ -79,5 +68,5 @@ define(
             sample({"Weight": normal(3), "U": normal(3), "V": normal(1)}),
         ),
     ),
-    Op(type="spectral_norm_grad", record=SpectralNormGrad),
+    slope("weight u v d_out", "d_weight"),
 )

@@ -11,7 +11,7 @@ from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
 from . import formula as f
 from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import merge_dims, of_shape, same_shape
 from .sampled_classes import rows_of_scores
 from .samples import integers, normal, sample, uniform
@@ -36,16 +36,6 @@ class TreeConv(Operands):
     edge_set: Input
     filter: Input
     out: Output
-    max_depth: int = 2
-
-
-class TreeConvGrad(Operands):
-    nodes_vector: Input
-    edge_set: Input
-    filter: Input
-    d_out: Input
-    d_nodes_vector: Output | None
-    d_filter: Output | None
     max_depth: int = 2
 
 
@@ -112,7 +102,7 @@ define(
             sample(_TREE, max_depth=1),
         ),
     ),
-    Op(type="tree_conv_grad", record=TreeConvGrad),
+    slope("nodes_vector edge_set filter d_out", "d_nodes_vector d_filter"),
 )
 
 
@@ -241,17 +231,7 @@ def hierarchical_sigmoid_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((rows, 1), x), "PreOut": of_shape((rows, steps), x), "W_Out": w}
 
 
-class HierarchicalAttributes(Operands):
-    num_classes: int = 2
-    remote_prefetch: bool = False
-    trainer_id: int = 0
-    height_sections: Sequence[int] = []
-    epmap: Sequence[str] = []
-    table_names: Sequence[str] = []
-    is_sparse: bool = False
-
-
-class HierarchicalSigmoid(HierarchicalAttributes):
+class HierarchicalSigmoid(Operands):
     x: Input
     w: Input
     label: Input
@@ -261,20 +241,13 @@ class HierarchicalSigmoid(HierarchicalAttributes):
     out: Output
     pre_out: Output
     w_out: Output | None = named("W_Out")
-
-
-class HierarchicalSigmoidGrad(HierarchicalAttributes):
-    x: Input
-    w: Input
-    label: Input
-    path_table: Input | None
-    path_code: Input | None
-    bias: Input | None
-    pre_out: Input
-    d_out: Input
-    d_x: Output | None
-    d_w: Output | None
-    d_bias: Output | None
+    num_classes: int = 2
+    remote_prefetch: bool = False
+    trainer_id: int = 0
+    height_sections: Sequence[int] = []
+    epmap: Sequence[str] = []
+    table_names: Sequence[str] = []
+    is_sparse: bool = False
 
 
 class HierarchicalSigmoidRows(Operands):
@@ -380,7 +353,7 @@ define(
             sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
         ),
     ),
-    Op(type="hierarchical_sigmoid_grad", record=HierarchicalSigmoidGrad),
+    slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
 )
 define(
     Op(

@@ -22,7 +22,7 @@ from .operands import (
     named,
 )
 from .reduction import Reduce, ReduceGradOfOut, reduce_shape
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import merge_dims, normal_axis, of_shape, product
 from .samples import normal, sample
 
@@ -374,11 +374,6 @@ class SquaredL2Distance(Binary):
     sub_result: Output = named("sub_result")
 
 
-class SquaredL2DistanceGrad(BinaryGrad):
-    sub_result: Input = named("sub_result")
-    d_out: Input
-
-
 def squared_l2_distance(a: SquaredL2Distance) -> f.Results:
     """Out = the sum of (X - Y)^2, by rows."""
     difference = rows_of(a.x) - rows_of(a.y)
@@ -397,5 +392,5 @@ define(
         ),
         refuses=(sample({"X": normal(3, 4), "Y": normal(2, 4)}),),
     ),
-    Op(type="squared_l2_distance_grad", record=SquaredL2DistanceGrad),
+    slope("x y sub_result d_out", "d_x d_y"),
 )

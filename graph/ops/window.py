@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .operands import Input, Inputs, Operands, Output, Outputs, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
 
@@ -42,21 +42,13 @@ def crop_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(shape), x)}
 
 
-class CropAttributes(Operands):
+class Crop(Operands):
     x: Input
     offsets_tensor: Input | None = named("Offsets")
-    offsets: Sequence[int] = []
-    shape: Sequence[int] = []
-
-
-class Crop(CropAttributes):
     y: Input | None
     out: Output
-
-
-class CropGrad(CropAttributes):
-    d_out: Input
-    d_x: Output | None
+    offsets: Sequence[int] = []
+    shape: Sequence[int] = []
 
 
 define(
@@ -75,27 +67,19 @@ define(
             sample({"X": normal(4, 5)}, shape=[2, 2], offsets=[-1, 0]),
         ),
     ),
-    Op(type="crop_grad", record=CropGrad, numbers=_OFFSETS),
+    slope("x offsets_tensor d_out", "d_x", numbers=_OFFSETS),
 )
 
 
-class CropTensorAttributes(Operands):
+class CropTensor(Operands):
     x: Input
     offsets_whole: Input | None = named("Offsets")
     offsets_tensor: Inputs | None
-    offsets: Sequence[int] = []
-    shape: Sequence[int] = []
-
-
-class CropTensor(CropTensorAttributes):
     shape_whole: Input | None = named("Shape")
     shape_tensor: Inputs | None
     out: Output
-
-
-class CropTensorGrad(CropTensorAttributes):
-    d_out: Input
-    d_x: Output | None
+    offsets: Sequence[int] = []
+    shape: Sequence[int] = []
 
 
 define(
@@ -110,7 +94,7 @@ define(
             sample({"X": normal(4, 5)}, shape=[2, 0], offsets=[0, 2]),
         ),
     ),
-    Op(type="crop_tensor_grad", record=CropTensorGrad, numbers=_OFFSETS_OF_EITHER),
+    slope("x offsets_whole offsets_tensor d_out", "d_x", numbers=_OFFSETS_OF_EITHER),
 )
 
 
@@ -133,13 +117,6 @@ class PadConstantLike(Operands):
     pad_value: float = 0.0
 
 
-class PadConstantLikeGrad(Operands):
-    y: Input
-    d_out: Input
-    d_y: Output | None
-    pad_value: float = 0.0
-
-
 define(
     Op(
         type="pad_constant_like",
@@ -154,7 +131,7 @@ define(
             sample({"X": normal(2, 3), "Y": normal(2)}),
         ),
     ),
-    Op(type="pad_constant_like_grad", record=PadConstantLikeGrad),
+    slope("y d_out", "d_y"),
 )
 
 

@@ -18,17 +18,8 @@ from ..program.program import Program
 from ..program.role import ROLE_VAR
 from ..program.variable import Variable
 from ..program.where import user_frames
+from . import rewriting
 from .placement import LOOKUPS, Trained
-from .rewriting import (
-    DIST,
-    append,
-    control_variable,
-    copy_variable,
-    insert,
-    last_writer,
-    place_for,
-    remove_ops,
-)
 from .topology import Topology
 
 _PATH = "kLookupTablePath"
@@ -92,25 +83,25 @@ def look_up(block: Block, table: Table, topology: Topology) -> None:
     ops = [op for op in block.ops if op.type in LOOKUPS and op.input("W")[0] == table.name]
     ids = [name for op in ops for name in op.input("Ids")]
     results = [name for op in ops for name in op.output("Out")]
-    index = place_for(block, ops)
+    index = rewriting.place_for(block, ops)
     if index is None:
         raise Unsupported(
             f"transpile: the ids that look up {table.name!r} (is_distributed=True) follow from other rows of "
             f"it, so that one request cannot ask for all. Look it up with is_sparse=True alone. {ops[0].where}"
         )
-    remove_ops(block, ops)
+    rewriting.remove_ops(block, ops)
     parts = []
     for kind, like in (("in", ids[0]), ("out", results[0])):
         names = [f"prefetch_compress_{kind}_tmp_{k}" for k in range(len(topology.endpoints))]
         for name in names:
-            copy_variable(block, block.var_recursive(like), name=name, persistable=False)
+            rewriting.copy_variable(block, block.var_recursive(like), name=name, persistable=False)
         parts.append(names)
     queries, rows = parts
-    insert(block, index, "split_ids", ({"Ids": ids}, {"Out": queries}), {}, role=0)
+    rewriting.insert(block, index, "split_ids", ({"Ids": ids}, {"Out": queries}), {}, role=0)
     attrs = {"epmap": topology.endpoints, "trainer_id": topology.trainer_id}
-    insert(block, index + 1, "prefetch", ({"X": queries}, {"Out": rows}), attrs)
+    rewriting.insert(block, index + 1, "prefetch", ({"X": queries}, {"Out": rows}), attrs)
     slots = ({"Ids": ids, "Rows": queries, "X": rows}, {"Out": results})
-    insert(block, index + 2, "merge_ids", slots, {}, role=0)
+    rewriting.insert(block, index + 2, "merge_ids", slots, {}, role=0)
 
 
 def send_gradient(block: Block, table: Table, topology: Topology) -> Variable:
@@ -121,12 +112,14 @@ def send_gradient(block: Block, table: Table, topology: Topology) -> Variable:
     names = [f"{gradient.name}{middle}.pserver_{k}" for k in range(len(topology.endpoints))]
     shape = table.shape(len(names))
     for name in names:
-        copy_variable(block, gradient, name=name, shape=shape, persistable=False)
-    index = last_writer(block, gradient.name) + 1
-    insert(block, index, "split_ids", ({"Ids": gradient}, {"Out": names}), {}, DIST)
-    control = control_variable(block)
+        rewriting.copy_variable(block, gradient, name=name, shape=shape, persistable=False)
+    index = rewriting.last_writer(block, gradient.name) + 1
+    rewriting.insert(
+        block, index, "split_ids", ({"Ids": gradient}, {"Out": names}), {}, rewriting.DIST
+    )
+    control = rewriting.control_variable(block)
     attrs = {"epmap": topology.endpoints, ROLE_VAR: [table.name, gradient.name]}
-    insert(block, index + 1, "send", ({"X": names}, {"Out": control}), attrs)
+    rewriting.insert(block, index + 1, "send", ({"X": names}, {"Out": control}), attrs)
     return control
 
 
@@ -147,7 +140,7 @@ class TableServer:
         self.number = self.topology.endpoints.index(self.endpoint)
         self.block = self.program.global_block()
         shape = self.table.shape(len(self.topology.endpoints))
-        part = copy_variable(self.block, self.table.trained.parameter, shape=shape)
+        part = rewriting.copy_variable(self.block, self.table.trained.parameter, shape=shape)
         part.type = VarType.SELECTED_ROWS
         self.part = part
 
@@ -169,7 +162,7 @@ class TableServer:
         block, names = self._new_block(parent), self.gradients()
         total = self.table.trained.gradient.name if self.topology.merges else names[0]
         for name in dict.fromkeys((total, *names)):
-            gradient = copy_variable(
+            gradient = rewriting.copy_variable(
                 self.block,
                 self.table.trained.gradient,
                 name=name,
@@ -178,14 +171,14 @@ class TableServer:
             )
             gradient.type = VarType.SELECTED_ROWS
         if self.topology.merges:
-            append(block, "sum", ({"X": names}, {"Out": total}), {}, 0)
+            rewriting.append(block, "sum", ({"X": names}, {"Out": total}), {}, 0)
             share = {"scale": 1.0 / self.topology.trainers}
-            append(block, "scale", ({"X": total}, {"Out": total}), share, 0)
+            rewriting.append(block, "scale", ({"X": total}, {"Out": total}), share, 0)
         rate = self.table.trained.update.input("LearningRate")[0]
         if not self.block.has_var(rate):
-            copy_variable(self.block, self.source.global_block().var(rate))
+            rewriting.copy_variable(self.block, self.source.global_block().var(rate))
         slots = {"Param": self.part, "Grad": total, "LearningRate": rate}
-        append(block, "sgd", (slots, {"ParamOut": self.part}), {}, 0)
+        rewriting.append(block, "sgd", (slots, {"ParamOut": self.part}), {}, 0)
         return block, total
 
     def write_lookup(self, parent: int) -> str:
@@ -197,12 +190,12 @@ class TableServer:
         self.block.create_var(name=rows, shape=[-1, width], dtype=self.part.dtype)
         attrs = {"padding_idx": self.table.padding}
         slots = ({"Ids": ids, "W": self.part}, {"Out": rows})
-        append(block, "lookup_sparse_table", slots, attrs, 0)
+        rewriting.append(block, "lookup_sparse_table", slots, attrs, 0)
         return f"{ids}:{block.idx}"
 
     def write_checkpoint(self, parent: int) -> int:
         """Write the block that saves the part where a trainer says; return its number."""
         self.block.create_var(name=_PATH, persistable=True, type=VarType.RAW)
         block = self._new_block(parent)
-        append(block, "save", ({"X": self.part}, {}), {"file_path": "none"}, 0)
+        rewriting.append(block, "save", ({"X": self.part}, {}), {"file_path": "none"}, 0)
         return block.idx

@@ -10,19 +10,8 @@ from ..program.block import Block
 from ..program.program import Program
 from ..program.role import ROLE, ROLE_VAR, OpRole
 from ..program.variable import Variable
+from . import rewriting
 from .placement import LOOKUPS, Trained, row_gradients
-from .rewriting import (
-    DIST,
-    Slots,
-    append,
-    control_variable,
-    drop_unused,
-    insert,
-    last_writer,
-    place_for,
-    remove_ops,
-    rename,
-)
 from .table import Table, send_gradient
 from .topology import COUNTER, Topology
 
@@ -62,7 +51,7 @@ class TrainerRewriter:
         self._fetch_barrier(after, received)
         for entry in self.trained:
             if entry.split and not entry.table and not late:
-                join(self.block, entry, role=DIST)
+                join(self.block, entry, role=rewriting.DIST)
 
     # -- gradients --------------------------------------------------------------------------------
 
@@ -70,14 +59,14 @@ class TrainerRewriter:
         """Have gradients that are sent whole bear the trainer's number, where servers merge several."""
         suffix = self.topology.gradient_suffix
         whole = {e.gradient.name for e in self.trained if not e.split and suffix}
-        rename(self.block, {name: name + suffix for name in whole})
+        rewriting.rename(self.block, {name: name + suffix for name in whole})
         for entry in self.trained:
             name = entry.gradient.name
             self.gradients[entry.parameter.name] = name + suffix if name in whole else name
 
     def _send(self, entry: Trained) -> None:
         gradient = self.gradients[entry.parameter.name]
-        index = last_writer(self.block, gradient)
+        index = rewriting.last_writer(self.block, gradient)
         if index < 0:
             raise InvalidValue(
                 f"DistributeTranspiler: no operator of the program makes {entry.gradient.name!r}, the gradient "
@@ -91,8 +80,8 @@ class TrainerRewriter:
             names = parts
             self._split(index + 1, entry, parts)
             index += 1
-        control = self.controls[entry.parameter.name] = control_variable(self.block)
-        insert(
+        control = self.controls[entry.parameter.name] = rewriting.control_variable(self.block)
+        rewriting.insert(
             self.block,
             index + 1,
             "send",
@@ -117,28 +106,28 @@ class TrainerRewriter:
         if entry.sparse:
             kind, attr = "split_selected_rows", "height_sections"
         slots = ({"X": entry.gradient}, {"Out": names})
-        insert(self.block, index, kind, slots, {attr: entry.sections}, DIST)
+        rewriting.insert(self.block, index, kind, slots, {attr: entry.sections}, rewriting.DIST)
 
     def _send_counter(self) -> list[Variable]:
         """Tell all servers that a step was made, where they count them for a learning-rate schedule."""
         if self.topology.sync_mode or not self.block.has_var(COUNTER):
             return []
         name = f"{COUNTER}.trainer_{self.topology.trainer_id}"
-        control = control_variable(self.block)
+        control = rewriting.control_variable(self.block)
         attrs = {"epmap": self.topology.endpoints, "merge_add": True, "use_send_handler": False}
         attrs["send_varnames"] = [name] if self.topology.split_late else []
         slots = ({"X": [name]}, {"Out": control})
-        append(self.block, "send", slots, {**attrs, ROLE_VAR: [name, name]})
+        rewriting.append(self.block, "send", slots, {**attrs, ROLE_VAR: [name, name]})
         return [control]
 
     def _send_barrier(self, controls: list[Variable]) -> Variable | None:
         half = self.topology.half_async
         if not self.topology.sync_mode and not half:
             return None
-        control = control_variable(self.block)
+        control = rewriting.control_variable(self.block)
         slots = ({"X": controls}, {"Out": control})
         attrs = {**self.topology.barrier, "half_async": half}
-        append(self.block, "send_barrier", slots, attrs)
+        rewriting.append(self.block, "send_barrier", slots, attrs)
         return None if half else control
 
     # -- parameters -------------------------------------------------------------------------------
@@ -147,7 +136,7 @@ class TrainerRewriter:
         name, late = entry.parameter.name, self.topology.split_late
         parts = [shard.parameter for shard in entry.shards]
         outputs = [name] if late else parts
-        append(
+        rewriting.append(
             self.block,
             "recv",
             ({"X": self.controls[name] if after is None else after}, {"Out": outputs}),
@@ -163,8 +152,8 @@ class TrainerRewriter:
     def _fetch_barrier(self, after: Variable | None, received: list[str]) -> None:
         if after is None:
             return
-        slots = ({"X": after}, {"Out": received or control_variable(self.block)})
-        append(self.block, "fetch_barrier", slots, self.topology.barrier)
+        slots = ({"X": after}, {"Out": received or rewriting.control_variable(self.block)})
+        rewriting.append(self.block, "fetch_barrier", slots, self.topology.barrier)
 
 
 def mark_rows(program: Program, updated_here: bool = False) -> None:
@@ -191,7 +180,7 @@ def join(block: Block, entry: Trained, role: int) -> None:
         {"X": [shard.parameter for shard in entry.shards]},
         {"Out": block.var(entry.parameter.name)},
     )
-    append(block, "concat", slots, {"axis": 0}, role)
+    rewriting.append(block, "concat", slots, {"axis": 0}, role)
 
 
 def write_startup(startup: Program, topology: Topology, whole: list[Trained]) -> None:
@@ -199,14 +188,14 @@ def write_startup(startup: Program, topology: Topology, whole: list[Trained]) ->
     block = startup.global_block()
     for entry in whole:
         declare_shards(block, entry)
-        append(
+        rewriting.append(
             block,
             "recv",
             ({}, {"Out": [shard.parameter for shard in entry.shards]}),
             {"epmap": entry.endpoints, "trainer_id": topology.trainer_id},
         )
-    slots: Slots = ({}, {"Out": control_variable(block)})
-    append(block, "fetch_barrier", slots, topology.barrier)
+    slots: rewriting.Slots = ({}, {"Out": rewriting.control_variable(block)})
+    rewriting.append(block, "fetch_barrier", slots, topology.barrier)
     for entry in whole:
         if entry.split:
             join(block, entry, role=0)
@@ -221,20 +210,20 @@ def drop_updates(main: Program, startup: Program, tables: list[Trained]) -> None
     served = [op for op in block.ops if op.role & (OpRole.Optimize | OpRole.LRSched)]
     updates = [op for op in served if op.role == OpRole.Optimize]
     state = {name for op in updates for name in (*op.input_arg_names, *op.output_arg_names)}
-    remove_ops(block, served)
-    drop_unused(main, state)
+    rewriting.remove_ops(block, served)
+    rewriting.drop_unused(main, state)
     dropped_names = {name for name in state if not block.has_var(name)}
     names = {entry.parameter.name for entry in tables}
     first = startup.global_block()
     stale = [op for op in first.ops if (dropped_names | names).intersection(op.output_arg_names)]
-    remove_ops(first, stale)
+    rewriting.remove_ops(first, stale)
     for name in dropped_names - names:
         if first.has_var(name):
             first._remove_var(name)
     for entry in tables:
         shape = list(entry.parameter.shape or ())
-        slots: Slots = ({}, {"Out": first.var(entry.parameter.name)})
-        append(first, "fake_init", slots, {"shape": shape}, role=0)
+        slots: rewriting.Slots = ({}, {"Out": first.var(entry.parameter.name)})
+        rewriting.append(first, "fake_init", slots, {"shape": shape}, role=0)
 
 
 # -- tables ---------------------------------------------------------------------------------------
@@ -255,13 +244,13 @@ def _replace_lookups(block: Block, topology: Topology, entry: Trained, lookups: 
     ops = [op for op in block.ops if id(op) in lookups]
     ids = [name for op in ops for name in op.input("Ids")]
     results = [name for op in ops for name in op.output("Out")]
-    begin = place_for(block, ops)
+    begin = rewriting.place_for(block, ops)
     if begin is None:  # the ids of one follow from the rows of another
         for op in ops:
             _replace_lookups(block, topology, entry, [id(op)])
         return
     kind, first = ops[0].type, ops[0]
-    remove_ops(block, ops)
+    rewriting.remove_ops(block, ops)
     attrs = {
         "table_names": [shard.parameter for shard in entry.shards],
         "height_sections": entry.sections,
@@ -273,4 +262,4 @@ def _replace_lookups(block: Block, topology: Topology, entry: Trained, lookups: 
         ROLE: first.attrs[ROLE],
     }
     slots = ({"Ids": ids, "W": entry.parameter}, {"Outputs": results})
-    insert(block, begin, "distributed_lookup_table", slots, attrs, role=0)
+    rewriting.insert(block, begin, "distributed_lookup_table", slots, attrs, role=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ....graph.ops.activation import ActivationGrad, Scale
-from ....graph.ops.operands import SlopeOfOut
+from ....graph.ops.activation import Scale
+from ....graph.ops.operands import Gradient, SlopeOfOut
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -23,7 +23,7 @@ def scale(dev: Device, a: Scale) -> list[Step]:
 
 
 @kernel("floor_grad", "ceil_grad", "round_grad", "trunc_grad", low=True)
-def step_grad(dev: Device, a: ActivationGrad) -> list[Step]:
+def step_grad(dev: Device, a: Gradient) -> list[Step]:
     """A step function is flat, whatever comes down: not 0 * d, which would be nan for an infinity."""
     return [] if a.d_x is None else [partial(a.d_x.fill, 0)]
 

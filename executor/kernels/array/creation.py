@@ -7,22 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.creation import (
-    ArgExtreme,
-    Assign,
-    AssignValue,
-    Cast,
-    FillAnyLike,
-    FillConstant,
-    FillConstantAt,
-    FillConstantBatchSizeLike,
-    Increment,
-    OneHot,
-    SampleShare,
-    Shape,
-    TopK,
-    TopKGrad,
-)
+from ....graph.ops import creation as ops
 from ....graph.ops.operands import Unary
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -30,12 +15,12 @@ from .indexing import checked_rows
 
 
 @kernel("fill_constant", "fill_constant_batch_size_like", low=True)
-def fill_constant(dev: Device, a: FillConstant | FillConstantBatchSizeLike) -> Step:
+def fill_constant(dev: Device, a: ops.FillConstant | ops.FillConstantBatchSizeLike) -> Step:
     return partial(a.out.fill, filling(a.out.dtype, a.value, a.str_value))
 
 
 @kernel("fill_constant_at", low=True)
-def fill_constant_at(dev: Device, a: FillConstantAt) -> Step:
+def fill_constant_at(dev: Device, a: ops.FillConstantAt) -> Step:
     number = a.value_tensor
     if number is None:
         return partial(a.out.fill, filling(a.out.dtype, a.value, a.str_value))
@@ -49,7 +34,7 @@ def filling(dtype: Any, value: float, str_value: str) -> Any:
 
 
 @kernel("sample_share", low=True)
-def sample_share(dev: Device, a: SampleShare) -> Step:
+def sample_share(dev: Device, a: ops.SampleShare) -> Step:
     clock = dev.clock
     return lambda: a.out.fill(clock.share)
 
@@ -60,40 +45,40 @@ def fill_zeros_like(dev: Device, a: Unary) -> Step:
 
 
 @kernel("fill_any_like", low=True)
-def fill_any_like(dev: Device, a: FillAnyLike) -> Step:
+def fill_any_like(dev: Device, a: ops.FillAnyLike) -> Step:
     return partial(a.out.fill, a.out.dtype.type(a.value))
 
 
 @kernel("assign_value", low=True)
-def assign_value(dev: Device, a: AssignValue) -> Step:
+def assign_value(dev: Device, a: ops.AssignValue) -> Step:
     numbers = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
     value = dev.xp.asarray(np.array(numbers).astype(a.out.dtype).reshape(a.out.shape))
     return partial(dev.xp.copyto, a.out, value)
 
 
 @kernel("assign", low=True)
-def assign(dev: Device, a: Assign) -> list[Step]:
+def assign(dev: Device, a: ops.Assign) -> list[Step]:
     return [] if a.out is None else [partial(dev.xp.copyto, a.out, a.x)]
 
 
 @kernel("increment")
-def increment(dev: Device, a: Increment) -> Step:
+def increment(dev: Device, a: ops.Increment) -> Step:
     return partial(dev.xp.add, a.x, a.x.dtype.type(a.step), a.out)
 
 
 @kernel("cast", low=True)
-def cast(dev: Device, a: Cast) -> list[Step]:
+def cast(dev: Device, a: ops.Cast) -> list[Step]:
     return [] if a.out is None else [partial(dev.xp.copyto, a.out, a.x, casting="unsafe")]
 
 
 @kernel("shape", low=True)
-def shape(dev: Device, a: Shape) -> Step:
+def shape(dev: Device, a: ops.Shape) -> Step:
     sizes = dev.xp.asarray(np.array(a.input.shape, np.int32))
     return partial(dev.xp.copyto, a.out, sizes)
 
 
 @kernel("one_hot", "one_hot_v2", low=True)
-def one_hot(dev: Device, a: OneHot) -> list[Step]:
+def one_hot(dev: Device, a: ops.OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
     flat = a.x.reshape(-1, 1)
     classes = dev.xp.arange(a.depth)
@@ -104,7 +89,7 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
 
 
 @kernel("top_k", "top_k_at")
-def top_k(dev: Device, a: TopK) -> Step:
+def top_k(dev: Device, a: ops.TopK) -> Step:
     """Largest first; equal elements in the order of their index."""
     xp, k = dev.xp, a.out.shape[-1]
 
@@ -119,7 +104,7 @@ def top_k(dev: Device, a: TopK) -> Step:
 
 
 @kernel("top_k_grad", low=True)
-def top_k_grad(dev: Device, a: TopKGrad) -> list[Step]:
+def top_k_grad(dev: Device, a: ops.TopKGrad) -> list[Step]:
     if a.d_x is None:
         return []
     return [
@@ -129,10 +114,10 @@ def top_k_grad(dev: Device, a: TopKGrad) -> list[Step]:
 
 
 @kernel("arg_max")
-def arg_max(dev: Device, a: ArgExtreme) -> Step:
+def arg_max(dev: Device, a: ops.ArgExtreme) -> Step:
     return lambda: a.out.__setitem__(..., a.x.argmax(axis=a.axis).reshape(a.out.shape))
 
 
 @kernel("arg_min")
-def arg_min(dev: Device, a: ArgExtreme) -> Step:
+def arg_min(dev: Device, a: ops.ArgExtreme) -> Step:
     return lambda: a.out.__setitem__(..., a.x.argmin(axis=a.axis).reshape(a.out.shape))

@@ -11,18 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.draw import (
-    GaussianLike,
-    Multinomial,
-    Randint,
-    RandomCrop,
-    Randperm,
-    SamplingId,
-    Seed,
-    ShuffleBatch,
-    ShuffleBatchGrad,
-    UniformLike,
-)
+from ....graph.ops import draw as ops
 from ....graph.ops.operands import Unary
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
@@ -37,7 +26,7 @@ def of_samples(dev: Device, seed: int = 0) -> Stream:
 
 
 @kernel("seed", low=True)
-def seed(dev: Device, a: Seed) -> Step:
+def seed(dev: Device, a: ops.Seed) -> Step:
     if a.seed:
         return partial(a.out.fill, a.seed)
     stream = drawn_with(dev, 0)
@@ -45,7 +34,7 @@ def seed(dev: Device, a: Seed) -> Step:
 
 
 @kernel("randint", low=True)
-def randint(dev: Device, a: Randint) -> Step:
+def randint(dev: Device, a: ops.Randint) -> Step:
     """A word's share of the range: of 2^32 words as many for each integer, but for one."""
     stream = drawn_with(dev, a.seed)
 
@@ -64,19 +53,19 @@ def order(stream: Stream, count: int) -> Any:
 
 
 @kernel("randperm", low=True)
-def randperm(dev: Device, a: Randperm) -> Step:
+def randperm(dev: Device, a: ops.Randperm) -> Step:
     stream = drawn_with(dev, a.seed)
     return lambda: a.out.__setitem__(..., dev.xp.asarray(order(stream, a.n)))
 
 
-def rows_first(a: UniformLike | GaussianLike) -> Any:
+def rows_first(a: ops.UniformLike | ops.GaussianLike) -> Any:
     """View the result with the dimension of the batch in front."""
     rest = (i for i in range(a.out.ndim) if i != a.output_dim_idx)
     return a.out.transpose(a.output_dim_idx, *rest)
 
 
 @kernel("uniform_random_batch_size_like")
-def uniform_like(dev: Device, a: UniformLike) -> Step:
+def uniform_like(dev: Device, a: ops.UniformLike) -> Step:
     """``uniform_random``, for the samples of a batch."""
     stream, out = of_samples(dev, a.seed), rows_first(a)
 
@@ -89,7 +78,7 @@ def uniform_like(dev: Device, a: UniformLike) -> Step:
 
 
 @kernel("gaussian_random_batch_size_like")
-def gaussian_like(dev: Device, a: GaussianLike) -> Step:
+def gaussian_like(dev: Device, a: ops.GaussianLike) -> Step:
     """``gaussian_random``, for the samples of a batch."""
     stream, out = of_samples(dev, a.seed), rows_first(a)
 
@@ -104,7 +93,7 @@ def _on_host(array: Any) -> Any:
 
 
 @kernel("sampling_id")
-def sampling_id(dev: Device, a: SamplingId) -> Step:
+def sampling_id(dev: Device, a: ops.SamplingId) -> Step:
     """The first index up to which probabilities sum to more than a number between ``min`` and ``max``."""
     stream, last = of_samples(dev, a.seed), a.x.shape[1] - 1
 
@@ -118,7 +107,7 @@ def sampling_id(dev: Device, a: SamplingId) -> Step:
 
 
 @kernel("random_crop", low=True)
-def random_crop(dev: Device, a: RandomCrop) -> list[Step]:
+def random_crop(dev: Device, a: ops.RandomCrop) -> list[Step]:
     """A window of each sample, at a place of its own."""
     xp, rank = dev.xp, len(a.shape)
     front = a.x.shape[: a.x.ndim - rank]
@@ -139,7 +128,7 @@ def random_crop(dev: Device, a: RandomCrop) -> list[Step]:
 
 
 @kernel("shuffle_batch", low=True)
-def shuffle_batch(dev: Device, a: ShuffleBatch) -> list[Step]:
+def shuffle_batch(dev: Device, a: ops.ShuffleBatch) -> list[Step]:
     xp, width = dev.xp, a.x.shape[-1]
     rows, out = a.x.reshape(-1, width), a.out.reshape(-1, width)
     stream = drawn_with(dev, a.startup_seed)
@@ -154,7 +143,7 @@ def shuffle_batch(dev: Device, a: ShuffleBatch) -> list[Step]:
 
 
 @kernel("shuffle_batch_grad", low=True)
-def shuffle_batch_grad(dev: Device, a: ShuffleBatchGrad) -> list[Step]:
+def shuffle_batch_grad(dev: Device, a: ops.ShuffleBatchGrad) -> list[Step]:
     """Each row back to where it came from."""
     if a.d_x is None:
         return []
@@ -176,7 +165,7 @@ def bernoulli(dev: Device, a: Unary) -> Step:
 
 
 @kernel("multinomial")
-def multinomial(dev: Device, a: Multinomial) -> Step:
+def multinomial(dev: Device, a: ops.Multinomial) -> Step:
     """By sums of the weights; without replacement the first arrivals (Efraimidis and Spirakis, 2006)."""
     vector = a.x.ndim == 1
     out = a.out.reshape(-1, a.num_samples)

@@ -5,12 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ....graph.ops.embedding import (
-    DEPTH,
-    LookupTable,
-    LookupTableDequant,
-    LookupTableGrad,
-)
+from ....graph.ops import embedding as ops
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -18,13 +13,13 @@ from .equal_rows import grouped
 from .indexing import checked_rows, taken
 
 
-def _padding(a: LookupTable | LookupTableGrad, rows: int) -> int:
+def _padding(a: ops.LookupTable | ops.LookupTableGrad, rows: int) -> int:
     """Return the id whose row is zeros; -1: none."""
     return a.padding_idx if a.padding_idx >= -1 else a.padding_idx + rows
 
 
 @kernel("lookup_table", "lookup_table_v2", low=True)
-def lookup(dev: Device, a: LookupTable) -> list[Step]:
+def lookup(dev: Device, a: ops.LookupTable) -> list[Step]:
     flat, rows = a.ids.reshape(-1), a.out.reshape(-1, a.w.shape[1])
     padding = _padding(a, a.w.shape[0])
     steps = [checked_rows("lookup_table", flat, a.w.shape[0]), taken(dev, a.w, flat, rows)]
@@ -42,7 +37,7 @@ def sum_rows(xp: Any, index: Array, rows: Array, sums: Array) -> None:
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad")
-def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
+def lookup_grad(dev: Device, a: ops.LookupTableGrad) -> list[Step]:
     if a.d_w is None:
         return []
     xp, d_w = dev.xp, a.d_w
@@ -58,7 +53,7 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
 
 
 @kernel("lookup_table_dequant")
-def lookup_dequant(dev: Device, a: LookupTableDequant) -> list[Step]:
+def lookup_dequant(dev: Device, a: ops.LookupTableDequant) -> list[Step]:
     """A byte tells how far a number is on the way from the least to the largest."""
     xp, flat, out = dev.xp, a.ids.reshape(-1), a.out.reshape(-1, a.out.shape[-1])
     padding = a.padding_idx
@@ -67,7 +62,7 @@ def lookup_dequant(dev: Device, a: LookupTableDequant) -> list[Step]:
         rows = xp.ascontiguousarray(a.w[flat])
         least, largest = rows[:, :1], rows[:, 1:2]
         numbers = xp.ascontiguousarray(rows[:, 2:]).view(xp.uint8)
-        out[...] = (largest - least) / DEPTH * numbers + least
+        out[...] = (largest - least) / ops.DEPTH * numbers + least
         if padding != -1:
             out[flat == padding] = 0
 

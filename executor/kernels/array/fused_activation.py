@@ -6,20 +6,9 @@ from collections.abc import Mapping
 from operator import add, mul
 from typing import Any
 
+from ....graph.ops import fused_activation as ops
 from ....graph.ops.elementwise import ElementwiseGrad
 from ....graph.ops.expr import Expr, copy
-from ....graph.ops.fused_activation import (
-    FUSED,
-    FusedElemwiseActivation,
-    FusedElemwiseActivationGrad,
-    activation_in,
-    binary_is_outer,
-    settings_in,
-    slope_of,
-    slope_reads,
-    sums,
-    value_of,
-)
 from ....graph.ops.operands import Array, SlopeOfOut
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
@@ -28,12 +17,14 @@ from .activation import relu_grad
 from .elementwise import aligned, product_grad, summed
 
 
-@kernel(FUSED)
-def fused_elemwise_activation(dev: Device, a: FusedElemwiseActivation) -> list[Step]:
-    act = value_of(activation_in(a.functor_list), settings_in(a.functor_list, a.act_attrs, a.scale))
-    join = add if sums(a.functor_list) else mul
+@kernel(ops.FUSED)
+def fused_elemwise_activation(dev: Device, a: ops.FusedElemwiseActivation) -> list[Step]:
+    act = ops.value_of(
+        ops.activation_in(a.functor_list), ops.settings_in(a.functor_list, a.act_attrs, a.scale)
+    )
+    join = add if ops.sums(a.functor_list) else mul
     x, y = aligned(a.x, a.y, a.axis)
-    if binary_is_outer(a.functor_list):
+    if ops.binary_is_outer(a.functor_list):
         if a.intermediate_out is None:
             return bind_scalar(lambda x, y: join(x, act(y)), {"x": x, "y": y}, {}, a.out, dev)
         steps = bind_scalar(lambda y: act(y), {"y": a.y}, {}, a.intermediate_out, dev)
@@ -46,15 +37,15 @@ def fused_elemwise_activation(dev: Device, a: FusedElemwiseActivation) -> list[S
     ]
 
 
-@kernel(f"{FUSED}_grad")
-def fused_elemwise_activation_grad(dev: Device, a: FusedElemwiseActivationGrad) -> list[Step]:
-    act = activation_in(a.functor_list)
-    settings = settings_in(a.functor_list, a.act_attrs, a.scale)
-    if not sums(a.functor_list):
-        through = _through_product_of if binary_is_outer(a.functor_list) else _through_product
+@kernel(f"{ops.FUSED}_grad")
+def fused_elemwise_activation_grad(dev: Device, a: ops.FusedElemwiseActivationGrad) -> list[Step]:
+    act = ops.activation_in(a.functor_list)
+    settings = ops.settings_in(a.functor_list, a.act_attrs, a.scale)
+    if not ops.sums(a.functor_list):
+        through = _through_product_of if ops.binary_is_outer(a.functor_list) else _through_product
         return through(dev, act, settings, a)
     like = a.d_out if a.x is None else a.x
-    if binary_is_outer(a.functor_list):
+    if ops.binary_is_outer(a.functor_list):
         sides = {"X": a.y, "Out": a.intermediate_out}
         return _after_sum(dev, act, settings, a, sides)
     x, y = aligned(like, a.y, a.axis)
@@ -62,9 +53,9 @@ def fused_elemwise_activation_grad(dev: Device, a: FusedElemwiseActivationGrad) 
     # The slope is formed in a gradient of full size, if there is one.
     full = next((v for v in views if v is not None and v.shape == a.d_out.shape), None)
     middle = dev.scratch(a.d_out.shape, a.d_out.dtype) if full is None else full
-    if slope_reads(act) == "X" and a.intermediate_out is None:
+    if ops.slope_reads(act) == "X" and a.intermediate_out is None:
         operands = {"x": x, "y": y, "d": a.d_out}
-        slope = slope_of(act, settings)
+        slope = ops.slope_of(act, settings)
         steps = bind_scalar(lambda x, y, d: slope(x + y, d), operands, {}, middle, dev)
     else:
         steps = sloped(dev, act, settings, {"X": a.intermediate_out, "Out": a.out}, a.d_out, middle)
@@ -80,7 +71,7 @@ def sloped(
     """Return the calls that take a gradient through an activation; ``sides`` are its X and its Out."""
     if act == "relu":
         return relu_grad(dev, SlopeOfOut(out=sides["Out"], d_out=d, d_x=d_x))
-    slope, reads = slope_of(act, settings), slope_reads(act)
+    slope, reads = ops.slope_of(act, settings), ops.slope_reads(act)
 
     def through(d: Expr) -> Expr:
         return slope(d)
@@ -95,7 +86,7 @@ def _after_sum(
     dev: Device,
     act: str,
     settings: Mapping[str, Any],
-    a: FusedElemwiseActivationGrad,
+    a: ops.FusedElemwiseActivationGrad,
     sides: Mapping[str, Any],
 ) -> list[Step]:
     """X + act(Y): X gets what comes down, Y that times the slope."""
@@ -117,7 +108,7 @@ def _brought(dev: Device, full: Array, view: Array) -> list[Step]:
 
 
 def _product_grad(
-    dev: Device, a: FusedElemwiseActivationGrad, y: Array, d_out: Array, d_y: Array | None
+    dev: Device, a: ops.FusedElemwiseActivationGrad, y: Array, d_out: Array, d_y: Array | None
 ) -> list[Step]:
     """The gradients of X * y, for an X that is not left out."""
     assert a.x is not None, "a product's gradients are functions of X"
@@ -126,13 +117,13 @@ def _product_grad(
 
 
 def _through_product_of(
-    dev: Device, act: str, settings: Mapping[str, Any], a: FusedElemwiseActivationGrad
+    dev: Device, act: str, settings: Mapping[str, Any], a: ops.FusedElemwiseActivationGrad
 ) -> list[Step]:
     """X * act(Y): the product's gradients, and Y's through the activation."""
     steps: list[Step] = []
     middle = a.intermediate_out
     if middle is None:
-        value, middle = value_of(act, settings), dev.scratch(a.y.shape, a.y.dtype)
+        value, middle = ops.value_of(act, settings), dev.scratch(a.y.shape, a.y.dtype)
         steps += bind_scalar(lambda y: value(y), {"y": a.y}, {}, middle, dev)
     d_middle = None if a.d_y is None else dev.scratch(a.y.shape, a.y.dtype)
     steps += _product_grad(dev, a, middle, a.d_out, d_middle)
@@ -142,12 +133,12 @@ def _through_product_of(
 
 
 def _through_product(
-    dev: Device, act: str, settings: Mapping[str, Any], a: FusedElemwiseActivationGrad
+    dev: Device, act: str, settings: Mapping[str, Any], a: ops.FusedElemwiseActivationGrad
 ) -> list[Step]:
     """act(X * Y): through the activation, then the product's gradients."""
     steps: list[Step] = []
     middle = a.intermediate_out
-    if middle is None and slope_reads(act) == "X":
+    if middle is None and ops.slope_reads(act) == "X":
         assert a.x is not None, "a product's gradients are functions of X"
         middle = dev.scratch(a.d_out.shape, a.d_out.dtype)
         x, y = aligned(a.x, a.y, a.axis)

@@ -9,17 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from ....graph.ops import fused_norm as ops
 from ....graph.ops.fused_activation import value_of
-from ....graph.ops.fused_norm import (
-    ACT,
-    ADD_ACT,
-    MASKED,
-    FusedBatchNormAct,
-    FusedBatchNormActGrad,
-    FusedBnAddActivation,
-    FusedBnAddActivationGrad,
-    MaskedBnAddActivation,
-)
 from ....graph.ops.operands import Array
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
@@ -45,22 +36,24 @@ class Parts(NamedTuple):
 def register(on: Callable[[str], Callable[[Bind], Any]], parts: Parts) -> None:
     """Register the kernels that are made of these parts."""
     for op_type, function in (
-        (ACT, fused_batch_norm_act),
-        (ADD_ACT, fused_batch_norm_act),
-        (f"{ACT}_grad", fused_batch_norm_act_grad),
-        (f"{ADD_ACT}_grad", fused_batch_norm_act_grad),
+        (ops.ACT, fused_batch_norm_act),
+        (ops.ADD_ACT, fused_batch_norm_act),
+        (f"{ops.ACT}_grad", fused_batch_norm_act_grad),
+        (f"{ops.ADD_ACT}_grad", fused_batch_norm_act_grad),
     ):
         on(op_type)(partial(function, parts))
 
 
-def fused_batch_norm_act(parts: Parts, dev: Device, a: FusedBatchNormAct) -> list[Step]:
-    z = a.z if isinstance(a, FusedBnAddActivation) else None
+def fused_batch_norm_act(parts: Parts, dev: Device, a: ops.FusedBatchNormAct) -> list[Step]:
+    z = a.z if isinstance(a, ops.FusedBnAddActivation) else None
     return [*parts.norm(dev, a), *parts.activation(dev, a.act_type, a.y, z)]
 
 
-def fused_batch_norm_act_grad(parts: Parts, dev: Device, a: FusedBatchNormActGrad) -> list[Step]:
+def fused_batch_norm_act_grad(
+    parts: Parts, dev: Device, a: ops.FusedBatchNormActGrad
+) -> list[Step]:
     """What comes through the activation is the gradient of Z, and that of the norm's result."""
-    d_z = a.d_z if isinstance(a, FusedBnAddActivationGrad) else None
+    d_z = a.d_z if isinstance(a, ops.FusedBnAddActivationGrad) else None
     d_sum = next((d for d in (d_z, a.d_x) if d is not None), None)
     d_sum = dev.scratch_like(a.y) if d_sum is None else d_sum
     steps = parts.slope(dev, a.act_type, a.y, a.d_y, d_sum)
@@ -81,11 +74,11 @@ def _slope(dev: Device, act_type: str, out: Array, d_out: Array, d_x: Any) -> li
 
 _PARTS = Parts(batch_norm, batch_norm_grad, _activation, _slope)
 register(kernel, _PARTS)
-kernel(f"{MASKED}_grad")(partial(fused_batch_norm_act_grad, _PARTS))
+kernel(f"{ops.MASKED}_grad")(partial(fused_batch_norm_act_grad, _PARTS))
 
 
-@kernel(MASKED)
-def masked_bn_add_activation(dev: Device, a: MaskedBnAddActivation) -> list[Step]:
+@kernel(ops.MASKED)
+def masked_bn_add_activation(dev: Device, a: ops.MaskedBnAddActivation) -> list[Step]:
     images = a.y if a.data_layout == "NHWC" else dev.xp.moveaxis(a.y, 1, -1)
 
     def pack() -> None:

@@ -8,23 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops import indexing as ops
 from ....graph.ops.formula import outside
-from ....graph.ops.indexing import (
-    Argsort,
-    ArgsortGrad,
-    Gather,
-    GatherGrad,
-    GatherNd,
-    GatherNdGrad,
-    Scatter,
-    ScatterGrad,
-    Slice,
-    SliceAt,
-    SliceGrad,
-    Where,
-    WhereGrad,
-    slice_bounds,
-)
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
@@ -32,11 +17,11 @@ from ..registry import Step, kernel
 from .manipulation import Copy, copied
 
 
-def window(x: Array, a: Slice | SliceAt | SliceGrad) -> Array:
+def window(x: Array, a: ops.Slice | ops.SliceAt | ops.SliceGrad) -> Array:
     """Return the view of what a slice takes."""
     index = [slice(None)] * x.ndim
     for axis, start, end in zip(a.axes, a.starts, a.ends, strict=True):
-        index[axis] = slice(*slice_bounds(x.shape[axis], start, end))
+        index[axis] = slice(*ops.slice_bounds(x.shape[axis], start, end))
     return x[tuple(index)]
 
 
@@ -44,12 +29,12 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
     """Register the kernels that only copy: ``copied(dev, target, source)``."""
 
     @on("slice")
-    def slice_(dev: Device, a: Slice) -> list[Step]:
+    def slice_(dev: Device, a: ops.Slice) -> list[Step]:
         view = window(a.input, a)
         return copied(dev, a.out.reshape(view.shape), view)
 
     @on("slice_grad")
-    def slice_grad(dev: Device, a: SliceGrad) -> list[Step]:
+    def slice_grad(dev: Device, a: ops.SliceGrad) -> list[Step]:
         if a.d_input is None:
             return []
         view = window(a.d_input, a)
@@ -59,7 +44,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
 register(partial(kernel, low=True), copied)
 
 
-def read_window(x: Array, a: SliceAt | SliceGrad) -> Array:
+def read_window(x: Array, a: ops.SliceAt | ops.SliceGrad) -> Array:
     """Return the view of what a slice takes whose bounds are read in each step."""
 
     def bounds(
@@ -74,7 +59,7 @@ def read_window(x: Array, a: SliceAt | SliceGrad) -> Array:
 
 
 @kernel("slice_at", low=True)
-def slice_at(dev: Device, a: SliceAt) -> Step:
+def slice_at(dev: Device, a: ops.SliceAt) -> Step:
     def run() -> None:
         view = read_window(a.input, a)
         a.out.reshape(view.shape)[...] = view
@@ -83,7 +68,7 @@ def slice_at(dev: Device, a: SliceAt) -> Step:
 
 
 @kernel("slice_at_grad", low=True)
-def slice_at_grad(dev: Device, a: SliceGrad) -> Step:
+def slice_at_grad(dev: Device, a: ops.SliceGrad) -> Step:
     def run() -> None:
         if a.d_input is not None:
             a.d_input.fill(0)
@@ -117,13 +102,13 @@ def taken(dev: Device, source: Array, rows: Array, out: Array) -> Step:
 
 
 @kernel("gather", low=True)
-def gather(dev: Device, a: Gather) -> list[Step]:
+def gather(dev: Device, a: ops.Gather) -> list[Step]:
     flat = a.index.reshape(-1)
     return [checked_rows("gather", flat, a.x.shape[0]), taken(dev, a.x, flat, a.out)]
 
 
 @kernel("gather_grad")
-def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
+def gather_grad(dev: Device, a: ops.GatherGrad) -> list[Step]:
     """Of a row gathered twice the last gradient counts, or (without ``overwrite``) their sum."""
     if a.d_x is None:
         return []
@@ -135,7 +120,7 @@ def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
 
 
 @kernel("where", low=True)
-def where(dev: Device, a: Where) -> list[Step]:
+def where(dev: Device, a: ops.Where) -> list[Step]:
     return [
         partial(dev.xp.copyto, a.out, a.y),
         partial(dev.xp.copyto, a.out, a.x, where=a.condition),
@@ -143,7 +128,7 @@ def where(dev: Device, a: Where) -> list[Step]:
 
 
 @kernel("where_grad")
-def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
+def where_grad(dev: Device, a: ops.WhereGrad) -> list[Step]:
     steps: list[Step] = []
     if a.d_x is not None:
         steps += [
@@ -182,14 +167,14 @@ def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, l
 
 
 @kernel("gather_nd", low=True)
-def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
+def gather_nd(dev: Device, a: ops.GatherNd) -> list[Step]:
     rows, places, steps = places_of(dev, a.x, a.index, "gather_nd")
     target = a.out.reshape(places.size, *rows.shape[1:])
     return [*steps, taken(dev, rows, places, target)]
 
 
 @kernel("gather_nd_grad")
-def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
+def gather_nd_grad(dev: Device, a: ops.GatherNdGrad) -> list[Step]:
     if a.d_x is None:
         return []
     rows, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
@@ -198,7 +183,7 @@ def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
 
 
 @kernel("scatter")
-def scatter(dev: Device, a: Scatter) -> list[Step]:
+def scatter(dev: Device, a: ops.Scatter) -> list[Step]:
     """Of rows named twice the last wins, or (without ``overwrite``) their sum takes the place of X's row."""
     steps: list[Step] = [checked_rows("scatter", a.ids, a.x.shape[0])]
     if a.out is not a.x:
@@ -213,7 +198,7 @@ def scatter(dev: Device, a: Scatter) -> list[Step]:
 
 
 @kernel("scatter_grad", low=True)
-def scatter_grad(dev: Device, a: ScatterGrad) -> list[Step]:
+def scatter_grad(dev: Device, a: ops.ScatterGrad) -> list[Step]:
     """Rows that were replaced pass nothing on to X."""
     steps: list[Step] = []
     if a.d_x is not None:
@@ -224,7 +209,7 @@ def scatter_grad(dev: Device, a: ScatterGrad) -> list[Step]:
 
 
 @kernel("argsort")
-def argsort(dev: Device, a: Argsort) -> list[Step]:
+def argsort(dev: Device, a: ops.Argsort) -> list[Step]:
     """Equal elements keep their order; descending reads the elements from the back for that."""
     xp, last = dev.xp, a.x.shape[a.axis] - 1
     source = xp.flip(a.x, a.axis) if a.descending else a.x
@@ -238,5 +223,5 @@ def argsort(dev: Device, a: Argsort) -> list[Step]:
 
 
 @kernel("argsort_grad", low=True)
-def argsort_grad(dev: Device, a: ArgsortGrad) -> list[Step]:
+def argsort_grad(dev: Device, a: ops.ArgsortGrad) -> list[Step]:
     return [lambda: dev.xp.put_along_axis(a.d_x, a.indices, a.d_out, axis=a.axis)]

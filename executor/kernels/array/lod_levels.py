@@ -6,19 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.lod_levels import (
-    Offsets,
-    OffsetsAligned,
-    OffsetsErased,
-    OffsetsOfCopies,
-    OffsetsOfImages,
-    OffsetsOfPairs,
-    OffsetsOfPatches,
-    OffsetsOfRows,
-    OffsetsReshaped,
-    OffsetsTogether,
-    absolute,
-)
+from ....graph.ops import lod_levels as ops
 from ....graph.ops.sequence_window import patches
 from ....strategies.errors import SequenceError
 from ...device.device import Device
@@ -26,7 +14,7 @@ from ..registry import Step, kernel
 
 
 @kernel("lod_offsets")
-def lod_offsets(dev: Device, a: OffsetsOfRows) -> Step:
+def lod_offsets(dev: Device, a: ops.OffsetsOfRows) -> Step:
     """Offsets of another type, which end where the rows do."""
     x, rows = a.x.reshape(-1), len(a.rows)
 
@@ -42,7 +30,7 @@ def lod_offsets(dev: Device, a: OffsetsOfRows) -> Step:
 
 
 @kernel("lod_from_lengths")
-def lod_from_lengths(dev: Device, a: Offsets) -> Step:
+def lod_from_lengths(dev: Device, a: ops.Offsets) -> Step:
     def run() -> None:
         a.out[0] = 0
         dev.xp.cumsum(a.x.reshape(-1), out=a.out[1:])
@@ -51,7 +39,7 @@ def lod_from_lengths(dev: Device, a: Offsets) -> Step:
 
 
 @kernel("lod_of_copies")
-def lod_of_copies(dev: Device, a: OffsetsOfCopies) -> Step:
+def lod_of_copies(dev: Device, a: ops.OffsetsOfCopies) -> Step:
     """Sequence i of X, as many times as sequence i of Y is long."""
     xp: Any = dev.xp
     copies = a.out.size - 1
@@ -65,7 +53,7 @@ def lod_of_copies(dev: Device, a: OffsetsOfCopies) -> Step:
 
 
 @kernel("lod_together")
-def lod_together(dev: Device, a: OffsetsTogether) -> Step:
+def lod_together(dev: Device, a: ops.OffsetsTogether) -> Step:
     """Sequence i of each operand behind each other."""
 
     def run() -> None:
@@ -75,7 +63,7 @@ def lod_together(dev: Device, a: OffsetsTogether) -> Step:
 
 
 @kernel("lod_joined")
-def lod_joined(dev: Device, a: OffsetsTogether) -> Step:
+def lod_joined(dev: Device, a: ops.OffsetsTogether) -> Step:
     """The sequences of each operand behind those of the ones before."""
     starts = np.cumsum([0, *(x.size - 1 for x in a.x)])
 
@@ -88,17 +76,17 @@ def lod_joined(dev: Device, a: OffsetsTogether) -> Step:
 
 
 @kernel("lod_absolute")
-def lod_absolute(dev: Device, a: OffsetsTogether) -> Step:
+def lod_absolute(dev: Device, a: ops.OffsetsTogether) -> Step:
     """The outermost of some levels, counted in rows."""
 
     def run() -> None:
-        a.out[...] = absolute(a.x)
+        a.out[...] = ops.absolute(a.x)
 
     return run
 
 
 @kernel("lod_reshaped")
-def lod_reshaped(dev: Device, a: OffsetsReshaped) -> Step:
+def lod_reshaped(dev: Device, a: ops.OffsetsReshaped) -> Step:
     """The same elements in rows of another width."""
     width = a.rows.shape[1]
 
@@ -114,18 +102,18 @@ def lod_reshaped(dev: Device, a: OffsetsReshaped) -> Step:
 
 
 @kernel("lod_erased")
-def lod_erased(dev: Device, a: OffsetsErased) -> Step:
+def lod_erased(dev: Device, a: ops.OffsetsErased) -> Step:
     """Count what is left before each offset."""
     return lambda: _left(dev, a, ~dev.xp.isin(a.rows.reshape(-1), dev.xp.asarray(a.tokens)))
 
 
 @kernel("lod_aligned")
-def lod_aligned(dev: Device, a: OffsetsAligned) -> Step:
+def lod_aligned(dev: Device, a: ops.OffsetsAligned) -> Step:
     """Count what is left before each offset."""
     return lambda: _left(dev, a, aligned(dev.xp, a.rows.reshape(-1), a.x, a))
 
 
-def _left(dev: Device, a: OffsetsErased | OffsetsAligned, mask: Any) -> None:
+def _left(dev: Device, a: ops.OffsetsErased | ops.OffsetsAligned, mask: Any) -> None:
     count = dev.xp.concatenate([dev.xp.zeros(1, np.int64), dev.xp.cumsum(mask)])
     a.out[...] = count[a.x]
 
@@ -143,7 +131,7 @@ def aligned(xp: Any, labels: Any, ends: Any, a: Any) -> Any:
 
 
 @kernel("lod_of_patches")
-def lod_of_patches(dev: Device, a: OffsetsOfPatches) -> Step:
+def lod_of_patches(dev: Device, a: ops.OffsetsOfPatches) -> Step:
     """Each image has as many patches."""
     rows, columns = patches(a.x.shape, vars(a))
     offsets = dev.xp.arange(a.out.size) * (rows * columns)
@@ -151,7 +139,7 @@ def lod_of_patches(dev: Device, a: OffsetsOfPatches) -> Step:
 
 
 @kernel("lod_of_pairs")
-def lod_of_pairs(dev: Device, a: OffsetsOfPairs) -> Step:
+def lod_of_pairs(dev: Device, a: ops.OffsetsOfPairs) -> Step:
     """``dim_t`` numbers for each row of X's sequence with each of Y's."""
     xp: Any = dev.xp
 
@@ -163,7 +151,7 @@ def lod_of_pairs(dev: Device, a: OffsetsOfPairs) -> Step:
 
 
 @kernel("lod_of_images")
-def lod_of_images(dev: Device, a: OffsetsOfImages) -> Step:
+def lod_of_images(dev: Device, a: ops.OffsetsOfImages) -> Step:
     """The numbers of each image's convolution: one for each channel and every stride-th row and column."""
     xp: Any = dev.xp
 

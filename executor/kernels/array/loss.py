@@ -8,19 +8,8 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops import expr as e
+from ....graph.ops import loss as ops
 from ....graph.ops.formula import outside
-from ....graph.ops.loss import (
-    CrossEntropy,
-    CrossEntropy2,
-    CrossEntropyGrad,
-    CrossEntropyGrad2,
-    SigmoidCrossEntropyWithLogits,
-    SigmoidCrossEntropyWithLogitsGrad,
-    Softmax,
-    SoftmaxGrad,
-    SoftmaxWithCrossEntropy,
-    SoftmaxWithCrossEntropyGrad,
-)
 from ....graph.ops.operands import Array
 from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
 from ....strategies.errors import InvalidValue
@@ -50,12 +39,12 @@ def _softmax(dev: Device, x: Array, out: Array, axis: int) -> list[Step]:
 
 
 @kernel("softmax")
-def softmax(dev: Device, a: Softmax) -> list[Step]:
+def softmax(dev: Device, a: ops.Softmax) -> list[Step]:
     return _softmax(dev, a.x, a.out, a.axis)
 
 
 @kernel("softmax_grad")
-def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
+def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
     """out * (d - sum(d * out))."""
     if a.d_x is None:
         return []
@@ -119,7 +108,7 @@ def _put(target: Array, axis: int, flat: Array) -> None:
 
 
 @kernel("cross_entropy")
-def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
+def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     xp = dev.xp
     if a.soft_label:
         work = dev.scratch(a.x.shape, a.x.dtype)
@@ -141,7 +130,7 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
 
 
 @kernel("cross_entropy_grad")
-def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
+def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     if a.d_x is None:
         return []
     xp, d_x = dev.xp, a.d_x
@@ -163,7 +152,7 @@ def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
 
 
 @kernel("cross_entropy2")
-def cross_entropy2(dev: Device, a: CrossEntropy2) -> Step:
+def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> Step:
     xp = dev.xp
     labels = Labels(dev, "cross_entropy2", a.x, a.label, a.x.ndim - 1, a.ignore_index)
 
@@ -178,7 +167,7 @@ def cross_entropy2(dev: Device, a: CrossEntropy2) -> Step:
 
 
 @kernel("cross_entropy_grad2")
-def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
+def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     if a.d_x is None:
         return []
     labels = Labels(dev, "cross_entropy2", a.d_x, a.label, a.d_x.ndim - 1, a.ignore_index)
@@ -193,7 +182,7 @@ def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
 
 
 @kernel("softmax_with_cross_entropy")
-def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
+def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label], which does not take the log of a rounded softmax."""
     axis = a.axis
     xp = dev.xp
@@ -227,7 +216,7 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
 
 
 @kernel("softmax_with_cross_entropy_grad")
-def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
+def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d. Soft labels are taken to sum to 1, as in Paddle."""
     axis = a.axis
     if a.d_logits is None:
@@ -316,7 +305,7 @@ def sigmoid_slope(ignored: float, x: e.Expr, label: e.Expr, d: e.Expr) -> e.Expr
 
 
 @kernel("sigmoid_cross_entropy_with_logits")
-def sigmoid_cross_entropy(dev: Device, a: SigmoidCrossEntropyWithLogits) -> list[Step]:
+def sigmoid_cross_entropy(dev: Device, a: ops.SigmoidCrossEntropyWithLogits) -> list[Step]:
     """``normalize`` divides by the labels not ignored."""
     loss = partial(sigmoid_loss, a.ignore_index)
     steps = bind_scalar(loss, {"x": a.x, "label": a.label}, {}, a.out, dev)
@@ -324,7 +313,7 @@ def sigmoid_cross_entropy(dev: Device, a: SigmoidCrossEntropyWithLogits) -> list
 
 
 @kernel("sigmoid_cross_entropy_with_logits_grad")
-def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
+def sigmoid_cross_entropy_grad(dev: Device, a: ops.SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
     if a.d_x is None:
         return []
 

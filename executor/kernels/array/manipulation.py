@@ -6,17 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ....graph.ops.manipulation import (
-    Concat,
-    ConcatGrad,
-    Expand,
-    ExpandGrad,
-    Split,
-    Stack,
-    StackGrad,
-    Unstack,
-    UnstackGrad,
-)
+from ....graph.ops import manipulation as ops
 from ....graph.ops.operands import Array, Unary
 from ....graph.ops.ranges import ExpandAs, ExpandAsGrad
 from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
@@ -62,32 +52,32 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
         return [step for target, source in pairs for step in copied(dev, target, source)]
 
     @on("concat")
-    def concat(dev: Device, a: Concat) -> list[Step]:
+    def concat(dev: Device, a: ops.Concat) -> list[Step]:
         return each(dev, pieces(a.out, a.x, a.axis))
 
     @on("concat_grad")
-    def concat_grad(dev: Device, a: ConcatGrad) -> list[Step]:
+    def concat_grad(dev: Device, a: ops.ConcatGrad) -> list[Step]:
         views = (view for view, _ in pieces(a.d_out, a.x, a.axis))
         return each(dev, zip(a.d_x, views, strict=True))
 
     @on("split")
-    def split(dev: Device, a: Split) -> list[Step]:
+    def split(dev: Device, a: ops.Split) -> list[Step]:
         return each(dev, ((part, view) for view, part in pieces(a.x, a.out, a.axis)))
 
     @on("stack")
-    def stack(dev: Device, a: Stack) -> list[Step]:
+    def stack(dev: Device, a: ops.Stack) -> list[Step]:
         return each(dev, zip(layers(a.y, len(a.x), a.axis), a.x, strict=True))
 
     @on("stack_grad")
-    def stack_grad(dev: Device, a: StackGrad) -> list[Step]:
+    def stack_grad(dev: Device, a: ops.StackGrad) -> list[Step]:
         return each(dev, zip(a.d_x, layers(a.d_y, len(a.d_x), a.axis), strict=True))
 
     @on("unstack")
-    def unstack(dev: Device, a: Unstack) -> list[Step]:
+    def unstack(dev: Device, a: ops.Unstack) -> list[Step]:
         return each(dev, zip(a.y, layers(a.x, len(a.y), a.axis), strict=True))
 
     @on("unstack_grad")
-    def unstack_grad(dev: Device, a: UnstackGrad) -> list[Step]:
+    def unstack_grad(dev: Device, a: ops.UnstackGrad) -> list[Step]:
         if a.d_x is None:
             return []
         return each(dev, zip(layers(a.d_x, len(a.d_y), a.axis), a.d_y, strict=True))
@@ -95,7 +85,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
     @on("expand")
     @on("expand_as")
     @on("expand_at")
-    def expand(dev: Device, a: Expand | ExpandAs) -> list[Step]:
+    def expand(dev: Device, a: ops.Expand | ExpandAs) -> list[Step]:
         small, large = tiles(a.x, a.out)
         return copied(dev, large, small)
 
@@ -115,7 +105,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
 
 
 @kernel("expand_grad", "expand_as_grad")
-def expand_grad(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
+def expand_grad(dev: Device, a: ops.ExpandGrad | ExpandAsGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
     if a.d_x is None:
         return []

@@ -13,16 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....graph.ops import rearrange as ops
 from ....graph.ops.diagonal import Diag, DiagEmbed, Diagonal
 from ....graph.ops.operands import Array
-from ....graph.ops.rearrange import (
-    Flip,
-    PixelShuffle,
-    Roll,
-    ShuffleChannel,
-    SpaceToDepth,
-    TemporalShift,
-)
 from ....graph.ops.registry import OPS
 from ....graph.ops.window import Crop, CropTensor, PadConstantLike, PartialConcat, window_start
 from ...device.device import Device
@@ -92,14 +85,14 @@ def columns(x: Array, start: int, length: int) -> Any:
 
 
 @move("flip")
-def flip(x: Array, out: Array, a: Flip) -> Pairs:
+def flip(x: Array, out: Array, a: ops.Flip) -> Pairs:
     """Some dimensions from the end to the front."""
     turned = {axis % x.ndim for axis in a.dims}
     return [(out, x[tuple(slice(None, None, -1 if i in turned else 1) for i in range(x.ndim))])]
 
 
 @move("roll")
-def roll(x: Array, out: Array, a: Roll) -> Pairs:
+def roll(x: Array, out: Array, a: ops.Roll) -> Pairs:
     """Along each dimension the end comes to the front."""
     if not a.dims:
         x, out = x.reshape(-1), out.reshape(-1)
@@ -118,7 +111,7 @@ def roll(x: Array, out: Array, a: Roll) -> Pairs:
 
 
 @move("pixel_shuffle")
-def pixel_shuffle(x: Array, out: Array, a: PixelShuffle) -> Pairs:
+def pixel_shuffle(x: Array, out: Array, a: ops.PixelShuffle) -> Pairs:
     """Channels within their block of pixels."""
     (n, channels, height, width), r = out.shape, a.upscale_factor
     parts = x.reshape(n, channels, r, r, height // r, width // r)
@@ -127,7 +120,7 @@ def pixel_shuffle(x: Array, out: Array, a: PixelShuffle) -> Pairs:
 
 
 @move("space_to_depth")
-def space_to_depth(x: Array, out: Array, a: SpaceToDepth) -> Pairs:
+def space_to_depth(x: Array, out: Array, a: ops.SpaceToDepth) -> Pairs:
     """Channels within blocks of pixels of an image that is then read as a smaller one: Paddle's order."""
     (n, channels, height, width), b = x.shape, a.blocksize
     parts = x.reshape(n, b, b, channels // (b * b), height, width)
@@ -136,7 +129,7 @@ def space_to_depth(x: Array, out: Array, a: SpaceToDepth) -> Pairs:
 
 
 @move("shuffle_channel")
-def shuffle_channel(x: Array, out: Array, a: ShuffleChannel) -> Pairs:
+def shuffle_channel(x: Array, out: Array, a: ops.ShuffleChannel) -> Pairs:
     """Channels dealt out over the groups."""
     n, channels, *image = x.shape
     dealt = out.reshape(n, channels // a.group, a.group, *image)
@@ -144,7 +137,7 @@ def shuffle_channel(x: Array, out: Array, a: ShuffleChannel) -> Pairs:
 
 
 @move("temporal_shift")
-def temporal_shift(x: Array, out: Array, a: TemporalShift) -> Pairs:
+def temporal_shift(x: Array, out: Array, a: ops.TemporalShift) -> Pairs:
     """Some channels one frame later, some one earlier, the others where they are."""
     (_, channels, *image), frames = x.shape, a.seg_num
     ratio = np.float32(a.shift_ratio)  # in which Paddle counts the channels

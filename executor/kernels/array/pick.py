@@ -7,24 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.pick import (
-    IndexSample,
-    IndexSampleGrad,
-    IndexSelect,
-    IndexSelectGrad,
-    Multiplex,
-    MultiplexGrad,
-    ScatterNdAdd,
-    ScatterNdAddGrad,
-    ShardIndex,
-)
+from ....graph.ops import pick as ops
 from ...device.device import Device
 from ..registry import Step, kernel
 from .indexing import checked_rows, places_of, taken
 
 
 @kernel("index_select", low=True)
-def index_select(dev: Device, a: IndexSelect) -> list[Step]:
+def index_select(dev: Device, a: ops.IndexSelect) -> list[Step]:
     mode: dict[str, Any] = {"mode": "clip"} if dev.name == "numpy" else {}  # which checks no more
     return [
         checked_rows("index_select", a.index, a.x.shape[a.dim]),
@@ -33,7 +23,7 @@ def index_select(dev: Device, a: IndexSelect) -> list[Step]:
 
 
 @kernel("index_select_grad")
-def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
+def index_select_grad(dev: Device, a: ops.IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
     if a.d_x is None:
         return []
@@ -47,7 +37,7 @@ def row_numbers(rows: int) -> Any:
 
 
 @kernel("index_sample", low=True)
-def index_sample(dev: Device, a: IndexSample) -> list[Step]:
+def index_sample(dev: Device, a: ops.IndexSample) -> list[Step]:
     rows = dev.xp.asarray(row_numbers(a.x.shape[0]))
     return [
         checked_rows("index_sample", a.index, a.x.shape[1]),
@@ -56,7 +46,7 @@ def index_sample(dev: Device, a: IndexSample) -> list[Step]:
 
 
 @kernel("index_sample_grad")
-def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
+def index_sample_grad(dev: Device, a: ops.IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
     if a.d_x is None:
         return []
@@ -68,7 +58,7 @@ def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
 
 
 @kernel("multiplex", low=True)
-def multiplex(dev: Device, a: Multiplex) -> list[Step]:
+def multiplex(dev: Device, a: ops.Multiplex) -> list[Step]:
     xp, ids = dev.xp, a.ids.reshape(-1, *[1] * (a.out.ndim - 1))
     named = dev.scratch(ids.shape, np.bool_)
     steps = [checked_rows("multiplex", a.ids, len(a.x))]
@@ -78,7 +68,7 @@ def multiplex(dev: Device, a: Multiplex) -> list[Step]:
 
 
 @kernel("multiplex_grad", low=True)
-def multiplex_grad(dev: Device, a: MultiplexGrad) -> list[Step]:
+def multiplex_grad(dev: Device, a: ops.MultiplexGrad) -> list[Step]:
     """The gradient in the rows that were picked, zero in the others."""
     xp, ids = dev.xp, a.ids.reshape(-1, *[1] * (a.d_out.ndim - 1))
     named = dev.scratch(ids.shape, np.bool_)
@@ -91,7 +81,7 @@ def multiplex_grad(dev: Device, a: MultiplexGrad) -> list[Step]:
 
 
 @kernel("scatter_nd_add")
-def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
+def scatter_nd_add(dev: Device, a: ops.ScatterNdAdd) -> list[Step]:
     """What is named twice gets both."""
     rows, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
     if a.out is not a.x:
@@ -101,7 +91,7 @@ def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
 
 
 @kernel("scatter_nd_add_grad", low=True)
-def scatter_nd_add_grad(dev: Device, a: ScatterNdAddGrad) -> list[Step]:
+def scatter_nd_add_grad(dev: Device, a: ops.ScatterNdAddGrad) -> list[Step]:
     steps: list[Step] = []
     if a.d_x is not None:
         steps.append(partial(dev.xp.copyto, a.d_x, a.d_out))
@@ -113,7 +103,7 @@ def scatter_nd_add_grad(dev: Device, a: ScatterNdAddGrad) -> list[Step]:
 
 
 @kernel("shard_index")
-def shard_index(dev: Device, a: ShardIndex) -> list[Step]:
+def shard_index(dev: Device, a: ops.ShardIndex) -> list[Step]:
     xp, (low, high) = dev.xp, shard(a)
     outside, above = (dev.scratch(a.x.shape, np.bool_) for _ in range(2))
     return [
@@ -126,7 +116,7 @@ def shard_index(dev: Device, a: ShardIndex) -> list[Step]:
     ]
 
 
-def shard(a: ShardIndex) -> tuple[int, int]:
+def shard(a: ops.ShardIndex) -> tuple[int, int]:
     """Return the first index of the shard, and the first behind it."""
     size = -(-a.index_num // a.nshards)
     return a.shard_id * size, (a.shard_id + 1) * size

@@ -9,16 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops import pool_index as ops
 from ....graph.ops.operands import Array
-from ....graph.ops.pool_index import (
-    MaxPool,
-    MaxPoolGrad,
-    Pyramid,
-    PyramidGrad,
-    Unpool,
-    UnpoolGrad,
-    level_padding,
-)
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -26,7 +18,7 @@ from .pool import Windows, padded, pooled, pooled_grad, windows_of
 
 
 @kernel("max_pool2d_with_index", "max_pool3d_with_index")
-def max_pool(dev: Device, a: MaxPool) -> list[Step]:
+def max_pool(dev: Device, a: ops.MaxPool) -> list[Step]:
     """Keep the largest element so far and its place."""
     win, xp = windows_of(a, a.out), dev.xp
     places = win.places()
@@ -70,7 +62,7 @@ def _rows(dev: Device, index: Array, room: int) -> tuple[Any, Any]:
 
 
 @kernel("max_pool2d_with_index_grad", "max_pool3d_with_index_grad")
-def max_pool_grad(dev: Device, a: MaxPoolGrad) -> list[Step]:
+def max_pool_grad(dev: Device, a: ops.MaxPoolGrad) -> list[Step]:
     """Add the gradient of each maximum where it was; a window without one has the place -1."""
     if a.d_x is None:
         return []
@@ -115,7 +107,7 @@ def wrong_place(op: str, place: int, sizes: tuple[int, ...]) -> str:
 
 
 @kernel("unpool", "unpool3d")
-def unpool(dev: Device, a: Unpool) -> list[Step]:
+def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
     xp, sizes = dev.xp, a.out.shape[2:]
     rows, starts = _rows(dev, a.indices, math.prod(sizes))
     flat = a.out.reshape(-1)
@@ -128,7 +120,7 @@ def unpool(dev: Device, a: Unpool) -> list[Step]:
 
 
 @kernel("unpool_grad", "unpool3d_grad")
-def unpool_grad(dev: Device, a: UnpoolGrad) -> list[Step]:
+def unpool_grad(dev: Device, a: ops.UnpoolGrad) -> list[Step]:
     """Fetch what flows into the places; the forward op has checked them."""
     if a.d_x is None:
         return []
@@ -147,21 +139,21 @@ def levels(x: Array, out: Array, height: int) -> Iterator[tuple[Windows, Any]]:
     for level in range(height):
         count = 2**level
         k = [-(-whole // count) for whole in size]
-        pads = [(level_padding(whole, level),) * 2 for whole in size]
+        pads = [(ops.level_padding(whole, level),) * 2 for whole in size]
         part = out[:, start : start + c * count * count].reshape(n, c, count, count)
         yield Windows(k, k, pads, (count, count), tuple(size)), part
         start += c * count * count
 
 
 @kernel("spp")
-def pyramid(dev: Device, a: Pyramid) -> list[Step]:
+def pyramid(dev: Device, a: ops.Pyramid) -> list[Step]:
     average = a.pooling_type == "avg"
     parts = levels(a.x, a.out, a.pyramid_height)
     return [step for win, part in parts for step in pooled(dev, win, a.x, part, average)]
 
 
 @kernel("spp_grad")
-def pyramid_grad(dev: Device, a: PyramidGrad) -> list[Step]:
+def pyramid_grad(dev: Device, a: ops.PyramidGrad) -> list[Step]:
     """Levels are added up."""
     if a.d_x is None:
         return []

@@ -6,13 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from ....graph.ops.random import (
-    Dropout,
-    DropoutGrad,
-    GaussianRandom,
-    TruncatedGaussianRandom,
-    UniformRandom,
-)
+from ....graph.ops import random as ops
 from ...device.device import Device
 from ...device.philox import Stream
 from ..registry import Step, kernel
@@ -24,7 +18,7 @@ def drawn_with(dev: Device, seed: int) -> Stream:
 
 
 @kernel("uniform_random", "uniform_random_at")
-def uniform_random(dev: Device, a: UniformRandom) -> Step:
+def uniform_random(dev: Device, a: ops.UniformRandom) -> Step:
     """Numbers between two; ``diag_num`` of them, ``diag_step`` + 1 apart, are ``diag_val``."""
     stream = drawn_with(dev, a.seed)
 
@@ -39,7 +33,7 @@ def uniform_random(dev: Device, a: UniformRandom) -> Step:
 
 
 @kernel("gaussian_random", "gaussian_random_at")
-def gaussian_random(dev: Device, a: GaussianRandom) -> Step:
+def gaussian_random(dev: Device, a: ops.GaussianRandom) -> Step:
     stream = drawn_with(dev, a.seed)
 
     def draw() -> None:
@@ -49,7 +43,7 @@ def gaussian_random(dev: Device, a: GaussianRandom) -> Step:
 
 
 @kernel("truncated_gaussian_random")
-def truncated_gaussian_random(dev: Device, a: TruncatedGaussianRandom) -> Step:
+def truncated_gaussian_random(dev: Device, a: ops.TruncatedGaussianRandom) -> Step:
     stream = drawn_with(dev, a.seed)
 
     def draw() -> None:
@@ -59,7 +53,7 @@ def truncated_gaussian_random(dev: Device, a: TruncatedGaussianRandom) -> Step:
 
 
 @kernel("dropout")
-def dropout(dev: Device, a: Dropout) -> list[Step]:
+def dropout(dev: Device, a: ops.Dropout) -> list[Step]:
     """A kept element is x, or x / (1 - p) with upscale_in_train; Srivastava et al., JMLR 15 (2014)."""
     xp = dev.xp
     upscale = a.dropout_implementation == "upscale_in_train"
@@ -86,7 +80,7 @@ def dropout(dev: Device, a: Dropout) -> list[Step]:
 
 
 @kernel("dropout_grad")
-def dropout_grad(dev: Device, a: DropoutGrad) -> list[Step]:
+def dropout_grad(dev: Device, a: ops.DropoutGrad) -> list[Step]:
     if a.d_x is None:
         return []
     upscale = a.dropout_implementation == "upscale_in_train"

@@ -7,19 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops import ranges as ops
 from ....graph.ops.operands import Array, Unary
-from ....graph.ops.ranges import (
-    Allclose,
-    EqualReduce,
-    Fill,
-    FillZerosLike2,
-    Linspace,
-    Meshgrid,
-    MeshgridGrad,
-    Range,
-    RangeAt,
-    Size,
-)
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import copied
@@ -31,17 +20,17 @@ def written(dev: Device, out: Array, value: Any) -> Step:
 
 
 @kernel("fill", low=True)
-def fill(dev: Device, a: Fill) -> Step:
+def fill(dev: Device, a: ops.Fill) -> Step:
     return written(dev, a.out, np.reshape(a.value, a.out.shape))
 
 
 @kernel("fill_zeros_like2", low=True)
-def fill_zeros_like2(dev: Device, a: FillZerosLike2) -> Step:
+def fill_zeros_like2(dev: Device, a: ops.FillZerosLike2) -> Step:
     return partial(a.out.fill, 0)
 
 
 @kernel("size", low=True)
-def size(dev: Device, a: Size) -> Step:
+def size(dev: Device, a: ops.Size) -> Step:
     return partial(a.out.fill, a.input.size)
 
 
@@ -51,12 +40,12 @@ def is_empty(dev: Device, a: Unary) -> Step:
 
 
 @kernel("range", low=True)
-def range_(dev: Device, a: Range) -> Step:
+def range_(dev: Device, a: ops.Range) -> Step:
     return written(dev, a.out, range_numbers(a))
 
 
 @kernel("range_at", low=True)
-def range_at(dev: Device, a: RangeAt) -> Step:
+def range_at(dev: Device, a: ops.RangeAt) -> Step:
     assert a.start_tensor is not None and a.step_tensor is not None
     start, step = a.start_tensor.reshape(-1), a.step_tensor.reshape(-1)
     places = dev.xp.arange(a.out.size)
@@ -67,13 +56,13 @@ def range_at(dev: Device, a: RangeAt) -> Step:
     return run
 
 
-def range_numbers(a: Range) -> Any:
+def range_numbers(a: ops.Range) -> Any:
     """Return start, start + step, ...; the three are exact in float64, and whole numbers are Python's."""
     return a.start + a.step * np.arange(a.out.size)
 
 
 @kernel("linspace")
-def linspace(dev: Device, a: Linspace) -> list[Step]:
+def linspace(dev: Device, a: ops.Linspace) -> list[Step]:
     """start + i (stop - start) / (num - 1)."""
     xp, share = dev.xp, dev.xp.asarray(linspace_shares(a.num))
     span, line = dev.scratch((1,), np.float64), dev.scratch((a.num,), np.float64)
@@ -96,14 +85,14 @@ def spread(x: Array, rank: int, axis: int) -> Any:
 
 
 @kernel("meshgrid", low=True)
-def meshgrid(dev: Device, a: Meshgrid) -> list[Step]:
+def meshgrid(dev: Device, a: ops.Meshgrid) -> list[Step]:
     rank = len(a.x)
     pairs = ((out, spread(x, rank, i)) for i, (x, out) in enumerate(zip(a.x, a.out, strict=True)))
     return [step for out, x in pairs for step in copied(dev, out, x)]
 
 
 @kernel("meshgrid_grad")
-def meshgrid_grad(dev: Device, a: MeshgridGrad) -> list[Step]:
+def meshgrid_grad(dev: Device, a: ops.MeshgridGrad) -> list[Step]:
     """The sum over all other dimensions."""
     rank = len(a.x)
     return [
@@ -114,13 +103,13 @@ def meshgrid_grad(dev: Device, a: MeshgridGrad) -> list[Step]:
 
 
 @kernel("allclose")
-def allclose(dev: Device, a: Allclose) -> Step:
+def allclose(dev: Device, a: ops.Allclose) -> Step:
     how = {"rtol": a.rtol, "atol": a.atol, "equal_nan": a.equal_nan}
     return lambda: a.out.__setitem__(..., dev.xp.allclose(a.input, a.other, **how))
 
 
 @kernel("equal_reduce")
-def equal_reduce(dev: Device, a: EqualReduce) -> Step:
+def equal_reduce(dev: Device, a: ops.EqualReduce) -> Step:
     """Whether shapes and all elements are equal."""
     if a.x.shape != a.y.shape:
         return partial(a.out.fill, False)

@@ -13,18 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from ....graph.ops import region_pool as ops
 from ....graph.ops.operands import Array
-from ....graph.ops.region_pool import (
-    Bins,
-    PrroiPool,
-    PrroiPoolGrad,
-    PsroiPool,
-    PsroiPoolGrad,
-    RoiAlign,
-    RoiAlignGrad,
-    RoiPool,
-    RoiPoolGrad,
-)
 from ....strategies.errors import SequenceError
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -60,13 +50,13 @@ def _whole(starts: Array, bins: Array, count: int, shift: Array, length: int) ->
     return tuple(np.clip(edge, 0, length).astype(np.int64) for edge in (begin, end))
 
 
-def _axes(a: Bins) -> Iterator[tuple[int, int, int, int]]:
+def _axes(a: ops.Bins) -> Iterator[tuple[int, int, int, int]]:
     """Return, for rows and columns: bins, pixels, and which elements of a region are its edges."""
     yield a.pooled_height, a.x.shape[2], 1, 3
     yield a.pooled_width, a.x.shape[3], 0, 2
 
 
-def _aligned(a: RoiAlign | RoiAlignGrad) -> list[Any]:
+def _aligned(a: ops.RoiAlign | ops.RoiAlignGrad) -> list[Any]:
     """Weights of points evenly in bins, each between four pixels."""
     weights = []
     for count, length, first, last in _axes(a):
@@ -90,7 +80,7 @@ def _aligned(a: RoiAlign | RoiAlignGrad) -> list[Any]:
     return weights
 
 
-def _counted(a: PsroiPool | PsroiPoolGrad) -> list[Any]:
+def _counted(a: ops.PsroiPool | ops.PsroiPoolGrad) -> list[Any]:
     """Weights of all pixels that a bin touches."""
     weights = []
     scale = a.x.dtype.type(a.spatial_scale)
@@ -115,7 +105,7 @@ def _tent(t: Array) -> Any:
     return np.maximum(1 - np.abs(t), 0)
 
 
-def _integrated(a: PrroiPool | PrroiPoolGrad) -> list[tuple[Any, Any, Any]]:
+def _integrated(a: ops.PrroiPool | ops.PrroiPoolGrad) -> list[tuple[Any, Any, Any]]:
     """Weights of means over bins of what is linear between pixels, and their slopes by a bin's two edges."""
     weights = []
     scale = a.x.dtype.type(a.spatial_scale)
@@ -151,7 +141,7 @@ def _spread(d_x: Array, d_out: Array, rows: Array, columns: Array) -> None:
 
 
 @kernel("roi_align", on=("numpy",))
-def roi_align(dev: Device, a: RoiAlign) -> Step:
+def roi_align(dev: Device, a: ops.RoiAlign) -> Step:
     def run() -> None:
         rows, columns = _aligned(a)
         for r, image in enumerate(_images("roi_align", a)):
@@ -161,7 +151,7 @@ def roi_align(dev: Device, a: RoiAlign) -> Step:
 
 
 @kernel("roi_align_grad", on=("numpy",))
-def roi_align_grad(dev: Device, a: RoiAlignGrad) -> list[Step]:
+def roi_align_grad(dev: Device, a: ops.RoiAlignGrad) -> list[Step]:
     def run(d_x: Array) -> None:
         rows, columns = _aligned(a)
         d_x[...] = 0
@@ -171,13 +161,13 @@ def roi_align_grad(dev: Device, a: RoiAlignGrad) -> list[Step]:
     return [] if a.d_x is None else [partial(run, a.d_x)]
 
 
-def _by_position(x: Array, a: Bins) -> Any:
+def _by_position(x: Array, a: ops.Bins) -> Any:
     """View channels as [C, P, P, L, L]."""
     return x.reshape(-1, a.pooled_height, a.pooled_width, *x.shape[1:])
 
 
 @kernel("psroi_pool", on=("numpy",))
-def psroi_pool(dev: Device, a: PsroiPool) -> Step:
+def psroi_pool(dev: Device, a: ops.PsroiPool) -> Step:
     def run() -> None:
         rows, columns = _counted(a)
         for r, image in enumerate(_images("psroi_pool", a)):
@@ -189,7 +179,7 @@ def psroi_pool(dev: Device, a: PsroiPool) -> Step:
 
 
 @kernel("psroi_pool_grad", on=("numpy",))
-def psroi_pool_grad(dev: Device, a: PsroiPoolGrad) -> list[Step]:
+def psroi_pool_grad(dev: Device, a: ops.PsroiPoolGrad) -> list[Step]:
     def run(d_x: Array) -> None:
         rows, columns = _counted(a)
         d_x[...] = 0
@@ -202,7 +192,7 @@ def psroi_pool_grad(dev: Device, a: PsroiPoolGrad) -> list[Step]:
 
 
 @kernel("prroi_pool", on=("numpy",))
-def prroi_pool(dev: Device, a: PrroiPool) -> Step:
+def prroi_pool(dev: Device, a: ops.PrroiPool) -> Step:
     def run() -> None:
         (rows, *_), (columns, *_) = _integrated(a)
         for r, image in enumerate(_images("prroi_pool", a)):
@@ -212,7 +202,7 @@ def prroi_pool(dev: Device, a: PrroiPool) -> Step:
 
 
 @kernel("prroi_pool_grad", on=("numpy",))
-def prroi_pool_grad(dev: Device, a: PrroiPoolGrad) -> Step:
+def prroi_pool_grad(dev: Device, a: ops.PrroiPoolGrad) -> Step:
     """Edge k of n bins moves with the region's first edge by 1 - k / n, and by k / n with its last."""
 
     def run() -> None:
@@ -241,7 +231,7 @@ def prroi_pool_grad(dev: Device, a: PrroiPoolGrad) -> Step:
     return run
 
 
-def _windows(a: RoiPool) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
+def _windows(a: ops.RoiPool) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
     """Return region, image, bin, and the pixels of it."""
     edges = []
     for count, length, first, last in _axes(a):
@@ -257,7 +247,7 @@ def _windows(a: RoiPool) -> Iterator[tuple[int, int, int, int, int, int, int, in
 
 
 @kernel("roi_pool", on=("numpy",))
-def roi_pool(dev: Device, a: RoiPool) -> Step:
+def roi_pool(dev: Device, a: ops.RoiPool) -> Step:
     width = a.x.shape[3]
 
     def run() -> None:
@@ -278,7 +268,7 @@ def roi_pool(dev: Device, a: RoiPool) -> Step:
 
 
 @kernel("roi_pool_grad", on=("numpy",))
-def roi_pool_grad(dev: Device, a: RoiPoolGrad) -> list[Step]:
+def roi_pool_grad(dev: Device, a: ops.RoiPoolGrad) -> list[Step]:
     def run(d_x: Array) -> None:
         d_x[...] = 0
         channels = np.arange(d_x.shape[1])[:, None]

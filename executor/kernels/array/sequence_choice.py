@@ -4,26 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....graph.ops.sequence_choice import (
-    FALSE,
-    LONGER,
-    MERGED,
-    RANK,
-    TRUE,
-    UNRANK,
-    MaxSequenceLen,
-    MergeLodTensor,
-    OffsetsPicked,
-    RankTable,
-    ReorderByRank,
-    ReorderByRankGrad,
-    ShrinkRnnMemory,
-    ShrinkRnnMemoryGrad,
-    SplitLodTensor,
-    chosen,
-    picked,
-    rows_of,
-)
+from ....graph.ops import sequence_choice as ops
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -31,7 +12,7 @@ ON = ("numpy",)
 
 
 @kernel("lod_rank_table", on=ON)
-def lod_rank_table(dev: Device, a: RankTable) -> Step:
+def lod_rank_table(dev: Device, a: ops.RankTable) -> Step:
     def run() -> None:
         lengths = np.diff(a.x_lod[a.level])
         order = np.argsort(-lengths, kind="stable")
@@ -41,7 +22,7 @@ def lod_rank_table(dev: Device, a: RankTable) -> Step:
 
 
 @kernel("max_sequence_len", on=ON)
-def max_sequence_len(dev: Device, a: MaxSequenceLen) -> Step:
+def max_sequence_len(dev: Device, a: ops.MaxSequenceLen) -> Step:
     def run() -> None:
         a.out[0] = a.rank_table[:, 1].max(initial=0)
 
@@ -49,23 +30,23 @@ def max_sequence_len(dev: Device, a: MaxSequenceLen) -> Step:
 
 
 @kernel("reorder_lod_tensor_by_rank", on=ON, low=True)
-def reorder_lod_tensor_by_rank(dev: Device, a: ReorderByRank) -> Step:
+def reorder_lod_tensor_by_rank(dev: Device, a: ops.ReorderByRank) -> Step:
     def run() -> None:
-        a.out[...] = a.x[rows_of(a.x_lod, chosen(RANK, a.rank_table))]
+        a.out[...] = a.x[ops.rows_of(a.x_lod, ops.chosen(ops.RANK, a.rank_table))]
 
     return run
 
 
 @kernel("reorder_lod_tensor_by_rank_grad", on=ON, low=True)
-def reorder_lod_tensor_by_rank_grad(dev: Device, a: ReorderByRankGrad) -> Step:
+def reorder_lod_tensor_by_rank_grad(dev: Device, a: ops.ReorderByRankGrad) -> Step:
     def run() -> None:
-        a.out[...] = a.x[rows_of(a.x_lod, chosen(UNRANK, a.rank_table))]
+        a.out[...] = a.x[ops.rows_of(a.x_lod, ops.chosen(ops.UNRANK, a.rank_table))]
 
     return run
 
 
 @kernel("shrink_rnn_memory", on=ON, low=True)
-def shrink_rnn_memory(dev: Device, a: ShrinkRnnMemory) -> Step:
+def shrink_rnn_memory(dev: Device, a: ops.ShrinkRnnMemory) -> Step:
     rows = len(a.out)
 
     def run() -> None:
@@ -75,7 +56,7 @@ def shrink_rnn_memory(dev: Device, a: ShrinkRnnMemory) -> Step:
 
 
 @kernel("shrink_rnn_memory_grad", on=ON, low=True)
-def shrink_rnn_memory_grad(dev: Device, a: ShrinkRnnMemoryGrad) -> Step:
+def shrink_rnn_memory_grad(dev: Device, a: ops.ShrinkRnnMemoryGrad) -> Step:
     rows = len(a.d_out)
 
     def run() -> None:
@@ -86,31 +67,31 @@ def shrink_rnn_memory_grad(dev: Device, a: ShrinkRnnMemoryGrad) -> Step:
 
 
 @kernel("split_lod_tensor", on=ON, low=True)
-def split_lod_tensor(dev: Device, a: SplitLodTensor) -> Step:
+def split_lod_tensor(dev: Device, a: ops.SplitLodTensor) -> Step:
     def run() -> None:
-        for out, by in ((a.out_true, TRUE), (a.out_false, FALSE)):
+        for out, by in ((a.out_true, ops.TRUE), (a.out_false, ops.FALSE)):
             if out is not None:
-                out[...] = a.x[rows_of(a.x_lod[a.level :], chosen(by, a.mask))]
+                out[...] = a.x[ops.rows_of(a.x_lod[a.level :], ops.chosen(by, a.mask))]
 
     return run
 
 
 @kernel("merge_lod_tensor", on=ON, low=True)
-def merge_lod_tensor(dev: Device, a: MergeLodTensor) -> Step:
+def merge_lod_tensor(dev: Device, a: ops.MergeLodTensor) -> Step:
     """Sequences that the mask names, with the others behind them, are put in their places."""
 
     def run() -> None:
         pairs = zip(a.in_true_lod, a.in_false_lod, strict=True)
         levels = [np.concatenate([yes, no[1:] + yes[-1]]) for yes, no in pairs]
         together = np.concatenate([a.in_true, a.in_false])
-        a.out[...] = together[rows_of(levels, chosen(MERGED, a.mask))]
+        a.out[...] = together[ops.rows_of(levels, ops.chosen(ops.MERGED, a.mask))]
 
     return run
 
 
 @kernel("lod_picked", on=ON)
-def lod_picked(dev: Device, a: OffsetsPicked) -> Step:
+def lod_picked(dev: Device, a: ops.OffsetsPicked) -> Step:
     def run() -> None:
-        a.out[...] = picked(a.x, a.by, a.y, a.i if a.by == LONGER else None)
+        a.out[...] = ops.picked(a.x, a.by, a.y, a.i if a.by == ops.LONGER else None)
 
     return run

@@ -7,18 +7,14 @@ from itertools import pairwise
 
 import numpy as np
 
+from ....graph.ops import sequence_window as ops
 from ....graph.ops.operands import Array
-from ....graph.ops.sequence_window import (
-    SequenceTopKAvgPooling,
-    SequenceTopKAvgPoolingGrad,
-    TopKOperands,
-)
 from ....strategies.errors import SequenceError
 from ...device.device import Device
 from ..registry import Step, kernel
 
 
-def _pairs(a: TopKOperands, values: Array) -> Iterator[tuple[Array, slice]]:
+def _pairs(a: ops.TopKOperands, values: Array) -> Iterator[tuple[Array, slice]]:
     """Return the values of each pair of sequences, [channels, rows, columns], and where its rows are.
 
     Raises:
@@ -36,7 +32,7 @@ def _pairs(a: TopKOperands, values: Array) -> Iterator[tuple[Array, slice]]:
 
 
 @kernel("sequence_topk_avg_pooling", on=("numpy",))
-def topk(dev: Device, a: SequenceTopKAvgPooling) -> Step:
+def topk(dev: Device, a: ops.SequenceTopKAvgPooling) -> Step:
     """The largest of each row, added up and divided by how many there should be."""
     rows, most, counts = a.row.shape[0], a.topks[-1], np.array(a.topks)
 
@@ -57,7 +53,7 @@ def topk(dev: Device, a: SequenceTopKAvgPooling) -> Step:
 
 
 @kernel("sequence_topk_avg_pooling_grad", on=("numpy",))
-def topk_grad(dev: Device, a: SequenceTopKAvgPoolingGrad) -> Step:
+def topk_grad(dev: Device, a: ops.SequenceTopKAvgPoolingGrad) -> Step:
     """Each of the largest gets the gradients of the sums that it is part of."""
     rows, most, counts = a.row.shape[0], a.topks[-1], np.array(a.topks)
     shares = (np.arange(most) < counts[:, None]) / counts[:, None]

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from ....graph.ops.sync_norm import (
-    BatchNormApply,
-    BatchNormGradApply,
-    BatchNormGradPartial,
-    BatchNormPartial,
-)
+from ....graph.ops import sync_norm as ops
 from ...device.device import Device
 from ..registry import Step, kernel
 from .norm import averaged, channels
 
 
 @kernel("batch_norm_partial")
-def batch_norm_partial(dev: Device, a: BatchNormPartial) -> list[Step]:
+def batch_norm_partial(dev: Device, a: ops.BatchNormPartial) -> list[Step]:
     xp = dev.xp
     axes, _, count = channels(a.x, a.data_layout)
     width = (a.stats.size - 1) // 2
@@ -31,7 +26,7 @@ def batch_norm_partial(dev: Device, a: BatchNormPartial) -> list[Step]:
 
 
 @kernel("batch_norm_apply")
-def batch_norm_apply(dev: Device, a: BatchNormApply) -> list[Step]:
+def batch_norm_apply(dev: Device, a: ops.BatchNormApply) -> list[Step]:
     xp = dev.xp
     _, spread, _ = channels(a.x, a.data_layout)
     width = a.scale.size
@@ -60,7 +55,7 @@ def batch_norm_apply(dev: Device, a: BatchNormApply) -> list[Step]:
 
 
 @kernel("batch_norm_grad_partial")
-def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
+def batch_norm_grad_partial(dev: Device, a: ops.BatchNormGradPartial) -> list[Step]:
     xp = dev.xp
     axes, spread, _ = channels(a.x, a.data_layout)
     width = a.saved_mean.size
@@ -77,7 +72,7 @@ def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
 
 
 @kernel("batch_norm_grad_apply")
-def batch_norm_grad_apply(dev: Device, a: BatchNormGradApply) -> list[Step]:
+def batch_norm_grad_apply(dev: Device, a: ops.BatchNormGradApply) -> list[Step]:
     """dx = scale * inv_std * (dy - mean(dy) - hat * mean(dy * hat)), the means over every replica."""
     xp = dev.xp
     _, spread, _ = channels(a.x, a.data_layout)

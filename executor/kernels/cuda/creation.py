@@ -4,18 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....graph.ops import creation as ops
 from ....graph.ops import expr as e
-from ....graph.ops.creation import (
-    Assign,
-    AssignValue,
-    Cast,
-    FillAnyLike,
-    FillConstant,
-    FillConstantBatchSizeLike,
-    Increment,
-    SampleShare,
-    Shape,
-)
 from ....graph.ops.operands import Array, Unary
 from ...codegen.cuda_loops import bind_cuda, fill
 from ...device.device import Device
@@ -24,12 +14,12 @@ from .elementwise import CUDA
 
 
 @CUDA.register("fill_constant", "fill_constant_batch_size_like")
-def fill_constant(dev: Device, a: FillConstant | FillConstantBatchSizeLike) -> list[Step]:
+def fill_constant(dev: Device, a: ops.FillConstant | ops.FillConstantBatchSizeLike) -> list[Step]:
     return fill(dev, a.out, float(a.str_value) if a.str_value else a.value)
 
 
 @CUDA.register("sample_share")
-def sample_share(dev: Device, a: SampleShare) -> list[Step]:
+def sample_share(dev: Device, a: ops.SampleShare) -> list[Step]:
     share = dev.ticks.view(np.float64)[2:]
     return bind_cuda(dev, [(e.copy(e.argument("share")), a.out)], {"share": share})
 
@@ -40,18 +30,18 @@ def fill_zeros_like(dev: Device, a: Unary) -> list[Step]:
 
 
 @CUDA.register("fill_any_like")
-def fill_any_like(dev: Device, a: FillAnyLike) -> list[Step]:
+def fill_any_like(dev: Device, a: ops.FillAnyLike) -> list[Step]:
     return fill(dev, a.out, a.value)
 
 
 @CUDA.register("assign_value")
-def assign_value(dev: Device, a: AssignValue) -> list[Step]:
+def assign_value(dev: Device, a: ops.AssignValue) -> list[Step]:
     numbers = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
     return _written(dev, a.out, np.array(numbers).astype(a.out.dtype).reshape(a.out.shape))
 
 
 @CUDA.register("shape")
-def shape(dev: Device, a: Shape) -> list[Step]:
+def shape(dev: Device, a: ops.Shape) -> list[Step]:
     return _written(dev, a.out, np.array(a.input.shape, a.out.dtype))
 
 
@@ -61,12 +51,12 @@ def _written(dev: Device, out: Array, value: np.ndarray) -> list[Step]:
 
 
 @CUDA.register("assign", "cast")
-def assign(dev: Device, a: Assign | Cast) -> list[Step]:
+def assign(dev: Device, a: ops.Assign | ops.Cast) -> list[Step]:
     """Copy, and convert: what is behind the point is dropped, what is not 0 is true."""
     return [] if a.out is None else bind_cuda(dev, [(e.copy(e.argument("x")), a.out)], {"x": a.x})
 
 
 @CUDA.register("increment")
-def increment(dev: Device, a: Increment) -> list[Step]:
+def increment(dev: Device, a: ops.Increment) -> list[Step]:
     by = int(a.step) if a.x.dtype.kind in "iu" else a.step
     return bind_cuda(dev, [(e.argument("x") + by, a.out)], {"x": a.x})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
-from ....graph.ops.activation import ActivationGrad
 from ....graph.ops.elementwise import Elementwise
+from ....graph.ops.operands import Gradient
 from ....strategies.types import FLOATS, INTEGERS, VarType
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_source import known
@@ -51,7 +51,7 @@ def remainder(dev: Device, a: Elementwise) -> list[Step]:
 
 
 @CUDA.register("floor_grad", "ceil_grad", "round_grad", "trunc_grad")
-def step_grad(dev: Device, a: ActivationGrad) -> list[Step]:
+def step_grad(dev: Device, a: Gradient) -> list[Step]:
     """A step function is flat, whatever comes down."""
     return [] if a.d_x is None else bind_cuda(dev, [(e.Expr("const", (), 0), a.d_x)], {})
 

@@ -9,14 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....graph.ir.capabilities import AS_THEY_COME
-from ....graph.ops.fused_norm import (
-    ACT,
-    ADD_ACT,
-    FusedBatchNormAct,
-    FusedBatchNormActGrad,
-    FusedBnAddActivation,
-    FusedBnAddActivationGrad,
-)
+from ....graph.ops import fused_norm as ops
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
 from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
@@ -104,10 +97,10 @@ def _flag(array: Array | str | None) -> str:
     return "false" if array is None else "true"
 
 
-@cuda("batch_norm", ACT, ADD_ACT, takes=floating, layout=AS_THEY_COME)
+@cuda("batch_norm", ops.ACT, ops.ADD_ACT, takes=floating, layout=AS_THEY_COME)
 def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
-    z = a.z if isinstance(a, FusedBnAddActivation) else None
-    act = a.act_type if isinstance(a, FusedBatchNormAct) else ""
+    z = a.z if isinstance(a, ops.FusedBnAddActivation) else None
+    act = a.act_type if isinstance(a, ops.FusedBatchNormAct) else ""
     channels = Channels(dev, a.data_layout, a.x, z, a.y)
     slope = channels.scratch(a.x)
     centre = dev.scratch(a.scale.shape, a.scale.dtype) if a.saved_mean is None else a.saved_mean
@@ -174,10 +167,12 @@ def apply_grad(
     return [channels.over("norm_apply_grad", kinds, arguments)]
 
 
-@cuda("batch_norm_grad", f"{ACT}_grad", f"{ADD_ACT}_grad", takes=floating, layout=AS_THEY_COME)
+@cuda(
+    "batch_norm_grad", f"{ops.ACT}_grad", f"{ops.ADD_ACT}_grad", takes=floating, layout=AS_THEY_COME
+)
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
-    y, act = (a.y, a.act_type) if isinstance(a, FusedBatchNormActGrad) else (None, "")
-    d_z = a.d_z if isinstance(a, FusedBnAddActivationGrad) else None
+    y, act = (a.y, a.act_type) if isinstance(a, ops.FusedBatchNormActGrad) else (None, "")
+    d_z = a.d_z if isinstance(a, ops.FusedBnAddActivationGrad) else None
     channels = Channels(dev, a.data_layout, a.x, y, a.d_y, a.d_x, d_z)
     coefficients = channels.scratch(a.x, 3)
     parts, step = slopes(channels, a.x, y, a.d_y, a.saved_mean, act)

@@ -7,18 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops import expr as e
+from ....graph.ops import pick as ops
 from ....graph.ops.operands import Array
-from ....graph.ops.pick import (
-    IndexSample,
-    IndexSampleGrad,
-    IndexSelect,
-    IndexSelectGrad,
-    Multiplex,
-    MultiplexGrad,
-    ScatterNdAdd,
-    ScatterNdAddGrad,
-    ShardIndex,
-)
 from ...codegen.cuda_loops import bind_cuda
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -30,7 +20,7 @@ from .support import cuda
 
 
 @cuda("index_select")
-def index_select(dev: Device, a: IndexSelect) -> list[Step]:
+def index_select(dev: Device, a: ops.IndexSelect) -> list[Step]:
     """Layers of X, which are rows once their dimension comes first."""
     if not a.out.size:
         return []
@@ -43,7 +33,7 @@ def index_select(dev: Device, a: IndexSelect) -> list[Step]:
 
 
 @cuda("index_select_grad")
-def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
+def index_select_grad(dev: Device, a: ops.IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
     if a.d_x is None or not a.d_x.size:
         return []
@@ -68,7 +58,7 @@ def _sampled(dev: Device, x: Array, index: Array) -> tuple[Any, list[Step]]:
 
 
 @cuda("index_sample")
-def index_sample(dev: Device, a: IndexSample) -> list[Step]:
+def index_sample(dev: Device, a: ops.IndexSample) -> list[Step]:
     """Elements by row and index."""
     if not a.out.size:
         return []
@@ -78,7 +68,7 @@ def index_sample(dev: Device, a: IndexSample) -> list[Step]:
 
 
 @cuda("index_sample_grad")
-def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
+def index_sample_grad(dev: Device, a: ops.IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
     if a.d_x is None or not a.d_x.size:
         return []
@@ -92,7 +82,7 @@ def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
 
 
 @cuda("multiplex")
-def multiplex(dev: Device, a: Multiplex) -> list[Step]:
+def multiplex(dev: Device, a: ops.Multiplex) -> list[Step]:
     """One pass."""
     checks = rows_of(dev, "multiplex", a.ids, len(a.x))
     ids = a.ids.reshape(-1, *[1] * (a.out.ndim - 1))
@@ -105,7 +95,7 @@ def multiplex(dev: Device, a: Multiplex) -> list[Step]:
 
 
 @cuda("multiplex_grad")
-def multiplex_grad(dev: Device, a: MultiplexGrad) -> list[Step]:
+def multiplex_grad(dev: Device, a: ops.MultiplexGrad) -> list[Step]:
     """The gradient in the rows that were picked, zero in the others."""
     ids = a.ids.reshape(-1, *[1] * (a.d_out.ndim - 1))
     outputs = [
@@ -117,7 +107,7 @@ def multiplex_grad(dev: Device, a: MultiplexGrad) -> list[Step]:
 
 
 @cuda("scatter_nd_add")
-def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
+def scatter_nd_add(dev: Device, a: ops.ScatterNdAdd) -> list[Step]:
     """X, and at each place the sum of what goes there."""
     if not a.out.size:
         return []
@@ -131,7 +121,7 @@ def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
 
 
 @cuda("scatter_nd_add_grad")
-def scatter_nd_add_grad(dev: Device, a: ScatterNdAddGrad) -> list[Step]:
+def scatter_nd_add_grad(dev: Device, a: ops.ScatterNdAddGrad) -> list[Step]:
     """The gradient itself, and what of it lies at the coordinates."""
     steps = moved(dev, a.d_x, a.d_out)
     if a.d_updates is None or not a.d_updates.size:
@@ -142,7 +132,7 @@ def scatter_nd_add_grad(dev: Device, a: ScatterNdAddGrad) -> list[Step]:
 
 
 @cuda("shard_index")
-def shard_index(dev: Device, a: ShardIndex) -> list[Step]:
+def shard_index(dev: Device, a: ops.ShardIndex) -> list[Step]:
     """One pass."""
     x, (low, high) = e.argument("x"), shard(a)
     chosen = e.where((x >= low) & (x < high), x - low, a.ignore_value)

@@ -7,16 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops import expr as e
+from ....graph.ops import ranges as ops
 from ....graph.ops.operands import Array, Unary
-from ....graph.ops.ranges import (
-    Fill,
-    FillZerosLike2,
-    Linspace,
-    Meshgrid,
-    MeshgridGrad,
-    Range,
-    Size,
-)
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_loops import fill as constant
 from ...cuda.runtime import Step
@@ -34,19 +26,19 @@ def _written(dev: Device, out: Array, value: Any) -> list[Step]:
 
 
 @cuda("fill")
-def fill(dev: Device, a: Fill) -> list[Step]:
+def fill(dev: Device, a: ops.Fill) -> list[Step]:
     """The values in their order."""
     return _written(dev, a.out, np.reshape(a.value, a.out.shape))
 
 
 @cuda("fill_zeros_like2")
-def fill_zeros_like2(dev: Device, a: FillZerosLike2) -> list[Step]:
+def fill_zeros_like2(dev: Device, a: ops.FillZerosLike2) -> list[Step]:
     """Zeros."""
     return constant(dev, a.out, 0)
 
 
 @cuda("size")
-def size(dev: Device, a: Size) -> list[Step]:
+def size(dev: Device, a: ops.Size) -> list[Step]:
     """The number of elements."""
     return constant(dev, a.out, a.input.size)
 
@@ -58,13 +50,13 @@ def is_empty(dev: Device, a: Unary) -> list[Step]:
 
 
 @cuda("range")
-def range_(dev: Device, a: Range) -> list[Step]:
+def range_(dev: Device, a: ops.Range) -> list[Step]:
     """Numbers that are known now."""
     return _written(dev, a.out, range_numbers(a))
 
 
 @cuda("linspace")
-def linspace(dev: Device, a: Linspace) -> list[Step]:
+def linspace(dev: Device, a: ops.Linspace) -> list[Step]:
     """start + i (stop - start) / (num - 1)."""
     share = dev.xp.asarray(linspace_shares(a.num))
     start, stop, shares = (e.argument(name) for name in ("start", "stop", "share"))
@@ -73,7 +65,7 @@ def linspace(dev: Device, a: Linspace) -> list[Step]:
 
 
 @cuda("meshgrid")
-def meshgrid(dev: Device, a: Meshgrid) -> list[Step]:
+def meshgrid(dev: Device, a: ops.Meshgrid) -> list[Step]:
     """Each vector repeated along the other dimensions."""
     rank = len(a.x)
     pairs = enumerate(zip(a.x, a.out, strict=True))
@@ -81,7 +73,7 @@ def meshgrid(dev: Device, a: Meshgrid) -> list[Step]:
 
 
 @cuda("meshgrid_grad")
-def meshgrid_grad(dev: Device, a: MeshgridGrad) -> list[Step]:
+def meshgrid_grad(dev: Device, a: ops.MeshgridGrad) -> list[Step]:
     """The sum over all other dimensions."""
     steps: list[Step] = []
     for i, (d_out, d_x) in enumerate(zip(a.d_out, a.d_x, strict=True)):

@@ -7,17 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops import loss as ops
 from ....graph.ops.formula import outside
-from ....graph.ops.loss import (
-    CrossEntropy,
-    CrossEntropy2,
-    CrossEntropyGrad,
-    CrossEntropyGrad2,
-    Softmax,
-    SoftmaxGrad,
-    SoftmaxWithCrossEntropy,
-    SoftmaxWithCrossEntropyGrad,
-)
 from ....graph.ops.operands import Array
 from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
 from ....strategies.types import INTEGERS, VarType
@@ -80,13 +71,13 @@ def _kinds(*arrays: Any) -> str:
 
 
 @cuda("softmax", takes=floating)
-def softmax(dev: Device, a: Softmax) -> list[Step]:
+def softmax(dev: Device, a: ops.Softmax) -> list[Step]:
     rows = _Rows(dev, a.x, a.axis, a.out)
     return rows.launch("block_softmax", _kinds(a.x), [read("x", a.x), written("out", a.out)])
 
 
 @cuda("softmax_grad", takes=floating)
-def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
+def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
     if a.d_x is None:
         return []
     rows = _Rows(dev, a.out, a.axis, a.d_out, a.d_x, together=2)
@@ -95,7 +86,7 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
 
 
 @cuda("softmax_with_cross_entropy", takes=scored)
-def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
+def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> list[Step]:
     loss = dev.scratch(_ones(a.logits, a.axis), a.logits.dtype) if a.loss is None else a.loss
     weights = a.label if a.soft_label else None
     rows = _Rows(dev, a.logits, a.axis, a.softmax, weights, together=1 + a.soft_label)
@@ -125,7 +116,7 @@ def _ones(x: Array, axis: int) -> tuple[int, ...]:
 
 
 @cuda("softmax_with_cross_entropy_grad", takes=scored)
-def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
+def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
     if a.d_logits is None:
         return []
     weights = a.label if a.soft_label else None
@@ -174,7 +165,7 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
 
 
 @cuda("cross_entropy", takes=scored)
-def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
+def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     if not a.soft_label:
         return _at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)
     arrays = [read("x", a.x), read("weights", a.label), written("loss", a.y)]
@@ -184,7 +175,7 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
 
 
 @cuda("cross_entropy2", takes=scored)
-def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
+def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> list[Step]:
     return _at_label(dev, "cross_entropy2", a.x, a.label, a.y, a.match_x, a.ignore_index)
 
 
@@ -206,7 +197,7 @@ def _at_label(
 
 
 @cuda("cross_entropy_grad", takes=scored)
-def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
+def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     if a.d_x is None:
         return []
     if not a.soft_label:
@@ -223,7 +214,7 @@ def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
 
 
 @cuda("cross_entropy_grad2", takes=scored)
-def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
+def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     if a.d_x is None:
         return []
     return _grad_at_label(dev, a.match_x, a.label, a.d_y, a.d_x, a.ignore_index, picked=True)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from ....graph.ops.sync_norm import (
-    BatchNormApply,
-    BatchNormGradApply,
-    BatchNormGradPartial,
-    BatchNormPartial,
-)
+from ....graph.ops import sync_norm as ops
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -18,7 +13,7 @@ from .tiles import Channels
 
 
 @cuda("batch_norm_partial", takes=floating)
-def batch_norm_partial(dev: Device, a: BatchNormPartial) -> list[Step]:
+def batch_norm_partial(dev: Device, a: ops.BatchNormPartial) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x)
     parts, step = moments(channels, a.x)
     arguments = [*parts, written("stats", a.stats), *sizes(channels)]
@@ -27,7 +22,7 @@ def batch_norm_partial(dev: Device, a: BatchNormPartial) -> list[Step]:
 
 
 @cuda("batch_norm_apply", takes=floating)
-def batch_norm_apply(dev: Device, a: BatchNormApply) -> list[Step]:
+def batch_norm_apply(dev: Device, a: ops.BatchNormApply) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x, a.y)
     slope = channels.scratch(a.x)
     centre = dev.scratch(a.scale.shape, a.scale.dtype) if a.saved_mean is None else a.saved_mean
@@ -44,7 +39,7 @@ def batch_norm_apply(dev: Device, a: BatchNormApply) -> list[Step]:
 
 
 @cuda("batch_norm_grad_partial", takes=floating)
-def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
+def batch_norm_grad_partial(dev: Device, a: ops.BatchNormGradPartial) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x, a.d_y)
     parts, step = slopes(channels, a.x, None, a.d_y, a.saved_mean, "")
     local = dev.scratch(a.total.shape, a.total.dtype) if a.local is None else a.local
@@ -62,7 +57,7 @@ def batch_norm_grad_partial(dev: Device, a: BatchNormGradPartial) -> list[Step]:
 
 
 @cuda("batch_norm_grad_apply", takes=floating)
-def batch_norm_grad_apply(dev: Device, a: BatchNormGradApply) -> list[Step]:
+def batch_norm_grad_apply(dev: Device, a: ops.BatchNormGradApply) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x, a.d_y, a.d_x)
     coefficients = channels.scratch(a.x, 3)
     arguments = [

@@ -14,11 +14,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
-from ....graph.ops.attention import (
-    NO_DROPOUT,
-    FusedDotProductAttention,
-    FusedDotProductAttentionGrad,
-)
+from ....graph.ops import attention as ops
 from ....strategies.errors import Unsupported
 from ....strategies.types import VarType
 from ...codegen.cuda_random import STREAM, STREAM_HEAD, stream_arguments
@@ -57,7 +53,7 @@ _SEED = CudaKernel(
 
 def _rate(attrs: Mapping[str, Any]) -> float:
     """Return the part of the weights that is dropped in this run."""
-    dropout = {**NO_DROPOUT, **attrs}
+    dropout = {**ops.NO_DROPOUT, **attrs}
     return 0.0 if dropout["is_test"] else float(dropout["dropout_prob"])
 
 
@@ -67,7 +63,7 @@ def _takes(node: Node) -> bool:
     Nothing is dropped, or by the library's own numbers, and what is left is scaled in training.
     """
     (q,) = node.inputs["Q"]
-    dropout = {**NO_DROPOUT, **node.attrs["dropout"]}
+    dropout = {**ops.NO_DROPOUT, **node.attrs["dropout"]}
     upscales = dropout["dropout_implementation"] == "upscale_in_train"
     own = dropout["by_library"] and dropout["dropout_prob"] < 1
     plain = not dropout["dropout_prob"] or (upscales and (dropout["is_test"] or own))
@@ -77,7 +73,7 @@ def _takes(node: Node) -> bool:
 
 
 def _described(
-    dev: Device, a: FusedDotProductAttention | FusedDotProductAttentionGrad
+    dev: Device, a: ops.FusedDotProductAttention | ops.FusedDotProductAttentionGrad
 ) -> tuple[Attention, dict[str, Any], list[Step]]:
     """Return attention as a library knows it, its operands, and the calls that draw numbers for it.
 
@@ -100,7 +96,7 @@ def _described(
         if any(dev.runtime.dnn.workspace(graph) is None for graph in pair):
             raise Declined
         numbers = {name: dev.scratch((1, 1, 1, 1), np.int64) for name in ("seed", "offset")}
-        settings = {**NO_DROPOUT, **a.dropout}
+        settings = {**ops.NO_DROPOUT, **a.dropout}
         every, name = not settings["fix_seed"], settings["name"]
         stream = Stream(dev, settings["seed"], per_row=True, every_step=every, name=name)
         arguments = [*stream_arguments(dev, stream, 1, 1), *numbers.values()]
@@ -121,7 +117,7 @@ def _dense(mask: Any) -> Tensor:
 
 
 @cudnn("fused_dot_product_attention", takes=_takes)
-def attention(dev: Device, a: FusedDotProductAttention) -> list[Step]:
+def attention(dev: Device, a: ops.FusedDotProductAttention) -> list[Step]:
     described, arrays, drawn = _described(dev, a)
     calls = bound(dev, described, **arrays, stats=columns(a.softmax_max))
     rows = a.softmax_sum.size
@@ -129,7 +125,7 @@ def attention(dev: Device, a: FusedDotProductAttention) -> list[Step]:
 
 
 @cudnn("fused_dot_product_attention_grad", takes=_takes)
-def attention_grad(dev: Device, a: FusedDotProductAttentionGrad) -> list[Step]:
+def attention_grad(dev: Device, a: ops.FusedDotProductAttentionGrad) -> list[Step]:
     wanted = operands(a.d_q, a.d_k, a.d_v, a.layout)
     if all(array is None for array in (*wanted, a.d_mask)):
         return []

@@ -10,16 +10,7 @@ from typing import Any
 
 from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ir.graph import Node
-from ....graph.ops.fused_norm import (
-    ADD_ACT,
-    MASKED,
-    FusedBatchNormAct,
-    FusedBatchNormActGrad,
-    FusedBnAddActivation,
-    FusedBnAddActivationGrad,
-    MaskedBnAddActivation,
-    MaskedBnAddActivationGrad,
-)
+from ....graph.ops import fused_norm as ops
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
 from ....graph.ops.operands import Array
 from ....strategies.types import LOW, VarType
@@ -91,15 +82,15 @@ def channels_last(array: Array, data_layout: str) -> Any:
     layout=on_tensor_cores(AS_THEY_COME),
 )
 def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
-    z = a.z if isinstance(a, FusedBnAddActivation) else None
+    z = a.z if isinstance(a, ops.FusedBnAddActivation) else None
     arrays = {"x": a.x, **({} if z is None else {"z": z}), "y": a.y}
     images = {name: channels_last(array, a.data_layout) for name, array in arrays.items()}
-    relu = isinstance(a, FusedBatchNormAct)
-    masks = isinstance(a, MaskedBnAddActivation) and _masks(dev, images["x"], a.epsilon)
+    relu = isinstance(a, ops.FusedBatchNormAct)
+    masks = isinstance(a, ops.MaskedBnAddActivation) and _masks(dev, images["x"], a.epsilon)
     norm = dnn.BatchNorm(dnn.tensor(images["x"]), a.epsilon, z is not None, relu, masks)
     inverse = a.saved_variance
     parameters = {"scale": a.scale, "bias": a.bias, "mean": a.saved_mean, "inverse": inverse}
-    parameters |= {"mask": a.mask} if isinstance(a, MaskedBnAddActivation) and masks else {}
+    parameters |= {"mask": a.mask} if isinstance(a, ops.MaskedBnAddActivation) and masks else {}
     running = (a.mean_out, a.variance_out, a.mean, a.variance, a.saved_mean, inverse)
     numbers = (a.momentum, a.epsilon, inverse.size)
     return [
@@ -114,17 +105,17 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
 
 
 @cudnn("fused_batch_norm_act_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
-def fused_batch_norm_act_grad(dev: Device, a: FusedBatchNormActGrad) -> list[Step]:
+def fused_batch_norm_act_grad(dev: Device, a: ops.FusedBatchNormActGrad) -> list[Step]:
     """Y is not read: x tells where relu lets through."""
     return _backward(dev, a, a.bias, a.d_y)
 
 
 @cudnn("fused_bn_add_activation_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
-def fused_bn_add_activation_grad(dev: Device, a: FusedBnAddActivationGrad) -> list[Step]:
+def fused_bn_add_activation_grad(dev: Device, a: ops.FusedBnAddActivationGrad) -> list[Step]:
     """What comes through the relu is the gradient of Z, and that of the norm's result."""
     x = channels_last(a.x, a.data_layout)
     norms = any(array is not None for array in (a.d_x, a.d_scale, a.d_bias))
-    if isinstance(a, MaskedBnAddActivationGrad) and norms and _masks(dev, x, a.epsilon):
+    if isinstance(a, ops.MaskedBnAddActivationGrad) and norms and _masks(dev, x, a.epsilon):
         return _backward(dev, a, None, a.d_y, a)
     d_sum = dev.scratch_like(a.y) if a.d_z is None else a.d_z
     steps = part(dev, "relu_grad", {"Out": a.y, "Out@GRAD": a.d_y}, {"X@GRAD": d_sum})
@@ -138,9 +129,12 @@ def _fills_bytes(node: Node) -> bool:
     return _in_training(node) and scale.spec.shape[0] % 8 == 0
 
 
-for _op in (ADD_ACT, f"{ADD_ACT}_grad"):  # where there is no mask, the op without one has a kernel
+for _op in (
+    ops.ADD_ACT,
+    f"{ops.ADD_ACT}_grad",
+):  # where there is no mask, the op without one has a kernel
     _how: dict[str, Any] = {"layout": on_tensor_cores(AS_THEY_COME), "bits": "Mask"}
-    register = cudnn(_op.replace(ADD_ACT, MASKED), takes=_fills_bytes, **_how)
+    register = cudnn(_op.replace(ops.ADD_ACT, ops.MASKED), takes=_fills_bytes, **_how)
     register(KERNELS[_op, "cudnn"].function)
 
 
@@ -163,7 +157,7 @@ def _backward(
     a: BatchNormGrad,
     bias: Array | None,
     d_y: Array,
-    masked: MaskedBnAddActivationGrad | None = None,
+    masked: ops.MaskedBnAddActivationGrad | None = None,
 ) -> list[Step]:
     """With ``bias``, or ``masked``, ``d_y`` has yet to go through a relu."""
     x, d_y = (channels_last(array, a.data_layout) for array in (a.x, d_y))

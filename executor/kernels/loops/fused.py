@@ -6,19 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops import fused_activation as ops
 from ....graph.ops.expr import Expr, argument, copy
-from ....graph.ops.fused_activation import (
-    FUSED,
-    FusedElemwiseActivation,
-    FusedElemwiseActivationGrad,
-    activation_in,
-    binary_is_outer,
-    settings_in,
-    slope_of,
-    slope_reads,
-    sums,
-    value_of,
-)
 from ....graph.ops.pointwise import arguments
 from ...device.device import Device
 from ..array.elementwise import aligned
@@ -31,13 +20,13 @@ def register(loops: Loops) -> None:
 
     def takes(node: Node) -> bool:
         functors = node.attrs["functor_list"]
-        if not sums(functors):
+        if not ops.sums(functors):
             return False
-        act = activation_in(functors)
-        settings = settings_in(functors, node.attrs["act_attrs"], node.attrs["scale"])
+        act = ops.activation_in(functors)
+        settings = ops.settings_in(functors, node.attrs["act_attrs"], node.attrs["scale"])
         x, d = argument("x"), argument("d")
-        slope = slope_of(act, settings)
-        roots = (value_of(act, settings)(x), slope(x, d) if slope_reads(act) else slope(d))
+        slope = ops.slope_of(act, settings)
+        roots = (ops.value_of(act, settings)(x), slope(x, d) if ops.slope_reads(act) else slope(d))
         return loops.takes(node) and all(map(loops.known, roots))
 
     _register_forward(loops, takes)
@@ -45,14 +34,14 @@ def register(loops: Loops) -> None:
 
 
 def _register_forward(loops: Loops, takes: Callable[[Node], bool]) -> None:
-    @loops.register(FUSED, takes=takes)
-    def fused_elemwise_activation(dev: Device, a: FusedElemwiseActivation) -> list[Step]:
-        act = value_of(
-            activation_in(a.functor_list), settings_in(a.functor_list, a.act_attrs, a.scale)
+    @loops.register(ops.FUSED, takes=takes)
+    def fused_elemwise_activation(dev: Device, a: ops.FusedElemwiseActivation) -> list[Step]:
+        act = ops.value_of(
+            ops.activation_in(a.functor_list), ops.settings_in(a.functor_list, a.act_attrs, a.scale)
         )
         x, y = aligned(a.x, a.y, a.axis)
         first, second = argument("x"), argument("y")
-        if not binary_is_outer(a.functor_list):
+        if not ops.binary_is_outer(a.functor_list):
             middle = first + second
             between = a.intermediate_out
             result = act(middle)
@@ -71,16 +60,18 @@ def _register_forward(loops: Loops, takes: Callable[[Node], bool]) -> None:
 
 
 def _register_backward(loops: Loops, takes: Callable[[Node], bool]) -> None:
-    @loops.register(f"{FUSED}_grad", takes=takes)
-    def fused_elemwise_activation_grad(dev: Device, a: FusedElemwiseActivationGrad) -> list[Step]:
+    @loops.register(f"{ops.FUSED}_grad", takes=takes)
+    def fused_elemwise_activation_grad(
+        dev: Device, a: ops.FusedElemwiseActivationGrad
+    ) -> list[Step]:
         act, act_attrs = (
-            activation_in(a.functor_list),
-            settings_in(a.functor_list, a.act_attrs, a.scale),
+            ops.activation_in(a.functor_list),
+            ops.settings_in(a.functor_list, a.act_attrs, a.scale),
         )
         x, y = aligned(a.d_out if a.x is None else a.x, a.y, a.axis)
         arrays = {"x": x, "y": y, "out": a.out, "d": a.d_out}
         first, second, d = argument("x"), argument("y"), argument("d")
-        if binary_is_outer(a.functor_list):
+        if ops.binary_is_outer(a.functor_list):
             at = {"X": second, "Out": argument("middle")}
             if a.intermediate_out is not None:
                 arrays["middle"] = a.intermediate_out.reshape(y.shape)
@@ -100,7 +91,7 @@ def _register_backward(loops: Loops, takes: Callable[[Node], bool]) -> None:
 
 
 def _sloped(act: str, settings: Mapping[str, Any], at: Mapping[str, Expr], d: Expr) -> Expr:
-    slope, reads = slope_of(act, settings), slope_reads(act)
+    slope, reads = ops.slope_of(act, settings), ops.slope_reads(act)
     return slope(at[reads], d) if reads else slope(d)
 
 

@@ -7,16 +7,9 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops import loss as ops
 from ....graph.ops.expr import argument
 from ....graph.ops.formula import outside
-from ....graph.ops.loss import (
-    CrossEntropy,
-    CrossEntropy2,
-    CrossEntropyGrad,
-    CrossEntropyGrad2,
-    SigmoidCrossEntropyWithLogits,
-    SigmoidCrossEntropyWithLogitsGrad,
-)
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
@@ -91,7 +84,7 @@ def _whole(*arrays: Any) -> bool:
 
 
 @kernel("cross_entropy", on=("numba",), takes=_hard)
-def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
+def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     """-log of the probability that the label picks."""
     if not _whole(a.x, a.label, a.y):
         return by_arrays("cross_entropy", dev, a)
@@ -100,7 +93,7 @@ def cross_entropy(dev: Device, a: CrossEntropy) -> list[Step]:
 
 
 @kernel("cross_entropy_grad", on=("numba",), takes=_hard)
-def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
+def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     """-d / probability, at the label."""
     if a.d_x is None or not _whole(a.x, a.label, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad", dev, a)
@@ -109,7 +102,7 @@ def cross_entropy_grad(dev: Device, a: CrossEntropyGrad) -> list[Step]:
 
 
 @kernel("cross_entropy2", on=("numba",), takes=_hard)
-def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
+def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> list[Step]:
     """The same, and the probability itself for the backward pass."""
     if not _whole(a.x, a.label, a.y, a.match_x):
         return by_arrays("cross_entropy2", dev, a)
@@ -118,7 +111,7 @@ def cross_entropy2(dev: Device, a: CrossEntropy2) -> list[Step]:
 
 
 @kernel("cross_entropy_grad2", on=("numba",), takes=_hard)
-def cross_entropy_grad2(dev: Device, a: CrossEntropyGrad2) -> list[Step]:
+def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     """-d / probability, from the probability that was kept."""
     if a.d_x is None or not _whole(a.label, a.match_x, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad2", dev, a)
@@ -134,13 +127,13 @@ def _each(node: Node) -> bool:
 
 
 @kernel("sigmoid_cross_entropy_with_logits", on=("numba",), takes=_each)
-def sigmoid_cross_entropy(dev: Device, a: SigmoidCrossEntropyWithLogits) -> list[Step]:
+def sigmoid_cross_entropy(dev: Device, a: ops.SigmoidCrossEntropyWithLogits) -> list[Step]:
     loss = sigmoid_loss(a.ignore_index, argument("x"), argument("label"))
     return [*bind_loop([(loss, a.out)], {"x": a.x, "label": a.label})]
 
 
 @kernel("sigmoid_cross_entropy_with_logits_grad", on=("numba",), takes=_each)
-def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
+def sigmoid_cross_entropy_grad(dev: Device, a: ops.SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
     if a.d_x is None:
         return []
     slope = sigmoid_slope(a.ignore_index, *map(argument, ("x", "label", "d")))

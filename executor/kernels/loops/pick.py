@@ -10,16 +10,10 @@ import numpy as np
 
 from ....graph.ir.capabilities import Takes
 from ....graph.ir.graph import Node
+from ....graph.ops import pick as ops
 from ....graph.ops.creation import OneHot
 from ....graph.ops.indexing import GatherGrad, GatherNdGrad
 from ....graph.ops.operands import Array, Operands
-from ....graph.ops.pick import (
-    IndexSample,
-    IndexSampleGrad,
-    IndexSelect,
-    IndexSelectGrad,
-    ScatterNdAdd,
-)
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
@@ -65,14 +59,14 @@ def _loop(op: str, *operands: str, takes: Takes = _in_single) -> Callable[[F], F
 
 
 @_loop("index_select", "index", "x", "out")
-def index_select(dev: Device, a: IndexSelect) -> list[Step]:
+def index_select(dev: Device, a: ops.IndexSelect) -> list[Step]:
     """Layers by number."""
     check = checked_rows("index_select", a.index, a.x.shape[a.dim])
     return [check, *rows(dev, _stacked(a.x, a.dim), a.index, _stacked(a.out, a.dim))]
 
 
 @_loop("index_select_grad", "index", "d_out", "d_x")
-def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
+def index_select_grad(dev: Device, a: ops.IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
     if a.d_x is None:
         return []
@@ -80,14 +74,14 @@ def index_select_grad(dev: Device, a: IndexSelectGrad) -> list[Step]:
 
 
 @_loop("index_sample", "index", "x", "out")
-def index_sample(dev: Device, a: IndexSample) -> list[Step]:
+def index_sample(dev: Device, a: ops.IndexSample) -> list[Step]:
     """Elements of each row by number."""
     check = checked_rows("index_sample", a.index, a.x.shape[1])
     return [check, *rows(dev, a.x[..., np.newaxis], a.index, a.out[..., np.newaxis])]
 
 
 @_loop("index_sample_grad", "index", "d_out", "d_x")
-def index_sample_grad(dev: Device, a: IndexSampleGrad) -> list[Step]:
+def index_sample_grad(dev: Device, a: ops.IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
     if a.d_x is None:
         return []
@@ -125,7 +119,7 @@ def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
 
 
 @_loop("scatter_nd_add", "index", "updates", "out")
-def scatter_nd_add(dev: Device, a: ScatterNdAdd) -> list[Step]:
+def scatter_nd_add(dev: Device, a: ops.ScatterNdAdd) -> list[Step]:
     """What is named twice gets both."""
     target, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
     if a.out is not a.x:

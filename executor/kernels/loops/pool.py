@@ -15,16 +15,9 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.graph import Node
+from ....graph.ops import pool_index as ops
 from ....graph.ops.operands import Array, Operands
 from ....graph.ops.pool import Pool, PoolGrad
-from ....graph.ops.pool_index import (
-    MaxPool,
-    MaxPoolGrad,
-    Pyramid,
-    PyramidGrad,
-    Unpool,
-    UnpoolGrad,
-)
 from ....graph.ops.registry import OPS
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
@@ -263,12 +256,12 @@ def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
 
 
 @_loops("max_pool2d_with_index", "max_pool3d_with_index")
-def max_pool(dev: Device, a: MaxPool) -> list[Step]:
+def max_pool(dev: Device, a: ops.MaxPool) -> list[Step]:
     return [_bound("place", windows_of(a, a.out), a.x, a.out, mask=a.mask)]
 
 
 @_loops("max_pool2d_with_index_grad", "max_pool3d_with_index_grad")
-def max_pool_grad(dev: Device, a: MaxPoolGrad) -> list[Step]:
+def max_pool_grad(dev: Device, a: ops.MaxPoolGrad) -> list[Step]:
     if a.d_x is None:
         return []
     words = [a.d_out.ctypes.data, a.d_x.ctypes.data, a.mask.ctypes.data, *_planes(a.mask, a.x)]
@@ -281,13 +274,13 @@ def _planes(index: Array, image: Array) -> list[int]:
 
 
 @_loops("spp")
-def pyramid(dev: Device, a: Pyramid) -> list[Step]:
+def pyramid(dev: Device, a: ops.Pyramid) -> list[Step]:
     parts = levels(a.x, a.out, a.pyramid_height)
     return [_bound(a.pooling_type, win, a.x, part) for win, part in parts]
 
 
 @_loops("spp_grad")
-def pyramid_grad(dev: Device, a: PyramidGrad) -> list[Step]:
+def pyramid_grad(dev: Device, a: ops.PyramidGrad) -> list[Step]:
     if a.d_x is None:
         return []
     parts, grads = (levels(a.x, array, a.pyramid_height) for array in (a.out, a.d_out))
@@ -299,7 +292,7 @@ def pyramid_grad(dev: Device, a: PyramidGrad) -> list[Step]:
 
 
 @_loops("unpool", "unpool3d")
-def unpool(dev: Device, a: Unpool) -> list[Step]:
+def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
     """Copy elements to their places; a place outside of a channel is told afterwards."""
     wrong, sizes = np.zeros(2, np.int64), a.out.shape[2:]
     call = _placed("out[plane * size + at] = x[o]", a.x, a.out, a.indices, wrong)
@@ -312,7 +305,7 @@ def unpool(dev: Device, a: Unpool) -> list[Step]:
 
 
 @_loops("unpool_grad", "unpool3d_grad")
-def unpool_grad(dev: Device, a: UnpoolGrad) -> list[Step]:
+def unpool_grad(dev: Device, a: ops.UnpoolGrad) -> list[Step]:
     if a.d_x is None:
         return []
     wrong = np.zeros(2, np.int64)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from ....graph.ops.activation import Activation, ActivationGradOfOut, Gelu, GeluGrad
+from ....graph.ops.activation import Activation, Gelu
+from ....graph.ops.operands import SlopeOfOut, SlopeOfX
 from ...device.device import Device
 from ..registry import Step
 from .elementwise import activation, slope_at_operand, slope_at_result
 from .support import onednn
+
+
+class GeluGrad(SlopeOfX):
+    """What a kernel reads of the record of ``gelu_grad``."""
+
+    approximate: bool
 
 
 def _gelu(approximate: bool) -> str:
@@ -29,7 +36,7 @@ def sigmoid(dev: Device, a: Activation) -> list[Step]:
 
 
 @onednn("sigmoid_grad", prefer_loops=True)
-def sigmoid_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
+def sigmoid_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
     return [] if a.d_x is None else slope_at_result(dev, "sigmoid", a.out, a.d_out, a.d_x)
 
 
@@ -39,10 +46,10 @@ def tanh(dev: Device, a: Activation) -> list[Step]:
 
 
 @onednn("tanh_grad", prefer_loops=True)
-def tanh_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
+def tanh_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
     return [] if a.d_x is None else slope_at_result(dev, "tanh", a.out, a.d_out, a.d_x)
 
 
 @onednn("relu_grad", prefer_loops=True)
-def relu_grad(dev: Device, a: ActivationGradOfOut) -> list[Step]:
+def relu_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
     return [] if a.d_x is None else slope_at_result(dev, "relu", a.out, a.d_out, a.d_x)

@@ -15,30 +15,20 @@ import numpy as np
 
 from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
-from .images import (
-    Array,
-    channel_fill,
-    check_image,
-    image_size,
-    num_channels,
-    pil_fill,
-    pillow,
-    resample,
-    resampling,
-)
+from . import images
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
 _PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 
 
-def to_tensor(pic: Any, data_format: str = "CHW") -> Array:
+def to_tensor(pic: Any, data_format: str = "CHW") -> images.Array:
     """Return an image as an array C x H x W or H x W x C: uint8 as float32 in 0 to 1, other dtypes as they are.
 
     Raises:
         InvalidValue: ``data_format`` is neither "CHW" nor "HWC".
     """
     _check_format(data_format)
-    pil = check_image(pic) if not isinstance(pic, np.ndarray) or pic.ndim != 3 else False
+    pil = images.check_image(pic) if not isinstance(pic, np.ndarray) or pic.ndim != 3 else False
     if pil and pic.mode in ("I", "I;16"):
         pic = np.asarray(pic, np.int32)
     elif pil and pic.mode == "1":
@@ -58,7 +48,7 @@ def resize(img: Any, size: int | Sequence[int], interpolation: str = "bilinear")
         InvalidType: ``size`` is neither an int nor of length 2.
         InvalidValue: an unknown interpolation, or a size that is not positive.
     """
-    width, height = image_size(img)
+    width, height = images.image_size(img)
     if isinstance(size, int):
         short = min(width, height)
         if short == size:
@@ -70,10 +60,10 @@ def resize(img: Any, size: int | Sequence[int], interpolation: str = "bilinear")
         raise InvalidType(f"size must be an int or (height, width), got {size!r}.")
     if min(target) <= 0:
         raise InvalidValue(f"size must be positive, got {size}.")
-    mode = resampling(interpolation)
-    if check_image(img):
+    mode = images.resampling(interpolation)
+    if images.check_image(img):
         return img.resize(target, mode)
-    return resample(img, lambda plane, fill: plane.resize(target, mode))
+    return images.resample(img, lambda plane, fill: plane.resize(target, mode))
 
 
 def pad(
@@ -95,7 +85,7 @@ def pad(
         InvalidValue: ``padding`` has another length.
         InvalidArgument: an unknown mode.
     """
-    pil = check_image(img)
+    pil = images.check_image(img)
     left, top, right, bottom = _sides(padding)
     if not isinstance(fill, int | float | str | list | tuple):
         raise InvalidType(f"fill must be a number or one for each channel, got {fill!r}.")
@@ -107,7 +97,7 @@ def pad(
         )
     if pil and padding_mode == "constant":
         size = (img.width + left + right, img.height + top + bottom)
-        result = pillow().new(img.mode, size, pil_fill(img, fill))
+        result = images.pillow().new(img.mode, size, images.pil_fill(img, fill))
         if img.palette:
             result.putpalette(img.getpalette())
         result.paste(img, (left, top))
@@ -118,14 +108,14 @@ def pad(
         padded = np.pad(image, widths, padding_mode)  # type: ignore[call-overload]
         return _like(img, padded) if pil else padded
     result = np.empty([n + sum(w) for n, w in zip(image.shape, widths, strict=True)], image.dtype)
-    result[...] = channel_fill(fill, num_channels(img)) if image.ndim == 3 else fill
+    result[...] = images.channel_fill(fill, images.num_channels(img)) if image.ndim == 3 else fill
     result[top : top + image.shape[0], left : left + image.shape[1]] = image
     return result
 
 
 def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
     """Cut out a box; what lies outside the image is 0."""
-    if check_image(img):
+    if images.check_image(img):
         return img.crop((left, top, left + width, top + height))
     rows, columns = img.shape[:2]
     sides = [-left, -top, left + width - columns, top + height - rows]
@@ -138,43 +128,43 @@ def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
 def center_crop(img: Any, output_size: int | Sequence[int]) -> Any:
     """Cut a box of (height, width), or a square, out of the middle."""
     height, width = pair(output_size)
-    columns, rows = image_size(img)
+    columns, rows = images.image_size(img)
     return crop(img, round((rows - height) / 2), round((columns - width) / 2), height, width)
 
 
 def hflip(img: Any) -> Any:
     """Exchange left and right."""
-    if check_image(img):
-        return img.transpose(pillow().Transpose.FLIP_LEFT_RIGHT)
+    if images.check_image(img):
+        return img.transpose(images.pillow().Transpose.FLIP_LEFT_RIGHT)
     return np.ascontiguousarray(img[:, ::-1])
 
 
 def vflip(img: Any) -> Any:
     """Exchange top and bottom."""
-    if check_image(img):
-        return img.transpose(pillow().Transpose.FLIP_TOP_BOTTOM)
+    if images.check_image(img):
+        return img.transpose(images.pillow().Transpose.FLIP_TOP_BOTTOM)
     return np.ascontiguousarray(img[::-1])
 
 
 def adjust_brightness(img: Any, brightness_factor: float) -> Any:
     """Multiply an image by a factor: 0 gives black, 1 the image."""
-    if check_image(img):
-        return pillow("ImageEnhance").Brightness(img).enhance(brightness_factor)
+    if images.check_image(img):
+        return images.pillow("ImageEnhance").Brightness(img).enhance(brightness_factor)
     return _blend(img, np.float32(0), brightness_factor)
 
 
 def adjust_contrast(img: Any, contrast_factor: float) -> Any:
     """Blend an image with the mean of its luma: factor 0 gives that grey, 1 the image."""
-    if check_image(img):
-        return pillow("ImageEnhance").Contrast(img).enhance(contrast_factor)
+    if images.check_image(img):
+        return images.pillow("ImageEnhance").Contrast(img).enhance(contrast_factor)
     mean = _luma(img).mean(dtype=np.float64)
     return _blend(img, int(mean + 0.5) if img.dtype == np.uint8 else mean, contrast_factor)
 
 
 def adjust_saturation(img: Any, saturation_factor: float) -> Any:
     """Blend an image with its luma: factor 0 gives shades of grey, 1 the image."""
-    if check_image(img):
-        return pillow("ImageEnhance").Color(img).enhance(saturation_factor)
+    if images.check_image(img):
+        return images.pillow("ImageEnhance").Color(img).enhance(saturation_factor)
     return _blend(img, _luma(img), saturation_factor)
 
 
@@ -186,14 +176,14 @@ def adjust_hue(img: Any, hue_factor: float) -> Any:
     """
     if not -0.5 <= hue_factor <= 0.5:
         raise InvalidValue(f"hue_factor must lie between -0.5 and 0.5, got {hue_factor}.")
-    if num_channels(img) == 1:
+    if images.num_channels(img) == 1:
         return img
-    if not check_image(img):
-        picture = pillow().fromarray(np.clip(img, 0, 255).astype(np.uint8))
+    if not images.check_image(img):
+        picture = images.pillow().fromarray(np.clip(img, 0, 255).astype(np.uint8))
         return np.asarray(adjust_hue(picture, hue_factor)).astype(img.dtype)
     hsv = np.array(img.convert("HSV"))
     hsv[..., 0] = (hsv[..., 0].astype(np.int16) + int(hue_factor * 255)) % 256
-    return pillow().frombytes("HSV", img.size, hsv.tobytes()).convert(img.mode)
+    return images.pillow().frombytes("HSV", img.size, hsv.tobytes()).convert(img.mode)
 
 
 def affine(
@@ -222,7 +212,7 @@ def affine(
         InvalidType: an argument of another type.
         InvalidValue: a scale that is not positive, or sequences of another length.
     """
-    width, height = image_size(img)
+    width, height = images.image_size(img)
     if not isinstance(angle, int | float):
         raise InvalidType(f"angle must be a number, got {angle!r}.")
     shear = (shear, 0.0) if isinstance(shear, int | float) else shear
@@ -252,10 +242,10 @@ def rotate(
 
     ``expand`` makes room for all of the image; ``fill`` is for what lies outside, see :func:`affine`.
     """
-    mode, center = resampling(interpolation), None if center is None else tuple(center)
-    if check_image(img):
-        return img.rotate(angle, mode, expand, center, fillcolor=pil_fill(img, fill))
-    return resample(
+    mode, center = images.resampling(interpolation), None if center is None else tuple(center)
+    if images.check_image(img):
+        return img.rotate(angle, mode, expand, center, fillcolor=images.pil_fill(img, fill))
+    return images.resample(
         img, lambda plane, value: plane.rotate(angle, mode, expand, center, fillcolor=value), fill
     )
 
@@ -292,9 +282,9 @@ def to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
     """
     if num_output_channels not in (1, 3):
         raise InvalidValue(f"num_output_channels must be 1 or 3, got {num_output_channels}.")
-    if check_image(img):
+    if images.check_image(img):
         gray = img.convert("L")
-        return gray if num_output_channels == 1 else pillow().merge("RGB", (gray,) * 3)
+        return gray if num_output_channels == 1 else images.pillow().merge("RGB", (gray,) * 3)
     return np.repeat(_luma(img).astype(img.dtype), num_output_channels, 2)
 
 
@@ -304,7 +294,7 @@ def normalize(
     std: float | Sequence[float],
     data_format: str = "CHW",
     to_rgb: bool = False,
-) -> Array:
+) -> images.Array:
     """Return (img - mean) / std by channel, in float32 or the array's own float dtype.
 
     ``data_format`` says where the array's channels are (an image of Pillow is "HWC"); ``to_rgb`` reverses them.
@@ -332,7 +322,7 @@ def erase(img: Any, i: int, j: int, h: int, w: int, v: Any, inplace: bool = Fals
     ``v`` is a number or an array that broadcasts to the box; a number too large for the image's integers keeps
     its low bits, as in Paddle. ``inplace`` changes an array itself.
     """
-    pil = check_image(img)
+    pil = images.check_image(img)
     image = np.array(img) if pil or not inplace else img
     value = np.asarray(v)
     if image.dtype.kind in "iu":
@@ -369,9 +359,9 @@ def _sides(padding: Any) -> tuple[int, int, int, int]:
     return left, top, right, bottom
 
 
-def _like(img: Any, pixels: Array) -> Any:
+def _like(img: Any, pixels: images.Array) -> Any:
     """Return an image of the mode and palette of Pillow's ``img``."""
-    result = pillow().new(img.mode, pixels.shape[1::-1])
+    result = images.pillow().new(img.mode, pixels.shape[1::-1])
     if img.palette:
         result.putpalette(img.getpalette())
     if img.mode == "1":
@@ -383,10 +373,10 @@ def _like(img: Any, pixels: Array) -> Any:
 def _transform(
     img: Any, method: str, matrix: Sequence[float], interpolation: str, fill: Any
 ) -> Any:
-    kind, mode = getattr(pillow().Transform, method), resampling(interpolation)
-    if check_image(img):
-        return img.transform(img.size, kind, matrix, mode, fillcolor=pil_fill(img, fill))
-    return resample(
+    kind, mode = getattr(images.pillow().Transform, method), images.resampling(interpolation)
+    if images.check_image(img):
+        return img.transform(img.size, kind, matrix, mode, fillcolor=images.pil_fill(img, fill))
+    return images.resample(
         img,
         lambda plane, value: plane.transform(plane.size, kind, matrix, mode, fillcolor=value),
         fill,
@@ -412,7 +402,7 @@ def _inverse_affine(
     return [v for p, q, middle in rows for v in (p, q, p * x + q * y + middle)]
 
 
-def _colours(image: Array) -> Array:
+def _colours(image: images.Array) -> images.Array:
     """Return the channels of an array H x W x C without alpha."""
     channels = image.shape[2]
     if channels > 4:
@@ -420,20 +410,20 @@ def _colours(image: Array) -> Array:
     return image[..., : channels - 1] if channels in (2, 4) else image
 
 
-def _luma(img: Array) -> Array:
+def _luma(img: images.Array) -> images.Array:
     """Return the luma H x W x 1 in float32: of uint8 whole numbers, rounded as Pillow does."""
     colours = _colours(np.atleast_3d(img))
     if colours.shape[2] == 1:
         return colours.astype(np.float32)
     if img.dtype == np.uint8:
         weights = np.array([19595, 38470, 7471])  # the weights in 16 bits
-        rounded: Array = (colours @ weights + 0x8000) >> 16
+        rounded: images.Array = (colours @ weights + 0x8000) >> 16
         return rounded[..., None].astype(np.float32)
-    luma: Array = colours.astype(np.float32) @ np.array(_LUMA, np.float32)
+    luma: images.Array = colours.astype(np.float32) @ np.array(_LUMA, np.float32)
     return luma[..., None]
 
 
-def _blend(img: Array, other: Any, factor: float) -> Array:
+def _blend(img: images.Array, other: Any, factor: float) -> images.Array:
     """Return other + factor (img - other) between 0 and 255, cut to the dtype; alpha stays."""
     result = np.atleast_3d(img).copy()
     colours = _colours(result)
