@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -52,8 +51,6 @@ class NcclCommunicator:
     def form(self) -> None:
         """Make the communicator; every rank calls it."""
         rank, size = self._control.rank, self._control.size
-        # Else NCCL connects ranks within the first collective, which knows no deadline.
-        os.environ.setdefault("NCCL_RUNTIME_CONNECT", "0")
         number = np.zeros(_ID_BYTES, np.uint8)
         if rank == 0:
             number[...] = np.frombuffer(self._nccl.get_unique_id(), np.uint8)
@@ -98,7 +95,8 @@ class NcclCommunicator:
 
     def abort(self) -> None:
         """End the communicator. What waits for a peer ends at once; a thread stays until graphs are gone."""
-        # A call that waits for a peer, such as one for which the GPU's queue has no room, ends by this alone.
+        # A call that waits for a peer ends by this alone: the first collective connects them, and a launch
+        # waits while the GPU's queue is full.
         alone = self.lock.acquire(timeout=_CALL_S)
         world, self.world = self.world, None
         if alone:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 import uuid
@@ -252,9 +251,3 @@ def test_a_call_that_waits_for_a_peer_is_ended_by_an_abort() -> None:
 
     (failure,) = together(1, work)
     assert failure is None, failure
-
-
-def test_ranks_are_connected_where_there_is_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A variable of NCCL's: else it connects them within the first collective."""
-    monkeypatch.delenv("NCCL_RUNTIME_CONNECT", raising=False)
-    assert together(1, lambda group: os.environ["NCCL_RUNTIME_CONNECT"]) == ["0"]
