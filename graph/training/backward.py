@@ -605,6 +605,7 @@ def _append(block: Block, grads: list[GradOp], callbacks: Sequence[Callback] | N
             _declare_above(op)
             _declare_arrays(block, op.body)
             _append(op.attrs["sub_block"], op.body, callbacks)
+        _declare_inside(block, op)
         context |= op.of
         appended = block.append_op(op.type, op.inputs, op.outputs, {DEVICE: "", **op.attrs})
         context["__current_op_desc__"] = appended
@@ -631,6 +632,19 @@ def _declare_above(op: GradOp) -> None:
         elif like.type == VarType.LOD_TENSOR_ARRAY:
             around = block.program.block(block.parent_idx)
             around.create_var(name=name, shape=like.shape, dtype=like.dtype, type=like.type)
+
+
+def _declare_inside(block: Block, op: GradOp) -> None:
+    """Declare gradients of a block's own variables that have the name of another one around it.
+
+    A step of a sequence has the sequence's name, which may have a gradient already.
+    """
+    for name in op.writes():
+        variable = block.find_var_recursive(op.of[name]) if name in op.of else None
+        if variable is None or name in block.vars or name in variable.block.vars:
+            continue
+        if variable.block.find_var_recursive(name) is not None:
+            block.create_var(name=name, shape=variable.shape, dtype=variable.dtype)
 
 
 def _declare_arrays(block: Block, body: list[GradOp]) -> None:

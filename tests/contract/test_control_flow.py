@@ -767,5 +767,6 @@ def test_a_step_may_expand_by_a_shape() -> None:
     sequence.stop_gradient = False
     shaped = slope(lambda part: [1, L.shape(L.unsqueeze(part, [1]))[1], 1])
     listed = slope(lambda part: [1, 1, 1])
+    assert shaped.shape == listed.shape == (2, -1, 3)
     feed = {"x": np.arange(6, dtype="float32").reshape(1, 2, 3) / 6}
     np.testing.assert_allclose(*run(feed, shaped, listed), rtol=1e-6)

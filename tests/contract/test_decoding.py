@@ -221,7 +221,8 @@ def test_an_end_outside_the_vocabulary_is_refused() -> None:
         L.dynamic_decode(first)
 
 
-def test_hypotheses_of_a_program_that_paddle_saved_keep_their_sequences() -> None:
+@pytest.mark.parametrize("passes", [False, True])
+def test_hypotheses_of_a_program_that_paddle_saved_keep_their_sequences(passes: bool) -> None:
     """Its files have neither sizes nor levels for what a search found, and a size of 0 for what reads that."""
     zero = L.zeros([1], "int64")
     pair = fluid.create_lod_tensor(np.array([[3], [5]]), [[2], [1, 1]], fluid.CPUPlace())
@@ -234,7 +235,9 @@ def test_hypotheses_of_a_program_that_paddle_saved_keep_their_sequences() -> Non
     points = fluid.create_lod_tensor(
         np.array([[0.5], [0.25]], "float32"), [[2], [1, 1]], fluid.CPUPlace()
     )
-    exe = fluid.Executor(fluid.CPUPlace())
-    (result,) = exe.run(feed={"ids": pair, "scores": points}, fetch_list=[out], return_numpy=False)
+    exe, program = fluid.Executor(fluid.CPUPlace()), fluid.default_main_program()
+    feed = {"ids": pair, "scores": points}
+    whole = fluid.CompiledProgram(program) if passes else program
+    (result,) = exe.run(whole, feed=feed, fetch_list=[out], return_numpy=False)
     assert result.lod() == [[0, 2], [0, 1, 2]]
     assert np.array(result).ravel().tolist() == [3, 5]
