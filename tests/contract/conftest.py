@@ -62,8 +62,9 @@ def gang(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(autouse=True, scope="session")
 def without_ray() -> Iterator[None]:
-    """Have replicas be threads where there is no Ray."""
-    with contextlib.nullcontext() if _RAY else rowlock.cluster(launcher="threads"):
+    """Have replicas be threads where there is no Ray, and where all of it is on GPUs, unless a test says so."""
+    by_ray = _RAY and DEVICE == "cpu"
+    with contextlib.nullcontext() if by_ray else rowlock.cluster(launcher="threads"):
         yield
 
 
@@ -91,6 +92,11 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 def _gpus(count: int = 1) -> list[fluid.CUDAPlace]:
     """Return so many GPU places; a test that needs more than there are is skipped."""
+    need_gpus(count)
+    return list(fluid.cuda_places(range(count)))
+
+
+def need_gpus(count: int) -> None:
+    """Skip a test where there are fewer GPUs."""
     if count > local_gpus():
         pytest.skip(f"it needs {count} GPUs, and this host has {local_gpus()}")
-    return list(fluid.cuda_places(range(count)))

@@ -15,6 +15,7 @@ from rowlock.executor.device.place import CPUPlace, CUDAPlace
 from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.build import BuildStrategy
 from tests.conftest import draws, one_in
+from tests.contract.conftest import need_gpus
 
 Arrays = list[np.ndarray]
 guard, layers = fluid.device_guard, fluid.layers
@@ -45,6 +46,7 @@ class Net:
             (optimizer or fluid.optimizer.Momentum(0.1, 0.9)).minimize(self.fetches[0])
 
     def compiled(self, places: list[Any], build: BuildStrategy | None = None) -> Any:
+        need_gpus(sum(isinstance(place, CUDAPlace) for place in places))
         self.exe = fluid.Executor(places[0])
         self.exe.run(self.startup, scope=self.scope)
         name = self.fetches[0].name

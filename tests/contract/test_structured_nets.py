@@ -17,6 +17,7 @@ from rowlock.strategies.errors import ExecutionError
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import product
 
+from .conftest import need_gpus
 from .test_switches import OFF, ON, REDUCE, WEIGHTED
 
 L, control = fluid.layers, fluid.layers.control_flow
@@ -180,8 +181,9 @@ def test_nets_train_as_on_one_place(
     lengths, build, execution = CONDITIONS[condition]
     places: list[Any] = [fluid.CPUPlace()] * 2
     if condition == "gpu":
-        if local_gpus() < 2:
+        if not local_gpus():
             monkeypatch.setenv(COUNT, "2")
+        need_gpus(2)
         places = [fluid.CUDAPlace(0), fluid.CUDAPlace(1)]
     expected, alone = train(net, lengths)
     with rowlock.cluster(launcher="threads"):
