@@ -305,6 +305,9 @@ def split(
         name: array for name, array in arrays.items() if not _by_sequence(variables, lods, name)
     }
     portions = cut(plain, cuts(program, plain, places, partial=partial))
+    for portion in portions:
+        whole = (n for n, array in plain.items() if n in lods and portion.arrays[n] is array)
+        portion.lods.update((name, lods[name]) for name in whole)
     for name, array in arrays.items():
         if name not in plain:
             bounds = _bounds(

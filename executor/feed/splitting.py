@@ -249,6 +249,8 @@ class Splitter:
                     lods[name] = lod
             else:
                 arrays[name] = each[0]
+                if name in portions[0].lods:
+                    lods[name] = portions[0].lods[name]
         return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
 
 

@@ -86,11 +86,11 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
             monkeypatch.setenv(COUNT, str(_GPUS))
         monkeypatch.setattr(fluid, "CPUPlace", lambda: fluid.CUDAPlace(0))
         monkeypatch.setattr(executor, "default_place", lambda: fluid.CUDAPlace(0))
-        monkeypatch.setattr(fluid, "cpu_places", _gpus)
+        monkeypatch.setattr(fluid, "cpu_places", gpu_places)
     return kind
 
 
-def _gpus(count: int = 1) -> list[fluid.CUDAPlace]:
+def gpu_places(count: int = 1) -> list[fluid.CUDAPlace]:
     """Return so many GPU places; a test that needs more than there are is skipped."""
     need_gpus(count)
     return list(fluid.cuda_places(range(count)))

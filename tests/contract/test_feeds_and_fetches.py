@@ -32,6 +32,20 @@ def test_the_last_place_gets_the_remainder(
     np.testing.assert_array_equal(whole, batch["x"])
 
 
+def test_sequences_of_so_many_rows_as_declared_go_whole_to_each_place(threads: None) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [3, 1], lod_level=1)
+        sums = fluid.layers.sequence_pool(x, "sum")
+    rows = fluid.create_lod_tensor(
+        np.array([[1.0], [2.0], [4.0]], "float32"), [[2, 1]], fluid.CPUPlace()
+    )
+    for places in (1, 2):
+        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(places))
+        (whole,) = fluid.Executor().run(program, feed={"x": rows}, fetch_list=[sums])
+        assert whole.ravel().tolist() == [3.0, 4.0] * places
+
+
 def test_only_unknown_first_dimensions_are_split(gang: str) -> None:
     main, scope = fluid.Program(), fluid.Scope()
     with fluid.program_guard(main, fluid.Program()):

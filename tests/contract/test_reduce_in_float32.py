@@ -64,7 +64,7 @@ def learned(**flags: Any) -> dict[str, np.ndarray]:
         exe.run(startup)
         optimizer.amp_init(place)
         run = fluid.CompiledProgram(main).with_data_parallel(
-            loss.name, BuildStrategy(**flags), places=[place] * PLACES
+            loss.name, BuildStrategy(**flags), places=fluid.cpu_places(PLACES)
         )
         for step in range(5):
             x = np.random.default_rng(step).standard_normal((12, WIDTH)).astype("f4")

@@ -11,13 +11,14 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.device.place import CPUPlace
 from rowlock.executor.simulated.simulated import COUNT
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError
 from rowlock.strategies.execution import ExecutionStrategy
 from tests.conftest import product
 
-from .conftest import need_gpus
+from .conftest import gpu_places
 from .test_switches import OFF, ON, REDUCE, WEIGHTED
 
 L, control = fluid.layers, fluid.layers.control_flow
@@ -161,7 +162,7 @@ def train(
             return {n: np.array(scope.find_var(n).get_tensor()) for n in parameters}
 
         for step, feed in enumerate(feeds(main, lengths)):
-            if step == 1 and places and isinstance(places[0], fluid.CPUPlace):
+            if step == 1 and places and isinstance(places[0], CPUPlace):
                 before, odd = values(), np.array(feed["words"])
                 odd[-1] = ODD
                 bad = fluid.create_lod_tensor(
@@ -179,12 +180,9 @@ def test_nets_train_as_on_one_place(
     net: str, condition: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths, build, execution = CONDITIONS[condition]
-    places: list[Any] = [fluid.CPUPlace()] * 2
-    if condition == "gpu":
-        if not local_gpus():
-            monkeypatch.setenv(COUNT, "2")
-        need_gpus(2)
-        places = [fluid.CUDAPlace(0), fluid.CUDAPlace(1)]
+    if condition == "gpu" and not local_gpus():
+        monkeypatch.setenv(COUNT, "2")
+    places = gpu_places(2) if condition == "gpu" else fluid.cpu_places(2)
     expected, alone = train(net, lengths)
     with rowlock.cluster(launcher="threads"):
         parameters, losses = train(net, lengths, places, build, execution)
