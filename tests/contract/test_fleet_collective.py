@@ -96,6 +96,7 @@ SWITCHES = [
 ]
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("switches", SWITCHES, ids=lambda s: ",".join(s) or "nccl2")
 def test_two_workers_follow_one(switches: dict[str, Any]) -> None:
     endpoints = [f"127.0.0.1:{next(_ports)}" for _ in range(2)]
@@ -121,6 +122,7 @@ def test_two_workers_follow_one(switches: dict[str, Any]) -> None:
     np.testing.assert_allclose(np.mean([outcomes[0], outcomes[1]], 0), alone(), rtol=1e-5)
 
 
+@pytest.mark.cpu
 def test_one_worker_uses_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CPU_NUM", "2")
     fleet = fleet_of(0, ["127.0.0.1:1"])
