@@ -9,9 +9,7 @@ measured, both ways, again and again.
 
 from __future__ import annotations
 
-_BLOCK_S = (
-    0.05  # of waits, by which a way is judged: some hundreds of small steps, some turns of others
-)
+_BLOCK_S, _TRIAL_S = 0.05, 0.02  # of waits by which a way is judged, and the other in a trial
 _FIRST_S, _LONGEST_S = 1.0, 16.0  # of waits between two trials of the other way
 _BETTER, _WORSE = 0.9, 1.2  # times as long: the other way is changed to, is tried at once
 
@@ -34,7 +32,7 @@ class WaitChoice:
         """Note how long it took to send a message to all and to have their answers."""
         self._seconds += seconds
         self._waits += 1
-        if self._seconds >= _BLOCK_S:
+        if self._seconds >= (_TRIAL_S if self._trial else _BLOCK_S):
             self._judge(self._seconds, self._seconds / self._waits)
             self._seconds, self._waits = 0.0, 0
 
