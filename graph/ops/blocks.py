@@ -104,7 +104,7 @@ class MemoryHelperGrad(Operands):
     x: Input
     out: Input
     d_out: Input | None
-    d_x: Output | None
+    d_x: Output
     dtype: int = 5
 
 

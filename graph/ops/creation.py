@@ -330,7 +330,7 @@ class TopKGrad(Operands):
     x: Input
     indices: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 define(

@@ -38,7 +38,7 @@ class WarpCtcGrad(CtcAttributes):
     logits_length: Input | None
     warp_ctc_grad: Input = named("WarpCTCGrad")
     d_loss: Input
-    d_logits: Output | None
+    d_logits: Output
 
 
 def ctc_shape(op: Inference) -> Mapping[str, Specs]:

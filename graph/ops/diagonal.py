@@ -175,7 +175,7 @@ class Trace(DiagEmbedAttributes):
 class TraceGrad(DiagEmbedAttributes):
     input: Input
     d_out: Input
-    d_input: Output | None
+    d_input: Output
 
 
 define(

@@ -204,7 +204,7 @@ class ShuffleBatch(Unary):
 class ShuffleBatchGrad(Operands):
     shuffle_idx: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     startup_seed: int = 0
 
 

@@ -35,7 +35,7 @@ class LookupTable(Lookup):
 
 class LookupTableGrad(Lookup):
     d_out: Input
-    d_w: Output | None
+    d_w: Output
 
 
 class FirstLookupTable(LookupTable):

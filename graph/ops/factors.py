@@ -26,7 +26,7 @@ class DeterminantGrad(Operands):
     input: Input
     out: Input
     d_out: Input
-    d_input: Output | None
+    d_input: Output
 
 
 def _spread(x: Array, like: Array) -> Array:
@@ -94,7 +94,7 @@ class SvdGrad(SvdAttributes):
     d_u: Input | None
     d_s: Input | None
     d_vh: Input | None = named("VH@GRAD")
-    d_x: Output | None
+    d_x: Output
 
 
 def _matrices(op: Inference) -> tuple[tuple[int, ...], int, int, int]:
@@ -183,7 +183,7 @@ class EighGrad(EighAttributes):
     eigenvectors: Input
     d_eigenvalues: Input | None
     d_eigenvectors: Input | None
-    d_x: Output | None
+    d_x: Output
 
 
 def _eigh_shape(op: Inference) -> Mapping[str, Specs]:
@@ -241,7 +241,7 @@ class QrGrad(QrAttributes):
     r: Input
     d_q: Input | None
     d_r: Input | None
-    d_x: Output | None
+    d_x: Output
 
 
 def _qr_shape(op: Inference) -> Mapping[str, Specs]:

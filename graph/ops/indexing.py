@@ -103,7 +103,7 @@ class SliceAt(SliceOperands):
 
 class SliceGrad(SliceOperands):
     d_out: Input
-    d_input: Output | None
+    d_input: Output
 
 
 define(
@@ -169,7 +169,7 @@ class GatherGrad(Operands):
     x: Input
     index: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     overwrite: bool = True
 
 
@@ -253,7 +253,7 @@ class GatherNdGrad(Operands):
     x: Input
     index: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 define(
@@ -349,7 +349,7 @@ class ArgsortGrad(Operands):
     x: Input
     indices: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     axis: int = -1
     descending: bool = False
 

@@ -112,7 +112,7 @@ class CrossEntropyGrad(Operands):
     x: Input
     label: Input
     d_y: Input
-    d_x: Output | None
+    d_x: Output
     soft_label: bool = False
     ignore_index: int = -100
 
@@ -148,7 +148,7 @@ class CrossEntropyGrad2(Operands):
     match_x: Input
     x_shape: Input
     d_y: Input
-    d_x: Output | None
+    d_x: Output
     ignore_index: int = -100
 
 
@@ -197,7 +197,7 @@ class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropyAttributes):
     label: Input
     softmax: Input
     d_loss: Input
-    d_logits: Output | None
+    d_logits: Output
 
 
 define(
@@ -244,7 +244,7 @@ class SigmoidCrossEntropyWithLogitsGrad(Operands):
     x: Input
     label: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     normalize: bool = False
     ignore_index: int = -100
 

@@ -229,7 +229,7 @@ class Unstack(Operands):
 
 class UnstackGrad(Operands):
     d_y: Inputs
-    d_x: Output | None
+    d_x: Output
     axis: int = 0
     num: int = 0
 
@@ -292,7 +292,7 @@ class ExpandGrad(Operands):
     times_tensor: Input | None = named("ExpandTimes")
     expand_times_tensor: Inputs | None = named("expand_times_tensor")
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     expand_times: Sequence[int] = []
 
 

@@ -98,7 +98,7 @@ class CvmGrad(Operands):
     x: Input
     cvm: Input = named("CVM")
     d_y: Input
-    d_x: Output | None
+    d_x: Output
     use_cvm: bool = True
 
 

@@ -7,7 +7,8 @@
         epsilon: float = 1e-5    # an attribute, with its default
 
 ``Inputs`` and ``Outputs`` take any number of variables. Slots are named after fields: ``x_shape`` is XShape,
-``d_x`` is X@GRAD; ``named`` gives another name. Every result of a gradient op may be left out.
+``d_x`` is X@GRAD; ``named`` gives another name. Every result of a gradient op may be left out. It is written
+``Output | None`` where there are others: no kernel is called of which no result is wanted.
 
 ``x_lod: Offsets`` asks for the sequences of X: int64 offsets [sequences + 1] by level, outermost first; none if
 X has no sequences. No program names this slot, X@LOD: it is filled when a graph is read (``ir/sequences.py``).
@@ -214,7 +215,7 @@ class Gradient(Operands):
     """The gradient of one operand; what it depends on follows from the names of those below."""
 
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 class SlopeOfX(Gradient):
@@ -233,10 +234,11 @@ class SlopeOfBoth(Gradient):
     d_out: Input
 
 
-class BinaryGrad(Gradient):
+class BinaryGrad(Operands):
     """The gradients of two operands."""
 
     x: Input
     y: Input
     d_out: Input
+    d_x: Output | None
     d_y: Output | None

@@ -107,7 +107,7 @@ class Pad2d(Pad2dOperands):
 
 class Pad2dGrad(Pad2dOperands):
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 define(

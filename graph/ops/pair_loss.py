@@ -419,7 +419,7 @@ class SigmoidFocalLossGrad(FocalAttributes):
     label: Input
     fg_num: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 def focal_shape(op: Inference) -> Mapping[str, Specs]:

@@ -30,7 +30,7 @@ class IndexSelectGrad(Operands):
     x: Input
     index: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     dim: int = 0
 
 
@@ -71,7 +71,7 @@ class IndexSampleGrad(Operands):
     x: Input
     index: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 define(

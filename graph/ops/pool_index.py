@@ -77,7 +77,7 @@ class MaxPoolGrad(MaxPoolAttributes):
     x: Input
     mask: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 class _InThreeDimensions(Operands):
@@ -106,7 +106,7 @@ class Unpool(UnpoolOperands):
 class UnpoolGrad(UnpoolOperands):
     out: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 class Unpool3d(_InThreeDimensions, Unpool): ...

@@ -54,7 +54,7 @@ class PyramidHashGrad(PyramidHashOperands):
     drop_pos: Input
     x_temp_out: Input = named("X_Temp_Out")
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 def _words(op: Inference, layers: int) -> int:

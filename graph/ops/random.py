@@ -146,7 +146,7 @@ class Dropout(Unary, DropoutAttributes):
 class DropoutGrad(DropoutAttributes):
     mask: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 define(

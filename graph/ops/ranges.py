@@ -254,7 +254,7 @@ class ExpandAsGrad(Operands):
     x: Input
     target_tensor: Input = named("target_tensor")
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 define(

@@ -33,7 +33,7 @@ class RegionPool(Bins):
 class RegionPoolGrad(Bins):
     rois_lod: Input | None
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 class RoiPool(RegionPool):
@@ -59,7 +59,7 @@ class PsroiPool(Bins):
 
 class PsroiPoolGrad(Bins):
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     output_channels: int = 1
 
 

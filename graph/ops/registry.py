@@ -326,6 +326,11 @@ class Op:
         return {name: fields[name] for name in self._slot_fields}
 
     @cached_property
+    def is_gradient(self) -> bool:
+        """Whether the results are gradients."""
+        return any("@GRAD" in slot.name for slot in self.output_slots)
+
+    @cached_property
     def _slot_fields(self) -> tuple[str, ...]:
         return tuple(name for side in self.parameters for _, name, _ in side)
 

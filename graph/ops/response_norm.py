@@ -39,7 +39,7 @@ class LrnGrad(LrnAttributes):
     out: Input
     mid_out: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 def _windows(x: Array, a: LrnAttributes) -> Array:

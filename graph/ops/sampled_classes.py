@@ -253,7 +253,7 @@ class SampleLogitsGrad(Operands):
     logits_dim: Input
     labels_dim: Input
     d_sampled_logits: Input
-    d_logits: Output | None
+    d_logits: Output
     use_customized_samples: bool = False
     uniq: bool = True
     remove_accidental_hits: bool = True

@@ -45,7 +45,7 @@ class ScoreLossGrad(ScoreLossAttributes):
     label: Input
     log_sum: Input
     d_loss: Input
-    d_logits: Output | None
+    d_logits: Output
 
 
 define(

@@ -62,7 +62,7 @@ class SequencePool(PoolAttributes):
 class SequencePoolGrad(PoolAttributes):
     max_index: Input | None
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 def pool_shape(op: Inference) -> Mapping[str, Specs]:
@@ -144,7 +144,7 @@ class SequenceSoftmaxGrad(Operands):
     x_lod: Offsets
     out: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     use_cudnn: bool = False
     data_format: str = "AnyLayout"
 
@@ -211,7 +211,7 @@ class SequenceExpandGrad(Operands):
     y_lod: Offsets
     out_lod: Offsets = named("Out@GRAD@LOD")
     d_out: Input
-    d_x: Output | None
+    d_x: Output
     ref_level: int = -1
 
 

@@ -329,7 +329,7 @@ class SequenceTopKAvgPooling(TopKOperands):
 class SequenceTopKAvgPoolingGrad(TopKOperands):
     pos: Input = named("pos")
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 def topk_shape(op: Inference) -> Mapping[str, Specs]:

@@ -64,7 +64,7 @@ class StridedSlice(StridedSliceOperands):
 
 class StridedSliceGrad(StridedSliceOperands):
     d_out: Input
-    d_input: Output | None
+    d_input: Output
 
 
 define(

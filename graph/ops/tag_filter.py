@@ -37,7 +37,7 @@ class FilterByInstagGrad(TagAttributes):
     loss_weight: Input
     index_map: Input
     d_out: Input
-    d_ins: Output | None
+    d_ins: Output
 
 
 class OffsetsTagged(Operands):

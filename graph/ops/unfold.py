@@ -52,7 +52,7 @@ class Unfold(UnfoldAttributes):
 
 class UnfoldGrad(UnfoldAttributes):
     d_y: Input
-    d_x: Output | None
+    d_x: Output
 
 
 define(

@@ -50,7 +50,7 @@ class NormGrad(NormAttributes):
     x: Input
     norm: Input
     d_out: Input
-    d_x: Output | None
+    d_x: Output
 
 
 def norm(a: Norm) -> f.Results:

@@ -25,7 +25,7 @@ def scale(dev: Device, a: Scale) -> list[Step]:
 @kernel("floor_grad", "ceil_grad", "round_grad", "trunc_grad", low=True)
 def step_grad(dev: Device, a: Gradient) -> list[Step]:
     """A step function is flat, whatever comes down: not 0 * d, which would be nan for an infinity."""
-    return [] if a.d_x is None else [partial(a.d_x.fill, 0)]
+    return [partial(a.d_x.fill, 0)]
 
 
 @kernel("relu_grad")

@@ -58,7 +58,7 @@ def assign_value(dev: Device, a: ops.AssignValue) -> Step:
 
 @kernel("assign", low=True)
 def assign(dev: Device, a: ops.Assign) -> list[Step]:
-    return [] if a.out is None else [partial(dev.xp.copyto, a.out, a.x)]
+    return [partial(dev.xp.copyto, a.out, a.x)]
 
 
 @kernel("increment")
@@ -68,7 +68,7 @@ def increment(dev: Device, a: ops.Increment) -> Step:
 
 @kernel("cast", low=True)
 def cast(dev: Device, a: ops.Cast) -> list[Step]:
-    return [] if a.out is None else [partial(dev.xp.copyto, a.out, a.x, casting="unsafe")]
+    return [partial(dev.xp.copyto, a.out, a.x, casting="unsafe")]
 
 
 @kernel("shape", low=True)
@@ -105,8 +105,6 @@ def top_k(dev: Device, a: ops.TopK) -> Step:
 
 @kernel("top_k_grad", low=True)
 def top_k_grad(dev: Device, a: ops.TopKGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     return [
         partial(a.d_x.fill, 0),
         lambda: dev.xp.put_along_axis(a.d_x, a.indices, a.d_out, axis=-1),

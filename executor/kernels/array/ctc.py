@@ -152,9 +152,7 @@ def warpctc(dev: Device, a: WarpCtc) -> Step:
 
 
 @kernel("warpctc_grad")
-def warpctc_grad(dev: Device, a: WarpCtcGrad) -> Step | None:
-    if a.d_logits is None:
-        return None
+def warpctc_grad(dev: Device, a: WarpCtcGrad) -> Step:
     xp, d_logits, classes = dev.xp, a.d_logits, a.d_logits.shape[-1]
 
     def run() -> None:

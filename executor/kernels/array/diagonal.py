@@ -26,16 +26,12 @@ def trace(dev: Device, a: Trace) -> list[Step]:
 @kernel("trace_grad", low=True)
 def trace_grad(dev: Device, a: TraceGrad) -> list[Step]:
     """The gradient all along the diagonal, zero beside it."""
-    if a.d_input is None:
-        return []
     view = diagonal_of(a.d_input, a.offset, a.dim1, a.dim2)
     source = a.d_out.reshape(*view.shape[:-1], 1)
     return [partial(a.d_input.fill, 0), partial(dev.xp.copyto, view, source)]
 
 
-def _triangle(dev: Device, out: Array | None, x: Array, a: TrilTriu | TrilTriuGrad) -> list[Step]:
-    if out is None:
-        return []
+def _triangle(dev: Device, out: Array, x: Array, a: TrilTriu | TrilTriuGrad) -> list[Step]:
     rows, columns = x.shape[-2:]
     lower: Any = dev.xp.tri(rows, columns, a.diagonal - (not a.lower), bool)
     inside = lower if a.lower else ~lower

@@ -145,8 +145,6 @@ def shuffle_batch(dev: Device, a: ops.ShuffleBatch) -> list[Step]:
 @kernel("shuffle_batch_grad", low=True)
 def shuffle_batch_grad(dev: Device, a: ops.ShuffleBatchGrad) -> list[Step]:
     """Each row back to where it came from."""
-    if a.d_x is None:
-        return []
     width = a.d_out.shape[-1]
     return [
         partial(a.d_x.reshape(-1, width).__setitem__, a.shuffle_idx, a.d_out.reshape(-1, width))

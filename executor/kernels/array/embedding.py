@@ -38,8 +38,6 @@ def sum_rows(xp: Any, index: Array, rows: Array, sums: Array) -> None:
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad")
 def lookup_grad(dev: Device, a: ops.LookupTableGrad) -> list[Step]:
-    if a.d_w is None:
-        return []
     xp, d_w = dev.xp, a.d_w
     flat, rows = a.ids.reshape(-1), a.d_out.reshape(-1, d_w.shape[1])
     padding = _padding(a, d_w.shape[0])

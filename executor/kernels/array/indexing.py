@@ -35,8 +35,6 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
 
     @on("slice_grad")
     def slice_grad(dev: Device, a: ops.SliceGrad) -> list[Step]:
-        if a.d_input is None:
-            return []
         view = window(a.d_input, a)
         return [partial(a.d_input.fill, 0), *copied(dev, view, a.d_out.reshape(view.shape))]
 
@@ -110,8 +108,6 @@ def gather(dev: Device, a: ops.Gather) -> list[Step]:
 @kernel("gather_grad")
 def gather_grad(dev: Device, a: ops.GatherGrad) -> list[Step]:
     """Of a row gathered twice the last gradient counts, or (without ``overwrite``) their sum."""
-    if a.d_x is None:
-        return []
     flat = a.index.reshape(-1)
     put = partial(
         a.d_x.__setitem__ if a.overwrite else partial(dev.xp.add.at, a.d_x), flat, a.d_out
@@ -175,8 +171,6 @@ def gather_nd(dev: Device, a: ops.GatherNd) -> list[Step]:
 
 @kernel("gather_nd_grad")
 def gather_nd_grad(dev: Device, a: ops.GatherNdGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     rows, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     source = a.d_out.reshape(places.size, *rows.shape[1:])
     return [*steps, partial(a.d_x.fill, 0), partial(dev.xp.add.at, rows, places, source)]

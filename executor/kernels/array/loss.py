@@ -46,8 +46,6 @@ def softmax(dev: Device, a: ops.Softmax) -> list[Step]:
 @kernel("softmax_grad")
 def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
     """out * (d - sum(d * out))."""
-    if a.d_x is None:
-        return []
     xp = dev.xp
     column = dev.scratch(
         tuple(1 if i == a.axis % a.out.ndim else n for i, n in enumerate(a.out.shape)), a.out.dtype
@@ -131,8 +129,6 @@ def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
 
 @kernel("cross_entropy_grad")
 def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     xp, d_x = dev.xp, a.d_x
     if a.soft_label:
         return [
@@ -168,8 +164,6 @@ def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> Step:
 
 @kernel("cross_entropy_grad2")
 def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
-    if a.d_x is None:
-        return []
     labels = Labels(dev, "cross_entropy2", a.d_x, a.label, a.d_x.ndim - 1, a.ignore_index)
     d_rows = a.d_x.reshape(-1, labels.classes)
 
@@ -219,8 +213,6 @@ def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> l
 def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d. Soft labels are taken to sum to 1, as in Paddle."""
     axis = a.axis
-    if a.d_logits is None:
-        return []
     xp = dev.xp
     if a.soft_label:
         return [
@@ -272,8 +264,6 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
 @kernel("cross_entropy_of_scores_grad")
 def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
     """(exp(logits - log_sum) - label) * d."""
-    if a.d_logits is None:
-        return []
     xp, d_logits = dev.xp, a.d_logits
     labels = Labels(dev, "softmax_with_cross_entropy", a.logits, a.label, -1, a.ignore_index)
     rows = d_logits.reshape(-1, labels.classes)
@@ -314,9 +304,6 @@ def sigmoid_cross_entropy(dev: Device, a: ops.SigmoidCrossEntropyWithLogits) -> 
 
 @kernel("sigmoid_cross_entropy_with_logits_grad")
 def sigmoid_cross_entropy_grad(dev: Device, a: ops.SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
-
     slope = partial(sigmoid_slope, a.ignore_index)
     steps = bind_scalar(slope, {"x": a.x, "label": a.label, "d": a.d_out}, {}, a.d_x, dev)
     return steps + _normalized(dev, a.label, a.d_x, a.normalize, a.ignore_index)

@@ -78,8 +78,6 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
 
     @on("unstack_grad")
     def unstack_grad(dev: Device, a: ops.UnstackGrad) -> list[Step]:
-        if a.d_x is None:
-            return []
         return each(dev, zip(layers(a.d_x, len(a.d_y), a.axis), a.d_y, strict=True))
 
     @on("expand")
@@ -97,7 +95,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
     @on("transpose_grad")
     @on("transpose2_grad")
     def transpose_grad(dev: Device, a: Transpose2Grad | TransposeGrad) -> list[Step]:
-        return [] if a.d_x is None else copied(dev, a.d_x.transpose(a.axis), a.d_out)
+        return copied(dev, a.d_x.transpose(a.axis), a.d_out)
 
     @on("transfer_layout")
     def transfer_layout(dev: Device, a: Unary) -> list[Step]:
@@ -107,8 +105,6 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
 @kernel("expand_grad", "expand_as_grad")
 def expand_grad(dev: Device, a: ops.ExpandGrad | ExpandAsGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
-    if a.d_x is None:
-        return []
     _, large = tiles(a.x, a.d_out)
     return [partial(dev.xp.add.reduce, large, tuple(range(0, large.ndim, 2)), None, a.d_x)]
 

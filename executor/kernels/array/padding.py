@@ -32,7 +32,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
 
     @on("pad_grad")
     def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
-        return [] if a.d_x is None else copied(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings))
+        return copied(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings))
 
 
 register(partial(kernel, low=True), copied)
@@ -76,8 +76,6 @@ def pad2d(dev: Device, a: Pad2d) -> list[Step]:
 @kernel("pad2d_grad")
 def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
     """The way back: margin rows are added to the rows they repeat, then columns."""
-    if a.d_x is None:
-        return []
     first, xp = image_axis(a.data_format), dev.xp
     if a.mode == "constant":
         return [partial(xp.copyto, a.d_x, middle(a.d_out, a.d_x, a.paddings, first))]

@@ -38,4 +38,4 @@ def sigmoid_focal_loss(dev: Device, a: SigmoidFocalLoss) -> list[Step]:
 
 @kernel("sigmoid_focal_loss_grad")
 def sigmoid_focal_loss_grad(dev: Device, a: SigmoidFocalLossGrad) -> list[Step]:
-    return [] if a.d_x is None else bind_written(dev, *focal_slope(dev, a))
+    return bind_written(dev, *focal_slope(dev, a))

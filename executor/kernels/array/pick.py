@@ -25,8 +25,6 @@ def index_select(dev: Device, a: ops.IndexSelect) -> list[Step]:
 @kernel("index_select_grad")
 def index_select_grad(dev: Device, a: ops.IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
-    if a.d_x is None:
-        return []
     layers, picked = (array.swapaxes(0, a.dim) for array in (a.d_x, a.d_out))
     return [partial(a.d_x.fill, 0), partial(dev.xp.add.at, layers, a.index, picked)]
 
@@ -48,8 +46,6 @@ def index_sample(dev: Device, a: ops.IndexSample) -> list[Step]:
 @kernel("index_sample_grad")
 def index_sample_grad(dev: Device, a: ops.IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
-    if a.d_x is None:
-        return []
     rows = dev.xp.asarray(row_numbers(a.x.shape[0]))
     return [
         partial(a.d_x.fill, 0),

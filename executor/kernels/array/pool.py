@@ -191,8 +191,6 @@ def pooled_grad(
 
 @kernel("pool2d_grad", "pool3d_grad", any_order=True)
 def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     slopes = (a.x, a.out, a.d_out, a.d_x)
     return pooled_grad(dev, windows_of(a, a.out), slopes, a.pooling_type == "avg", a.exclusive)
 

@@ -64,8 +64,6 @@ def _rows(dev: Device, index: Array, room: int) -> tuple[Any, Any]:
 @kernel("max_pool2d_with_index_grad", "max_pool3d_with_index_grad")
 def max_pool_grad(dev: Device, a: ops.MaxPoolGrad) -> list[Step]:
     """Add the gradient of each maximum where it was; a window without one has the place -1."""
-    if a.d_x is None:
-        return []
     xp = dev.xp
     rows, starts = _rows(dev, a.mask, math.prod(a.x.shape[2:]))
     some = dev.scratch(a.mask.shape, np.bool_)
@@ -122,8 +120,6 @@ def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
 @kernel("unpool_grad", "unpool3d_grad")
 def unpool_grad(dev: Device, a: ops.UnpoolGrad) -> list[Step]:
     """Fetch what flows into the places; the forward op has checked them."""
-    if a.d_x is None:
-        return []
     xp = dev.xp
     rows, starts = _rows(dev, a.indices, math.prod(a.d_out.shape[2:]))
     return [
@@ -155,8 +151,6 @@ def pyramid(dev: Device, a: ops.Pyramid) -> list[Step]:
 @kernel("spp_grad")
 def pyramid_grad(dev: Device, a: ops.PyramidGrad) -> list[Step]:
     """Levels are added up."""
-    if a.d_x is None:
-        return []
     steps: list[Step] = [partial(a.d_x.fill, 0)]
     share = dev.scratch(a.d_x.shape, a.d_x.dtype)
     grads = levels(a.x, a.d_out, a.pyramid_height)

@@ -81,8 +81,6 @@ def dropout(dev: Device, a: ops.Dropout) -> list[Step]:
 
 @kernel("dropout_grad")
 def dropout_grad(dev: Device, a: ops.DropoutGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     upscale = a.dropout_implementation == "upscale_in_train"
     keep = 1.0 - a.dropout_prob
     factor = (1.0 / keep if keep else 0.0) if upscale and not a.is_test else 1.0

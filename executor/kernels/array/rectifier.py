@@ -47,4 +47,4 @@ def maxout(dev: Device, a: Maxout) -> list[Step]:
 
 @kernel("maxout_grad")
 def maxout_grad(dev: Device, a: MaxoutGrad) -> list[Step]:
-    return [] if a.d_x is None else bind_written(dev, *slopes_of_largest(a, a.d_x))
+    return bind_written(dev, *slopes_of_largest(a, a.d_x))

@@ -25,8 +25,6 @@ def mean(dev: Device, a: Unary) -> list[Step]:
 
 @kernel("mean_grad")
 def mean_grad(dev: Device, a: SlopeOfX) -> list[Step]:
-    if a.d_x is None:
-        return []
     spread = a.d_out.reshape((1,) * a.x.ndim)
     return [partial(dev.xp.divide, spread, max(a.x.size, 1), a.d_x)]
 
@@ -206,8 +204,6 @@ def cumsum(dev: Device, a: Cumsum) -> list[Step]:
 
 @kernel("reduce_sum_grad", low=True)
 def reduce_sum_grad(dev: Device, a: ReduceGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     d_out, steps = _as(dev, a.d_out, a.d_x.dtype)
     return [*steps, partial(dev.xp.copyto, a.d_x, spread(a, d_out))]
 
@@ -219,8 +215,6 @@ def spread(a: ReduceGrad, d_out: Array) -> Any:
 
 @kernel("reduce_mean_grad")
 def reduce_mean_grad(dev: Device, a: ReduceGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     d_out, steps = _as(dev, a.d_out, a.d_x.dtype)
     spread = kept(a.x, d_out, axes_of(a.x, a.dim, a.reduce_all))
     return [*steps, partial(dev.xp.multiply, spread, spread.size / max(a.x.size, 1), a.d_x)]
@@ -229,8 +223,6 @@ def reduce_mean_grad(dev: Device, a: ReduceGrad) -> list[Step]:
 @kernel("reduce_max_grad", "reduce_min_grad")
 def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
     """Every element equal to the extreme gets the gradient, as in Paddle."""
-    if a.d_x is None:
-        return []
     axes = axes_of(a.x, a.dim, a.reduce_all)
     mask = dev.scratch(a.x.shape, bool)
     out, copies = _as(dev, a.out, a.x.dtype)
@@ -246,8 +238,6 @@ def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
 @kernel("reduce_prod_grad")
 def reduce_prod_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
     """d * out / x, as Paddle computes it (undefined where an element is 0)."""
-    if a.d_x is None:
-        return []
     axes = axes_of(a.x, a.dim, a.reduce_all)
     out, copies = _as(dev, a.out, a.d_x.dtype)
     d_out, more = _as(dev, a.d_out, a.d_x.dtype)

@@ -158,7 +158,7 @@ def roi_align_grad(dev: Device, a: ops.RoiAlignGrad) -> list[Step]:
         for r, image in enumerate(_images("roi_align", a)):
             _spread(d_x[image], a.d_out[r], rows[r], columns[r])
 
-    return [] if a.d_x is None else [partial(run, a.d_x)]
+    return [partial(run, a.d_x)]
 
 
 def _by_position(x: Array, a: ops.Bins) -> Any:
@@ -188,7 +188,7 @@ def psroi_pool_grad(dev: Device, a: ops.PsroiPoolGrad) -> list[Step]:
             part = _by_position(d_x[image], a)[..., h, w]
             part += np.einsum("ph,cpq,qw->cpqhw", rows[r][:, h], a.d_out[r], columns[r][:, w])
 
-    return [] if a.d_x is None else [partial(run, a.d_x)]
+    return [partial(run, a.d_x)]
 
 
 @kernel("prroi_pool", on=("numpy",))
@@ -278,4 +278,4 @@ def roi_pool_grad(dev: Device, a: ops.RoiPoolGrad) -> list[Step]:
             d_out = np.where(places < 0, 0, a.d_out[r].reshape(places.shape))
             np.add.at(flat[image], (channels, np.maximum(places, 0)), d_out)
 
-    return [] if a.d_x is None else [partial(run, a.d_x)]
+    return [partial(run, a.d_x)]

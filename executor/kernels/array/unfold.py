@@ -47,8 +47,6 @@ def unfold(dev: Device, a: Unfold) -> list[Step]:
 @kernel("unfold_grad")
 def unfold_grad(dev: Device, a: UnfoldGrad) -> list[Step]:
     """Sums in the order of the window's elements."""
-    if a.d_x is None:
-        return []
     pairs = taps(a.d_x, a.d_y, a)
     adds = [partial(dev.xp.add, image, columns, image) for columns, image in pairs]
     return [partial(a.d_x.fill, 0), *adds]

@@ -53,7 +53,7 @@ def _written(dev: Device, out: Array, value: np.ndarray) -> list[Step]:
 @CUDA.register("assign", "cast")
 def assign(dev: Device, a: ops.Assign | ops.Cast) -> list[Step]:
     """Copy, and convert: what is behind the point is dropped, what is not 0 is true."""
-    return [] if a.out is None else bind_cuda(dev, [(e.copy(e.argument("x")), a.out)], {"x": a.x})
+    return bind_cuda(dev, [(e.copy(e.argument("x")), a.out)], {"x": a.x})
 
 
 @CUDA.register("increment")

@@ -36,8 +36,6 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
 @cuda("lookup_table_grad", "lookup_table_v2_grad")
 def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     """Each row of W gets the sum of what its ids got."""
-    if a.d_w is None:
-        return []
     sums = Sums(dev, a.ids.reshape(-1), a.d_w.shape[0], _padding(a.padding_idx, a.d_w.shape[0]))
     return [*sums.steps, *sums.into(a.d_w, a.d_out)]
 
@@ -51,8 +49,6 @@ def gather(dev: Device, a: Gather) -> list[Step]:
 @cuda("gather_grad")
 def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Of a row gathered twice the last gradient counts, or (without ``overwrite``) their sum."""
-    if a.d_x is None:
-        return []
     sums = Sums(dev, a.index.reshape(-1), a.x.shape[0])
     return [*sums.steps, *sums.into(a.d_x, a.d_out, last=a.overwrite)]
 
@@ -111,7 +107,7 @@ def gather_nd(dev: Device, a: GatherNd) -> list[Step]:
 @cuda("gather_nd_grad")
 def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
-    if a.d_x is None or not a.d_x.size:
+    if not a.d_x.size:
         return []
     places, rows, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     sums = Sums(dev, places, rows)

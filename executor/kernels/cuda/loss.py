@@ -29,8 +29,6 @@ def sigmoid_cross_entropy(dev: Device, a: SigmoidCrossEntropyWithLogits) -> list
 
 @cuda("sigmoid_cross_entropy_with_logits_grad", takes=floating)
 def sigmoid_cross_entropy_grad(dev: Device, a: SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     reads = {"x": a.x, "label": a.label, "d": a.d_out}
     return _of_labels(dev, reads, a.d_x, _SIGMOID_SLOPE, a.normalize, a.ignore_index)
 

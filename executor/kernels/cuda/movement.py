@@ -43,7 +43,7 @@ register(cuda, moved)
 @cuda("expand_grad", "expand_as_grad")
 def expand_grad(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
     """Each element gets the sum of what went to its copies."""
-    if a.d_x is None or not a.d_x.size:
+    if not a.d_x.size:
         return []
     _, large = tiles(a.x, a.d_out)
     return reduced(dev, "Sum", large, a.d_x, tuple(range(0, large.ndim, 2)))
@@ -59,8 +59,6 @@ def slice_(dev: Device, a: Slice) -> list[Step]:
 @cuda("slice_grad")
 def slice_grad(dev: Device, a: SliceGrad) -> list[Step]:
     """The gradient in its window, and zeros around it."""
-    if a.d_input is None:
-        return []
     target = window(a.d_input, a)
     return _framed(dev, a.d_input, target, a.d_out.reshape(target.shape), 0)
 
@@ -74,7 +72,7 @@ def pad(dev: Device, a: Pad) -> list[Step]:
 @cuda("pad_grad")
 def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
     """What is between the margins."""
-    return [] if a.d_x is None else moved(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings))
+    return moved(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings))
 
 
 def framed_image(

@@ -75,16 +75,12 @@ def trace(dev: Device, a: Trace) -> list[Step]:
 @cuda("trace_grad")
 def trace_grad(dev: Device, a: TraceGrad) -> list[Step]:
     """The gradient all along the diagonal, zero beside it."""
-    if a.d_input is None:
-        return []
     view = diagonal_of(a.d_input, a.offset, a.dim1, a.dim2)
     source = a.d_out.reshape(*view.shape[:-1], 1)
     return [*filled(dev, a.d_input, 0), *moved(dev, view, source)]
 
 
-def _triangle(dev: Device, out: Array | None, x: Array, a: TrilTriu | TrilTriuGrad) -> list[Step]:
-    if out is None:
-        return []
+def _triangle(dev: Device, out: Array, x: Array, a: TrilTriu | TrilTriuGrad) -> list[Step]:
     rows, columns = x.shape[-2:]
     lower: Any = np.tri(rows, columns, a.diagonal - (not a.lower), bool)
     inside = dev.xp.asarray(lower if a.lower else ~lower)

@@ -61,7 +61,7 @@ def pad2d(dev: Device, a: Pad2d) -> list[Step]:
 @cuda("pad2d_grad")
 def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
     """Each pixel adds up the gradients of those that show it."""
-    if a.d_x is None or not a.d_x.size:
+    if not a.d_x.size:
         return []
     if a.mode == "constant":
         return moved(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings, image_axis(a.data_format)))

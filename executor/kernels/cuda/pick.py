@@ -35,7 +35,7 @@ def index_select(dev: Device, a: ops.IndexSelect) -> list[Step]:
 @cuda("index_select_grad")
 def index_select_grad(dev: Device, a: ops.IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
-    if a.d_x is None or not a.d_x.size:
+    if not a.d_x.size:
         return []
     sums = Sums(dev, a.index, a.d_x.shape[a.dim])
     if a.dim % a.d_x.ndim == 0:
@@ -70,7 +70,7 @@ def index_sample(dev: Device, a: ops.IndexSample) -> list[Step]:
 @cuda("index_sample_grad")
 def index_sample_grad(dev: Device, a: ops.IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
-    if a.d_x is None or not a.d_x.size:
+    if not a.d_x.size:
         return []
     places, steps = _sampled(dev, a.d_x, a.index)
     sums = Sums(dev, places, a.d_x.size)

@@ -148,8 +148,6 @@ def _found(dev: Device, how: _How, win: Windows, x: Array, result: Any) -> list[
 @cuda("pool2d_grad", "pool3d_grad", takes=floating, any_order=True, layout=AS_THEY_COME)
 def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     """The first element that equals a window's maximum gets its gradient: places are found first."""
-    if a.d_x is None:
-        return []
     win = windows_of(a, a.out)
     if a.pooling_type == "avg":
         return _given(dev, _How("avg", a.exclusive), win, {"d_out": a.d_out}, a.d_x)
@@ -163,8 +161,6 @@ def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
 @cuda("max_pool2d_with_index_grad", "max_pool3d_with_index_grad", takes=_taken)
 def max_pool_grad(dev: Device, a: MaxPoolGrad) -> list[Step]:
     """An element gathers from the windows that have their maximum there."""
-    if a.d_x is None:
-        return []
     arrays = {"d_out": a.d_out, "place": a.mask}
     return _given(dev, _How("max", absolute=True), windows_of(a, a.d_out), arrays, a.d_x)
 

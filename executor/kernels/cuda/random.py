@@ -176,8 +176,6 @@ def _limit(keep: float) -> int:
 
 @cuda("dropout_grad")
 def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     upscale, keep = a.dropout_implementation == "upscale_in_train", 1.0 - a.dropout_prob
     factor = (1.0 / keep if keep else 0.0) if upscale and not a.is_test else 1.0
     if a.is_test and not upscale:

@@ -78,8 +78,6 @@ def softmax(dev: Device, a: ops.Softmax) -> list[Step]:
 
 @cuda("softmax_grad", takes=floating)
 def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     rows = _Rows(dev, a.out, a.axis, a.d_out, a.d_x, together=2)
     arrays = [read("out", a.out), read("d_out", a.d_out), written("d_x", a.d_x)]
     return rows.launch("block_softmax_grad", _kinds(a.out), arrays)
@@ -117,8 +115,6 @@ def _ones(x: Array, axis: int) -> tuple[int, ...]:
 
 @cuda("softmax_with_cross_entropy_grad", takes=scored)
 def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
-    if a.d_logits is None:
-        return []
     weights = a.label if a.soft_label else None
     rows = _Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=1 + a.soft_label)
     arrays = [
@@ -150,8 +146,6 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
 
 @cuda("cross_entropy_of_scores_grad", takes=scored)
 def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
-    if a.d_logits is None:
-        return []
     arrays = [
         read("x", a.logits),
         read("labels", a.label),
@@ -198,8 +192,6 @@ def _at_label(
 
 @cuda("cross_entropy_grad", takes=scored)
 def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     if not a.soft_label:
         return _grad_at_label(dev, a.x, a.label, a.d_y, a.d_x, a.ignore_index, picked=False)
     arrays = [
@@ -215,8 +207,6 @@ def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
 
 @cuda("cross_entropy_grad2", takes=scored)
 def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
-    if a.d_x is None:
-        return []
     return _grad_at_label(dev, a.match_x, a.label, a.d_y, a.d_x, a.ignore_index, picked=True)
 
 

@@ -57,7 +57,7 @@ def argsort(dev: Device, a: Argsort) -> list[Step]:
 @cuda("argsort_grad")
 def argsort_grad(dev: Device, a: ArgsortGrad) -> list[Step]:
     """Each element's gradient goes back to where the element stood."""
-    if a.d_x is None or not a.d_x.size:
+    if not a.d_x.size:
         return []
     kind, length, inner = c_type(a.d_x.dtype), a.d_x.shape[a.axis], _inner(a.d_x, a.axis)
     parameters = [(f"{kind}*", "d_x"), (f"const {kind}*", "d_out")]

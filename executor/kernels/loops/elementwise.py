@@ -201,6 +201,4 @@ def _single_to_bool(node: Node) -> bool:
 @NUMBA.register("cast", takes=_single_to_bool)
 def cast(dev: Device, a: Cast) -> list[Step]:
     """Whether a number is not zero; to other types NumPy converts as fast as memory is."""
-    if a.out is None:
-        return []
     return NUMBA.bind(dev, [(e.not_equal(e.argument("x"), 0), a.out)], {"x": a.x})

@@ -95,7 +95,7 @@ def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
 @kernel("cross_entropy_grad", on=("numba",), takes=_hard)
 def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     """-d / probability, at the label."""
-    if a.d_x is None or not _whole(a.x, a.label, a.d_y, a.d_x):
+    if not _whole(a.x, a.label, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad", dev, a)
     text = _SLOPE.format(at="r * n + label")
     return _bound(dev, text, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.d_y, a.d_x])
@@ -113,7 +113,7 @@ def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> list[Step]:
 @kernel("cross_entropy_grad2", on=("numba",), takes=_hard)
 def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     """-d / probability, from the probability that was kept."""
-    if a.d_x is None or not _whole(a.label, a.match_x, a.d_y, a.d_x):
+    if not _whole(a.label, a.match_x, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad2", dev, a)
     text = _SLOPE.format(at="r")
     return _bound(
@@ -134,7 +134,5 @@ def sigmoid_cross_entropy(dev: Device, a: ops.SigmoidCrossEntropyWithLogits) -> 
 
 @kernel("sigmoid_cross_entropy_with_logits_grad", on=("numba",), takes=_each)
 def sigmoid_cross_entropy_grad(dev: Device, a: ops.SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     slope = sigmoid_slope(a.ignore_index, *map(argument, ("x", "label", "d")))
     return [*bind_loop([(slope, a.d_x)], {"x": a.x, "label": a.label, "d": a.d_out})]

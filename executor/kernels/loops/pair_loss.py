@@ -30,7 +30,7 @@ def register(loops: Loops) -> None:
 
     @loops.register("sigmoid_focal_loss_grad", takes=takes)
     def sigmoid_focal_loss_grad(dev: Device, a: SigmoidFocalLossGrad) -> list[Step]:
-        return [] if a.d_x is None else loops.bind(dev, *focal_slope(dev, a))
+        return loops.bind(dev, *focal_slope(dev, a))
 
 
 register(NUMBA)

@@ -68,8 +68,6 @@ def index_select(dev: Device, a: ops.IndexSelect) -> list[Step]:
 @_loop("index_select_grad", "index", "d_out", "d_x")
 def index_select_grad(dev: Device, a: ops.IndexSelectGrad) -> list[Step]:
     """Each layer gets the sum of what was picked of it."""
-    if a.d_x is None:
-        return []
     return row_sums(dev, a.index, _stacked(a.d_out, a.dim), _stacked(a.d_x, a.dim))
 
 
@@ -83,8 +81,6 @@ def index_sample(dev: Device, a: ops.IndexSample) -> list[Step]:
 @_loop("index_sample_grad", "index", "d_out", "d_x")
 def index_sample_grad(dev: Device, a: ops.IndexSampleGrad) -> list[Step]:
     """Each element gets the sum of what was picked of it."""
-    if a.d_x is None:
-        return []
     return row_sums(dev, a.index, a.d_out[..., np.newaxis], a.d_x[..., np.newaxis])
 
 
@@ -104,16 +100,12 @@ def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Ste
 )
 def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Each row gets the sum of what was gathered of it."""
-    if a.d_x is None:
-        return []
     return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
 
 
 @_loop("gather_nd_grad", "index", "d_out", "d_x")
 def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what was gathered of it."""
-    if a.d_x is None:
-        return []
     target, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     return [*steps, *_sums_at(dev, places, a.d_out, target)]
 

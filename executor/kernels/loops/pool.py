@@ -246,8 +246,6 @@ def largest_of_channels_grad(dev: Device, x: Array, out: Array, d_out: Array, d_
 
 @_loops("pool2d_grad", "pool3d_grad")
 def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     win = windows_of(a, a.out)
     return [
         partial(a.d_x.fill, 0),
@@ -262,8 +260,6 @@ def max_pool(dev: Device, a: ops.MaxPool) -> list[Step]:
 
 @_loops("max_pool2d_with_index_grad", "max_pool3d_with_index_grad")
 def max_pool_grad(dev: Device, a: ops.MaxPoolGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     words = [a.d_out.ctypes.data, a.d_x.ctypes.data, a.mask.ctypes.data, *_planes(a.mask, a.x)]
     return [partial(a.d_x.fill, 0), launch(_BY_MASK, words, a.d_out, a.d_x, a.mask)]
 
@@ -281,8 +277,6 @@ def pyramid(dev: Device, a: ops.Pyramid) -> list[Step]:
 
 @_loops("spp_grad")
 def pyramid_grad(dev: Device, a: ops.PyramidGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     parts, grads = (levels(a.x, array, a.pyramid_height) for array in (a.out, a.d_out))
     calls = (
         _bound(a.pooling_type, win, a.x, grad, d_x=a.d_x, y=part)
@@ -306,8 +300,6 @@ def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
 
 @_loops("unpool_grad", "unpool3d_grad")
 def unpool_grad(dev: Device, a: ops.UnpoolGrad) -> list[Step]:
-    if a.d_x is None:
-        return []
     wrong = np.zeros(2, np.int64)
     return [_placed("x[o] = out[plane * size + at]", a.d_x, a.d_out, a.indices, wrong)]
 

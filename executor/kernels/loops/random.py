@@ -112,7 +112,7 @@ class CompiledDropout(Dropout):
 @kernel("dropout_grad", on=("numba",), takes=_in_float32)
 def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step] | list[Launch]:
     """d * mask * factor in one pass."""
-    if a.d_x is None or a.is_test:
+    if a.is_test:
         return by_arrays("dropout_grad", dev, a)
     keep = 1.0 - a.dropout_prob
     upscale = a.dropout_implementation == "upscale_in_train"

@@ -64,8 +64,6 @@ for _op_type, _join in (("reduce_max", "max"), ("reduce_min", "min")):
 @kernel("reduce_max_grad", "reduce_min_grad", on=("numba",), takes=in_float32)
 def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
     """Every element equal to the extreme gets the gradient, as in Paddle."""
-    if a.d_x is None:
-        return []
     axes = axes_of(a.x, a.dim, a.reduce_all)
     small = {"out": kept(a.x, a.out, axes), "d": kept(a.x, a.d_out, axes)}
     slope = e.where(e.equal(_X, e.argument("out")), e.argument("d"), 0)
@@ -76,8 +74,6 @@ def _sums_of_copies(op_type: str) -> None:
     @kernel(op_type, on=("numba",), takes=in_float32)
     def sums(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
         """Each element gets the sum of what went to its copies."""
-        if a.d_x is None:
-            return []
         _, large = tiles(a.x, a.d_out)
         axes = tuple(range(0, large.ndim, 2))
         if not _faster(large, axes):

@@ -201,8 +201,6 @@ def _narrow(node: Node) -> bool:
 @kernel("reduce_sum_grad", on=("numba",), takes=lambda node: _narrow(node) and one_type(node))
 def reduce_sum_grad(dev: Device, a: ReduceGrad) -> list[Step]:
     """Each element of a result is copied to those that it is the sum of."""
-    if a.d_x is None:
-        return []
     return bind_copy(dev, a.d_x, spread(a, a.d_out))
 
 

@@ -27,7 +27,7 @@ def gelu(dev: Device, a: Gelu) -> list[Step]:
 
 @onednn("gelu_grad", prefer_loops=True)
 def gelu_grad(dev: Device, a: GeluGrad) -> list[Step]:
-    return [] if a.d_x is None else slope_at_operand(dev, _gelu(a.approximate), a.x, a.d_out, a.d_x)
+    return slope_at_operand(dev, _gelu(a.approximate), a.x, a.d_out, a.d_x)
 
 
 @onednn("sigmoid", prefer_loops=True)
@@ -37,7 +37,7 @@ def sigmoid(dev: Device, a: Activation) -> list[Step]:
 
 @onednn("sigmoid_grad", prefer_loops=True)
 def sigmoid_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
-    return [] if a.d_x is None else slope_at_result(dev, "sigmoid", a.out, a.d_out, a.d_x)
+    return slope_at_result(dev, "sigmoid", a.out, a.d_out, a.d_x)
 
 
 @onednn("tanh")
@@ -47,9 +47,9 @@ def tanh(dev: Device, a: Activation) -> list[Step]:
 
 @onednn("tanh_grad", prefer_loops=True)
 def tanh_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
-    return [] if a.d_x is None else slope_at_result(dev, "tanh", a.out, a.d_out, a.d_x)
+    return slope_at_result(dev, "tanh", a.out, a.d_out, a.d_x)
 
 
 @onednn("relu_grad", prefer_loops=True)
 def relu_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
-    return [] if a.d_x is None else slope_at_result(dev, "relu", a.out, a.d_out, a.d_x)
+    return slope_at_result(dev, "relu", a.out, a.d_out, a.d_x)

@@ -141,8 +141,6 @@ def pool(dev: Device, a: Pool) -> list[Step]:
 @onednn("pool2d_grad", "pool3d_grad", takes=_takes, any_order=True, layout=CHANNELS_LAST)
 def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     """The forward primitive finds once more where each maximum was: the op hands on values only."""
-    if a.d_x is None:
-        return []
     lines = _as_lines(dev, a)
     if lines is not None and lines.x.flags.c_contiguous:
         return loops.pool_grad(dev, lines)
