@@ -117,7 +117,7 @@ def stacked() -> None:
 def selected() -> None:
     """Which rows there are is told by what is fed, so that the host knows it before the step."""
     ids, rows = words()
-    some = L.where(L.less_than(ids, L.fill_constant([1], "int64", WORDS)))
+    some = L.where(L.less_than(ids, L.fill_constant([1], "int64", ODD + 1)))
     back = L.gather_nd(L.fc(rows, 4, act="tanh"), L.slice(some, [1], [0], [1]))
     loss = mean_loss(L.sequence_pool(L.lod_reset(back, ids), "sum"))
     fluid.optimizer.SGD(0.1).minimize(loss)
