@@ -192,7 +192,8 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
                 break
         else:
             return {}
-        names, values = forward.outputs | forward.inputs, reading.outputs | reading.inputs
+        names = forward.outputs | forward.inputs
+        values = {**reading.outputs, **reading.inputs}
         return {
             slot: values[source]
             for slot, source in grad.reads().items()

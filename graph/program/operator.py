@@ -148,8 +148,8 @@ class Operator:
         if "sub_block" in self.attrs:
             return set()
         names = set(self.output_arg_names).difference(self.input_arg_names, [EMPTY_VAR])
-        found = {name: self.block.find_var_recursive(name) for name in names}
-        return {n for n, v in found.items() if v is None or v.type != VarType.LOD_TENSOR_ARRAY}
+        variables = {name: self.block.find_var_recursive(name) for name in names}
+        return {n for n, v in variables.items() if v is None or v.type != VarType.LOD_TENSOR_ARRAY}
 
     @property
     def input_names(self) -> list[str]:
