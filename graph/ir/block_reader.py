@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...strategies.errors import Unsupported
 from ..ops.registry import Spec
@@ -20,12 +20,23 @@ from .sequences import Sequences
 Values = Mapping[str, tuple[Value | None, ...]]
 
 
+class Reading(NamedTuple):
+    """The values by slot that an op read and wrote: those its gradient op reads, whatever has their names."""
+
+    op: Operator
+    inputs: Values
+    outputs: Values
+
+
 @dataclass(frozen=True)
 class Scope:
-    """What a block computed, once: values by name, and what the blocks in it left, by their scope variable."""
+    """What a block computed, once: values by name, what the blocks in it left, by their scope variable, and the
+    readings of its ops.
+    """
 
     values: dict[str, Value]
     scopes: Mapping[str, Any]
+    readings: Sequence[Reading] = ()
 
 
 class BlockReader(ABC):
@@ -35,8 +46,7 @@ class BlockReader(ABC):
     ``scopes`` holds what each block left, by step, under the variable that stands for it in the program;
     ``arrays`` the entries of arrays of tensors. ``levels`` has the newest offsets of sequences by name.
     ``unlike`` are values of other shapes than the program declares: what is computed of them has others, too.
-    ``overwritten`` has what loops found under the names that they write, once their gradients were read, and
-    the number of the loop in its block: gradient ops of what stands before a loop read that.
+    ``readings`` are those of the ops of this block that read or write names which have several values.
     """
 
     def __init__(self) -> None:
@@ -48,7 +58,7 @@ class BlockReader(ABC):
         self.arrays: dict[str, tuple[Value | None, ...]] = {}
         self.unlike: set[Value] = set()
         self.inside = ""
-        self.overwritten: dict[str, tuple[Value, int]] = {}
+        self.readings: list[Reading] = []
 
     @abstractmethod
     def _nodes(self, block: Block) -> Iterator[Node]:
@@ -92,7 +102,7 @@ class BlockReader(ABC):
         around, scopes, inside = self.current, self.scopes, self.inside
         outer_arrays, own_arrays = self.arrays, arrays or {}
         self.current, self.scopes = {**around, **values}, dict(scopes)
-        overwritten, self.overwritten = self.overwritten, {}
+        readings, self.readings = self.readings, []
         self.arrays = {**outer_arrays, **own_arrays}
         self.inside = inside + mark
         try:
@@ -107,12 +117,17 @@ class BlockReader(ABC):
             # What it read that outlives steps, or that is fed, is the same around it.
             read = {n: v for n, v in self.current.items() if v.kind != TEMP}
             self.current, self.scopes, self.inside = {**read, **around}, scopes, inside
-            self.arrays, self.overwritten = outer_arrays, overwritten
+            self.arrays, self.readings = outer_arrays, readings
 
     def _left(self, around: Mapping[str, Value], names: Sequence[str] = ()) -> Scope:
         """Return what the body being read computed, and the values that it found for ``names``."""
         own = {n: v for n, v in self.current.items() if around.get(n) is not v or n in names}
-        return Scope(own, dict(self.scopes))
+        return Scope(own, dict(self.scopes), tuple(self.readings))
+
+    def _go_back(self, scope: Scope) -> None:
+        """Have gradient ops find what the ops of a block left."""
+        self.scopes |= scope.scopes
+        self.readings = list(scope.readings)
 
     def _new(self, name: str, spec: Spec, kind: str = TEMP) -> Value:
         """Return a value that the program has no variable for."""
@@ -193,11 +208,15 @@ def block_of(op: Operator) -> Block:
     return block
 
 
-def replaced(block: Block) -> set[str]:
-    """Return the names that a block writes and does not read again: its gradient ops read what stood there."""
-    written: set[str] = set()
+def begins_with_write(block: Block) -> set[str]:
+    """Return the names that a block writes before it reads them, given the block of its gradient ops.
+
+    No gradient goes to what stood there before.
+    """
+    block = block.program.block(block.forward_block_idx)
+    fresh: set[str] = set()
     read: set[str] = set()
     for op in block.ops:
-        read.update(written.intersection(op.input_arg_names))
-        written.update(op.output_arg_names)
-    return written - read
+        read.update(op.input_arg_names)
+        fresh.update(op.overwritten() - read)
+    return fresh

@@ -21,7 +21,7 @@ from ..ops.rings import MEETINGS
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
-from .block_reader import BlockReader, Scope, block_of, finished, node_of, replaced
+from .block_reader import BlockReader, Scope, begins_with_write, block_of, finished, node_of
 from .graph import Node, Value
 from .sequences import level_name
 
@@ -79,9 +79,6 @@ class Branches(BlockReader):
         with self._body(f"@BLOCK{block.idx}", {}):
             yield from self._printing_if(op, taken, self._nodes(block))
             scope = self._left(before, op.inputs.get("Input", ()))
-            for name in replaced(block):
-                if name in before:  # its gradient ops read what the branch read
-                    scope.values[name] = before[name]
             written = self.current
         for name in dict.fromkeys(op.outputs.get("Out", ())):
             value = written.get(name)
@@ -119,11 +116,11 @@ class Branches(BlockReader):
         block, (scope, overwritten, condition) = block_of(op), self._of(op, "Scope")
         taken = condition.values[_TAKEN]
         with self._body(f"@BLOCK{block.idx}", {**scope.values, **self._above(op, "Out")}):
-            self.scopes |= scope.scopes
+            self._go_back(scope)
             yield from self._printing_if(op, taken, self._nodes(block))
             inner = self.current
         operands = zip(op.inputs.get("Input", ()), op.outputs.get("Input@GRAD", ()), strict=True)
-        above = self._above(op, "Out")
+        above, fresh = self._above(op, "Out"), begins_with_write(block)
         for operand, name in operands:
             if name == EMPTY_VAR:
                 continue
@@ -134,7 +131,8 @@ class Branches(BlockReader):
                 )
             gradient = grad_name(operand)
             like, value = self._read(op.block, operand), inner.get(gradient)
-            if value is self.current.get(gradient) or value is above.get(gradient):
+            around = value is self.current.get(gradient) or value is above.get(gradient)
+            if around or operand in fresh:
                 value = None  # the branch does not compute it
             assert like is not None
             zero = self._new(f"{name}@ZERO", like.spec)

@@ -17,7 +17,7 @@ from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
 from .arrays import Arrays
-from .block_reader import Scope, block_of, node_of, replaced
+from .block_reader import Scope, begins_with_write, block_of, node_of
 from .graph import FEED, STATE, TEMP, Graph, Node, Value
 from .sequences import Sequences
 
@@ -57,7 +57,7 @@ class DataLoop:
 
     ``carried`` counts the values for the next round; ``scope`` is what a round left; ``outside`` are the values
     around it by those of its block that are the same in each round; ``states`` the persistables; ``rounds`` the
-    value that holds, by round, what was saved; ``initial_values`` what stood under the names that it writes.
+    value that holds, by round, what was saved.
     """
 
     body: Body
@@ -66,7 +66,6 @@ class DataLoop:
     outside: Mapping[Value, Value]
     states: Sequence[Value]
     rounds: Value
-    initial_values: Mapping[str, Value]
 
 
 @dataclass(frozen=True)
@@ -230,7 +229,6 @@ class DataLoops(Arrays):
                 if outer is not None and name not in rounds.carried:
                     flat = _flat([value], self.sequences), _flat([outer], self.sequences)
                     outside |= zip(*flat, strict=True)
-            before = dict(self.current)
             nodes = list(rounds.nodes())
             results = []
             scope = self._left({})
@@ -238,20 +236,11 @@ class DataLoops(Arrays):
                 result, more = self._as_deep(op, self.current[left], levels[name])
                 results.append(result)
                 nodes += more
-            scope.values.update(
-                (n, before[n]) for n in replaced(block) - counters(block) if n in before
-            )
         for name, result in zip(rounds.carried, results, strict=True):
             if result not in self.array_levels:
                 check_type(op, name, specs[name], result.spec)
         body = Body.of(nodes, feeds, _flat(results, self.sequences))
-        initial_values = {
-            name: value
-            for name, value in operands.items()
-            if name in rounds.carried and value is not None and value not in self.array_levels
-        }
-        count = len(body.results)
-        loop = DataLoop(body, count, scope, outside, states, saved, initial_values)
+        loop = DataLoop(body, len(body.results), scope, outside, states, saved)
         return loop, results
 
     def _gradient_on_data(self, op: Operator, loop: DataLoop) -> Iterator[Node]:
@@ -385,10 +374,11 @@ class DataLoops(Arrays):
         That is the state behind it, and then the parts of ``totals`` that it has.
         """
         block = block_of(op)
+        fresh = set(map(grad_name, begins_with_write(block)))
         around, nodes = dict(self.current), list[Node]()
         with self._alone(f"@BLOCK{block.idx}"):
             self.current |= {**around, **loop.scope.values}
-            self.scopes |= loop.scope.scopes
+            self._go_back(loop.scope)
             feeds: dict[str, Value] = {}
             for name, outer in state.items():
                 value = feeds[name] = self._new(f"{name}@IN", outer.spec, FEED)
@@ -404,10 +394,10 @@ class DataLoops(Arrays):
                 value = results[name] = self.current.get(rounds.carried[name], fed)
                 if value in self.array_levels or name in counted:
                     continue
-                if value is fed:
+                if value is fed or rounds.carried[name] in fresh:
                     # The round writes the variable without reading what stood there.
-                    results[name] = self._new(f"{name}@NONE", value.spec)
-                    operand = {"X": (value,)}
+                    results[name] = self._new(f"{name}@NONE", fed.spec)
+                    operand = {"X": (fed,)}
                     nodes.append(node_of(op, "fill_zeros_like", operand, {"Out": (results[name],)}))
             parts = {name: self.current.get(rounds.carried[name]) for name in totals}
             results |= {name: part for name, part in parts.items() if part is not None}
@@ -417,14 +407,14 @@ class DataLoops(Arrays):
     def _alone(self, mark: str) -> Iterator[None]:
         """Read a block of which nothing around it is seen."""
         around = self.current, self.arrays, self.scopes, self.levels, self.inside
-        overwritten, self.overwritten = self.overwritten, {}
+        readings, self.readings = self.readings, []
         self.current, self.arrays, self.scopes, self.levels = {}, {}, {}, {}
         self.inside += mark
         try:
             yield
         finally:
             self.current, self.arrays, self.scopes, self.levels, self.inside = around
-            self.overwritten = overwritten
+            self.readings = readings
 
 
 def _flat(values: Sequence[Value], sequences: Sequences) -> list[Value]:

@@ -7,25 +7,17 @@ added up.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
-from .block_reader import Scope, block_of, finished, node_of, replaced
+from .block_reader import Scope, begins_with_write, block_of, finished, node_of
 from .data_loops import DataLoop, DataLoops, check_type, counters, touched
 from .graph import Node, Value
 
 _ROUNDS = 10_000  # rounds of a loop that are read at most
-
-
-class UnrolledLoop(NamedTuple):
-    """A loop that was read: what each round left, and the ``initial_values`` of the names that it writes."""
-
-    rounds: Sequence[Scope]
-    initial_values: Mapping[str, Value]
 
 
 class Loops(DataLoops):
@@ -55,22 +47,21 @@ class Loops(DataLoops):
         for name in op.inputs.get("X", ()):
             if name not in self.arrays:
                 self._read(op.block, name)
-        inside, first = self.inside, dict(self.current)
+        inside, first, readings = self.inside, dict(self.current), self.readings
         while goes_on := self._goes_on(op):
             if len(rounds) == _ROUNDS:
+                self.readings = readings
                 return None
             before = dict(self.current)
-            self.inside = f"{inside}@BLOCK{block.idx}@ROUND{len(rounds)}"
+            self.inside, self.readings = f"{inside}@BLOCK{block.idx}@ROUND{len(rounds)}", []
             nodes += self._nodes(block)
             self.inside = inside
             for name, former in before.items():
                 check_type(op, name, former.spec, self.current[name].spec)
             scope = self._left(before, op.inputs.get("X", ()))
-            scope.values.update(
-                (n, before[n]) for n in replaced(block) - counters(block) if n in before
-            )
             rounds.append(scope)
             self.current = {n: v for n, v in self.current.items() if n not in block.vars}
+        self.readings = readings
         if goes_on is None or any(map(self._is_array, op.outputs.get("Out", ()))):
             return None
         for name in dict.fromkeys(op.outputs.get("Out", ())):
@@ -78,8 +69,7 @@ class Loops(DataLoops):
             if name not in self.arrays and value is not None and value is not first.get(name):
                 outputs = {"Out": (self._write(op.block, name),)}
                 nodes.append(node_of(op, "assign", {"X": (value,)}, outputs))
-        initial_values = {n: first[n] for n in op.outputs.get("Out", ()) if n in first}
-        self.scopes[op.outputs["StepScopes"][0]] = UnrolledLoop(rounds, initial_values)
+        self.scopes[op.outputs["StepScopes"][0]] = rounds
         return nodes
 
     def _while_gradient(self, op: Operator) -> Iterator[Node]:
@@ -87,13 +77,7 @@ class Loops(DataLoops):
         if isinstance(loop, DataLoop):
             yield from self._gradient_on_data(op, loop)
         else:
-            yield from self._gradient_of_rounds(op, loop.rounds)
-        # Counters were counted back.
-        initial_values = {
-            n: v for n, v in loop.initial_values.items() if n not in counters(block_of(op))
-        }
-        number = next((k for k, o in enumerate(op.block.ops) if _is_loop_of(o, op)), -1)
-        self.overwritten |= {name: (value, number) for name, value in initial_values.items()}
+            yield from self._gradient_of_rounds(op, loop)
 
     def _gradient_of_rounds(self, op: Operator, rounds: Sequence[Scope]) -> Iterator[Node]:
         block = block_of(op)
@@ -107,6 +91,7 @@ class Loops(DataLoops):
             if name != EMPTY_VAR
         ]
         written = list(dict.fromkeys(op.inputs.get("Out", ())))
+        fresh = set(map(grad_name, begins_with_write(block)))
         own = [x for x, _ in gradients if x not in written]
         sums: dict[str, Value] = {}
         counted: dict[str, Value] = {}
@@ -114,7 +99,7 @@ class Loops(DataLoops):
             scope = rounds[number]
             mark = f"@BLOCK{block.idx}@ROUND{number}"
             with self._body(mark, {**scope.values, **carried}, arrays):
-                self.scopes |= scope.scopes
+                self._go_back(scope)
                 start = dict(self.current)
                 for x in own:
                     self.current.pop(grad_name(x), None)  # those around it are other values
@@ -131,9 +116,10 @@ class Loops(DataLoops):
                         sums[x] = value
                 for name in map(grad_name, written):
                     value = self.current.get(name)
-                    if value is not None and value is start.get(name) and name in carried:
+                    untouched = value is not None and value is start.get(name)
+                    if name in carried and (untouched or name in fresh):
                         # The round writes it without reading what stood there.
-                        value = self._new(f"{name}@NONE", value.spec)
+                        value = self._new(f"{name}@NONE", carried[name].spec)
                         operand = (carried[name],)
                         yield node_of(op, "fill_zeros_like", {"X": operand}, {"Out": (value,)})
                     if value is not None and value is not start.get(name):
@@ -155,7 +141,3 @@ class Loops(DataLoops):
             kind, source = ("fill_zeros_like", like) if value is None else ("assign", value)
             grads = finished(op, {name: result})
             yield node_of(op, kind, {"X": (source,)}, {"Out": (result,)}, None, grads)
-
-
-def _is_loop_of(loop: Operator, gradient: Operator) -> bool:
-    return loop.type == "while" and loop.outputs["StepScopes"] == gradient.inputs["StepScopes"]

@@ -20,7 +20,7 @@ from ..program.operator import Operator
 from ..program.program import Program
 from ..program.role import EMPTY_VAR, GRAD_SUFFIX, OpRole
 from ..program.variable import Variable
-from .block_reader import Values, finished, node_of
+from .block_reader import Reading, Values, finished, node_of
 from .branches import Branches
 from .graph import FEED, STATE, TEMP, Graph, Node, Value, infer_node
 from .loops import Loops
@@ -43,16 +43,13 @@ def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
     return _Reader(program, feed_names).read()
 
 
-def _number_of_forward(op: Operator) -> int:
-    """Return where the op of which another is the gradient stands in the block of that (-1: not there)."""
-    kind = op.type.removesuffix("_grad")
-    results = {name.partition(GRAD_SUFFIX)[0] for name in op.input_arg_names if GRAD_SUFFIX in name}
-    numbers = (
-        number
-        for number, other in enumerate(op.block.ops)
-        if other.type == kind and not results.isdisjoint(other.output_arg_names)
-    )
-    return max(numbers, default=-1)
+def _computes(op: Operator) -> bool:
+    return op.role & 0xFF == OpRole.Forward
+
+
+def _differentiated(gradient: str) -> str:
+    """Return the name of the variable of which another is the gradient."""
+    return gradient.partition(GRAD_SUFFIX)[0].rpartition("grad/")[2]
 
 
 class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
@@ -63,6 +60,13 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         self.block = program.global_block()
         written = Counter(n for b in program.blocks for op in b.ops for n in op.output_arg_names)
         self._rewritten = {name for name, times in written.items() if times > 1}
+        lasting = {name for name, v in self.block.vars.items() if v.persistable}
+        forward = {
+            n for b in program.blocks for op in b.ops if _computes(op) for n in op.output_arg_names
+        }
+        # Names that do not have one value alone while the forward ops run.
+        self._overwritten = self._rewritten | forward & {*feed_names, *lasting}
+        self._differentiated: set[tuple[int, int, int]] = set()
         self.feeds = tuple(map(self._feed, feed_names))
 
     def read(self) -> Graph:
@@ -111,10 +115,11 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         if numbers_in_use(op.declaration, operands):  # which are known only when the program runs
             kind = READ_IN_STEPS[kind]
         inputs = {
-            slot: tuple(self._seen(op, name) for name in names)
+            slot: tuple(self._read(op.block, name) for name in names)
             for slot, names in operands.items()
             if names
         }
+        inputs |= self._as_then(op)
         outputs = {
             slot: tuple(self._write(op.block, name) for name in names)
             for slot, names in op.outputs.items()
@@ -126,6 +131,9 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             outputs = self._with_shapes(op, inputs, outputs, attrs)
         for value in (v for values in outputs.values() for v in values if v is not None):
             self._forget_levels(value.name)
+        names = (*op.input_arg_names, *op.output_arg_names)
+        if not op.role & OpRole.Backward and not self._overwritten.isdisjoint(names):
+            self.readings.append(Reading(op, dict(inputs), outputs))
         levels, newest = self.sequences.write(
             op.declaration, inputs, outputs, attrs, op.role, op.where
         )
@@ -166,16 +174,31 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         """Return the value of which another is the gradient, or that itself."""
         return self.current.get(gradient.name.partition(GRAD_SUFFIX)[0], gradient)
 
-    def _seen(self, op: Operator, name: str) -> Value | None:
-        """Return the value of a name as an op sees it.
-
-        The gradient of an op before a loop, whose own gradient was read, sees what the loop found there.
-        """
-        if name in self.overwritten and op.role & OpRole.Backward:
-            value, loop = self.overwritten[name]
-            if _number_of_forward(op) <= loop:  # in a block of gradients both are -1
-                return value
-        return self._read(op.block, name)
+    def _as_then(self, op: Operator) -> dict[str, tuple[Value | None, ...]]:
+        """Return by slot what a gradient op reads of names that have several values: what its op had."""
+        if not op.role & OpRole.Backward or self._overwritten.isdisjoint(op.input_arg_names):
+            return {}
+        results = {_differentiated(name) for name in op.input_arg_names if GRAD_SUFFIX in name}
+        passes = max(name.count("grad/") for name in op.input_arg_names)
+        for reading in reversed(self.readings):
+            forward, grad = reading.op, reading.op.declaration.grad
+            done = (id(reading), op.block.idx, passes)
+            if grad is None or grad.type != op.type or results.isdisjoint(forward.output_arg_names):
+                continue
+            if (
+                grad.each or done not in self._differentiated
+            ):  # else it is the same op that stands there again
+                self._differentiated.add(done)
+                break
+        else:
+            return {}
+        names = forward.outputs | forward.inputs
+        values = {**reading.outputs, **reading.inputs}
+        return {
+            slot: values[source]
+            for slot, source in grad.reads().items()
+            if source in values and op.inputs.get(slot) == names[source]
+        }
 
     def _forget_levels(self, name: str) -> None:
         """Forget the sequences of a variable that is written again."""

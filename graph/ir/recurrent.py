@@ -121,7 +121,7 @@ class Recurrence(DataLoops):
         carried: dict[str, Value] = {}
         for step in steps:
             with self._body(f"@BLOCK{block.idx}@STEP{step}", {**scopes[step].values, **carried}):
-                self.scopes |= scopes[step].scopes
+                self._go_back(scopes[step])
                 for name, sequence in above.items():
                     yield from self._slices(op, name, sequence, step)
                 for operand in (*gradients["inputs"], *gradients["parameters"], *ex_states):

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
+from ...strategies.types import VarType
 from ..ops.lod import Lods
 from ..ops.operands import LOD_SUFFIX, Slot
 from ..ops.registry import OFFSETS, OPS, Inference, Op, Spec, declaration
@@ -138,6 +139,17 @@ class Operator:
     def output_arg_names(self) -> list[str]:
         """Every name written, in slot order."""
         return [name for names in self.outputs.values() for name in names]
+
+    def overwritten(self) -> set[str]:
+        """Return the names that it writes as a whole without reading them: nothing lasts of what stood there.
+
+        A block may leave them as they are, and one entry is written of an array.
+        """
+        if "sub_block" in self.attrs:
+            return set()
+        names = set(self.output_arg_names).difference(self.input_arg_names, [EMPTY_VAR])
+        variables = {name: self.block.find_var_recursive(name) for name in names}
+        return {n for n, v in variables.items() if v is None or v.type != VarType.LOD_TENSOR_ARRAY}
 
     @property
     def input_names(self) -> list[str]:

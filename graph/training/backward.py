@@ -34,6 +34,7 @@ from ..program.variable import Parameter, Variable
 from .recompute import Segment, segments
 
 WHILE, INCREMENT = "while", "increment"
+_OVERWRITTEN = "overwritten"  # names gradients that go no further: what is written behind it is of older values
 Callback = Callable[[Block, dict[str, Any]], None]
 
 
@@ -241,7 +242,10 @@ def _path(
             back.append(op)
         elif reached and differentiable and needs.intersection(op.output_arg_names):
             back.append(op)
+            needs -= op.overwritten()
             needs.update(n for n in op.input_arg_names if n not in stopped)
+        else:
+            needs -= op.overwritten()
     if not inputs:
         return back[::-1]
     reached_names = set(inputs)
@@ -250,6 +254,8 @@ def _path(
         if reached_names.intersection(op.input_arg_names):
             path.append(op)
             reached_names.update(op.output_arg_names)
+        else:
+            reached_names -= op.overwritten() - inputs
     return path
 
 
@@ -341,35 +347,58 @@ def _gradient_ops(
 ) -> list[GradOp]:
     """Return the gradient ops of a path, last op first, without those that no gradient reaches.
 
-    The names of the gradients that they write are added to those ``reached``.
+    The names of the gradients that they write are added to those ``reached``. Where an op overwrites a
+    variable, the gradient of what stood there before begins anew.
 
     Raises:
         Unsupported: a gradient op has no gradient of its own.
     """
+    members = {id(op) for op in path}
     ops: list[GradOp] = []
-    for op in reversed(path):
-        grad = op.declaration.grad
-        if op.type == INCREMENT and op.block.idx and grad is None:
-            ops.append(_counted_back(op))
+    for op in reversed(_between(path)):
+        if id(op) in members:
+            ops += _gradient_ops_of(op, reached, stopped, names)
+        older = reached.intersection(map(names.of, op.overwritten()))
+        if older:
+            ops.append(GradOp(_OVERWRITTEN, {"X": list(older)}, {}, {}))
+            reached -= older
+    return ops
+
+
+def _between(path: Sequence[Operator]) -> list[Operator]:
+    """Return the ops of a block from the first of a path to its last."""
+    if not path:
+        return []
+    ops = path[0].block.ops
+    first, last = (next(i for i, op in enumerate(ops) if op is end) for end in (path[0], path[-1]))
+    return ops[first : last + 1]
+
+
+def _gradient_ops_of(
+    op: Operator, reached: set[str], stopped: set[str], names: _GradientNames
+) -> list[GradOp]:
+    grad = op.declaration.grad
+    if op.type == INCREMENT and op.block.idx and grad is None:
+        return [_counted_back(op)]
+    if grad is None or not grad.exists(op.attrs):
+        if reached.intersection(map(names.of, op.output_arg_names)):
+            raise Unsupported(
+                f"{op.type} has no gradient of its own, so nothing that depends on its results can be "
+                "differentiated. Set stop_gradient on them if they are to be taken as constants."
+            )
+        return []
+    ops: list[GradOp] = []
+    for index in _instances(op, grad):
+        candidate = _wire(op, grad, index, stopped, names)
+        incoming = [n for n in candidate.read() if n in candidate.of]
+        if not candidate.writes() or not any(n in reached for n in incoming):
             continue
-        if grad is None or not grad.exists(op.attrs):
-            if reached.intersection(map(names.of, op.output_arg_names)):
-                raise Unsupported(
-                    f"{op.type} has no gradient of its own, so nothing that depends on its results can be "
-                    "differentiated. Set stop_gradient on them if they are to be taken as constants."
-                )
-            continue
-        for index in _instances(op, grad):
-            candidate = _wire(op, grad, index, stopped, names)
-            incoming = [n for n in candidate.read() if n in candidate.of]
-            if not candidate.writes() or not any(n in reached for n in incoming):
-                continue
-            if isinstance(op.attrs.get("sub_block"), Block):
-                _add_body(candidate, op, reached, stopped, names)
-            else:
-                ops += _zeros(candidate, incoming, reached, names)
-            ops.append(candidate)
-            reached.update(candidate.writes())
+        if isinstance(op.attrs.get("sub_block"), Block):
+            _add_body(candidate, op, reached, stopped, names)
+        else:
+            ops += _zeros(candidate, incoming, reached, names)
+        ops.append(candidate)
+        reached.update(candidate.writes())
     return ops
 
 
@@ -394,7 +423,12 @@ def _add_body(
     else:
         path = _path(forward, targets, set(), stopped)
         grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, inside)
-    candidate.body = _accumulate(grads, {}, forward.idx)
+    arriving = [
+        grad_name(name)
+        for name in targets
+        if names.of(name) in reached and not _is_array(forward, name)
+    ]
+    candidate.body = _accumulate(grads, {}, forward.idx, arriving)
     candidate.attrs["sub_block"] = block
     program._rollback()
     if op.type == WHILE:
@@ -509,16 +543,28 @@ def _zeros(
     return fills
 
 
-def _accumulate(grads: list[GradOp], seeds: dict[str, str], block: int = 0) -> list[GradOp]:
+def _is_array(block: Block, name: str) -> bool:
+    variable = block.find_var_recursive(name)
+    return variable is not None and variable.type == VarType.LOD_TENSOR_ARRAY
+
+
+def _accumulate(
+    grads: list[GradOp], seeds: dict[str, str], block: int = 0, arriving: Iterable[str] = ()
+) -> list[GradOp]:
     """Give each write of a name written more than once its own, and sum them before the first reader.
 
     ``seeds`` hold what the gradients of targets (by name) begin with; ``block`` is the number of the block of
-    which these are the gradient ops.
+    which these are the gradient ops. Gradients ``arriving`` are there before the first op.
     """
     writers: dict[str, list[GradOp]] = defaultdict(list)
     parts: dict[str, list[str]] = {name: [seed] for name, seed in seeds.items()}
+    parts |= {name: [name] for name in arriving}
+    complete: set[str] = set()
     result: list[GradOp] = []
     for op in grads:
+        if op.type == _OVERWRITTEN:
+            complete.update(op.read())
+            continue
         reads = list(dict.fromkeys(op.read()))
         for name in reads:
             if len(parts.get(name, ())) > 1:
@@ -537,10 +583,13 @@ def _accumulate(grads: list[GradOp], seeds: dict[str, str], block: int = 0) -> l
                     parts[name] = [name]
                     writers[name].append(op)
                     continue
+                if name in complete:
+                    complete.remove(name)
+                    parts[name] = []
                 parts_so_far = parts.setdefault(name, [])
                 if not parts_so_far:
                     writers[name] = []
-                if parts_so_far == [name]:
+                if parts_so_far == [name] and writers[name]:
                     first = f"{name}@RENAME@block{block}@0"
                     for writer in writers[name]:
                         writer.rename(writer.outputs, name, first)

@@ -1,0 +1,127 @@
+"""Variables that are written again: gradients are the slopes of what each op read, and go no further back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rowlock.fluid as fluid
+
+L = fluid.layers
+
+
+def overwritten_by_its_square(x: Any, limit: float) -> Any:
+    v = x * 3.0
+    L.assign(v * v, v)
+    return v
+
+
+def overwritten_by_another(x: Any, limit: float) -> Any:
+    """The first value of v is read by u alone."""
+    v, y = x * 3.0, x * 2.0
+    u = v * v
+    L.assign(y, v)
+    return v * u
+
+
+def never_read(x: Any, limit: float) -> Any:
+    v = x * 3.0
+    L.assign(x * 2.0, v)
+    return v
+
+
+def overwritten_by_a_constant(x: Any, limit: float) -> Any:
+    v = x * 3.0
+    u = L.tanh(v)
+    L.assign(L.zeros_like(x) + 0.5, v)
+    return v * u
+
+
+def summed_into_itself(x: Any, limit: float) -> Any:
+    v = x * 3.0
+    u = v * v
+    for _ in range(2):
+        L.sums([u, v], out=v)
+    return v * v * u
+
+
+def overwritten_twice(x: Any, limit: float) -> Any:
+    v = x * 3.0
+    u = v * v
+    L.assign(L.tanh(u), v)
+    w = v * u
+    L.assign(L.tanh(w), v)
+    return v * v * u
+
+
+def in_a_branch_that_returns_it(x: Any, limit: float) -> Any:
+    v = x * 1.0
+
+    def square() -> Any:
+        L.assign(v * v, v)
+        return v
+
+    u = L.cond(_below(v, limit), lambda: v, square)
+    return v * 3.0 + u
+
+
+def in_a_branch_that_reads_it_behind(x: Any, limit: float) -> Any:
+    v = x * 1.0
+
+    def square() -> Any:
+        L.assign(v * v, v)
+        return v * 1.0
+
+    u = L.cond(_below(v, limit), lambda: v * 2.0, square)
+    return v * 3.0 + u
+
+
+def in_a_round_that_reads_it_behind(x: Any, limit: float) -> Any:
+    i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
+    v, total, going = L.tanh(x), x * 0.5, L.less_than(i, rounds)
+    loop = L.While(going)
+    with loop.block():
+        L.assign(L.sigmoid(total), v)
+        L.assign(L.tanh(v * x), total)
+        L.increment(i)
+        L.less_than(i, rounds, cond=going)
+    return v + total
+
+
+def _below(x: Any, limit: float) -> Any:
+    return L.less_than(L.reduce_sum(x), L.fill_constant([1], "float64", limit))
+
+
+NETS = (
+    overwritten_by_its_square,
+    overwritten_by_another,
+    never_read,
+    overwritten_by_a_constant,
+    summed_into_itself,
+    overwritten_twice,
+    in_a_branch_that_returns_it,
+    in_a_branch_that_reads_it_behind,
+    in_a_round_that_reads_it_behind,
+)
+
+
+@pytest.mark.parametrize("limit", [-100.0, 100.0])
+@pytest.mark.parametrize("net", NETS)
+def test_gradients_are_slopes(net: Callable[[Any, float], Any], limit: float) -> None:
+    draw = np.random.RandomState(0)
+    value = draw.randn(3, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [3, 2], "float64")
+        x.stop_gradient = False
+        loss = L.reduce_mean(net(x, limit))
+        slopes = fluid.gradients(loss, [x])
+    exe = fluid.Executor(fluid.CPUPlace())
+    way = 1e-6 * draw.randn(3, 2)
+    (slope,) = exe.run(main, {"x": value}, slopes)
+    above, below = (exe.run(main, {"x": value + s * way}, [loss])[0] for s in (1, -1))
+    difference = float((above - below)[0])
+    np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
