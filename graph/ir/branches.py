@@ -88,8 +88,7 @@ class Branches(BlockReader):
                 old = self._read(op.block, name)
                 assert old is not None
                 _check_types(op, name, value.spec, old.spec)
-                inputs = {"Condition": (taken,), "X": (value,), "Y": (old,)}
-                yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+                yield self._chosen(op, taken, value, old, name)
             else:  # Nothing may read it unless the branch is taken.
                 result = self._write(op.block, name)
                 assert result is not None
@@ -186,8 +185,16 @@ class Branches(BlockReader):
         no, yes = (self._read(op.block, name) for name in names)
         assert no is not None and yes is not None
         _check_types(op, op.outputs["Out"][0], yes.spec, no.spec)
+        yield self._chosen(op, choice, yes, no, op.outputs["Out"][0])
+
+    def _chosen(self, op: Operator, choice: Value, yes: Value, no: Value, name: str) -> Node:
+        """Return the node that writes one of two values, with the sequences that both have."""
+        result = self._write(op.block, name)
+        assert result is not None
+        if self.sequences.levels.get(yes) == self.sequences.levels.get(no):
+            self._share_levels(yes, result)
         inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
-        yield node_of(op, "where", inputs, {"Out": (self._write(op.block, op.outputs["Out"][0]),)})
+        return node_of(op, "where", inputs, {"Out": (result,)})
 
     def _selection_gradient(self, op: Operator) -> Iterator[Node]:
         """Give the gradient to the result that was chosen, and 0 to the other."""

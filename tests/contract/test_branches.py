@@ -81,3 +81,31 @@ def test_a_branch_does_not_call_python() -> None:
     exe.run(load("counts", "startup"))
     with pytest.raises(Unsupported, match=r"'py_func' cannot stand in a branch"):
         exe.run(program, feed=feeds(0), fetch_list=CASES["counts"]["fetch"])
+
+
+def chosen(x: Any, condition: Any) -> Any:
+    return fluid.layers.cond(condition, lambda: x * 0.5, lambda: x)
+
+
+def switched(x: Any, condition: Any) -> Any:
+    value = x * 1.0
+    with fluid.layers.Switch() as switch, switch.case(condition):
+        fluid.layers.assign(value * 0.5, value)
+    return value
+
+
+@pytest.mark.parametrize("branch", [chosen, switched])
+def test_what_has_the_sequences_of_one_value_on_both_sides_keeps_them(branch: Any) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 1], lod_level=1)
+        bound = fluid.data("bound", [1])
+        value = branch(x, fluid.layers.less_than(fluid.layers.reduce_sum(x), bound))
+        total = fluid.layers.sequence_pool(value, "sum")
+    exe = fluid.Executor(fluid.CPUPlace())
+    rows = fluid.create_lod_tensor(np.ones((5, 1), "f4"), [[2, 3]], fluid.CPUPlace())
+    for limit, factor in ((9, 0.5), (1, 1.0)):
+        feed = {"x": rows, "bound": np.array([limit], "f4")}
+        own, sums = exe.run(main, feed=feed, fetch_list=[value, total], return_numpy=False)
+        assert own.recursive_sequence_lengths() == [[2, 3]]
+        np.testing.assert_array_equal(np.array(sums), [[2 * factor], [3 * factor]])
