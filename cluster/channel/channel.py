@@ -44,9 +44,7 @@ class _Exchange:
     wanted: bool = True
     lasting: bool = False  # whether it is asked for until it is given up
     maps: DriverFeedBuffer | None = None  # it tells of this new memory to share
-    sending: float = (
-        0.0  # seconds that it took to send: a replica that is woken may have the core first
-    )
+    sending: float = 0.0  # seconds that it took: a replica that is woken may have the core first
 
 
 class Channels:

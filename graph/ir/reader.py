@@ -185,9 +185,8 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             done = (id(reading), op.block.idx, passes)
             if grad is None or grad.type != op.type or results.isdisjoint(forward.output_arg_names):
                 continue
-            if (
-                grad.each or done not in self._differentiated
-            ):  # else it is the same op that stands there again
+            # What was differentiated already is another op of these names, unless it has a gradient op for each.
+            if grad.each or done not in self._differentiated:
                 self._differentiated.add(done)
                 break
         else:
