@@ -13,12 +13,11 @@ unknown. Compiling does not count: it is done once on a machine, and would be al
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import json
 import math as numbers
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from ..codegen.native import compiling_s, cpu
 from ..device.device import Device
 from ..host.arena import Memory, aligned_bytes, shaped
 from ..host.disk_cache import disk_cache
+from ..host.garbage import gc_paused
 from .capabilities import installed
 from .registry import bind
 
@@ -215,18 +215,6 @@ def _clock(threads: int) -> Clock:
     return time.thread_time if threads == 1 else time.perf_counter
 
 
-@contextlib.contextmanager
-def _collecting_later() -> Iterator[None]:
-    """Let no collection of garbage fall into a call: after compiling it takes longer than most of them."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-
-
 def _times(
     question: Question, math: str, allowed: Callable[[], bool], memory: Memory, clock: Clock
 ) -> dict[str, float]:
@@ -292,7 +280,7 @@ class _Trial:
         return shortest
 
     def _run(self, kernel: str, calls: Sequence[Callable[[], Any]]) -> None:
-        with _collecting_later():
+        with gc_paused():  # after compiling, a search for garbage takes longer than most calls
             began = self._clock()
             for call in calls:
                 call()

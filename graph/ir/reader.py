@@ -185,7 +185,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             done = (id(reading), op.block.idx, passes)
             if grad is None or grad.type != op.type or results.isdisjoint(forward.output_arg_names):
                 continue
-            # What was differentiated already is another op of these names, unless it has a gradient op for each.
+            # One differentiated before is another op of these names, unless it has several gradient ops.
             if grad.each or done not in self._differentiated:
                 self._differentiated.add(done)
                 break
