@@ -26,9 +26,7 @@ from .plan import Plan
 Call = Callable[[], Any]
 _Maker = Callable[[list[int]], Any]  # makes something of numbers
 _Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
-_MISSES = (
-    3  # plans in which a node's calls are not those of the first, before any in which they are
-)
+_MISSES = 3  # plans in which a node's calls are not those of the first, and none in which they are
 _DEPTH = 8  # of what a call knows
 _PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, type(np.copyto))
 
@@ -241,16 +239,16 @@ def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> tuple[_M
         return _array_maker(known, places, buffer), True
     if kind is tuple:
         makers = [_maker(each, places, buffers) for each in known]
-        if any(several for _, several in makers):
+        if any(varies for _, varies in makers):
             each = [make for make, _ in makers]
             return lambda numbers: tuple([make(numbers) for make in each]), True
     elif kind is partial or kind is FunctionType or isinstance(known, Operands):
-        inside, several = _maker(_inside(known), places, buffers)
-        if several:
+        inside, varies = _maker(_inside(known), places, buffers)
+        if varies:
             return lambda numbers: _of_inside(known, inside(numbers)), True
     elif kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
-        owner, several = _maker(known.__self__, places, buffers)
-        if several:
+        owner, varies = _maker(known.__self__, places, buffers)
+        if varies:
             return lambda numbers: getattr(owner(numbers), known.__name__), True
     return lambda numbers: known, False
 

@@ -142,6 +142,7 @@ class Segment:
         """Let go of every plan and its memory."""
         self.plans.clear()
         self.resizers.clear()
+        self.cache.templates.clear()
 
 
 class LoadedProgram(Segment):
