@@ -120,7 +120,7 @@ def windows_of(a: Pool | PoolGrad | MaxPool | MaxPoolGrad, out: Array) -> Window
     if a.global_pooling:
         return Windows(list(size), [1] * len(size), none, image, size)
     k, strides = list(a.ksize), list(a.strides)
-    algorithm = a.padding_algorithm if isinstance(a, (Pool, PoolGrad)) else "EXPLICIT"
+    algorithm = vars(a).get("padding_algorithm", "EXPLICIT")
     return Windows(
         k, strides, window_paddings(a.paddings, algorithm, size, k, strides), image, size
     )

@@ -9,18 +9,20 @@ stands in a table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import ConvOperands
+from ....graph.ops.registry import OPS
 from ....strategies.types import VarType
 from ...codegen.native import launch
 from ...device.device import Device
 from ...host.writes import address
 from ..array.conv import Geometry, Product, geometry, product_kernels, rectified, through_relu
-from ..registry import Step, kernel, nonempty
+from ..registry import Step, by_arrays, kernel
 
 _VECTOR = 16  # channels that the library computes at a time, and pads others to
 
@@ -104,9 +106,8 @@ def _takes(node: Node) -> bool:
 def _ends(geo: Geometry) -> Any:
     """Return, for each column of filters, the columns of results at which it lies on the image: [kw, 2]."""
     stride, gap, left = geo.strides[1], geo.dilations[1], geo.pads[1][0]
-    first = (
-        np.arange(geo.w[3]) * gap - left
-    )  # the column that a tap meets in the first column of results
+    # The column that a tap meets in the first column of results
+    first = np.arange(geo.w[3]) * gap - left
     begin = np.maximum(0, -(first // stride))
     end = np.minimum(geo.out[3], -((first - geo.x[3]) // stride))
     return np.stack([begin, end], 1).astype(np.int64)
@@ -124,6 +125,20 @@ def _by_lines(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
 
 
 _kernel = product_kernels(_by_lines, rectified, through_relu)
+
+
+def _of_whole_lines(op_type: str) -> Callable[[Device, ConvOperands], list[Step]]:
+    """Return the kernel of an op, which leaves arrays with gaps, or without elements, to the array module's."""
+
+    def bound(dev: Device, a: ConvOperands) -> list[Step]:
+        arrays = [array for array in OPS[op_type].arrays(a).values() if array is not None]
+        if all(array.size and array.flags.c_contiguous for array in arrays):
+            return list(_kernel(dev, a))
+        return by_arrays(op_type, dev, a)
+
+    return bound
+
+
 for _op in ("depthwise_conv2d", "depthwise_conv2d_transpose"):
     for _form in (_op, f"{_op}_grad"):
-        kernel(_form, on=("numba",), takes=_takes)(nonempty(_form, _kernel))
+        kernel(_form, on=("numba",), takes=_takes)(_of_whole_lines(_form))
