@@ -119,9 +119,7 @@ define(
         type=f"{ADD_ACT}_grad",
         record=FusedBnAddActivationGrad,
         shape=lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
-        # Of the gradients, the first that is wanted; kernels read Y before they write that of X.
-        in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},
-        in_place_else={"X@GRAD": "Y"},
+        in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},  # the first that is wanted
     ),
 )
 

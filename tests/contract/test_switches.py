@@ -312,7 +312,7 @@ def test_processes_compute_what_threads_do(
 
 
 def test_the_gradient_of_a_variable_that_is_written_again() -> None:
-    """As Paddle 1.8.5 has it: the gradients of both values are added up."""
+    """Its name has that of the value before; Paddle 1.8.5 adds those of both (``docs/differences.md``)."""
     main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x = fluid.data("x", [3, 4])
@@ -329,7 +329,7 @@ def test_the_gradient_of_a_variable_that_is_written_again() -> None:
     feed = {"x": np.arange(12, dtype="float32").reshape(3, 4)}
     d_w, d_kept = exe.run(main, feed, ["w@GRAD", "kept@GRAD"], scope=scope)
     np.testing.assert_allclose(d_w, [1.35, 1.6875, 2.025, 2.3625], 1e-6)
-    np.testing.assert_allclose(d_kept, [2.8, 3.5, 4.2, 4.9], 1e-6)
+    np.testing.assert_allclose(d_kept, [1.8, 2.25, 2.7, 3.15], 1e-6)
 
 
 # -- what users get wrong ---------------------------------------------------------------------------

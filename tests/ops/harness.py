@@ -192,23 +192,22 @@ def _outputs(
 ) -> tuple[Arrays, list[Any]]:
     """Return memory for the outputs, and those of them that are operands' memory."""
     specs = infer(op, specs_of(inputs), attrs, inputs)
-    taken = (op.in_place, op.in_place_else) if overwrite else (updates(op),)
+    taken = dict(op.in_place) if overwrite else updates(op)
     outputs: Arrays = {}
     shared = []
     for slot in op.output_slots:
         many = [laid_out(s.shape, to_numpy(s.dtype), layout, xp) for s in specs.get(slot.name, ())]
-        for source in (operands.get(slots.get(slot.name, "")) for slots in taken):
-            if (
-                source
-                and many
-                and many[0].shape == source[0].shape
-                and many[0].dtype == source[0].dtype
-                and wanted(slot.name)
-                and not any(source[0] is a for a in shared)  # only one can have it
-            ):
-                many[0] = source[0]
-                shared.append(source[0])
-                break
+        source = operands.get(taken.get(slot.name, ""))
+        if (
+            source
+            and many
+            and many[0].shape == source[0].shape
+            and many[0].dtype == source[0].dtype
+            and wanted(slot.name)
+            and not any(source[0] is a for a in shared)  # only one can have it
+        ):
+            many[0] = source[0]
+            shared.append(source[0])
         outputs[slot.name] = many if wanted(slot.name) else [None] * len(many)
     return outputs, shared
 
