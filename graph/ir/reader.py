@@ -66,7 +66,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         }
         # Names that do not have one value alone while the forward ops run.
         self._overwritten = self._rewritten | forward & {*feed_names, *lasting}
-        self._differentiated: set[tuple[int, int, int]] = set()
+        self._differentiated: dict[tuple[int, int, int], Reading] = {}  # by identity: they must live
         self.feeds = tuple(map(self._feed, feed_names))
 
     def read(self) -> Graph:
@@ -187,7 +187,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
                 continue
             # One differentiated before is another op of these names, unless it has several gradient ops.
             if grad.each or done not in self._differentiated:
-                self._differentiated.add(done)
+                self._differentiated[done] = reading
                 break
         else:
             return {}
