@@ -66,7 +66,8 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         }
         # Names that do not have one value alone while the forward ops run.
         self._overwritten = self._rewritten | forward & {*feed_names, *lasting}
-        self._differentiated: dict[tuple[int, int, int], Reading] = {}  # by identity: they must live
+        # By the identity of a reading, which must live as long
+        self._differentiated: dict[tuple[int, int, int], Reading] = {}
         self.feeds = tuple(map(self._feed, feed_names))
 
     def read(self) -> Graph:
