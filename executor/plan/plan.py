@@ -206,9 +206,9 @@ class Plan:
         return instruction
 
     def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
-        what = repr(error) if isinstance(error, KeyError) else error  # its text is the key alone
+        text = repr(error) if isinstance(error, KeyError) else error  # its text is the key alone
         return ExecutionError.of(
-            self._replica, instruction.op, what, instruction.reads, instruction.where
+            self._replica, instruction.op, text, instruction.reads, instruction.where
         )
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -682,11 +682,14 @@ class Replica:
     ) -> BoundPlan:
         self.bindings += 1
         shapes = segment.cache.shapes
+        complete = cache(
+            partial(shapes.complete, begun)
+        )  # several that may have the plan ask for it
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
         dealt = loaded.parallel and segment is loaded
         if not (idle or lasting or dealt):
-            resized = segment.resized(shapes.telling(begun), lambda: shapes.complete(begun))
+            resized = segment.resized(shapes.telling(begun), complete)
             if resized is not None:
                 return BoundPlan(segment.program, resized, None, None, self.post, direct)
         scope, program = self.scopes[loaded.scope], segment.program
@@ -700,7 +703,7 @@ class Replica:
                 writes=scope.writes,
                 runtime=self.runtime,
             ),
-            shapes.complete(begun),
+            complete(),
             scope.allocate,
             segment.buckets,
             self._peers(loaded),

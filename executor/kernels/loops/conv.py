@@ -47,10 +47,10 @@ def run(words):
                         p, o = image + at * wide + j * gap_column - left, result + r * broad
                         if by_column == 1:
                             for s in range(begin, end):
-                                {one}
+                                {dense}
                         else:
                             for s in range(begin, end):
-                                {each}
+                                {strided}
 {finish}
 """
 _CLEAR = "for k in range({size}):\n    store({name}, {first} + k, np.float32(0), {place}, 3)"
@@ -60,10 +60,14 @@ def _text(clear: str, start: str, each: str, finish: str) -> str:
     def lines(text: str, depth: int) -> str:
         return "\n".join("    " * depth + line for line in (text or "pass").split("\n"))
 
-    one = each.format(at="p + s")
-    many = each.format(at="p + s * by_column")
+    dense = each.format(at="p + s")
+    strided = each.format(at="p + s * by_column")
     return _LINES.format(
-        clear=lines(clear, 2), start=lines(start, 4), one=one, each=many, finish=lines(finish, 4)
+        clear=lines(clear, 2),
+        start=lines(start, 4),
+        dense=dense,
+        strided=strided,
+        finish=lines(finish, 4),
     )
 
 
