@@ -192,7 +192,7 @@ class Emission:
 
         ``instead`` has the results that are there already, and gets what is written in the place of others.
         """
-        arrays, declared = self.memory.arrays, form.op.in_place
+        arrays, op = self.memory.arrays, form.op
         read = {id(arrays[i]) for i in form.read}
         written = {i for i in form.written if i not in instead and id(arrays[i]) in read}
         if not written:
@@ -209,7 +209,7 @@ class Emission:
                     for s, operands in node.inputs.items()
                     if any(k >= 0 and arrays[k] is array for k in operands)
                 }
-                if sources - {declared.get(slot)}:
+                if sources - {op.in_place.get(slot), op.in_place_else.get(slot)}:
                     instead[i] = dev.scratch(array.shape, array.dtype)
                     if dev.guard is not None:
                         copies += moved(dev, array, instead[i])

@@ -224,8 +224,8 @@ class Usage:
             return
         read = [i for operands in node.inputs.values() for i in operands if i >= 0]
         views = op.views if op.keeps_order(node.attrs, node.inputs) else {}
-        in_place = op.in_place if node.kernel not in _APART else {}
-        for view, shared in ((True, views), (False, in_place)):
+        in_place = (op.in_place, op.in_place_else) if node.kernel not in _APART else ()
+        for view, shared in ((True, views), *((False, slots) for slots in in_place)):
             for slot, source in shared.items():
                 results, operands = node.outputs.get(slot, ()), node.inputs.get(source, ())
                 here = results and operands and {results[0], operands[0]} <= self.first.keys()

@@ -119,7 +119,9 @@ define(
         type=f"{ADD_ACT}_grad",
         record=FusedBnAddActivationGrad,
         shape=lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
-        in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},  # the first that is wanted
+        # Of the gradients, the first that is wanted; kernels read Y before they write that of X.
+        in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},
+        in_place_else={"X@GRAD": "Y"},
     ),
 )
 

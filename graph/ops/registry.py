@@ -232,6 +232,8 @@ class Op:
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
+    # ... and another one, where that is some other result's
+    in_place_else: Mapping[str, str] = field(default_factory=dict)
     # input slot -> attribute (or one for each number) that it stands for, if in use: ``graph/program/known.py``
     numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     # ... and attributes that change with it

@@ -185,31 +185,26 @@ def biased() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("build", "flag", "more"),
+    ("build", "flag"),
     [
-        (normed_twice, "fuse_bn_act_ops", 0),
-        (residual, "fuse_bn_act_ops", 0),
-        (residual, "fuse_bn_add_act_ops", 1),
-        (activated, "fuse_elewise_add_act_ops", 0),
-        (branches, "fuse_elewise_add_act_ops", 0),
-        (added_to, "fuse_elewise_add_act_ops", 0),
-        (biased, "fuse_elewise_add_act_ops", 0),
-        (activated, "fuse_gemm_epilogue", 0),
+        (normed_twice, "fuse_bn_act_ops"),
+        (residual, "fuse_bn_act_ops"),
+        (residual, "fuse_bn_add_act_ops"),
+        (activated, "fuse_elewise_add_act_ops"),
+        (branches, "fuse_elewise_add_act_ops"),
+        (added_to, "fuse_elewise_add_act_ops"),
+        (biased, "fuse_elewise_add_act_ops"),
+        (activated, "fuse_gemm_epilogue"),
     ],
 )
-def test_fused_programs_need_the_memory_of_plain_ones_or_a_gradient_more(
-    build: Callable[[], Any], flag: str, more: int
+def test_fused_programs_need_no_more_memory_than_plain_ones(
+    build: Callable[[], Any], flag: str
 ) -> None:
-    """The gradient of a fused op, too, lies where the gradient lay that it is made of.
-
-    A norm with a sum makes two gradients at once: one ``more`` beside the activation's result. Made one after
-    the other, the second lies where the result did.
-    """
+    """The gradient of a fused op, too, lies where the gradient lay that it is made of."""
     needed = []
     for flags in ({"fuse_bn_add_act_ops": False}, {"fuse_bn_add_act_ops": False, flag: True}):
         program = compiled(build, **flags).program
         specs = infer_specs(program, [Spec((64, 2, 4, 4), VarType.FP32)], lambda name: None)
         needed.append(plan_memory(Usage(program, program.nodes, grouped=False), specs).size)
     plain, fused = needed
-    image = 64 * 4 * 4 * 4 * 4  # bytes of what each op computes
-    assert fused <= plain + more * image + 1024  # statistics are there at once, too
+    assert fused <= plain + 1024  # statistics are there at once, too

@@ -192,23 +192,25 @@ def _outputs(
 ) -> tuple[Arrays, list[Any]]:
     """Return memory for the outputs, and those of them that are operands' memory."""
     specs = infer(op, specs_of(inputs), attrs, inputs)
-    taken = dict(op.in_place) if overwrite else updates(op)
-    outputs: Arrays = {}
-    shared = []
-    for slot in op.output_slots:
-        many = [laid_out(s.shape, to_numpy(s.dtype), layout, xp) for s in specs.get(slot.name, ())]
-        source = operands.get(taken.get(slot.name, ""))
-        if (
-            source
-            and many
-            and many[0].shape == source[0].shape
-            and many[0].dtype == source[0].dtype
-            and wanted(slot.name)
-            and not any(source[0] is a for a in shared)  # only one can have it
-        ):
-            many[0] = source[0]
-            shared.append(source[0])
-        outputs[slot.name] = many if wanted(slot.name) else [None] * len(many)
+    outputs: Arrays = {
+        slot.name: [
+            laid_out(s.shape, to_numpy(s.dtype), layout, xp) for s in specs.get(slot.name, ())
+        ]
+        for slot in op.output_slots
+    }
+    shared: list[Any] = []
+    taken = (op.in_place, op.in_place_else) if overwrite else (updates(op),)
+    for slot, source in (pair for slots in taken for pair in slots.items()):
+        many, others = outputs.get(slot), operands.get(source)
+        if not many or not others or not wanted(slot) or any(many[0] is a for a in shared):
+            continue
+        alike = (many[0].shape, many[0].dtype) == (others[0].shape, others[0].dtype)
+        if alike and not any(others[0] is a for a in shared):  # only one can have it
+            many[0] = others[0]
+            shared.append(others[0])
+    for slot, many in outputs.items():
+        if not wanted(slot):
+            outputs[slot] = [None] * len(many)
     return outputs, shared
 
 

@@ -46,11 +46,9 @@ def widened(
     outcome = frozenset(written)
     math = _math(dev, _low(arrays.values()))
     outputs = {id(a): a for a in _low(arrays[name] for name in arrays if name in outcome)}
-    inputs = {id(a): a for a in _low(arrays[name] for name in arrays if name not in outcome)}
-    if math == "bfloat16":
-        for a in _low(arrays[name] for name in factors):
-            if a.dtype == BFLOAT16:
-                inputs.pop(id(a), None)
+    narrow = frozenset(factors) if math == "bfloat16" else frozenset()
+    read = arrays.keys() - outcome - narrow
+    inputs = {id(a): a for a in _low(arrays[name] for name in arrays if name in read)}
     wide = {i: dev.scratch_like(a, np.float32) for i, a in {**inputs, **outputs}.items()}
     copy = dev.xp.copyto
 
@@ -61,7 +59,8 @@ def widened(
 
     exact, dev.math = dev.math, math
     try:
-        steps = bind({name: swapped(operand) for name, operand in arrays.items()})
+        # By name: a factor may lie where a result will, whose scratch has no elements of it.
+        steps = bind({n: a if n in narrow else swapped(a) for n, a in arrays.items()})
     finally:
         dev.math = exact
     return [
