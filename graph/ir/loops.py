@@ -67,8 +67,10 @@ class Loops(DataLoops):
         for name in dict.fromkeys(op.outputs.get("Out", ())):
             value = self.current.get(name)
             if name not in self.arrays and value is not None and value is not first.get(name):
-                outputs = {"Out": (self._write(op.block, name),)}
-                nodes.append(node_of(op, "assign", {"X": (value,)}, outputs))
+                result = self._write(op.block, name)
+                assert result is not None
+                self._share_levels(value, result)
+                nodes.append(node_of(op, "assign", {"X": (value,)}, {"Out": (result,)}))
         self.scopes[op.outputs["StepScopes"][0]] = rounds
         return nodes
 

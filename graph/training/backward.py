@@ -394,20 +394,34 @@ def _gradient_ops_of(
         if not candidate.writes() or not any(n in reached for n in incoming):
             continue
         if isinstance(op.attrs.get("sub_block"), Block):
-            _add_body(candidate, op, reached, stopped, names)
-        else:
-            ops += _zeros(candidate, incoming, reached, names)
+            incoming = _add_body(candidate, op, reached, stopped, names)
+        ops += _zeros(candidate, incoming, reached, names)
         ops.append(candidate)
         reached.update(candidate.writes())
-    return ops
+    return _in_place_last(ops)
+
+
+def _in_place_last(ops: list[GradOp]) -> list[GradOp]:
+    """Compute last, at once, what takes the place of the gradient that all of an op's gradient ops read.
+
+    They are those of ``sum``, one for each operand, of which several may be the variable that it writes.
+    """
+    in_place = [op for op in ops if not set(op.writes()).isdisjoint(op.read())]
+    if len(in_place) < 2:
+        return ops
+    (name,) = in_place[0].writes()
+    attrs = {key: in_place[0].attrs[key] for key in (CALLSTACK, NAMESCOPE, DEVICE)}
+    total = GradOp("sum", {"X": [name] * len(in_place)}, {"Out": [name]}, attrs, in_place[0].of)
+    return [*(op for op in ops if op not in in_place), total]
 
 
 def _add_body(
     candidate: GradOp, op: Operator, reached: set[str], stopped: set[str], names: _GradientNames
-) -> None:
+) -> list[str]:
     """Give the gradient op of an op that holds a block a block of its own, with the gradient ops of that.
 
-    It leaves out the gradients that no op around it computes; those of a step's results are 0 then.
+    It leaves out the gradients that no op around it computes; those of a step's results are 0 then. Return
+    those that it must find, because a round hands them to the one before.
     """
     forward, program = op.attrs["sub_block"], op.block.program
     block = program._create_block()
@@ -419,26 +433,31 @@ def _add_body(
     else:
         targets = {name for name in targets if names.of(name) in reached}
     if op.type == WHILE:
-        grads = _loop_gradients(op, targets, stopped, inside)
+        grads, handed = _loop_gradients(op, targets, stopped, inside)
+        handed = {name for name in handed if not _is_array(forward, name)}
     else:
         path = _path(forward, targets, set(), stopped)
         grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, inside)
-    arriving = [
-        grad_name(name)
-        for name in targets
-        if names.of(name) in reached and not _is_array(forward, name)
-    ]
-    candidate.body = _accumulate(grads, {}, forward.idx, arriving)
+        handed = set()
+    arriving = handed | {
+        name for name in targets if names.of(name) in reached and not _is_array(forward, name)
+    }
+    candidate.body = _accumulate(grads, {}, forward.idx, map(grad_name, arriving))
     candidate.attrs["sub_block"] = block
     program._rollback()
-    if op.type == WHILE:
-        _wire_loop(candidate, op, names)
+    if op.type != WHILE:
+        return []
+    _wire_loop(candidate, op, names)
+    return [name for name in candidate.inputs["Out@GRAD"] if candidate.of[name] in handed]
 
 
 def _loop_gradients(
     op: Operator, targets: set[str], stopped: set[str], names: _GradientNames
-) -> list[GradOp]:
-    """Return the gradient ops of a loop's block: of what a round writes and the next one reads, too."""
+) -> tuple[list[GradOp], set[str]]:
+    """Return the gradient ops of a loop's block: of what a round writes and the next one reads, too.
+
+    With them return the names of the latter.
+    """
     forward, program = op.attrs["sub_block"], op.block.program
     carried = set(op.output("Out")).intersection(op.input("X")) - stopped
     first = len(program.blocks)
@@ -448,7 +467,7 @@ def _loop_gradients(
         writes = {name for grad in grads for name in grad.writes()}
         more = {name for name in carried - targets if grad_name(name) in writes}
         if not more:
-            return grads
+            return grads, targets & carried
         targets = targets | more
         del program.blocks[first:]  # those of the attempt
 

@@ -395,6 +395,19 @@ def test_loop_variables_change_places() -> None:
     np.testing.assert_array_equal(np.ravel(run({}, x, y)), [20, 10])
 
 
+def test_sequences_stay_what_they_are_in_rounds() -> None:
+    x = fluid.data("x", [None, 1], lod_level=1)
+    i, three = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
+    _, value = L.while_loop(
+        lambda i, _: L.less_than(i, three), lambda i, v: [i + 1, v * 0.5], [i, x * 1.0]
+    )
+    rows = fluid.create_lod_tensor(np.ones((5, 1), "f4"), [[2, 3]], fluid.CPUPlace())
+    exe, total = fluid.Executor(fluid.CPUPlace()), L.sequence_pool(value, "sum")
+    own, sums = exe.run(feed={"x": rows}, fetch_list=[value, total], return_numpy=False)
+    assert own.recursive_sequence_lengths() == [[2, 3]]
+    np.testing.assert_array_equal(np.array(sums), [[0.25], [0.375]])
+
+
 def test_a_loop_in_a_loop() -> None:
     x = fluid.data("x", [2])
     x.stop_gradient = False

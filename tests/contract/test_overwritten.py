@@ -48,6 +48,24 @@ def summed_into_itself(x: Any, limit: float) -> Any:
     return v * v * u
 
 
+def summed_with_itself(x: Any, limit: float) -> Any:
+    v = x * 3.0
+    u = v * v
+    L.sums([v, u, v], out=v)
+    return v * v * u
+
+
+def summed_with_itself_in_a_branch(x: Any, limit: float) -> Any:
+    v = x * 1.0
+
+    def double() -> Any:
+        L.sums([v, v], out=v)
+        return v * 1.0
+
+    u = L.cond(_below(v, limit), lambda: v * 2.0, double)
+    return v * 3.0 + u
+
+
 def overwritten_twice(x: Any, limit: float) -> Any:
     v = x * 3.0
     u = v * v
@@ -80,15 +98,76 @@ def in_a_branch_that_reads_it_behind(x: Any, limit: float) -> Any:
 
 
 def in_a_round_that_reads_it_behind(x: Any, limit: float) -> Any:
-    i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
-    v, total, going = L.tanh(x), x * 0.5, L.less_than(i, rounds)
-    loop = L.While(going)
-    with loop.block():
+    v, total = L.tanh(x), x * 0.5
+
+    def one() -> None:
         L.assign(L.sigmoid(total), v)
         L.assign(L.tanh(v * x), total)
+
+    _three_rounds(one)
+    return v + total
+
+
+def read_by_the_next_round_alone(x: Any, limit: float) -> Any:
+    """Nothing behind the loop reads v; a round reads it again when it has written it."""
+    v, w = x * 1.0, x * 2.0
+
+    def one() -> None:
+        L.assign(L.tanh(v + x), v)
+        L.assign(L.tanh(v), w)
+
+    _three_rounds(one)
+    return w
+
+
+def read_by_the_next_round_of_unknown_many(x: Any, limit: float) -> Any:
+    v, w = x * 1.0, x * 2.0
+
+    def one() -> None:
+        L.assign(L.tanh(v + x), v)
+        L.assign(L.tanh(v), w)
+
+    _three_rounds(one, plus=L.cast(L.reduce_sum(x) * 0.0, "int64"))
+    return w
+
+
+def last_value_of_a_state_unread(x: Any, limit: float) -> Any:
+    v, written = x * 1.0, L.create_array("float64")
+    i = L.fill_constant([1], "int64", 0)
+
+    def one() -> None:
+        new = L.tanh(v + x)
+        L.array_write(new, i, written)
+        L.assign(new, v)
+
+    _three_rounds(one)
+    return L.array_read(written, i)
+
+
+def overwritten_in_a_branch_of_a_round(x: Any, limit: float) -> Any:
+    v, w = x * 1.0, x * 2.0
+
+    def double() -> Any:
+        L.sums([v, v], out=v)
+        return v
+
+    def one() -> None:
+        L.cond(_below(x, limit), double, lambda: v)
+        L.assign(L.tanh(v), w)
+
+    _three_rounds(one)
+    return w
+
+
+def _three_rounds(one: Callable[[], None], plus: Any = None) -> None:
+    i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
+    if plus is not None:
+        rounds = rounds + plus
+    going = L.less_than(i, rounds)
+    with L.While(going).block():
+        one()
         L.increment(i)
         L.less_than(i, rounds, cond=going)
-    return v + total
 
 
 def _below(x: Any, limit: float) -> Any:
@@ -101,10 +180,16 @@ NETS = (
     never_read,
     overwritten_by_a_constant,
     summed_into_itself,
+    summed_with_itself,
+    summed_with_itself_in_a_branch,
     overwritten_twice,
     in_a_branch_that_returns_it,
     in_a_branch_that_reads_it_behind,
     in_a_round_that_reads_it_behind,
+    read_by_the_next_round_alone,
+    read_by_the_next_round_of_unknown_many,
+    last_value_of_a_state_unread,
+    overwritten_in_a_branch_of_a_round,
 )
 
 
