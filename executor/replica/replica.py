@@ -482,6 +482,7 @@ class Replica:
                 if self.runtime is not None:  # captured graphs hold what the group lets go of
                     self._forget_all_plans()
                 self.group.reset(self.epoch)
+                self.group.begin(NO_STEP)  # one that failed early is behind the others
 
     def _run(
         self,
