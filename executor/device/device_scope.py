@@ -77,6 +77,16 @@ class DeviceScope:
             self.write([name], [np.zeros(spec.shape, to_numpy(spec.dtype))])
         return self.arrays[name]
 
+    def new(self, name: str, spec: Spec) -> Any:
+        """Return memory for a persistable's next value, which :meth:`put` makes its own."""
+        return self._new(name, spec.shape, to_numpy(spec.dtype))
+
+    def put(self, name: str, array: Any) -> bool:
+        """Have memory that :meth:`new` gave be a persistable's; tell whether it had other memory."""
+        before = self.arrays.get(name)
+        self.arrays[name] = array
+        return before is not None and before is not array
+
     def take(self, other: DeviceScope) -> None:
         """Copy another replica's values of the persistables that both hold."""
         both = [name for name in other.arrays if name in self.arrays]
@@ -123,16 +133,18 @@ class SharedScope(DeviceScope):
         return spec_of(tensor.memory(newest=False)) if tensor.initialized else None
 
     def allocate(self, name: str, spec: Spec) -> np.ndarray:
-        """Return a tensor's memory; one of another type, to be written first, gets new memory."""
-        tensor = self._home(name)
-        dtype = to_numpy(spec.dtype)
-        if tensor.initialized and tensor.memory(newest=False).dtype == dtype:
-            array = tensor.memory(newest=False)
-        else:
-            array = tensor.allocate(spec.shape, dtype)
+        """Return a tensor's memory; one of another shape or type, to be written first, gets new memory."""
+        array = self._home(name).allocate(spec.shape, to_numpy(spec.dtype))
         # What an earlier plan was bound to stays noted: it shows that the tensor moved.
         self.arrays.setdefault(name, array)
         return array
+
+    def put(self, name: str, array: np.ndarray) -> bool:
+        """Have memory be a tensor's, whose plans look for themselves whether it has moved."""
+        tensor = self._home(name)
+        if not tensor.initialized or tensor.memory(newest=False) is not array:
+            tensor.adopt(array)
+        return False
 
     @property
     def moved(self) -> bool:

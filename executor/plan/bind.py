@@ -18,7 +18,7 @@ from .binding_cache import BindingCache
 from .buckets import Buckets
 from .dependencies import Dependencies
 from .emission import Emission, zeroing
-from .memory import Allocate, ValueMemory
+from .memory import Allocate, SizedByStep, ValueMemory
 from .part import ALONE, Peers
 from .plan import Plan
 from .resized import Resizer
@@ -31,6 +31,7 @@ class Binder:
     ``peers`` with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
     buffers of its own, and copies what it is fed. ``memory_options``: how temporaries may share memory.
     ``cache`` is what other plans of this program and rank have as well. ``make`` is the kind of plan.
+    ``sized_by_step``: persistables that the plan has memory of its own for.
     """
 
     def __init__(
@@ -47,12 +48,15 @@ class Binder:
         memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
         cache: BindingCache | None = None,
         make: Callable[..., Plan] = Plan,
+        sized_by_step: SizedByStep | None = None,
     ) -> None:
         self.program, self._device, self._make = program, device, make
         self._cache = cache if cache is not None else BindingCache(program)
         self._part = self._cache.part(peers, idle)
         in_place = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
-        self._memory = ValueMemory(self._part, specs, allocate, buckets, in_place, self._cache)
+        self._memory = ValueMemory(
+            self._part, specs, allocate, buckets, in_place, self._cache, sized_by_step
+        )
         if device.runtime is not None:
             memory_options = memory_options._replace(alignment=GPU_ALIGNMENT)
         self._memory.lay_out(self._memory.plan(memory_options, device.memory), device)

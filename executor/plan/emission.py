@@ -100,6 +100,9 @@ class Emission:
             number = next(k for k, other in enumerate(self.program.nodes) if other is node)
             arrays, xp = self.memory.arrays, self.device.xp
             calls = [*calls, *looks(self.program, number, node, arrays, xp)]
+        if self.memory.puts:
+            puts = self.memory.puts
+            calls = [*calls, *(puts[i] for i in form.written if i in puts)]
         if node is self.part.vote_at:
             calls = self._with_vote(node, calls)
         scratch, own = side.region_bytes, side.instruction_bytes

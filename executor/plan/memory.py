@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +15,7 @@ from ...graph.lowering.memory import MemoryOptions, MemoryPlan, Usage, plan_memo
 from ...graph.ops.collective import BUCKETED
 from ...graph.ops.registry import Spec
 from ...graph.report.memory_report import contributors
-from ...strategies.errors import ResourceExhausted
+from ...strategies.errors import ResourceExhausted, ShapeError
 from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..host.arena import Arena, Memory
@@ -43,14 +45,27 @@ class _Arrays(dict[int, Any]):
         return array
 
 
+class SizedByStep(NamedTuple):
+    """Persistables of which each plan has memory of its own, for their sizes follow from what is fed.
+
+    ``new`` makes it, and ``put`` has it be the persistable's once a step has written there.
+    """
+
+    names: frozenset[str]
+    new: Allocate
+    put: Callable[[str, Any], None]
+
+
 class ValueMemory:
     """The array of each value, by position.
 
     Arrays are made when they are first asked for: plans of other shapes have most instructions already.
     ``fed`` are arrays in which feeds stand in every step, by position; ``allocate`` returns a persistable's.
+    ``puts`` are the calls behind what writes a persistable of ``sized_by_step``.
 
     Raises:
         ExecutionError: the program would write what lasts before all ranks have agreed to.
+        ShapeError: a persistable would be written in another size than it has.
     """
 
     def __init__(
@@ -61,11 +76,13 @@ class ValueMemory:
         buckets: Buckets,
         fed: Mapping[int, Any],
         cache: BindingCache,
+        sized_by_step: SizedByStep | None = None,
     ) -> None:
         self._part, self.program = part, part.program
+        self.puts: dict[int, Callable[[], None]] = {}
         self.specs, self.buckets, self.fed = specs, buckets, fed
         self._usage = self._usage_of(part, cache)
-        self._outside = self._outside_arena(allocate)
+        self._outside = self._outside_arena(allocate, sized_by_step)
 
     @property
     def constant(self) -> frozenset[int]:
@@ -74,16 +91,26 @@ class ValueMemory:
             return frozenset()
         return frozenset(address(self._outside[i]) for i in self._part.states)
 
-    def _outside_arena(self, allocate: Allocate) -> dict[int, Any]:
+    def _outside_arena(
+        self, allocate: Allocate, sized_by_step: SizedByStep | None
+    ) -> dict[int, Any]:
         """Return the arrays of persistables and of what travels in buckets or is fed in place."""
         part, program = self._part, self.program
         placed: dict[int, Any] = {**self.buckets.parts_of, **self.fed}
         lasting: dict[str, Any] = {}  # all versions of a persistable have one memory
         for i in part.states:
-            name = program.values[i].name
+            name, spec = program.values[i].name, self.specs[i]
+            own = sized_by_step if sized_by_step and name in sized_by_step.names else None
             if name not in lasting:
-                lasting[name] = allocate(name, self.specs[i])
+                lasting[name] = (own.new if own else allocate)(name, spec)
             placed[i] = lasting[name]
+            if own:
+                self.puts[i] = partial(own.put, name, lasting[name])
+            if math.prod(spec.shape) != lasting[name].size:
+                raise ShapeError(
+                    f"variable {name!r} lasts, and has the shape {list(lasting[name].shape)} where a step "
+                    f"writes {list(spec.shape)}. Write another variable."
+                )
         if part.peers.group is not None:
             for node in program.nodes:
                 if node.op in BUCKETED:

@@ -63,7 +63,7 @@ class Resizer:
     @staticmethod
     def suits(part: RankPart, memory: ValueMemory, device: Device) -> bool:
         """Tell whether plans of a part may differ in sizes alone: all nodes run, and each value has room."""
-        whole = not part.skipped and not memory.fed
+        whole = not part.skipped and not memory.fed and not memory.puts
         roomy = memory.arena.plan.layout is not None
         return whole and roomy and device.runtime is None and isinstance(device.memory, Memory)
 

@@ -28,6 +28,7 @@ from ..kernels.measure import Limit, measure
 from ..plan.bind import Binder
 from ..plan.cuda_plan import CudaPlan
 from ..plan.group import CollectiveGroup
+from ..plan.memory import SizedByStep
 from ..plan.overlap import choose
 from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
@@ -482,6 +483,7 @@ class Replica:
                 if self.runtime is not None:  # captured graphs hold what the group lets go of
                     self._forget_all_plans()
                 self.group.reset(self.epoch)
+                self.group.begin(NO_STEP)  # one that failed early is behind the others
 
     def _run(
         self,
@@ -712,6 +714,7 @@ class Replica:
             memory_options=loaded.options.memory_options,
             cache=segment.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
+            sized_by_step=self._sized_by_step(loaded, program),
         )
         fed = feeds if lasting else None
         bound = BoundPlan(program, binder.plan(), binder, fed, self.post, direct)
@@ -726,6 +729,17 @@ class Replica:
         ):  # libraries timed what they can do on memory like the operands'
             self.runtime.give_back()
         return bound
+
+    def _sized_by_step(self, loaded: LoadedProgram, program: ReplicaProgram) -> SizedByStep | None:
+        names, scope = program.sized_by_step(), self.scopes[loaded.scope]
+        return SizedByStep(names, scope.new, partial(self._put, loaded.scope)) if names else None
+
+    def _put(self, number: int, name: str, array: Any) -> None:
+        """Have memory that a step wrote be a persistable's; plans that read other memory are bound again."""
+        if self.scopes[number].put(name, array):
+            for loaded in self.programs.values():
+                if loaded.scope == number and name in loaded.whole.needed_names():
+                    loaded.forget_plans()
 
     def _peers(self, loaded: LoadedProgram) -> Peers:
         seat = loaded.seat

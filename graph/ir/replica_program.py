@@ -180,6 +180,11 @@ class ReplicaProgram:
         """Names of the persistables the program writes."""
         return list(dict.fromkeys(v.name for v in self.values if v.kind == STATE and v.version > 0))
 
+    def sized_by_step(self) -> frozenset[str]:
+        """Names of the persistables that a step only writes, in a size that follows from what it is fed."""
+        written = {v.name for v in self.values if v.kind == STATE and v.version and -1 in v.shape}
+        return frozenset(written.difference(self.needed_names()))
+
     def owners(self) -> dict[str, int]:
         """Ranks of the persistables that one rank alone holds, by name."""
         ranks: dict[str, set[int]] = {}

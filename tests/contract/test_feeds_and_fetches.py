@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import EnforceNotMet, FeedError
+from rowlock.strategies.errors import EnforceNotMet, ExecutionError, FeedError
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, device_copies, feed
 
 
@@ -44,6 +44,31 @@ def test_sequences_of_so_many_rows_as_declared_go_whole_to_each_place(threads: N
         program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(places))
         (whole,) = fluid.Executor().run(program, feed={"x": rows}, fetch_list=[sums])
         assert whole.ravel().tolist() == [3.0, 4.0] * places
+
+
+def test_a_result_that_is_to_last_has_the_size_of_its_batch(gang: str) -> None:
+    """As of old, to look at it in the scope after a run."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        hidden = fluid.layers.fc(fluid.data("x", [None, 2]), 4, act="tanh")
+        hidden.persistable = True
+        label = fluid.data("label", [None, 1], "int64")
+        loss = fluid.layers.mean(fluid.layers.softmax_with_cross_entropy(hidden, label))
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor()
+    exe.run(startup, scope=scope)
+    compiled = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    for program, places in ((main, 1), (compiled, 2)):
+        for rows in (6, 4, 6, 10, 2):
+            batch = {"x": np.random.rand(rows, 2).astype("f4"), "label": np.ones((rows, 1), int)}
+            (fetched,) = exe.run(program, batch, [hidden], scope=scope)
+            value = np.array(scope.find_var(hidden.name).get_tensor())
+            np.testing.assert_array_equal(value, fetched[: rows // places])
+    odd = {"x": np.ones((8, 2), "f4"), "label": np.full((8, 1), 9)}
+    with pytest.raises(ExecutionError, match="9"):
+        exe.run(compiled, odd, scope=scope)
+    again = np.array(scope.find_var(hidden.name).get_tensor())
+    np.testing.assert_array_equal(again, value)
 
 
 def test_only_unknown_first_dimensions_are_split(gang: str) -> None:

@@ -146,6 +146,10 @@ def test_one_replica_fails_all_stop_and_the_next_step_works(gang: Gang, failing:
         np.testing.assert_array_equal(old, new)
     model.step(feeds(3))
     assert model.weights()[0].tobytes() == model.weights()[1].tobytes()
+    model.step(feeds(3))
+    with pytest.raises(RowlockError, match=f"replica {failing}"):
+        model.step(bad)
+    Regression(gang).step(feeds(4))  # which has buckets of its own
     assert not gang.delivery.broken
 
 

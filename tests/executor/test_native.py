@@ -112,3 +112,34 @@ def test_code_is_what_numba_itself_would_emit(monkeypatch: pytest.MonkeyPatch) -
     for constant in (1.5, 2.5):
         compiler.object_code(ADD.format(constant=constant), "run", "symbol")
     assert all(mine == theirs for mine, theirs in pairs), f"Numba {numba.__version__}"
+
+
+UPDATE = """
+import numpy as np
+import rowlock.fluid as fluid
+from rowlock.executor.codegen import native
+x = fluid.data("x", [None, 4])
+hidden = fluid.layers.fc(fluid.layers.fc(x, 3, act="tanh"), 1, act="relu")
+fluid.optimizer.Lamb(0.1).minimize(fluid.layers.mean(hidden))
+exe, build = fluid.Executor(), fluid.BuildStrategy()
+build.fuse_elewise_add_act_ops = True
+exe.run(fluid.default_startup_program())
+exe.run(fluid.CompiledProgram(fluid.default_main_program(), build), {"x": np.ones((2, 4), "f4")}, [])
+print(sorted(native._loaded))
+"""
+
+
+def test_every_process_has_the_same_sources() -> None:
+    """Replicas in processes of their own add up in one order, however Python orders its sets there."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", UPDATE],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "2", "3")
+    ]
+    sources = {process.communicate()[0] for process in processes}
+    assert len(sources) == 1
+    assert "run(words)" in sources.pop()

@@ -18,13 +18,13 @@ X = np.ones((2, 4), np.float32)
 WAIT_S = 60
 
 
-def filling(kind: str, value: float) -> fluid.Program:
+def filling(kind: str, value: float, *, size: int = 4) -> fluid.Program:
     """Return a program that writes the persistable ``w``."""
     program = fluid.Program()
     with fluid.program_guard(program):
         block = program.global_block()
-        w = block.create_var(name="w", shape=[4], dtype=kind, persistable=True)
-        fluid.layers.fill_constant([4], kind, value, out=w)
+        w = block.create_var(name="w", shape=[size], dtype=kind, persistable=True)
+        fluid.layers.fill_constant([size], kind, value, out=w)
     return program
 
 
@@ -64,6 +64,14 @@ def test_a_persistable_of_another_type_leaves_no_plan_on_old_memory() -> None:
     np.testing.assert_array_equal(np.array(tensor), np.ones(4))
     tensor.set(np.full(4, 9, np.float32))
     np.testing.assert_array_equal(exe.run(double, fetch_list=[result], scope=scope)[0], [18] * 4)
+
+
+def test_a_program_gives_a_persistable_its_size_whatever_size_it_had() -> None:
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    for size in (4, 6, 2):
+        exe.run(filling("float32", size, size=size), scope=scope)
+        tensor = scope.find_var("w").get_tensor()
+        np.testing.assert_array_equal(np.array(tensor), [size] * size)
 
 
 def test_an_interrupt_leaves_no_plan_on_old_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,7 @@ def _register_backward(loops: Loops, takes: Callable[[Node], bool]) -> None:
         if not outputs:
             return []
         used = arguments([root for root, _ in outputs])
-        return loops.bind(dev, outputs, {name: arrays[name] for name in used})
+        return loops.bind(dev, outputs, {name: arrays[name] for name in arrays if name in used})
 
 
 def _sloped(act: str, settings: Mapping[str, Any], at: Mapping[str, Expr], d: Expr) -> Expr:

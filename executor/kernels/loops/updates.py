@@ -39,14 +39,14 @@ def _bind(
         numbers = np.array(values, np.float32)
         for k, table in enumerate(tables):
             table[name] = numbers[k : k + 1]
-    entries = []
+    entries, summed = [], arguments([*totals.values()])
     for k, table in enumerate(tables):
         places = (
             {} if sums is None else dict(zip(totals, np.split(sums[k], len(totals)), strict=True))
         )
         ones = (1,) * table["param"].ndim
         written = [(each, places[name].reshape(ones)) for name, each in totals.items()]
-        entries.append((written, {n: table[n] for n in arguments([*totals.values()])}))
+        entries.append((written, {name: table[name] for name in table if name in summed}))
         table |= places
     last = [name for name in results if name.removesuffix("_out") in update.scalars]
     for names in ([name for name in results if name not in last], last):
