@@ -15,7 +15,15 @@ from ..graph.report.report import CompileReport
 from ..graph.transpiler.exchange import Exchange, exchange_of, exchanges
 from ..graph.transpiler.server_program import serves
 from ..strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue, nearest
-from .device.place import CPUPlace, CUDAPlace, Place, check_place, cpu_places, cuda_places
+from .device.place import (
+    NO_PLACES,
+    CPUPlace,
+    CUDAPlace,
+    Place,
+    check_place,
+    cpu_places,
+    cuda_places,
+)
 from .driver.insight import executed, explain, temporaries, timeline
 from .driver.local import run_type
 from .driver.parallel import ParallelRun
@@ -149,7 +157,7 @@ class CompiledProgram(Runnable):
         if places is not None:
             places = list(places) if isinstance(places, (list, tuple)) else [places]
             if not places:
-                raise InvalidArgument("there are no places to run on: the place list is empty.")
+                raise InvalidArgument(NO_PLACES)
             self._places = [check_place(place, "places") for place in places]
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -29,13 +30,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv[:1] == ["demo"]:  # it has arguments of its own
         return _demo(argv[1:])
     args = parser.parse_args(argv)
+    if args.command == "ops" and args.json and not args.table:
+        parser.error("--json needs --table")
+    try:
+        status = _printed(args)
+        sys.stdout.flush()
+    except BrokenPipeError:  # what reads the output has enough: rowlock ops --table | head
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # for Python's flush at the end
+        return 1
+    return status
+
+
+def _printed(args: argparse.Namespace) -> int:
     if args.command == "coverage":
         from .coverage import text
 
         print(text(), end="")
         return 0
-    if args.json and not args.table:
-        parser.error("--json needs --table")
     return _table(args.name, args.json) if args.table else _ops(args.name)
 
 

@@ -71,7 +71,8 @@ def missing(module: str) -> Callable[[str], NoReturn]:
     """Return a module's ``__getattr__``, whose error tells a name of Paddle's not built here from a mistake."""
 
     def refuse(name: str) -> NoReturn:
-        raise AttributeError(_refusal(module, name), name=name, obj=sys.modules.get(module))
+        # Without ``obj``, or Python adds a guess of its own.
+        raise AttributeError(_refusal(module, name), name=name)
 
     return refuse
 

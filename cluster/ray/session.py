@@ -10,7 +10,9 @@ import random
 import socket
 import tempfile
 import textwrap
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -76,13 +78,17 @@ def _join(config: ClusterConfig, replicas: int, shared: bool) -> None:
             )
         return
     address = config.address or os.environ.get("RAY_ADDRESS")
+    named_by = "ClusterConfig.address" if config.address else "RAY_ADDRESS"
     if shared and not address:
         address = shared_address()
     if address and address != "local":
         try:
             _knock(address)
         except OSError as error:
-            raise CollectiveError(f"no Ray cluster answers at {address!r}: {error}") from error
+            raise CollectiveError(
+                f"no Ray cluster answers at {address!r} ({named_by}): {error}. Name one that runs, start one "
+                f"there (ray start --head), or unset {named_by}: then a local one is started here."
+            ) from None
         with _explained(f"no Ray cluster answers at {address!r}"):
             ray.init(address=address, **_QUIET)
         log.info("joined the Ray cluster at %s", address)
@@ -90,7 +96,7 @@ def _join(config: ClusterConfig, replicas: int, shared: bool) -> None:
     check_shared_memory(replicas * FORMING_BYTES)
     _check_folder()
     with _environment_of_workers(), _explained("Ray cannot be started here"):
-        ray.init(  # "local", or Ray would look for clusters that somebody else started
+        _start(  # "local", or Ray would look for clusters that somebody else started
             address="local",
             include_dashboard=False,
             object_store_memory=_OBJECT_STORE_BYTES,
@@ -100,6 +106,30 @@ def _join(config: ClusterConfig, replicas: int, shared: bool) -> None:
     _ours[:] = [session()]
     cpus = ray.cluster_resources().get("CPU", 0)
     log.info("started a local Ray with %g CPUs, which ends with this process%s", cpus, unjoined())
+
+
+def _start(**options: Any) -> None:
+    """Call ``ray.init`` on a thread that lives as long as this process.
+
+    Ray has the kernel end its processes with their parent (PR_SET_PDEATHSIG), and that is the thread that
+    started them: one of a pool would take the cluster along when it ends.
+    """
+    if threading.current_thread() is threading.main_thread():
+        ray.init(**options)
+        return
+    started: Future[None] = Future()
+
+    def start_and_stay() -> None:
+        try:
+            ray.init(**options)
+        except BaseException as error:
+            started.set_exception(error)
+            return
+        started.set_result(None)
+        threading.Event().wait()
+
+    threading.Thread(target=start_and_stay, name="rowlock-ray", daemon=True).start()
+    started.result()
 
 
 def unjoined() -> str:

@@ -7,11 +7,17 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...strategies.errors import InvalidArgument, InvalidValue
+import numpy as np
+
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.flags import flag_value
 from ..cuda.runtime import Runtime
 from .gpus import local_gpus, open_gpu
 
+NO_PLACES = (
+    "there are no places to run on: the place list is empty. cpu_places(n) makes n of them; without n, the "
+    "environment's CPU_NUM says how many."
+)
 _NO_GPU = "{}: there is no GPU here. Use cpu_places()."
 
 
@@ -71,6 +77,7 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
     CPU_NUM not set means one place, and sets it to 1.
 
     Raises:
+        InvalidType: the count is no integer.
         InvalidValue: CPU_NUM is no integer.
     """
     if device_count is None:
@@ -86,13 +93,16 @@ def cpu_places(device_count: int | None = None) -> list[CPUPlace]:
             raise InvalidValue(
                 f"the environment's CPU_NUM must be an integer, got {text!r}."
             ) from None
-    return [CPUPlace()] * device_count
+    elif not isinstance(device_count, (int, np.integer)):
+        raise InvalidType(f"cpu_places: device_count must be an int, got {device_count!r}.")
+    return [CPUPlace()] * int(device_count)
 
 
 def cuda_pinned_places(device_count: int | None = None) -> list[CUDAPinnedPlace]:
     """Return ``device_count`` pinned places; without a count, the environment's CPU_NUM.
 
     Raises:
+        InvalidType: the count is no integer.
         InvalidValue: CPU_NUM is no integer.
     """
     return [CUDAPinnedPlace()] * len(cpu_places(device_count))

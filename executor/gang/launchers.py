@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from ...strategies.current import current_config
 from ...strategies.errors import InvalidArgument, PlacementError
-from ..device.place import CUDAPlace, Place
+from ..device.place import NO_PLACES, CUDAPlace, Place
 from .gang import Gang
 from .single import SingleReplicaGang
 from .trainers import Trainers, launcher_of
@@ -55,7 +55,7 @@ def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
         PlacementError: a GPU is asked for twice, or holds a replica of another gang.
     """
     if not places:
-        raise InvalidArgument("there are no places to run on: the place list is empty.")
+        raise InvalidArgument(NO_PLACES)
     if len({type(place) for place in places}) > 1:
         raise InvalidArgument(f"places {list(places)} are of several kinds: use CPUs or GPUs.")
     config = current_config()

@@ -157,7 +157,8 @@ class Graph:
         """
         if name not in self.latest:
             raise NotFound(
-                f"cannot fetch {name!r}: the program has no such variable.{nearest(name, self.latest)}"
+                f"cannot fetch {name!r}: this program neither computes, is fed nor stores it. It may have been "
+                f"pruned, or belong to another program.{nearest(name, self.latest)}"
             )
         return self.latest[name]
 

@@ -287,6 +287,12 @@ class Op:
         object.__setattr__(self, "inputs", tuple(slot.text for slot in declared.inputs))
         object.__setattr__(self, "outputs", tuple(slot.text for slot in declared.outputs))
 
+    def __reduce__(self) -> Any:
+        # Programs are copied and pickled; an operator of the copy has the declaration that kernels are for.
+        return (
+            (declaration, (self.type,)) if declaration(self.type) is self else super().__reduce__()
+        )
+
     def bound(
         self,
         inputs: Mapping[str, Sequence[Any]],

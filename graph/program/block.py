@@ -278,6 +278,11 @@ class ProgramBlocks:
         self._distributed_lookup_table: str | None = None
         self.file_fields: dict[str, Any] = {}  # versions, as in the file that it was loaded from
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A copy (copy.deepcopy, pickle, an argument of a Ray task) is another program than the one that it was
+        # made of, and than those of the process it comes to: what is kept by number must not be taken for it.
+        self.__dict__.update(state, id=next(_program_ids))
+
     # -- building ---------------------------------------------------------------------------------
 
     def touch(self) -> None:

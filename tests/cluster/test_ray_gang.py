@@ -283,7 +283,8 @@ def test_an_address_where_nobody_answers() -> None:
         "launch_ray(fluid.cpu_places(2), ClusterConfig(address='127.0.0.1:1'))\n"
     )
     assert process.returncode == 1
-    assert "no Ray cluster answers at '127.0.0.1:1'" in process.stderr
+    assert "no Ray cluster answers at '127.0.0.1:1' (ClusterConfig.address): " in process.stderr
+    assert "start one there (ray start --head), or unset ClusterConfig.address" in process.stderr
 
 
 def test_a_replacement_that_would_compute_other_bits_is_refused(launch: Launch) -> None:

@@ -10,9 +10,11 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -200,6 +202,24 @@ def test_what_ray_raises_is_told_with_its_cure(
     assert "\n" not in str(caught.value)
     with pytest.raises(CollectiveError, match=r"^no Ray cluster answers at 'ray://x'"):
         session.join_ray(ClusterConfig(address="ray://x"))
+
+
+def test_ray_is_started_by_a_thread_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its processes end with the thread that started them, and users' threads end."""
+    starters: list[threading.Thread] = []
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: starters.append(threading.current_thread()))
+    monkeypatch.setattr(ray, "cluster_resources", dict)
+    monkeypatch.setattr(session, "_ours", [])
+    users = threading.Thread(target=session.join_ray, args=[ClusterConfig()])
+    users.start()
+    users.join()
+    (starter,) = starters
+    assert starter is not users and starter.is_alive() and starter.daemon
+    monkeypatch.setattr(ray, "init", raising(OSError("no")))
+    with ThreadPoolExecutor(1) as pool, pytest.raises(CollectiveError, match="cannot be started"):
+        pool.submit(session.join_ray, ClusterConfig()).result()
 
 
 def test_a_full_folder_is_named_before_ray_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

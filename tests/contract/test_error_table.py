@@ -287,8 +287,10 @@ def test_the_executors_place() -> None:
 @pytest.mark.cpu
 def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     net = Net()
-    with refused(AssertionError, "no places"):
+    with refused(AssertionError, "no places", "CPU_NUM"):
         net.parallel(0)
+    with refused(TypeError, "device_count", "'2'"):
+        fluid.cpu_places("2")  # type: ignore[arg-type]
     with refused(EnforceNotMet, "'cpu'"):
         fluid.CompiledProgram(net.test).with_data_parallel(places=["cpu"])
     monkeypatch.setenv("CPU_NUM", "x")

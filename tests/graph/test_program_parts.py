@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
@@ -103,3 +106,23 @@ def test_a_global_seed_is_that_of_later_programs() -> None:
         assert fluid.Program().random_seed == 5 == fluid.default_main_program().random_seed
     finally:
         fluid.Program.global_seed(0)
+
+
+def test_copies_of_a_program_are_programs_of_their_own() -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 3]), 2))
+        fluid.optimizer.Adam(0.1).minimize(loss)
+    startup.random_seed = 5
+    exe, feed = fluid.Executor(fluid.CPUPlace()), {"x": np.ones((4, 3), "float32")}
+    losses = []
+    for copied in (lambda pair: pair, copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))):
+        step, first = copied((main, startup))
+        with fluid.scope_guard(fluid.Scope()):
+            exe.run(first)
+            losses.append([exe.run(step, feed, [loss.name])[0].item() for _ in range(3)])
+        assert str(step) == str(main)
+        assert [op.declaration for op in step.global_block().ops] == [
+            op.declaration for op in main.global_block().ops
+        ]
+    assert losses[0] == losses[1] == losses[2] and losses[0][0] != losses[0][2]

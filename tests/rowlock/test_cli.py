@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,6 +71,17 @@ def test_an_op_is_shown_with_its_reasons(name: str, capsys: pytest.CaptureFixtur
     assert f"{name}(" in text and "shape rule: " in text and " cublaslt: " in text
     (row,) = printed(capsys, "ops", name, "--table").splitlines()[2:3]
     assert row.split()[0] == name
+
+
+def test_output_that_is_not_read_to_its_end() -> None:
+    command = "from rowlock.cli import main; main(['ops', '--table'])"
+    ran = subprocess.run(
+        ["sh", "-c", f'{sys.executable} -c "{command}" | head -1'],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ran.stdout.startswith("op ") and not ran.stderr
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -77,12 +78,15 @@ def test_a_module_has_the_names_that_it_lists_and_no_others(path: str) -> None:
 
 
 def test_a_name_that_is_nearly_right() -> None:
-    with pytest.raises(AttributeError, match="Did you mean 'batch_norm'"):
+    with pytest.raises(AttributeError, match="Did you mean 'batch_norm'") as caught:
         _ = fluid.layers.batchnorm
+    said = "".join(traceback.format_exception(caught.value))
+    assert said.count("Did you mean") == 1  # Python adds none of its own
 
 
 SCRIPT = """
 import sys
+import traceback
 from paddle.fluid.layers import fc
 from paddle.fluid.param_attr import ParamAttr
 import paddle.fluid.layers.nn as nn
