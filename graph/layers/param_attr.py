@@ -83,6 +83,17 @@ class ParamAttr:
         )
 
     @staticmethod
+    def _to_attr(value: Any) -> Any:
+        """Return :meth:`of` a value as Paddle's libraries ask for it: False if there is to be no parameter.
+
+        A list of values gives a list.
+        """
+        if isinstance(value, (list, tuple)):
+            return [ParamAttr._to_attr(item) for item in value]
+        attr = ParamAttr.of(value)
+        return False if attr is None else attr
+
+    @staticmethod
     def many(value: Any, count: int) -> list[ParamAttr | None]:
         """Return ``count`` attributes from one (copied without its name) or a sequence of them."""
         if isinstance(value, Sequence) and not isinstance(value, str):

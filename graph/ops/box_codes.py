@@ -11,6 +11,7 @@ import numpy as np
 
 from ...strategies.types import INTEGERS
 from . import formula as f
+from .lod import like
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Specs, define
 from .rules import merge_dims, of_shape
@@ -83,6 +84,7 @@ define(
     Op(
         type="box_coder",
         record=BoxCoder,
+        lod=like("TargetBox", "OutputBox"),
         shape=box_coder_shape,
         formula=box_coder,
         samples=(

@@ -14,8 +14,8 @@ from . import formula as f
 from .conv import as_given, channels_first
 from .operands import Array, Input, Inputs, Operands, Output, named
 from .registry import Inference, Op, Specs, define, slope
-from .rules import of_shape
-from .samples import normal, sample
+from .rules import of_shape, sizes_read
+from .samples import lengths, normal, sample, table
 
 _SIZES = ("out_d", "out_h", "out_w")
 _RANKS = {"nearest": (4, 5), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
@@ -29,18 +29,36 @@ def interpolation_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, *sizes] to [N, C, *new sizes], or with channels last."""
     x, layout = op.spec("X"), op.attr("data_layout")
     op.require(layout in ("NCHW", "NHWC"), f"data_layout={layout!r} must be 'NCHW' or 'NHWC'")
-    ranks = _RANKS[op.op.type.removesuffix("_interp")]
+    ranks = _RANKS[op.op.type.removesuffix("_at").removesuffix("_interp")]
     op.require(len(x.shape) in ranks, f"X must have {ranks[0]} dimensions, has {len(x.shape)}")
     axes = len(x.shape) - 2
     n, c, *image = channels_first(x.shape, layout)
     op.require(0 not in image, f"images of {image} hold nothing to interpolate")
-    scale, sizes = op.attr("scale"), [op.attr(name) for name in _SIZES[-axes:]]
-    if scale > 0 and min(sizes) <= 0:
-        sizes = [-1 if size < 0 else int(size * scale) for size in image]
-        op.require(all(size != 0 for size in sizes), f"scale={scale} leaves nothing of {image}")
+    scale, sizes = _numbers(op, axes)
+    known = [size for size in sizes if size is not None]
+    if scale is None:
+        known = [-1] * axes
+    elif scale > 0 and min(known, default=1) <= 0:
+        known = [-1 if size < 0 else int(size * scale) for size in image]
+        op.require(all(size != 0 for size in known), f"scale={scale} leaves nothing of {image}")
     else:
-        op.require(min(sizes) > 0, f"sizes {sizes} must be above 0 where there is no scale")
-    return {"Out": of_shape(as_given((n, c, *sizes), layout), x)}
+        op.require(
+            min(known, default=1) > 0, f"sizes {sizes} must be above 0 where there is no scale"
+        )
+        known = [-1 if size is None else size for size in sizes]
+    return {"Out": of_shape(as_given((n, c, *known), layout), x)}
+
+
+def _numbers(op: Inference, axes: int) -> tuple[float | None, list[int | None]]:
+    """Return the scale and the sizes, from slots where an op reads them in steps; None: not known yet."""
+    sizes = sizes_read(
+        op, "OutSize", "SizeTensor", [op.attr(name) or -1 for name in _SIZES[-axes:]]
+    )
+    scale: float | None = op.attr("scale")
+    if op.has("Scale") and not op.has("OutSize") and not op.has("SizeTensor"):
+        value = op.value("Scale")
+        scale = None if value is None else float(np.ravel(value)[0])
+    return scale, sizes
 
 
 class Interpolation(Operands):
@@ -58,6 +76,10 @@ class Interpolation(Operands):
     align_corners: bool = True
     align_mode: int = 1
     scales: Sequence[float] = []  # of 2.x: factors by axis, which tell how far apart neighbours lie
+
+
+class InterpolationAt(Interpolation):
+    """An interpolation whose sizes are read in each step; no program holds it."""
 
 
 def nearest_taps(
@@ -192,6 +214,22 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
             ),
         ),
         slope("x out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
+    )
+    sizes_apart = [lengths(n) for n in outs.values()]
+    define(
+        Op(
+            type=f"{op_type}_at",
+            record=InterpolationAt,
+            shape=interpolation_shape,
+            reads_values=lambda attrs: tuple(numbers),
+            formula=interpolation,
+            samples=(
+                sample({"X": normal(*x), "OutSize": lengths(*outs.values())}, interp_method=method),
+                sample({"X": normal(*x), "SizeTensor": sizes_apart}, interp_method=method),
+                sample({"X": normal(*x), "Scale": table([2.0])}, interp_method=method),
+            ),
+            refuses=(sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),),
+        )
     )
 
 

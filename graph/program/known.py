@@ -29,21 +29,33 @@ READ_IN_STEPS = {
     **{
         kind: f"{kind}_at"
         for kind in (
+            "bicubic_interp",
+            "bilinear_interp",
             "expand",
             "fill_constant",
             "gaussian_random",
+            "nearest_interp",
             "range",
             "reshape",
             "sequence_mask",
             "slice",
             "top_k",
+            "trilinear_interp",
             "uniform_random",
             "unsqueeze",
         )
     },
     "slice_grad": "slice_at_grad",
 }
-NEEDLESS = ("expand_grad", "reshape_grad")  # operands tell the sizes, too
+# Operands tell the sizes, too.
+NEEDLESS = (
+    "bicubic_interp_grad",
+    "bilinear_interp_grad",
+    "expand_grad",
+    "nearest_interp_grad",
+    "reshape_grad",
+    "trilinear_interp_grad",
+)
 
 
 class Number(NamedTuple):

@@ -9,11 +9,11 @@ import numpy as np
 
 from ..executor.dataset_runs import FetchHandler
 from ..executor.executor import Executor
-from ..executor.feed.scope import global_scope, scope_guard
+from ..executor.feed.scope import Scope, global_scope, scope_guard
 from ..graph.program.block import Block
 from ..graph.program.variable import Variable
 from ..names import listing, missing
-from ..strategies.errors import InvalidValue
+from ..strategies.errors import InvalidValue, NotFound
 from ..strategies.types import to_var_type
 
 __all__ = [
@@ -30,6 +30,22 @@ __all__ = [
 ]
 __dir__ = listing(__name__)
 __getattr__ = missing(__name__)
+
+
+def _fetch_var(name: Any, scope: Scope | None = None, return_numpy: bool = True) -> Any:
+    """Return the tensor of a variable, a name or a Variable, or its elements as an array.
+
+    Raises:
+        NotFound: the scope (None: the global one) holds no such variable.
+    """
+    name = name.name if isinstance(name, Variable) else name
+    variable = (scope or global_scope()).find_var(name)
+    if variable is None:
+        raise NotFound(
+            f"the scope holds no variable {name!r}: only persistable ones live there, once a program ran."
+        )
+    tensor = variable.get_tensor()
+    return np.asarray(tensor) if return_numpy else tensor
 
 
 def as_numpy(tensor: Any) -> Any:

@@ -57,6 +57,15 @@ def in_dygraph_mode() -> bool:
     return False
 
 
+def _get_var(name: str, program: Program | None = None) -> Variable:
+    """Return the variable of this name in the first block of a program (None: the default main program).
+
+    Raises:
+        NotFound: the block has none.
+    """
+    return (program or default_main_program()).global_block().var(name)
+
+
 def grad_var_name(var_name: str) -> str:
     """Return the name of a variable's gradient."""
     return f"{var_name}@GRAD"

@@ -203,3 +203,46 @@ def trained(net: Any, batch: Any, places: int, steps: int = 12) -> list[float]:
             float(np.mean(exe.run(program, feed=batch(rng), fetch_list=[loss])[0]))
             for _ in range(steps)
         ]
+
+
+@pytest.mark.parametrize("resize", ["resize_bilinear", "resize_nearest"])
+@pytest.mark.parametrize("sizes", ["of a shape", "one by one", "scale"])
+def test_sizes_that_follow_from_images_of_any_size(resize: str, sizes: str) -> None:
+    """A decoder enlarges to the size of an earlier map; images of each batch have a size of their own."""
+
+    def net(height: int | None, width: int | None) -> Any:
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            image = fluid.data("image", [None, 1, height, width])
+            early = layers.conv2d(image, 2, 3, padding=1, param_attr="early", bias_attr=False)
+            low = layers.conv2d(early, 2, 3, stride=2, padding=1, param_attr="low", bias_attr=False)
+            if sizes == "scale":
+                twice = layers.fill_constant([1], "float32", 2.0)
+                high = getattr(layers, resize)(low, scale=twice)
+            else:
+                shape = layers.shape(early)[2:]
+                each = [layers.shape(early)[2], layers.slice(shape, [0], [1], [2])]
+                high = getattr(layers, resize)(low, shape if sizes == "of a shape" else each)
+            loss = layers.reduce_mean(layers.square(high - early))
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        return main, startup, loss
+
+    def trained(fixed: bool) -> list[float]:
+        rng, losses = np.random.default_rng(3), []
+        scope, exe = fluid.Scope(), fluid.Executor(fluid.CPUPlace())
+        start = {name: rng.standard_normal((2, n, 3, 3), np.float32) for name, n in WIDTHS.items()}
+        for step, (height, width) in enumerate([(6, 8), (4, 6), (6, 8)]):
+            main, startup, loss = net(*((height, width) if fixed else (None, None)))
+            with fluid.scope_guard(scope):
+                if not step:
+                    exe.run(startup)
+                    for name, value in start.items():
+                        scope.find_var(name).get_tensor().set(value, fluid.CPUPlace())
+                image = rng.standard_normal((2, 1, height, width), np.float32)
+                losses.append(float(exe.run(main, {"image": image}, [loss])[0][0]))
+        return losses
+
+    np.testing.assert_allclose(trained(False), trained(True), rtol=1e-6)
+
+
+WIDTHS = {"early": 1, "low": 2}  # parameters and the channels that they read

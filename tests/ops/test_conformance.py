@@ -82,6 +82,8 @@ HOST_ONLY = {
     *("sequence_topk_avg_pooling", "sequence_topk_avg_pooling_grad"),
     *("roi_pool", "roi_pool_grad", "roi_align", "roi_align_grad"),
     *("psroi_pool", "psroi_pool_grad", "prroi_pool", "prroi_pool_grad"),
+    *("yolov3_loss", "yolov3_loss_grad", "multiclass_nms", "multiclass_nms2", "lod_of_choice"),
+    *("bipartite_match", "target_assign", "mine_hard_examples", "lod_mined"),
 }
 GRADS = sorted({op.grad.type for op in OPS.values() if op.grad})
 FORWARD = sorted(n for n, op in OPS.items() if op.samples and n not in COLLECTIVES | RANDOM)

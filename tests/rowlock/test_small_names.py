@@ -12,6 +12,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.fluid import debugger, executor
 from rowlock.fluid.layers import utils
+from rowlock.strategies.errors import NotFound
 
 
 @pytest.fixture
@@ -171,3 +172,19 @@ def test_programs_are_printed_without_their_gradients(program: Any) -> None:
     assert "Tensor x (tensor(type=float32, shape=[2, 3]))" in text and "@GRAD" not in text
     assert f"{loss.name} = mean(X=" in text
     assert "@GRAD" in debugger.pprint_block_codes(program.global_block(), show_backward=True)
+
+
+def test_names_that_libraries_on_paddle_call() -> None:
+    attr = fluid.ParamAttr._to_attr
+    assert attr(False) is False and attr(None).name is None and attr("w").name == "w"
+    assert [one and one.name for one in attr(["a", False])] == ["a", False]
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        weight = fluid.layers.create_parameter([2], "float32", name="kept")
+        assert fluid.framework._get_var("kept") is weight
+        with pytest.raises(NotFound, match="kept"):
+            fluid.executor._fetch_var(weight, fluid.Scope())
+        scope = fluid.Scope()
+        with fluid.scope_guard(scope):
+            fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
+            assert fluid.executor._fetch_var(weight).shape == (2,)
+            assert fluid.executor._fetch_var("kept", scope, return_numpy=False).shape() == [2]

@@ -1,6 +1,7 @@
 """``fluid.contrib.layers``."""
 
 from ...graph.layers.binary import fused_elemwise_activation as fused_elemwise_activation
+from ...graph.layers.detection import multiclass_nms2 as multiclass_nms2
 from ...graph.layers.draws import shuffle_batch as shuffle_batch
 from ...graph.layers.metric import ctr_metric_bundle as ctr_metric_bundle
 from ...graph.layers.moves import partial_concat as partial_concat

@@ -7,6 +7,14 @@ from ...graph.layers.boxes import iou_similarity as iou_similarity
 from ...graph.layers.boxes import polygon_box_transform as polygon_box_transform
 from ...graph.layers.boxes import prior_box as prior_box
 from ...graph.layers.boxes import yolo_box as yolo_box
+from ...graph.layers.detection import bipartite_match as bipartite_match
+from ...graph.layers.detection import box_clip as box_clip
+from ...graph.layers.detection import detection_output as detection_output
+from ...graph.layers.detection import multi_box_head as multi_box_head
+from ...graph.layers.detection import multiclass_nms as multiclass_nms
+from ...graph.layers.detection import ssd_loss as ssd_loss
+from ...graph.layers.detection import target_assign as target_assign
+from ...graph.layers.detection import yolov3_loss as yolov3_loss
 from ...graph.layers.label_loss import sigmoid_focal_loss as sigmoid_focal_loss
 from ...names import publish_imports
 

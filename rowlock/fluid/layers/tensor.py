@@ -29,6 +29,7 @@ from ...graph.layers.tensors import has_inf as has_inf
 from ...graph.layers.tensors import has_nan as has_nan
 from ...graph.layers.tensors import isfinite as isfinite
 from ...graph.layers.tensors import reverse as reverse
+from ...graph.program.variable import Variable as Variable
 from ...names import publish_imports
 from .aliases import full as full
 from .aliases import full_like as full_like

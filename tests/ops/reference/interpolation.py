@@ -31,7 +31,18 @@ def taps(i: int, old: int, new: int, attrs: dict[str, Any]) -> list[tuple[int, f
     return [(low, 1 - share), (min(low + 1, old - 1), share)]
 
 
-@reference("nearest_interp", "bilinear_interp", "trilinear_interp", "bicubic_interp")
+_METHODS = ("nearest", "bilinear", "trilinear", "bicubic")
+
+
+@reference(*(f"{method}_interp_at" for method in _METHODS))
+def interpolation_at(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    sizes = np.ravel([*ins.get("OutSize", []), *ins.get("SizeTensor", [])]).astype(int).tolist()
+    named = zip([f"out_{d}" for d in "dhw"][-len(sizes) :], sizes, strict=True) if sizes else ()
+    scale = float(ins["Scale"][0]) if "Scale" in ins else attrs["scale"]
+    return interpolation(ins, {**attrs, **dict(named), "scale": scale})
+
+
+@reference(*(f"{method}_interp" for method in _METHODS))
 def interpolation(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x = np.moveaxis(ins["X"], -1, 1) if attrs["data_layout"] == "NHWC" else ins["X"]
     sizes = [attrs[f"out_{d}"] for d in "dhw"][5 - x.ndim :]

@@ -1,0 +1,418 @@
+"""Layers of detectors: what they learn from, and which of their boxes stay.
+
+SSD: Liu et al., arXiv 1512.02325. YOLOv3: Redmon and Farhadi, arXiv 1804.02767.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidType, InvalidValue
+from ..program.variable import Variable
+from .boxes import box_coder, iou_similarity, prior_box
+from .conv import conv2d
+from .helper import LayerHelper, check_variable
+from .label_loss import smooth_l1
+from .loss import softmax_with_cross_entropy
+from .numbers import integer, number
+from .shape import cast, concat, flatten, reduce_sum, reshape, shape, slice, transpose
+from .unary import softmax
+
+_VARIANCES = (0.1, 0.1, 0.2, 0.2)
+
+
+def _integers(values: Any, argument: str, layer: str) -> list[int]:
+    if not isinstance(values, (list, tuple)):
+        raise InvalidType(f"{layer}: {argument} must be a list or a tuple, got {values!r}.")
+    return [integer(value, argument, layer) for value in values]
+
+
+def yolov3_loss(
+    x: Variable,
+    gt_box: Variable,
+    gt_label: Variable,
+    anchors: Any,
+    anchor_mask: Any,
+    class_num: int,
+    ignore_thresh: float,
+    downsample_ratio: int,
+    gt_score: Variable | None = None,
+    use_label_smooth: bool = True,
+    name: str | None = None,
+    scale_x_y: float = 1.0,
+) -> Variable:
+    """The loss [N] of one map of YOLOv3, [N, M (5 + class_num), H, H].
+
+    Args:
+        x: for each of M anchors: place, size, how sure it is, and classes, before their sigmoids.
+        gt_box: [N, B, 4], middles and sizes as shares of the image; of no size where there is no box.
+        gt_label: [N, B], int32.
+        anchors: widths and heights of the anchors of all maps, in pixels.
+        anchor_mask: the numbers of those of this map.
+        ignore_thresh: cells whose box overlaps a real one by more need not be sure of none.
+        downsample_ratio: how many pixels a cell is wide.
+        gt_score: [N, B], how much boxes count in mixed images.
+
+    Raises:
+        InvalidType: an argument has another type.
+        ShapeError: the operands do not fit together.
+    """
+    layer = "yolov3_loss"
+    inputs = {"X": x, "GTBox": gt_box, "GTLabel": gt_label}
+    inputs |= {} if gt_score is None else {"GTScore": gt_score}
+    for slot, variable in inputs.items():
+        check_variable(variable, slot, layer)
+    if not isinstance(use_label_smooth, bool):
+        raise InvalidType(f"{layer}: use_label_smooth must be a bool, got {use_label_smooth!r}.")
+    attrs = {
+        "anchors": _integers(anchors, "anchors", layer),
+        "anchor_mask": _integers(anchor_mask, "anchor_mask", layer),
+        "class_num": integer(class_num, "class_num", layer),
+        "ignore_thresh": number(ignore_thresh, "ignore_thresh", layer),
+        "downsample_ratio": integer(downsample_ratio, "downsample_ratio", layer),
+        "use_label_smooth": use_label_smooth,
+        "scale_x_y": number(scale_x_y, "scale_x_y", layer),
+    }
+    helper = LayerHelper(layer, name)
+    loss = helper.new(x.dtype)
+    masks = {"ObjectnessMask": helper.new(x.dtype, True), "GTMatchMask": helper.new("int32", True)}
+    helper.append_op(layer, inputs, {"Loss": loss, **masks}, attrs)
+    return loss
+
+
+def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
+    """Boxes [K, ..., 4] cut to their images, a sequence for each.
+
+    ``im_info`` [N, 3] has heights, widths, and the factor of images since; boxes are of images before it.
+    """
+    check_variable(input, "input", "box_clip")
+    check_variable(im_info, "im_info", "box_clip")
+    inputs = {"Input": input, "ImInfo": im_info}
+    helper = LayerHelper("box_clip", name)
+    return helper.apply("box_clip", inputs, out="Output", dtype=input.dtype)
+
+
+def _suppress(
+    op_type: str, bboxes: Variable, scores: Variable, attrs: Any, name: str | None
+) -> Any:
+    """Append a choice of boxes; return them and, if it has them, their numbers."""
+    check_variable(bboxes, "bboxes", "multiclass_nms")
+    check_variable(scores, "scores", "multiclass_nms")
+    helper = LayerHelper(op_type, name)
+    outputs = {"Out": helper.new(bboxes.dtype, True)}
+    if op_type == "multiclass_nms2":
+        outputs["Index"] = helper.new("int32", True)
+    helper.append_op(op_type, {"BBoxes": bboxes, "Scores": scores}, outputs, attrs)
+    return tuple(outputs.values())
+
+
+def _nms_attributes(
+    score_threshold: float, nms_top_k: int, keep_top_k: int, nms_threshold: float,
+    normalized: bool, nms_eta: float, background_label: int,
+) -> dict[str, Any]:  # fmt: skip
+    layer = "multiclass_nms"
+    return {
+        "background_label": integer(background_label, "background_label", layer),
+        "score_threshold": number(score_threshold, "score_threshold", layer),
+        "nms_top_k": integer(nms_top_k, "nms_top_k", layer),
+        "nms_threshold": number(nms_threshold, "nms_threshold", layer),
+        "nms_eta": number(nms_eta, "nms_eta", layer),
+        "keep_top_k": integer(keep_top_k, "keep_top_k", layer),
+        "normalized": bool(normalized),
+    }
+
+
+def multiclass_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = 0,
+    name: str | None = None,
+) -> Variable:
+    """Of boxes of one class that overlap the best one stays: [K, 6], a sequence for each image.
+
+    Rows are class, score and box. If none stays in any image, there is one row [-1].
+
+    Args:
+        bboxes: [N, M, 4]; or [M, classes, 4], a sequence for each image.
+        scores: [N, classes, M]; or [M, classes].
+        score_threshold: boxes with lower scores are left out.
+        nms_top_k: how many of each class are looked at, -1: all.
+        keep_top_k: how many of each image stay, -1: all.
+        nms_threshold: of which overlap on the lower one goes.
+        nms_eta: what the threshold is multiplied by when a box stays, while above 0.5.
+        background_label: the class that is none, -1: there is no such class.
+
+    Raises:
+        InvalidType: an argument has another type.
+    """
+    limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
+    attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
+    (out,) = _suppress("multiclass_nms", bboxes, scores, attrs, name)
+    return out
+
+
+def multiclass_nms2(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = 0,
+    return_index: bool = False,
+    name: str | None = None,
+) -> Any:
+    """As :func:`multiclass_nms`; with ``return_index`` also the numbers of those that stay: int32 [K, 1].
+
+    If none stays, both have no row.
+    """
+    limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
+    attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
+    out, index = _suppress("multiclass_nms2", bboxes, scores, attrs, name)
+    return (out, index) if return_index else out
+
+
+def detection_output(
+    loc: Variable,
+    scores: Variable,
+    prior_box: Variable,
+    prior_box_var: Variable,
+    background_label: int = 0,
+    nms_threshold: float = 0.3,
+    nms_top_k: int = 400,
+    keep_top_k: int = 200,
+    score_threshold: float = 0.01,
+    nms_eta: float = 1.0,
+    return_index: bool = False,
+) -> Any:
+    """What SSD finds, as :func:`multiclass_nms` returns it, from offsets [N, P, 4] and scores [N, P, classes].
+
+    As in Paddle class 0 is the background, and the threshold stays, whatever is asked for.
+    """
+    boxes = box_coder(prior_box, prior_box_var, loc, code_type="decode_center_size")
+    scores = transpose(softmax(scores), perm=[0, 2, 1])
+    scores.stop_gradient = True
+    attrs = _nms_attributes(score_threshold, nms_top_k, keep_top_k, nms_threshold, True, 1.0, 0)
+    op_type = "multiclass_nms2" if return_index else "multiclass_nms"
+    results = _suppress(op_type, boxes, scores, attrs, None)
+    return results if return_index else results[0]
+
+
+def bipartite_match(
+    dist_matrix: Variable,
+    match_type: str | None = None,
+    dist_threshold: float | None = None,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Match columns with rows: the largest element first, each row and column once.
+
+    Args:
+        dist_matrix: [G, P], sequences of rows for N images, or all for one.
+        match_type: "bipartite", or "per_prediction": columns that are left take the row whose element is the
+            largest, if it is ``dist_threshold`` or more.
+
+    Returns:
+        numbers of rows, int32 [N, P] (-1: none), and the elements, [N, P].
+    """
+    layer = "bipartite_match"
+    check_variable(dist_matrix, "dist_matrix", layer)
+    threshold = 0.5 if dist_threshold is None else number(dist_threshold, "dist_threshold", layer)
+    attrs = {"match_type": match_type or "bipartite", "dist_threshold": threshold}
+    helper = LayerHelper(layer, name)
+    indices, shares = helper.new("int32", True), helper.new(dist_matrix.dtype, True)
+    outputs = {"ColToRowMatchIndices": indices, "ColToRowMatchDist": shares}
+    helper.append_op(layer, {"DistMat": dist_matrix}, outputs, attrs)
+    return indices, shares
+
+
+def target_assign(
+    input: Variable,
+    matched_indices: Variable,
+    negative_indices: Variable | None = None,
+    mismatch_value: int | None = None,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """What each box shall learn, [N, P, K], and how much that counts, [N, P, 1].
+
+    Args:
+        input: [G, P or 1, K], a sequence of objects for each image.
+        matched_indices: int32 [N, P], numbers of objects; -1: ``mismatch_value`` is expected, which counts 0,
+        negative_indices: ... but 1 where these say, int32 [boxes, 1], a sequence for each image.
+    """
+    layer = "target_assign"
+    inputs = {"X": input, "MatchIndices": matched_indices}
+    inputs |= {} if negative_indices is None else {"NegIndices": negative_indices}
+    for slot, variable in inputs.items():
+        check_variable(variable, slot, layer)
+    attrs = {"mismatch_value": integer(mismatch_value or 0, "mismatch_value", layer)}
+    helper = LayerHelper(layer, name)
+    out, weight = helper.new(input.dtype, True), helper.new("float32", True)
+    helper.append_op(layer, inputs, {"Out": out, "OutWeight": weight}, attrs)
+    return out, weight
+
+
+def ssd_loss(
+    location: Variable,
+    confidence: Variable,
+    gt_box: Variable,
+    gt_label: Variable,
+    prior_box: Variable,
+    prior_box_var: Variable | None = None,
+    background_label: int = 0,
+    overlap_threshold: float = 0.5,
+    neg_pos_ratio: float = 3.0,
+    neg_overlap: float = 0.5,
+    loc_loss_weight: float = 1.0,
+    conf_loss_weight: float = 1.0,
+    match_type: str = "per_prediction",
+    mining_type: str = "max_negative",
+    normalize: bool = True,
+    sample_size: int | None = None,
+) -> Variable:
+    """The loss [N, 1] of SSD: of places where boxes match objects, of classes there and where these are worst.
+
+    Args:
+        location: offsets [N, P, 4] of boxes from priors.
+        confidence: scores [N, P, classes].
+        gt_box: [G, 4], a sequence of objects for each image; ``gt_label`` [G, 1] are their classes.
+        prior_box: [P, 4]; ``prior_box_var`` [P, 4] scales offsets.
+        overlap_threshold: with how much in common boxes match.
+        neg_pos_ratio: how many boxes without an object count for each with one.
+        neg_overlap: those have less than this in common with any object.
+        normalize: divide by the number of boxes that match.
+
+    Raises:
+        InvalidValue: ``mining_type`` is another than "max_negative".
+    """
+    if mining_type != "max_negative":
+        raise InvalidValue(f"ssd_loss: mining_type must be 'max_negative', got {mining_type!r}.")
+    helper = LayerHelper("ssd_loss")
+    sizes = slice(shape(confidence), axes=[0], starts=[0], ends=[2])
+    sizes.stop_gradient = True
+    matched, shares = bipartite_match(
+        iou_similarity(gt_box, prior_box), match_type, overlap_threshold
+    )
+    gt_label = reshape(gt_label, [0] * (len(gt_label.shape or ()) - 1) + [-1, 1])
+    gt_label.stop_gradient = True
+    scores = flatten(confidence, axis=2)
+
+    def class_loss(labels: Variable) -> Variable:
+        labels = flatten(cast(labels, "int64"), axis=2)
+        labels.stop_gradient = True
+        return softmax_with_cross_entropy(scores, labels)
+
+    labels, _ = target_assign(gt_label, matched, mismatch_value=background_label)
+    first = reshape(class_loss(labels), shape=[-1, 0], actual_shape=sizes)
+    first.stop_gradient = True
+    negatives, updated = helper.new("int32", True), helper.new("int32", True)
+    helper.append_op(
+        "mine_hard_examples",
+        {"ClsLoss": first, "MatchIndices": matched, "MatchDist": shares},
+        {"NegIndices": negatives, "UpdatedMatchIndices": updated},
+        {
+            "neg_pos_ratio": number(neg_pos_ratio, "neg_pos_ratio", "ssd_loss"),
+            "neg_dist_threshold": number(neg_overlap, "neg_overlap", "ssd_loss"),
+            "mining_type": mining_type,
+            "sample_size": sample_size or 0,
+        },
+    )
+    offsets = box_coder(prior_box, prior_box_var, gt_box, code_type="encode_center_size")
+    places, place_weight = target_assign(offsets, updated, mismatch_value=background_label)
+    labels, class_weight = target_assign(gt_label, updated, negatives, background_label)
+    of_classes = class_loss(labels) * flatten(class_weight, axis=2)
+    of_places = smooth_l1(flatten(location, axis=2), flatten(places, axis=2))
+    of_places = of_places * flatten(place_weight, axis=2)
+    loss = conf_loss_weight * of_classes + loc_loss_weight * of_places
+    loss = reduce_sum(reshape(loss, shape=[-1, 0], actual_shape=sizes), dim=1, keep_dim=True)
+    return loss / reduce_sum(place_weight) if normalize else loss
+
+
+def multi_box_head(
+    inputs: Sequence[Variable],
+    image: Variable,
+    base_size: int,
+    num_classes: int,
+    aspect_ratios: Any,
+    min_ratio: int | None = None,
+    max_ratio: int | None = None,
+    min_sizes: Any = None,
+    max_sizes: Any = None,
+    steps: Any = None,
+    step_w: Any = None,
+    step_h: Any = None,
+    offset: float = 0.5,
+    variance: Any = _VARIANCES,
+    flip: bool = True,
+    clip: bool = False,
+    kernel_size: int = 1,
+    pad: int = 0,
+    stride: int = 1,
+    name: str | None = None,
+    min_max_aspect_ratios_order: bool = False,
+) -> tuple[Variable, Variable, Variable, Variable]:
+    """Offsets [N, P, 4] and scores [N, P, classes] from several maps, and priors and variances [P, 4].
+
+    Sizes of a map's priors are ``min_sizes`` and ``max_sizes``; for more than two maps they may follow from
+    ``min_ratio`` to ``max_ratio`` percent of ``base_size``. Other arguments are those of ``prior_box`` and of
+    convolutions, in lists an element for each map.
+
+    Raises:
+        InvalidType, InvalidValue: an argument is no list, or not as long as ``inputs``.
+    """
+    layer = "multi_box_head"
+    if not isinstance(inputs, (list, tuple)):
+        raise InvalidType(f"{layer}: inputs must be a list or a tuple, got {inputs!r}.")
+    if len(inputs) > 2 and min_sizes is None and max_sizes is None:
+        if min_ratio is None or max_ratio is None:
+            raise InvalidValue(
+                f"{layer} needs min_ratio and max_ratio, or min_sizes and max_sizes."
+            )
+        step = math.floor((max_ratio - min_ratio) / (len(inputs) - 2))
+        ratios = list(range(min_ratio, max_ratio + 1, step))
+        min_sizes = [base_size * 0.1, *(base_size * ratio / 100 for ratio in ratios)]
+        max_sizes = [base_size * 0.2, *(base_size * (ratio + step) / 100 for ratio in ratios)]
+    step_w, step_h = (steps, steps) if steps is not None else (step_w, step_h)
+    lists = {"aspect_ratios": aspect_ratios, "step_w": step_w, "step_h": step_h}
+    for argument, value in {**lists, "min_sizes": min_sizes, "max_sizes": max_sizes}.items():
+        optional = value is None and argument in lists
+        if not optional and (not isinstance(value, (list, tuple)) or len(value) < len(inputs)):
+            raise InvalidValue(
+                f"{layer}: {argument} must have an element for each of {len(inputs)} inputs, got {value!r}."
+            )
+    heads: list[tuple[Variable, ...]] = []
+    for i, x in enumerate(inputs):
+        sizes = (_listed(min_sizes[i]), _listed(max_sizes[i]), _listed((aspect_ratios or [[]])[i]))
+        apart = (step_w[i] if step_w else 0.0, step_h[i] if step_h else 0.0)
+        order = min_max_aspect_ratios_order
+        box, var = prior_box(x, image, *sizes, variance, flip, clip, apart, offset, None, order)
+        parts = []
+        for width in (4, num_classes):
+            filters = (box.shape or ())[2] * width
+            part = conv2d(x, filters, kernel_size, padding=pad, stride=stride)
+            parts.append(flatten(transpose(part, perm=[0, 2, 3, 1]), axis=1))
+        heads.append((*parts, box, var))
+    if len(heads) == 1:
+        places, scores, box, var = heads[0]
+    else:
+        *maps, boxes, variances = (list(side) for side in zip(*heads, strict=True))
+        places, scores = (
+            reshape(concat(side, axis=1), shape=[0, -1, width])
+            for side, width in zip(maps, (4, num_classes), strict=True)
+        )
+        box, var = (concat([flatten(one, axis=3) for one in side]) for side in (boxes, variances))
+    box.stop_gradient = var.stop_gradient = True
+    return places, scores, box, var
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple)) else [value]

@@ -1,0 +1,250 @@
+"""Of boxes that overlap those with the highest scores stay: non-maximum suppression, class by class.
+
+How many stay is known only in a step. Legend: N images, M boxes of an image, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...strategies.types import FLOATS, VarType
+from .lod import Lods, no_sequences
+from .operands import Array, Input, Offsets, Operands, Output
+from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .samples import offsets, sample, table, uniform
+
+_AT_ONCE = 512  # boxes that are compared with all others
+
+
+class NmsAttributes(Operands):
+    b_boxes: Input
+    scores: Input
+    background_label: int = 0
+    score_threshold: float = 0.0
+    nms_top_k: int = 0
+    nms_threshold: float = 0.3
+    nms_eta: float = 1.0
+    keep_top_k: int = 0
+    normalized: bool = True
+
+
+class MulticlassNms(NmsAttributes):
+    b_boxes_lod: Offsets
+    out: Output
+
+
+class MulticlassNms2(MulticlassNms):
+    index: Output | None
+
+
+class OffsetsOfChoice(NmsAttributes):
+    """How many boxes of each image stay, as offsets; ``x`` are those of images, if BBoxes has sequences."""
+
+    x: Input | None
+    out: Output
+
+
+class Choice(NamedTuple):
+    """What stays, by image, then class: labels, scores and boxes [K, 6], their numbers [K], images [K]."""
+
+    rows: Array
+    numbers: Array
+    images: Array
+    total: int  # of images
+
+    def offsets(self) -> Array:
+        """Return where the boxes of each image begin and end; if none stays, there is one row for all."""
+        if not len(self.rows):
+            return np.array([0, 1])
+        return np.searchsorted(self.images, np.arange(self.total + 1))
+
+
+def overlap(boxes: Array, others: Array, normalized: bool) -> Array:
+    """Return what boxes [K, 4] have in common with others [L, 4], of what both cover: [K, L].
+
+    Without ``normalized`` the last pixels belong to boxes.
+    """
+    end = others.dtype.type(0 if normalized else 1)
+
+    def areas(of: Array) -> Array:
+        width, height = of[:, 2] - of[:, 0], of[:, 3] - of[:, 1]
+        return np.where((width < 0) | (height < 0), 0, (width + end) * (height + end))
+
+    shared = others.dtype.type(1)
+    apart = np.zeros((len(boxes), len(others)), bool)
+    for k in range(2):
+        side = np.minimum(boxes[:, k + 2, None], others[:, k + 2])
+        side -= np.maximum(boxes[:, k, None], others[:, k])
+        apart |= side < 0
+        shared = shared * (side + end)
+    shared[apart] = 0
+    covered = areas(boxes)[:, None] + areas(others) - shared
+    return np.divide(shared, covered, out=np.zeros_like(shared), where=shared > 0)
+
+
+def suppressed(
+    boxes: Array, scores: Array, threshold: float, eta: float = 1.0, normalized: bool = True
+) -> Array:
+    """Return the numbers of the boxes [K, 4] that stay, best first.
+
+    The threshold is multiplied by ``eta`` below 1 whenever a box stays, while it is above a half.
+    """
+    order = np.argsort(-scores, kind="stable")
+    boxes = boxes[order]
+    most = np.zeros(len(order))  # that a box has in common with one that stays
+    stay: list[int] = []
+    for begin in range(0, len(order), _AT_ONCE):
+        rows = overlap(boxes[begin : begin + _AT_ONCE], boxes[begin:], normalized)
+        for number, row in enumerate(rows, begin):
+            if most[number] > threshold:
+                continue
+            stay.append(number)
+            np.maximum(most[number + 1 :], row[number + 1 - begin :], out=most[number + 1 :])
+            threshold *= eta if eta < 1 and threshold > 0.5 else 1
+    return order[stay]
+
+
+def _images(a: Any, ends: Array | None) -> Iterator[tuple[Array, Array, int]]:
+    """Return boxes [M, 4] or [M, C, 4] and scores [C, M] of each image, and how many boxes stand before."""
+    if a.scores.ndim == 3:
+        for n, (boxes, scores) in enumerate(zip(a.b_boxes, a.scores, strict=True)):
+            yield boxes, scores, n * len(boxes)
+    elif ends is not None:
+        for begin, end in pairwise(ends):
+            yield a.b_boxes[begin:end], a.scores[begin:end].T, int(begin)
+
+
+def chosen(a: Any, ends: Array | None) -> Choice:
+    """Choose boxes: those above the score threshold, ``nms_top_k`` of each class, ``keep_top_k`` of all."""
+    parts: list[tuple[Array, Array]] = []
+    for boxes, scores, before in _images(a, ends):
+        rows, numbers = [np.zeros((0, 6), a.scores.dtype)], [np.zeros(0, np.int64)]
+        for label, own in enumerate(scores):
+            at = np.flatnonzero(own > a.score_threshold)
+            if label == a.background_label or not at.size:
+                continue
+            at = at[np.argsort(-own[at], kind="stable")]
+            at = at[: a.nms_top_k] if a.nms_top_k > -1 else at
+            places = boxes[:, label] if boxes.ndim == 3 else boxes
+            stay = at[suppressed(places[at], own[at], a.nms_threshold, a.nms_eta, a.normalized)]
+            labels = np.full((len(stay), 1), label)
+            rows.append(np.concatenate([labels, own[stay, None], places[stay]], 1))
+            whole = (before + stay) * len(scores) + label if boxes.ndim == 3 else before + stay
+            numbers.append(whole)
+        chosen_rows, chosen_numbers = np.concatenate(rows), np.concatenate(numbers)
+        if -1 < a.keep_top_k < len(chosen_rows):
+            best = np.argsort(-chosen_rows[:, 1], kind="stable")[: a.keep_top_k]
+            best = best[np.argsort(chosen_rows[best, 0], kind="stable")]
+            chosen_rows, chosen_numbers = chosen_rows[best], chosen_numbers[best]
+        if boxes.ndim == 3:  # in the order of the operand, class by class
+            order = np.lexsort((chosen_numbers, chosen_rows[:, 0]))
+            chosen_rows, chosen_numbers = chosen_rows[order], chosen_numbers[order]
+        parts.append((chosen_rows, chosen_numbers))
+    if not parts:
+        return Choice(np.zeros((0, 6), a.scores.dtype), *(np.zeros(0, np.int64),) * 2, 0)
+    images = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
+    all_rows, all_numbers = (np.concatenate(side) for side in zip(*parts, strict=True))
+    return Choice(all_rows, all_numbers, images, len(parts))
+
+
+def _known(op: Inference) -> Choice | None:
+    """Return the choice, or None if the boxes are not known yet."""
+    values = [op.value(slot) for slot in ("BBoxes", "Scores")]
+    if any(value is None for value in values):
+        return None
+    by_sequences = len(op.shape("Scores")) == 2
+    if "X" in {slot.name for slot in op.op.input_slots}:
+        ends = op.value("X") if op.has("X") else None
+    else:
+        ends = op.offsets("BBoxes") if by_sequences else None
+    operands = dict(zip(("b_boxes", "scores"), values, strict=True))
+    return chosen(NmsAttributes.of({**op.attrs, **operands}), ends)
+
+
+def nms_shape(op: Inference) -> Mapping[str, Specs]:
+    """[K, 6]; if no box stays, one row [-1], or with Index none."""
+    boxes, scores = op.spec("BBoxes"), op.spec("Scores")
+    op.require(
+        boxes.dtype in FLOATS and scores.dtype == boxes.dtype, "BBoxes and Scores are floats"
+    )
+    rank = len(scores.shape)
+    op.require(rank in (2, 3), "Scores must be [N, C, M], or [M, C] of sequences")
+    fits = len(boxes.shape) == 3 and boxes.shape[2] == 4
+    op.require(fits, "BBoxes must be [N, M, 4], or [M, C, 4] of sequences")
+    if rank == 2:
+        op.sequences("BBoxes")
+    choice = _known(op)
+    count = -1 if choice is None else len(choice.rows)
+    index = op.op.type == "multiclass_nms2"
+    shape = (1, 1) if count == 0 and not index else (count, 6)
+    return {"Out": Spec(shape, boxes.dtype), "Index": Spec((count, 1), VarType.INT32)}
+
+
+def nms_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The boxes of each image."""
+    inputs = {slot: [op.value(slot)] for slot in ("BBoxes", "Scores")}
+    inputs |= {"X": [*op.of("BBoxes")[-1:]]}
+    names = NmsAttributes.declared().attrs
+    level = op.level(
+        "lod_of_choice",
+        {slot: levels for slot, levels in inputs.items() if levels},
+        {name: op.attrs[name] for name in names},
+    )
+    return {"Out": (level,), "Index": (level,)}
+
+
+def offsets_shape(op: Inference) -> Mapping[str, Specs]:
+    """One more than there are images; two if no box stays."""
+    choice = _known(op)
+    return {"Out": OFFSETS if choice is None else OFFSETS._replace(shape=choice.offsets().shape)}
+
+
+_BOXES = table(
+    [
+        [[0.1, 0.1, 0.5, 0.5], [0.12, 0.1, 0.5, 0.52], [0.6, 0.6, 0.9, 0.8], [0.1, 0.3, 0.4, 0.9]],
+        [[0.0, 0.2, 0.3, 0.5], [0.3, 0.2, 0.5, 0.5], [0.3, 0.2, 0.5, 0.45], [0.7, 0.1, 0.9, 0.3]],
+    ]
+)
+_DENSE = {"BBoxes": _BOXES, "Scores": uniform(2, 3, 4, low=0.2)}
+_LISTS = {"BBoxes": uniform(5, 2, 4), "Scores": uniform(5, 2)}
+_TOP = {"nms_top_k": 10, "keep_top_k": 5, "score_threshold": 0.3}
+_SAMPLES = (
+    sample(_DENSE, **_TOP),
+    sample(_DENSE, **{**_TOP, "keep_top_k": -1}, background_label=-1, nms_eta=0.9),
+    sample({**_LISTS, "BBoxes@LOD": [offsets(2, 3)]}, **_TOP, normalized=False),
+)
+_REFUSES = (
+    sample({"BBoxes": _BOXES, "Scores": uniform(2, 3, 4, 1)}),
+    sample({"BBoxes": uniform(2, 4, 8), "Scores": uniform(2, 3, 4)}),
+)
+
+for _type, _record in (("multiclass_nms", MulticlassNms), ("multiclass_nms2", MulticlassNms2)):
+    define(
+        Op(
+            type=_type,
+            record=_record,
+            shape=nms_shape,
+            reads_values=lambda attrs: ("BBoxes", "Scores", "BBoxes@LOD"),
+            lod=nms_lod,
+            samples=_SAMPLES,
+            refuses=_REFUSES,
+        )
+    )
+define(
+    Op(
+        type="lod_of_choice",
+        record=OffsetsOfChoice,
+        shape=offsets_shape,
+        reads_values=lambda attrs: ("BBoxes", "Scores", "X"),
+        lod=no_sequences,
+        samples=(
+            sample(_DENSE, **_TOP),
+            sample(_DENSE, score_threshold=2.0),
+            sample({**_LISTS, "X": offsets(2, 3)}, **_TOP),
+        ),
+    )
+)

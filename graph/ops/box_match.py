@@ -1,0 +1,301 @@
+"""Which of the boxes that detectors begin with answer for which objects, and which for none (SSD).
+
+Liu et al., arXiv 1512.02325, section 2.2. Legend: N images, G objects of all images (those of each
+are a sequence), P boxes that detectors begin with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import FLOATS, INTEGERS, VarType
+from . import formula as f
+from .lod import Lods, no_sequences
+from .operands import Array, Input, Offsets, Operands, Output
+from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .rules import merge_dims
+from .samples import normal, offsets, sample, table, uniform
+from .sequence import one_level
+
+# -- box_clip ---------------------------------------------------------------------------------------
+
+
+class BoxClip(Operands):
+    input: Input
+    input_lod: Offsets
+    im_info: Input
+    output: Output
+
+
+def box_clip_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like Input."""
+    boxes, info = op.spec("Input"), op.shape("ImInfo")
+    op.require(boxes.shape[-1:] in ((4,), (-1,)), "Input must be boxes [..., 4]")
+    op.require(len(info) == 2 and info[1] == 3, "ImInfo must be [N, 3]: height, width, scale")
+    one_level(op, "Input")
+    count = op.sequences("Input")
+    fits = merge_dims(count, info[0]) is not None
+    op.require(fits, f"Input has {count} sequences, ImInfo {info[0]} images")
+    return {"Output": boxes}
+
+
+def box_clip(a: BoxClip) -> f.Results:
+    """Boxes end at the last pixels of their images, whose sizes are those before they were scaled."""
+    number = f.sequence_of(a.input_lod[-1], a.input.shape[0])
+    info = f.take(a.im_info, number)
+    ones = (1,) * (a.input.ndim - 2)
+    edges = []
+    for k in range(4):
+        side = info[:, 1 - k % 2] / info[:, 2]
+        last = (f.floor(side + 0.5) - 1).reshape(-1, *ones)
+        edges.append(f.maximum(f.minimum(a.input[..., k], last), 0)[..., None])
+    return {"output": f.concatenate(edges, a.input.ndim - 1)}
+
+
+define(
+    Op(
+        type="box_clip",
+        record=BoxClip,
+        shape=box_clip_shape,
+        formula=box_clip,
+        samples=(
+            sample(
+                {
+                    "Input": uniform(3, 4, low=-5.0, high=40.0),
+                    "Input@LOD": [offsets(1, 2)],
+                    "ImInfo": table([[30.0, 20.0, 1.0], [41.0, 61.0, 2.0]]),
+                }
+            ),
+            sample(
+                {
+                    "Input": uniform(3, 2, 4, low=-5.0, high=40.0),
+                    "Input@LOD": [offsets(2, 1)],
+                    "ImInfo": table([[30.0, 20.0, 1.0], [40.0, 60.0, 2.0]]),
+                }
+            ),
+        ),
+        refuses=(
+            sample(
+                {"Input": uniform(3, 4), "Input@LOD": [offsets(3)], "ImInfo": normal(2, 3)},
+            ),
+        ),
+    )
+)
+
+# -- bipartite_match --------------------------------------------------------------------------------
+
+
+class BipartiteMatch(Operands):
+    dist_mat: Input
+    dist_mat_lod: Offsets
+    col_to_row_match_indices: Output
+    col_to_row_match_dist: Output
+    match_type: str = "bipartite"
+    dist_threshold: float = 0.5
+
+
+def bipartite_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, P] of numbers of objects, and of what they have in common; without sequences N is 1."""
+    dist = op.spec("DistMat")
+    op.require(len(dist.shape) == 2 and dist.dtype in FLOATS, "DistMat must be floats [G, P]")
+    kinds = ("bipartite", "per_prediction")
+    op.require(op.attr("match_type") in kinds, f"match_type must be one of {kinds}")
+    one_level(op, "DistMat")
+    images = 1 if op.exact and not op.has("DistMat@LOD") else -1
+    if op.has("DistMat@LOD"):
+        images = op.sequences("DistMat")
+    shape = (images, dist.shape[1])
+    return {
+        "ColToRowMatchIndices": Spec(shape, VarType.INT32),
+        "ColToRowMatchDist": Spec(shape, dist.dtype),
+    }
+
+
+_DISTANCES = {"DistMat": uniform(5, 7)}
+define(
+    Op(
+        type="bipartite_match",
+        record=BipartiteMatch,
+        shape=bipartite_shape,
+        lod=no_sequences,
+        samples=(
+            sample({**_DISTANCES, "DistMat@LOD": [offsets(2, 3)]}),
+            sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
+            sample({"DistMat": uniform(5, 3)}),
+        ),
+        refuses=(sample(_DISTANCES, match_type="any"), sample({"DistMat": normal(5)})),
+    )
+)
+
+# -- target_assign ----------------------------------------------------------------------------------
+
+
+class TargetAssign(Operands):
+    x: Input
+    x_lod: Offsets
+    match_indices: Input
+    neg_indices: Input | None
+    neg_indices_lod: Offsets
+    out: Output
+    out_weight: Output
+    mismatch_value: int = 0
+
+
+def target_assign_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N, P, K] of objects' rows, and a weight for each."""
+    x, match = op.spec("X"), op.spec("MatchIndices")
+    op.require(len(x.shape) == 3, "X must be [G, P or 1, K]")
+    op.require(len(match.shape) == 2 and match.dtype in INTEGERS, "MatchIndices: integers [N, P]")
+    for slot in ("X", *(["NegIndices"] if op.has("NegIndices") else [])):
+        count = op.sequences(slot)
+        fits = merge_dims(count, match.shape[0]) is not None
+        op.require(fits, f"{slot} has {count} sequences, MatchIndices {match.shape[0]} rows")
+    return {
+        "Out": Spec((*match.shape, x.shape[2]), x.dtype),
+        "OutWeight": Spec((*match.shape, 1), VarType.FP32),
+    }
+
+
+_MATCHED = {"MatchIndices": table([[0, -1, 1, -1], [-1, 2, 0, 0]])}
+_LISTS = {"X@LOD": [offsets(2, 3)], **_MATCHED}
+_NEGATIVES = {"NegIndices": table([[1], [0]]), "NegIndices@LOD": [offsets(1, 1)]}
+define(
+    Op(
+        type="target_assign",
+        record=TargetAssign,
+        shape=target_assign_shape,
+        lod=no_sequences,
+        samples=(
+            sample({"X": normal(5, 4, 3), **_LISTS}),
+            sample({"X": normal(5, 1, 2), **_LISTS, **_NEGATIVES}, mismatch_value=7),
+        ),
+        refuses=(
+            sample({"X": normal(5, 4), **_LISTS}),
+            sample({"X": normal(5, 4, 1), "X@LOD": [offsets(5)], **_MATCHED}),
+        ),
+    )
+)
+
+# -- mine_hard_examples -----------------------------------------------------------------------------
+
+
+class MiningAttributes(Operands):
+    cls_loss: Input
+    loc_loss: Input | None
+    match_indices: Input
+    match_dist: Input
+    neg_pos_ratio: float = 1.0
+    neg_dist_threshold: float = 0.5
+    sample_size: int = 0
+    mining_type: str = "max_negative"
+
+
+class MineHardExamples(MiningAttributes):
+    neg_indices: Output
+    updated_match_indices: Output
+
+
+class OffsetsMined(MiningAttributes):
+    out: Output
+
+
+def mined(a: Any) -> list[Array]:
+    """Return, for each image, the numbers of the boxes without an object that are wrong the most.
+
+    With ``hard_example`` those with an object count among them, and stay matched only if they are wrong, too.
+    """
+    hard, numbers = a.mining_type == "hard_example", []
+    loss = a.cls_loss if a.loc_loss is None or not hard else a.cls_loss + a.loc_loss
+    for row, match, dist in zip(loss, a.match_indices, a.match_dist, strict=True):
+        alone = (match == -1) & (dist < a.neg_dist_threshold)
+        candidates = np.arange(len(row)) if hard else np.flatnonzero(alone)
+        count = a.sample_size if hard else int((match != -1).sum() * a.neg_pos_ratio)
+        best = np.argsort(-row[candidates], kind="stable")[:count]
+        numbers.append(np.sort(candidates[best]))
+    return numbers
+
+
+def negatives(a: Any) -> list[Array]:
+    """Return the numbers of the boxes, of those chosen in each image, that have no object."""
+    return [own[match[own] == -1] for own, match in zip(mined(a), a.match_indices, strict=True)]
+
+
+def _known(op: Inference) -> list[Array] | None:
+    slots = {"ClsLoss": "cls_loss", "MatchIndices": "match_indices", "MatchDist": "match_dist"}
+    slots |= {"LocLoss": "loc_loss"}
+    values = {name: op.value(slot) for slot, name in slots.items() if op.has(slot)}
+    if any(value is None for value in values.values()):
+        return None
+    return negatives(MiningAttributes.of({"loc_loss": None, **op.attrs, **values}))
+
+
+def mining_shape(op: Inference) -> Mapping[str, Specs]:
+    """[boxes without an object, 1] and MatchIndices [N, P]."""
+    match = op.spec("MatchIndices")
+    kinds = ("max_negative", "hard_example")
+    op.require(op.attr("mining_type") in kinds, f"mining_type must be one of {kinds}")
+    slots = ("ClsLoss", "MatchDist", *(["LocLoss"] if op.has("LocLoss") else []))
+    for slot in slots:
+        shape = op.shape(slot)
+        fits = len(shape) == len(match.shape) == 2 and all(
+            merge_dims(*pair) is not None for pair in zip(shape, match.shape, strict=True)
+        )
+        op.require(fits, f"{slot} must be [N, P] as MatchIndices is")
+    numbers = _known(op)
+    count = -1 if numbers is None else sum(map(len, numbers))
+    return {"NegIndices": Spec((count, 1), VarType.INT32), "UpdatedMatchIndices": match}
+
+
+def mining_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The numbers of each image's boxes are a sequence."""
+    slots = ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist")
+    inputs = {slot: [op.value(slot)] for slot in slots if op.uses(slot)}
+    names = ("neg_pos_ratio", "neg_dist_threshold", "sample_size", "mining_type")
+    level = op.level("lod_mined", inputs, {name: op.attrs[name] for name in names})
+    return {"NegIndices": (level,)}
+
+
+def mined_offsets(op: Inference) -> Mapping[str, Specs]:
+    """One more than there are images."""
+    images = op.shape("MatchIndices")[0]
+    return {"Out": OFFSETS._replace(shape=(images + 1 if images >= 0 else -1,))}
+
+
+_LOSSES = {
+    "ClsLoss": uniform(2, 5),
+    "MatchDist": uniform(2, 5, high=0.6),
+    "MatchIndices": table([[0, -1, -1, -1, -1], [-1, 1, -1, 0, -1]]),
+}
+_HARD = {"mining_type": "hard_example", "sample_size": 3}
+define(
+    Op(
+        type="mine_hard_examples",
+        record=MineHardExamples,
+        shape=mining_shape,
+        reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
+        lod=mining_lod,
+        samples=(
+            sample(_LOSSES, neg_pos_ratio=2.0),
+            sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
+        ),
+        refuses=(
+            sample({**_LOSSES, "MatchDist": uniform(2, 4)}),
+            sample(_LOSSES, mining_type="any"),
+        ),
+    )
+)
+define(
+    Op(
+        type="lod_mined",
+        record=OffsetsMined,
+        shape=mined_offsets,
+        lod=no_sequences,
+        samples=(
+            sample(_LOSSES, neg_pos_ratio=1.0),
+            sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
+        ),
+    )
+)

@@ -1,0 +1,107 @@
+"""The loss of YOLOv3: Redmon and Farhadi, arXiv 1804.02767; GTScore weighs boxes of mixed images.
+
+Boxes of images are (x, y, width, height), middles first, as shares of the image. Legend: N images, M anchors of
+this map, C classes, H x W cells, B boxes of an image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ...strategies.types import FLOATS, INTEGERS, VarType
+from .lod import no_sequences
+from .operands import Input, Operands, Output, named
+from .registry import Inference, Op, Spec, Specs, define
+from .rules import merge_dims
+from .samples import integers, normal, sample, table, uniform
+
+
+class YoloAttributes(Operands):
+    x: Input
+    gt_box: Input = named("GTBox")
+    gt_label: Input = named("GTLabel")
+    gt_score: Input | None = named("GTScore")
+    class_num: int = 1
+    anchors: Sequence[int] = []
+    anchor_mask: Sequence[int] = []
+    downsample_ratio: int = 32
+    ignore_thresh: float = 0.7
+    use_label_smooth: bool = True
+    scale_x_y: float = 1.0
+
+
+class YoloLoss(YoloAttributes):
+    """``objectness_mask``: 0 where no box is, -1 where a cell foretells one well enough, else its score."""
+
+    loss: Output
+    objectness_mask: Output
+    gt_match_mask: Output = named("GTMatchMask")
+
+
+class YoloLossGrad(YoloAttributes):
+    objectness_mask: Input
+    gt_match_mask: Input = named("GTMatchMask")
+    d_loss: Input
+    d_x: Output
+
+
+def yolo_loss_shape(op: Inference) -> Mapping[str, Specs]:
+    """[N], and masks [N, M, H, W] and [N, B]."""
+    x, box, label = op.spec("X"), op.spec("GTBox"), op.spec("GTLabel")
+    anchors, mask = op.attr("anchors"), op.attr("anchor_mask")
+    op.require(len(x.shape) == 4 and x.dtype in FLOATS, "X must be floats [N, M (5 + C), H, W]")
+    op.require(len(anchors) > 0 and len(anchors) % 2 == 0, "anchors must be pairs")
+    inside = len(mask) > 0 and all(0 <= k < len(anchors) // 2 for k in mask)
+    op.require(inside, f"anchor_mask {list(mask)} must name some of {len(anchors) // 2} anchors")
+    op.require(op.attr("class_num") > 0, "class_num must be above 0")
+    channels = len(mask) * (5 + op.attr("class_num"))
+    op.require(x.shape[1] in (channels, -1), f"X must have {channels} channels")
+    op.require(merge_dims(*x.shape[2:]) is not None, "X must be as high as it is wide")
+    fits = len(box.shape) == 3 and box.shape[2] == 4 and box.dtype == x.dtype
+    op.require(fits, "GTBox must be [N, B, 4] of the element type of X")
+    fits = len(label.shape) == 2 and label.dtype in INTEGERS
+    op.require(fits, "GTLabel must hold integers [N, B]")
+    lists = [label.shape, *([op.shape("GTScore")] if op.has("GTScore") else [])]
+    for shape in lists:
+        fits = len(shape) == 2 and all(
+            merge_dims(*pair) is not None for pair in zip(shape, box.shape[:2], strict=True)
+        )
+        op.require(fits, "GTLabel and GTScore must have one element for each box: [N, B]")
+    op.require(merge_dims(x.shape[0], box.shape[0]) is not None, "X and GTBox must have N images")
+    images = max(x.shape[0], box.shape[0])
+    return {
+        "Loss": Spec((images,), x.dtype),
+        "ObjectnessMask": Spec((images, len(mask), *x.shape[2:]), x.dtype),
+        "GTMatchMask": Spec((images, box.shape[1]), VarType.INT32),
+    }
+
+
+_BOXES = table(
+    [
+        [[0.31, 0.42, 0.32, 0.25], [0.82, 0.13, 0.11, 0.57], [0.0, 0.0, 0.0, 0.0]],
+        [[0.55, 0.85, 0.74, 0.64], [0.16, 0.37, 0.23, 0.16], [0.91, 0.6, 0.08, 0.11]],
+    ]
+)
+_YOLO = {"X": normal(2, 14, 3, 3), "GTBox": _BOXES, "GTLabel": integers(2, 3, high=2)}
+_ANCHORS = {"class_num": 2, "anchors": [10, 13, 16, 30, 33, 23], "downsample_ratio": 16}
+_MAP = {**_ANCHORS, "anchor_mask": [0, 2]}
+
+define(
+    Op(
+        type="yolov3_loss",
+        record=YoloLoss,
+        shape=yolo_loss_shape,
+        lod=no_sequences,
+        samples=(
+            sample(_YOLO, **_MAP),
+            sample({**_YOLO, "GTScore": uniform(2, 3)}, **_MAP, ignore_thresh=0.3, scale_x_y=1.2),
+            sample(_YOLO, **_ANCHORS, anchor_mask=[1, 2], use_label_smooth=False),
+        ),
+        refuses=(
+            sample(_YOLO, **_ANCHORS, anchor_mask=[1]),
+            sample(_YOLO, **_ANCHORS, anchor_mask=[1, 3]),
+            sample({**_YOLO, "GTLabel": integers(2, 2, high=2)}, **_MAP),
+        ),
+    ),
+    Op(type="yolov3_loss_grad", record=YoloLossGrad),
+)

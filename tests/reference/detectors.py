@@ -1,0 +1,161 @@
+"""Detectors, as their authors wrote them for Paddle 1.x, and what Paddle 1.8.5 computes.
+
+``python tests/reference/detectors.py`` writes ``detectors.json`` where Paddle 1.8.5 is installed.
+"""
+
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+STEPS, IMAGES, SIDE, CLASSES = 6, 2, 32, 3
+ANCHORS = [6, 8, 12, 10, 20, 24]
+MOST = 3  # objects of an image
+
+
+def initial(name, shape):
+    """Return the value that a parameter begins with."""
+    draw = np.random.RandomState(zlib.crc32(name.encode()) & 0xFFFF)
+    return draw.uniform(-0.3, 0.3, shape).astype("float32")
+
+
+class Detectors:
+    """Each method builds a net and returns its loss and what it finds."""
+
+    def __init__(self, fluid):
+        self.fluid, self.layers = fluid, fluid.layers
+
+    def conv(self, x, filters, stride=1, act="relu"):
+        return self.layers.conv2d(x, filters, 3, stride=stride, padding=1, act=act)
+
+    def ssd(self):
+        """Priors on three maps; a box matches an object or counts as background where it is wrong the most."""
+        fluid, layers = self.fluid, self.layers
+        image = fluid.data("image", [None, 3, SIDE, SIDE])
+        box = fluid.data("box", [None, 4], lod_level=1)
+        label = fluid.data("label", [None, 1], "int32", lod_level=1)
+        maps = [self.conv(image, 6, 4)]
+        for _ in range(2):
+            maps.append(self.conv(maps[-1], 6, 2))
+        heads = layers.multi_box_head(
+            maps,
+            image,
+            SIDE,
+            CLASSES + 1,
+            [[2.0], [2.0, 3.0], [2.0]],
+            min_ratio=20,
+            max_ratio=90,
+            clip=True,
+        )
+        places, scores, priors, variances = heads
+        loss = layers.mean(layers.ssd_loss(places, scores, box, label, priors, variances))
+        return loss, layers.detection_output(
+            places, scores, priors, variances, score_threshold=0.3, keep_top_k=9
+        )
+
+    def yolo(self):
+        """Two maps of one net; boxes of images whose sizes differ."""
+        fluid, layers = self.fluid, self.layers
+        image = fluid.data("image", [None, 3, SIDE, SIDE])
+        box, label = (
+            fluid.data("boxes", [None, MOST, 4]),
+            fluid.data("labels", [None, MOST], "int32"),
+        )
+        score, size = fluid.data("scores", [None, MOST]), fluid.data("size", [None, 2], "int32")
+        near = self.conv(self.conv(image, 6, 4), 6, 2)
+        far = self.conv(near, 6, 2)
+        losses, detections = [], []
+        for x, mask, ratio in ((near, [0, 1], 8), (far, [2], 16)):
+            x = self.conv(x, len(mask) * (5 + CLASSES), act=None)
+            losses.append(
+                layers.reduce_mean(
+                    layers.yolov3_loss(
+                        x, box, label, ANCHORS, mask, CLASSES, 0.5, ratio, score, scale_x_y=1.05
+                    )
+                )
+            )
+            anchors = [n for k in mask for n in ANCHORS[2 * k : 2 * k + 2]]
+            detections.append(layers.yolo_box(x, size, anchors, CLASSES, 0.01, ratio))
+        boxes = layers.concat([b for b, _ in detections], axis=1)
+        chances = layers.transpose(layers.concat([s for _, s in detections], axis=1), [0, 2, 1])
+        best = layers.multiclass_nms(
+            boxes, chances, 0.05, 20, 9, 0.45, normalized=False, background_label=-1
+        )
+        return layers.sum(losses), best
+
+
+NETS = ("ssd", "yolo")
+
+
+def feeds(fluid):
+    """Return the feed of each step."""
+    draw, steps = np.random.RandomState(7), []
+    for _ in range(STEPS):
+        counts = draw.randint(1, MOST + 1, IMAGES).tolist()
+        low = draw.uniform(0, 0.6, (sum(counts), 2))
+        boxes = np.concatenate([low, low + draw.uniform(0.1, 0.4, low.shape)], 1).astype("float32")
+        labels = draw.randint(0, CLASSES, (len(boxes), 1)).astype("int32")
+        lists = [
+            fluid.create_lod_tensor(a, [counts], fluid.CPUPlace()) for a in (boxes, labels + 1)
+        ]
+        padded = np.zeros((IMAGES, MOST, 6), "float32")
+        begin = 0
+        for n, count in enumerate(counts):
+            own = boxes[begin : begin + count]
+            padded[n, :count, :2], padded[n, :count, 2:4] = (
+                (own[:, :2] + own[:, 2:]) / 2,
+                own[:, 2:] - own[:, :2],
+            )
+            padded[n, :count, 4], padded[n, :, 5] = (
+                labels[begin : begin + count, 0],
+                draw.uniform(0.5, 1.0, MOST),
+            )
+            begin += count
+        steps.append(
+            {
+                "image": draw.uniform(-1, 1, (IMAGES, 3, SIDE, SIDE)).astype("float32"),
+                "box": lists[0],
+                "label": lists[1],
+                "boxes": padded[:, :, :4].copy(),
+                "labels": padded[:, :, 4].astype("int32"),
+                "scores": padded[:, :, 5].copy(),
+                "size": draw.randint(20, 90, (IMAGES, 2)).astype("int32"),
+            }
+        )
+    return steps
+
+
+def run(fluid, name, compiled=lambda main, loss: main):
+    """Return the losses of a net as it trains, and what it finds at last, with its sequences."""
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard(), fluid.scope_guard(scope):
+        loss, detections = getattr(Detectors(fluid), name)()
+        test = main.clone(for_test=True)
+        fluid.optimizer.Momentum(0.01, 0.9).minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup)
+        for parameter in main.all_parameters():
+            tensor = scope.find_var(parameter.name).get_tensor()
+            tensor.set(initial(parameter.name, parameter.shape), fluid.CPUPlace())
+        program, losses = compiled(main, loss), []
+        names = {v.name for v in main.global_block().vars.values() if getattr(v, "is_data", False)}
+        for feed in feeds(fluid):
+            feed = {key: value for key, value in feed.items() if key in names}
+            (value,) = exe.run(program, feed, [loss])
+            losses.append(float(np.mean(np.array(value))))
+        (tensor,) = exe.run(test, feed, [detections], return_numpy=False)
+        rows = np.array(tensor)
+    return {
+        "losses": losses,
+        "detections": [[float("%.7g" % v) for v in row] for row in rows.tolist()],
+        "lengths": tensor.recursive_sequence_lengths(),
+    }
+
+
+if __name__ == "__main__":
+    from paddle import fluid as paddle_fluid
+
+    record = {name: run(paddle_fluid, name) for name in NETS}
+    lines = ["%s: %s" % (json.dumps(name), json.dumps(record[name])) for name in NETS]
+    Path(__file__).with_suffix(".json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
