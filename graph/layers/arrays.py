@@ -7,7 +7,8 @@ from typing import Any
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 
 
 def _check_index(i: Any, layer: str) -> None:
@@ -39,7 +40,6 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
         InvalidType: ``i`` is no int64 Variable, or ``array`` no array.
     """
     _check_index(i, "array_write")
-    check_variable(x, "x", "array_write")
     helper = LayerHelper("array_write")
     if array is None:
         array = helper.block.create_var(

@@ -7,10 +7,10 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType
 from ..program.variable import Variable
+from .arguments import Floats, check_variable
 from .arrays import check_array
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 from .numbers import integer
-from .tensors import check_float
 
 
 def check_beam(beam_size: Any, end_id: Any, layer: str, argument: str = "end_id") -> None:
@@ -39,9 +39,9 @@ def _check_words(x: Any, argument: str) -> None:
 
 def beam_search(
     pre_ids: Variable,
-    pre_scores: Variable,
+    pre_scores: Floats,
     ids: Variable | None,
-    scores: Variable,
+    scores: Floats,
     beam_size: int,
     end_id: int,
     level: int = 0,
@@ -68,8 +68,6 @@ def beam_search(
         InvalidType, InvalidValue: an argument does not fit.
     """
     _check_words(pre_ids, "pre_ids")
-    check_float(pre_scores, "pre_scores", "beam_search")
-    check_float(scores, "scores", "beam_search")
     check_beam(beam_size, end_id, "beam_search")
     inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "scores": scores}
     if ids is not None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 from .numbers import integer, number
 
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
@@ -19,8 +20,6 @@ def iou_similarity(
 
     Boxes are (x0, y0, x1, y1); without ``box_normalized`` x1 and y1 are pixels that belong to them.
     """
-    check_variable(x, "x", "iou_similarity")
-    check_variable(y, "y", "iou_similarity")
     attrs = {"box_normalized": bool(box_normalized)}
     helper = LayerHelper("iou_similarity", name)
     return helper.apply("iou_similarity", {"X": x, "Y": y}, attrs, dtype=x.dtype)
@@ -28,7 +27,6 @@ def iou_similarity(
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
     """Offsets [N, 2 corners, H, W] from pixels, four apart, as places in the image."""
-    check_variable(input, "input", "polygon_box_transform")
     helper = LayerHelper("polygon_box_transform", name)
     inputs = {"Input": input}
     return helper.apply("polygon_box_transform", inputs, out="Output", dtype=input.dtype)
@@ -172,8 +170,6 @@ def box_coder(
     along dimension 1, with ``axis`` 1 along 0.
     """
     layer = "box_coder"
-    check_variable(prior_box, "prior_box", layer)
-    check_variable(target_box, "target_box", layer)
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}
     attrs: dict[str, Any] = {"code_type": code_type, "box_normalized": bool(box_normalized)}
     attrs["axis"] = integer(axis, "axis", layer)
@@ -209,8 +205,6 @@ def yolo_box(
         InvalidType, InvalidValue: an argument does not fit.
     """
     layer = "yolo_box"
-    check_variable(x, "x", layer)
-    check_variable(img_size, "img_size", layer)
     attrs = {
         "anchors": [int(n) for n in _numbers(anchors, "anchors", layer)],
         "class_num": integer(class_num, "class_num", layer),

@@ -10,11 +10,12 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, VarType, to_var_type
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import Floats, check_float, check_variable
+from .helper import LayerHelper
 from .moves import layer
 from .numbers import integer, several_numbers
 from .shape import cast, fill_constant
-from .tensors import check_float, sizes_of
+from .tensors import sizes_of
 
 _INTEGERS = (VarType.INT32, VarType.INT64)
 
@@ -76,10 +77,9 @@ def gaussian_random_batch_size_like(
 
 
 def sampling_id(
-    x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
+    x: Floats, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
     """An index for each row of probabilities, as int64 (Paddle's op does not look at ``dtype`` either)."""
-    check_float(x, "x", "sampling_id")
     attrs = {"min": float(min), "max": float(max), "seed": seed}
     return layer("sampling_id", {"X": x}, attrs, dtype="int64", stop_gradient=True)
 
@@ -102,7 +102,6 @@ def random_crop(x: Variable, shape: Any, seed: Any = None) -> Variable:
 
     With a seed windows are the same in each step; without, the program's decides.
     """
-    check_variable(x, "x", "random_crop")
     variable, attrs = _seed(0 if seed is None else seed, "random_crop")
     settings = {"shape": sizes_of(shape, "random_crop"), **attrs}
     return layer("random_crop", {"X": x, "Seed": variable}, settings, dtype=x.dtype)
@@ -110,7 +109,6 @@ def random_crop(x: Variable, shape: Any, seed: Any = None) -> Variable:
 
 def shuffle_batch(x: Variable, seed: Any = None) -> Variable:
     """The rows (all dimensions but the last) in another order; each place shuffles its own."""
-    check_variable(x, "x", "shuffle_batch")
     variable, attrs = _seed(0 if seed is None else seed, "shuffle_batch")
     helper = LayerHelper("shuffle_batch")
     out, index = helper.new(x.dtype), helper.new("int64", stop_gradient=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -177,25 +176,3 @@ def check_memory(before: Variable, after: Variable, layer: str) -> None:
         raise InvalidValue(
             f"{layer}: the memory {before} is followed by {after}: both must have one shape and type."
         )
-
-
-def check_variable(x: Any, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``x`` is a Variable."""
-    if not isinstance(x, Variable):
-        raise InvalidType(
-            f"{layer}: {argument} must be a Variable, got {reprlib.repr(x)} ({type(x).__name__})."
-        )
-
-
-def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
-    """Return a Variable, or several, as a list.
-
-    Raises:
-        InvalidType: there is none, or something else among them.
-    """
-    variables = list(x) if isinstance(x, (list, tuple)) else [x]
-    if not variables:
-        raise InvalidType(f"{layer}: {argument} must hold one Variable or more, got {x!r}.")
-    for variable in variables:
-        check_variable(variable, argument, layer)
-    return variables

@@ -9,7 +9,8 @@ import numpy as np
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 from .numbers import as_variables, integer
 
 _OPS = {
@@ -201,7 +202,6 @@ def resize_nearest(
 
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
     """Resize images [N, C, H, W]: the shorter side becomes ``out_short_len``, the other keeps its share."""
-    check_variable(input, "input", "image_resize_short")
     shape = input.shape or ()
     if len(shape) != 4:
         raise InvalidValue(

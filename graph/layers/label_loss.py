@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
-from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import Floats, Integers, check_float
+from .helper import LayerHelper
 from .numbers import integer, number
 from .shape import fill_constant
-from .tensors import check_float
-
-
-def check_integers(x: Variable, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``x`` is a Variable of integers."""
-    check_variable(x, argument, layer)
-    if x.dtype is not None and x.dtype not in INTEGERS:
-        raise InvalidType(
-            f"{layer}: {argument} must hold integers, and {x.name!r} holds {x.dtype.name}: cast it."
-        )
 
 
 def kldiv_loss(
-    x: Variable, target: Variable, reduction: str = "mean", name: str | None = None
+    x: Floats, target: Floats, reduction: str = "mean", name: str | None = None
 ) -> Variable:
     """target * (log(target) - x), where x holds logarithms; shape [1] unless ``reduction`` is "none".
 
@@ -32,8 +22,6 @@ def kldiv_loss(
     Raises:
         InvalidType: an operand holds no floats, or ``reduction`` is no string.
     """
-    check_float(x, "x", "kldiv_loss")
-    check_float(target, "target", "kldiv_loss")
     if not isinstance(reduction, str):
         raise InvalidType(f"kldiv_loss: reduction must be a string, got {reduction!r}.")
     inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
@@ -60,11 +48,9 @@ def rank_loss(
 
 
 def margin_rank_loss(
-    label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
+    label: Floats, left: Floats, right: Floats, margin: float = 0.1, name: str | None = None
 ) -> Variable:
     """max(0, margin - label (left - right))."""
-    for argument, operand in (("label", label), ("left", left), ("right", right)):
-        check_float(operand, argument, "margin_rank_loss")
     helper = LayerHelper("margin_rank_loss", name)
     out, activated = helper.new(left.dtype), helper.new(left.dtype)
     helper.append_op(
@@ -102,7 +88,7 @@ def smooth_l1(
 
 
 def sigmoid_focal_loss(
-    x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25
+    x: Floats, label: Integers, fg_num: Integers, gamma: float = 2.0, alpha: float = 0.25
 ) -> Variable:
     """Cross entropy of sigmoid(x), small where the class is clear. Lin et al., arXiv 1708.02002.
 
@@ -111,9 +97,6 @@ def sigmoid_focal_loss(
         label: [N, 1], int32 or int64: classes from 1 to C; 0 is the background, -1 is left out.
         fg_num: [1], integer: what losses are divided by, if above 1.
     """
-    check_float(x, "x", "sigmoid_focal_loss")
-    check_integers(label, "label", "sigmoid_focal_loss")
-    check_integers(fg_num, "fg_num", "sigmoid_focal_loss")
     attrs = {
         "gamma": number(gamma, "gamma", "sigmoid_focal_loss"),
         "alpha": number(alpha, "alpha", "sigmoid_focal_loss"),
@@ -125,8 +108,8 @@ def sigmoid_focal_loss(
 
 
 def teacher_student_sigmoid_loss(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Floats,
     soft_max_up_bound: float = 15.0,
     soft_max_lower_bound: float = -15.0,
 ) -> Variable:
@@ -136,8 +119,6 @@ def teacher_student_sigmoid_loss(
     [0, 1). Beyond the bounds inputs have no gradient.
     """
     op_type = "teacher_student_sigmoid_loss"
-    check_float(input, "input", op_type)
-    check_float(label, "label", op_type)
     attrs = {
         "soft_max_up_bound": number(soft_max_up_bound, "soft_max_up_bound", op_type),
         "soft_max_lower_bound": number(soft_max_lower_bound, "soft_max_lower_bound", op_type),
@@ -147,7 +128,7 @@ def teacher_student_sigmoid_loss(
 
 
 def label_smooth(
-    label: Variable,
+    label: Floats,
     prior_dist: Variable | None = None,
     epsilon: float = 0.1,
     dtype: Any = "float32",
@@ -162,7 +143,6 @@ def label_smooth(
     """
     if not 0.0 <= number(epsilon, "epsilon", "label_smooth") <= 1.0:
         raise InvalidValue(f"label_smooth: epsilon is in [0, 1], got {epsilon!r}.")
-    check_float(label, "label", "label_smooth")
     label.stop_gradient = True
     return smoothed(label, prior_dist, epsilon, name)
 
@@ -179,15 +159,13 @@ def smoothed(
     return LayerHelper("label_smooth", name).apply("label_smooth", inputs, attrs, dtype=label.dtype)
 
 
-def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+def bpr_loss(input: Floats, label: Integers, name: str | None = None) -> Variable:
     """The mean of log(1 + exp(score - the label's score)) over the other classes. arXiv 1511.06939.
 
     Args:
         input: [N, C], floats.
         label: [N, 1], int64.
     """
-    check_float(input, "input", "bpr_loss")
-    check_integers(label, "label", "bpr_loss")
     inputs = {"X": input, "Label": label}
     return LayerHelper("bpr_loss", name).apply("bpr_loss", inputs, out="Y", dtype=input.dtype)
 
@@ -212,8 +190,8 @@ def nll_loss(
 
 
 def center_loss(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Integers,
     num_classes: int,
     alpha: Any,
     param_attr: Any,
@@ -232,8 +210,6 @@ def center_loss(
     Raises:
         InvalidType: ``alpha`` is neither, or ``param_attr`` False.
     """
-    check_float(input, "input", "center_loss")
-    check_integers(label, "label", "center_loss")
     helper = LayerHelper("center_loss")
     shape = [integer(num_classes, "num_classes", "center_loss"), (input.shape or (0, -1))[1]]
     centers = helper.create_parameter(param_attr, shape, input.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 from .shape import topk
 
 
@@ -20,8 +20,6 @@ def cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100
 ) -> Variable:
     """-log of the probability of the label: [N, ..., 1] from probabilities [N, ..., classes]."""
-    check_variable(input, "input", "cross_entropy")
-    check_variable(label, "label", "cross_entropy")
     attrs: dict[str, Any] = {"ignore_index": ignore_index}
     inputs = {"X": input, "Label": label}
     if soft_label:
@@ -47,8 +45,6 @@ def softmax_with_cross_entropy(
     axis: int = -1,
 ) -> Any:
     """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if ``return_softmax``."""
-    check_variable(logits, "logits", "softmax_with_cross_entropy")
-    check_variable(label, "label", "softmax_with_cross_entropy")
     helper = LayerHelper("softmax_with_cross_entropy")
     softmax, loss = helper.new(logits.dtype), helper.new(logits.dtype)
     attrs = {

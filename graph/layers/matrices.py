@@ -10,7 +10,8 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 from .moves import layer
 from .numbers import integer
 from .shape import assign, cast, fill_constant, stack, where
@@ -57,7 +58,6 @@ def diagonal(
     x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
 ) -> Variable:
     """The diagonal of two dimensions, as the last one."""
-    check_variable(x, "x", "diagonal")
     numbers = {"offset": offset, "axis1": axis1, "axis2": axis2}
     attrs = {key: integer(value, key, "diagonal") for key, value in numbers.items()}
     return layer("diagonal", {"Input": x}, attrs, name, dtype=x.dtype)
@@ -72,7 +72,6 @@ def trace(
     name: str | None = None,
 ) -> Variable:
     """The sum of the diagonal of two dimensions; ``out`` is the variable to write."""
-    check_variable(input, "input", "trace")
     numbers = (("offset", offset), ("dim1", dim1), ("dim2", dim2))
     attrs = {key: integer(value, key, "trace") for key, value in numbers}
     helper = LayerHelper("trace", name)
@@ -149,13 +148,11 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
 
 def size(input: Variable) -> Variable:
     """The number of elements, as an int64 of one element."""
-    check_variable(input, "input", "size")
     return layer("size", {"Input": input}, dtype="int64", stop_gradient=True)
 
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     """Whether there are no elements; ``cond`` is the boolean variable to write."""
-    check_variable(x, "x", "is_empty")
     helper = LayerHelper("is_empty")
     out = helper.new("bool", stop_gradient=True) if cond is None else cond
     check_variable(out, "cond", "is_empty")
@@ -172,8 +169,6 @@ def allclose(
     name: str | None = None,
 ) -> Variable:
     """Whether every |input - other| is at most atol + rtol |other|."""
-    check_variable(input, "input", "allclose")
-    check_variable(other, "other", "allclose")
     attrs = {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
     inputs = {"Input": input, "Other": other}
     return layer("allclose", inputs, attrs, name, dtype="bool", stop_gradient=True)
@@ -184,7 +179,6 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
 
     Their number comes out of the data: the step is cut in two here.
     """
-    check_variable(x, "x", "unique")
     helper = LayerHelper("unique")
     number = to_var_type(dtype)
     outputs = {"Out": helper.new(x.dtype, True), "Index": helper.new(number, True)}
@@ -194,7 +188,6 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """Return what :func:`unique` does, and how often each element comes."""
-    check_variable(x, "x", "unique_with_counts")
     helper = LayerHelper("unique_with_counts")
     number = to_var_type(dtype)
     out, index, count = (helper.new(kind, True) for kind in (x.dtype, number, number))
@@ -208,7 +201,6 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
 
     Their number comes out of the data: the step is cut in two here.
     """
-    check_variable(input, "input", "nonzero")
     places = where(input)
     if not as_tuple:
         return places

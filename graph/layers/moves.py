@@ -7,9 +7,10 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable, variables_of
+from .arguments import Floats, check_variable, variables_of
+from .helper import LayerHelper
 from .numbers import integer, several_numbers
-from .tensors import check_float, sizes_of
+from .tensors import sizes_of
 
 
 def layer(
@@ -27,7 +28,6 @@ def _list(value: Any, argument: str, op_type: str) -> list[int]:
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
     """A window of x: ``shape`` (numbers, or a Variable that has it) from ``offsets`` (zeros) on."""
-    check_variable(x, "x", "crop")
     inputs: dict[str, Any] = {"X": x}
     attrs: dict[str, Any] = {}
     if isinstance(shape, Variable):
@@ -49,7 +49,6 @@ def crop_tensor(
     Raises:
         InvalidValue: a size is 0 or below -1, or an offset is below 0.
     """
-    check_variable(x, "x", "crop_tensor")
     offsets = [0] * x.ndim if offsets is None else offsets
     inputs: dict[str, Any] = {"X": x}
     attrs: dict[str, Any] = {}
@@ -70,23 +69,18 @@ def pad_constant_like(
     x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """y with a margin behind it, so that it is as large as x."""
-    check_variable(x, "x", "pad_constant_like")
-    check_variable(y, "y", "pad_constant_like")
     attrs = {"pad_value": float(pad_value)}
     return layer("pad_constant_like", {"X": x, "Y": y}, attrs, name, dtype=y.dtype)
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """x repeated to the shape of ``target_tensor``, whose sizes are multiples of its own."""
-    check_variable(x, "x", "expand_as")
-    check_variable(target_tensor, "target_tensor", "expand_as")
     inputs = {"X": x, "target_tensor": target_tensor}
     return layer("expand_as", inputs, None, name, dtype=x.dtype)
 
 
 def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """The elements from the end to the front along ``dims``."""
-    check_variable(input, "input", "flip")
     attrs = {"dims": _list(dims, "dims", "flip")}
     return layer("flip", {"X": input}, attrs, name, dtype=input.dtype)
 
@@ -97,7 +91,6 @@ def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
     Raises:
         InvalidValue: ``shifts`` and ``dims`` differ in length.
     """
-    check_variable(input, "input", "roll")
     steps = _list(shifts, "shifts", "roll")
     axes = [] if dims is None else _list(dims, "dims", "roll")
     if len(steps) != (len(axes) or 1):
@@ -125,30 +118,26 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """Pixels moved to channels, in Paddle's order: [N, C, H, W] to [N, C b^2, H / b, W / b]."""
-    check_variable(x, "x", "space_to_depth")
     attrs = {"blocksize": integer(blocksize, "blocksize", "space_to_depth")}
     return layer("space_to_depth", {"X": x}, attrs, name, dtype=x.dtype)
 
 
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
     """The channels dealt out over ``group`` groups."""
-    check_variable(x, "x", "shuffle_channel")
     attrs = {"group": integer(group, "group", "shuffle_channel")}
     return layer("shuffle_channel", {"X": x}, attrs, name, dtype=x.dtype)
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """Channels moved to blocks of pixels: [N, C r^2, H, W] to [N, C, H r, W r]."""
-    check_variable(x, "x", "pixel_shuffle")
     attrs = {"upscale_factor": integer(upscale_factor, "upscale_factor", "pixel_shuffle")}
     return layer("pixel_shuffle", {"X": x}, attrs, dtype=x.dtype)
 
 
 def temporal_shift(
-    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
+    x: Floats, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
 ) -> Variable:
     """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
-    check_float(x, "x", "temporal_shift")
     frames = integer(seg_num, "seg_num", "temporal_shift")
     if isinstance(shift_ratio, bool) or not isinstance(shift_ratio, float):
         raise InvalidType(f"temporal_shift: shift_ratio must be a float, got {shift_ratio!r}.")
@@ -182,7 +171,7 @@ def _pair(value: Any, argument: str) -> list[int]:
 
 
 def unfold(
-    x: Variable,
+    x: Floats,
     kernel_sizes: Any,
     strides: Any = 1,
     paddings: Any = 0,
@@ -196,7 +185,6 @@ def unfold(
     Raises:
         InvalidValue: there are three paddings, or five.
     """
-    check_float(x, "x", "unfold")
     margins = _list(paddings, "paddings", "unfold")
     if len(margins) not in (1, 2, 4):
         raise InvalidValue(f"unfold: paddings must be 1, 2 or 4 numbers, got {margins}.")

@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .helper import check_variable
+from .arguments import check_variable
 from .moves import layer
 from .numbers import integer
 from .shape import fill_constant
@@ -25,7 +25,6 @@ def check_index(index: Any, argument: str, op: str) -> None:
 
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     """The layers at the indices, a vector, along ``dim``."""
-    check_variable(input, "input", "index_select")
     check_index(index, "index", "index_select")
     attrs = {"dim": integer(dim, "dim", "index_select")}
     return layer("index_select", {"X": input, "Index": index}, attrs, dtype=input.dtype)
@@ -33,7 +32,6 @@ def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
 
 def index_sample(x: Variable, index: Variable) -> Variable:
     """Row i holds the elements of row i of x at ``index[i]``."""
-    check_variable(x, "x", "index_sample")
     check_index(index, "index", "index_sample")
     return layer("index_sample", {"X": x, "Index": index}, dtype=x.dtype)
 
@@ -53,9 +51,7 @@ def scatter_nd_add(
     ref: Variable, index: Variable, updates: Variable, name: str | None = None
 ) -> Variable:
     """ref with ``updates`` added at coordinates; those that come twice are added twice."""
-    check_variable(ref, "ref", "scatter_nd_add")
     check_index(index, "index", "scatter_nd_add")
-    check_variable(updates, "updates", "scatter_nd_add")
     if ref.dtype != updates.dtype:
         raise InvalidValue(f"scatter_nd_add: {ref!r} and {updates!r} must have one element type.")
     inputs = {"X": ref, "Index": index, "Updates": updates}
@@ -64,7 +60,6 @@ def scatter_nd_add(
 
 def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
     """Zeros with ``updates`` added at coordinates; those that come twice are added twice."""
-    check_variable(updates, "updates", "scatter_nd")
     zeros = fill_constant(shape, updates.dtype, 0.0)
     return scatter_nd_add(zeros, index, updates, name)
 

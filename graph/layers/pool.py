@@ -7,8 +7,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
+from .arguments import check_variable
 from .conv import image_format, paddings_of, several
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 
 
 def _pool(

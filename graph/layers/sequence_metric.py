@@ -8,7 +8,8 @@ from typing import Any
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 from .numbers import integer
 from .shape import squeeze, topk
 
@@ -73,7 +74,6 @@ def ctc_greedy_decoder(
         Labels in sequences, int64 [n, 1]; one row of -1 if none is left. Or, of padded rows, [B, T] filled with
         ``padding_value``, and lengths [B, 1].
     """
-    check_variable(input, "input", "ctc_greedy_decoder")
     helper = LayerHelper("ctc_greedy_decoder", name)
     _, best = topk(input, 1)
     attrs: dict[str, Any] = {

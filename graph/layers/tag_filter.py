@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
-from .label_loss import check_integers
+from .arguments import Integers
+from .helper import LayerHelper
 from .numbers import integer
 
 
 def filter_by_instag(
     ins: Variable,
-    ins_tag: Variable,
-    filter_tag: Variable,
+    ins_tag: Integers,
+    filter_tag: Integers,
     is_lod: bool,
     out_val_if_empty: int = 0,
 ) -> list[Variable]:
@@ -28,9 +28,6 @@ def filter_by_instag(
     Raises:
         InvalidType: ``ins`` is no Variable, or tags are no integers.
     """
-    check_variable(ins, "ins", "filter_by_instag")
-    for argument, variable in (("ins_tag", ins_tag), ("filter_tag", filter_tag)):
-        check_integers(variable, argument, "filter_by_instag")
     helper = LayerHelper("filter_by_instag")
     outputs = {
         "Out": helper.new(ins.dtype),

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 from .numbers import real_number
 
 
 def _simple(op_type: str) -> Callable[..., Variable]:
     def layer(x: Variable, name: str | None = None) -> Variable:
-        check_variable(x, "x", op_type)
         return LayerHelper(op_type, name).apply(op_type, {"X": x}, dtype=x.dtype)
 
     layer.__name__ = layer.__qualname__ = op_type
@@ -63,7 +63,6 @@ def erf(x: Variable) -> Variable:
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """log(1 + x), exact near 0; written to ``out`` if that is given."""
-    check_variable(x, "x", "log1p")
     helper = LayerHelper("log1p", name)
     if out is None:
         return helper.apply("log1p", {"X": x}, dtype=x.dtype)
@@ -122,14 +121,12 @@ def hard_swish(
 
 def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
     """x to the power ``factor`` (a number or a Variable)."""
-    check_variable(x, "x", "pow")
     inputs, attrs = real_number(factor, "FactorTensor", "factor", "factor", "pow")
     return LayerHelper("pow", name).apply("pow", {"X": x, **inputs}, attrs, dtype=x.dtype)
 
 
 def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
     """x cut to [min, max] (numbers or Variables)."""
-    check_variable(x, "x", "clip")
     low, attrs = real_number(min, "Min", "min", "min", "clip")
     high, high_attrs = real_number(max, "Max", "max", "max", "clip")
     inputs = {"X": x, **low, **high}
@@ -157,7 +154,6 @@ def scale(
     name: str | None = None,
 ) -> Variable:
     """scale x + bias, or scale (x + bias); ``scale`` is a number or a Variable."""
-    check_variable(x, "x", "scale")
     helper = LayerHelper("scale", name)
     inputs, attrs = real_number(scale, "ScaleTensor", "scale", "scale", "scale")
     attrs |= {"bias": float(bias), "bias_after_scale": bias_after_scale}
@@ -177,7 +173,6 @@ def dropout(
     ``downgrade_in_infer`` multiplies by 1 - p when testing, ``upscale_in_train`` divides by it in training.
     Each step draws anew, unless ``seed`` is set here: the program's seed makes runs the same, not steps.
     """
-    check_variable(x, "x", "dropout")
     helper = LayerHelper("dropout", name)
     out, mask = helper.new(x.dtype), helper.new("uint8", stop_gradient=True)
     attrs = {

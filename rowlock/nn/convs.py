@@ -7,7 +7,8 @@ from typing import Any
 from ..graph.layers import binary
 from ..graph.layers import conv as nets
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.arguments import check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue

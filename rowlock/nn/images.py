@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import images
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.layers.numbers import as_variables, integer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -42,7 +42,6 @@ def interpolate(
     ``mode`` is nearest, linear, bilinear, trilinear, bicubic or area (the mean of what lies there). Raises
     ValueError where mode, rank and sizes do not fit, TypeError for other types.
     """
-    check_variable(x, "x", "interpolate")
     mode, rank = str(mode).lower(), len(x.shape or ())
     if rank not in _RANKS.get(mode, ()):
         raise InvalidValue(

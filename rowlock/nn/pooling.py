@@ -8,8 +8,9 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import tensors
+from ..graph.layers.arguments import check_variable
 from ..graph.layers.conv import FORMATS, image_format, paddings_of, several
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.layers.pool import indexed
 from ..graph.ops.conv import window_paddings
 from ..graph.program.variable import Variable
