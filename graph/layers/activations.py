@@ -7,7 +7,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, check_float
-from .helper import LayerHelper
+from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import integer, number
 
@@ -20,7 +20,7 @@ def _applied(op_type: str, x: Variable, name: str | None, **settings: Any) -> Va
         for key, value in settings.items()
         if value is not None
     }
-    return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+    return layer(op_type, name, x=x, **attrs)
 
 
 def brelu(
@@ -105,13 +105,12 @@ def maxout(x: Floats, groups: int, name: str | None = None, axis: int = 1) -> Va
     if axis not in (1, -1, 3):
         raise InvalidValue(f"maxout: axis is 1 (NCHW), or 3 or -1 (NHWC), got {axis!r}.")
     attrs = {"groups": integer(groups, "groups", "maxout"), "axis": 3 if axis == -1 else axis}
-    return LayerHelper("maxout", name).apply("maxout", {"X": x}, attrs, dtype=x.dtype)
+    return layer("maxout", name, x=x, **attrs)
 
 
 def weighted_relu(x: Variable, alpha: Variable, mode: str, name: str | None = None) -> Variable:
     """x where positive, else alpha x: one weight for all, one a channel, or one an element of a row."""
-    inputs = {"X": x, "Alpha": alpha}
-    return LayerHelper("prelu", name).apply("prelu", inputs, {"mode": mode}, dtype=x.dtype)
+    return layer("prelu", name, x=x, alpha=alpha, mode=mode)
 
 
 def prelu(x: Floats, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:

@@ -8,7 +8,7 @@ from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
 from .arguments import check_variable
-from .helper import LayerHelper
+from .helper import LayerHelper, layers
 
 
 def _check_index(i: Any, layer: str) -> None:
@@ -84,13 +84,8 @@ def tensor_array_to_tensor(
     if isinstance(input, list):
         for each in input:
             check_variable(each, "input", "tensor_array_to_tensor")
-        first = input[0]
     else:
         check_array(input, "tensor_array_to_tensor")
-        first = input
-    helper = LayerHelper("tensor_array_to_tensor", name)
-    out, index = helper.new(first.dtype), helper.new("int32")
     attrs = {"axis": axis, "use_stack": use_stack}
-    outputs = {"Out": out, "OutIndex": index}
-    helper.append_op("tensor_array_to_tensor", {"X": input}, outputs, attrs)
+    out, index = layers("tensor_array_to_tensor", name, "Out OutIndex", x=input, **attrs)
     return out, index

@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
 from .arguments import check_variable
-from .helper import LayerHelper
+from .helper import LayerHelper, layer
 
 
 def _elementwise(op_type: str) -> Callable[..., Variable]:
@@ -155,7 +155,7 @@ def matmul(
 ) -> Variable:
     """alpha * x @ y, leading dimensions broadcast, after the transposes."""
     attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
-    return LayerHelper("matmul", name).apply("matmul", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer("matmul", name, x=x, y=y, **attrs)
 
 
 def mul(
@@ -167,4 +167,4 @@ def mul(
 ) -> Variable:
     """x @ y, each flattened to a matrix after its first ``num_col_dims`` dimensions."""
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
-    return LayerHelper("mul", name).apply("mul", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer("mul", name, x=x, y=y, **attrs)

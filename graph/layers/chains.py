@@ -7,7 +7,7 @@ from typing import Any
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, Integers
-from .helper import LayerHelper
+from .helper import LayerHelper, layers
 from .numbers import integer
 from .param_attr import ParamAttr
 
@@ -87,11 +87,8 @@ def warpctc(
         norm_by_times: divide the gradient of each sequence by its steps; the loss stays.
         input_length, label_length: both, or neither: [B].
     """
-    helper = LayerHelper("warpctc")
     inputs = {"Logits": input, "Label": label}
     if input_length is not None and label_length is not None:
         inputs |= {"LogitsLength": input_length, "LabelLength": label_length}
-    outputs = {"WarpCTCGrad": helper.new(input.dtype), "Loss": helper.new(input.dtype)}
     attrs = {"blank": integer(blank, "blank", "warpctc"), "norm_by_times": norm_by_times}
-    helper.append_op("warpctc", inputs, outputs, attrs)
-    return outputs["Loss"]
+    return layers("warpctc", None, "WarpCTCGrad Loss", **inputs, **attrs)[1]

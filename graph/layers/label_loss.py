@@ -7,7 +7,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, Integers, check_float
-from .helper import LayerHelper
+from .helper import LayerHelper, layer, layers
 from .numbers import integer, number
 from .shape import fill_constant
 
@@ -25,16 +25,14 @@ def kldiv_loss(
     if not isinstance(reduction, str):
         raise InvalidType(f"kldiv_loss: reduction must be a string, got {reduction!r}.")
     inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
-    helper = LayerHelper("kldiv_loss", name)
-    return helper.apply("kldiv_loss", inputs, attrs, out="Loss", dtype=x.dtype)
+    return layer("kldiv_loss", name, **inputs, **attrs)
 
 
 def bce_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
     """Cross entropy of probabilities and labels in [0, 1], element by element; no logarithm is below -100."""
     check_float(input, "input", "bce_loss")
     check_float(label, "label", "bce_loss")
-    inputs = {"X": input, "Label": label}
-    return LayerHelper("bce_loss", name).apply("bce_loss", inputs, dtype=input.dtype)
+    return layer("bce_loss", name, x=input, label=label)
 
 
 def rank_loss(
@@ -44,7 +42,7 @@ def rank_loss(
     inputs = {"Label": label, "Left": left, "Right": right}
     for slot, operand in inputs.items():
         check_float(operand, slot.lower(), "rank_loss")
-    return LayerHelper("rank_loss", name).apply("rank_loss", inputs, dtype=left.dtype)
+    return layer("rank_loss", name, **inputs)
 
 
 def margin_rank_loss(
@@ -63,10 +61,10 @@ def margin_rank_loss(
 
 
 def smooth_l1(
-    x: Variable,
-    y: Variable,
-    inside_weight: Variable | None = None,
-    outside_weight: Variable | None = None,
+    x: Floats,
+    y: Floats,
+    inside_weight: Floats | None = None,
+    outside_weight: Floats | None = None,
     sigma: float | None = None,
 ) -> Variable:
     """Of each row the sum of distances, squared near zero and linear beyond 1 / sigma^2: [N, 1].
@@ -76,15 +74,9 @@ def smooth_l1(
         inside_weight, outside_weight: like x; factors of the distances and of the losses, both or neither.
         sigma: 1 unless given.
     """
-    operands = {"X": x, "Y": y, "InsideWeight": inside_weight, "OutsideWeight": outside_weight}
-    inputs = {slot: operand for slot, operand in operands.items() if operand is not None}
-    for slot, operand in (("X", x), ("Y", y), *inputs.items()):
-        check_float(operand, slot, "smooth_l1")
-    helper = LayerHelper("smooth_l1_loss")
-    difference, out = helper.new(x.dtype), helper.new(x.dtype)
-    attrs = {"sigma": 1.0 if sigma is None else number(sigma, "sigma", "smooth_l1")}
-    helper.append_op("smooth_l1_loss", inputs, {"Diff": difference, "Out": out}, attrs)
-    return out
+    sigma = 1.0 if sigma is None else number(sigma, "sigma", "smooth_l1")
+    weights = {"inside_weight": inside_weight, "outside_weight": outside_weight}
+    return layers("smooth_l1_loss", None, "Diff Out", x=x, y=y, **weights, sigma=sigma)[1]
 
 
 def sigmoid_focal_loss(
@@ -101,10 +93,7 @@ def sigmoid_focal_loss(
         "gamma": number(gamma, "gamma", "sigmoid_focal_loss"),
         "alpha": number(alpha, "alpha", "sigmoid_focal_loss"),
     }
-    inputs = {"X": x, "Label": label, "FgNum": fg_num}
-    return LayerHelper("sigmoid_focal_loss").apply(
-        "sigmoid_focal_loss", inputs, attrs, dtype=x.dtype
-    )
+    return layer("sigmoid_focal_loss", x=x, label=label, fg_num=fg_num, **attrs)
 
 
 def teacher_student_sigmoid_loss(
@@ -123,8 +112,7 @@ def teacher_student_sigmoid_loss(
         "soft_max_up_bound": number(soft_max_up_bound, "soft_max_up_bound", op_type),
         "soft_max_lower_bound": number(soft_max_lower_bound, "soft_max_lower_bound", op_type),
     }
-    inputs = {"X": input, "Label": label}
-    return LayerHelper(op_type).apply(op_type, inputs, attrs, out="Y", dtype=input.dtype)
+    return layer(op_type, x=input, label=label, **attrs)
 
 
 def label_smooth(
@@ -155,8 +143,7 @@ def smoothed(
     if prior_dist is not None:
         check_float(prior_dist, "prior_dist", "label_smooth")
         inputs["PriorDist"] = prior_dist
-    attrs = {"epsilon": float(epsilon)}
-    return LayerHelper("label_smooth", name).apply("label_smooth", inputs, attrs, dtype=label.dtype)
+    return layer("label_smooth", name, **inputs, epsilon=float(epsilon))
 
 
 def bpr_loss(input: Floats, label: Integers, name: str | None = None) -> Variable:
@@ -166,8 +153,7 @@ def bpr_loss(input: Floats, label: Integers, name: str | None = None) -> Variabl
         input: [N, C], floats.
         label: [N, 1], int64.
     """
-    inputs = {"X": input, "Label": label}
-    return LayerHelper("bpr_loss", name).apply("bpr_loss", inputs, out="Y", dtype=input.dtype)
+    return layer("bpr_loss", name, x=input, label=label)
 
 
 def nll_loss(
@@ -179,14 +165,9 @@ def nll_loss(
     name: str | None,
 ) -> Variable:
     """-weight * input at the label; [N, C] and [N], or [N, C, H, W] and [N, H, W]."""
-    inputs = {"X": input, "Label": label}
-    if weight is not None:
-        inputs["Weight"] = weight
-    helper = LayerHelper("nll_loss", name)
-    out, total = helper.new(input.dtype), helper.new(input.dtype, stop_gradient=True)
+    fields = {"x": input, "label": label, "weight": weight}
     attrs = {"ignore_index": ignore_index, "reduction": reduction}
-    helper.append_op("nll_loss", inputs, {"Out": out, "Total_weight": total}, attrs)
-    return out
+    return layers("nll_loss", name, "Out Total_weight", "Total_weight", **fields, **attrs)[0]
 
 
 def center_loss(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..program.variable import Variable
-from .helper import LayerHelper
+from .helper import LayerHelper, layer, layers
 from .shape import topk
 
 
@@ -69,26 +69,19 @@ def sigmoid_cross_entropy_with_logits(
 ) -> Variable:
     """Cross entropy of sigmoid(x) and labels in [0, 1], element by element."""
     op_type = "sigmoid_cross_entropy_with_logits"
-    attrs = {"ignore_index": ignore_index, "normalize": normalize}
-    return LayerHelper(op_type, name).apply(op_type, {"X": x, "Label": label}, attrs, dtype=x.dtype)
+    return layer(op_type, name, x=x, label=label, ignore_index=ignore_index, normalize=normalize)
 
 
 def log_loss(
     input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
 ) -> Variable:
     """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon)."""
-    inputs = {"Predicted": input, "Labels": label}
-    helper = LayerHelper("log_loss", name)
-    return helper.apply("log_loss", inputs, {"epsilon": epsilon}, out="Loss", dtype=input.dtype)
+    return layer("log_loss", name, predicted=input, labels=label, epsilon=epsilon)
 
 
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Squared near zero, linear beyond ``delta``."""
-    helper = LayerHelper("huber_loss")
-    residual, out = helper.new(input.dtype), helper.new(input.dtype)
-    outputs = {"Out": out, "Residual": residual}
-    helper.append_op("huber_loss", {"X": input, "Y": label}, outputs, {"delta": float(delta)})
-    return out
+    return layers("huber_loss", None, "Residual Out", x=input, y=label, delta=float(delta))[1]
 
 
 def mse_loss(input: Variable, label: Variable) -> Variable:

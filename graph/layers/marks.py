@@ -7,7 +7,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats
-from .helper import LayerHelper
+from .helper import layer
 from .numbers import integer
 
 
@@ -28,8 +28,7 @@ def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = 
         "axis": axis,
         "indexes": [integer(i, "indexes", "similarity_focus") for i in indexes],
     }
-    helper = LayerHelper("similarity_focus", name)
-    return helper.apply("similarity_focus", {"X": input}, attrs, dtype=input.dtype)
+    return layer("similarity_focus", name, x=input, **attrs)
 
 
 def continuous_value_model(input: Floats, cvm: Floats, use_cvm: bool = True) -> Variable:
@@ -38,6 +37,5 @@ def continuous_value_model(input: Floats, cvm: Floats, use_cvm: bool = True) -> 
     With ``use_cvm`` these become logarithms (of 1 + impressions, and the clicks' less that); else they go.
     As their gradient they get ``cvm`` [N, 2], the counts of the batch, which tables add up.
     """
-    helper = LayerHelper("cvm")
     inputs, attrs = {"X": input, "CVM": cvm}, {"use_cvm": bool(use_cvm)}
-    return helper.apply("cvm", inputs, attrs, out="Y", dtype=input.dtype)
+    return layer("cvm", **inputs, **attrs)

@@ -8,16 +8,9 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, check_variable, variables_of
-from .helper import LayerHelper
+from .helper import LayerHelper, layer
 from .numbers import integer, several_numbers
 from .tensors import sizes_of
-
-
-def layer(
-    op_type: str, inputs: Any, attrs: Any = None, name: str | None = None, **settings: Any
-) -> Variable:
-    """Append an op with one result and return it."""
-    return LayerHelper(op_type, name).apply(op_type, inputs, attrs, **settings)
 
 
 def _list(value: Any, argument: str, op_type: str) -> list[int]:
@@ -38,7 +31,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
         inputs["Offsets"] = offsets
     else:
         attrs["offsets"] = [0] * x.ndim if offsets is None else sizes_of(offsets, "crop: offsets")
-    return layer("crop", inputs, attrs, name, dtype=x.dtype)
+    return layer("crop", name, **inputs, **attrs)
 
 
 def crop_tensor(
@@ -62,27 +55,24 @@ def crop_tensor(
                 raise InvalidValue(f"crop_tensor: {name_}[{i}] must be {least}, got {size}.")
         inputs.update(variables)
         attrs.update(plain)
-    return layer("crop_tensor", inputs, attrs, name, dtype=x.dtype)
+    return layer("crop_tensor", name, **inputs, **attrs)
 
 
 def pad_constant_like(
     x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """y with a margin behind it, so that it is as large as x."""
-    attrs = {"pad_value": float(pad_value)}
-    return layer("pad_constant_like", {"X": x, "Y": y}, attrs, name, dtype=y.dtype)
+    return layer("pad_constant_like", name, x=x, y=y, pad_value=float(pad_value))
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """x repeated to the shape of ``target_tensor``, whose sizes are multiples of its own."""
-    inputs = {"X": x, "target_tensor": target_tensor}
-    return layer("expand_as", inputs, None, name, dtype=x.dtype)
+    return layer("expand_as", name, x=x, target_tensor=target_tensor)
 
 
 def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """The elements from the end to the front along ``dims``."""
-    attrs = {"dims": _list(dims, "dims", "flip")}
-    return layer("flip", {"X": input}, attrs, name, dtype=input.dtype)
+    return layer("flip", name, x=input, dims=_list(dims, "dims", "flip"))
 
 
 def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
@@ -95,7 +85,7 @@ def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
     axes = [] if dims is None else _list(dims, "dims", "roll")
     if len(steps) != (len(axes) or 1):
         raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} dimensions.")
-    return layer("roll", {"X": input}, {"shifts": steps, "dims": axes}, dtype=input.dtype)
+    return layer("roll", x=input, shifts=steps, dims=axes)
 
 
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
@@ -119,19 +109,18 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """Pixels moved to channels, in Paddle's order: [N, C, H, W] to [N, C b^2, H / b, W / b]."""
     attrs = {"blocksize": integer(blocksize, "blocksize", "space_to_depth")}
-    return layer("space_to_depth", {"X": x}, attrs, name, dtype=x.dtype)
+    return layer("space_to_depth", name, x=x, **attrs)
 
 
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
     """The channels dealt out over ``group`` groups."""
-    attrs = {"group": integer(group, "group", "shuffle_channel")}
-    return layer("shuffle_channel", {"X": x}, attrs, name, dtype=x.dtype)
+    return layer("shuffle_channel", name, x=x, group=integer(group, "group", "shuffle_channel"))
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """Channels moved to blocks of pixels: [N, C r^2, H, W] to [N, C, H r, W r]."""
     attrs = {"upscale_factor": integer(upscale_factor, "upscale_factor", "pixel_shuffle")}
-    return layer("pixel_shuffle", {"X": x}, attrs, dtype=x.dtype)
+    return layer("pixel_shuffle", x=x, **attrs)
 
 
 def temporal_shift(
@@ -141,8 +130,7 @@ def temporal_shift(
     frames = integer(seg_num, "seg_num", "temporal_shift")
     if isinstance(shift_ratio, bool) or not isinstance(shift_ratio, float):
         raise InvalidType(f"temporal_shift: shift_ratio must be a float, got {shift_ratio!r}.")
-    attrs = {"seg_num": frames, "shift_ratio": shift_ratio}
-    return layer("temporal_shift", {"X": x}, attrs, name, dtype=x.dtype)
+    return layer("temporal_shift", name, x=x, seg_num=frames, shift_ratio=shift_ratio)
 
 
 def _columns(op_type: str, input: Any, start_index: int, length: int) -> Variable:
@@ -151,7 +139,7 @@ def _columns(op_type: str, input: Any, start_index: int, length: int) -> Variabl
         "start_index": integer(start_index, "start_index", op_type),
         "length": integer(length, "length", op_type),
     }
-    return layer(op_type, {"X": parts}, attrs, dtype=parts[0].dtype)
+    return layer(op_type, x=parts, **attrs)
 
 
 def partial_concat(input: Any, start_index: int = 0, length: int = -1) -> Variable:
@@ -194,4 +182,4 @@ def unfold(
         "paddings": margins * (4 // len(margins)),
         "dilations": _pair(dilations, "dilations"),
     }
-    return layer("unfold", {"X": x}, attrs, name, out="Y", dtype=x.dtype)
+    return layer("unfold", name, x=x, **attrs)

@@ -10,7 +10,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
 from .arguments import check_variable, variables_of
-from .helper import LayerHelper
+from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import integer, real_number
 from .param_attr import ParamAttr
@@ -106,13 +106,12 @@ def embedding_v2(
 
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
     """The gradient ``x`` of an embedding; of one that stays rows, equal ones are added up."""
-    return LayerHelper("merge_selected_rows", name).apply("merge_selected_rows", {"X": x})
+    return layer("merge_selected_rows", name, x=x)
 
 
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
     """The gradient ``x`` of an embedding as a whole: [vocabulary, width], zeros where no row is."""
-    helper = LayerHelper("get_tensor_from_selected_rows", name)
-    return helper.apply("get_tensor_from_selected_rows", {"X": x})
+    return layer("get_tensor_from_selected_rows", name, x=x)
 
 
 def batch_norm(

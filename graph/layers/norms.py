@@ -10,7 +10,7 @@ from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
 from .arguments import Floats
 from .conv import image_format
-from .helper import LayerHelper
+from .helper import LayerHelper, layers
 from .initializer import ConstantInitializer, NormalInitializer
 from .numbers import integer
 from .param_attr import ParamAttr
@@ -44,10 +44,7 @@ def l2_normalize(
 
 def cos_sim(X: Floats, Y: Floats) -> Variable:
     """The cosine of the angle between rows, [N, 1]; Y may be one row."""
-    helper = LayerHelper("cos_sim")
-    outputs = {slot: helper.new(X.dtype, slot != "Out") for slot in ("Out", "XNorm", "YNorm")}
-    helper.append_op("cos_sim", {"X": X, "Y": Y}, outputs)
-    return outputs["Out"]
+    return layers("cos_sim", None, "Out XNorm YNorm", "XNorm YNorm", x=X, y=Y)[0]
 
 
 def _parameters(
@@ -130,11 +127,8 @@ def lrn(
     if input.ndim != 4:
         raise InvalidValue(f"lrn: input must have 4 dimensions, got {input.ndim}.")
     image_format(data_format, "lrn")
-    helper = LayerHelper("lrn", name)
-    outputs = {"Out": helper.new(input.dtype), "MidOut": helper.new(input.dtype, True)}
     attrs = {"n": integer(n, "n", "lrn"), "k": k, "alpha": alpha, "beta": beta}
-    helper.append_op("lrn", {"X": input}, outputs, {**attrs, "data_format": data_format})
-    return outputs["Out"]
+    return layers("lrn", name, "Out MidOut", "MidOut", x=input, **attrs, data_format=data_format)[0]
 
 
 def spectral_norm(

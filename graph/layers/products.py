@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, Integers, check_float, check_variable
-from .helper import LayerHelper
+from .helper import LayerHelper, layer
 from .norms import known_channels
 from .numbers import integer
 from .shape import reduce_max, reduce_sum
@@ -16,11 +16,11 @@ from .unary import exp, log
 
 
 def _product(
-    op_type: str, x: Variable, y: Variable, names: Sequence[str] = ("x", "y"), attrs: Any = None
+    op_type: str, x: Variable, y: Variable, names: Sequence[str] = ("x", "y"), **attrs: Any
 ) -> Variable:
     for argument, operand in zip(names, (x, y), strict=True):
         check_variable(operand, argument, op_type)
-    return LayerHelper(op_type).apply(op_type, {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer(op_type, x=x, y=y, **attrs)
 
 
 def _written(op_type: str, inputs: Any, attrs: Any, out: Variable | None, dtype: Any) -> Variable:
@@ -56,20 +56,20 @@ def addmm(
         {"Input": input, "X": x, "Y": y},
         {"Alpha": float(alpha), "Beta": float(beta)},
     )
-    return LayerHelper("addmm", name).apply("addmm", inputs, attrs, dtype=x.dtype)
+    return layer("addmm", name, **inputs, **attrs)
 
 
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     """The vector product along ``dim``; None is the first dimension of 3 elements."""
     attrs = {} if dim is None else {"dim": integer(dim, "dim", "cross")}
-    return _product("cross", input, other, ("input", "other"), attrs)
+    return _product("cross", input, other, ("input", "other"), **attrs)
 
 
 def dist(x: Floats, y: Floats, p: float = 2) -> Variable:
     """The p-norm of x - y, as [1]; p may be 0 or infinite."""
     if isinstance(p, bool) or not isinstance(p, (int, float)):
         raise InvalidType(f"dist: p must be a number, got {p!r}.")
-    return _product("dist", x, y, attrs={"p": float(p)})
+    return _product("dist", x, y, p=float(p))
 
 
 def kron(
@@ -92,11 +92,9 @@ def bilinear_tensor_product(
     size = integer(size, "size", "bilinear_tensor_product")
     helper = LayerHelper("bilinear_tensor_product", name)
     widths = [known_channels(v, 1, "bilinear_tensor_product") for v in (x, y)]
-    inputs: dict[str, Any] = {"X": x, "Y": y}
-    inputs["Weight"] = helper.create_parameter(param_attr, [size, *widths], x.dtype)
+    weight = helper.create_parameter(param_attr, [size, *widths], x.dtype)
     bias = helper.create_parameter(bias_attr, [1, size], x.dtype, is_bias=True)
-    if bias is not None:
-        inputs["Bias"] = bias
+    inputs = {"X": x, "Y": y, "Weight": weight, "Bias": bias}
     return helper.activate(helper.apply("bilinear_tensor_product", inputs, dtype=x.dtype), act)
 
 
@@ -128,9 +126,7 @@ def add_position_encoding(
     input: Floats, alpha: float, beta: float, name: str | None = None
 ) -> Variable:
     """alpha input + beta (sines and cosines of the position), of [N, length, width]."""
-    attrs = {"alpha": float(alpha), "beta": float(beta)}
-    helper = LayerHelper("add_position_encoding", name)
-    return helper.apply("add_position_encoding", {"X": input}, attrs, dtype=input.dtype)
+    return layer("add_position_encoding", name, x=input, alpha=float(alpha), beta=float(beta))
 
 
 def rank_attention(

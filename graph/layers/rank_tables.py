@@ -10,7 +10,7 @@ from ..program import unique_name
 from ..program.variable import Variable
 from .arguments import check_variable
 from .arrays import check_array
-from .helper import LayerHelper
+from .helper import LayerHelper, layer, layers
 from .numbers import integer
 
 
@@ -60,8 +60,7 @@ def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
     """The sequences whose t-th rows are in entry t of an array, in the order that they had before ``table``."""
     check_array(x, "array_to_lod_tensor")
     check_table(table, "table", "array_to_lod_tensor")
-    helper = LayerHelper("array_to_lod_tensor")
-    return helper.apply("array_to_lod_tensor", {"X": x, "RankTable": table}, dtype=x.dtype)
+    return layer("array_to_lod_tensor", x=x, rank_table=table)
 
 
 def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
@@ -74,18 +73,13 @@ def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
 def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
     """The sequences (or rows) of ``x`` in the order of a rank table."""
     check_table(rank_table, "rank_table", "reorder_lod_tensor_by_rank")
-    helper = LayerHelper("reorder_lod_tensor_by_rank")
-    inputs = {"X": x, "RankTable": rank_table}
-    return helper.apply("reorder_lod_tensor_by_rank", inputs, dtype=x.dtype)
+    return layer("reorder_lod_tensor_by_rank", x=x, rank_table=rank_table)
 
 
 def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[Variable, Variable]:
     """The sequences at a level (or rows) where a bool mask is true, and the others."""
-    helper = LayerHelper("split_lod_tensor")
-    yes, no = helper.new(input.dtype), helper.new(input.dtype)
-    outputs = {"OutTrue": yes, "OutFalse": no}
     attrs = {"level": integer(level, "level", "split_lod_tensor")}
-    helper.append_op("split_lod_tensor", {"X": input, "Mask": mask}, outputs, attrs)
+    yes, no = layers("split_lod_tensor", None, "OutTrue OutFalse", x=input, mask=mask, **attrs)
     return yes, no
 
 
@@ -99,7 +93,5 @@ def merge_lod_tensor(
     pairs = {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask}
     for argument, variable in pairs.items():
         check_variable(variable, argument, "merge_lod_tensor")
-    helper = LayerHelper("merge_lod_tensor")
-    inputs = {"X": x, "Mask": mask, "InTrue": in_true, "InFalse": in_false}
     attrs = {"level": integer(level, "level", "merge_lod_tensor")}
-    return helper.apply("merge_lod_tensor", inputs, attrs, dtype=in_true.dtype)
+    return layer("merge_lod_tensor", x=x, mask=mask, in_true=in_true, in_false=in_false, **attrs)

@@ -9,7 +9,7 @@ from ..program.variable import Variable
 from . import nn
 from .arguments import Floats, check_float
 from .binary import elementwise_mul
-from .helper import LayerHelper
+from .helper import LayerHelper, layers
 from .nest import assert_same_structure, flatten, map_structure, pack_sequence_as
 from .recurrent import StaticRNN
 from .sequence import sequence_mask
@@ -122,7 +122,6 @@ def lstm_unit(
         InvalidType: an operand is no Variable of floats.
         InvalidValue: an operand is no matrix, or the sizes do not fit together.
     """
-    helper = LayerHelper("lstm_unit", name)
     operands = {"x_t": x_t, "hidden_t_prev": hidden_t_prev, "cell_t_prev": cell_t_prev}
     for argument, operand in operands.items():
         check_float(operand, argument, "lstm_unit")
@@ -141,9 +140,8 @@ def lstm_unit(
         )
     pair = concat([x_t, hidden_t_prev], axis=1)
     gates = nn.fc(pair, 4 * sizes[2][1], param_attr=param_attr, bias_attr=bias_attr)
-    c, h = helper.new(x_t.dtype), helper.new(x_t.dtype)
     attrs = {"forget_bias": float(forget_bias)}
-    helper.append_op("lstm_unit", {"X": gates, "C_prev": cell_t_prev}, {"C": c, "H": h}, attrs)
+    c, h = layers("lstm_unit", name, "C H", x=gates, c_prev=cell_t_prev, **attrs)
     return h, c
 
 

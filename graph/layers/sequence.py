@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
 from .arguments import Floats, check_variable
-from .helper import LayerHelper
+from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import integer, one_number
 
 
@@ -26,11 +26,8 @@ def sequence_pool(
         raise InvalidValue(
             f"sequence_pool: {input.name!r} holds no sequences (lod_level 0): declare it with lod_level=1."
         )
-    helper = LayerHelper("sequence_pool")
-    outputs = {"Out": helper.new(input.dtype), "MaxIndex": helper.new("int32", stop_gradient=True)}
     attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": float(pad_value)}
-    helper.append_op("sequence_pool", {"X": input}, outputs, attrs)
-    return outputs["Out"]
+    return layers("sequence_pool", None, "Out MaxIndex", "MaxIndex", x=input, **attrs)[0]
 
 
 def sequence_first_step(input: Variable) -> Variable:
@@ -45,31 +42,25 @@ def sequence_last_step(input: Variable) -> Variable:
 
 def sequence_softmax(input: Floats, use_cudnn: bool = False, name: str | None = None) -> Variable:
     """Softmax over the numbers of each sequence, [N, 1] or [N]."""
-    helper = LayerHelper("sequence_softmax", name)
-    return helper.apply(
-        "sequence_softmax", {"X": input}, {"use_cudnn": use_cudnn}, dtype=input.dtype
-    )
+    return layer("sequence_softmax", name, x=input, use_cudnn=use_cudnn)
 
 
 def sequence_expand(
     x: Variable, y: Variable, ref_level: int = -1, name: str | None = None
 ) -> Variable:
     """Repeat sequence (or row) i of ``x`` as often as sequence i of ``y`` is long at ``ref_level``."""
-    helper = LayerHelper("sequence_expand", name)
     attrs = {"ref_level": integer(ref_level, "ref_level", "sequence_expand")}
-    return helper.apply("sequence_expand", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer("sequence_expand", name, x=x, y=y, **attrs)
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Repeat row i of ``x`` for each row of sequence i of ``y``, whose sequences the result has."""
-    helper = LayerHelper("sequence_expand_as", name)
-    return helper.apply("sequence_expand_as", {"X": x, "Y": y}, dtype=x.dtype)
+    return layer("sequence_expand_as", name, x=x, y=y)
 
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
     """Return the rows of each sequence from the last to the first."""
-    helper = LayerHelper("sequence_reverse", name)
-    return helper.apply("sequence_reverse", {"X": x}, out="Y", dtype=x.dtype)
+    return layer("sequence_reverse", name, x=x)
 
 
 def sequence_pad(
@@ -84,18 +75,15 @@ def sequence_pad(
     Returns:
         [sequences, maxlen, ...], and the lengths, int64 [sequences].
     """
-    helper = LayerHelper("sequence_pad", name)
-    out, length = helper.new(x.dtype), helper.new("int64", stop_gradient=True)
     attrs = {"padded_length": -1 if maxlen is None else integer(maxlen, "maxlen", "sequence_pad")}
     inputs = {"X": x, "PadValue": pad_value}
-    helper.append_op("sequence_pad", inputs, {"Out": out, "Length": length}, attrs)
+    out, length = layers("sequence_pad", name, "Out Length", "Length", **inputs, **attrs)
     return out, length
 
 
 def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
     """Return the first ``length[i]`` steps of row i as sequence i; lengths must follow from what is fed."""
-    helper = LayerHelper("sequence_unpad", name)
-    return helper.apply("sequence_unpad", {"X": x, "Length": length}, dtype=x.dtype)
+    return layer("sequence_unpad", name, x=x, length=length)
 
 
 def sequence_mask(
@@ -107,18 +95,10 @@ def sequence_mask(
         x: lengths, integers.
         maxlen: an int or a Variable; None is the largest of ``x``, which must follow from what is fed.
     """
-    helper = LayerHelper("sequence_mask", name)
     number = to_var_type(dtype)
     longest = -1 if maxlen is None else maxlen
     slots, attrs = one_number(longest, "MaxLenTensor", "maxlen", "maxlen", "sequence_mask")
-    return helper.apply(
-        "sequence_mask",
-        {"X": x, **slots},
-        {**attrs, "out_dtype": int(number)},
-        out="Y",
-        dtype=number,
-        stop_gradient=True,
-    )
+    return constant_layer("sequence_mask", name, x=x, **slots, **attrs, out_dtype=int(number))
 
 
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) -> Variable:
@@ -205,9 +185,7 @@ def sequence_slice(
     for argument, variable in operands.items():
         check_variable(variable, argument, "sequence_slice")
     offset.stop_gradient = length.stop_gradient = True
-    helper = LayerHelper("sequence_slice", name)
-    inputs = {"X": input, "Offset": offset, "Length": length}
-    return helper.apply("sequence_slice", inputs, dtype=input.dtype)
+    return layer("sequence_slice", name, x=input, offset=offset, length=length)
 
 
 def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Variable:
@@ -216,15 +194,13 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Varia
         raise InvalidType(f"sequence_concat: input must be a list of Variables, got {input!r}.")
     for k, variable in enumerate(input):
         check_variable(variable, f"input[{k}]", "sequence_concat")
-    helper = LayerHelper("sequence_concat", name)
-    return helper.apply("sequence_concat", {"X": input}, dtype=input[0].dtype)
+    return layer("sequence_concat", name, x=input)
 
 
 def sequence_reshape(input: Variable, new_dim: int) -> Variable:
     """Give the elements of each sequence rows of ``new_dim``."""
     attrs = {"new_dim": integer(new_dim, "new_dim", "sequence_reshape")}
-    helper = LayerHelper("sequence_reshape")
-    return helper.apply("sequence_reshape", {"X": input}, attrs, dtype=input.dtype)
+    return layer("sequence_reshape", x=input, **attrs)
 
 
 def sequence_scatter(
@@ -234,23 +210,18 @@ def sequence_scatter(
     operands = {"input": input, "index": index, "updates": updates}
     for argument, variable in operands.items():
         check_variable(variable, argument, "sequence_scatter")
-    helper = LayerHelper("sequence_scatter", name)
-    inputs = {"X": input, "Ids": index, "Updates": updates}
-    return helper.apply("sequence_scatter", inputs, dtype=input.dtype)
+    return layer("sequence_scatter", name, x=input, ids=index, updates=updates)
 
 
 def sequence_enumerate(
     input: Variable, win_size: int, pad_value: int = 0, name: str | None = None
 ) -> Variable:
     """Return each number and those behind it in its sequence, [N, win_size], then ``pad_value``."""
-    helper = LayerHelper("sequence_enumerate", name)
     attrs = {
         "win_size": integer(win_size, "win_size", "sequence_enumerate"),
         "pad_value": integer(pad_value, "pad_value", "sequence_enumerate"),
     }
-    return helper.apply(
-        "sequence_enumerate", {"X": input}, attrs, dtype=input.dtype, stop_gradient=True
-    )
+    return constant_layer("sequence_enumerate", name, x=input, **attrs)
 
 
 def im2sequence(
@@ -279,8 +250,7 @@ def im2sequence(
         "strides": _pair(stride, "stride", "im2sequence"),
         "paddings": paddings * 2 if len(paddings) == 2 else paddings,
     }
-    helper = LayerHelper("im2sequence", name)
-    return helper.apply("im2sequence", {"X": input}, attrs, dtype=input.dtype)
+    return layer("im2sequence", name, x=input, **attrs)
 
 
 def _pair(value: Any, argument: str, layer: str) -> list[int]:
@@ -376,14 +346,12 @@ def sequence_topk_avg_pooling(
         row, col: sequences as long as the pairs have rows and columns; the result has those of ``row``.
         topks: how many of the largest, rising; a sum is divided by that even where there are fewer.
     """
-    helper = LayerHelper("sequence_topk_avg_pooling")
-    out, pos = helper.new(input.dtype), helper.new("int32", stop_gradient=True)
     attrs = {
         "topks": list(topks),
         "channel_num": integer(channel_num, "channel_num", "sequence_topk_avg_pooling"),
     }
     inputs = {"X": input, "ROW": row, "COLUMN": col}
-    helper.append_op("sequence_topk_avg_pooling", inputs, {"Out": out, "pos": pos}, attrs)
+    out, _ = layers("sequence_topk_avg_pooling", None, "Out pos", "pos", **inputs, **attrs)
     return out
 
 

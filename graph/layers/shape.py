@@ -12,26 +12,26 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from .arguments import check_variable, variables_of
-from .helper import LayerHelper
+from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import integer, one_number, several_numbers
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
     """The mean of all elements: shape [1]."""
-    return LayerHelper("mean", name).apply("mean", {"X": x}, dtype=x.dtype)
+    return layer("mean", name, x=x)
 
 
 def _reduce(op_type: str) -> Callable[..., Variable]:
-    def layer(
+    def function(
         input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
     ) -> Variable:
         dims = [dim] if isinstance(dim, int) else list(dim or [])
         attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
-        return LayerHelper(op_type, name).apply(op_type, {"X": input}, attrs, dtype=input.dtype)
+        return layer(op_type, name, x=input, **attrs)
 
-    layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = f"``{op_type}`` over the dimensions ``dim`` (None: all)."
-    return layer
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"``{op_type}`` over the dimensions ``dim`` (None: all)."
+    return function
 
 
 reduce_sum = _reduce("reduce_sum")
@@ -111,9 +111,7 @@ def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) ->
     """Join tensors along a dimension (a number or a Variable)."""
     parts = variables_of(input, "input", "concat")
     inputs, attrs = one_number(axis, "AxisTensor", "axis", "axis", "concat")
-    return LayerHelper("concat", name).apply(
-        "concat", {"X": parts, **inputs}, attrs, dtype=parts[0].dtype
-    )
+    return layer("concat", name, x=parts, **inputs, **attrs)
 
 
 def split(
@@ -142,9 +140,7 @@ def split(
 def stack(x: Sequence[Variable], axis: int = 0) -> Variable:
     """Join tensors of one shape along a new dimension."""
     parts = variables_of(x, "x", "stack")
-    return LayerHelper("stack").apply(
-        "stack", {"X": parts}, {"axis": axis}, out="Y", dtype=parts[0].dtype
-    )
+    return layer("stack", x=parts, axis=axis)
 
 
 def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
@@ -158,7 +154,7 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
             attrs["infer_flags"] = [-1] * len(axes)
         inputs.update(variables)
         attrs.update(numbers)
-    return LayerHelper("slice").apply("slice", inputs, attrs, dtype=input.dtype)
+    return layer("slice", **inputs, **attrs)
 
 
 def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
@@ -171,10 +167,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
     """Rows of a tensor at the indices."""
-    inputs = {"X": input, "Index": index}
-    return LayerHelper("gather").apply(
-        "gather", inputs, {"overwrite": overwrite}, dtype=input.dtype
-    )
+    return layer("gather", x=input, index=index, overwrite=overwrite)
 
 
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
@@ -191,33 +184,30 @@ def _one_hot(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool
     check_variable(input, "input", "one_hot")
     inputs, attrs = one_number(depth, "depth_tensor", "depth", "depth", "one_hot")
     attrs["allow_out_of_range"] = allow_out_of_range
-    return LayerHelper(op_type).apply(op_type, {"X": input, **inputs}, attrs, stop_gradient=True)
+    return constant_layer(op_type, x=input, **inputs, **attrs)
 
 
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
     """The ``k`` largest of the last dimension (``k`` a number or a Variable), and where they are."""
-    helper = LayerHelper("top_k", name)
-    values, indices = helper.new(input.dtype), helper.new("int64", stop_gradient=True)
     inputs, attrs = one_number(k, "K", "k", "k", "topk")
-    helper.append_op("top_k", {"X": input, **inputs}, {"Out": values, "Indices": indices}, attrs)
+    values, indices = layers("top_k", name, "Out Indices", "Indices", x=input, **inputs, **attrs)
     return values, indices
 
 
 def argmax(x: Variable, axis: int = 0) -> Variable:
     """Index of the largest element along ``axis``."""
-    return LayerHelper("arg_max").apply("arg_max", {"X": x}, {"axis": axis}, stop_gradient=True)
+    return constant_layer("arg_max", x=x, axis=axis)
 
 
 def argmin(x: Variable, axis: int = 0) -> Variable:
     """Index of the smallest element along ``axis``."""
-    return LayerHelper("arg_min").apply("arg_min", {"X": x}, {"axis": axis}, stop_gradient=True)
+    return constant_layer("arg_min", x=x, axis=axis)
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
     """Convert the elements."""
     assert x.dtype is not None
-    attrs = {"in_dtype": int(x.dtype), "out_dtype": int(to_var_type(dtype))}
-    return LayerHelper("cast").apply("cast", {"X": x}, attrs, dtype=dtype)
+    return layer("cast", x=x, in_dtype=int(x.dtype), out_dtype=int(to_var_type(dtype)))
 
 
 def fill_constant(
@@ -341,10 +331,9 @@ def where(condition: Variable, x: Variable | None = None, y: Variable | None = N
     check_variable(x, "x", "where")
     check_variable(y, "y", "where")
     assert x is not None
-    inputs = {"Condition": condition, "X": x, "Y": y}
-    return LayerHelper("where").apply("where", inputs, dtype=x.dtype)
+    return layer("where", condition=condition, x=x, y=y)
 
 
 def shape(input: Variable) -> Variable:
     """The shape of a tensor, as int32."""
-    return LayerHelper("shape").apply("shape", {"Input": input}, dtype="int32", stop_gradient=True)
+    return constant_layer("shape", input=input)

@@ -10,7 +10,7 @@ from ...strategies.types import VarType, to_var_type
 from ..program.program import default_main_program
 from ..program.variable import Variable
 from .arguments import check_variable
-from .helper import LayerHelper
+from .helper import LayerHelper, constant_layer, layer, layers
 from .initializer import ConstantInitializer
 from .numbers import several_numbers
 from .shape import fill_constant, sums
@@ -34,10 +34,8 @@ def argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
     """The elements in order along ``axis``, and where they were."""
-    helper = LayerHelper("argsort", name)
-    out, indices = helper.new(input.dtype), helper.new("int64", stop_gradient=True)
     attrs = {"axis": axis, "descending": descending}
-    helper.append_op("argsort", {"X": input}, {"Out": out, "Indices": indices}, attrs)
+    out, indices = layers("argsort", name, "Out Indices", "Indices", x=input, **attrs)
     return out, indices
 
 
@@ -45,15 +43,12 @@ def cumsum(
     x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
 ) -> Variable:
     """Sums of the elements so far; ``exclusive`` without the element itself, ``reverse`` from the end."""
-    settings = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    attrs = {name: value for name, value in settings.items() if value is not None}
-    return LayerHelper("cumsum").apply("cumsum", {"X": x}, attrs, dtype=x.dtype)
+    return layer("cumsum", x=x, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
     """Elements, or slices, of a tensor by their coordinates."""
-    inputs = {"X": input, "Index": index}
-    return LayerHelper("gather_nd", name).apply("gather_nd", inputs, dtype=input.dtype)
+    return layer("gather_nd", name, x=input, index=index)
 
 
 def scatter(
@@ -64,17 +59,14 @@ def scatter(
     overwrite: bool = True,
 ) -> Variable:
     """Rows replaced by ``updates`` at the indices, or, unless ``overwrite``, by their sums."""
-    inputs = {"X": input, "Ids": index, "Updates": updates}
-    attrs = {"overwrite": overwrite}
-    return LayerHelper("scatter", name).apply("scatter", inputs, attrs, dtype=input.dtype)
+    return layer("scatter", name, x=input, ids=index, updates=updates, overwrite=overwrite)
 
 
 def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """A margin of one value: ``paddings`` before and after each dimension."""
-    attrs = {"paddings": sizes_of(paddings, "pad"), "pad_value": float(pad_value)}
-    return LayerHelper("pad", name).apply("pad", {"X": x}, attrs, dtype=x.dtype)
+    return layer("pad", name, x=x, paddings=sizes_of(paddings, "pad"), pad_value=float(pad_value))
 
 
 def pad2d(
@@ -96,7 +88,7 @@ def pad2d(
         inputs["Paddings"] = paddings
     else:
         attrs["paddings"] = sizes_of(paddings, "pad2d")
-    return LayerHelper("pad2d", name).apply("pad2d", inputs, attrs, dtype=input.dtype)
+    return layer("pad2d", name, **inputs, **attrs)
 
 
 def _logical(op_type: str, input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
@@ -105,8 +97,7 @@ def _logical(op_type: str, input: Variable, dim: Any, keep_dim: bool, name: str 
         raise InvalidType(f"{op_type}: input must hold booleans, and {input.name!r} does not.")
     dims = [dim] if isinstance(dim, int) else list(dim or [])
     attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
-    helper = LayerHelper(op_type, name)
-    return helper.apply(op_type, {"X": input}, attrs, dtype="bool", stop_gradient=True)
+    return constant_layer(op_type, name, x=input, **attrs)
 
 
 def reduce_all(
@@ -125,7 +116,7 @@ def reduce_any(
 
 def _test(op_type: str, x: Variable) -> Variable:
     check_variable(x, "x", op_type)
-    return LayerHelper(op_type).apply(op_type, {"X": x}, dtype="bool", stop_gradient=True)
+    return constant_layer(op_type, x=x)
 
 
 def has_inf(x: Variable) -> Variable:
@@ -150,7 +141,7 @@ def _draw(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variab
     slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", op_type)
     inputs, sizes = several_numbers(shape, *slots)
     attrs |= {**sizes, "dtype": int(kind)}
-    return LayerHelper(op_type).apply(op_type, inputs, attrs, dtype=kind)
+    return layer(op_type, **inputs, **attrs)
 
 
 def gaussian_random(
@@ -200,7 +191,7 @@ def rank(input: Variable) -> Variable:
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
     """The elements from the end to the front along ``axis``."""
     axes = [axis] if isinstance(axis, int) else sizes_of(axis, "reverse")
-    return LayerHelper("reverse").apply("reverse", {"X": x}, {"axis": axes}, dtype=x.dtype)
+    return layer("reverse", x=x, axis=axes)
 
 
 def strided_slice(
@@ -218,8 +209,7 @@ def strided_slice(
             attrs["infer_flags"] = [-1] * len(attrs["axes"])
         inputs.update(variables)
         attrs.update(numbers)
-    helper = LayerHelper("strided_slice")
-    return helper.apply("strided_slice", inputs, attrs, dtype=input.dtype)
+    return layer("strided_slice", **inputs, **attrs)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:

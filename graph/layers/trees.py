@@ -11,7 +11,7 @@ from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from . import shape as shapes
 from .arguments import Floats, Integers
-from .helper import LayerHelper
+from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import integer
 
@@ -58,8 +58,7 @@ def tree_conv(
 
 def gather_tree(ids: Integers, parents: Integers) -> Variable:
     """Follow beams back from their last steps: ids and parents (of beams), integers [steps, batch, beams]."""
-    helper = LayerHelper("gather_tree")
-    return helper.apply("gather_tree", {"Ids": ids, "Parents": parents}, dtype=ids.dtype)
+    return layer("gather_tree", ids=ids, parents=parents)
 
 
 def tdm_child(

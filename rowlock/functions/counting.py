@@ -8,7 +8,7 @@ from typing import Any
 from ..graph.layers import shape as layers
 from ..graph.layers import unary
 from ..graph.layers.arguments import Floats
-from ..graph.layers.helper import LayerHelper
+from ..graph.layers.helper import constant_layer, layer
 from ..graph.layers.numbers import integer, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -40,8 +40,7 @@ def histogram(
         raise InvalidValue(
             f"histogram: bins must be above 0 and min <= max, got {bins}, {min}, {max}."
         )
-    inputs = {"X": input} if weight is None else {"X": input, "Weight": weight}
-    return LayerHelper("histogram", name).apply("histogram", inputs, attrs, stop_gradient=True)
+    return constant_layer("histogram", name, x=input, weight=weight, **attrs)
 
 
 def cumprod(
@@ -50,8 +49,7 @@ def cumprod(
     """Products of the elements so far along ``dim`` (None: of all, in a row)."""
     x = x if dtype is None else layers.cast(x, dtype)
     x = layers.reshape(x, [-1]) if dim is None else x
-    attrs = {"dim": 0 if dim is None else integer(dim, "dim", "cumprod")}
-    return LayerHelper("cumprod", name).apply("cumprod", {"X": x}, attrs, dtype=x.dtype)
+    return layer("cumprod", name, x=x, dim=0 if dim is None else integer(dim, "dim", "cumprod"))
 
 
 def atan2(x: Floats, y: Floats, name: str | None = None) -> Variable:

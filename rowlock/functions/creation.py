@@ -77,12 +77,11 @@ def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None 
     """A tensor of one value in the shape of ``x``."""
     if isinstance(fill_value, str):
         fill_value = float(fill_value)
-    helper = LayerHelper("full_like", name)
-    attrs: dict[str, Any] = {"value": float(fill_value)}
-    if dtype is not None:
-        attrs["dtype"] = int(to_var_type(dtype))
-    kind = x.dtype if dtype is None else dtype
-    return helper.apply("fill_any_like", {"X": x}, attrs, dtype=kind, stop_gradient=True)
+    kind = None if dtype is None else int(to_var_type(dtype))
+    attrs = {"value": float(fill_value), "dtype": kind}
+    return LayerHelper("full_like", name).apply(
+        "fill_any_like", {"X": x}, attrs, stop_gradient=True
+    )
 
 
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:

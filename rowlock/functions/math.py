@@ -11,7 +11,7 @@ import numpy as np
 from ..graph.layers import binary, matrices, picks, products, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats, check_variable
-from ..graph.layers.helper import LayerHelper
+from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
@@ -429,14 +429,12 @@ def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> V
 
 def inverse(x: Floats, name: str | None = None) -> Variable:
     """The inverses of square matrices; a step with one that has none fails."""
-    helper = LayerHelper("inverse", name)
-    return helper.apply("inverse", {"Input": x}, out="Output", dtype=x.dtype)
+    return layer("inverse", name, input=x)
 
 
 def cholesky(x: Floats, upper: bool = False, name: str | None = None) -> Variable:
     """Lower triangles L with L L^T = x, or upper ones U with U^T U = x, of positive definite matrices."""
-    helper = LayerHelper("cholesky", name)
-    return helper.apply("cholesky", {"X": x}, {"upper": bool(upper)}, dtype=x.dtype)
+    return layer("cholesky", name, x=x, upper=bool(upper))
 
 
 publish_definitions(__name__, withhold=(floats, most))

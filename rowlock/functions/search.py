@@ -10,7 +10,7 @@ import numpy as np
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import check_variable
-from ..graph.layers.helper import LayerHelper
+from ..graph.layers.helper import LayerHelper, constant_layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
@@ -165,8 +165,7 @@ def _extreme(
         raise InvalidType(f"{op_type}: axis must be an int or None, got {axis!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x
     attrs = {"axis": 0 if axis is None else axis, "keepdims": keepdim and axis is not None}
-    helper = LayerHelper(op_type, name)
-    out = helper.apply(op_type, {"X": operand}, attrs, stop_gradient=True)
+    out = constant_layer(op_type, name, x=operand, **attrs)
     if axis is None and keepdim:
         out = layers.reshape(out, [1] * x.ndim)
     return out if kind == VarType.INT64 else layers.cast(out, kind)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import images
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper
+from ..graph.layers.helper import layer
 from ..graph.layers.numbers import as_variables, integer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -161,8 +161,7 @@ def _resized(
         inputs["SizeTensor"] = as_variables(sizes)
     else:
         attrs |= dict(zip(names, sizes, strict=True))
-    helper = LayerHelper(f"{method}_interp", name)
-    return helper.apply(f"{method}_interp", inputs, attrs, dtype=x.dtype)
+    return layer(f"{method}_interp", name, **inputs, **attrs)
 
 
 def _area(x: Variable, size: Any, factor: Any, data_format: str, name: str | None) -> Variable:

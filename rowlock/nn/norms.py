@@ -110,9 +110,7 @@ def bilinear(
     name: str | None = None,
 ) -> Variable:
     """x1 weight[k] x2 + bias[k]: [N, A], [N, B] and [K, A, B] to [N, K]; bias is [1, K]."""
-    inputs = {"X": x1, "Y": x2, "Weight": weight}
-    if bias is not None:
-        inputs["Bias"] = bias
+    inputs = {"X": x1, "Y": x2, "Weight": weight, "Bias": bias}
     helper = LayerHelper("bilinear", name)
     return helper.apply("bilinear_tensor_product", inputs, dtype=x1.dtype)
 
