@@ -6,12 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .names import listing, missing
+from .names import publish_listed
 from .strategies.errors import InvalidArgument
 
 __all__ = ["floor_division", "get_exception_message", "long_type", "round", "to_bytes", "to_text"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 long_type = int
 
@@ -79,3 +77,6 @@ def get_exception_message(exc: BaseException) -> str:
     if exc is None:
         raise InvalidArgument("get_exception_message takes an exception, got None.")
     return str(exc)
+
+
+publish_listed(__name__)

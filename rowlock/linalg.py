@@ -17,12 +17,12 @@ from .functions.math import inverse as inv
 from .functions.search import where
 from .graph.layers import shape as layers
 from .graph.layers import unary
-from .graph.layers.helper import LayerHelper, check_variable
+from .graph.layers.arguments import Floats, check_float
+from .graph.layers.helper import LayerHelper
 from .graph.layers.matrices import diagonal
 from .graph.layers.numbers import integer
-from .graph.layers.tensors import check_float
 from .graph.program.variable import Variable
-from .names import listing, missing
+from .names import publish_listed
 from .strategies.errors import InvalidType, InvalidValue, Unsupported
 from .strategies.types import to_numpy
 
@@ -47,8 +47,6 @@ def matrix_transpose(x: Variable, name: str | None = None) -> Variable:
 
 def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
     """The sum of x * y along ``axis``."""
-    check_variable(x, "x", "vecdot")
-    check_variable(y, "y", "vecdot")
     return functions.sum(x * y, axis)
 
 
@@ -62,7 +60,7 @@ def vector_norm(
 
 
 def matrix_norm(
-    x: Variable,
+    x: Floats,
     p: Any = "fro",
     axis: Sequence[int] = (-2, -1),
     keepdim: bool = False,
@@ -74,7 +72,6 @@ def matrix_norm(
     Raises:
         InvalidValue: another ``p``.
     """
-    check_float(x, "x", "matrix_norm")
     if p == "fro":
         return norm(x, p, list(axis), keepdim, name)
     if p not in ("nuc", 1, -1, 2, -2, math.inf, -math.inf):
@@ -251,10 +248,9 @@ def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
     return product
 
 
-def solve(x: Variable, y: Variable, left: bool = True, name: str | None = None) -> Variable:
+def solve(x: Variable, y: Floats, left: bool = True, name: str | None = None) -> Variable:
     """What x has to be multiplied with for y: x^-1 y; y x^-1 unless ``left``. y may be vectors."""
     shape = _matrices(x, "x", "solve", square=True)
-    check_float(y, "y", "solve")
     vectors = y.ndim == 1 or y.ndim == len(shape) - 1
     y = layers.unsqueeze(y, [y.ndim if left else y.ndim - 1]) if vectors else y
     out = matmul(inv(x), y) if left else matmul(y, inv(x))
@@ -299,7 +295,7 @@ def triangular_solve(
 
 
 def cov(
-    x: Variable,
+    x: Floats,
     rowvar: bool = True,
     ddof: bool = True,
     fweights: Variable | None = None,
@@ -311,7 +307,6 @@ def cov(
     Raises:
         Unsupported: there are weights.
     """
-    check_float(x, "x", "cov")
     if fweights is not None or aweights is not None:
         raise Unsupported("cov: weights are not built: repeat or scale the observations.")
     if x.ndim not in (1, 2):
@@ -365,5 +360,5 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

@@ -42,7 +42,7 @@ def paddle_names() -> dict[str, frozenset[str]]:
 
 
 def publish_imports(module: str, *submodules: ModuleType) -> None:
-    """Offer what a module imports: set its ``__all__``, ``__dir__`` and ``__getattr__``.
+    """Offer what a module imports: see :func:`publish_listed`.
 
     Such a module only imports, by ``from x import *`` or ``from x import y as y``, which type checkers take for
     an offer, too. Of modules in its namespace it offers those that are given.
@@ -64,7 +64,23 @@ def publish_definitions(module: str, *, withhold: tuple[Any, ...] = ()) -> None:
 def _publish(module: str, offered: Callable[[Any], bool]) -> None:
     namespace = vars(sys.modules[module])
     public = [name for name in namespace if not name.startswith("_") and offered(namespace[name])]
-    namespace.update(__all__=public, __dir__=listing(module), __getattr__=missing(module))
+    namespace["__all__"] = public
+    publish_listed(module)
+
+
+def publish_listed(module: str) -> None:
+    """Offer what ``__all__`` lists: set a module's ``__dir__`` and, if it has none, its ``__getattr__``.
+
+    Its functions check their arguments from then on: see ``graph/layers/arguments.py``.
+    """
+    namespace = vars(sys.modules[module])
+    if "rowlock.graph.program.variable" in sys.modules:  # no function takes variables before
+        from .graph.layers.arguments import checked
+
+        public = [name for name in namespace["__all__"] if name in namespace]
+        namespace.update({name: checked(namespace[name]) for name in public})
+    namespace["__dir__"] = listing(module)
+    namespace.setdefault("__getattr__", missing(module))
 
 
 def missing(module: str) -> Callable[[str], NoReturn]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper
+from .arguments import Floats, check_float
+from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import integer, number
-from .tensors import check_float
 
 
 def _applied(op_type: str, x: Variable, name: str | None, **settings: Any) -> Variable:
@@ -20,7 +20,7 @@ def _applied(op_type: str, x: Variable, name: str | None, **settings: Any) -> Va
         for key, value in settings.items()
         if value is not None
     }
-    return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+    return layer(op_type, name, x=x, **attrs)
 
 
 def brelu(
@@ -96,26 +96,24 @@ def silu(x: Variable, name: str | None = None) -> Variable:
     return _applied("silu", x, name)
 
 
-def maxout(x: Variable, groups: int, name: str | None = None, axis: int = 1) -> Variable:
+def maxout(x: Floats, groups: int, name: str | None = None, axis: int = 1) -> Variable:
     """The largest of each ``groups`` channels in a row, of an image with channels at ``axis`` (1, 3 or -1).
 
     Raises:
         InvalidValue: ``axis`` is another.
     """
-    check_float(x, "x", "maxout")
     if axis not in (1, -1, 3):
         raise InvalidValue(f"maxout: axis is 1 (NCHW), or 3 or -1 (NHWC), got {axis!r}.")
     attrs = {"groups": integer(groups, "groups", "maxout"), "axis": 3 if axis == -1 else axis}
-    return LayerHelper("maxout", name).apply("maxout", {"X": x}, attrs, dtype=x.dtype)
+    return layer("maxout", name, x=x, **attrs)
 
 
 def weighted_relu(x: Variable, alpha: Variable, mode: str, name: str | None = None) -> Variable:
     """x where positive, else alpha x: one weight for all, one a channel, or one an element of a row."""
-    inputs = {"X": x, "Alpha": alpha}
-    return LayerHelper("prelu", name).apply("prelu", inputs, {"mode": mode}, dtype=x.dtype)
+    return layer("prelu", name, x=x, alpha=alpha, mode=mode)
 
 
-def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
+def prelu(x: Floats, mode: str, param_attr: Any = None, name: str | None = None) -> Variable:
     """x where positive, else alpha x, where alpha is trained and begins at 0.25.
 
     Args:
@@ -127,7 +125,6 @@ def prelu(x: Variable, mode: str, param_attr: Any = None, name: str | None = Non
         InvalidType: ``mode`` is no string, or ``param_attr`` False.
         InvalidValue: ``mode`` is another, or x has too few dimensions or unknown sizes.
     """
-    check_float(x, "x", "prelu")
     if not isinstance(mode, str):
         raise InvalidType(f"prelu: mode must be a string, got {mode!r}.")
     if mode not in ("all", "channel", "element"):

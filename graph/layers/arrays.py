@@ -7,7 +7,8 @@ from typing import Any
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper, layers
 
 
 def _check_index(i: Any, layer: str) -> None:
@@ -39,7 +40,6 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
         InvalidType: ``i`` is no int64 Variable, or ``array`` no array.
     """
     _check_index(i, "array_write")
-    check_variable(x, "x", "array_write")
     helper = LayerHelper("array_write")
     if array is None:
         array = helper.block.create_var(
@@ -84,13 +84,8 @@ def tensor_array_to_tensor(
     if isinstance(input, list):
         for each in input:
             check_variable(each, "input", "tensor_array_to_tensor")
-        first = input[0]
     else:
         check_array(input, "tensor_array_to_tensor")
-        first = input
-    helper = LayerHelper("tensor_array_to_tensor", name)
-    out, index = helper.new(first.dtype), helper.new("int32")
     attrs = {"axis": axis, "use_stack": use_stack}
-    outputs = {"Out": out, "OutIndex": index}
-    helper.append_op("tensor_array_to_tensor", {"X": input}, outputs, attrs)
+    out, index = layers("tensor_array_to_tensor", name, "Out OutIndex", x=input, **attrs)
     return out, index

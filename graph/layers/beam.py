@@ -7,10 +7,10 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType
 from ..program.variable import Variable
+from .arguments import Floats, check_variable
 from .arrays import check_array
-from .helper import LayerHelper, check_variable
+from .helper import layers
 from .numbers import integer
-from .tensors import check_float
 
 
 def check_beam(beam_size: Any, end_id: Any, layer: str, argument: str = "end_id") -> None:
@@ -39,9 +39,9 @@ def _check_words(x: Any, argument: str) -> None:
 
 def beam_search(
     pre_ids: Variable,
-    pre_scores: Variable,
+    pre_scores: Floats,
     ids: Variable | None,
-    scores: Variable,
+    scores: Floats,
     beam_size: int,
     end_id: int,
     level: int = 0,
@@ -68,28 +68,20 @@ def beam_search(
         InvalidType, InvalidValue: an argument does not fit.
     """
     _check_words(pre_ids, "pre_ids")
-    check_float(pre_scores, "pre_scores", "beam_search")
-    check_float(scores, "scores", "beam_search")
     check_beam(beam_size, end_id, "beam_search")
-    inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "scores": scores}
     if ids is not None:
         _check_words(ids, "ids")
-        inputs["ids"] = ids
-    helper = LayerHelper("beam_search", name)
-    best = helper.new(pre_scores.dtype)
-    outputs = {
-        "selected_ids": helper.new("int64"),
-        "selected_scores": best,
-        "parent_idx": helper.new("int32"),
-    }
+    inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "ids": ids, "scores": scores}
     attrs = {
         "level": integer(level, "level", "beam_search"),
         "beam_size": beam_size,
         "end_id": end_id,
         "is_accumulated": is_accumulated,
     }
-    helper.append_op("beam_search", inputs, outputs, attrs)
-    return tuple(outputs.values())[: 3 if return_parent_idx else 2]
+    best, words, parents = layers(
+        "beam_search", name, "selected_scores selected_ids parent_idx", **inputs, **attrs
+    )
+    return (words, best, parents) if return_parent_idx else (words, best)
 
 
 def beam_search_decode(
@@ -111,8 +103,6 @@ def beam_search_decode(
     check_array(ids, "beam_search_decode", "ids")
     check_array(scores, "beam_search_decode", "scores")
     check_beam(beam_size, end_id, "beam_search_decode")
-    helper = LayerHelper("beam_search_decode", name)
-    outputs = {"SentenceIds": helper.new(ids.dtype), "SentenceScores": helper.new(scores.dtype)}
-    attrs = {"beam_size": beam_size, "end_id": end_id}
-    helper.append_op("beam_search_decode", {"Ids": ids, "Scores": scores}, outputs, attrs)
-    return outputs["SentenceIds"], outputs["SentenceScores"]
+    fields = {"ids": ids, "scores": scores, "beam_size": beam_size, "end_id": end_id}
+    words, best = layers("beam_search_decode", name, "SentenceIds SentenceScores", **fields)
+    return words, best

@@ -8,15 +8,14 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper, layer
 
 
 def _elementwise(op_type: str) -> Callable[..., Variable]:
     def layer(
         x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
     ) -> Variable:
-        check_variable(x, "x", op_type)
-        check_variable(y, "y", op_type)
         helper = LayerHelper(op_type, name)
         return helper.activate(
             helper.apply(op_type, {"X": x, "Y": y}, {"axis": axis}, dtype=x.dtype), act
@@ -123,8 +122,6 @@ def _logical(op_type: str) -> Callable[..., Variable]:
     def layer(
         x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
     ) -> Variable:
-        check_variable(x, "x", op_type)
-        check_variable(y, "y", op_type)
         helper = LayerHelper(op_type, name)
         result = _result(helper, out, "out")
         helper.append_op(op_type, {"X": x, "Y": y}, {"Out": result})
@@ -142,7 +139,6 @@ logical_xor = _logical("logical_xor")
 
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """The opposite of booleans; ``out`` is the boolean variable to write."""
-    check_variable(x, "x", "logical_not")
     helper = LayerHelper("logical_not", name)
     result = _result(helper, out, "out")
     helper.append_op("logical_not", {"X": x}, {"Out": result})
@@ -158,10 +154,8 @@ def matmul(
     name: str | None = None,
 ) -> Variable:
     """alpha * x @ y, leading dimensions broadcast, after the transposes."""
-    check_variable(x, "x", "matmul")
-    check_variable(y, "y", "matmul")
     attrs = {"transpose_X": transpose_x, "transpose_Y": transpose_y, "alpha": float(alpha)}
-    return LayerHelper("matmul", name).apply("matmul", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer("matmul", name, x=x, y=y, **attrs)
 
 
 def mul(
@@ -173,4 +167,4 @@ def mul(
 ) -> Variable:
     """x @ y, each flattened to a matrix after its first ``num_col_dims`` dimensions."""
     attrs = {"x_num_col_dims": x_num_col_dims, "y_num_col_dims": y_num_col_dims}
-    return LayerHelper("mul", name).apply("mul", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer("mul", name, x=x, y=y, **attrs)

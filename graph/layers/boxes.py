@@ -6,7 +6,8 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import layer, layers
 from .numbers import integer, number
 
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
@@ -19,19 +20,12 @@ def iou_similarity(
 
     Boxes are (x0, y0, x1, y1); without ``box_normalized`` x1 and y1 are pixels that belong to them.
     """
-    check_variable(x, "x", "iou_similarity")
-    check_variable(y, "y", "iou_similarity")
-    attrs = {"box_normalized": bool(box_normalized)}
-    helper = LayerHelper("iou_similarity", name)
-    return helper.apply("iou_similarity", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer("iou_similarity", name, x=x, y=y, box_normalized=bool(box_normalized))
 
 
 def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
     """Offsets [N, 2 corners, H, W] from pixels, four apart, as places in the image."""
-    check_variable(input, "input", "polygon_box_transform")
-    helper = LayerHelper("polygon_box_transform", name)
-    inputs = {"Input": input}
-    return helper.apply("polygon_box_transform", inputs, out="Output", dtype=input.dtype)
+    return layer("polygon_box_transform", name, input=input)
 
 
 def _numbers(value: Any, argument: str, layer: str, count: int = 0) -> list[float]:
@@ -48,10 +42,8 @@ def _pair(
     """Append an op that makes boxes and their variances; no gradient passes."""
     for slot, variable in inputs.items():
         check_variable(variable, slot.lower(), op_type)
-    helper = LayerHelper(op_type, name)
-    dtype = inputs["Input"].dtype
-    boxes, variances = helper.new(dtype, True), helper.new(dtype, True)
-    helper.append_op(op_type, inputs, {first: boxes, "Variances": variances}, attrs)
+    results = f"{first} Variances"
+    boxes, variances = layers(op_type, name, results, results, **inputs, **attrs)
     return boxes, variances
 
 
@@ -171,19 +163,15 @@ def box_coder(
     ``prior_box_var`` scales offsets: [M, 4], a list of 4 numbers, or None. Of offsets [N, M, 4] the priors go
     along dimension 1, with ``axis`` 1 along 0.
     """
-    layer = "box_coder"
-    check_variable(prior_box, "prior_box", layer)
-    check_variable(target_box, "target_box", layer)
+    op_type = "box_coder"
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}
     attrs: dict[str, Any] = {"code_type": code_type, "box_normalized": bool(box_normalized)}
-    attrs["axis"] = integer(axis, "axis", layer)
+    attrs["axis"] = integer(axis, "axis", op_type)
     if isinstance(prior_box_var, Variable):
         inputs["PriorBoxVar"] = prior_box_var
     elif prior_box_var is not None:
-        attrs["variance"] = _numbers(prior_box_var, "prior_box_var", layer, 4)
-    return LayerHelper(layer, name).apply(
-        layer, inputs, attrs, out="OutputBox", dtype=prior_box.dtype
-    )
+        attrs["variance"] = _numbers(prior_box_var, "prior_box_var", op_type, 4)
+    return layer(op_type, name, **inputs, **attrs)
 
 
 def yolo_box(
@@ -209,8 +197,6 @@ def yolo_box(
         InvalidType, InvalidValue: an argument does not fit.
     """
     layer = "yolo_box"
-    check_variable(x, "x", layer)
-    check_variable(img_size, "img_size", layer)
     attrs = {
         "anchors": [int(n) for n in _numbers(anchors, "anchors", layer)],
         "class_num": integer(class_num, "class_num", layer),
@@ -219,11 +205,7 @@ def yolo_box(
         "clip_bbox": bool(clip_bbox),
         "scale_x_y": number(scale_x_y, "scale_x_y", layer),
     }
-    helper = LayerHelper(layer, name)
-    boxes, scores = helper.new(x.dtype), helper.new(x.dtype)
-    helper.append_op(
-        layer, {"X": x, "ImgSize": img_size}, {"Boxes": boxes, "Scores": scores}, attrs
-    )
+    boxes, scores = layers(layer, name, "Boxes Scores", x=x, img_size=img_size, **attrs)
     return boxes, scores
 
 
@@ -236,14 +218,8 @@ def _regions(
     height, width = (integer(n, "pooled_height and pooled_width", op_type) for n in size)
     bins = {"pooled_height": height, "pooled_width": width}
     settings = {**bins, "spatial_scale": number(scale, "spatial_scale", op_type), **attrs}
-    inputs = {"X": x, "ROIs": rois, **{slot: v for slot, v in more.items() if v is not None}}
-    helper = LayerHelper(op_type)
-    out = helper.new(x.dtype)
-    results = {"Out": out}
-    if op_type == "roi_pool":
-        results["Argmax"] = helper.new("int64", True)
-    helper.append_op(op_type, inputs, results, settings)
-    return out
+    results = "Out Argmax" if op_type == "roi_pool" else "Out"
+    return layers(op_type, None, results, "Argmax", X=x, ROIs=rois, **more, **settings)[0]
 
 
 def roi_pool(

@@ -6,15 +6,14 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper
-from .label_loss import check_integers
+from .arguments import Floats, Integers
+from .helper import LayerHelper, layers
 from .numbers import integer
 from .param_attr import ParamAttr
-from .tensors import check_float
 
 
 def linear_chain_crf(
-    input: Variable, label: Variable, param_attr: Any = None, length: Variable | None = None
+    input: Floats, label: Integers, param_attr: Any = None, length: Variable | None = None
 ) -> Variable:
     """Return the negative log-likelihood of each sequence of tags, [sequences, 1].
 
@@ -25,8 +24,6 @@ def linear_chain_crf(
         label: the tags, [N, 1], or [B, T].
         length: how many steps of each row count, [B, 1].
     """
-    check_float(input, "input", "linear_chain_crf")
-    check_integers(label, "label", "linear_chain_crf")
     helper = LayerHelper("linear_chain_crf")
     assert input.shape is not None
     tags = input.shape[1 if length is None else 2]
@@ -39,7 +36,7 @@ def linear_chain_crf(
 
 
 def crf_decoding(
-    input: Variable,
+    input: Floats,
     param_attr: Any,
     label: Variable | None = None,
     length: Variable | None = None,
@@ -56,7 +53,6 @@ def crf_decoding(
     Raises:
         InvalidValue: there is no such parameter.
     """
-    check_float(input, "input", "crf_decoding")
     helper = LayerHelper("crf_decoding")
     settings = ParamAttr.of(param_attr)
     name = None if settings is None else settings.name
@@ -73,8 +69,8 @@ def crf_decoding(
 
 
 def warpctc(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Integers,
     blank: int = 0,
     norm_by_times: bool = False,
     input_length: Variable | None = None,
@@ -91,13 +87,8 @@ def warpctc(
         norm_by_times: divide the gradient of each sequence by its steps; the loss stays.
         input_length, label_length: both, or neither: [B].
     """
-    check_float(input, "input", "warpctc")
-    check_integers(label, "label", "warpctc")
-    helper = LayerHelper("warpctc")
     inputs = {"Logits": input, "Label": label}
     if input_length is not None and label_length is not None:
         inputs |= {"LogitsLength": input_length, "LabelLength": label_length}
-    outputs = {"WarpCTCGrad": helper.new(input.dtype), "Loss": helper.new(input.dtype)}
     attrs = {"blank": integer(blank, "blank", "warpctc"), "norm_by_times": norm_by_times}
-    helper.append_op("warpctc", inputs, outputs, attrs)
-    return outputs["Loss"]
+    return layers("warpctc", None, "WarpCTCGrad Loss", **inputs, **attrs)[1]

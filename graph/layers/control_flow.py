@@ -14,7 +14,8 @@ from ..program.program import Program, default_main_program
 from ..program.role import EMPTY_VAR
 from ..program.variable import Variable
 from . import binary
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 from .nest import assert_same_structure, map_structure
 from .shape import assign, cast, fill_constant
 
@@ -235,7 +236,6 @@ def switch_case(
         InvalidValue: a key appears twice.
     """
     LayerHelper("switch_case", name)
-    check_variable(branch_index, "branch_index", "switch_case")
     if branch_index.dtype not in _INDICES:
         raise InvalidType(
             f"switch_case: branch_index must be uint8, int32 or int64, {branch_index.name!r} is "

@@ -9,7 +9,8 @@ from typing import Any
 from ...strategies.errors import InvalidArgument, InvalidValue
 from ..ops.conv import LAST
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper
 from .initializer import NormalInitializer
 from .numbers import integer
 
@@ -373,7 +374,6 @@ def deformable_conv(
     """
     layer = "deformable_conv"
     _check(layer, param_attr, True)
-    check_variable(offset, "offset", layer)
     if modulated:
         check_variable(mask, "mask", layer)
     num_filters = integer(num_filters, "num_filters", layer)

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
+from .arguments import check_variable
 from .binary import equal, less_equal
 from .decoding import Decoder
 from .draws import sampling_id
-from .helper import check_variable
 from .nest import map_structure
 from .shape import argmax, cast, fill_constant, fill_constant_batch_size_like, slice, squeeze
 from .tensors import pad

@@ -14,9 +14,9 @@ from ..program.program import default_main_program
 from ..program.variable import Variable
 from . import binary, matrices
 from . import shape as shapes
+from .arguments import check_variable
 from .arrays import array_read, array_write, create_array, tensor_array_to_tensor
 from .beam import check_beam
-from .helper import check_variable
 from .loops import While
 from .nest import assert_same_structure, flatten, map_structure
 from .rnn import masked, swap

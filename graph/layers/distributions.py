@@ -11,8 +11,8 @@ from ...strategies.errors import InvalidType
 from ..program.variable import Variable
 from . import shape as shapes
 from . import unary
+from .arguments import check_variable
 from .binary import less_than
-from .helper import check_variable
 from .tensors import gaussian_random, sizes_of, uniform_random
 
 

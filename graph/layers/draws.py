@@ -10,11 +10,11 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, VarType, to_var_type
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
-from .moves import layer
+from .arguments import Floats, check_float, check_variable
+from .helper import LayerHelper, constant_layer, layer
 from .numbers import integer, several_numbers
 from .shape import cast, fill_constant
-from .tensors import check_float, sizes_of
+from .tensors import sizes_of
 
 _INTEGERS = (VarType.INT32, VarType.INT64)
 
@@ -24,7 +24,7 @@ def _batch_size_like(op: str, input: Variable, shape: Any, kind: VarType, **attr
     if kind not in FLOATS:
         raise InvalidType(f"{op}: dtype must be float32 or float64, got {kind.name}.")
     settings = {"shape": sizes_of(shape, op), "dtype": int(kind), **attrs}
-    return layer(op, {"Input": input}, settings, dtype=kind, stop_gradient=True)
+    return constant_layer(op, input=input, **settings)
 
 
 def uniform_random_batch_size_like(
@@ -76,12 +76,10 @@ def gaussian_random_batch_size_like(
 
 
 def sampling_id(
-    x: Variable, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
+    x: Floats, min: float = 0.0, max: float = 1.0, seed: int = 0, dtype: Any = "float32"
 ) -> Variable:
     """An index for each row of probabilities, as int64 (Paddle's op does not look at ``dtype`` either)."""
-    check_float(x, "x", "sampling_id")
-    attrs = {"min": float(min), "max": float(max), "seed": seed}
-    return layer("sampling_id", {"X": x}, attrs, dtype="int64", stop_gradient=True)
+    return constant_layer("sampling_id", x=x, min=float(min), max=float(max), seed=seed)
 
 
 def _seed(seed: Any, op: str) -> tuple[Variable, dict[str, int]]:
@@ -102,15 +100,12 @@ def random_crop(x: Variable, shape: Any, seed: Any = None) -> Variable:
 
     With a seed windows are the same in each step; without, the program's decides.
     """
-    check_variable(x, "x", "random_crop")
     variable, attrs = _seed(0 if seed is None else seed, "random_crop")
-    settings = {"shape": sizes_of(shape, "random_crop"), **attrs}
-    return layer("random_crop", {"X": x, "Seed": variable}, settings, dtype=x.dtype)
+    return layer("random_crop", x=x, seed=variable, shape=sizes_of(shape, "random_crop"), **attrs)
 
 
 def shuffle_batch(x: Variable, seed: Any = None) -> Variable:
     """The rows (all dimensions but the last) in another order; each place shuffles its own."""
-    check_variable(x, "x", "shuffle_batch")
     variable, attrs = _seed(0 if seed is None else seed, "shuffle_batch")
     helper = LayerHelper("shuffle_batch")
     out, index = helper.new(x.dtype), helper.new("int64", stop_gradient=True)
@@ -136,7 +131,7 @@ def randint(
     slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", "randint")
     inputs, attrs = several_numbers(shape, *slots)
     attrs |= {"low": low, "high": high, "dtype": int(kind), "seed": seed}
-    return layer("randint", inputs, attrs, name, dtype=kind, stop_gradient=True)
+    return constant_layer("randint", name, **inputs, **attrs)
 
 
 def randperm(n: int, dtype: Any = "int64", seed: int = 0, name: str | None = None) -> Variable:
@@ -151,14 +146,14 @@ def randperm(n: int, dtype: Any = "int64", seed: int = 0, name: str | None = Non
     if kind not in (*_INTEGERS, VarType.FP32, VarType.FP64):
         raise InvalidType(f"randperm: dtype must be int32, int64 or a float, got {dtype!r}.")
     attrs = {"n": n, "dtype": int(kind if kind in _INTEGERS else VarType.INT64), "seed": seed}
-    order = layer("randperm", None, attrs, name, dtype=attrs["dtype"], stop_gradient=True)
+    order = constant_layer("randperm", name, **attrs)
     return order if kind in _INTEGERS else cast(order, kind)
 
 
 def bernoulli(x: Variable, name: str | None = None) -> Variable:
     """Ones with the probabilities in x, zeros otherwise."""
     check_float(x, "x", "bernoulli")
-    return layer("bernoulli", {"X": x}, None, name, dtype=x.dtype, stop_gradient=True)
+    return constant_layer("bernoulli", name, x=x)
 
 
 def multinomial(
@@ -168,4 +163,4 @@ def multinomial(
     check_float(x, "x", "multinomial")
     count = integer(num_samples, "num_samples", "multinomial")
     attrs = {"num_samples": count, "replacement": bool(replacement)}
-    return layer("multinomial", {"X": x}, attrs, name, dtype="int64", stop_gradient=True)
+    return constant_layer("multinomial", name, x=x, **attrs)

@@ -11,9 +11,10 @@ from ...strategies.types import VarType, to_var_type
 from ..program import unique_name
 from ..program.block import Block
 from ..program.variable import Variable
+from .arguments import check_variable
 from .arrays import array_read, array_write
 from .binary import less_than
-from .helper import LayerHelper, check_memory, check_variable
+from .helper import LayerHelper, check_memory
 from .loops import While
 from .rank_tables import array_to_lod_tensor, shrink_memory
 from .shape import fill_constant, increment

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, nearest
 from ...strategies.types import FLOATS, to_var_type
-from ..ops.registry import OPS, declaration
+from ..ops.registry import OPS, Op, declaration
 from ..program import unique_name
 from ..program.block import Block
 from ..program.operator import Operator
@@ -160,6 +159,41 @@ class LayerHelper:
         return self.apply(op_type, {"X": x}, attrs)
 
 
+def layer(op_type: str, name: str | None = None, /, **fields: Any) -> Variable:
+    """Append an op and return its result, the first that it declares: see :func:`layers`."""
+    return layers(op_type, name, _declared(op_type).output_slots[0].name, **fields)[0]
+
+
+def constant_layer(op_type: str, name: str | None = None, /, **fields: Any) -> Variable:
+    """As :func:`layer`; no gradient passes to the result."""
+    slot = _declared(op_type).output_slots[0].name
+    return layers(op_type, name, slot, slot, **fields)[0]
+
+
+def layers(
+    op_type: str, name: str | None, results: str, constants: str = "", /, **fields: Any
+) -> tuple[Variable, ...]:
+    """Append an op and return new variables in its slots ``results``; no gradient passes to ``constants``.
+
+    ``fields`` are those of the op's record: operands, or the names of their slots, and attributes. None leaves
+    one out.
+    """
+    helper, slots = LayerHelper(op_type, name), {}
+    for slot in _declared(op_type).input_slots:
+        slots[slot.parameter] = slots[slot.name] = slot.name
+    outputs = {slot: helper.new(None, slot in constants.split()) for slot in results.split()}
+    inputs = {slots[field]: value for field, value in fields.items() if field in slots}
+    attrs = {field: value for field, value in fields.items() if field not in slots}
+    helper.append_op(op_type, inputs, outputs, attrs)
+    return tuple(outputs.values())
+
+
+def _declared(op_type: str) -> Op:
+    entry = declaration(op_type)
+    assert entry is not None, f"{op_type} is not declared"
+    return entry
+
+
 # Parameters that are computed from others, by the kind of attribute that asks for them.
 COMPOSED: dict[
     type[ParamAttr], Callable[[LayerHelper, Any, list[int], Any, Initializer], Variable]
@@ -177,25 +211,3 @@ def check_memory(before: Variable, after: Variable, layer: str) -> None:
         raise InvalidValue(
             f"{layer}: the memory {before} is followed by {after}: both must have one shape and type."
         )
-
-
-def check_variable(x: Any, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``x`` is a Variable."""
-    if not isinstance(x, Variable):
-        raise InvalidType(
-            f"{layer}: {argument} must be a Variable, got {reprlib.repr(x)} ({type(x).__name__})."
-        )
-
-
-def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
-    """Return a Variable, or several, as a list.
-
-    Raises:
-        InvalidType: there is none, or something else among them.
-    """
-    variables = list(x) if isinstance(x, (list, tuple)) else [x]
-    if not variables:
-        raise InvalidType(f"{layer}: {argument} must hold one Variable or more, got {x!r}.")
-    for variable in variables:
-        check_variable(variable, argument, layer)
-    return variables

@@ -9,8 +9,9 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ..program import unique_name
 from ..program.block import Block
 from ..program.variable import Variable
+from .arguments import check_variable
 from .control_flow import ConditionalBlock
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 from .rank_tables import merge_lod_tensor
 from .shape import assign
 

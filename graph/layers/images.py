@@ -9,7 +9,8 @@ import numpy as np
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper, layer
 from .numbers import as_variables, integer
 
 _OPS = {
@@ -70,39 +71,39 @@ def resized(
     name: str | None,
 ) -> Variable:
     """Append one of the ops that resize images of ``rank`` dimensions."""
-    layer = "image_resize"
-    check_variable(input, "input", layer)
+    kind = "image_resize"
+    check_variable(input, "input", kind)
     if input.shape is not None and len(input.shape) != rank:
         raise InvalidValue(
-            f"{layer} takes images of {rank} dimensions, and {input.name!r} has {len(input.shape)}."
+            f"{kind} takes images of {rank} dimensions, and {input.name!r} has {len(input.shape)}."
         )
     if not isinstance(align_corners, bool):
-        raise InvalidType(f"{layer}: align_corners must be a bool, got {align_corners!r}.")
+        raise InvalidType(f"{kind}: align_corners must be a bool, got {align_corners!r}.")
     if align_mode not in (0, 1):
-        raise InvalidValue(f"{layer}: align_mode must be 0 or 1, got {align_mode!r}.")
+        raise InvalidValue(f"{kind}: align_mode must be 0 or 1, got {align_mode!r}.")
     formats = {4: ("NCHW", "NHWC"), 5: ("NCDHW", "NDHWC")}[rank]
     if data_format not in formats:
-        raise InvalidValue(f"{layer}: data_format must be one of {formats}, got {data_format!r}.")
+        raise InvalidValue(f"{kind}: data_format must be one of {formats}, got {data_format!r}.")
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = dict.fromkeys(_SIZES, -1)
     attrs |= {
-        "interp_method": op_type.removesuffix("_interp"),
+        "interp_method": kind.removesuffix("_interp"),
         "align_corners": align_corners,
         "align_mode": align_mode,
         "data_layout": "NCHW" if data_format == formats[0] else "NHWC",
     }
     if out_shape is not None:
-        _new_sizes(layer, out_shape, rank - 2, inputs, attrs)
+        _new_sizes(kind, out_shape, rank - 2, inputs, attrs)
     elif isinstance(scale, Variable):
         inputs["Scale"] = scale
     elif scale is not None:
-        attrs["scale"] = _factor(layer, scale)
+        attrs["scale"] = _factor(kind, scale)
     elif actual_shape is None:
-        raise InvalidValue(f"{layer} needs out_shape or scale.")
+        raise InvalidValue(f"{kind} needs out_shape or scale.")
     if actual_shape is not None:
-        check_variable(actual_shape, "actual_shape", layer)
+        check_variable(actual_shape, "actual_shape", kind)
         inputs["OutSize"] = actual_shape
-    return LayerHelper(op_type, name).apply(op_type, inputs, attrs, dtype=input.dtype)
+    return layer(op_type, name, **inputs, **attrs)
 
 
 def _factor(layer: str, scale: Any) -> float:
@@ -201,7 +202,6 @@ def resize_nearest(
 
 def image_resize_short(input: Variable, out_short_len: int, resample: str = "BILINEAR") -> Variable:
     """Resize images [N, C, H, W]: the shorter side becomes ``out_short_len``, the other keeps its share."""
-    check_variable(input, "input", "image_resize_short")
     shape = input.shape or ()
     if len(shape) != 4:
         raise InvalidValue(
@@ -256,8 +256,7 @@ def grid_of(theta: Variable, out_shape: Any, align_corners: bool, name: str | No
         raise InvalidType(
             f"affine_grid: out_shape must be a list, a tuple or a Variable, got {out_shape!r}."
         )
-    helper = LayerHelper("affine_grid", name)
-    return helper.apply("affine_grid", inputs, attrs, out="Output", dtype=theta.dtype)
+    return layer("affine_grid", name, **inputs, **attrs)
 
 
 def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
@@ -272,5 +271,4 @@ def sampled(x: Variable, grid: Variable, attrs: dict[str, Any], name: str | None
     """Append grid_sampler."""
     check_variable(x, "x", "grid_sampler")
     check_variable(grid, "grid", "grid_sampler")
-    helper = LayerHelper("grid_sampler", name)
-    return helper.apply("grid_sampler", {"X": x, "Grid": grid}, attrs, out="Output", dtype=x.dtype)
+    return layer("grid_sampler", name, x=x, grid=grid, **attrs)

@@ -5,25 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
-from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import Floats, Integers, check_float
+from .helper import LayerHelper, layer, layers
 from .numbers import integer, number
 from .shape import fill_constant
-from .tensors import check_float
-
-
-def check_integers(x: Variable, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``x`` is a Variable of integers."""
-    check_variable(x, argument, layer)
-    if x.dtype is not None and x.dtype not in INTEGERS:
-        raise InvalidType(
-            f"{layer}: {argument} must hold integers, and {x.name!r} holds {x.dtype.name}: cast it."
-        )
 
 
 def kldiv_loss(
-    x: Variable, target: Variable, reduction: str = "mean", name: str | None = None
+    x: Floats, target: Floats, reduction: str = "mean", name: str | None = None
 ) -> Variable:
     """target * (log(target) - x), where x holds logarithms; shape [1] unless ``reduction`` is "none".
 
@@ -32,21 +22,17 @@ def kldiv_loss(
     Raises:
         InvalidType: an operand holds no floats, or ``reduction`` is no string.
     """
-    check_float(x, "x", "kldiv_loss")
-    check_float(target, "target", "kldiv_loss")
     if not isinstance(reduction, str):
         raise InvalidType(f"kldiv_loss: reduction must be a string, got {reduction!r}.")
     inputs, attrs = {"X": x, "Target": target}, {"reduction": reduction}
-    helper = LayerHelper("kldiv_loss", name)
-    return helper.apply("kldiv_loss", inputs, attrs, out="Loss", dtype=x.dtype)
+    return layer("kldiv_loss", name, **inputs, **attrs)
 
 
 def bce_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
     """Cross entropy of probabilities and labels in [0, 1], element by element; no logarithm is below -100."""
     check_float(input, "input", "bce_loss")
     check_float(label, "label", "bce_loss")
-    inputs = {"X": input, "Label": label}
-    return LayerHelper("bce_loss", name).apply("bce_loss", inputs, dtype=input.dtype)
+    return layer("bce_loss", name, x=input, label=label)
 
 
 def rank_loss(
@@ -56,15 +42,13 @@ def rank_loss(
     inputs = {"Label": label, "Left": left, "Right": right}
     for slot, operand in inputs.items():
         check_float(operand, slot.lower(), "rank_loss")
-    return LayerHelper("rank_loss", name).apply("rank_loss", inputs, dtype=left.dtype)
+    return layer("rank_loss", name, **inputs)
 
 
 def margin_rank_loss(
-    label: Variable, left: Variable, right: Variable, margin: float = 0.1, name: str | None = None
+    label: Floats, left: Floats, right: Floats, margin: float = 0.1, name: str | None = None
 ) -> Variable:
     """max(0, margin - label (left - right))."""
-    for argument, operand in (("label", label), ("left", left), ("right", right)):
-        check_float(operand, argument, "margin_rank_loss")
     helper = LayerHelper("margin_rank_loss", name)
     out, activated = helper.new(left.dtype), helper.new(left.dtype)
     helper.append_op(
@@ -77,10 +61,10 @@ def margin_rank_loss(
 
 
 def smooth_l1(
-    x: Variable,
-    y: Variable,
-    inside_weight: Variable | None = None,
-    outside_weight: Variable | None = None,
+    x: Floats,
+    y: Floats,
+    inside_weight: Floats | None = None,
+    outside_weight: Floats | None = None,
     sigma: float | None = None,
 ) -> Variable:
     """Of each row the sum of distances, squared near zero and linear beyond 1 / sigma^2: [N, 1].
@@ -90,19 +74,13 @@ def smooth_l1(
         inside_weight, outside_weight: like x; factors of the distances and of the losses, both or neither.
         sigma: 1 unless given.
     """
-    operands = {"X": x, "Y": y, "InsideWeight": inside_weight, "OutsideWeight": outside_weight}
-    inputs = {slot: operand for slot, operand in operands.items() if operand is not None}
-    for slot, operand in (("X", x), ("Y", y), *inputs.items()):
-        check_float(operand, slot, "smooth_l1")
-    helper = LayerHelper("smooth_l1_loss")
-    difference, out = helper.new(x.dtype), helper.new(x.dtype)
-    attrs = {"sigma": 1.0 if sigma is None else number(sigma, "sigma", "smooth_l1")}
-    helper.append_op("smooth_l1_loss", inputs, {"Diff": difference, "Out": out}, attrs)
-    return out
+    sigma = 1.0 if sigma is None else number(sigma, "sigma", "smooth_l1")
+    weights = {"inside_weight": inside_weight, "outside_weight": outside_weight}
+    return layers("smooth_l1_loss", None, "Diff Out", x=x, y=y, **weights, sigma=sigma)[1]
 
 
 def sigmoid_focal_loss(
-    x: Variable, label: Variable, fg_num: Variable, gamma: float = 2.0, alpha: float = 0.25
+    x: Floats, label: Integers, fg_num: Integers, gamma: float = 2.0, alpha: float = 0.25
 ) -> Variable:
     """Cross entropy of sigmoid(x), small where the class is clear. Lin et al., arXiv 1708.02002.
 
@@ -111,22 +89,16 @@ def sigmoid_focal_loss(
         label: [N, 1], int32 or int64: classes from 1 to C; 0 is the background, -1 is left out.
         fg_num: [1], integer: what losses are divided by, if above 1.
     """
-    check_float(x, "x", "sigmoid_focal_loss")
-    check_integers(label, "label", "sigmoid_focal_loss")
-    check_integers(fg_num, "fg_num", "sigmoid_focal_loss")
     attrs = {
         "gamma": number(gamma, "gamma", "sigmoid_focal_loss"),
         "alpha": number(alpha, "alpha", "sigmoid_focal_loss"),
     }
-    inputs = {"X": x, "Label": label, "FgNum": fg_num}
-    return LayerHelper("sigmoid_focal_loss").apply(
-        "sigmoid_focal_loss", inputs, attrs, dtype=x.dtype
-    )
+    return layer("sigmoid_focal_loss", x=x, label=label, fg_num=fg_num, **attrs)
 
 
 def teacher_student_sigmoid_loss(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Floats,
     soft_max_up_bound: float = 15.0,
     soft_max_lower_bound: float = -15.0,
 ) -> Variable:
@@ -136,18 +108,15 @@ def teacher_student_sigmoid_loss(
     [0, 1). Beyond the bounds inputs have no gradient.
     """
     op_type = "teacher_student_sigmoid_loss"
-    check_float(input, "input", op_type)
-    check_float(label, "label", op_type)
     attrs = {
         "soft_max_up_bound": number(soft_max_up_bound, "soft_max_up_bound", op_type),
         "soft_max_lower_bound": number(soft_max_lower_bound, "soft_max_lower_bound", op_type),
     }
-    inputs = {"X": input, "Label": label}
-    return LayerHelper(op_type).apply(op_type, inputs, attrs, out="Y", dtype=input.dtype)
+    return layer(op_type, x=input, label=label, **attrs)
 
 
 def label_smooth(
-    label: Variable,
+    label: Floats,
     prior_dist: Variable | None = None,
     epsilon: float = 0.1,
     dtype: Any = "float32",
@@ -162,7 +131,6 @@ def label_smooth(
     """
     if not 0.0 <= number(epsilon, "epsilon", "label_smooth") <= 1.0:
         raise InvalidValue(f"label_smooth: epsilon is in [0, 1], got {epsilon!r}.")
-    check_float(label, "label", "label_smooth")
     label.stop_gradient = True
     return smoothed(label, prior_dist, epsilon, name)
 
@@ -175,21 +143,17 @@ def smoothed(
     if prior_dist is not None:
         check_float(prior_dist, "prior_dist", "label_smooth")
         inputs["PriorDist"] = prior_dist
-    attrs = {"epsilon": float(epsilon)}
-    return LayerHelper("label_smooth", name).apply("label_smooth", inputs, attrs, dtype=label.dtype)
+    return layer("label_smooth", name, **inputs, epsilon=float(epsilon))
 
 
-def bpr_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+def bpr_loss(input: Floats, label: Integers, name: str | None = None) -> Variable:
     """The mean of log(1 + exp(score - the label's score)) over the other classes. arXiv 1511.06939.
 
     Args:
         input: [N, C], floats.
         label: [N, 1], int64.
     """
-    check_float(input, "input", "bpr_loss")
-    check_integers(label, "label", "bpr_loss")
-    inputs = {"X": input, "Label": label}
-    return LayerHelper("bpr_loss", name).apply("bpr_loss", inputs, out="Y", dtype=input.dtype)
+    return layer("bpr_loss", name, x=input, label=label)
 
 
 def nll_loss(
@@ -201,19 +165,14 @@ def nll_loss(
     name: str | None,
 ) -> Variable:
     """-weight * input at the label; [N, C] and [N], or [N, C, H, W] and [N, H, W]."""
-    inputs = {"X": input, "Label": label}
-    if weight is not None:
-        inputs["Weight"] = weight
-    helper = LayerHelper("nll_loss", name)
-    out, total = helper.new(input.dtype), helper.new(input.dtype, stop_gradient=True)
+    fields = {"x": input, "label": label, "weight": weight}
     attrs = {"ignore_index": ignore_index, "reduction": reduction}
-    helper.append_op("nll_loss", inputs, {"Out": out, "Total_weight": total}, attrs)
-    return out
+    return layers("nll_loss", name, "Out Total_weight", "Total_weight", **fields, **attrs)[0]
 
 
 def center_loss(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Integers,
     num_classes: int,
     alpha: Any,
     param_attr: Any,
@@ -232,8 +191,6 @@ def center_loss(
     Raises:
         InvalidType: ``alpha`` is neither, or ``param_attr`` False.
     """
-    check_float(input, "input", "center_loss")
-    check_integers(label, "label", "center_loss")
     helper = LayerHelper("center_loss")
     shape = [integer(num_classes, "num_classes", "center_loss"), (input.shape or (0, -1))[1]]
     centers = helper.create_parameter(param_attr, shape, input.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper, layer, layers
 from .shape import topk
 
 
@@ -20,8 +20,6 @@ def cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100
 ) -> Variable:
     """-log of the probability of the label: [N, ..., 1] from probabilities [N, ..., classes]."""
-    check_variable(input, "input", "cross_entropy")
-    check_variable(label, "label", "cross_entropy")
     attrs: dict[str, Any] = {"ignore_index": ignore_index}
     inputs = {"X": input, "Label": label}
     if soft_label:
@@ -47,8 +45,6 @@ def softmax_with_cross_entropy(
     axis: int = -1,
 ) -> Any:
     """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if ``return_softmax``."""
-    check_variable(logits, "logits", "softmax_with_cross_entropy")
-    check_variable(label, "label", "softmax_with_cross_entropy")
     helper = LayerHelper("softmax_with_cross_entropy")
     softmax, loss = helper.new(logits.dtype), helper.new(logits.dtype)
     attrs = {
@@ -73,26 +69,19 @@ def sigmoid_cross_entropy_with_logits(
 ) -> Variable:
     """Cross entropy of sigmoid(x) and labels in [0, 1], element by element."""
     op_type = "sigmoid_cross_entropy_with_logits"
-    attrs = {"ignore_index": ignore_index, "normalize": normalize}
-    return LayerHelper(op_type, name).apply(op_type, {"X": x, "Label": label}, attrs, dtype=x.dtype)
+    return layer(op_type, name, x=x, label=label, ignore_index=ignore_index, normalize=normalize)
 
 
 def log_loss(
     input: Variable, label: Variable, epsilon: float = 1e-4, name: str | None = None
 ) -> Variable:
     """-label log(input + epsilon) - (1 - label) log(1 - input + epsilon)."""
-    inputs = {"Predicted": input, "Labels": label}
-    helper = LayerHelper("log_loss", name)
-    return helper.apply("log_loss", inputs, {"epsilon": epsilon}, out="Loss", dtype=input.dtype)
+    return layer("log_loss", name, predicted=input, labels=label, epsilon=epsilon)
 
 
 def huber_loss(input: Variable, label: Variable, delta: float) -> Variable:
     """Squared near zero, linear beyond ``delta``."""
-    helper = LayerHelper("huber_loss")
-    residual, out = helper.new(input.dtype), helper.new(input.dtype)
-    outputs = {"Out": out, "Residual": residual}
-    helper.append_op("huber_loss", {"X": input, "Y": label}, outputs, {"delta": float(delta)})
-    return out
+    return layers("huber_loss", None, "Residual Out", x=input, y=label, delta=float(delta))[1]
 
 
 def mse_loss(input: Variable, label: Variable) -> Variable:

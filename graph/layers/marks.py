@@ -6,18 +6,17 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper
+from .arguments import Floats
+from .helper import layer
 from .numbers import integer
-from .tensors import check_float
 
 
-def similarity_focus(input: Variable, axis: int, indexes: Any, name: str | None = None) -> Variable:
+def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = None) -> Variable:
     """1 where matrices of [N, A, B, C] are largest in their row and column, else 0; like ``input``.
 
     Of each matrix at one of ``indexes`` along ``axis`` (1, 2 or 3) the largest is marked, then the largest in
     the rows and columns that are left. He and Lin, "Pairwise word interaction modeling", NAACL 2016, section 6.
     """
-    check_float(input, "input", "similarity_focus")
     axis = integer(axis, "axis", "similarity_focus")
     if not isinstance(indexes, list):
         raise InvalidType(f"similarity_focus: indexes must be a list, got {indexes!r}.")
@@ -29,18 +28,14 @@ def similarity_focus(input: Variable, axis: int, indexes: Any, name: str | None 
         "axis": axis,
         "indexes": [integer(i, "indexes", "similarity_focus") for i in indexes],
     }
-    helper = LayerHelper("similarity_focus", name)
-    return helper.apply("similarity_focus", {"X": input}, attrs, dtype=input.dtype)
+    return layer("similarity_focus", name, x=input, **attrs)
 
 
-def continuous_value_model(input: Variable, cvm: Variable, use_cvm: bool = True) -> Variable:
+def continuous_value_model(input: Floats, cvm: Floats, use_cvm: bool = True) -> Variable:
     """Rows of an embedding whose first two columns are counts of impressions and clicks.
 
     With ``use_cvm`` these become logarithms (of 1 + impressions, and the clicks' less that); else they go.
     As their gradient they get ``cvm`` [N, 2], the counts of the batch, which tables add up.
     """
-    check_float(input, "input", "continuous_value_model")
-    check_float(cvm, "cvm", "continuous_value_model")
-    helper = LayerHelper("cvm")
     inputs, attrs = {"X": input, "CVM": cvm}, {"use_cvm": bool(use_cvm)}
-    return helper.apply("cvm", inputs, attrs, out="Y", dtype=input.dtype)
+    return layer("cvm", **inputs, **attrs)

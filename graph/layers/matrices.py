@@ -10,8 +10,8 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
-from .moves import layer
+from .arguments import check_variable
+from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import integer
 from .shape import assign, cast, fill_constant, stack, where
 
@@ -29,7 +29,7 @@ def eye(
     if not isinstance(batch_shape, (list, tuple, type(None))):
         raise InvalidType(f"eye: batch_shape must be a list, got {batch_shape!r}.")
     attrs = {"num_rows": sizes[0], "num_columns": sizes[1], "dtype": int(to_var_type(dtype))}
-    out = layer("eye", None, attrs, dtype=dtype, stop_gradient=True)
+    out = constant_layer("eye", **attrs)
     for size in reversed(batch_shape or ()):
         if integer(size, "batch_shape", "eye") < 1:
             raise InvalidValue(f"eye: batch_shape must be above 0, got {batch_shape}.")
@@ -41,7 +41,7 @@ def diag(diagonal: Any) -> Variable:
     """A matrix with the vector, a Variable or an array, on its diagonal; it passes no gradient on."""
     vector = assign(diagonal) if isinstance(diagonal, np.ndarray) else diagonal
     check_variable(vector, "diagonal", "diag")
-    return layer("diag", {"Diagonal": vector}, dtype=vector.dtype, stop_gradient=True)
+    return constant_layer("diag", diagonal=vector)
 
 
 def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Variable:
@@ -50,17 +50,16 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> V
     check_variable(source, "input", "diag_embed")
     numbers = {"offset": offset, "dim1": dim1, "dim2": dim2}
     attrs = {name: integer(value, name, "diag_embed") for name, value in numbers.items()}
-    return layer("diag_embed", {"Input": source}, attrs, dtype=source.dtype)
+    return layer("diag_embed", input=source, **attrs)
 
 
 def diagonal(
     x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
 ) -> Variable:
     """The diagonal of two dimensions, as the last one."""
-    check_variable(x, "x", "diagonal")
     numbers = {"offset": offset, "axis1": axis1, "axis2": axis2}
     attrs = {key: integer(value, key, "diagonal") for key, value in numbers.items()}
-    return layer("diagonal", {"Input": x}, attrs, name, dtype=x.dtype)
+    return layer("diagonal", name, input=x, **attrs)
 
 
 def trace(
@@ -72,7 +71,6 @@ def trace(
     name: str | None = None,
 ) -> Variable:
     """The sum of the diagonal of two dimensions; ``out`` is the variable to write."""
-    check_variable(input, "input", "trace")
     numbers = (("offset", offset), ("dim1", dim1), ("dim2", dim2))
     attrs = {key: integer(value, key, "trace") for key, value in numbers}
     helper = LayerHelper("trace", name)
@@ -120,7 +118,7 @@ def linspace(start: Any, stop: Any, num: Any, dtype: Any) -> Variable:
         "Stop": _number(stop, kind, "stop", "linspace"),
         "Num": _number(num, VarType.INT32, "num", "linspace"),
     }
-    return layer("linspace", inputs, dtype=kind)
+    return layer("linspace", **inputs)
 
 
 def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
@@ -134,7 +132,7 @@ def range(start: Any, end: Any, step: Any, dtype: Any) -> Variable:
         raise InvalidValue(f"range: dtype must be float or int of 32 or 64 bits, got {dtype!r}.")
     numbers = (("Start", start), ("End", end), ("Step", step))
     inputs = {slot: _number(value, kind, slot.lower(), "range") for slot, value in numbers}
-    return layer("range", inputs, dtype=kind, stop_gradient=True)
+    return constant_layer("range", **inputs)
 
 
 def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
@@ -149,13 +147,11 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
 
 def size(input: Variable) -> Variable:
     """The number of elements, as an int64 of one element."""
-    check_variable(input, "input", "size")
-    return layer("size", {"Input": input}, dtype="int64", stop_gradient=True)
+    return constant_layer("size", input=input)
 
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     """Whether there are no elements; ``cond`` is the boolean variable to write."""
-    check_variable(x, "x", "is_empty")
     helper = LayerHelper("is_empty")
     out = helper.new("bool", stop_gradient=True) if cond is None else cond
     check_variable(out, "cond", "is_empty")
@@ -172,11 +168,8 @@ def allclose(
     name: str | None = None,
 ) -> Variable:
     """Whether every |input - other| is at most atol + rtol |other|."""
-    check_variable(input, "input", "allclose")
-    check_variable(other, "other", "allclose")
     attrs = {"rtol": float(rtol), "atol": float(atol), "equal_nan": bool(equal_nan)}
-    inputs = {"Input": input, "Other": other}
-    return layer("allclose", inputs, attrs, name, dtype="bool", stop_gradient=True)
+    return constant_layer("allclose", name, input=input, other=other, **attrs)
 
 
 def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
@@ -184,17 +177,13 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
 
     Their number comes out of the data: the step is cut in two here.
     """
-    check_variable(x, "x", "unique")
-    helper = LayerHelper("unique")
     number = to_var_type(dtype)
-    outputs = {"Out": helper.new(x.dtype, True), "Index": helper.new(number, True)}
-    helper.append_op("unique", {"X": x}, outputs, {"dtype": int(number)})
-    return outputs["Out"], outputs["Index"]
+    out, index = layers("unique", None, "Out Index", "Out Index", x=x, dtype=int(number))
+    return (out, index)
 
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """Return what :func:`unique` does, and how often each element comes."""
-    check_variable(x, "x", "unique_with_counts")
     helper = LayerHelper("unique_with_counts")
     number = to_var_type(dtype)
     out, index, count = (helper.new(kind, True) for kind in (x.dtype, number, number))
@@ -208,7 +197,6 @@ def nonzero(input: Variable, as_tuple: bool = False) -> Any:
 
     Their number comes out of the data: the step is cut in two here.
     """
-    check_variable(input, "input", "nonzero")
     places = where(input)
     if not as_tuple:
         return places

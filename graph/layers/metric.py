@@ -8,7 +8,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from ..program import unique_name
 from ..program.variable import Variable
-from .helper import LayerHelper
+from .helper import LayerHelper, layers
 from .initializer import ConstantInitializer
 
 
@@ -81,12 +81,9 @@ def mean_iou(input: Variable, label: Variable, num_classes: int) -> tuple[Variab
             raise InvalidType(
                 f"mean_iou: {argument} must be a Variable of integers, got {operand!r}."
             )
-    helper = LayerHelper("mean_iou")
-    kinds: dict[str, Any] = {"OutMeanIou": "float32", "OutWrong": "int32", "OutCorrect": "int32"}
-    outputs = {slot: helper.new(dtype, stop_gradient=True) for slot, dtype in kinds.items()}
-    inputs = {"Predictions": input, "Labels": label}
-    helper.append_op("mean_iou", inputs, outputs, {"num_classes": num_classes})
-    return tuple(outputs.values())
+    results = "OutMeanIou OutWrong OutCorrect"
+    fields = {"predictions": input, "labels": label, "num_classes": num_classes}
+    return layers("mean_iou", None, results, results, **fields)
 
 
 def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:

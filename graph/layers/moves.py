@@ -7,16 +7,10 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable, variables_of
+from .arguments import Floats, check_variable, variables_of
+from .helper import LayerHelper, layer
 from .numbers import integer, several_numbers
-from .tensors import check_float, sizes_of
-
-
-def layer(
-    op_type: str, inputs: Any, attrs: Any = None, name: str | None = None, **settings: Any
-) -> Variable:
-    """Append an op with one result and return it."""
-    return LayerHelper(op_type, name).apply(op_type, inputs, attrs, **settings)
+from .tensors import sizes_of
 
 
 def _list(value: Any, argument: str, op_type: str) -> list[int]:
@@ -27,7 +21,6 @@ def _list(value: Any, argument: str, op_type: str) -> list[int]:
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
     """A window of x: ``shape`` (numbers, or a Variable that has it) from ``offsets`` (zeros) on."""
-    check_variable(x, "x", "crop")
     inputs: dict[str, Any] = {"X": x}
     attrs: dict[str, Any] = {}
     if isinstance(shape, Variable):
@@ -38,7 +31,7 @@ def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None =
         inputs["Offsets"] = offsets
     else:
         attrs["offsets"] = [0] * x.ndim if offsets is None else sizes_of(offsets, "crop: offsets")
-    return layer("crop", inputs, attrs, name, dtype=x.dtype)
+    return layer("crop", name, **inputs, **attrs)
 
 
 def crop_tensor(
@@ -49,7 +42,6 @@ def crop_tensor(
     Raises:
         InvalidValue: a size is 0 or below -1, or an offset is below 0.
     """
-    check_variable(x, "x", "crop_tensor")
     offsets = [0] * x.ndim if offsets is None else offsets
     inputs: dict[str, Any] = {"X": x}
     attrs: dict[str, Any] = {}
@@ -63,32 +55,24 @@ def crop_tensor(
                 raise InvalidValue(f"crop_tensor: {name_}[{i}] must be {least}, got {size}.")
         inputs.update(variables)
         attrs.update(plain)
-    return layer("crop_tensor", inputs, attrs, name, dtype=x.dtype)
+    return layer("crop_tensor", name, **inputs, **attrs)
 
 
 def pad_constant_like(
     x: Variable, y: Variable, pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """y with a margin behind it, so that it is as large as x."""
-    check_variable(x, "x", "pad_constant_like")
-    check_variable(y, "y", "pad_constant_like")
-    attrs = {"pad_value": float(pad_value)}
-    return layer("pad_constant_like", {"X": x, "Y": y}, attrs, name, dtype=y.dtype)
+    return layer("pad_constant_like", name, x=x, y=y, pad_value=float(pad_value))
 
 
 def expand_as(x: Variable, target_tensor: Variable, name: str | None = None) -> Variable:
     """x repeated to the shape of ``target_tensor``, whose sizes are multiples of its own."""
-    check_variable(x, "x", "expand_as")
-    check_variable(target_tensor, "target_tensor", "expand_as")
-    inputs = {"X": x, "target_tensor": target_tensor}
-    return layer("expand_as", inputs, None, name, dtype=x.dtype)
+    return layer("expand_as", name, x=x, target_tensor=target_tensor)
 
 
 def flip(input: Variable, dims: int | Sequence[int], name: str | None = None) -> Variable:
     """The elements from the end to the front along ``dims``."""
-    check_variable(input, "input", "flip")
-    attrs = {"dims": _list(dims, "dims", "flip")}
-    return layer("flip", {"X": input}, attrs, name, dtype=input.dtype)
+    return layer("flip", name, x=input, dims=_list(dims, "dims", "flip"))
 
 
 def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
@@ -97,12 +81,11 @@ def roll(input: Variable, shifts: Any, dims: Any = None) -> Variable:
     Raises:
         InvalidValue: ``shifts`` and ``dims`` differ in length.
     """
-    check_variable(input, "input", "roll")
     steps = _list(shifts, "shifts", "roll")
     axes = [] if dims is None else _list(dims, "dims", "roll")
     if len(steps) != (len(axes) or 1):
         raise InvalidValue(f"roll: {len(steps)} shifts do not fit {len(axes)} dimensions.")
-    return layer("roll", {"X": input}, {"shifts": steps, "dims": axes}, dtype=input.dtype)
+    return layer("roll", x=input, shifts=steps, dims=axes)
 
 
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
@@ -125,35 +108,29 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """Pixels moved to channels, in Paddle's order: [N, C, H, W] to [N, C b^2, H / b, W / b]."""
-    check_variable(x, "x", "space_to_depth")
     attrs = {"blocksize": integer(blocksize, "blocksize", "space_to_depth")}
-    return layer("space_to_depth", {"X": x}, attrs, name, dtype=x.dtype)
+    return layer("space_to_depth", name, x=x, **attrs)
 
 
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
     """The channels dealt out over ``group`` groups."""
-    check_variable(x, "x", "shuffle_channel")
-    attrs = {"group": integer(group, "group", "shuffle_channel")}
-    return layer("shuffle_channel", {"X": x}, attrs, name, dtype=x.dtype)
+    return layer("shuffle_channel", name, x=x, group=integer(group, "group", "shuffle_channel"))
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """Channels moved to blocks of pixels: [N, C r^2, H, W] to [N, C, H r, W r]."""
-    check_variable(x, "x", "pixel_shuffle")
     attrs = {"upscale_factor": integer(upscale_factor, "upscale_factor", "pixel_shuffle")}
-    return layer("pixel_shuffle", {"X": x}, attrs, dtype=x.dtype)
+    return layer("pixel_shuffle", x=x, **attrs)
 
 
 def temporal_shift(
-    x: Variable, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
+    x: Floats, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
 ) -> Variable:
     """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
-    check_float(x, "x", "temporal_shift")
     frames = integer(seg_num, "seg_num", "temporal_shift")
     if isinstance(shift_ratio, bool) or not isinstance(shift_ratio, float):
         raise InvalidType(f"temporal_shift: shift_ratio must be a float, got {shift_ratio!r}.")
-    attrs = {"seg_num": frames, "shift_ratio": shift_ratio}
-    return layer("temporal_shift", {"X": x}, attrs, name, dtype=x.dtype)
+    return layer("temporal_shift", name, x=x, seg_num=frames, shift_ratio=shift_ratio)
 
 
 def _columns(op_type: str, input: Any, start_index: int, length: int) -> Variable:
@@ -162,7 +139,7 @@ def _columns(op_type: str, input: Any, start_index: int, length: int) -> Variabl
         "start_index": integer(start_index, "start_index", op_type),
         "length": integer(length, "length", op_type),
     }
-    return layer(op_type, {"X": parts}, attrs, dtype=parts[0].dtype)
+    return layer(op_type, x=parts, **attrs)
 
 
 def partial_concat(input: Any, start_index: int = 0, length: int = -1) -> Variable:
@@ -182,7 +159,7 @@ def _pair(value: Any, argument: str) -> list[int]:
 
 
 def unfold(
-    x: Variable,
+    x: Floats,
     kernel_sizes: Any,
     strides: Any = 1,
     paddings: Any = 0,
@@ -196,7 +173,6 @@ def unfold(
     Raises:
         InvalidValue: there are three paddings, or five.
     """
-    check_float(x, "x", "unfold")
     margins = _list(paddings, "paddings", "unfold")
     if len(margins) not in (1, 2, 4):
         raise InvalidValue(f"unfold: paddings must be 1, 2 or 4 numbers, got {margins}.")
@@ -206,4 +182,4 @@ def unfold(
         "paddings": margins * (4 // len(margins)),
         "dilations": _pair(dilations, "dilations"),
     }
-    return layer("unfold", {"X": x}, attrs, name, out="Y", dtype=x.dtype)
+    return layer("unfold", name, x=x, **attrs)

@@ -9,7 +9,8 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable, variables_of
+from .arguments import check_variable, variables_of
+from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import integer, real_number
 from .param_attr import ParamAttr
@@ -105,15 +106,12 @@ def embedding_v2(
 
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:
     """The gradient ``x`` of an embedding; of one that stays rows, equal ones are added up."""
-    check_variable(x, "x", "merge_selected_rows")
-    return LayerHelper("merge_selected_rows", name).apply("merge_selected_rows", {"X": x})
+    return layer("merge_selected_rows", name, x=x)
 
 
 def get_tensor_from_selected_rows(x: Variable, name: str | None = None) -> Variable:
     """The gradient ``x`` of an embedding as a whole: [vocabulary, width], zeros where no row is."""
-    check_variable(x, "x", "get_tensor_from_selected_rows")
-    helper = LayerHelper("get_tensor_from_selected_rows", name)
-    return helper.apply("get_tensor_from_selected_rows", {"X": x})
+    return layer("get_tensor_from_selected_rows", name, x=x)
 
 
 def batch_norm(
@@ -136,7 +134,6 @@ def batch_norm(
 
     ``in_place`` is a hint: the result takes the operand's memory where nothing reads that again.
     """
-    check_variable(input, "input", "batch_norm")
     assert input.shape is not None
     helper = LayerHelper("batch_norm", name)
     channels = [input.shape[-1] if data_layout == "NHWC" else input.shape[1]]
@@ -194,7 +191,6 @@ def layer_norm(
     name: str | None = None,
 ) -> Variable:
     """Normalise each sample over its dimensions from ``begin_norm_axis`` on."""
-    check_variable(input, "input", "layer_norm")
     assert input.shape is not None
     helper = LayerHelper("layer_norm", name)
     width = [math.prod(input.shape[begin_norm_axis:])]

@@ -8,12 +8,12 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
+from .arguments import Floats
 from .conv import image_format
-from .helper import LayerHelper
+from .helper import LayerHelper, layers
 from .initializer import ConstantInitializer, NormalInitializer
 from .numbers import integer
 from .param_attr import ParamAttr
-from .tensors import check_float
 
 
 def known_channels(input: Variable, axis: int, layer: str) -> int:
@@ -32,10 +32,9 @@ def known_channels(input: Variable, axis: int, layer: str) -> int:
 
 
 def l2_normalize(
-    x: Variable, axis: int | None, epsilon: float = 1e-12, name: str | None = None
+    x: Floats, axis: int | None, epsilon: float = 1e-12, name: str | None = None
 ) -> Variable:
     """x / sqrt(sum of x^2 along ``axis`` + epsilon); ``axis`` None is 1, of a vector 0."""
-    check_float(x, "x", "l2_normalize")
     axis = 0 if x.ndim == 1 else 1 if axis is None else integer(axis, "axis", "l2_normalize")
     helper = LayerHelper("l2_normalize", name)
     outputs = {"Out": helper.new(x.dtype), "Norm": helper.new(x.dtype, stop_gradient=True)}
@@ -43,14 +42,9 @@ def l2_normalize(
     return outputs["Out"]
 
 
-def cos_sim(X: Variable, Y: Variable) -> Variable:
+def cos_sim(X: Floats, Y: Floats) -> Variable:
     """The cosine of the angle between rows, [N, 1]; Y may be one row."""
-    check_float(X, "X", "cos_sim")
-    check_float(Y, "Y", "cos_sim")
-    helper = LayerHelper("cos_sim")
-    outputs = {slot: helper.new(X.dtype, slot != "Out") for slot in ("Out", "XNorm", "YNorm")}
-    helper.append_op("cos_sim", {"X": X, "Y": Y}, outputs)
-    return outputs["Out"]
+    return layers("cos_sim", None, "Out XNorm YNorm", "XNorm YNorm", x=X, y=Y)[0]
 
 
 def _parameters(
@@ -77,7 +71,7 @@ def append_norm(
 
 
 def group_norm(
-    input: Variable,
+    input: Floats,
     groups: int,
     epsilon: float = 1e-5,
     param_attr: Any = None,
@@ -90,7 +84,6 @@ def group_norm(
 
     As in Paddle, there is no scale without ``param_attr``, and no shift without ``bias_attr``.
     """
-    check_float(input, "input", "group_norm")
     last = image_format(data_layout, "group_norm")
     groups = integer(groups, "groups", "group_norm")
     channels = known_channels(input, -1 if last else 1, "group_norm")
@@ -105,14 +98,13 @@ def group_norm(
 
 
 def instance_norm(
-    input: Variable,
+    input: Floats,
     epsilon: float = 1e-5,
     param_attr: Any = None,
     bias_attr: Any = None,
     name: str | None = None,
 ) -> Variable:
     """Normalise each channel of each sample. Ulyanov et al., arXiv 1607.08022."""
-    check_float(input, "input", "instance_norm")
     if param_attr is False or bias_attr is False:
         raise InvalidValue("instance_norm: param_attr and bias_attr cannot be False here.")
     helper = LayerHelper("instance_norm", name)
@@ -123,7 +115,7 @@ def instance_norm(
 
 
 def lrn(
-    input: Variable,
+    input: Floats,
     n: int = 5,
     k: float = 1.0,
     alpha: float = 1e-4,
@@ -132,19 +124,15 @@ def lrn(
     data_format: str = "NCHW",
 ) -> Variable:
     """input / (k + alpha sum of squares over ``n`` channels around)^beta, of images."""
-    check_float(input, "input", "lrn")
     if input.ndim != 4:
         raise InvalidValue(f"lrn: input must have 4 dimensions, got {input.ndim}.")
     image_format(data_format, "lrn")
-    helper = LayerHelper("lrn", name)
-    outputs = {"Out": helper.new(input.dtype), "MidOut": helper.new(input.dtype, True)}
     attrs = {"n": integer(n, "n", "lrn"), "k": k, "alpha": alpha, "beta": beta}
-    helper.append_op("lrn", {"X": input}, outputs, {**attrs, "data_format": data_format})
-    return outputs["Out"]
+    return layers("lrn", name, "Out MidOut", "MidOut", x=input, **attrs, data_format=data_format)[0]
 
 
 def spectral_norm(
-    weight: Variable,
+    weight: Floats,
     dim: int = 0,
     power_iters: int = 1,
     eps: float = 1e-12,
@@ -154,7 +142,6 @@ def spectral_norm(
 
     The vectors that the iterations start from are drawn once and stay.
     """
-    check_float(weight, "weight", "spectral_norm")
     dim = integer(dim, "dim", "spectral_norm")
     if not isinstance(eps, float):
         raise InvalidType(f"spectral_norm: eps must be a float, got {eps!r}.")
@@ -178,7 +165,7 @@ def spectral_norm(
 
 
 def data_norm(
-    input: Variable,
+    input: Floats,
     act: str | None = None,
     epsilon: float = 1e-5,
     param_attr: Any = None,
@@ -197,7 +184,6 @@ def data_norm(
 
     ``param_attr`` may be a dict of their first values: batch_size, batch_sum, batch_square (and scale_w, bias).
     """
-    check_float(input, "input", "data_norm")
     image_format(data_layout, "data_norm")
     channels = known_channels(input, 1 if data_layout == "NCHW" else -1, "data_norm")
     start = {"batch_size": 1e4, "batch_sum": 0.0, "batch_square": 1e4, "scale_w": 1.0, "bias": 0.0}

@@ -12,7 +12,7 @@ from ...strategies.types import INTEGERS, VarType, to_var_type
 from ..program import unique_name
 from ..program.variable import Variable
 from . import shape
-from .helper import check_variable
+from .arguments import check_variable
 
 
 def _temporary(like: Variable, dtype: Any) -> Variable:

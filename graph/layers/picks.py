@@ -8,8 +8,8 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .helper import check_variable
-from .moves import layer
+from .arguments import check_variable
+from .helper import constant_layer, layer
 from .numbers import integer
 from .shape import fill_constant
 
@@ -25,17 +25,14 @@ def check_index(index: Any, argument: str, op: str) -> None:
 
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     """The layers at the indices, a vector, along ``dim``."""
-    check_variable(input, "input", "index_select")
     check_index(index, "index", "index_select")
-    attrs = {"dim": integer(dim, "dim", "index_select")}
-    return layer("index_select", {"X": input, "Index": index}, attrs, dtype=input.dtype)
+    return layer("index_select", x=input, index=index, dim=integer(dim, "dim", "index_select"))
 
 
 def index_sample(x: Variable, index: Variable) -> Variable:
     """Row i holds the elements of row i of x at ``index[i]``."""
-    check_variable(x, "x", "index_sample")
     check_index(index, "index", "index_sample")
-    return layer("index_sample", {"X": x, "Index": index}, dtype=x.dtype)
+    return layer("index_sample", x=x, index=index)
 
 
 def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
@@ -45,26 +42,21 @@ def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
     for variable in inputs:
         check_variable(variable, "inputs", "multiplex")
     check_index(index, "index", "multiplex")
-    operands = {"X": list(inputs), "Ids": index}
-    return layer("multiplex", operands, dtype=inputs[0].dtype)
+    return layer("multiplex", x=list(inputs), ids=index)
 
 
 def scatter_nd_add(
     ref: Variable, index: Variable, updates: Variable, name: str | None = None
 ) -> Variable:
     """ref with ``updates`` added at coordinates; those that come twice are added twice."""
-    check_variable(ref, "ref", "scatter_nd_add")
     check_index(index, "index", "scatter_nd_add")
-    check_variable(updates, "updates", "scatter_nd_add")
     if ref.dtype != updates.dtype:
         raise InvalidValue(f"scatter_nd_add: {ref!r} and {updates!r} must have one element type.")
-    inputs = {"X": ref, "Index": index, "Updates": updates}
-    return layer("scatter_nd_add", inputs, None, name, dtype=ref.dtype)
+    return layer("scatter_nd_add", name, x=ref, index=index, updates=updates)
 
 
 def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
     """Zeros with ``updates`` added at coordinates; those that come twice are added twice."""
-    check_variable(updates, "updates", "scatter_nd")
     zeros = fill_constant(shape, updates.dtype, 0.0)
     return scatter_nd_add(zeros, index, updates, name)
 
@@ -79,7 +71,7 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
         "num_hash": integer(num_hash, "num_hash", "hash"),
         "mod_by": integer(hash_size, "hash_size", "hash"),
     }
-    return layer("hash", {"X": input}, attrs, dtype=input.dtype, stop_gradient=True)
+    return constant_layer("hash", x=input, **attrs)
 
 
 def shard_index(
@@ -100,4 +92,4 @@ def shard_index(
     attrs = {name: integer(value, name, "shard_index") for name, value in numbers.items()}
     if not 0 <= shard_id < nshards:
         raise InvalidValue(f"shard_index: shard {shard_id} is not one of {nshards}.")
-    return layer("shard_index", {"X": input}, attrs, dtype=input.dtype, stop_gradient=True)
+    return constant_layer("shard_index", x=input, **attrs)

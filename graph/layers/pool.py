@@ -7,8 +7,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
+from .arguments import check_variable
 from .conv import image_format, paddings_of, several
-from .helper import LayerHelper, check_variable
+from .helper import layer, layers
 
 
 def _pool(
@@ -25,17 +26,17 @@ def _pool(
     data_format: str,
 ) -> Variable:
     """``windows``: stride and padding."""
-    layer = f"pool{dims}d"
-    check_variable(input, "input", layer)
-    last = image_format(data_format, layer, dims)
-    _check_type(pool_type, layer)
+    op_type = f"pool{dims}d"
+    check_variable(input, "input", op_type)
+    last = image_format(data_format, op_type, dims)
+    _check_type(pool_type, op_type)
     if not global_pooling and pool_size == -1:
-        raise InvalidValue(f"{layer}: pool_size is needed unless global_pooling is set.")
+        raise InvalidValue(f"{op_type}: pool_size is needed unless global_pooling is set.")
     if not isinstance(use_cudnn, bool):
-        raise InvalidType(f"{layer}: use_cudnn must be True or False, got {use_cudnn!r}.")
+        raise InvalidType(f"{op_type}: use_cudnn must be True or False, got {use_cudnn!r}.")
     paddings, algorithm = paddings_of(windows[1], last, dims, "pool_padding")
     if algorithm == "VALID" and ceil_mode:
-        raise InvalidValue(f'{layer}: ceil_mode must be False where pool_padding is "VALID".')
+        raise InvalidValue(f'{op_type}: ceil_mode must be False where pool_padding is "VALID".')
     attrs = {
         "pooling_type": pool_type,
         "ksize": several(pool_size, dims, "pool_size"),
@@ -48,7 +49,7 @@ def _pool(
         "exclusive": exclusive,
         "data_format": data_format,
     }
-    return LayerHelper(layer, name).apply(layer, {"X": input}, attrs, dtype=input.dtype)
+    return layer(op_type, name, x=input, **attrs)
 
 
 def _check_type(pool_type: Any, layer: str) -> None:
@@ -101,33 +102,31 @@ def indexed(
 ) -> tuple[Variable, Variable]:
     """Return the maxima of windows, and where each lies among the elements of its channel (int32)."""
     op_type = f"max_pool{dims}d_with_index"
-    helper = LayerHelper(op_type, name)
-    out, mask = helper.new(x.dtype), helper.new("int32", stop_gradient=True)
-    helper.append_op(op_type, {"X": x}, {"Out": out, "Mask": mask}, attrs)
+    out, mask = layers(op_type, name, "Out Mask", "Mask", x=x, **attrs)
     return out, mask
 
 
 def _adaptive(
     dims: int, input: Variable, pool_size: Any, pool_type: Any, require_index: Any, name: str | None
 ) -> Any:
-    layer = f"adaptive_pool{dims}d"
-    check_variable(input, "input", layer)
+    kind = f"adaptive_pool{dims}d"
+    check_variable(input, "input", kind)
     if not isinstance(pool_type, str):
-        raise InvalidType(f"{layer}: pool_type must be a str, got {pool_type!r}.")
+        raise InvalidType(f"{kind}: pool_type must be a str, got {pool_type!r}.")
     if not isinstance(pool_size, (int, list, tuple)):
-        raise InvalidType(f"{layer}: pool_size must be an int or a list, got {pool_size!r}.")
+        raise InvalidType(f"{kind}: pool_size must be an int or a list, got {pool_size!r}.")
     if not isinstance(require_index, bool):
-        raise InvalidType(f"{layer}: require_index must be a bool, got {require_index!r}.")
-    _check_type(pool_type, layer)
+        raise InvalidType(f"{kind}: require_index must be a bool, got {require_index!r}.")
+    _check_type(pool_type, kind)
     attrs = {"ksize": several(pool_size, dims, "pool_size"), "adaptive": True}
     if pool_type == "max":
         out, mask = indexed(dims, input, attrs, name)
         return (out, mask) if require_index else out
     if require_index:
-        raise InvalidValue(f'{layer}: require_index must be False where pool_type is "avg".')
+        raise InvalidValue(f'{kind}: require_index must be False where pool_type is "avg".')
     attrs["pooling_type"] = pool_type
     op_type = f"pool{dims}d"
-    return LayerHelper(op_type, name).apply(op_type, {"X": input}, attrs, dtype=input.dtype)
+    return layer(op_type, name, x=input, **attrs)
 
 
 def adaptive_pool2d(

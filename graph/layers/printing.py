@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...strategies.errors import InvalidValue
 from ..ops.printing import PRINT
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 from .numbers import integer
 
 _PHASES = ("FORWARD", "BACKWARD", "BOTH")
@@ -35,7 +35,6 @@ def Print(
         InvalidType: ``input`` is no Variable.
         InvalidValue: ``print_phase`` is none of these.
     """
-    check_variable(input, "input", "Print")
     phase = str(print_phase).upper()
     if phase not in _PHASES:
         raise InvalidValue(

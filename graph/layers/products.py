@@ -7,21 +7,20 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
-from .label_loss import check_integers
+from .arguments import Floats, Integers, check_float, check_variable
+from .helper import LayerHelper, layer
 from .norms import known_channels
 from .numbers import integer
 from .shape import reduce_max, reduce_sum
-from .tensors import check_float
 from .unary import exp, log
 
 
 def _product(
-    op_type: str, x: Variable, y: Variable, names: Sequence[str] = ("x", "y"), attrs: Any = None
+    op_type: str, x: Variable, y: Variable, names: Sequence[str] = ("x", "y"), **attrs: Any
 ) -> Variable:
     for argument, operand in zip(names, (x, y), strict=True):
         check_variable(operand, argument, op_type)
-    return LayerHelper(op_type).apply(op_type, {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer(op_type, x=x, y=y, **attrs)
 
 
 def _written(op_type: str, inputs: Any, attrs: Any, out: Variable | None, dtype: Any) -> Variable:
@@ -45,50 +44,44 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 
 def addmm(
-    input: Variable,
-    x: Variable,
-    y: Variable,
+    input: Floats,
+    x: Floats,
+    y: Floats,
     alpha: float = 1.0,
     beta: float = 1.0,
     name: str | None = None,
 ) -> Variable:
     """alpha x @ y + beta input, of matrices; ``input`` is broadcast."""
-    for argument, operand in (("input", input), ("x", x), ("y", y)):
-        check_float(operand, argument, "addmm")
     inputs, attrs = (
         {"Input": input, "X": x, "Y": y},
         {"Alpha": float(alpha), "Beta": float(beta)},
     )
-    return LayerHelper("addmm", name).apply("addmm", inputs, attrs, dtype=x.dtype)
+    return layer("addmm", name, **inputs, **attrs)
 
 
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     """The vector product along ``dim``; None is the first dimension of 3 elements."""
     attrs = {} if dim is None else {"dim": integer(dim, "dim", "cross")}
-    return _product("cross", input, other, ("input", "other"), attrs)
+    return _product("cross", input, other, ("input", "other"), **attrs)
 
 
-def dist(x: Variable, y: Variable, p: float = 2) -> Variable:
+def dist(x: Floats, y: Floats, p: float = 2) -> Variable:
     """The p-norm of x - y, as [1]; p may be 0 or infinite."""
-    check_float(x, "x", "dist")
-    check_float(y, "y", "dist")
     if isinstance(p, bool) or not isinstance(p, (int, float)):
         raise InvalidType(f"dist: p must be a number, got {p!r}.")
-    return _product("dist", x, y, attrs={"p": float(p)})
+    return _product("dist", x, y, p=float(p))
 
 
 def kron(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """Every element of x times all of y, block by block; ``out`` is the variable to write."""
-    check_variable(x, "x", "kron")
-    check_variable(y, "y", "kron")
     return _written("kron", {"X": x, "Y": y}, None, out, x.dtype)
 
 
 def bilinear_tensor_product(
-    x: Variable,
-    y: Variable,
+    x: Floats,
+    y: Floats,
     size: int,
     act: str | None = None,
     name: str | None = None,
@@ -96,35 +89,28 @@ def bilinear_tensor_product(
     bias_attr: Any = None,
 ) -> Variable:
     """x W_k y + b_k for each of ``size`` matrices W_k; no b where ``bias_attr`` is False."""
-    check_float(x, "x", "bilinear_tensor_product")
-    check_float(y, "y", "bilinear_tensor_product")
     size = integer(size, "size", "bilinear_tensor_product")
     helper = LayerHelper("bilinear_tensor_product", name)
     widths = [known_channels(v, 1, "bilinear_tensor_product") for v in (x, y)]
-    inputs: dict[str, Any] = {"X": x, "Y": y}
-    inputs["Weight"] = helper.create_parameter(param_attr, [size, *widths], x.dtype)
+    weight = helper.create_parameter(param_attr, [size, *widths], x.dtype)
     bias = helper.create_parameter(bias_attr, [1, size], x.dtype, is_bias=True)
-    if bias is not None:
-        inputs["Bias"] = bias
+    inputs = {"X": x, "Y": y, "Weight": weight, "Bias": bias}
     return helper.activate(helper.apply("bilinear_tensor_product", inputs, dtype=x.dtype), act)
 
 
-def fsp_matrix(x: Variable, y: Variable) -> Variable:
+def fsp_matrix(x: Floats, y: Floats) -> Variable:
     """Products of the channels of two images, averaged over the pixels: [N, C, K]."""
-    check_float(x, "x", "fsp_matrix")
-    check_float(y, "y", "fsp_matrix")
     return LayerHelper("fsp_matrix").apply("fsp", {"X": x, "Y": y}, dtype=x.dtype)
 
 
 def logsumexp(
-    x: Variable,
+    x: Floats,
     dim: Any = None,
     keepdim: bool = False,
     out: Variable | None = None,
     name: str | None = None,
 ) -> Variable:
     """log of the sum of exp(x) over ``dim`` (None: all); ``out`` is the variable to write."""
-    check_float(x, "x", "logsumexp")
     largest = reduce_max(x, dim, True)
     largest.stop_gradient = True
     shifted = log(reduce_sum(exp(x - largest), dim, True)) + largest
@@ -137,18 +123,15 @@ def logsumexp(
 
 
 def add_position_encoding(
-    input: Variable, alpha: float, beta: float, name: str | None = None
+    input: Floats, alpha: float, beta: float, name: str | None = None
 ) -> Variable:
     """alpha input + beta (sines and cosines of the position), of [N, length, width]."""
-    check_float(input, "input", "add_position_encoding")
-    attrs = {"alpha": float(alpha), "beta": float(beta)}
-    helper = LayerHelper("add_position_encoding", name)
-    return helper.apply("add_position_encoding", {"X": input}, attrs, dtype=input.dtype)
+    return layer("add_position_encoding", name, x=input, alpha=float(alpha), beta=float(beta))
 
 
 def rank_attention(
-    input: Variable,
-    rank_offset: Variable,
+    input: Floats,
+    rank_offset: Integers,
     rank_param_shape: Sequence[int],
     rank_param_attr: Any,
     max_rank: int = 3,
@@ -166,8 +149,6 @@ def rank_attention(
     Raises:
         InvalidType, InvalidValue: an argument does not fit.
     """
-    check_float(input, "input", "rank_attention")
-    check_integers(rank_offset, "rank_offset", "rank_attention")
     ranks, shape = integer(max_rank, "max_rank", "rank_attention"), list(rank_param_shape)
     width = known_channels(input, 1, "rank_attention")
     if len(shape) != 2 or shape[0] != ranks * ranks * width:

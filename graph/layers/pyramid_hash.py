@@ -8,15 +8,15 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
+from .arguments import Integers
 from .helper import LayerHelper
-from .label_loss import check_integers
 from .numbers import integer, number
 from .param_attr import ParamAttr
 from .shape import reshape
 
 
 def search_pyramid_hash(
-    input: Variable,
+    input: Integers,
     num_emb: int,
     space_len: int,
     pyramid_layer: int,
@@ -56,7 +56,6 @@ def search_pyramid_hash(
         InvalidType, InvalidValue: an argument does not fit.
     """
     layer = "search_pyramid_hash"
-    check_integers(input, "input", layer)
     if to_var_type(dtype) != VarType.FP32:
         raise InvalidType(f"{layer}: dtype must be float32, got {dtype!r}.")
     sizes = {

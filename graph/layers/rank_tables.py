@@ -8,8 +8,9 @@ from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program import unique_name
 from ..program.variable import Variable
+from .arguments import check_variable
 from .arrays import check_array
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper, layer, layers
 from .numbers import integer
 
 
@@ -27,7 +28,6 @@ def lod_rank_table(x: Variable, level: int = 0) -> Variable:
 
     Where a program runs it is an int64 tensor [sequences, 2], which may be fetched.
     """
-    check_variable(x, "x", "lod_rank_table")
     helper = LayerHelper("lod_rank_table")
     name = unique_name.generate("lod_rank_table")
     table = helper.block.create_var(name=name, type=VarType.LOD_RANK_TABLE)
@@ -48,7 +48,6 @@ def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
 
     ``table`` ranks the sequences of ``x`` at the level that is taken apart; entries keep the levels within.
     """
-    check_variable(x, "x", "lod_tensor_to_array")
     check_table(table, "table", "lod_tensor_to_array")
     helper = LayerHelper("lod_tensor_to_array")
     name = unique_name.generate("lod_tensor_to_array")
@@ -61,14 +60,11 @@ def array_to_lod_tensor(x: Variable, table: Variable) -> Variable:
     """The sequences whose t-th rows are in entry t of an array, in the order that they had before ``table``."""
     check_array(x, "array_to_lod_tensor")
     check_table(table, "table", "array_to_lod_tensor")
-    helper = LayerHelper("array_to_lod_tensor")
-    return helper.apply("array_to_lod_tensor", {"X": x, "RankTable": table}, dtype=x.dtype)
+    return layer("array_to_lod_tensor", x=x, rank_table=table)
 
 
 def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
     """The first rows (or sequences) of ``x``: as many as there are sequences longer than ``i``, int64 [1]."""
-    check_variable(x, "x", "shrink_memory")
-    check_variable(i, "i", "shrink_memory")
     check_table(table, "table", "shrink_memory")
     helper = LayerHelper("shrink_memory")
     return helper.apply("shrink_rnn_memory", {"X": x, "I": i, "RankTable": table}, dtype=x.dtype)
@@ -76,22 +72,14 @@ def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
 
 def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
     """The sequences (or rows) of ``x`` in the order of a rank table."""
-    check_variable(x, "x", "reorder_lod_tensor_by_rank")
     check_table(rank_table, "rank_table", "reorder_lod_tensor_by_rank")
-    helper = LayerHelper("reorder_lod_tensor_by_rank")
-    inputs = {"X": x, "RankTable": rank_table}
-    return helper.apply("reorder_lod_tensor_by_rank", inputs, dtype=x.dtype)
+    return layer("reorder_lod_tensor_by_rank", x=x, rank_table=rank_table)
 
 
 def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[Variable, Variable]:
     """The sequences at a level (or rows) where a bool mask is true, and the others."""
-    check_variable(input, "input", "split_lod_tensor")
-    check_variable(mask, "mask", "split_lod_tensor")
-    helper = LayerHelper("split_lod_tensor")
-    yes, no = helper.new(input.dtype), helper.new(input.dtype)
-    outputs = {"OutTrue": yes, "OutFalse": no}
     attrs = {"level": integer(level, "level", "split_lod_tensor")}
-    helper.append_op("split_lod_tensor", {"X": input, "Mask": mask}, outputs, attrs)
+    yes, no = layers("split_lod_tensor", None, "OutTrue OutFalse", x=input, mask=mask, **attrs)
     return yes, no
 
 
@@ -105,7 +93,5 @@ def merge_lod_tensor(
     pairs = {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask}
     for argument, variable in pairs.items():
         check_variable(variable, argument, "merge_lod_tensor")
-    helper = LayerHelper("merge_lod_tensor")
-    inputs = {"X": x, "Mask": mask, "InTrue": in_true, "InFalse": in_false}
     attrs = {"level": integer(level, "level", "merge_lod_tensor")}
-    return helper.apply("merge_lod_tensor", inputs, attrs, dtype=in_true.dtype)
+    return layer("merge_lod_tensor", x=x, mask=mask, in_true=in_true, in_false=in_false, **attrs)

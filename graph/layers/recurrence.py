@@ -6,9 +6,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import Floats, check_variable
+from .helper import LayerHelper
 from .numbers import integer
-from .tensors import check_float
 
 
 def _width(size: int, layer: str) -> int:
@@ -36,7 +36,7 @@ def _bias(helper: LayerHelper, attr: Any, size: int, dtype: Any) -> Variable:
 
 
 def dynamic_lstm(
-    input: Variable,
+    input: Floats,
     size: int,
     h_0: Variable | None = None,
     c_0: Variable | None = None,
@@ -62,7 +62,6 @@ def dynamic_lstm(
     Returns:
         The hidden states and the cells, [N, D], with the sequences of ``input``.
     """
-    check_float(input, "input", "dynamic_lstm")
     helper, width = LayerHelper("lstm", name), _width(size, "dynamic_lstm")
     weight = helper.create_parameter(param_attr, [width, 4 * width], dtype)
     bias = _bias(helper, bias_attr, (7 if use_peepholes else 4) * width, dtype)
@@ -90,7 +89,7 @@ def dynamic_lstm(
 
 
 def dynamic_lstmp(
-    input: Variable,
+    input: Floats,
     size: int,
     proj_size: int,
     param_attr: Any = None,
@@ -120,7 +119,6 @@ def dynamic_lstmp(
     Returns:
         The projections [N, proj_size] and the cells [N, D].
     """
-    check_float(input, "input", "dynamic_lstmp")
     helper, width = LayerHelper("lstmp", name), _width(size, "dynamic_lstmp")
     projected = integer(proj_size, "proj_size", "dynamic_lstmp")
     weight = helper.create_parameter(param_attr, [projected, 4 * width], dtype)
@@ -153,7 +151,7 @@ def dynamic_lstmp(
 
 
 def dynamic_gru(
-    input: Variable,
+    input: Floats,
     size: int,
     param_attr: Any = None,
     bias_attr: Any = None,
@@ -174,7 +172,6 @@ def dynamic_gru(
     Returns:
         The states [N, size], with the sequences of ``input``.
     """
-    check_float(input, "input", "dynamic_gru")
     helper, width = LayerHelper("gru"), integer(size, "size", "dynamic_gru")
     dtype = input.dtype
     weight = helper.create_parameter(param_attr, [width, 3 * width], dtype)

@@ -12,8 +12,9 @@ from ...strategies.types import VarType
 from ..program import unique_name
 from ..program.block import Block
 from ..program.variable import Variable
+from .arguments import check_variable
 from .control_flow import around, captured, sub_block
-from .helper import LayerHelper, check_memory, check_variable
+from .helper import LayerHelper, check_memory
 
 
 @dataclass

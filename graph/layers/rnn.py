@@ -7,13 +7,14 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from . import nn
+from .arguments import Floats, check_float
 from .binary import elementwise_mul
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper, layers
 from .nest import assert_same_structure, flatten, map_structure, pack_sequence_as
 from .recurrent import StaticRNN
 from .sequence import sequence_mask
 from .shape import concat, shape, transpose
-from .tensors import check_float, reverse
+from .tensors import reverse
 
 
 def masked(state: Variable, new_state: Variable, mask: Variable) -> Variable:
@@ -62,8 +63,6 @@ def rnn(
         raise InvalidType(f"rnn: inputs must be a Variable, list or tuple, got {inputs!r}.")
     for each in flatten(inputs):
         check_float(each, "inputs", "rnn")
-    if sequence_length is not None:
-        check_variable(sequence_length, "sequence_length", "rnn")
     if initial_states is None:
         batch_dim = 1 if time_major else 0
         initial_states = cell.get_initial_states(batch_ref=inputs, batch_dim_idx=batch_dim)
@@ -123,7 +122,6 @@ def lstm_unit(
         InvalidType: an operand is no Variable of floats.
         InvalidValue: an operand is no matrix, or the sizes do not fit together.
     """
-    helper = LayerHelper("lstm_unit", name)
     operands = {"x_t": x_t, "hidden_t_prev": hidden_t_prev, "cell_t_prev": cell_t_prev}
     for argument, operand in operands.items():
         check_float(operand, argument, "lstm_unit")
@@ -142,9 +140,8 @@ def lstm_unit(
         )
     pair = concat([x_t, hidden_t_prev], axis=1)
     gates = nn.fc(pair, 4 * sizes[2][1], param_attr=param_attr, bias_attr=bias_attr)
-    c, h = helper.new(x_t.dtype), helper.new(x_t.dtype)
     attrs = {"forget_bias": float(forget_bias)}
-    helper.append_op("lstm_unit", {"X": gates, "C_prev": cell_t_prev}, {"C": c, "H": h}, attrs)
+    c, h = layers("lstm_unit", name, "C H", x=gates, c_prev=cell_t_prev, **attrs)
     return h, c
 
 
@@ -152,8 +149,8 @@ _ACTIVATIONS = {"identity": 0, "sigmoid": 1, "tanh": 2, "relu": 3}
 
 
 def gru_unit(
-    input: Variable,
-    hidden: Variable,
+    input: Floats,
+    hidden: Floats,
     size: int,
     param_attr: Any = None,
     bias_attr: Any = None,
@@ -172,8 +169,6 @@ def gru_unit(
         InvalidType: an operand is no Variable of floats, or ``size`` is no int.
         InvalidValue: there is no such activation.
     """
-    check_float(input, "input", "gru_unit")
-    check_float(hidden, "hidden", "gru_unit")
     if not isinstance(size, int) or isinstance(size, bool):
         raise InvalidType(f"gru_unit: size must be an int, got {size!r}.")
     attrs: dict[str, Any] = {"origin_mode": origin_mode}

@@ -8,18 +8,17 @@ import numpy as np
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import Floats, Integers, check_variable
+from .helper import LayerHelper
 from .initializer import NumpyArrayInitializer
-from .label_loss import check_integers
 from .numbers import integer
-from .tensors import check_float
 
 _SAMPLERS = ("uniform", "log_uniform", "custom_dist")
 
 
 def nce(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Integers,
     num_total_classes: int,
     sample_weight: Variable | None = None,
     param_attr: Any = None,
@@ -45,8 +44,6 @@ def nce(
         seed: other than 0: the same are drawn in each step.
         is_sparse: the gradient of the weight is rows on CPU places; the bias's is dense.
     """
-    check_float(input, "input", "nce")
-    check_integers(label, "label", "nce")
     if sampler not in _SAMPLERS:
         raise InvalidValue(f"nce: sampler is one of {', '.join(_SAMPLERS)}, got {sampler!r}.")
     if (sampler == "custom_dist") != (custom_dist is not None):
@@ -121,8 +118,8 @@ def _distribution(helper: LayerHelper, shares: Any, classes: int) -> dict[str, V
 
 
 def sampled_softmax_with_cross_entropy(
-    logits: Variable,
-    label: Variable,
+    logits: Floats,
+    label: Integers,
     num_samples: int,
     num_true: int = 1,
     remove_accidental_hits: bool = True,
@@ -145,8 +142,6 @@ def sampled_softmax_with_cross_entropy(
         seed: other than 0: the same are drawn in each step.
     """
     layer = "sampled_softmax_with_cross_entropy"
-    check_float(logits, "logits", layer)
-    check_integers(label, "label", layer)
     helper, samples = LayerHelper("sample_logits"), integer(num_samples, "num_samples", layer)
     inputs = {"Logits": logits, "Labels": label}
     if use_customized_samples:

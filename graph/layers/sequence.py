@@ -8,13 +8,13 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import Floats, check_variable
+from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import integer, one_number
-from .tensors import check_float
 
 
 def sequence_pool(
-    input: Variable, pool_type: str, is_test: bool = False, pad_value: float = 0.0
+    input: Floats, pool_type: str, is_test: bool = False, pad_value: float = 0.0
 ) -> Variable:
     """Pool the rows of each sequence of the last level: [N, ...] to [sequences, ...].
 
@@ -22,16 +22,12 @@ def sequence_pool(
         pool_type: ``average``, ``sum``, ``sqrt`` (sum / sqrt(length)), ``max``, ``last`` or ``first``.
         pad_value: the row of an empty sequence.
     """
-    check_float(input, "input", "sequence_pool")
     if not input.lod_level:
         raise InvalidValue(
             f"sequence_pool: {input.name!r} holds no sequences (lod_level 0): declare it with lod_level=1."
         )
-    helper = LayerHelper("sequence_pool")
-    outputs = {"Out": helper.new(input.dtype), "MaxIndex": helper.new("int32", stop_gradient=True)}
     attrs = {"pooltype": pool_type.upper(), "is_test": is_test, "pad_value": float(pad_value)}
-    helper.append_op("sequence_pool", {"X": input}, outputs, attrs)
-    return outputs["Out"]
+    return layers("sequence_pool", None, "Out MaxIndex", "MaxIndex", x=input, **attrs)[0]
 
 
 def sequence_first_step(input: Variable) -> Variable:
@@ -44,39 +40,27 @@ def sequence_last_step(input: Variable) -> Variable:
     return sequence_pool(input, "last")
 
 
-def sequence_softmax(input: Variable, use_cudnn: bool = False, name: str | None = None) -> Variable:
+def sequence_softmax(input: Floats, use_cudnn: bool = False, name: str | None = None) -> Variable:
     """Softmax over the numbers of each sequence, [N, 1] or [N]."""
-    check_float(input, "input", "sequence_softmax")
-    helper = LayerHelper("sequence_softmax", name)
-    return helper.apply(
-        "sequence_softmax", {"X": input}, {"use_cudnn": use_cudnn}, dtype=input.dtype
-    )
+    return layer("sequence_softmax", name, x=input, use_cudnn=use_cudnn)
 
 
 def sequence_expand(
     x: Variable, y: Variable, ref_level: int = -1, name: str | None = None
 ) -> Variable:
     """Repeat sequence (or row) i of ``x`` as often as sequence i of ``y`` is long at ``ref_level``."""
-    for variable, argument in ((x, "x"), (y, "y")):
-        check_variable(variable, argument, "sequence_expand")
-    helper = LayerHelper("sequence_expand", name)
     attrs = {"ref_level": integer(ref_level, "ref_level", "sequence_expand")}
-    return helper.apply("sequence_expand", {"X": x, "Y": y}, attrs, dtype=x.dtype)
+    return layer("sequence_expand", name, x=x, y=y, **attrs)
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Repeat row i of ``x`` for each row of sequence i of ``y``, whose sequences the result has."""
-    for variable, argument in ((x, "x"), (y, "y")):
-        check_variable(variable, argument, "sequence_expand_as")
-    helper = LayerHelper("sequence_expand_as", name)
-    return helper.apply("sequence_expand_as", {"X": x, "Y": y}, dtype=x.dtype)
+    return layer("sequence_expand_as", name, x=x, y=y)
 
 
 def sequence_reverse(x: Variable, name: str | None = None) -> Variable:
     """Return the rows of each sequence from the last to the first."""
-    check_variable(x, "x", "sequence_reverse")
-    helper = LayerHelper("sequence_reverse", name)
-    return helper.apply("sequence_reverse", {"X": x}, out="Y", dtype=x.dtype)
+    return layer("sequence_reverse", name, x=x)
 
 
 def sequence_pad(
@@ -91,22 +75,15 @@ def sequence_pad(
     Returns:
         [sequences, maxlen, ...], and the lengths, int64 [sequences].
     """
-    for variable, argument in ((x, "x"), (pad_value, "pad_value")):
-        check_variable(variable, argument, "sequence_pad")
-    helper = LayerHelper("sequence_pad", name)
-    out, length = helper.new(x.dtype), helper.new("int64", stop_gradient=True)
     attrs = {"padded_length": -1 if maxlen is None else integer(maxlen, "maxlen", "sequence_pad")}
     inputs = {"X": x, "PadValue": pad_value}
-    helper.append_op("sequence_pad", inputs, {"Out": out, "Length": length}, attrs)
+    out, length = layers("sequence_pad", name, "Out Length", "Length", **inputs, **attrs)
     return out, length
 
 
 def sequence_unpad(x: Variable, length: Variable, name: str | None = None) -> Variable:
     """Return the first ``length[i]`` steps of row i as sequence i; lengths must follow from what is fed."""
-    for variable, argument in ((x, "x"), (length, "length")):
-        check_variable(variable, argument, "sequence_unpad")
-    helper = LayerHelper("sequence_unpad", name)
-    return helper.apply("sequence_unpad", {"X": x, "Length": length}, dtype=x.dtype)
+    return layer("sequence_unpad", name, x=x, length=length)
 
 
 def sequence_mask(
@@ -118,24 +95,14 @@ def sequence_mask(
         x: lengths, integers.
         maxlen: an int or a Variable; None is the largest of ``x``, which must follow from what is fed.
     """
-    check_variable(x, "x", "sequence_mask")
-    helper = LayerHelper("sequence_mask", name)
     number = to_var_type(dtype)
     longest = -1 if maxlen is None else maxlen
     slots, attrs = one_number(longest, "MaxLenTensor", "maxlen", "maxlen", "sequence_mask")
-    return helper.apply(
-        "sequence_mask",
-        {"X": x, **slots},
-        {**attrs, "out_dtype": int(number)},
-        out="Y",
-        dtype=number,
-        stop_gradient=True,
-    )
+    return constant_layer("sequence_mask", name, x=x, **slots, **attrs, out_dtype=int(number))
 
 
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) -> Variable:
     """Give rows other sequences: those of ``y`` (or its elements as offsets), or offsets ``target_lod``."""
-    check_variable(x, "x", "lod_reset")
     helper = LayerHelper("lod_reset")
     if y is not None:
         check_variable(y, "y", "lod_reset")
@@ -148,7 +115,6 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) ->
 
 def lod_append(x: Variable, level: Any) -> Variable:
     """Put a level of sequences behind those of ``x``: offsets, or the sequences of a Variable instead."""
-    check_variable(x, "x", "lod_append")
     helper = LayerHelper("lod_append")
     if isinstance(level, Variable):
         return helper.apply("lod_reset", {"X": x, "Y": level}, {"append": True}, dtype=x.dtype)
@@ -163,7 +129,7 @@ def _offsets(values: Any, argument: str, layer: str) -> list[int]:
 
 
 def sequence_conv(
-    input: Variable,
+    input: Floats,
     num_filters: int,
     filter_size: int = 3,
     filter_stride: int = 1,
@@ -180,7 +146,6 @@ def sequence_conv(
         padding_start: where the window begins, from its row on; ``-(filter_size // 2)`` unless told.
         padding: has no effect, as in Paddle.
     """
-    check_float(input, "input", "sequence_conv")
     size = integer(filter_size, "filter_size", "sequence_conv")
     helper = LayerHelper("sequence_conv", name)
     assert input.shape is not None
@@ -197,14 +162,13 @@ def sequence_conv(
 
 
 def row_conv(
-    input: Variable, future_context_size: int, param_attr: Any = None, act: str | None = None
+    input: Floats, future_context_size: int, param_attr: Any = None, act: str | None = None
 ) -> Variable:
     """Add up a row and ``future_context_size`` behind it in its sequence, each times a row of weights.
 
     Args:
         input: rows of sequences [N, D], or padded ones [B, T, D].
     """
-    check_float(input, "input", "row_conv")
     helper = LayerHelper("row_conv")
     assert input.shape is not None
     size = integer(future_context_size, "future_context_size", "row_conv") + 1
@@ -221,9 +185,7 @@ def sequence_slice(
     for argument, variable in operands.items():
         check_variable(variable, argument, "sequence_slice")
     offset.stop_gradient = length.stop_gradient = True
-    helper = LayerHelper("sequence_slice", name)
-    inputs = {"X": input, "Offset": offset, "Length": length}
-    return helper.apply("sequence_slice", inputs, dtype=input.dtype)
+    return layer("sequence_slice", name, x=input, offset=offset, length=length)
 
 
 def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Variable:
@@ -232,16 +194,13 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Varia
         raise InvalidType(f"sequence_concat: input must be a list of Variables, got {input!r}.")
     for k, variable in enumerate(input):
         check_variable(variable, f"input[{k}]", "sequence_concat")
-    helper = LayerHelper("sequence_concat", name)
-    return helper.apply("sequence_concat", {"X": input}, dtype=input[0].dtype)
+    return layer("sequence_concat", name, x=input)
 
 
 def sequence_reshape(input: Variable, new_dim: int) -> Variable:
     """Give the elements of each sequence rows of ``new_dim``."""
-    check_variable(input, "input", "sequence_reshape")
     attrs = {"new_dim": integer(new_dim, "new_dim", "sequence_reshape")}
-    helper = LayerHelper("sequence_reshape")
-    return helper.apply("sequence_reshape", {"X": input}, attrs, dtype=input.dtype)
+    return layer("sequence_reshape", x=input, **attrs)
 
 
 def sequence_scatter(
@@ -251,28 +210,22 @@ def sequence_scatter(
     operands = {"input": input, "index": index, "updates": updates}
     for argument, variable in operands.items():
         check_variable(variable, argument, "sequence_scatter")
-    helper = LayerHelper("sequence_scatter", name)
-    inputs = {"X": input, "Ids": index, "Updates": updates}
-    return helper.apply("sequence_scatter", inputs, dtype=input.dtype)
+    return layer("sequence_scatter", name, x=input, ids=index, updates=updates)
 
 
 def sequence_enumerate(
     input: Variable, win_size: int, pad_value: int = 0, name: str | None = None
 ) -> Variable:
     """Return each number and those behind it in its sequence, [N, win_size], then ``pad_value``."""
-    check_variable(input, "input", "sequence_enumerate")
-    helper = LayerHelper("sequence_enumerate", name)
     attrs = {
         "win_size": integer(win_size, "win_size", "sequence_enumerate"),
         "pad_value": integer(pad_value, "pad_value", "sequence_enumerate"),
     }
-    return helper.apply(
-        "sequence_enumerate", {"X": input}, attrs, dtype=input.dtype, stop_gradient=True
-    )
+    return constant_layer("sequence_enumerate", name, x=input, **attrs)
 
 
 def im2sequence(
-    input: Variable,
+    input: Floats,
     filter_size: Any = 1,
     stride: Any = 1,
     padding: Any = 0,
@@ -289,7 +242,6 @@ def im2sequence(
     Raises:
         Unsupported: ``input_image_size``: images of several sizes in one array.
     """
-    check_float(input, "input", "im2sequence")
     if input_image_size is not None:
         raise Unsupported("im2sequence: images of several sizes (input_image_size) are not built.")
     paddings = _pair(padding, "padding", "im2sequence")
@@ -298,8 +250,7 @@ def im2sequence(
         "strides": _pair(stride, "stride", "im2sequence"),
         "paddings": paddings * 2 if len(paddings) == 2 else paddings,
     }
-    helper = LayerHelper("im2sequence", name)
-    return helper.apply("im2sequence", {"X": input}, attrs, dtype=input.dtype)
+    return layer("im2sequence", name, x=input, **attrs)
 
 
 def _pair(value: Any, argument: str, layer: str) -> list[int]:
@@ -308,8 +259,8 @@ def _pair(value: Any, argument: str, layer: str) -> list[int]:
 
 
 def match_matrix_tensor(
-    x: Variable,
-    y: Variable,
+    x: Floats,
+    y: Floats,
     channel_num: int,
     act: str | None = None,
     param_attr: Any = None,
@@ -324,8 +275,6 @@ def match_matrix_tensor(
     Returns:
         These, and x times W.
     """
-    for argument, variable in (("x", x), ("y", y)):
-        check_float(variable, argument, "match_matrix_tensor")
     assert x.shape is not None and y.shape is not None
     helper = LayerHelper("match_matrix_tensor", name)
     channels = integer(channel_num, "channel_num", "match_matrix_tensor")
@@ -337,7 +286,7 @@ def match_matrix_tensor(
 
 
 def var_conv_2d(
-    input: Variable,
+    input: Floats,
     row: Variable,
     col: Variable,
     input_channel: int,
@@ -359,9 +308,6 @@ def var_conv_2d(
     Returns:
         For each image [output_channel, height, width], as a sequence of [.., 1].
     """
-    check_float(input, "input", "var_conv_2d")
-    for argument, variable in (("row", row), ("col", col)):
-        check_variable(variable, argument, "var_conv_2d")
     helper = LayerHelper("var_conv_2d", name)
     kernel, steps = (
         _pair(value, argument, "var_conv_2d")
@@ -400,16 +346,12 @@ def sequence_topk_avg_pooling(
         row, col: sequences as long as the pairs have rows and columns; the result has those of ``row``.
         topks: how many of the largest, rising; a sum is divided by that even where there are fewer.
     """
-    for argument, variable in (("input", input), ("row", row), ("col", col)):
-        check_variable(variable, argument, "sequence_topk_avg_pooling")
-    helper = LayerHelper("sequence_topk_avg_pooling")
-    out, pos = helper.new(input.dtype), helper.new("int32", stop_gradient=True)
     attrs = {
         "topks": list(topks),
         "channel_num": integer(channel_num, "channel_num", "sequence_topk_avg_pooling"),
     }
     inputs = {"X": input, "ROW": row, "COLUMN": col}
-    helper.append_op("sequence_topk_avg_pooling", inputs, {"Out": out, "pos": pos}, attrs)
+    out, _ = layers("sequence_topk_avg_pooling", None, "Out pos", "pos", **inputs, **attrs)
     return out
 
 
@@ -427,7 +369,6 @@ def fused_embedding_seq_pool(
     With ``is_sparse`` the gradient is rows on CPU places. Rows of ``padding_idx`` (negative: from the end)
     count as zeros.
     """
-    check_variable(input, "input", "fused_embedding_seq_pool")
     helper = LayerHelper("fused_embedding_seq_pool")
     weight = helper.create_parameter(param_attr, size, dtype)
     padding = -1 if padding_idx is None else padding_idx + size[0] * (padding_idx < 0)

@@ -8,7 +8,8 @@ from typing import Any
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper, layers
 from .numbers import integer
 from .shape import squeeze, topk
 
@@ -73,7 +74,6 @@ def ctc_greedy_decoder(
         Labels in sequences, int64 [n, 1]; one row of -1 if none is left. Or, of padded rows, [B, T] filled with
         ``padding_value``, and lengths [B, 1].
     """
-    check_variable(input, "input", "ctc_greedy_decoder")
     helper = LayerHelper("ctc_greedy_decoder", name)
     _, best = topk(input, 1)
     attrs: dict[str, Any] = {
@@ -112,19 +112,11 @@ def chunk_eval(
     """
     _labels(input, "input", "chunk_eval")
     _labels(label, "label", "chunk_eval")
-    helper = LayerHelper("chunk_eval")
-    inputs = {"Inference": input, "Label": label}
-    if seq_length is not None:
-        inputs["SeqLength"] = seq_length
-    ratios = {slot: "float32" for slot in ("Precision", "Recall", "F1-Score")}
-    counts = dict.fromkeys(("NumInferChunks", "NumLabelChunks", "NumCorrectChunks"), "int64")
-    outputs = {
-        slot: helper.new(dtype, stop_gradient=True) for slot, dtype in {**ratios, **counts}.items()
-    }
+    inputs = {"Inference": input, "Label": label, "SeqLength": seq_length}
     attrs = {
         "num_chunk_types": integer(num_chunk_types, "num_chunk_types", "chunk_eval"),
         "chunk_scheme": chunk_scheme,
         "excluded_chunk_types": list(excluded_chunk_types or []),
     }
-    helper.append_op("chunk_eval", inputs, outputs, attrs)
-    return tuple(outputs.values())
+    results = "Precision Recall F1-Score NumInferChunks NumLabelChunks NumCorrectChunks"
+    return layers("chunk_eval", None, results, results, **inputs, **attrs)

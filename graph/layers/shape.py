@@ -11,28 +11,27 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable, variables_of
+from .arguments import check_variable, variables_of
+from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import integer, one_number, several_numbers
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
     """The mean of all elements: shape [1]."""
-    check_variable(x, "x", "mean")
-    return LayerHelper("mean", name).apply("mean", {"X": x}, dtype=x.dtype)
+    return layer("mean", name, x=x)
 
 
 def _reduce(op_type: str) -> Callable[..., Variable]:
-    def layer(
+    def function(
         input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
     ) -> Variable:
-        check_variable(input, "input", op_type)
         dims = [dim] if isinstance(dim, int) else list(dim or [])
         attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
-        return LayerHelper(op_type, name).apply(op_type, {"X": input}, attrs, dtype=input.dtype)
+        return layer(op_type, name, x=input, **attrs)
 
-    layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = f"``{op_type}`` over the dimensions ``dim`` (None: all)."
-    return layer
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"``{op_type}`` over the dimensions ``dim`` (None: all)."
+    return function
 
 
 reduce_sum = _reduce("reduce_sum")
@@ -79,7 +78,6 @@ def reshape(
     Sizes may be Variables, or one Variable holds them all; ``actual_shape`` is such a Variable and counts
     first.
     """
-    check_variable(x, "x", "reshape")
     sizes = shape if actual_shape is None else actual_shape
     inputs, attrs = several_numbers(sizes, "Shape", "ShapeTensor", "shape", "shape", "reshape")
     helper = LayerHelper("reshape2", name)
@@ -88,19 +86,16 @@ def reshape(
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of x."""
-    check_variable(x, "x", "transpose")
     return _view(LayerHelper("transpose", name), "transpose2", x, {"axis": list(perm)})
 
 
 def squeeze(input: Variable, axes: Sequence[int], name: str | None = None) -> Variable:
     """Drop dimensions of size 1."""
-    check_variable(input, "input", "squeeze")
     return _view(LayerHelper("squeeze", name), "squeeze2", input, {"axes": list(axes)})
 
 
 def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
     """Insert dimensions of size 1, at an axis or several (numbers or Variables)."""
-    check_variable(input, "input", "unsqueeze")
     axes = [axes] if isinstance(axes, int) else axes
     slots = ("AxesTensor", "AxesTensorList", "axes", "axes", "unsqueeze")
     inputs, attrs = several_numbers(axes, *slots)
@@ -109,7 +104,6 @@ def unsqueeze(input: Variable, axes: Any, name: str | None = None) -> Variable:
 
 def flatten(x: Variable, axis: int = 1, name: str | None = None) -> Variable:
     """A matrix: dimensions before ``axis`` are rows."""
-    check_variable(x, "x", "flatten")
     return _view(LayerHelper("flatten", name), "flatten2", x, {"axis": axis})
 
 
@@ -117,16 +111,13 @@ def concat(input: Sequence[Variable], axis: Any = 0, name: str | None = None) ->
     """Join tensors along a dimension (a number or a Variable)."""
     parts = variables_of(input, "input", "concat")
     inputs, attrs = one_number(axis, "AxisTensor", "axis", "axis", "concat")
-    return LayerHelper("concat", name).apply(
-        "concat", {"X": parts, **inputs}, attrs, dtype=parts[0].dtype
-    )
+    return layer("concat", name, x=parts, **inputs, **attrs)
 
 
 def split(
     input: Variable, num_or_sections: Any, dim: Any = -1, name: str | None = None
 ) -> list[Variable]:
     """Cut a tensor along a dimension into equal parts, or parts of given sizes (numbers or Variables)."""
-    check_variable(input, "input", "split")
     assert input.shape is not None
     helper = LayerHelper("split", name)
     if not isinstance(dim, Variable):
@@ -149,14 +140,11 @@ def split(
 def stack(x: Sequence[Variable], axis: int = 0) -> Variable:
     """Join tensors of one shape along a new dimension."""
     parts = variables_of(x, "x", "stack")
-    return LayerHelper("stack").apply(
-        "stack", {"X": parts}, {"axis": axis}, out="Y", dtype=parts[0].dtype
-    )
+    return layer("stack", x=parts, axis=axis)
 
 
 def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Variable:
     """Elements ``starts`` to ``ends`` (numbers or Variables) of each of ``axes``."""
-    check_variable(input, "input", "slice")
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": list(axes), "infer_flags": [1] * len(axes)}
     for name, slot, bounds in (("starts", "Starts", starts), ("ends", "Ends", ends)):
@@ -166,12 +154,11 @@ def slice(input: Variable, axes: Sequence[int], starts: Any, ends: Any) -> Varia
             attrs["infer_flags"] = [-1] * len(axes)
         inputs.update(variables)
         attrs.update(numbers)
-    return LayerHelper("slice").apply("slice", inputs, attrs, dtype=input.dtype)
+    return layer("slice", **inputs, **attrs)
 
 
 def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     """Repeat dimension i ``expand_times[i]`` times (numbers or Variables)."""
-    check_variable(x, "x", "expand")
     slots = ("ExpandTimes", "expand_times_tensor", "expand_times", "expand_times", "expand")
     helper = LayerHelper("expand", name)
     inputs, attrs = several_numbers(expand_times, *slots, helper)
@@ -180,10 +167,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
     """Rows of a tensor at the indices."""
-    inputs = {"X": input, "Index": index}
-    return LayerHelper("gather").apply(
-        "gather", inputs, {"overwrite": overwrite}, dtype=input.dtype
-    )
+    return layer("gather", x=input, index=index, overwrite=overwrite)
 
 
 def one_hot(input: Variable, depth: Any, allow_out_of_range: bool = False) -> Variable:
@@ -200,35 +184,30 @@ def _one_hot(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool
     check_variable(input, "input", "one_hot")
     inputs, attrs = one_number(depth, "depth_tensor", "depth", "depth", "one_hot")
     attrs["allow_out_of_range"] = allow_out_of_range
-    return LayerHelper(op_type).apply(op_type, {"X": input, **inputs}, attrs, stop_gradient=True)
+    return constant_layer(op_type, x=input, **inputs, **attrs)
 
 
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
     """The ``k`` largest of the last dimension (``k`` a number or a Variable), and where they are."""
-    check_variable(input, "input", "topk")
-    helper = LayerHelper("top_k", name)
-    values, indices = helper.new(input.dtype), helper.new("int64", stop_gradient=True)
     inputs, attrs = one_number(k, "K", "k", "k", "topk")
-    helper.append_op("top_k", {"X": input, **inputs}, {"Out": values, "Indices": indices}, attrs)
+    values, indices = layers("top_k", name, "Out Indices", "Indices", x=input, **inputs, **attrs)
     return values, indices
 
 
 def argmax(x: Variable, axis: int = 0) -> Variable:
     """Index of the largest element along ``axis``."""
-    return LayerHelper("arg_max").apply("arg_max", {"X": x}, {"axis": axis}, stop_gradient=True)
+    return constant_layer("arg_max", x=x, axis=axis)
 
 
 def argmin(x: Variable, axis: int = 0) -> Variable:
     """Index of the smallest element along ``axis``."""
-    return LayerHelper("arg_min").apply("arg_min", {"X": x}, {"axis": axis}, stop_gradient=True)
+    return constant_layer("arg_min", x=x, axis=axis)
 
 
 def cast(x: Variable, dtype: Any) -> Variable:
     """Convert the elements."""
-    check_variable(x, "x", "cast")
     assert x.dtype is not None
-    attrs = {"in_dtype": int(x.dtype), "out_dtype": int(to_var_type(dtype))}
-    return LayerHelper("cast").apply("cast", {"X": x}, attrs, dtype=dtype)
+    return layer("cast", x=x, in_dtype=int(x.dtype), out_dtype=int(to_var_type(dtype)))
 
 
 def fill_constant(
@@ -345,7 +324,6 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
 
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None) -> Variable:
     """x where the condition holds, else y; of a condition alone the places of what is not zero, int64."""
-    check_variable(condition, "condition", "where")
     if x is None and y is None:
         return LayerHelper("where_index").apply(
             "where_index", {"Condition": condition}, dtype="int64", stop_gradient=True
@@ -353,11 +331,9 @@ def where(condition: Variable, x: Variable | None = None, y: Variable | None = N
     check_variable(x, "x", "where")
     check_variable(y, "y", "where")
     assert x is not None
-    inputs = {"Condition": condition, "X": x, "Y": y}
-    return LayerHelper("where").apply("where", inputs, dtype=x.dtype)
+    return layer("where", condition=condition, x=x, y=y)
 
 
 def shape(input: Variable) -> Variable:
     """The shape of a tensor, as int32."""
-    check_variable(input, "input", "shape")
-    return LayerHelper("shape").apply("shape", {"Input": input}, dtype="int32", stop_gradient=True)
+    return constant_layer("shape", input=input)

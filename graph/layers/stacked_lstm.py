@@ -11,7 +11,7 @@ from ..ops.stacked_lstm import elements
 from ..program.variable import Variable
 from . import shape as tensors
 from .binary import mul
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 from .initializer import Initializer
 from .numbers import integer
 from .sequence import (
@@ -69,8 +69,6 @@ def lstm(
         InvalidValue: a size is below 1, or ``input`` is not [steps, batch, in].
         ShapeError: a first state has another shape.
     """
-    for each, argument in ((input, "input"), (init_h, "init_h"), (init_c, "init_c")):
-        check_variable(each, argument, "lstm")
     size, layers = (
         integer(hidden_size, "hidden_size", "lstm"),
         integer(num_layers, "num_layers", "lstm"),

@@ -11,11 +11,12 @@ from ...strategies.errors import InvalidState, InvalidType, InvalidValue, NotFou
 from ...strategies.types import VarType
 from ..program import unique_name
 from ..program.variable import Variable
+from .arguments import check_variable
 from .arrays import array_read, array_write
 from .beam import beam_search, beam_search_decode, check_beam
 from .binary import elementwise_add, less_than, logical_and, logical_not, logical_or
 from .dynamic_rnn import DynamicRNN
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 from .loops import While
 from .matrices import is_empty
 from .nn import embedding, fc

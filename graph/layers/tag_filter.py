@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
-from .label_loss import check_integers
+from .arguments import Integers
+from .helper import layers
 from .numbers import integer
 
 
 def filter_by_instag(
     ins: Variable,
-    ins_tag: Variable,
-    filter_tag: Variable,
+    ins_tag: Integers,
+    filter_tag: Integers,
     is_lod: bool,
     out_val_if_empty: int = 0,
 ) -> list[Variable]:
@@ -28,17 +28,16 @@ def filter_by_instag(
     Raises:
         InvalidType: ``ins`` is no Variable, or tags are no integers.
     """
-    check_variable(ins, "ins", "filter_by_instag")
-    for argument, variable in (("ins_tag", ins_tag), ("filter_tag", filter_tag)):
-        check_integers(variable, argument, "filter_by_instag")
-    helper = LayerHelper("filter_by_instag")
-    outputs = {
-        "Out": helper.new(ins.dtype),
-        "LossWeight": helper.new("float32"),
-        "IndexMap": helper.new("int64", stop_gradient=True),
-    }
     value = integer(out_val_if_empty, "out_val_if_empty", "filter_by_instag")
-    attrs = {"is_lod": bool(is_lod), "out_val_if_empty": value}
-    inputs = {"Ins": ins, "Ins_tag": ins_tag, "Filter_tag": filter_tag}
-    helper.append_op("filter_by_instag", inputs, outputs, attrs)
-    return [outputs["Out"], outputs["LossWeight"]]
+    out, loss_weight, _ = layers(
+        "filter_by_instag",
+        None,
+        "Out LossWeight IndexMap",
+        "IndexMap",
+        ins=ins,
+        ins_tag=ins_tag,
+        filter_tag=filter_tag,
+        is_lod=bool(is_lod),
+        out_val_if_empty=value,
+    )
+    return [out, loss_weight]

@@ -9,20 +9,11 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.program import default_main_program
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper, constant_layer, layer, layers
 from .initializer import ConstantInitializer
 from .numbers import several_numbers
 from .shape import fill_constant, sums
-
-
-def check_float(x: Variable, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``x`` is a Variable that may hold floats."""
-    check_variable(x, argument, layer)
-    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64, None)
-    if x.dtype not in kinds:
-        raise InvalidType(
-            f"{layer}: {argument} must hold floats, and {x.name!r} holds {x.dtype.name}."
-        )
 
 
 def sizes_of(shape: Any, layer: str) -> list[int]:
@@ -43,11 +34,8 @@ def argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
     """The elements in order along ``axis``, and where they were."""
-    check_variable(input, "input", "argsort")
-    helper = LayerHelper("argsort", name)
-    out, indices = helper.new(input.dtype), helper.new("int64", stop_gradient=True)
     attrs = {"axis": axis, "descending": descending}
-    helper.append_op("argsort", {"X": input}, {"Out": out, "Indices": indices}, attrs)
+    out, indices = layers("argsort", name, "Out Indices", "Indices", x=input, **attrs)
     return out, indices
 
 
@@ -55,18 +43,12 @@ def cumsum(
     x: Variable, axis: int | None = None, exclusive: bool | None = None, reverse: bool | None = None
 ) -> Variable:
     """Sums of the elements so far; ``exclusive`` without the element itself, ``reverse`` from the end."""
-    check_variable(x, "x", "cumsum")
-    settings = {"axis": axis, "exclusive": exclusive, "reverse": reverse}
-    attrs = {name: value for name, value in settings.items() if value is not None}
-    return LayerHelper("cumsum").apply("cumsum", {"X": x}, attrs, dtype=x.dtype)
+    return layer("cumsum", x=x, axis=axis, exclusive=exclusive, reverse=reverse)
 
 
 def gather_nd(input: Variable, index: Variable, name: str | None = None) -> Variable:
     """Elements, or slices, of a tensor by their coordinates."""
-    check_variable(input, "input", "gather_nd")
-    check_variable(index, "index", "gather_nd")
-    inputs = {"X": input, "Index": index}
-    return LayerHelper("gather_nd", name).apply("gather_nd", inputs, dtype=input.dtype)
+    return layer("gather_nd", name, x=input, index=index)
 
 
 def scatter(
@@ -77,20 +59,14 @@ def scatter(
     overwrite: bool = True,
 ) -> Variable:
     """Rows replaced by ``updates`` at the indices, or, unless ``overwrite``, by their sums."""
-    for argument, operand in (("input", input), ("index", index), ("updates", updates)):
-        check_variable(operand, argument, "scatter")
-    inputs = {"X": input, "Ids": index, "Updates": updates}
-    attrs = {"overwrite": overwrite}
-    return LayerHelper("scatter", name).apply("scatter", inputs, attrs, dtype=input.dtype)
+    return layer("scatter", name, x=input, ids=index, updates=updates, overwrite=overwrite)
 
 
 def pad(
     x: Variable, paddings: Sequence[int], pad_value: float = 0.0, name: str | None = None
 ) -> Variable:
     """A margin of one value: ``paddings`` before and after each dimension."""
-    check_variable(x, "x", "pad")
-    attrs = {"paddings": sizes_of(paddings, "pad"), "pad_value": float(pad_value)}
-    return LayerHelper("pad", name).apply("pad", {"X": x}, attrs, dtype=x.dtype)
+    return layer("pad", name, x=x, paddings=sizes_of(paddings, "pad"), pad_value=float(pad_value))
 
 
 def pad2d(
@@ -102,7 +78,6 @@ def pad2d(
     name: str | None = None,
 ) -> Variable:
     """A margin around images: above, below, left and right. It is constant, a reflection, or the edge."""
-    check_variable(input, "input", "pad2d")
     if mode not in ("constant", "reflect", "edge"):
         raise InvalidValue(f"pad2d: mode must be 'constant', 'reflect' or 'edge', got {mode!r}.")
     if data_format not in ("NCHW", "NHWC"):
@@ -113,7 +88,7 @@ def pad2d(
         inputs["Paddings"] = paddings
     else:
         attrs["paddings"] = sizes_of(paddings, "pad2d")
-    return LayerHelper("pad2d", name).apply("pad2d", inputs, attrs, dtype=input.dtype)
+    return layer("pad2d", name, **inputs, **attrs)
 
 
 def _logical(op_type: str, input: Variable, dim: Any, keep_dim: bool, name: str | None) -> Variable:
@@ -122,8 +97,7 @@ def _logical(op_type: str, input: Variable, dim: Any, keep_dim: bool, name: str 
         raise InvalidType(f"{op_type}: input must hold booleans, and {input.name!r} does not.")
     dims = [dim] if isinstance(dim, int) else list(dim or [])
     attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
-    helper = LayerHelper(op_type, name)
-    return helper.apply(op_type, {"X": input}, attrs, dtype="bool", stop_gradient=True)
+    return constant_layer(op_type, name, x=input, **attrs)
 
 
 def reduce_all(
@@ -142,7 +116,7 @@ def reduce_any(
 
 def _test(op_type: str, x: Variable) -> Variable:
     check_variable(x, "x", op_type)
-    return LayerHelper(op_type).apply(op_type, {"X": x}, dtype="bool", stop_gradient=True)
+    return constant_layer(op_type, x=x)
 
 
 def has_inf(x: Variable) -> Variable:
@@ -167,7 +141,7 @@ def _draw(op_type: str, shape: Any, dtype: Any, attrs: dict[str, Any]) -> Variab
     slots = ("ShapeTensor", "ShapeTensorList", "shape", "shape", op_type)
     inputs, sizes = several_numbers(shape, *slots)
     attrs |= {**sizes, "dtype": int(kind)}
-    return LayerHelper(op_type).apply(op_type, inputs, attrs, dtype=kind)
+    return layer(op_type, **inputs, **attrs)
 
 
 def gaussian_random(
@@ -211,22 +185,19 @@ def create_tensor(dtype: Any, name: str | None = None, persistable: bool = False
 
 def rank(input: Variable) -> Variable:
     """The number of dimensions, as an int32 of one element."""
-    check_variable(input, "input", "rank")
     return fill_constant([1], "int32", input.ndim)
 
 
 def reverse(x: Variable, axis: int | Sequence[int]) -> Variable:
     """The elements from the end to the front along ``axis``."""
-    check_variable(x, "x", "reverse")
     axes = [axis] if isinstance(axis, int) else sizes_of(axis, "reverse")
-    return LayerHelper("reverse").apply("reverse", {"X": x}, {"axis": axes}, dtype=x.dtype)
+    return layer("reverse", x=x, axis=axes)
 
 
 def strided_slice(
     input: Variable, axes: Sequence[int], starts: Any, ends: Any, strides: Any
 ) -> Variable:
     """Every ``strides``-th element from ``starts`` to ``ends`` of each of ``axes``."""
-    check_variable(input, "input", "strided_slice")
     inputs: dict[str, Any] = {"Input": input}
     attrs: dict[str, Any] = {"axes": sizes_of(axes, "strided_slice: axes")}
     attrs["infer_flags"] = [1] * len(attrs["axes"])
@@ -238,8 +209,7 @@ def strided_slice(
             attrs["infer_flags"] = [-1] * len(attrs["axes"])
         inputs.update(variables)
         attrs.update(numbers)
-    helper = LayerHelper("strided_slice")
-    return helper.apply("strided_slice", inputs, attrs, dtype=input.dtype)
+    return layer("strided_slice", **inputs, **attrs)
 
 
 def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable]:
@@ -248,7 +218,6 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
     Raises:
         InvalidValue: the size is not known, or is not ``num``.
     """
-    check_variable(x, "x", "unstack")
     count = (x.shape or ())[axis] if num is None else num
     if count <= 0:
         raise InvalidValue(f"unstack: how many parts {x.name!r} has is not known: give num.")

@@ -10,16 +10,15 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from . import shape as shapes
-from .helper import LayerHelper
+from .arguments import Floats, Integers
+from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
-from .label_loss import check_integers
 from .numbers import integer
-from .tensors import check_float
 
 
 def tree_conv(
-    nodes_vector: Variable,
-    edge_set: Variable,
+    nodes_vector: Floats,
+    edge_set: Integers,
     output_size: int,
     num_filters: int = 1,
     max_depth: int = 2,
@@ -40,8 +39,6 @@ def tree_conv(
     Raises:
         InvalidType, InvalidValue: an argument does not fit.
     """
-    check_float(nodes_vector, "nodes_vector", "tree_conv")
-    check_integers(edge_set, "edge_set", "tree_conv")
     if nodes_vector.ndim != 3 or (nodes_vector.shape or ())[2] < 0:
         raise InvalidValue(
             "tree_conv: nodes_vector must be [trees, nodes, features] of known width."
@@ -59,16 +56,13 @@ def tree_conv(
     return helper.activate(helper.add_bias(out, bias_attr), act)
 
 
-def gather_tree(ids: Variable, parents: Variable) -> Variable:
+def gather_tree(ids: Integers, parents: Integers) -> Variable:
     """Follow beams back from their last steps: ids and parents (of beams), integers [steps, batch, beams]."""
-    check_integers(ids, "ids", "gather_tree")
-    check_integers(parents, "parents", "gather_tree")
-    helper = LayerHelper("gather_tree")
-    return helper.apply("gather_tree", {"Ids": ids, "Parents": parents}, dtype=ids.dtype)
+    return layer("gather_tree", ids=ids, parents=parents)
 
 
 def tdm_child(
-    x: Variable, node_nums: int, child_nums: int, param_attr: Any = None, dtype: Any = "int32"
+    x: Integers, node_nums: int, child_nums: int, param_attr: Any = None, dtype: Any = "int32"
 ) -> tuple[Variable, Variable]:
     """Return the children of nodes of a tree, [..., child_nums], and 1 where a child stands for an item.
 
@@ -78,7 +72,6 @@ def tdm_child(
             0 where there is none.
         dtype: of the tree and of the results, int32 or int64.
     """
-    check_integers(x, "x", "tdm_child")
     helper, number = LayerHelper("tdm_child"), _integer_type(dtype, "dtype", "tdm_child")
     count = integer(child_nums, "child_nums", "tdm_child")
     shape = [integer(node_nums, "node_nums", "tdm_child"), 3 + count]
@@ -91,7 +84,7 @@ def tdm_child(
 
 
 def tdm_sampler(
-    x: Variable,
+    x: Integers,
     neg_samples_num_list: Sequence[int],
     layer_node_num_list: Sequence[int],
     leaf_node_num: int,
@@ -121,7 +114,6 @@ def tdm_sampler(
     Raises:
         InvalidType, InvalidValue: an argument does not fit.
     """
-    check_integers(x, "x", "tdm_sampler")
     number = _integer_type(dtype, "dtype", "tdm_sampler")
     _integer_type(tree_dtype, "tree_dtype", "tdm_sampler")
     counts = [integer(n, "neg_samples_num_list", "tdm_sampler") for n in neg_samples_num_list]
@@ -190,8 +182,8 @@ def _tree(helper: LayerHelper, attr: Any, shape: list[int], dtype: Any, layer: s
 
 
 def hsigmoid(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Integers,
     num_classes: int | None,
     param_attr: Any = None,
     bias_attr: Any = None,
@@ -214,8 +206,6 @@ def hsigmoid(
     Raises:
         InvalidType, InvalidValue: an argument does not fit.
     """
-    check_float(input, "input", "hsigmoid")
-    check_integers(label, "label", "hsigmoid")
     if num_classes is None or (num_classes < 2 and not is_custom):
         raise InvalidValue(f"hsigmoid: num_classes must be 2 or more, got {num_classes}.")
     if is_custom != (path_table is not None) or is_custom != (path_code is not None):

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ..program.variable import Variable
-from .helper import LayerHelper, check_variable
+from .arguments import check_variable
+from .helper import LayerHelper, layer, layers
 from .numbers import real_number
 
 
 def _simple(op_type: str) -> Callable[..., Variable]:
-    def layer(x: Variable, name: str | None = None) -> Variable:
-        check_variable(x, "x", op_type)
-        return LayerHelper(op_type, name).apply(op_type, {"X": x}, dtype=x.dtype)
+    def function(x: Variable, name: str | None = None) -> Variable:
+        return layer(op_type, name, x=x)
 
-    layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = f"Apply ``{op_type}`` to every element of ``x``."
-    return layer
+    function.__name__ = function.__qualname__ = op_type
+    function.__doc__ = f"Apply ``{op_type}`` to every element of ``x``."
+    return function
 
 
 abs = _simple("abs")
@@ -63,7 +63,6 @@ def erf(x: Variable) -> Variable:
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """log(1 + x), exact near 0; written to ``out`` if that is given."""
-    check_variable(x, "x", "log1p")
     helper = LayerHelper("log1p", name)
     if out is None:
         return helper.apply("log1p", {"X": x}, dtype=x.dtype)
@@ -74,7 +73,7 @@ def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> 
 
 def _with(op_type: str, x: Variable, name: str | None, **attrs: Any) -> Variable:
     check_variable(x, "x", op_type)
-    return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+    return layer(op_type, name, x=x, **attrs)
 
 
 def gelu(x: Variable, approximate: bool = False) -> Variable:
@@ -122,18 +121,15 @@ def hard_swish(
 
 def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
     """x to the power ``factor`` (a number or a Variable)."""
-    check_variable(x, "x", "pow")
     inputs, attrs = real_number(factor, "FactorTensor", "factor", "factor", "pow")
-    return LayerHelper("pow", name).apply("pow", {"X": x, **inputs}, attrs, dtype=x.dtype)
+    return layer("pow", name, x=x, **inputs, **attrs)
 
 
 def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
     """x cut to [min, max] (numbers or Variables)."""
-    check_variable(x, "x", "clip")
     low, attrs = real_number(min, "Min", "min", "min", "clip")
     high, high_attrs = real_number(max, "Max", "max", "max", "clip")
-    inputs = {"X": x, **low, **high}
-    return LayerHelper("clip", name).apply("clip", inputs, {**attrs, **high_attrs}, dtype=x.dtype)
+    return layer("clip", name, x=x, **low, **high, **attrs, **high_attrs)
 
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
@@ -157,7 +153,6 @@ def scale(
     name: str | None = None,
 ) -> Variable:
     """scale x + bias, or scale (x + bias); ``scale`` is a number or a Variable."""
-    check_variable(x, "x", "scale")
     helper = LayerHelper("scale", name)
     inputs, attrs = real_number(scale, "ScaleTensor", "scale", "scale", "scale")
     attrs |= {"bias": float(bias), "bias_after_scale": bias_after_scale}
@@ -177,9 +172,6 @@ def dropout(
     ``downgrade_in_infer`` multiplies by 1 - p when testing, ``upscale_in_train`` divides by it in training.
     Each step draws anew, unless ``seed`` is set here: the program's seed makes runs the same, not steps.
     """
-    check_variable(x, "x", "dropout")
-    helper = LayerHelper("dropout", name)
-    out, mask = helper.new(x.dtype), helper.new("uint8", stop_gradient=True)
     attrs = {
         "dropout_prob": float(dropout_prob),
         "is_test": is_test,
@@ -187,5 +179,4 @@ def dropout(
         "seed": seed or 0,
         "dropout_implementation": dropout_implementation,
     }
-    helper.append_op("dropout", {"X": x}, {"Out": out, "Mask": mask}, attrs)
-    return out
+    return layers("dropout", name, "Out Mask", "Mask", x=x, **attrs)[0]

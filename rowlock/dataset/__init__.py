@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-from ..names import listing, missing
+from ..names import missing, publish_listed
 
 __all__ = [
     "cifar",
@@ -29,10 +29,12 @@ __all__ = [
     "wmt14",
     "wmt16",
 ]
-__dir__ = listing(__name__)
 
 
 def __getattr__(name: str) -> ModuleType:
     if name in __all__:
         return importlib.import_module(f".{name}", __name__)
     return missing(__name__)(name)
+
+
+publish_listed(__name__)

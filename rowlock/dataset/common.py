@@ -21,12 +21,10 @@ from types import ModuleType
 from typing import IO, Any, BinaryIO
 
 from ..graph.program.formats.state_reader import read_state
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile
 
 __all__ = ["DATA_HOME", "cluster_files_reader", "download", "fetch_all", "md5file", "split"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 DATA_HOME = os.path.expanduser("~/.cache/paddle/dataset")
 
@@ -226,3 +224,6 @@ def cluster_files_reader(
 def _check_callable(name: str, value: Any) -> None:
     if not callable(value):
         raise InvalidType(f"{name} must be callable, got {type(value).__name__}.")
+
+
+publish_listed(__name__)

@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..names import listing, missing
+from ..names import publish_listed
 from ..reader import map_readers, xmap_readers
 from . import common
 from .image import load_image_bytes, simple_transform
 
 __all__ = ["default_mapper", "fetch", "test", "test_mapper", "train", "train_mapper", "valid"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 DATA_URL = "http://paddlemodels.bj.bcebos.com/flowers/102flowers.tgz"
 LABEL_URL = "http://paddlemodels.bj.bcebos.com/flowers/imagelabels.mat"
@@ -104,3 +102,6 @@ def _reader(
     if use_xmap:
         return xmap_readers(mapper, images, min(4, os.cpu_count() or 1), buffered_size)
     return map_readers(mapper, images)
+
+
+publish_listed(__name__)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import DamagedFile
 from . import common
 
@@ -29,8 +29,6 @@ __all__ = [
     "train",
     "user_info",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL = "https://dataset.bj.bcebos.com/movielens%2Fml-1m.zip"
 MD5 = "c4d9eecfca2ab87c1945afe126590906"
@@ -186,3 +184,6 @@ def _ratings(seed: int, test_ratio: float, is_test: bool) -> Iterator[list[Any]]
         if (draws.random_sample() < test_ratio) == is_test:
             score = float(rating) * 2 - 5.0
             yield about.users[int(user)].value() + about.films[int(film)].value() + [[score]]
+
+
+publish_listed(__name__)

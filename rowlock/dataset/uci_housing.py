@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import DamagedFile
 from . import common
 
@@ -24,8 +24,6 @@ __all__ = [
     "test",
     "train",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 URL = "http://paddlemodels.bj.bcebos.com/uci_housing/housing.data"
 MD5 = "d4accdce7a25600298819f8e28e8d593"
@@ -121,3 +119,6 @@ def _reader(rows: np.ndarray) -> common.Samples:
             yield row[:-1], row[-1:]
 
     return samples
+
+
+publish_listed(__name__)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..names import listing, missing
+from ..names import missing, publish_listed
 from . import fs_wrapper
 
 __all__ = ["TrainerProgram", "fs_wrapper", "launch"]
-__dir__ = listing(__name__)
 
 
 def __getattr__(name: str) -> Any:
@@ -22,3 +21,6 @@ def __getattr__(name: str) -> Any:
     if name == "TrainerProgram":
         return importlib.import_module("..cluster.pserver.topology", __name__).TrainerProgram
     return missing(__name__)(name)
+
+
+publish_listed(__name__)

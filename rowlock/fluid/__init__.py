@@ -38,7 +38,7 @@ from ..graph.program.scopes import device_guard, name_scope
 from ..graph.program.variable import Parameter, Variable
 from ..graph.training.backward import append_backward, gradients
 from ..graph.training.clip import set_gradient_clip
-from ..names import listing, missing
+from ..names import missing, publish_listed
 from ..strategies.flags import get_flags, set_flags
 from ..version import require_version
 from . import (
@@ -88,9 +88,6 @@ def __getattr__(name: str) -> Any:
     if name in ("BuildStrategy", "ExecutionStrategy"):  # they import Pydantic
         return getattr(compiler, name)
     return missing(__name__)(name)
-
-
-__dir__ = listing(__name__)
 
 
 __all__ = [
@@ -175,3 +172,5 @@ __all__ = [
     "transpiler",
     "unique_name",
 ]
+
+publish_listed(__name__)

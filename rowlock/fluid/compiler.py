@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from ..executor.compiled_program import CompiledProgram
-from ..names import listing, missing
+from ..names import missing, publish_listed
 
 if TYPE_CHECKING:
     from ..strategies.build import BuildStrategy
@@ -19,5 +19,6 @@ def __getattr__(name: str) -> Any:
     return missing(__name__)(name)
 
 
-__dir__ = listing(__name__)
 __all__ = ["BuildStrategy", "CompiledProgram", "ExecutionStrategy"]
+
+publish_listed(__name__)

@@ -7,7 +7,7 @@ from ..executor.device.tensor import LoDTensor
 from ..executor.feed.scope import Scope
 from ..graph.program import role
 from ..graph.program.program_graph import ProgramGraph as Graph
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import EnforceNotMet, EOFException
 from ..strategies.flags import FLAGS, flag_value
 from ..strategies.types import VarType
@@ -106,5 +106,5 @@ __all__ = [
     "is_compiled_with_cuda",
     "op_proto_and_checker_maker",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

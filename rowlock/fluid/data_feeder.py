@@ -5,7 +5,7 @@ from typing import Any
 
 from ..executor.loading.data_feeder import DataFeeder
 from ..graph.program.variable import Variable
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import InvalidType
 from ..strategies.types import to_numpy, to_var_type
 
@@ -16,8 +16,6 @@ __all__ = [
     "check_variable_and_dtype",
     "convert_dtype",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 def convert_dtype(dtype: Any) -> str:
@@ -67,3 +65,6 @@ def check_variable_and_dtype(
     """Raise InvalidType (a TypeError) unless ``input`` is a Variable of an expected dtype."""
     check_type(input, input_name, Variable, op_name, extra_message)
     check_dtype(input.dtype, input_name, expected_dtype, op_name, extra_message)
+
+
+publish_listed(__name__)

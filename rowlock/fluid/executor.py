@@ -12,7 +12,7 @@ from ..executor.executor import Executor
 from ..executor.feed.scope import Scope, global_scope, scope_guard
 from ..graph.program.block import Block
 from ..graph.program.variable import Variable
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import InvalidValue, NotFound
 from ..strategies.types import to_var_type
 
@@ -28,8 +28,6 @@ __all__ = [
     "has_fetch_operators",
     "scope_guard",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 def _fetch_var(name: Any, scope: Scope | None = None, return_numpy: bool = True) -> Any:
@@ -116,3 +114,6 @@ def has_fetch_operators(block: Block, fetch_targets: Any, fetch_holder_name: str
         InvalidValue: one of them is of no target.
     """
     return _has(block, "fetch", fetch_targets)
+
+
+publish_listed(__name__)

@@ -16,7 +16,7 @@ from ..graph.program.program import (
 from ..graph.program.program_graph import IrGraph
 from ..graph.program.scopes import device_guard, name_scope
 from ..graph.program.variable import Parameter, Variable
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.flags import get_flags, set_flags
 from ..strategies.types import FLOATS, VarType, to_var_type
 from ..version import require_version
@@ -48,8 +48,6 @@ __all__ = [
     "switch_main_program",
     "switch_startup_program",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 def in_dygraph_mode() -> bool:
@@ -79,3 +77,6 @@ def convert_np_dtype_to_dtype_(np_dtype: Any) -> VarType:
 def dtype_is_floating(dtype: Any) -> bool:
     """Tell whether a dtype is a floating-point type."""
     return to_var_type(dtype) in FLOATS
+
+
+publish_listed(__name__)

@@ -2,8 +2,8 @@
 
 from ..graph.layers.nn import embedding_v2 as embedding
 from ..graph.layers.shape import one_hot_v2 as one_hot
-from ..names import listing, missing
+from ..names import publish_listed
 
 __all__ = ["embedding", "one_hot"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

@@ -2,7 +2,8 @@
 
 from ..graph.training.optimizer import *
 from ..graph.training.optimizer import __all__ as __all__
-from ..names import listing, missing
+from ..names import missing, publish_listed
 
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+__getattr__ = missing(__name__)  # type checkers cannot read the list
+
+publish_listed(__name__)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.arguments import check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import Unsupported

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import unary
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.arguments import Floats
+from ..graph.layers.helper import constant_layer, layer
 from ..graph.layers.numbers import integer, number
-from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -34,32 +34,26 @@ def histogram(
     Raises:
         InvalidType, InvalidValue: ``bins`` is no number above 0, or ``min`` is above ``max``.
     """
-    check_variable(input, "input", "histogram")
     attrs: dict[str, Any] = {"bins": integer(bins, "bins", "histogram"), "density": bool(density)}
     attrs |= {"min": number(min, "min", "histogram"), "max": number(max, "max", "histogram")}
     if attrs["bins"] < 1 or attrs["min"] > attrs["max"]:
         raise InvalidValue(
             f"histogram: bins must be above 0 and min <= max, got {bins}, {min}, {max}."
         )
-    inputs = {"X": input} if weight is None else {"X": input, "Weight": weight}
-    return LayerHelper("histogram", name).apply("histogram", inputs, attrs, stop_gradient=True)
+    return constant_layer("histogram", name, x=input, weight=weight, **attrs)
 
 
 def cumprod(
     x: Variable, dim: int | None = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """Products of the elements so far along ``dim`` (None: of all, in a row)."""
-    check_variable(x, "x", "cumprod")
     x = x if dtype is None else layers.cast(x, dtype)
     x = layers.reshape(x, [-1]) if dim is None else x
-    attrs = {"dim": 0 if dim is None else integer(dim, "dim", "cumprod")}
-    return LayerHelper("cumprod", name).apply("cumprod", {"X": x}, attrs, dtype=x.dtype)
+    return layer("cumprod", name, x=x, dim=0 if dim is None else integer(dim, "dim", "cumprod"))
 
 
-def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
+def atan2(x: Floats, y: Floats, name: str | None = None) -> Variable:
     """The angle of the point (y, x), from -pi to pi."""
-    check_float(x, "x", "atan2")
-    check_float(y, "y", "atan2")
     steep = unary.abs(x) > unary.abs(y)
     under = where(steep, x, y)
     under = where(under == 0.0, full_like(under, 1.0), under)

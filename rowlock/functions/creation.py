@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.layers import matrices
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.layers.tensors import sizes_of
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -75,15 +75,13 @@ def empty(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """A tensor of one value in the shape of ``x``."""
-    check_variable(x, "x", "full_like")
     if isinstance(fill_value, str):
         fill_value = float(fill_value)
-    helper = LayerHelper("full_like", name)
-    attrs: dict[str, Any] = {"value": float(fill_value)}
-    if dtype is not None:
-        attrs["dtype"] = int(to_var_type(dtype))
-    kind = x.dtype if dtype is None else dtype
-    return helper.apply("fill_any_like", {"X": x}, attrs, dtype=kind, stop_gradient=True)
+    kind = None if dtype is None else int(to_var_type(dtype))
+    attrs = {"value": float(fill_value), "dtype": kind}
+    return LayerHelper("full_like", name).apply(
+        "fill_any_like", {"X": x}, attrs, stop_gradient=True
+    )
 
 
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
@@ -168,13 +166,11 @@ def eye(
 
 def tril(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The matrices with zeros above a diagonal."""
-    check_variable(x, "x", "tril")
     return matrices.tril(x, diagonal, name)
 
 
 def triu(x: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
     """The matrices with zeros below a diagonal."""
-    check_variable(x, "x", "triu")
     return matrices.triu(x, diagonal, name)
 
 
@@ -182,7 +178,6 @@ def diag(
     x: Variable, offset: int = 0, padding_value: float = 0, name: str | None = None
 ) -> Variable:
     """A matrix with the vector on its diagonal and ``padding_value`` beside it, or a matrix's diagonal."""
-    check_variable(x, "x", "diag")
     if x.ndim == 2:
         return matrices.diagonal(x, offset, 0, 1, name)
     if x.ndim != 1:
@@ -196,7 +191,6 @@ def diag(
 
 def diagflat(x: Variable, offset: int = 0, name: str | None = None) -> Variable:
     """A matrix with all elements of x, in a row, on its diagonal."""
-    check_variable(x, "x", "diagflat")
     return diag(x if x.ndim == 1 else layers.reshape(x, [-1]), offset)
 
 

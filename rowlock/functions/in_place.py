@@ -7,10 +7,13 @@ from functools import wraps
 from typing import Any
 
 from ..graph.layers import shape, unary
+from ..graph.layers.arguments import checked
 from . import bits, creation, elementwise, manipulation, math, places, search
 
 
 def _as(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    function = checked(function)
+
     @wraps(function)
     def in_place(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)

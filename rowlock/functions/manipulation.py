@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import moves, picks, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
+from ..graph.layers.arguments import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -38,7 +38,6 @@ def reshape(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:
     """Dimension i of the result is dimension ``perm[i]`` of x."""
-    check_variable(x, "x", "transpose")
     return layers.transpose(x, [dim % x.ndim for dim in perm], name)
 
 
@@ -56,7 +55,6 @@ def chunk(x: Variable, chunks: int, axis: int = 0, name: str | None = None) -> l
 
 def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     """The elements at each index along ``axis``, as a list."""
-    check_variable(input, "input", "unbind")
     if input.ndim > 1:
         return moves.unbind(input, axis)
     return [input[i] for i in range((input.shape or (0,))[0])]
@@ -64,7 +62,6 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
 
 def squeeze(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
     """Drop dimensions of size 1; those in ``axis`` that are larger stay."""
-    check_variable(x, "x", "squeeze")
     axes = [] if axis is None else [axis] if isinstance(axis, int) else list(axis)
     shape = x.shape or ()
     ones = [dim for dim in axes if not shape[dim] > 1]
@@ -80,7 +77,6 @@ def flatten(
     x: Variable, start_axis: int = 0, stop_axis: int = -1, name: str | None = None
 ) -> Variable:
     """Join dimensions ``start_axis`` to ``stop_axis`` into one."""
-    check_variable(x, "x", "flatten")
     assert x.shape is not None
     rank = len(x.shape)
     for axis in (start_axis, stop_axis):
@@ -101,7 +97,6 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
     Raises:
         InvalidValue: a size other than 1 would change.
     """
-    check_variable(x, "x", "expand")
     target = list(shape_numbers(shape, "expand"))
     have = [1] * (len(target) - x.ndim) + list(x.shape or ())
     times = []
@@ -124,8 +119,6 @@ def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
 
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """x repeated along its dimensions of size 1, to the shape of ``y``."""
-    check_variable(x, "x", "expand_as")
-    check_variable(y, "y", "expand_as")
     if all(size >= 0 for size in y.shape or ()):
         return expand(x, list(y.shape or ()), name)
     like = y if y.dtype == x.dtype else layers.cast(y, x.dtype)
@@ -134,7 +127,6 @@ def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
     """x repeated along each dimension."""
-    check_variable(x, "x", "tile")
     times = list(shape_numbers(repeat_times, "tile"))
     if not times or min(times) < 1:
         raise InvalidValue(f"tile: repeat_times must be positive, got {times}.")
@@ -159,7 +151,6 @@ def roll(x: Variable, shifts: Any, axis: Any = None, name: str | None = None) ->
 
 def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
     """The elements at the indices along ``axis``."""
-    check_variable(x, "x", "gather")
     picks.check_index(index, "index", "gather")
     if axis is None or axis in (0, -x.ndim):
         return layers.gather(x, index, overwrite=False)
@@ -168,7 +159,6 @@ def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = No
 
 def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
     """The elements at the indices along ``axis``."""
-    check_variable(x, "x", "index_select")
     return picks.index_select(x, index, axis)
 
 
@@ -183,7 +173,6 @@ def scatter_nd_add(
     x: Variable, index: Variable, updates: Variable, name: str | None = None
 ) -> Variable:
     """x with ``updates`` added at coordinates; those that come twice are added twice."""
-    check_variable(x, "x", "scatter_nd_add")
     return picks.scatter_nd_add(x, index, updates, name)
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from ..graph.layers import binary, matrices, picks, products, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.arguments import Floats, check_variable
+from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
@@ -40,14 +41,12 @@ minimum = _two("elementwise_min", "minimum", "The smaller of x and y.")
 
 def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
     """The remainder of x divided by y, with the sign of y."""
-    check_variable(x, "x", "mod")
     remainder: Variable = x % y
     return remainder
 
 
 def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
     """x / y rounded down, for integers."""
-    check_variable(x, "x", "floor_divide")
     if x.dtype not in INTEGERS:
         return unary.floor(x / y)
     quotient: Variable = x // y
@@ -59,7 +58,6 @@ def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
 
 def pow(x: Variable, y: Any, name: str | None = None) -> Variable:
     """x to the power y, a number or a Variable."""
-    check_variable(x, "x", "pow")
     if isinstance(y, Variable):
         return binary.elementwise_pow(x, y, name=name)
     if isinstance(y, bool) or not isinstance(y, (int, float, np.number)):
@@ -75,7 +73,6 @@ def most(x: Variable) -> float:
 
 def clip(x: Variable, min: Any = None, max: Any = None, name: str | None = None) -> Variable:
     """x cut to [min, max]; None is no bound."""
-    check_variable(x, "x", "clip")
     for bound in (min, max):
         if bound is not None and not isinstance(bound, (int, float, np.number, Variable)):
             raise InvalidType(f"clip: a bound must be a number or a Variable, got {bound!r}.")
@@ -99,7 +96,6 @@ def _as_tensor(value: Any, like: Variable) -> Variable:
 
 def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """x rounded to a number of decimals."""
-    check_variable(x, "x", "round")
     if isinstance(decimals, bool) or not isinstance(decimals, int):
         raise InvalidType(f"round: decimals must be an int, got {decimals!r}.")
     if decimals == 0:
@@ -139,15 +135,11 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 def mv(x: Variable, vec: Variable, name: str | None = None) -> Variable:
     """The product of a matrix and a vector."""
-    check_variable(x, "x", "mv")
-    check_variable(vec, "vec", "mv")
     return layers.squeeze(binary.matmul(x, layers.unsqueeze(vec, [1])), [1], name)
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The sum of products along the last dimension."""
-    check_variable(x, "x", "dot")
-    check_variable(y, "y", "dot")
     return layers.reduce_sum(x * y, -1, name=name)
 
 
@@ -160,7 +152,6 @@ def addmm(
     name: str | None = None,
 ) -> Variable:
     """beta * input + alpha * x @ y."""
-    check_variable(input, "input", "addmm")
     product = binary.matmul(x, y, alpha=alpha)
     return product + (input if beta == 1.0 else input * float(beta))
 
@@ -171,7 +162,6 @@ def t(input: Variable, name: str | None = None) -> Variable:
     Raises:
         InvalidValue: there are more than two dimensions.
     """
-    check_variable(input, "input", "t")
     if input.ndim > 2:
         raise InvalidValue(f"t takes at most 2 dimensions, got {input.ndim}: use transpose.")
     return input.T
@@ -277,7 +267,6 @@ def var(
     name: str | None = None,
 ) -> Variable:
     """Mean squared distance from the mean; ``unbiased`` divides by one less than the count."""
-    check_variable(x, "x", "var")
     distance = x - layers.reduce_mean(x, axis, True)
     out = layers.reduce_mean(distance * distance, axis, keepdim, name)
     if not unbiased:
@@ -301,7 +290,6 @@ def logsumexp(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
     """log of the sum of exp(x) over ``axis``."""
-    check_variable(x, "x", "logsumexp")
     largest = layers.reduce_max(x, axis, True)
     total = unary.log(layers.reduce_sum(unary.exp(x - largest), axis, True)) + largest
     return total if keepdim else layers.reduce_sum(total, axis, False, name)
@@ -315,7 +303,6 @@ def norm(
     Raises:
         InvalidValue: ``p`` is another word.
     """
-    check_variable(x, "x", "norm")
     if p is None or p == "fro":
         p = 2
     if isinstance(p, str):
@@ -387,13 +374,11 @@ def erf(x: Variable, name: str | None = None) -> Variable:
 
 def trunc(input: Variable, name: str | None = None) -> Variable:
     """The whole part, towards 0."""
-    check_variable(input, "input", "trunc")
     return layers.assign(input) if input.dtype in INTEGERS else unary.trunc(input, name)
 
 
 def frac(x: Variable, name: str | None = None) -> Variable:
     """What is behind the point, with the sign of x."""
-    check_variable(x, "x", "frac")
     return x - trunc(x)
 
 
@@ -409,25 +394,21 @@ def deg2rad(x: Variable, name: str | None = None) -> Variable:
 
 def isnan(x: Variable, name: str | None = None) -> Variable:
     """Which elements are no number."""
-    check_variable(x, "x", "isnan")
     return binary.not_equal(x, x)
 
 
 def isinf(x: Variable, name: str | None = None) -> Variable:
     """Which elements are infinite."""
-    check_variable(x, "x", "isinf")
     return binary.not_equal(x, x) if x.dtype in INTEGERS else unary.abs(x) > most(x)
 
 
 def isfinite(x: Variable, name: str | None = None) -> Variable:
     """Which elements are finite numbers."""
-    check_variable(x, "x", "isfinite")
     return binary.equal(x, x) if x.dtype in INTEGERS else unary.abs(x) <= most(x)
 
 
 def increment(x: Variable, value: float = 1.0, name: str | None = None) -> Variable:
     """x + value, written to x."""
-    check_variable(x, "x", "increment")
     return layers.increment(x, float(value))
 
 
@@ -446,18 +427,14 @@ def cross(x: Variable, y: Variable, axis: int = 9, name: str | None = None) -> V
     return products.cross(x, y, None if axis == 9 else axis)
 
 
-def inverse(x: Variable, name: str | None = None) -> Variable:
+def inverse(x: Floats, name: str | None = None) -> Variable:
     """The inverses of square matrices; a step with one that has none fails."""
-    tensors.check_float(x, "x", "inverse")
-    helper = LayerHelper("inverse", name)
-    return helper.apply("inverse", {"Input": x}, out="Output", dtype=x.dtype)
+    return layer("inverse", name, input=x)
 
 
-def cholesky(x: Variable, upper: bool = False, name: str | None = None) -> Variable:
+def cholesky(x: Floats, upper: bool = False, name: str | None = None) -> Variable:
     """Lower triangles L with L L^T = x, or upper ones U with U^T U = x, of positive definite matrices."""
-    tensors.check_float(x, "x", "cholesky")
-    helper = LayerHelper("cholesky", name)
-    return helper.apply("cholesky", {"X": x}, {"upper": bool(upper)}, dtype=x.dtype)
+    return layer("cholesky", name, x=x, upper=bool(upper))
 
 
 publish_definitions(__name__, withhold=(floats, most))

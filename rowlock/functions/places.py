@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.layers import moves, picks, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
+from ..graph.layers.arguments import check_variable
 from ..graph.layers.numbers import integer
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
@@ -55,7 +55,6 @@ def moveaxis(
     Raises:
         InvalidValue: there is no such dimension, or one comes twice.
     """
-    check_variable(x, "x", "moveaxis")
     pair: list[Any] = [
         one if isinstance(one, (list, tuple)) else [one] for one in (source, destination)
     ]
@@ -97,7 +96,6 @@ def rot90(x: Variable, k: int = 1, axes: Sequence[int] = (0, 1), name: Any = Non
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:
     """A window of x: ``shape`` (-1: the rest) from ``offsets`` (zeros) on."""
-    check_variable(x, "x", "crop")
     return moves.crop_tensor(x, [-1] * x.ndim if shape is None else shape, offsets, name)
 
 
@@ -110,7 +108,6 @@ def repeat_interleave(
         Unsupported: ``repeats`` is a Variable: the size would depend on its values.
         InvalidValue: ``repeats`` is below 1.
     """
-    check_variable(x, "x", "repeat_interleave")
     if isinstance(repeats, Variable):
         raise Unsupported(
             "repeat_interleave: the size would depend on what `repeats` holds, and sizes that depend on values "
@@ -162,7 +159,6 @@ def _split_at(layer: str, x: Variable, num_or_indices: Any, axis: int) -> list[V
 
 def hsplit(x: Variable, num_or_indices: Any, name: str | None = None) -> list[Variable]:
     """x cut from side to side: along dimension 1, of a vector 0."""
-    check_variable(x, "x", "hsplit")
     return _split_at("hsplit", x, num_or_indices, min(x.ndim - 1, 1))
 
 
@@ -178,8 +174,6 @@ def dsplit(x: Variable, num_or_indices: Any, name: str | None = None) -> list[Va
 
 def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None) -> Variable:
     """``value`` where the mask, which broadcasts to x, is true, else x."""
-    check_variable(x, "x", "masked_fill")
-    check_variable(mask, "mask", "masked_fill")
     filled = value * full_like(x, 1) if isinstance(value, Variable) else full_like(x, value)
     if mask.shape != x.shape:
         mask = layers.cast(expand(layers.cast(mask, "int32"), list(x.shape or ())), "bool")
@@ -262,7 +256,6 @@ def index_add(
     """x with the layers of ``value`` added at the indices along ``axis``."""
     place = axis_of(x, axis, "index_add")
     picks.check_index(index, "index", "index_add")
-    check_variable(value, "value", "index_add")
     first, updates = moveaxis(x, place, 0), moveaxis(value, place, 0)
     out = picks.scatter_nd_add(first, layers.unsqueeze(index, [1]), updates)
     return moveaxis(out, 0, place)
@@ -290,7 +283,6 @@ def index_put(
     if len({one.shape for one in indices}) > 1:
         raise InvalidValue("index_put: the indices must have one shape.")
     index_sizes = known_sizes(indices[0], "index_put")
-    check_variable(value, "value", "index_put")
     value = expand(value, [*index_sizes, *sizes[depth:]])
     if accumulate:
         return picks.scatter_nd_add(x, layers.stack(list(indices), -1), value)

@@ -6,7 +6,6 @@ from typing import Any
 
 from ..graph.layers import draws, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType
@@ -80,7 +79,6 @@ def randint_like(
     Raises:
         InvalidValue: there are none, or the sizes of x are not known.
     """
-    check_variable(x, "x", "randint_like")
     low, high = (0, low) if high is None else (low, high)
     kind = x.dtype if dtype is None else to_var_type(dtype)
     numbers = draws.randint(low, high, known_sizes(x, "randint_like"), "int64", name=name)
@@ -94,7 +92,6 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
 
 def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
     """Ones with the probability in x (or ``p``), zeros otherwise."""
-    check_variable(x, "x", "bernoulli")
     return draws.bernoulli(x if p is None else full_like(x, float(p)), name)
 
 

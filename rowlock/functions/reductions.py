@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
+from ..graph.layers.arguments import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -34,7 +34,6 @@ def amax(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
     """Maximum over ``axis``; equal elements share its gradient."""
-    check_variable(x, "x", "amax")
     return _extreme(x, axis, keepdim, True)
 
 
@@ -42,7 +41,6 @@ def amin(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
     """Minimum over ``axis``; equal elements share its gradient."""
-    check_variable(x, "x", "amin")
     return _extreme(x, axis, keepdim, False)
 
 
@@ -50,7 +48,6 @@ def count_nonzero(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
     """How many elements along ``axis`` are not zero, int64."""
-    check_variable(x, "x", "count_nonzero")
     marks = binary.not_equal(x, full_like(x, 0))
     return layers.reduce_sum(layers.cast(marks, "int64"), axis, keepdim)
 
@@ -63,7 +60,6 @@ def nansum(
     name: str | None = None,
 ) -> Variable:
     """Sum over ``axis`` of the elements that are numbers."""
-    check_variable(x, "x", "nansum")
     return total(where(isnan(x), full_like(x, 0), x), axis, dtype, keepdim, name)
 
 
@@ -71,15 +67,12 @@ def nanmean(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
     """Mean over ``axis`` of the elements that are numbers."""
-    check_variable(x, "x", "nanmean")
     numbers = layers.reduce_sum(layers.cast(binary.equal(x, x), x.dtype), axis, keepdim)
     return nansum(x, axis, None, keepdim) / numbers
 
 
 def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Every element of x times every one of y, as a matrix."""
-    check_variable(x, "x", "outer")
-    check_variable(y, "y", "outer")
     return binary.elementwise_mul(layers.reshape(x, [-1, 1]), layers.reshape(y, [1, -1]))
 
 
@@ -95,8 +88,6 @@ def tensordot(x: Variable, y: Variable, axes: Any = 2, name: str | None = None) 
         InvalidType: ``axes`` is no int and no list.
         InvalidValue: the dimensions differ in number or in size.
     """
-    check_variable(x, "x", "tensordot")
-    check_variable(y, "y", "tensordot")
     pairs = _summed(x, y, axes)
     if len(pairs[0]) != len(pairs[1]):
         raise InvalidValue(f"tensordot: axes are as many of x as of y, got {axes!r}.")
@@ -138,15 +129,12 @@ def cdist(
     name: str | None = None,
 ) -> Variable:
     """The p-norms of each row of x minus each row of y, [..., P, R] for [..., P, M] and [..., R, M]."""
-    check_variable(x, "x", "cdist")
-    check_variable(y, "y", "cdist")
     apart = layers.unsqueeze(x, [x.ndim - 1]) - layers.unsqueeze(y, [y.ndim - 2])
     return norm(apart, float(p), -1, False, name)
 
 
 def renorm(x: Variable, p: float, axis: int, max_norm: float) -> Variable:
     """x with the slices along ``axis`` scaled down to a p-norm of at most ``max_norm``."""
-    check_variable(x, "x", "renorm")
     axis = axis_of(x, axis, "renorm")
     others = [i for i in range(x.ndim) if i != axis]
     powers = layers.reduce_sum(unary.pow(unary.abs(x), float(p)), others, True)
@@ -182,7 +170,6 @@ def kthvalue(
     x: Variable, k: int, axis: int | None = None, keepdim: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
     """The k-th smallest elements along ``axis`` (the last), counted from 1, and their indices."""
-    check_variable(x, "x", "kthvalue")
     axis = axis_of(x, -1 if axis is None else axis, "kthvalue")
     size = (x.shape or ())[axis]
     if k < 1 or 0 <= size < k:

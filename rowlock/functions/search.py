@@ -9,7 +9,8 @@ import numpy as np
 
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.arguments import check_variable
+from ..graph.layers.helper import LayerHelper, constant_layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
@@ -20,7 +21,6 @@ from .creation import constant, full_like
 
 def _compared(op_type: str) -> Callable[..., Variable]:
     def function(x: Variable, y: Any, name: str | None = None) -> Variable:
-        check_variable(x, "x", op_type)
         if not isinstance(y, Variable):
             if not isinstance(y, (bool, int, float, np.number)):
                 raise InvalidType(f"{op_type}: y must be a Variable or a number, got {y!r}.")
@@ -71,8 +71,6 @@ def logical_not(x: Variable, name: str | None = None, *, out: Variable | None = 
 
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Whether all elements are equal; tensors of different shapes are not."""
-    check_variable(x, "x", "equal_all")
-    check_variable(y, "y", "equal_all")
     left, right = x.shape or (), y.shape or ()
     fits = len(left) == len(right) and not any(
         a != b and min(a, b) >= 0 for a, b in zip(left, right, strict=True)
@@ -94,8 +92,6 @@ def isclose(
     name: str | None = None,
 ) -> Variable:
     """Whether |x - y| is at most atol + rtol |y|, element by element."""
-    check_variable(x, "x", "isclose")
-    check_variable(y, "y", "isclose")
     near = unary.abs(x - y) <= unary.abs(y) * float(rtol) + float(atol)
     near = binary.logical_or(near, binary.equal(x, y))
     if not equal_nan:
@@ -126,7 +122,6 @@ def unique(
         return_inverse: also return, for each element, which it is.
         return_counts: also return how often each comes.
     """
-    check_variable(x, "x", "unique")
     helper = LayerHelper("unique", name)
     kind = to_var_type(dtype)
     slots = ("Indices", "Index", "Counts")
@@ -170,8 +165,7 @@ def _extreme(
         raise InvalidType(f"{op_type}: axis must be an int or None, got {axis!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x
     attrs = {"axis": 0 if axis is None else axis, "keepdims": keepdim and axis is not None}
-    helper = LayerHelper(op_type, name)
-    out = helper.apply(op_type, {"X": operand}, attrs, stop_gradient=True)
+    out = constant_layer(op_type, name, x=operand, **attrs)
     if axis is None and keepdim:
         out = layers.reshape(out, [1] * x.ndim)
     return out if kind == VarType.INT64 else layers.cast(out, kind)
@@ -230,7 +224,6 @@ def topk(
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """The ``k`` largest (or smallest) along ``axis``, in order, and where they are."""
-    check_variable(x, "x", "topk")
     rank = x.ndim
     axis = rank - 1 if axis is None else axis % rank
     if largest and axis == rank - 1:
@@ -258,7 +251,6 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
     Raises:
         InvalidValue: only one of them is given.
     """
-    check_variable(condition, "condition", "where")
     if (x is None) != (y is None):
         raise InvalidValue("where: give both x and y, or none of them.")
     if x is None:
@@ -295,7 +287,6 @@ def median(
     Raises:
         InvalidValue: ``mode`` is another word, or the size along ``axis`` is not known.
     """
-    check_variable(x, "x", "median")
     if mode not in ("avg", "min"):
         raise InvalidValue(f"median: mode must be 'avg' or 'min', got {mode!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import binary, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
+from ..graph.layers.arguments import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -37,7 +37,6 @@ def ravel(input: Variable) -> Variable:
 
 def unflatten(x: Variable, axis: int, shape: Any, name: str | None = None) -> Variable:
     """Dimension ``axis`` in several; one of ``shape`` may be -1."""
-    check_variable(x, "x", "unflatten")
     axis = axis_of(x, axis, "unflatten")
     sizes = list(x.shape or ())
     rest = product(tuple(size for size in shape if size != -1))
@@ -165,7 +164,6 @@ def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> lis
 
 def narrow(input: Variable, dim: int, start: int, length: int) -> Variable:
     """``length`` elements along ``dim`` from ``start`` on."""
-    check_variable(input, "input", "narrow")
     dim = axis_of(input, dim, "narrow")
     size = (input.shape or ())[dim]
     start = start + size if start < 0 else start
@@ -178,8 +176,6 @@ def select_scatter(
     x: Variable, values: Variable, axis: int, index: int, name: str | None = None
 ) -> Variable:
     """x with ``values`` at an index along ``axis``."""
-    check_variable(x, "x", "select_scatter")
-    check_variable(values, "values", "select_scatter")
     axis = axis_of(x, axis, "select_scatter")
     size = known_sizes(x, "select_scatter")[axis]
     if not -size <= index < size:
@@ -202,7 +198,6 @@ def diff(
     name: str | None = None,
 ) -> Variable:
     """Differences of neighbours along ``axis``, ``n`` times, of x between ``prepend`` and ``append``."""
-    check_variable(x, "x", "diff")
     axis = axis_of(x, axis, "diff")
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InvalidValue(f"diff: n must be an int above 0, got {n!r}.")
@@ -224,7 +219,6 @@ def trapezoid(
     name: str | None = None,
 ) -> Variable:
     """The integral of y along ``axis`` by the trapezoidal rule, at places x or ``dx`` (1) apart."""
-    check_variable(y, "y", "trapezoid")
     if x is not None and dx is not None:
         raise InvalidValue("trapezoid takes x or dx, not both.")
     axis = axis_of(y, axis, "trapezoid")
@@ -241,7 +235,6 @@ def vander(
     x: Variable, n: int | None = None, increasing: bool = False, name: str | None = None
 ) -> Variable:
     """Powers of the elements of a vector as rows: x^(n-1) to 1, or, with ``increasing``, 1 to x^(n-1)."""
-    check_variable(x, "x", "vander")
     if x.ndim != 1:
         raise InvalidValue(f"vander takes a vector, got {x.ndim} dimensions.")
     count = known_sizes(x, "vander")[0] if n is None else n
@@ -258,8 +251,6 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
 
     ``mode`` says what indices outside do: "raise" in the step, "wrap" around, "clip" to the ends.
     """
-    check_variable(x, "x", "take")
-    check_variable(index, "index", "take")
     if mode not in ("raise", "wrap", "clip"):
         raise InvalidValue(f"take: mode is 'raise', 'wrap' or 'clip', got {mode!r}.")
     count = product(tuple(known_sizes(x, "take")))
@@ -276,8 +267,6 @@ def take(x: Variable, index: Variable, mode: str = "raise", name: str | None = N
 
 def masked_select(x: Variable, mask: Variable, name: str | None = None) -> Variable:
     """Return the elements of ``x`` where ``mask`` (bool, broadcast with it) is true, as a list."""
-    for variable, argument in ((x, "x"), (mask, "mask")):
-        check_variable(variable, argument, "masked_select")
     if mask.dtype != VarType.BOOL:
         raise InvalidType(f"masked_select: mask must hold bool, and {mask.name!r} does not.")
     if x.shape != mask.shape:

@@ -13,7 +13,7 @@ from ..graph.training.optimizer import (
     LookAhead,
     RecomputeOptimizer,
 )
-from ..names import listing, missing
+from ..names import publish_listed
 
 
 class ModelAverage(methods.ModelAverage):
@@ -46,5 +46,5 @@ class ModelAverage(methods.ModelAverage):
 
 
 __all__ = ["GradientMergeOptimizer", "LookAhead", "ModelAverage", "RecomputeOptimizer"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

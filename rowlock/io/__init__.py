@@ -22,7 +22,7 @@ from ..executor.loading.samplers import (
     WeightedRandomSampler,
 )
 from ..executor.loading.workers import get_worker_info
-from ..names import listing, missing
+from ..names import publish_listed
 
 __all__ = [
     "BatchSampler",
@@ -43,10 +43,11 @@ __all__ = [
     "get_worker_info",
     "random_split",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 class DataLoader(DatasetLoader):
     __doc__ = DatasetLoader.__doc__
     from_generator = staticmethod(_FluidDataLoader.from_generator)
+
+
+publish_listed(__name__)

@@ -3,7 +3,7 @@
 from ..executor.metrics.step_metrics import Accuracy, Auc, Metric, Precision, Recall
 from ..graph.layers.loss import accuracy as _accuracy
 from ..graph.program.variable import Variable
-from ..names import listing, missing
+from ..names import publish_listed
 
 
 def accuracy(
@@ -19,5 +19,5 @@ def accuracy(
 
 
 __all__ = ["Accuracy", "Auc", "Metric", "Precision", "Recall", "accuracy"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

@@ -8,9 +8,8 @@ from typing import Any
 from ..functions.creation import full_like
 from ..graph.layers import activations, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
+from ..graph.layers.arguments import Floats
 from ..graph.layers.numbers import integer, number
-from ..graph.layers.tensors import check_float
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -21,7 +20,7 @@ def leaky_relu(x: Variable, negative_slope: float = 0.01, name: str | None = Non
     return unary.leaky_relu(x, negative_slope, name)
 
 
-def gelu(x: Variable, approximate: bool | str = False, name: str | None = None) -> Variable:
+def gelu(x: Floats, approximate: bool | str = False, name: str | None = None) -> Variable:
     """x * Phi(x), or its tanh form. Hendrycks and Gimpel, arXiv 1606.08415.
 
     Raises:
@@ -29,13 +28,11 @@ def gelu(x: Variable, approximate: bool | str = False, name: str | None = None) 
     """
     if approximate not in (True, False, "tanh", "none"):
         raise InvalidValue(f"gelu: approximate must be a bool, 'tanh' or 'none': {approximate!r}.")
-    check_float(x, "x", "gelu")
     return unary.gelu(x, approximate in (True, "tanh"))
 
 
 def softmax(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
     """exp(x) / sum(exp(x)) along ``axis``."""
-    check_variable(x, "x", "softmax")
     return unary.softmax(x if dtype is None else layers.cast(x, dtype), name=name, axis=axis)
 
 
@@ -43,7 +40,6 @@ def log_softmax(
     x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """x - log(sum(exp(x))) along ``axis``."""
-    check_variable(x, "x", "log_softmax")
     x = x if dtype is None else layers.cast(x, dtype)
     shifted = x - layers.reduce_max(x, axis, True)
     return shifted - unary.log(layers.reduce_sum(unary.exp(shifted), axis, True))
@@ -60,10 +56,9 @@ def relu6(x: Variable, name: str | None = None) -> Variable:
 
 
 def softplus(
-    x: Variable, beta: float = 1, threshold: float = 20, name: str | None = None
+    x: Floats, beta: float = 1, threshold: float = 20, name: str | None = None
 ) -> Variable:
     """log(1 + exp(beta x)) / beta, and x where beta x is above ``threshold``."""
-    check_float(x, "x", "softplus")
     scaled = x if beta == 1 else x * float(beta)
     soft = unary.softplus(scaled) if beta == 1 else unary.softplus(scaled) * (1.0 / beta)
     return layers.where(scaled > float(threshold), x, soft)
@@ -137,15 +132,13 @@ def selu(
 
 
 def prelu(
-    x: Variable, weight: Variable, data_format: str = "NCHW", name: str | None = None
+    x: Floats, weight: Variable, data_format: str = "NCHW", name: str | None = None
 ) -> Variable:
     """x where positive, else weight x, with one weight or one a channel.
 
     Raises:
         InvalidValue: ``weight`` has neither one element nor one for each channel.
     """
-    check_float(x, "x", "prelu")
-    check_variable(weight, "weight", "prelu")
     count = (weight.shape or (1,))[0]
     if count == 1 or data_format[-1] != "C" or x.ndim < 3:
         return activations.weighted_relu(x, weight, "all" if count == 1 else "channel", name)
@@ -168,13 +161,12 @@ def silu(x: Variable, inplace: bool = False, name: str | None = None) -> Variabl
     return activations.silu(x, name)
 
 
-def glu(x: Variable, axis: int = -1, name: str | None = None) -> Variable:
+def glu(x: Floats, axis: int = -1, name: str | None = None) -> Variable:
     """a * sigmoid(b), where a and b are the halves of x along ``axis``. Dauphin et al., arXiv 1612.08083.
 
     Raises:
         InvalidValue: ``axis`` is outside x, or its size is odd.
     """
-    check_float(x, "x", "glu")
     if not -x.ndim <= integer(axis, "axis", "glu") < x.ndim:
         raise InvalidValue(f"glu: axis {axis} is outside the {x.ndim} dimensions.")
     if (x.shape or ())[axis] % 2:
@@ -198,7 +190,7 @@ def _noise(x: Variable, low: float, high: float, layer: str) -> Variable:
 
 
 def rrelu(
-    x: Variable,
+    x: Floats,
     lower: float = 1.0 / 8.0,
     upper: float = 1.0 / 3.0,
     training: bool = True,
@@ -211,7 +203,6 @@ def rrelu(
     Raises:
         InvalidValue: not 0 <= ``lower`` <= ``upper`` <= 1.
     """
-    check_float(x, "x", "rrelu")
     low, high = number(lower, "lower", "rrelu"), number(upper, "upper", "rrelu")
     if not 0.0 <= low <= high <= 1.0:
         raise InvalidValue(f"rrelu: 0 <= lower <= upper <= 1 must hold, got {lower} and {upper}.")
@@ -222,7 +213,7 @@ def rrelu(
 
 
 def gumbel_softmax(
-    x: Variable,
+    x: Floats,
     temperature: float = 1.0,
     hard: bool = False,
     axis: int = -1,
@@ -235,7 +226,6 @@ def gumbel_softmax(
     Raises:
         InvalidValue: ``temperature`` is not above 0.
     """
-    check_float(x, "x", "gumbel_softmax")
     if number(temperature, "temperature", "gumbel_softmax") <= 0:
         raise InvalidValue(f"gumbel_softmax: temperature must be above 0, got {temperature!r}.")
     tiny = 1e-20

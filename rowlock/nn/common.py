@@ -12,8 +12,9 @@ import numpy as np
 from ..functions import math as functions
 from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import Floats, check_variable
 from ..graph.layers.conv import image_format
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -50,8 +51,6 @@ def pairwise_distance(
     name: str | None = None,
 ) -> Variable:
     """The p-norm of x - y + epsilon over the last dimension."""
-    check_variable(x, "x", "pairwise_distance")
-    check_variable(y, "y", "pairwise_distance")
     difference = x - y + epsilon if epsilon else x - y
     return functions.norm(difference, float(p), -1, keepdim, name)
 
@@ -70,7 +69,6 @@ def dropout(
     Raises:
         InvalidValue: ``mode`` is neither "upscale_in_train" nor "downscale_in_infer".
     """
-    check_variable(x, "x", "dropout")
     p = _probability(p, "dropout")
     if mode not in ("upscale_in_train", "downscale_in_infer"):
         raise InvalidValue(
@@ -117,7 +115,6 @@ def alpha_dropout(
     x: Variable, p: float = 0.5, training: bool = True, name: str | None = None
 ) -> Variable:
     """Set elements to selu's limit towards -infinity; mean and deviation stay. arXiv 1706.02515."""
-    check_variable(x, "x", "alpha_dropout")
     p = _probability(p, "alpha_dropout")
     if not training or p == 0:
         return x
@@ -133,8 +130,6 @@ def linear(
     x: Variable, weight: Variable, bias: Variable | None = None, name: str | None = None
 ) -> Variable:
     """x @ weight + bias."""
-    check_variable(x, "x", "linear")
-    check_variable(weight, "weight", "linear")
     product = binary.matmul(x, weight, name=name)
     return product if bias is None else binary.elementwise_add(product, bias)
 
@@ -154,8 +149,6 @@ def embedding(
     Raises:
         Unsupported: ``max_norm`` or ``scale_grad_by_freq`` is set.
     """
-    check_variable(x, "x", "embedding")
-    check_variable(weight, "weight", "embedding")
     if max_norm is not None or scale_grad_by_freq:
         raise Unsupported("embedding: max_norm and scale_grad_by_freq are not built.")
     rows = (weight.shape or (0,))[0]
@@ -173,7 +166,6 @@ def one_hot(x: Variable, num_classes: int = -1, name: str | None = None) -> Vari
     Raises:
         Unsupported: the number of classes would depend on the labels.
     """
-    check_variable(x, "x", "one_hot")
     if isinstance(num_classes, int) and num_classes == -1:
         raise Unsupported(
             "one_hot: without num_classes it depends on the labels, and sizes that depend on values are "
@@ -205,7 +197,6 @@ def batch_norm(
     Raises:
         InvalidValue: ``data_format`` is no order of channels.
     """
-    check_variable(x, "x", "batch_norm")
     last = data_format in _CHANNELS_LAST
     if not last and data_format not in ("NC", "NCL", "NCHW", "NCDHW"):
         raise InvalidValue(f"batch_norm: data_format {data_format!r} is no order of channels.")
@@ -258,7 +249,6 @@ def layer_norm(
     Raises:
         InvalidValue: these are not x's last sizes.
     """
-    check_variable(x, "x", "layer_norm")
     sizes = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
     shape = list(x.shape or ())
     if shape[len(shape) - len(sizes) :] != sizes:
@@ -280,15 +270,12 @@ def normalize(
     x: Variable, p: float = 2, axis: int = 1, epsilon: float = 1e-12, name: str | None = None
 ) -> Variable:
     """x by its p-norm along ``axis``, or by ``epsilon`` where the norm is smaller."""
-    check_variable(x, "x", "normalize")
     size = functions.norm(x, float(p), axis if x.ndim > 1 else 0, True)
     return x / functions.clip(size, float(epsilon))
 
 
 def cosine_similarity(x1: Variable, x2: Variable, axis: int = 1, eps: float = 1e-8) -> Variable:
     """The cosine of the angle between vectors along ``axis``."""
-    check_variable(x1, "x1", "cosine_similarity")
-    check_variable(x2, "x2", "cosine_similarity")
     product = layers.reduce_sum(x1 * x2, axis)
     sizes = layers.reduce_sum(x1 * x1, axis) * layers.reduce_sum(x2 * x2, axis)
     return product / unary.sqrt(functions.clip(sizes, eps * eps))
@@ -364,7 +351,6 @@ def pad(
     Raises:
         InvalidValue: the numbers or the mode do not fit x.
     """
-    check_variable(x, "x", "pad")
     numbers = tensors.sizes_of(pad, "pad")
     rank = x.ndim
     if mode not in ("constant", "reflect", "replicate", "circular"):
@@ -395,9 +381,9 @@ def zeropad2d(
 
 
 def scaled_dot_product_attention(
-    query: Variable,
-    key: Variable,
-    value: Variable,
+    query: Floats,
+    key: Floats,
+    value: Floats,
     attn_mask: Variable | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
@@ -415,7 +401,6 @@ def scaled_dot_product_attention(
     """
     layer = "scaled_dot_product_attention"
     for argument, x in {"query": query, "key": key, "value": value}.items():
-        tensors.check_float(x, argument, layer)
         if x.ndim != 4:
             raise InvalidValue(f"{layer}: {argument} must be [N, length, heads, head_dim]: {x!r}.")
     if is_causal and attn_mask is not None:

@@ -7,7 +7,8 @@ from typing import Any
 from ..graph.layers import binary
 from ..graph.layers import conv as nets
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.arguments import check_variable
+from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -33,7 +34,7 @@ def _attrs(
 
 
 def _applied(
-    layer: str,
+    kind: str,
     dims: int,
     x: Variable,
     weight: Variable,
@@ -43,19 +44,18 @@ def _applied(
 ) -> Variable:
     """Append a convolution; sequences are images of one row."""
     for one, argument in ((x, "x"), (weight, "weight")):
-        check_variable(one, argument, layer)
+        check_variable(one, argument, kind)
         if one.ndim != dims + 2:
             raise InvalidValue(
-                f"{layer}: {argument} must have {dims + 2} dimensions, got {list(one.shape or ())}."
+                f"{kind}: {argument} must have {dims + 2} dimensions, got {list(one.shape or ())}."
             )
     last = attrs["data_format"] in ("NHWC", "NDHWC")
     if dims == 1:
         x, weight = layers.unsqueeze(x, [1 if last else 2]), layers.unsqueeze(weight, [2])
-    op_type = layer.replace("1d", "2d")
+    op_type = kind.replace("1d", "2d")
     if op_type == "conv3d_transpose":  # knows volumes by their filters
         attrs["data_format"] = "NHWC" if last else "NCHW"
-    inputs = {"Input": x, "Filter": weight}
-    out = LayerHelper(op_type, name).apply(op_type, inputs, attrs, out="Output", dtype=x.dtype)
+    out = layer(op_type, name, input=x, filter=weight, **attrs)
     if bias is not None:
         out = binary.elementwise_add(out, bias, axis=-1 if last else 1)
     return layers.squeeze(out, [1 if last else 2]) if dims == 1 else out

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import images
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.helper import layer
 from ..graph.layers.numbers import as_variables, integer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -42,7 +42,6 @@ def interpolate(
     ``mode`` is nearest, linear, bilinear, trilinear, bicubic or area (the mean of what lies there). Raises
     ValueError where mode, rank and sizes do not fit, TypeError for other types.
     """
-    check_variable(x, "x", "interpolate")
     mode, rank = str(mode).lower(), len(x.shape or ())
     if rank not in _RANKS.get(mode, ()):
         raise InvalidValue(
@@ -162,8 +161,7 @@ def _resized(
         inputs["SizeTensor"] = as_variables(sizes)
     else:
         attrs |= dict(zip(names, sizes, strict=True))
-    helper = LayerHelper(f"{method}_interp", name)
-    return helper.apply(f"{method}_interp", inputs, attrs, dtype=x.dtype)
+    return layer(f"{method}_interp", name, **inputs, **attrs)
 
 
 def _area(x: Variable, size: Any, factor: Any, data_format: str, name: str | None) -> Variable:

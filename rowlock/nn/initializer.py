@@ -18,7 +18,7 @@ from ..graph.program.operator import Operator
 from ..graph.program.program import program_guard
 from ..graph.program.variable import Variable
 from ..linalg import qr
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import InvalidValue
 
 _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
@@ -183,5 +183,5 @@ __all__ = [
     "XavierUniform",
     "calculate_gain",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

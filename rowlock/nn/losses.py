@@ -9,8 +9,8 @@ from ..graph.layers import chains, trees, unary
 from ..graph.layers import label_loss as label_losses
 from ..graph.layers import loss as losses
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, check_variable
-from ..graph.layers.tensors import check_float
+from ..graph.layers.arguments import Floats, check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -49,7 +49,7 @@ def _with_ones(label: Variable, like: Variable, axis: int) -> Variable:
 
 
 def cross_entropy(
-    input: Variable,
+    input: Floats,
     label: Variable,
     weight: Variable | None = None,
     ignore_index: int = -100,
@@ -65,7 +65,6 @@ def cross_entropy(
     The mean is over the labels that are not ignored, weighted by ``weight`` (one number a class).
     """
     _pair(input, label, "cross_entropy")
-    check_float(input, "input", "cross_entropy")
     check_reduction(reduction, "cross_entropy")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InvalidValue(f"cross_entropy: label_smoothing is in [0, 1], got {label_smoothing!r}.")
@@ -231,8 +230,6 @@ def binary_cross_entropy_with_logits(
     name: str | None = None,
 ) -> Variable:
     """Cross entropy of sigmoid(logit) and labels in [0, 1]; ``pos_weight`` counts the positive ones."""
-    check_variable(logit, "logit", "binary_cross_entropy_with_logits")
-    check_variable(label, "label", "binary_cross_entropy_with_logits")
     if pos_weight is None:
         loss = losses.sigmoid_cross_entropy_with_logits(logit, label)
     else:
@@ -263,8 +260,6 @@ def nll_loss(
         label = layers.squeeze(label, [1])
     if label.ndim != rank - 1:
         raise InvalidValue(f"nll_loss: input is {input!r}, so the label cannot be {label!r}.")
-    if weight is not None:
-        check_variable(weight, "weight", "nll_loss")
     sizes = [0 if size < 0 else size for size in label.shape or ()]
     if rank not in (2, 4):  # the op knows vectors of labels and images of them
         input = layers.reshape(input, [0, 0, 1, -1])
@@ -283,7 +278,6 @@ def margin_ranking_loss(
 ) -> Variable:
     """max(0, margin - label * (input - other))."""
     _pair(input, label, "margin_ranking_loss")
-    check_variable(other, "other", "margin_ranking_loss")
     loss = unary.relu(label * (other - input) + float(margin))
     return reduced(loss, reduction, "margin_ranking_loss")
 
@@ -324,8 +318,6 @@ def sigmoid_focal_loss(
     name: str | None = None,
 ) -> Variable:
     """Cross entropy of sigmoid(logit), small where the class is clear. Lin et al., arXiv 1708.02002."""
-    check_variable(logit, "logit", "sigmoid_focal_loss")
-    check_variable(label, "label", "sigmoid_focal_loss")
     entropy = losses.sigmoid_cross_entropy_with_logits(logit, label)
     chance = unary.sigmoid(logit)
     right = chance * label + (1.0 - chance) * (1.0 - label)
@@ -339,9 +331,6 @@ def npair_loss(
     anchor: Variable, positive: Variable, labels: Variable, l2_reg: float = 0.002
 ) -> Variable:
     """Cross entropy of anchors' products with all positives, and the squared sizes of both."""
-    check_variable(anchor, "anchor", "npair_loss")
-    check_variable(positive, "positive", "npair_loss")
-    check_variable(labels, "labels", "npair_loss")
     from ..graph.layers.binary import matmul
 
     column = layers.reshape(labels, [-1, 1])
@@ -403,8 +392,6 @@ def ctc_loss(
         zero_infinity: changes nothing: where no path reads as the labels, the loss is 0.
     """
     check_reduction(reduction, "ctc_loss")
-    for lengths, argument in ((input_lengths, "input_lengths"), (label_lengths, "label_lengths")):
-        check_variable(lengths, argument, "ctc_loss")
     loss = chains.warpctc(log_probs, labels, blank, norm_by_times, input_lengths, label_lengths)
     loss = layers.squeeze(loss, [-1])
     if reduction == "mean":

@@ -6,7 +6,8 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import tensors, unary
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.arguments import check_variable
+from ..graph.layers.helper import LayerHelper
 from ..graph.layers.norms import append_norm
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -65,7 +66,6 @@ def instance_norm(
     name: str | None = None,
 ) -> Variable:
     """Normalise each channel of each sample; as in Paddle, running statistics are neither read nor written."""
-    check_variable(x, "x", "instance_norm")
     inputs = {"X": x}
     if weight is not None and bias is not None:
         inputs.update(Scale=weight, Bias=bias)
@@ -88,7 +88,6 @@ def local_response_norm(
     Raises:
         InvalidValue: x has fewer than three dimensions, or ``data_format`` is no order of them.
     """
-    check_variable(x, "x", "local_response_norm")
     last = channels_last(data_format, "local_response_norm")
     if x.ndim < 3:
         raise InvalidValue(f"local_response_norm: 3 dimensions or more are needed, got {x.ndim}.")
@@ -111,11 +110,7 @@ def bilinear(
     name: str | None = None,
 ) -> Variable:
     """x1 weight[k] x2 + bias[k]: [N, A], [N, B] and [K, A, B] to [N, K]; bias is [1, K]."""
-    for argument, value in (("x1", x1), ("x2", x2), ("weight", weight)):
-        check_variable(value, argument, "bilinear")
-    inputs = {"X": x1, "Y": x2, "Weight": weight}
-    if bias is not None:
-        inputs["Bias"] = bias
+    inputs = {"X": x1, "Y": x2, "Weight": weight, "Bias": bias}
     helper = LayerHelper("bilinear", name)
     return helper.apply("bilinear_tensor_product", inputs, dtype=x1.dtype)
 

@@ -11,8 +11,7 @@ from ..functions.creation import full_like
 from ..functions.search import where
 from ..graph.layers import binary, picks, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import check_variable
-from ..graph.layers.tensors import check_float
+from ..graph.layers.arguments import Floats, check_float
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
@@ -48,7 +47,6 @@ def cosine_embedding_loss(
     layer = "cosine_embedding_loss"
     check_reduction(reduction, layer)
     _alike(layer, input1=input1, input2=input2)
-    check_variable(label, "label", layer)
     if label.ndim != 1 or input1.ndim > 2:
         raise InvalidValue(
             f"{layer}: label must be [N] and inputs [N, D], got {label!r}, {input1!r}."
@@ -106,13 +104,11 @@ def triplet_margin_with_distance_loss(
 
 
 def soft_margin_loss(
-    input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
+    input: Floats, label: Variable, reduction: str = "mean", name: str | None = None
 ) -> Variable:
     """log(1 + exp(-label * input)), where labels are -1 or 1."""
     layer = "soft_margin_loss"
     check_reduction(reduction, layer)
-    check_float(input, "input", layer)
-    check_variable(label, "label", layer)
     if input.shape != label.shape:
         raise InvalidValue(f"{layer}: label is {label!r}, and must have the shape of {input!r}.")
     signed = layers.cast(label, input.dtype) * input
@@ -167,7 +163,7 @@ def poisson_nll_loss(
 def gaussian_nll_loss(
     input: Variable,
     label: Variable,
-    variance: Variable,
+    variance: Floats,
     full: bool = False,
     epsilon: float = 1e-6,
     reduction: str = "mean",
@@ -181,7 +177,6 @@ def gaussian_nll_loss(
     layer = "gaussian_nll_loss"
     check_reduction(reduction, layer)
     _alike(layer, input=input, label=label)
-    check_float(variance, "variance", layer)
     shape, have = tuple(input.shape or ()), tuple(variance.shape or ())
     if have != shape and have == shape[:-1]:
         variance = layers.unsqueeze(variance, [-1])
@@ -194,8 +189,8 @@ def gaussian_nll_loss(
 
 
 def hinge_embedding_loss(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Floats,
     margin: float = 1.0,
     reduction: str = "mean",
     name: str | None = None,
@@ -203,8 +198,6 @@ def hinge_embedding_loss(
     """input where the label is 1, max(margin - input, 0) where it is -1, else 0."""
     layer = "hinge_embedding_loss"
     check_reduction(reduction, layer)
-    check_float(input, "input", layer)
-    check_float(label, "label", layer)
     zero = full_like(input, 0.0)
     loss = where(label == 1.0, input, zero)
     loss = loss + where(label == -1.0, unary.relu(float(margin) - input), zero)
@@ -212,7 +205,7 @@ def hinge_embedding_loss(
 
 
 def multi_margin_loss(
-    input: Variable,
+    input: Floats,
     label: Variable,
     p: int = 1,
     margin: float = 1.0,
@@ -229,8 +222,6 @@ def multi_margin_loss(
     """
     layer = "multi_margin_loss"
     check_reduction(reduction, layer)
-    check_float(input, "input", layer)
-    check_variable(label, "label", layer)
     classes = (input.shape or (-1,))[-1]
     if input.ndim != 2 or classes < 1:
         raise InvalidValue(f"{layer}: input must be [N, classes], classes known, not {input!r}.")

@@ -8,8 +8,9 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import tensors
+from ..graph.layers.arguments import check_variable
 from ..graph.layers.conv import FORMATS, image_format, paddings_of, several
-from ..graph.layers.helper import LayerHelper, check_variable
+from ..graph.layers.helper import layer
 from ..graph.layers.pool import indexed
 from ..graph.ops.conv import window_paddings
 from ..graph.program.variable import Variable
@@ -59,7 +60,7 @@ def _windows(
 
 def _pool(x: Variable, attrs: dict[str, Any], name: str | None) -> Variable:
     op_type = f"pool{x.ndim - 2}d"
-    return LayerHelper(op_type, name).apply(op_type, {"X": x}, attrs, dtype=x.dtype)
+    return layer(op_type, name, x=x, **attrs)
 
 
 def _with_margin(x: Variable, attrs: dict[str, Any], last: bool) -> Variable:
@@ -189,12 +190,12 @@ def _unpool(
     name: str | None,
 ) -> Variable:
     """``windows``: kernel_size, stride, padding."""
-    layer = f"max_unpool{dims}d"
-    _check(x, layer, dims)
-    _check(indices, layer, dims)
+    kind = f"max_unpool{dims}d"
+    _check(x, kind, dims)
+    _check(indices, kind, dims)
     if data_format != FORMATS[dims][0]:
         raise InvalidValue(
-            f"{layer}: data_format must be {FORMATS[dims][0]!r}, got {data_format!r}."
+            f"{kind}: data_format must be {FORMATS[dims][0]!r}, got {data_format!r}."
         )
     k = several(windows[0], dims, "kernel_size")
     strides = k if windows[1] is None else several(windows[1], dims, "stride")
@@ -202,13 +203,12 @@ def _unpool(
     attrs = {"ksize": spread(dims, k, 1), "strides": spread(dims, strides, 1)}
     attrs["paddings"] = spread(dims, pads, 0)
     if output_size is not None:
-        attrs["output_size"] = _unpooled(layer, dims, x, (k, strides, pads), output_size)
+        attrs["output_size"] = _unpooled(kind, dims, x, (k, strides, pads), output_size)
     op_type = "unpool" if dims < 3 else "unpool3d"
-    helper = LayerHelper(op_type, name)
     if dims == 1:
         indices = layers.unsqueeze(indices, [2])
     result: Variable = _as_image(
-        dims, x, lambda image: helper.apply(op_type, {"X": image, "Indices": indices}, attrs)
+        dims, x, lambda image: layer(op_type, name, x=image, indices=indices, **attrs)
     )
     return result
 

@@ -9,7 +9,7 @@ from ..graph.training import optimizer as methods
 from ..graph.training.optimizer import Optimizer
 from ..graph.training.optimizer.adamw import AdamW
 from ..graph.training.optimizer.adaptive import ASGD, NAdam, RAdam, Rprop
-from ..names import listing, missing
+from ..names import publish_listed
 from ..strategies.errors import InvalidArgument
 from . import lr
 
@@ -215,5 +215,5 @@ __all__ = [
     "Rprop",
     "lr",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

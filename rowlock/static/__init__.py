@@ -28,7 +28,7 @@ from ..graph.program.scopes import device_guard, name_scope
 from ..graph.program.variable import Variable
 from ..graph.training.backward import append_backward, gradients
 from ..graph.training.optimizer import ExponentialMovingAverage
-from ..names import listing, missing
+from ..names import missing, publish_listed
 from . import amp, io, nn
 from .input_spec import InputSpec
 from .io import (
@@ -89,9 +89,6 @@ def __getattr__(name: str) -> Any:
     return missing(__name__)(name)
 
 
-__dir__ = listing(__name__)
-
-
 __all__ = [
     "BuildStrategy",
     "CompiledProgram",
@@ -139,3 +136,5 @@ __all__ = [
     "serialize_program",
     "set_program_state",
 ]
+
+publish_listed(__name__)

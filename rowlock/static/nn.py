@@ -29,7 +29,7 @@ from ..fluid.layers import (
 from ..graph.layers import control_flow, conv, loops, recurrent, sequence
 from ..graph.layers import nn as layers
 from ..graph.program.variable import Variable
-from ..names import listing, missing
+from ..names import publish_listed
 
 conv2d = conv.conv2d
 conv2d_transpose = conv.conv2d_transpose
@@ -137,5 +137,5 @@ __all__ = [
     "switch_case",
     "while_loop",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

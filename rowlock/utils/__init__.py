@@ -6,7 +6,7 @@ import importlib
 from types import ModuleType
 
 from ..fluid.install_check import run_check
-from ..names import listing, missing
+from ..names import publish_listed
 from . import unique_name
 
 
@@ -24,5 +24,5 @@ def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
 
 
 __all__ = ["run_check", "try_import", "unique_name"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

@@ -8,7 +8,6 @@ from ...functions import creation
 from ...functions import math as functions
 from ...graph.layers import binary, images
 from ...graph.layers import shape as layers
-from ...graph.layers.helper import check_variable
 from ...graph.program.variable import Variable
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import FLOATS
@@ -27,8 +26,6 @@ def addcmul(
     name: str | None = None,
 ) -> Variable:
     """input + tensor1 tensor2 value; ``value`` is a float for floats, an int for integers."""
-    for argument, operand in (("input", input), ("tensor1", tensor1), ("tensor2", tensor2)):
-        check_variable(operand, argument, "addcmul")
     kind: Any = float if input.dtype in FLOATS else int
     if not isinstance(value, kind):
         raise InvalidType(f"addcmul: value must be of type {kind.__name__}, got {value!r}.")
@@ -44,7 +41,6 @@ def clamp(
     name: str | None = None,
 ) -> Variable:
     """input cut to [min, max]: floats or Variables of one element, at least one of them."""
-    check_variable(input, "input", "clamp")
     if min is None and max is None:
         raise InvalidArgument("clamp: give min or max.")
     for argument, bound in (("min", min), ("max", max)):

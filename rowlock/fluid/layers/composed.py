@@ -7,6 +7,7 @@ from typing import Any
 from ...functions import creation
 from ...graph.layers import draws, tensors, unary
 from ...graph.layers import shape as layers
+from ...graph.layers.arguments import Floats
 from ...graph.layers.nn import batch_norm
 from ...graph.program.variable import Variable
 from ...nn import activations, losses
@@ -81,7 +82,7 @@ def log_softmax(
 
 
 def inplace_abn(
-    input: Variable,
+    input: Floats,
     act: str | None = None,
     is_test: bool = False,
     momentum: float = 0.9,
@@ -101,7 +102,6 @@ def inplace_abn(
     Raises:
         InvalidValue: ``act`` is another, or ``bias_attr`` is False.
     """
-    tensors.check_float(input, "input", "inplace_abn")
     if act not in (None, "identity", "leaky_relu", "elu"):
         raise InvalidValue(f"inplace_abn: act is identity, leaky_relu or elu, got {act!r}.")
     if bias_attr is False:

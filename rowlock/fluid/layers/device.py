@@ -1,7 +1,7 @@
 """``fluid.layers.device``."""
 
-from ...names import listing, missing
+from ...names import publish_listed
 
 __all__: list[str] = []
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

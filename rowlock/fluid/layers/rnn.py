@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...graph.layers import shape as layers
+from ...graph.layers.arguments import check_float, check_variable
 from ...graph.layers.beam import beam_search, beam_search_decode
 from ...graph.layers.decode_helpers import (
     BasicDecoder,
@@ -14,14 +15,12 @@ from ...graph.layers.decode_helpers import (
     TrainingHelper,
 )
 from ...graph.layers.decoding import BeamSearchDecoder, Decoder, dynamic_decode
-from ...graph.layers.helper import check_variable
 from ...graph.layers.nest import map_structure
 from ...graph.layers.recurrence import dynamic_gru, dynamic_lstm, dynamic_lstmp
 from ...graph.layers.rnn import gru_unit, lstm_unit, rnn
 from ...graph.layers.stacked_lstm import lstm
-from ...graph.layers.tensors import check_float
 from ...graph.program.variable import Variable
-from ...names import listing, missing
+from ...names import publish_listed
 from ...nn.layer.basic_units import BasicGRUUnit, BasicLSTMUnit
 from ...strategies.errors import InvalidType
 
@@ -47,8 +46,6 @@ __all__ = [
     "lstm_unit",
     "rnn",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 class _Shape:
@@ -196,3 +193,6 @@ class LSTMCell(RNNCell):
     def state_shape(self) -> Any:
         """The shapes of hidden state and cell without their batch."""
         return [[self.hidden_size], [self.hidden_size]]
+
+
+publish_listed(__name__)

@@ -13,7 +13,7 @@ from ...graph.layers.nest import (
     map_structure,
     pack_sequence_as,
 )
-from ...names import listing, missing
+from ...names import publish_listed
 from ...strategies.errors import InvalidValue
 
 __all__ = [
@@ -26,8 +26,6 @@ __all__ = [
     "map_structure",
     "pack_sequence_as",
 ]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
 
 
 def convert_to_list(value: Any, n: int, name: str, dtype: Any = int) -> list[Any]:
@@ -50,3 +48,6 @@ def _is_number(value: Any, dtype: Any) -> bool:
     except (TypeError, ValueError):
         return False
     return True
+
+
+publish_listed(__name__)

@@ -6,7 +6,8 @@ import math
 from typing import Any, ClassVar
 
 from ...functions.framework import get_default_dtype
-from ...graph.layers.helper import LayerHelper, check_variable
+from ...graph.layers.arguments import check_variable
+from ...graph.layers.helper import layer
 from ...graph.layers.initializer import ConstantInitializer, NormalInitializer
 from ...graph.layers.param_attr import ParamAttr
 from ...graph.program.variable import Variable
@@ -154,9 +155,8 @@ class SpectralNorm(Layer):
     def forward(self, x: Variable) -> Variable:
         """Return the weight in its shape, with a largest singular value of about 1."""
         check_variable(x, "x", "SpectralNorm")
-        inputs = {"Weight": x, "U": self.weight_u, "V": self.weight_v}
         attrs = {"dim": self._dim, "power_iters": self._power_iters, "eps": float(self._eps)}
-        return LayerHelper("spectral_norm").apply("spectral_norm", inputs, attrs, dtype=x.dtype)
+        return layer("spectral_norm", weight=x, u=self.weight_u, v=self.weight_v, **attrs)
 
 
 publish_definitions(__name__)

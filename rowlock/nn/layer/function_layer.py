@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ClassVar
 
+from ...graph.layers.arguments import CHECKS
 from ...strategies.errors import InvalidType
 from .layers import Layer
 
@@ -80,7 +81,7 @@ class FunctionLayer(Layer):
             return
         parameters = list(inspect.signature(of).parameters.values())
         tensors = [
-            one for one in parameters if one.annotation == "Variable" and one.default is one.empty
+            one for one in parameters if one.annotation in CHECKS and one.default is one.empty
         ]
         left_out = {"training", *without, *(one.name for one in tensors)}
         fields = [one for one in parameters if one.name not in left_out]

@@ -6,7 +6,7 @@ import math
 from typing import Any, ClassVar
 
 from ...functions.framework import get_default_dtype
-from ...graph.layers.helper import check_variable
+from ...graph.layers.arguments import check_variable
 from ...graph.layers.initializer import ConstantInitializer
 from ...graph.layers.param_attr import ParamAttr
 from ...graph.program.variable import Variable

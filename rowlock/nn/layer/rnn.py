@@ -11,7 +11,7 @@ from ...functions.framework import get_default_dtype
 from ...functions.math import matmul
 from ...graph.layers import shape as layers
 from ...graph.layers import tensors, unary
-from ...graph.layers.helper import check_variable
+from ...graph.layers.arguments import check_variable
 from ...graph.layers.initializer import ConstantInitializer, UniformInitializer
 from ...graph.layers.nest import flatten, map_structure
 from ...graph.layers.rnn import rnn

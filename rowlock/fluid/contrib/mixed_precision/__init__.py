@@ -7,7 +7,7 @@ from ....graph.training.amp.lists import AutoMixedPrecisionLists18 as AutoMixedP
 from ....graph.training.amp.optimizer import Scaling
 from ....graph.training.amp.rewrite import Rules
 from ....graph.training.optimizer.base import Optimizer
-from ....names import listing, missing
+from ....names import publish_listed
 
 
 def decorate(
@@ -40,5 +40,5 @@ def decorate(
 
 
 __all__ = ["AutoMixedPrecisionLists", "OptimizerWithMixedPrecision", "decorate"]
-__dir__ = listing(__name__)
-__getattr__ = missing(__name__)
+
+publish_listed(__name__)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from .....cluster.fleet.collective import Collective, CollectiveOptimizer, TrainStatus, fleet
-from .....names import listing, missing
+from .....names import missing, publish_listed
 
 __all__ = ["Collective", "CollectiveOptimizer", "DistributedStrategy", "TrainStatus", "fleet"]
-__dir__ = listing(__name__)
 _missing = missing(__name__)
 
 
@@ -18,3 +17,6 @@ def __getattr__(name: str) -> Any:
 
         return DistributedStrategy
     return _missing(name)
+
+
+publish_listed(__name__)

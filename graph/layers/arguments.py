@@ -1,0 +1,92 @@
+"""What layers ask of their arguments, as annotations say it; public functions check it before they begin.
+
+``x: Variable`` must be a Variable, ``x: Floats`` one that may hold floats, ``x: Integers`` one of integers;
+None will do where ``| None`` follows. ``rowlock/names.py`` publishes functions as :func:`checked` returns them;
+the type checker holds those to it that are not published.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable
+from functools import wraps
+from types import FunctionType
+from typing import Any, TypeAlias
+
+from ...strategies.errors import InvalidType
+from ...strategies.types import FLOATS, INTEGERS
+from ..program.variable import Variable
+
+_LEFT_OUT = object()
+
+Floats: TypeAlias = Variable
+Integers: TypeAlias = Variable
+
+
+def check_variable(x: Any, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``x`` is a Variable."""
+    if not isinstance(x, Variable):
+        raise InvalidType(
+            f"{layer}: {argument} must be a Variable, got {reprlib.repr(x)} ({type(x).__name__})."
+        )
+
+
+def check_float(x: Any, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``x`` is a Variable that may hold floats."""
+    check_variable(x, argument, layer)
+    if x.dtype is not None and x.dtype not in FLOATS:
+        raise InvalidType(
+            f"{layer}: {argument} must hold floats, and {x.name!r} holds {x.dtype.name}."
+        )
+
+
+def check_integers(x: Any, argument: str, layer: str) -> None:
+    """Raise InvalidType unless ``x`` is a Variable of integers."""
+    check_variable(x, argument, layer)
+    if x.dtype is not None and x.dtype not in INTEGERS:
+        raise InvalidType(
+            f"{layer}: {argument} must hold integers, and {x.name!r} holds {x.dtype.name}: cast it."
+        )
+
+
+def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
+    """Return a Variable, or several, as a list.
+
+    Raises:
+        InvalidType: there is none, or something else among them.
+    """
+    variables = list(x) if isinstance(x, (list, tuple)) else [x]
+    if not variables:
+        raise InvalidType(f"{layer}: {argument} must hold one Variable or more, got {x!r}.")
+    for variable in variables:
+        check_variable(variable, argument, layer)
+    return variables
+
+
+CHECKS = {"Variable": check_variable, "Floats": check_float, "Integers": check_integers}
+
+
+def checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that refuses arguments which are not what their annotations say (see above).
+
+    A function that takes no variables, and a class, is returned as it is.
+    """
+    if not isinstance(function, FunctionType):
+        return function
+    code, contract = function.__code__, []
+    for position, name in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        kind, optional, _ = str(function.__annotations__.get(name)).partition(" | None")
+        if kind in CHECKS:
+            contract.append((position, name, CHECKS[kind], bool(optional)))
+    if not contract:
+        return function
+
+    @wraps(function)
+    def layer(*args: Any, **settings: Any) -> Any:
+        for position, name, check, optional in contract:
+            value = args[position] if position < len(args) else settings.get(name, _LEFT_OUT)
+            if value is not _LEFT_OUT and not (optional and value is None):
+                check(value, name, function.__name__)
+        return function(*args, **settings)
+
+    return layer
