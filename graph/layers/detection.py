@@ -11,9 +11,10 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
+from .arguments import check_variable
 from .boxes import box_coder, iou_similarity, prior_box
 from .conv import conv2d
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper
 from .label_loss import smooth_l1
 from .loss import softmax_with_cross_entropy
 from .numbers import integer, number
