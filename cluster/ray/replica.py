@@ -62,14 +62,9 @@ class RayReplica(Replica):
 
     def on_step(self, order: Step, arrays: Sequence[np.ndarray]) -> Message:
         """Run steps, on cores of its own while they are."""
-        keeper = self._keeper
-        if keeper is None:
-            return super().on_step(order, arrays)
-        keeper.step()
-        try:
-            return super().on_step(order, arrays)
-        finally:
-            keeper.stepped()
+        if self._keeper is not None:
+            self._keeper.step()
+        return super().on_step(order, arrays)
 
     def learn(self, functions: Mapping[int, PythonFunction]) -> None:
         """Take in the Python functions that programs name by number."""
