@@ -12,6 +12,7 @@ nothing beside them. ``--simulated`` tries the script on a simulated GPU.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import glob
 import os
 import signal
@@ -28,7 +29,7 @@ from pathlib import Path
 from rowlock.executor.device import gpus
 from rowlock.executor.host.disk_cache import distrust
 from tests.gpu import run
-from tests.gpu.results import FILE, PART, append, counted, entries, unfinished
+from tests.gpu.results import FILE, LOST, PART, REAL, append, counted, entries, of_part, unfinished
 from tests.gpu.run import Part
 
 FOLDER = run.ROOT / "runs"
@@ -37,7 +38,7 @@ CACHE = "ROWLOCK_CACHE_DIR"
 CACHE_FOLDER = Path(tempfile.gettempdir()) / f"rowlock-contact-{os.geteuid()}"
 _NO_TESTS = 5  # what pytest ends with where all tests of a file are left to other marks
 # The timeout is that of a plugin that may be missing; without it, a test that hangs is still shown in the log.
-OPTIONS = ("-p", "tests.gpu.results", "--continue-on-collection-errors", "-o", "timeout=120",
+OPTIONS = ("-p", "tests.gpu.results", "--continue-on-collection-errors", "--tb=short", "-o", "timeout=120",
            "-o", "faulthandler_timeout=100")  # fmt: skip
 
 
@@ -128,22 +129,39 @@ class Contact:
         if left < 1:
             append(self.results, part=part.name, left_out="no time was left")
             return
-        part.limit = min(part.limit, left)
-        append(self.results, part=part.name, began=True, limit=part.limit)
+        part.limit = limit = min(part.limit, left)
+        append(self.results, part=part.name, began=True, limit=limit)
         part.environment = {
             **part.environment, FILE: str(self.results), PART: part.name, CACHE: str(self.cache)
         }  # fmt: skip
-        with open(self.results.with_suffix(".log"), "ab") as log:
-            part.run(log)
-        over = part.seconds >= part.limit
+        began, count, ended = time.monotonic(), 0, 0
+        while True:
+            self._run(part)
+            lines = of_part(entries(self.results), part.name)
+            before, count = count, sum("test" in line for line in lines)
+            seconds = time.monotonic() - began
+            part.limit = limit - seconds
+            ended = ended if part.status in (0, _NO_TESTS) else part.status
+            died = part.status < 0 or part.status == LOST
+            if not died or count == before or part.limit < 1:
+                break  # else a second process leaves out what was told, and the test in which the first died
+        part.seconds, part.status = seconds, ended or part.status
         self.failed += part.status not in (0, _NO_TESTS)
-        lines = [line for line in entries(self.results) if line.get("part") == part.name]
         files = len(self._kept())
-        part.counts = part.counts or counted(lines)  # one that was killed wrote no report
+        part.counts = counted(lines)
+        over = seconds >= limit
         append(self.results, part=part.name, ended=part.status, over_its_limit=over, counts=part.counts,
-               seconds=round(part.seconds, 1), unfinished=unfinished(lines), kept=files)  # fmt: skip
-        how = f", over its limit of {part.limit:.0f} s" if over else ""
+               seconds=round(seconds, 1), unfinished=unfinished(lines), kept=files)  # fmt: skip
+        how = f", over its limit of {limit:.0f} s" if over else ""
         print(f"{part}{how}", flush=True)
+
+    def _run(self, part: Part) -> None:
+        try:
+            with open(self.results.with_suffix(".log"), "ab") as log:
+                part.run(log)
+        except Exception as error:  # no memory for one more process, no room on a disk
+            part.status = part.status or 1
+            append(self.results, part=part.name, broke=repr(error))
 
     def _kept(self) -> list[Path]:
         return [path for path in self.cache.rglob("*") if path.is_file()]
@@ -152,10 +170,14 @@ class Contact:
         """Pack the caches beside the results; whoever reads the file finds an old one or a whole one."""
         packed = caches_beside(self.results)
         partial = packed.with_suffix(".partial")
-        with tarfile.open(partial, "w:gz") as archive:
-            for path in self._kept():
-                archive.add(path, path.relative_to(self.cache))
-        os.replace(partial, packed)
+        try:
+            with tarfile.open(partial, "w:gz") as archive:
+                for path in self._kept():
+                    with contextlib.suppress(FileNotFoundError):  # what was left behind goes on
+                        archive.add(path, path.relative_to(self.cache))
+            os.replace(partial, packed)
+        except OSError as error:
+            append(self.results, caches=f"not packed: {error}")
 
 
 def caches_beside(results: Path) -> Path:
@@ -182,6 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[gpus.COUNT] = "1"
     elif gpus.simulated_gpus():
         parser.error(f"this meets a real GPU: take {gpus.COUNT} out of the environment")
+    else:
+        os.environ[REAL] = "1"
     results = options.results.absolute()
     results.parent.mkdir(parents=True, exist_ok=True)
     contact = Contact(results, 60 * options.minutes, options.cache.absolute(), options.files)

@@ -1,13 +1,17 @@
 """A file of results, one a line as JSON, to which much is appended: what is written stays.
 
 As a pytest plugin (``-p tests.gpu.results``) this appends what came of each test, as soon as it is known, to
-the file that the environment names; a test that begins and does not end is the one that hung.
+the file that the environment names; a test that begins and does not end is the one that hung. Where the process
+died in the midst of a part, a second one goes on behind that test. A GPU on which a kernel went astray refuses
+all that comes later, so a process whose GPU is lost ends, and leaves the rest to another.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -15,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 FILE, PART = "ROWLOCK_RESULTS", "ROWLOCK_RESULTS_PART"
+REAL = "ROWLOCK_TEST_REAL_GPU"  # in the environment: no GPU is simulated in the place of a real one
+LOST = 97  # what a process ends with whose GPU is lost
+_failed: set[str] = set()
 
 
 def append(path: str | Path, **entry: Any) -> None:
@@ -30,9 +37,26 @@ def append(path: str | Path, **entry: Any) -> None:
 
 
 def entries(path: str | Path) -> list[dict[str, Any]]:
-    """Return what was appended; a last line that was cut off is left out."""
-    whole = Path(path).read_bytes().rpartition(b"\n")[0]
-    return [json.loads(line) for line in whole.splitlines()]
+    """Return what was appended; lines that were cut off, as on a full disk, are left out."""
+    read = []
+    for line in Path(path).read_bytes().splitlines():
+        with contextlib.suppress(ValueError):
+            read.append(json.loads(line))
+    return read
+
+
+def of_part(lines: Iterable[dict[str, Any]], part: str) -> list[dict[str, Any]]:
+    """Return what was told since a part began, the last time; nothing if it never did."""
+    since: list[dict[str, Any]] = []
+    began = False
+    for line in lines:
+        if line.get("part") != part:
+            continue
+        if "began" in line:
+            since, began = [], True
+        elif began:
+            since.append(line)
+    return since
 
 
 def unfinished(lines: Iterable[dict[str, Any]]) -> list[str]:
@@ -45,13 +69,33 @@ def unfinished(lines: Iterable[dict[str, Any]]) -> list[str]:
 
 
 def counted(lines: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """Return how many tests ended how."""
-    outcomes = Counter(line["outcome"] for line in lines if "test" in line)
+    """Return how many tests ended how; a file that could not be read failed."""
+    outcomes = Counter(line["outcome"] for line in lines if "outcome" in line)
     return {outcome: outcomes[outcome] for outcome in ("passed", "failed", "skipped")}
 
 
 def _tell(**entry: Any) -> None:
     append(os.environ[FILE], part=os.environ[PART], **entry)
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """Leave out what another process of this part has told about."""
+    file = Path(os.environ[FILE])
+    lines = of_part(entries(file), os.environ[PART]) if file.exists() else []
+    before = {line["test"] for line in lines if "test" in line}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in before])
+    items[:] = [item for item in items if item.nodeid not in before]
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """A test is over, its clean-up too."""
+    if nodeid in _failed and os.environ.get(REAL) and "cupy" in sys.modules:
+        _failed.clear()
+        try:
+            sys.modules["cupy"].cuda.runtime.deviceSynchronize()
+        except Exception as error:  # of CuPy's own class
+            _tell(lost=str(error), behind=nodeid)
+            os._exit(LOST)
 
 
 def pytest_runtest_logstart(nodeid: str) -> None:
@@ -61,6 +105,8 @@ def pytest_runtest_logstart(nodeid: str) -> None:
 
 def pytest_runtest_logreport(report: Any) -> None:
     """A test ended, or did not pass before or behind its own call."""
+    if report.failed:
+        _failed.add(report.nodeid)
     if report.when == "call" or not report.passed:
         why = {} if report.passed else {"why": str(report.longrepr)[-2000:]}
         recorded = {"recorded": dict(report.user_properties)} if report.user_properties else {}

@@ -12,14 +12,27 @@ from pathlib import Path
 
 import pytest
 
+from rowlock.executor.device import gpus
+from rowlock.strategies.errors import Unsupported
 from tests.conftest import eventually
+from tests.gpu import run
 from tests.gpu.contact import Contact, Stage, caches_beside, main, stages
-from tests.gpu.results import append, entries
+from tests.gpu.results import REAL, append, entries
 from tests.gpu.run import ROOT
+from tests.ops import gpu as tests_gpu
 
 PASSES = "def test_passes(record_property): record_property('rate', 7)\n"
 HANGS = "import threading\ndef test_hangs(): threading.Event().wait()\n"
 DIES = "import os\ndef test_dies(): os.kill(os.getpid(), 9)\n"
+LOSES = """
+class Runtime:
+    def deviceSynchronize(self): raise RuntimeError('an illegal address')
+def test_loses(monkeypatch):
+    import sys, types
+    cuda = types.SimpleNamespace(runtime=Runtime())
+    sys.modules["cupy"] = types.SimpleNamespace(cuda=cuda)
+    assert 0
+"""
 LONG = 300  # seconds; longer than anything here takes
 
 
@@ -34,20 +47,31 @@ def ended(lines: list[dict[str, object]]) -> dict[object, dict[str, object]]:
 
 
 @pytest.mark.slow
-def test_a_part_that_hangs_or_dies_leaves_what_it_told_and_the_next_runs(tmp_path: Path) -> None:
+def test_a_part_that_hangs_or_dies_leaves_what_it_told_and_the_next_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tests behind one in which a process dies are run, and so are those behind one that loses the GPU."""
+    monkeypatch.setenv(REAL, "1")
     results = tmp_path / "contact.jsonl"
     contact = Contact(results, LONG, tmp_path / "caches")
     (tmp_path / "caches" / "tuned").write_text("kept")
     hangs = stage(tmp_path, "hangs", PASSES + HANGS, seconds=20)
-    dies = stage(tmp_path, "dies", PASSES + DIES)
+    dies = stage(
+        tmp_path,
+        "dies",
+        PASSES + DIES + "def test_behind(): pass\n" + LOSES + DIES.replace("_d", "_l"),
+    )
     contact.run([hangs, dies, stage(tmp_path, "last", PASSES)])
     lines = entries(results)
     parts = ended(lines)
     assert list(parts) == ["hangs", "dies", "last"]
     assert parts["hangs"]["over_its_limit"] and not parts["dies"]["over_its_limit"]
     assert [str(one).rpartition("::")[2] for one in parts["hangs"]["unfinished"]] == ["test_hangs"]  # type: ignore[attr-defined]
-    assert parts["dies"]["counts"]["passed"] == 1  # type: ignore[index]
-    assert parts["dies"]["ended"] and parts["dies"]["unfinished"]
+    assert parts["dies"]["counts"] == {"passed": 2, "failed": 1, "skipped": 0}
+    assert parts["dies"]["ended"] == -9
+    died = [str(one).rpartition("::")[2] for one in parts["dies"]["unfinished"]]  # type: ignore[attr-defined]
+    assert died == ["test_dies", "test_lies"]
+    assert [line["lost"] for line in lines if "lost" in line] == ["an illegal address"]
     assert parts["last"]["ended"] == 0 and parts["last"]["counts"]["passed"] == 1  # type: ignore[index]
     passed = [(line["part"], line["outcome"]) for line in lines if "recorded" in line]
     assert passed == [(part, "passed") for part in ("hangs", "dies", "last")]
@@ -121,11 +145,49 @@ def test_some_files_of_a_stage_and_one_without_tests(tmp_path: Path) -> None:
 
 
 def test_half_a_line_is_not_read(tmp_path: Path) -> None:
+    """Nor is one to which more was appended, when a disk had room again."""
     results = tmp_path / "contact.jsonl"
     append(results, part="one")
     with results.open("a") as file:
         file.write('{"part": "tw')
     assert [line["part"] for line in entries(results)] == ["one"]
+    append(results, part="three")
+    append(results, part="four")
+    assert [line["part"] for line in entries(results)] == ["one", "four"]
+
+
+def test_what_goes_wrong_around_a_part_leaves_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No process can be started, and no archive be written."""
+    refused = OSError("no room")
+
+    def refuse(*_args: object, **_settings: object) -> None:
+        raise refused
+
+    results = tmp_path / "contact.jsonl"
+    contact = Contact(results, LONG, tmp_path / "caches")
+    monkeypatch.setattr(run, "limited", refuse)
+    monkeypatch.setattr(tarfile, "open", refuse)
+    contact.run([stage(tmp_path, name, PASSES) for name in ("first", "second")])
+    lines = entries(results)
+    assert list(ended(lines)) == ["first", "second"] and contact.failed == 2
+    assert [line["broke"] for line in lines if "broke" in line] == [repr(refused)] * 2
+    assert [line["caches"] for line in lines if "caches" in line] == ["not packed: no room"] * 2
+
+
+def test_a_real_gpu_is_not_replaced_by_a_simulated_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the GPU does not open, tests that need it fail: they would say that all is well."""
+    monkeypatch.delenv(gpus.COUNT, raising=False)
+    monkeypatch.setenv(REAL, "")
+    monkeypatch.setattr(tests_gpu, "_machines", [])
+    monkeypatch.setattr(gpus, "_visible", lambda: (0, "there is no GPU that this process can use."))
+    monkeypatch.setattr(Contact, "run", lambda self, stages: None)
+    main(["--results", str(tmp_path / "one.jsonl"), "--cache", str(tmp_path / "cache")])
+    with pytest.raises(Unsupported, match="there is no GPU"):
+        tests_gpu.gpu()
 
 
 def test_every_stage_has_files() -> None:

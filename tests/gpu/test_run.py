@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from rowlock.executor.device import gpus
-from tests.gpu.run import ROOT, Part, main, parts
+from tests.gpu import run
+from tests.gpu.run import LEFT_BEHIND, ROOT, Part, limited, main, parts
 
 
 def test_without_a_gpu_one_sentence_says_why(
@@ -47,3 +50,31 @@ def test_a_part_counts_and_keeps_what_tests_recorded(tmp_path: Path) -> None:
     assert part.counts == {"passed": 1, "failed": 1, "skipped": 1}
     assert part.measured == {"rate": "7"}
     assert "1 passed, 1 failed, 1 skipped" in str(part) and "ended with 1" in str(part)
+
+
+class Stuck(subprocess.Popen[bytes]):
+    """A process that does not end although it is killed, as one within a driver."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        assert timeout is not None
+        raise subprocess.TimeoutExpired("stuck", timeout)
+
+
+def test_what_cannot_be_killed_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "Popen", Stuck)
+    assert limited(["sleep", "60"], {}, 0.1, None) == LEFT_BEHIND
+
+
+@pytest.mark.parametrize("text", ["", "<testsuites><testsuite tests='3'"])
+def test_half_a_report_is_not_read(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(command: Sequence[str], *_others: object) -> int:
+        report = next(one for one in command if one.startswith("--junitxml="))
+        Path(report.partition("=")[2]).write_text(text)
+        return -9
+
+    monkeypatch.setattr(run, "limited", killed)
+    part = Part("one", ["tests/gpu/test_run.py"])
+    part.run()
+    assert (part.status, part.counts) == (-9, {})

@@ -17,6 +17,7 @@ from rowlock.executor.cuda.runtime import Runtime
 from rowlock.executor.device.device import Device
 from rowlock.executor.device.gpus import local_gpus, open_gpu
 from rowlock.executor.simulated.simulated import SimulatedRuntime
+from tests.gpu.results import REAL
 
 _SAMPLE = 12
 needs_compiler = pytest.mark.cuda
@@ -24,9 +25,14 @@ _machines: list[tuple[Runtime, DeviceMemory]] = []
 
 
 def gpu() -> Device:
-    """Return a device on the GPU, with scratch memory and a clock."""
+    """Return a device on the GPU, with scratch memory and a clock.
+
+    Raises:
+        Unsupported: there is none, and it must be a real one.
+    """
     if not _machines:
-        runtime = open_gpu(0) if local_gpus() else SimulatedRuntime(0)
+        real = local_gpus() or os.environ.get(REAL)
+        runtime = open_gpu(0) if real else SimulatedRuntime(0)
         runtime.use()
         _machines.append((runtime, DeviceMemory(runtime)))
         _machines[0][1].tick(0, 0)
