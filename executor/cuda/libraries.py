@@ -14,14 +14,26 @@ def library(name: str) -> ctypes.CDLL | None:
     """Return the newest installed library of a name such as ``nvrtc`` or ``cublasLt``; None without one."""
     for path in _candidates(name):
         try:
+            for other in _COMPANIONS.get(name, ()):
+                for beside in Path(path).parent.glob(f"lib{other}.so*"):
+                    ctypes.CDLL(str(beside))
             return ctypes.CDLL(path)
         except OSError:  # it needs others that are not here
             continue
     return None
 
 
+# What a library opens by name, in whatever folders the system knows: a wheel's is none of these, and not all
+# wheels say that their own is to be looked at. What is loaded already is found by its name.
+_COMPANIONS = {"nvrtc": ("nvrtc-builtins",)}
+# The driver comes with no wheel, and may be where LD_LIBRARY_PATH alone leads.
+_SONAMES = {"cuda": "libcuda.so.1"}
+
+
 def _candidates(name: str) -> list[str]:
     """Return paths by preference: wheels of NVIDIA (``nvidia/*/lib``), then the system's."""
+    if name in _SONAMES:
+        return [_SONAMES[name]]
     paths: list[Path] = []
     for folder in sys.path:
         nvidia = Path(folder) / "nvidia"
