@@ -134,6 +134,7 @@ def notes(program: Any) -> list[str]:
     return [note for note in program.explain().graph.notes if note.startswith("sparse_rows")]
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_train_like_dense_gradients(method: str, mode: str) -> None:
@@ -165,6 +166,7 @@ def test_tables_alone_train_like_dense_ones(mode: str) -> None:
     np.testing.assert_allclose(*results, atol=1e-6)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("treatment", TREATMENTS)
 def test_gradients_are_clipped_decayed_and_scaled_as_rows(treatment: str, mode: str) -> None:
@@ -288,6 +290,7 @@ def test_sums_over_sequences_have_rows(places: int) -> None:
     np.testing.assert_allclose(*tables, atol=1e-6)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["sgd", "momentum"])
 def test_tables_in_low_precision(method: str, mode: str) -> None:
@@ -372,6 +375,7 @@ def test_adam_in_lazy_mode_moves_only_rows_that_were_looked_up() -> None:
     np.testing.assert_allclose(w[:, 0], [0.858025, 1.925587, 2.941888, 3.84273], atol=2e-6)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
 @pytest.mark.parametrize("method", ["sgd", "adagrad", "lazy"])
 def test_memory_of_a_step_is_that_of_its_rows(method: str, mode: str) -> None:
@@ -388,6 +392,7 @@ def test_memory_of_a_step_is_that_of_its_rows(method: str, mode: str) -> None:
     assert planned[0].group() == planned[1].group()
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("mode", ["reduce", "verified"])
 def test_lazy_rows_are_alike_in_any_mode(mode: str) -> None:
     def method() -> Any:

@@ -352,6 +352,7 @@ def test_a_value_that_is_none_is_refused(field: str, value: Any) -> None:
         BuildStrategy(**{field: value})
 
 
+@pytest.mark.cpu
 def test_what_is_asked_of_onednn_in_vain_is_told(numpy_alone: Callable[..., Trained]) -> None:
     build, feeds = PROGRAMS["two_losses"]
     typed = trained(build, feeds, {"onednn_enabled_op_types": {"conv2", "mul"}})

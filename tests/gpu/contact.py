@@ -134,16 +134,16 @@ class Contact:
         part.environment = {
             **part.environment, FILE: str(self.results), PART: part.name, CACHE: str(self.cache)
         }  # fmt: skip
-        began, told, ended = time.monotonic(), 0, 0
+        began, count, ended = time.monotonic(), 0, 0
         while True:
             self._run(part)
             lines = of_part(entries(self.results), part.name)
-            before, told = told, sum("test" in line for line in lines)
+            before, count = count, sum("test" in line for line in lines)
             seconds = time.monotonic() - began
             part.limit = limit - seconds
             ended = ended if part.status in (0, _NO_TESTS) else part.status
             died = part.status < 0 or part.status == LOST
-            if not died or told == before or part.limit < 1:
+            if not died or count == before or part.limit < 1:
                 break  # else a second process leaves out what was told, and the test in which the first died
         part.seconds, part.status = seconds, ended or part.status
         self.failed += part.status not in (0, _NO_TESTS)

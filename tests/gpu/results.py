@@ -38,25 +38,25 @@ def append(path: str | Path, **entry: Any) -> None:
 
 def entries(path: str | Path) -> list[dict[str, Any]]:
     """Return what was appended; lines that were cut off, as on a full disk, are left out."""
-    whole = []
+    read = []
     for line in Path(path).read_bytes().splitlines():
         with contextlib.suppress(ValueError):
-            whole.append(json.loads(line))
-    return whole
+            read.append(json.loads(line))
+    return read
 
 
 def of_part(lines: Iterable[dict[str, Any]], part: str) -> list[dict[str, Any]]:
     """Return what was told since a part began, the last time; nothing if it never did."""
-    told: list[dict[str, Any]] = []
+    since: list[dict[str, Any]] = []
     began = False
     for line in lines:
         if line.get("part") != part:
             continue
         if "began" in line:
-            told, began = [], True
+            since, began = [], True
         elif began:
-            told.append(line)
-    return told
+            since.append(line)
+    return since
 
 
 def unfinished(lines: Iterable[dict[str, Any]]) -> list[str]:
@@ -82,9 +82,9 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
     """Leave out what another process of this part has told about."""
     file = Path(os.environ[FILE])
     lines = of_part(entries(file), os.environ[PART]) if file.exists() else []
-    told = {line["test"] for line in lines if "test" in line}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in told])
-    items[:] = [item for item in items if item.nodeid not in told]
+    before = {line["test"] for line in lines if "test" in line}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in before])
+    items[:] = [item for item in items if item.nodeid not in before]
 
 
 def pytest_runtest_logfinish(nodeid: str) -> None:

@@ -16,11 +16,14 @@ import numpy as np
 import pytest
 
 from benchmarks import gpu as gpu_figures
+from benchmarks import gpu_kernels
 from benchmarks.contenders import WORKERS, Contender
 from benchmarks.gpu_kernels import Bound
 from benchmarks.sizes import TINY
+from rowlock.executor.cuda.kernel import CudaKernel
+from rowlock.executor.simulated.null import NullRuntime
 from tests.gpu.results import entries
-from tests.ops.gpu import gpu, needs_compiler
+from tests.ops.gpu import assert_compile_for_a_gpu, gpu, needs_compiler
 
 LOSSES = np.array([4.1751, 4.1617, 4.0338, 4.0649, 3.9589, 3.9880])
 
@@ -200,3 +203,26 @@ def test_workers_name_what_their_modules_have(path: Path) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             assert node.attr in modules.get(node.value.id, {node.attr}), ast.unparse(node)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["gpt2/bfloat16", "resnet50/bfloat16"])
+def test_kernels_of_a_large_model_compile_for_its_sizes(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written for the shapes at hand, of which tests of ops have smaller ones."""
+    kernels: dict[str, CudaKernel] = {}
+    launch = NullRuntime.launch
+
+    def noted(self: NullRuntime, kernel: CudaKernel, *how: Any) -> Any:
+        one = kernel.over(how[2], self.address)
+        kernels[one.key] = one
+        return launch(self, kernel, *how)
+
+    monkeypatch.setattr(NullRuntime, "launch", noted)
+    monkeypatch.setattr(
+        gpu_kernels, "upload", lambda *_: None
+    )  # address space, which nothing reads
+    plan = Bound(model, NullRuntime(), tiny=False).plan
+    assert [segment.capturable for segment in plan.segments] == [True]
+    assert_compile_for_a_gpu(kernels)
