@@ -11,9 +11,12 @@ import pytest
 
 import rowlock.fluid as fluid
 from benchmarks.sequence_models import attended
+from rowlock.executor.host.numbered import NumberedCall
 from rowlock.executor.plan.affine import AffineMap
 from rowlock.executor.plan.instruction import Instruction
-from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan
+from rowlock.executor.plan.plan import Plan
+from rowlock.executor.plan.resized import Resizer
+from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan, _part, _parts
 
 L = fluid.layers
 STEPS = 40
@@ -73,12 +76,12 @@ def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
     values = template.values(point(90))
     assert values is not None
     bound = instruction()
-    first, second = template.instructions(values, {1: bound})
-    assert second is bound
-    first.calls[0]()
+    instance = template.instance(values, {1: [bound, bound]})
+    assert list(instance.instructions[1:]) == [bound, bound]
+    (call,), (array,) = instance.calls, instance.inputs
+    call()
     assert (memory == 90).sum() == 90
-    (inputs, _) = template.arrays(values)
-    assert inputs[0].shape == (90,)
+    assert array.shape == (90,)
 
 
 def decoder(words: Any, label: Any) -> Any:
@@ -142,3 +145,32 @@ def test_losses_are_the_same_bits_as_those_of_plans_that_are_bound(
     assert len(runs) >= STEPS // 4
     monkeypatch.setattr(PlanTemplate, "values", lambda self, sizes: None)
     assert by_template == losses(model)
+
+
+@pytest.mark.parametrize("model", [decoder, texts])
+def test_numbers_and_calls_are_those_of_plans_that_are_bound(
+    model: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared, instance = [], Resizer._instance
+
+    def checked(self: Resizer, template: PlanTemplate, values: np.ndarray, complete: Any) -> Plan:
+        plan, (_, fresh) = instance(self, template, values, complete), self._fresh(complete())
+        parts = _parts(fresh, template._buffers)
+        for k, part in enumerate(parts):
+            if k not in template.apart:
+                assert part.form == template._parts[k].form
+                begin, end = template._begins[k : k + 2]
+                assert part.numbers == values[begin:end].tolist()
+        for k, (one, other) in enumerate(zip(plan.instructions, fresh.instructions, strict=True)):
+            calls = [[c for c in i.calls if not isinstance(c, NumberedCall)] for i in (one, other)]
+            own, bound = (_part(each, [], template._buffers) for each in calls)
+            assert k in template.apart or own == bound
+        arrays = (plan._inputs, plan._fetched), (tuple(fresh.inputs), tuple(fresh.fetched))
+        own, bound = (_part(each, [], template._buffers) for each in arrays)
+        assert own == bound
+        compared.append(plan)
+        return plan
+
+    monkeypatch.setattr(Resizer, "_instance", checked)
+    losses(model)
+    assert len(compared) >= STEPS // 4
