@@ -64,7 +64,7 @@ class _Rule(NamedTuple):
     places: list[tuple[str, int]]
     names: dict[str, list[str]]
     known: _Known
-    by_elements: list[int]
+    by_elements: bool
     computed: bool
     bound: BoundedDict[Any, _Computation]
 
@@ -173,7 +173,7 @@ class Shapes:
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
             names,
             self._known.setdefault(form, BoundedDict(_SHAPES_KNOWN)),
-            [i for slot in telling for i in record.inputs[slot] if i >= 0],
+            any(i >= 0 for slot in telling for i in record.inputs[slot]),
             number in self.known.nodes,
             BoundedDict(_COMPUTED_KNOWN),
         )

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph.ops.operands import Operands
-from ..host.numbered import NumberedCall
+from ..host.numbered import Fields, Memo, NumberedCall, Rebound
 from ..host.writes import address
 from .affine import AffineMap
 from .instruction import CALL_BYTES, Instruction
@@ -28,9 +28,11 @@ from .plan import Plan
 Call = Callable[[], Any]
 _Maker = Callable[[list[int]], Any]  # makes something of picked numbers
 _Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
-_MISSES = 3  # plans in which a node's calls are not those of the first, and none in which they are
-_DEPTH = 8  # of what a call knows
+_MISSES = 3  # so many more plans in which a node's calls are not those of the first than others
+_DEPTH = 12  # of what a call knows
 _PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, type(np.copyto))
+_SAME = ModuleType, Rebound  # is for all sizes
+_RECORDS = Operands, Fields
 
 
 class Sized(NamedTuple):
@@ -115,7 +117,7 @@ class PlanTemplate:
                 continue
             misses.add(k)
             self._misses[k] += 1
-            if self._map.covers(sizes) or (not self._matches[k] and self._misses[k] == _MISSES):
+            if self._map.covers(sizes) or self._misses[k] >= self._matches[k] + _MISSES:
                 self.apart.add(k)
         if misses <= self.apart:
             self.apart.update(self._owners[self._map.learn(sizes, numbers)].tolist())
@@ -293,7 +295,9 @@ def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> _Maker |
             return None
         both = list(zip(known, makers, strict=True))
         return lambda numbers: tuple([x if make is None else make(numbers) for x, make in both])
-    if kind is partial or kind is FunctionType or isinstance(known, Operands):
+    if kind is Memo:
+        return lambda numbers: Memo()
+    if kind is partial or kind is FunctionType or isinstance(known, _RECORDS):
         inside = _maker(_inside(known), places, buffers)
         return inside and (lambda numbers: _of_inside(known, inside(numbers)))
     if kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
@@ -392,6 +396,10 @@ def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]
         return known.dtype, known.ndim
     if isinstance(known, _PLAIN):
         return kind, known
+    if isinstance(known, _SAME):
+        return known
+    if kind is Memo:
+        return kind
     if not depth:
         raise _Unknown
     if kind is tuple:
@@ -405,7 +413,7 @@ def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]
         if isinstance(owner, ModuleType | None):
             return known
         return known.__name__, _read(owner, numbers, depth - 1, buffers)
-    if isinstance(known, Operands):
+    if isinstance(known, _RECORDS):
         return kind, _read(_inside(known), numbers, depth - 1, buffers)
     raise _Unknown
 

@@ -105,7 +105,9 @@ def texts(words: Any, label: Any) -> Any:
     vectors = L.embedding(words, (50, 8), is_sparse=True)
     windows = L.sequence_conv(vectors, 7, 3, act="relu")
     states, _ = L.dynamic_lstm(L.fc(vectors, 16), 16, use_peepholes=False)
-    pools = [L.sequence_pool(x, kind) for x in (windows, states) for kind in ("max", "average")]
+    gated = L.dynamic_gru(L.fc(vectors, 12), 4, is_reverse=True)
+    several = windows, states, gated
+    pools = [L.sequence_pool(x, kind) for x in several for kind in ("max", "average")]
     return L.fc(L.dropout(L.concat(pools, 1), 0.1), 3)
 
 
