@@ -26,12 +26,12 @@ class AffineMap:
         self._confirmations = 0
 
     @cached_property
-    def _matrices(self) -> tuple[list[int], list[list[int]], np.ndarray, np.ndarray]:
+    def _matrices(self) -> tuple[list[int], np.ndarray, np.ndarray, np.ndarray]:
         """The first size of each step, the steps at these sizes, the steps, and the changes of the values."""
         firsts = [first for first, _, _ in self._steps]
         steps = np.array([step for _, step, _ in self._steps]).reshape(len(firsts), -1)
         changes = np.array([change for _, _, change in self._steps]).reshape(len(firsts), -1)
-        return firsts, steps[:, firsts].tolist(), steps, changes
+        return firsts, steps[:, firsts], steps, changes
 
     @property
     def varying(self) -> np.ndarray:
@@ -81,13 +81,11 @@ class AffineMap:
             return self._values.copy() if (sizes == self._sizes).all() else None
         firsts, pivots, steps, changes = self._matrices
         step = sizes - self._sizes
-        left, times = step[firsts].tolist(), list[int]()
+        left, counts = step[firsts], np.zeros(len(firsts), np.int64)
         for k, pivot in enumerate(pivots):
-            count, rest = divmod(left[k], pivot[k])
+            count, rest = divmod(int(left[k]), int(pivot[k]))
             if rest:
                 return None
-            if count:
-                left = [a - count * b for a, b in zip(left, pivot, strict=True)]
-            times.append(count)
-        counts = np.array(times)
+            if count:  # numbers of many sizes overflow on the way, and come back
+                left, counts[k] = left - count * pivot, count
         return None if (counts @ steps != step).any() else self._values + counts @ changes

@@ -46,6 +46,18 @@ def test_sizes_between_multiples_do_not_follow_from_multiples() -> None:
     assert known.learn(point(81), point(6)).tolist() == [0]  # 81 / 16, rounded up
 
 
+def test_functions_of_many_sizes_are_exact() -> None:
+    rng = np.random.RandomState(0)
+    factors = rng.randint(-9, 10, (26, 5))
+    points = rng.randint(100, 4000, (80, 26))
+    known = AffineMap(points[0], points[0] @ factors)
+    for each in points[1:60]:
+        assert not known.learn(each, each @ factors).size
+    inside = [each for each in points[60:] if known.covers(each)]
+    for each in (*points[:60], *inside):
+        np.testing.assert_array_equal(known.at(each), each @ factors)
+
+
 def test_a_point_that_comes_again_confirms_nothing() -> None:
     known = AffineMap(point(3), point(3))
     for _ in range(5):
