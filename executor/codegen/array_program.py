@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -383,7 +383,10 @@ class _Program:
         if term.fn == "arg":
             return self.arrays[term.options]
         if term.fn == "number":
-            return self._kept(np.array(term.options, term.dtype))
+            number = np.array(term.options, term.dtype)
+            on_host = self.dev.xp is np
+            key = number.tobytes(), number.dtype, number.shape
+            return _constant(*key) if on_host else self._kept(number)
         if term.fn == "table":
             return self._kept(term.options)
         assert term.fn != "unread", f"{self.op} computes with an operand that it does not read"
@@ -452,6 +455,12 @@ class _Program:
         else:
             which = self.means.rows if term.fn == "rows" else self.means.row_sums
             self.steps += which(dev, first, args[1], out)
+
+
+@lru_cache
+def _constant(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return an array that nothing writes: plans share it."""
+    return np.frombuffer(content, dtype).reshape(shape)
 
 
 def _factor(dev: Device, op: str, fn: str, matrices: Any, out: Any) -> None:

@@ -1,9 +1,10 @@
-"""Calls of compiled functions: the same for all numbers that they are given."""
+"""What calls are made of, so that calls for other sizes can be made of it, too."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, Self
 
@@ -29,3 +30,21 @@ class NumberedCall(partial[Any]):
     @abstractmethod
     def reading(self, words: np.ndarray) -> Self:
         """Return this call with numbers that it reads from ``words`` (int64) whenever it is made."""
+
+
+class Fields:
+    """Something that is told by its fields."""
+
+    def replace(self, **changes: Any) -> Self:
+        """Return something in which these fields differ."""
+        other = copy(self)
+        vars(other).update(changes)
+        return other
+
+
+class Rebound:
+    """Something that is bound to memory alone: calls for other sizes have the very same."""
+
+
+class Memo(dict[Any, Any]):
+    """What a call remembers of its last run."""

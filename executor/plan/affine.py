@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 _CONFIRMATIONS = 3  # points at which a function was what those before told, until it is relied on
@@ -23,12 +25,27 @@ class AffineMap:
         self._known = {sizes.tobytes()}  # points, until the functions are relied on
         self._confirmations = 0
 
+    @cached_property
+    def _matrices(self) -> tuple[list[int], np.ndarray, np.ndarray, np.ndarray]:
+        """The first size of each step, the steps at these sizes, the steps, and the changes of the values."""
+        firsts = [first for first, _, _ in self._steps]
+        steps = np.array([step for _, step, _ in self._steps]).reshape(len(firsts), -1)
+        changes = np.array([change for _, _, change in self._steps]).reshape(len(firsts), -1)
+        return firsts, steps[:, firsts], steps, changes
+
+    @property
+    def varying(self) -> np.ndarray:
+        """Which values are other ones at other points."""
+        changes = [change != 0 for _, _, change in self._steps]
+        return np.any([np.zeros(len(self._values), bool), *changes], axis=0)
+
     def learn(self, sizes: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Take a point into account; return the numbers of the values that are no affine functions."""
         if self._confirmations < _CONFIRMATIONS:
             if sizes.tobytes() in self._known:
                 return np.zeros(0, np.int64)
             self._known.add(sizes.tobytes())
+        self.__dict__.pop("_matrices", None)
         self._least, self._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
         step, change = sizes - self._sizes, values - self._values
         for k, (first, known, known_change) in enumerate(self._steps):
@@ -60,13 +77,15 @@ class AffineMap:
         """Return the values at a point, a new array; None where they do not follow from those known."""
         if self._confirmations < _CONFIRMATIONS or not self.covers(sizes):
             return None
-        step, values = sizes - self._sizes, self._values.copy()
-        for first, known, change in self._steps:
-            if not step[first]:
-                continue
-            times, rest = divmod(int(step[first]), int(known[first]))
+        if not self._steps:
+            return self._values.copy() if (sizes == self._sizes).all() else None
+        firsts, pivots, steps, changes = self._matrices
+        step = sizes - self._sizes
+        left, counts = step[firsts], np.zeros(len(firsts), np.int64)
+        for k, pivot in enumerate(pivots):
+            count, rest = divmod(int(left[k]), int(pivot[k]))
             if rest:
                 return None
-            step = step - times * known
-            values += times * change
-        return None if step.any() else values
+            if count:  # numbers of many sizes overflow on the way, and come back
+                left, counts[k] = left - count * pivot, count
+        return None if (counts @ steps != step).any() else self._values + counts @ changes

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 INSTRUCTION_BYTES, CALL_BYTES = 1 << 10, 2 << 10  # as measured: views of memory, calls, tables
 EARLY_FETCH = "fetch"  # the instruction that gives away what is fetched before the vote
+
+
+class SharedPart(Hashable, Protocol):
+    """Something that several plans may have."""
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes."""
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -29,6 +37,10 @@ class Instruction:
     def nbytes(self) -> int:
         """The bytes that it takes: itself, and its calls with the arrays that they know."""
         return INSTRUCTION_BYTES + len(self.calls) * CALL_BYTES + self.own
+
+    def with_calls(self, calls: Sequence[Callable[[], Any]]) -> Instruction:
+        """Return the same instruction with other calls."""
+        return replace(self, calls=tuple(calls))
 
     def __str__(self) -> str:
         return f"{', '.join(self.writes)} = {self.op}({', '.join(self.reads)})"

@@ -14,7 +14,7 @@ from ...strategies.errors import CollectiveError, ExecutionError
 from ..cuda.device_vote import DeviceVote
 from ..device.device import Device
 from .group import Agree
-from .instruction import Instruction
+from .instruction import Instruction, SharedPart
 from .run import Event, LaneFailed, Lanes, timed
 
 
@@ -57,7 +57,8 @@ class Plan:
     An input of None is not used here, or filled by whoever feeds. ``lanes``: run the instructions on several
     threads. ``vote``: the step happens on all replicas or on none; the instructions from ``late`` on write
     what lasts. ``needs`` tells, per instruction, those that it must wait for, ``waited`` how long collectives
-    waited for peers so far.
+    waited for peers so far. ``calls``: those of the instructions, if they are others than these have.
+    ``parts`` are what other plans may have as well.
     """
 
     def __init__(
@@ -73,8 +74,10 @@ class Plan:
         late: int = 0,
         needs: Callable[[], Sequence[set[int]]] = list,
         waited: Callable[[], float] = lambda: 0.0,
+        calls: list[Callable[[], Any]] | None = None,
     ) -> None:
-        self.instructions = tuple(instructions)
+        self._instructions = tuple(instructions)
+        self.parts: Sequence[SharedPart] = self._instructions
         self.vote = vote
         self._late = late
         self.temporaries = temporaries
@@ -82,15 +85,20 @@ class Plan:
         self.lanes = lanes
         self.waited = waited
         self.needs = needs
-        self.seconds: list[float] = []
-        self.busy: list[float] = []
+        self.seconds: Sequence[float] = ()
+        self.busy: Sequence[float] = ()
         self.trace: list[Event | None] | None = None
         self.started = 0.0  # when the traced step began, on this replica's clock
         self._inputs = tuple(inputs)
         self._fetched = tuple(fetched)
         self._replica = replica
         self._running: Iterator[Callable[[], Any]] | None = None
-        self._calls = [call for instruction in self.instructions for call in instruction.calls]
+        self._calls = calls or [c for one in self._instructions for c in one.calls]
+
+    @property
+    def instructions(self) -> Sequence[Instruction]:
+        """Its instructions, in order."""
+        return self._instructions
 
     @property
     def nbytes(self) -> int:
@@ -220,5 +228,5 @@ class Plan:
         return "\n".join(f"{i:4d} {instruction}" for i, instruction in enumerate(self.instructions))
 
 
-def _least(old: list[float], new: list[float]) -> list[float]:
+def _least(old: Sequence[float], new: Sequence[float]) -> Sequence[float]:
     return [min(pair) for pair in zip(old, new, strict=True)] if old else new

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from functools import cache, lru_cache, partial
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,21 +24,25 @@ from .emission import Emission
 from .instruction import Instruction
 from .memory import ValueMemory
 from .part import RankPart
-from .plan import Plan
+from .plan import Plan, Vote
 from .shapes import picked
 from .template import PlanTemplate, Sized, SizedPlan
 
-P = TypeVar("P", bound=Plan)
 _ODD = 2  # templates that may turn out to be like no other plan
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
+_numbers = count()  # of kinds
 
 
 class _Bound(NamedTuple):
-    """Instructions of nodes, the device that they are bound to, and what bound those that are new."""
+    """Instructions of nodes, by their numbers, the device that they are bound to, and the vote.
 
-    instructions: Sequence[Instruction]
+    Several instructions stand for the last collective, at which ranks vote; ``late`` ones follow it.
+    """
+
+    instructions: Mapping[int, Sequence[Instruction]]
     device: Device
-    emission: Emission | None
+    vote: Vote | None = None
+    late: int = 0
 
 
 class Resizer:
@@ -57,6 +63,7 @@ class Resizer:
         self._arrays = BoundedDict[tuple[int, Spec, bool], Any](_ARRAYS_KNOWN)
         self._meeting = {k for k, node in enumerate(part.nodes) if node.op in COLLECTIVES}
         self._count, self._nbytes = memory.size()
+        self._waited = part.peers.waited
         self._templates: dict[Hashable, PlanTemplate] = {}  # by kinds of what tells the sizes
         self._odd = Counter[Hashable]()  # templates that were like no other plan
 
@@ -78,33 +85,42 @@ class Resizer:
         region, arena = self._device.memory, self._memory.arena
         if arena.plan.size > region.taken or address(region.arena(arena.plan.size)) != arena.begin:
             return None
-        kinds = tuple([spec and (spec.dtype, len(spec.shape)) for spec in telling])
-        sizes = np.array(
-            [n for spec in telling if spec for n in (*spec.shape, math.prod(spec.shape))], np.int64
-        )
+        both = [_kind_and_sizes(spec) for spec in telling]
+        kinds = tuple([kind for kind, _ in both])
+        sizes = np.array([n for _, numbers in both for n in numbers], np.int64)
         template = self._templates.get(kinds)
         if template is not None:
             values = template.values(sizes)
             if values is not None:
                 return self._instance(template, values, complete)
-        specs = complete()
-        planned = arena.plan.resized(specs, region.taken)
+        fresh = self._fresh(complete())
+        if fresh is None:
+            return None
+        bound, sized = fresh
+        alike = template is not None and template.learn(sizes, sized)
+        if template is None or (not alike and self._odd[kinds] < _ODD):
+            self._odd[kinds] += template is not None
+            buffers = [region.arena(arena.plan.size), region.scratch(0).bytes]
+            latest = self._cache.templates
+            template = PlanTemplate(sizes, sized, buffers, self._meeting, latest.get(kinds))
+            self._templates[kinds] = latest[kinds] = template
+        instructions = [one for group in bound.instructions.values() for one in group]
+        return self._of(partial(Plan, instructions, sized.inputs, sized.fetched), bound)
+
+    def _fresh(self, specs: Sequence[Spec]) -> tuple[_Bound, Sized] | None:
+        """Bind all nodes for values of other sizes; None: some of these need another place."""
+        assert isinstance(self._device.memory, Memory)
+        region, program = self._device.memory, self._part.program
+        planned = self._memory.arena.plan.resized(specs, region.taken)
         if planned is None:
             return None
         memory = self._memory.resized(specs, planned)
         bound = self._bound(specs, memory)
-        program = self._part.program
         inputs = [self._array(i, specs, memory, False) for i in program.feeds]
         fetched = [self._array(i, specs, memory, True) for i in program.fetches]
-        scratch = self._device.memory.scratch(0)
-        sized = Sized(bound.instructions, scratch.capacity, inputs, fetched, planned.slack(specs))
-        alike = template is not None and template.learn(sizes, sized)
-        if template is None or (not alike and self._odd[kinds] < _ODD):
-            self._odd[kinds] += template is not None
-            buffers, latest = [region.arena(planned.size), scratch.bytes], self._cache.templates
-            template = PlanTemplate(sizes, sized, buffers, self._meeting, latest.get(kinds))
-            self._templates[kinds] = latest[kinds] = template
-        return self._of(Plan, bound, inputs, fetched)
+        instructions = [group[-1] for group in bound.instructions.values()]
+        capacity = region.scratch(0).capacity
+        return bound, Sized(instructions, capacity, inputs, fetched, planned.slack(specs))
 
     def _instance(
         self,
@@ -113,16 +129,12 @@ class Resizer:
         complete: Callable[[], Sequence[Spec]],
     ) -> Plan:
         """Return the plan that a template makes, in which nodes of other kinds are bound."""
-        bound = _Bound([], self._device, None)
+        bound = _Bound({}, self._device)
         if template.apart:
             specs, planned = complete(), self._memory.arena.plan
             planned = replace(planned, specs=planned.usage.stored(specs))
             bound = self._bound(specs, self._memory.resized(specs, planned), template.apart)
-        apart = dict(zip(sorted(template.apart), bound.instructions, strict=True))
-        bound = bound._replace(instructions=template.instructions(values, apart))
-        plan = self._of(SizedPlan, bound, *template.arrays(values))
-        plan.words, plan.values = template.words, values
-        return plan
+        return self._of(partial(SizedPlan, template, values, bound.instructions), bound)
 
     def _bound(
         self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None
@@ -130,7 +142,7 @@ class Resizer:
         """Return the instructions of nodes (None: of all): those of an earlier plan, or new ones."""
         device = self._device.emptied()
         emission: Emission | None = None
-        instructions = []
+        instructions: dict[int, Sequence[Instruction]] = {}
         nodes: Sequence[NodeRecord] = self._part.nodes
         for k in range(len(nodes)) if which is None else sorted(which):
             node, known = nodes[k], self._instructions[k]
@@ -146,30 +158,24 @@ class Resizer:
                     known[sizes] = instruction
             else:
                 device.reserve(instruction.scratch)
-            instructions.append(instruction)
-        return _Bound(instructions, device, emission)
+            instructions[k] = [instruction]
+        if self._part.vote_at is None:
+            return _Bound(instructions, device)
+        assert emission is not None, "what meets peers is bound for each plan"
+        at, early = max(self._meeting), emission.early_fetch(self._part.vote_at)
+        if early is not None:
+            instructions[at] = [early, *instructions[at]]
+        return _Bound(instructions, device, emission.vote, at + len(instructions[at]))
 
-    def _of(self, make: type[P], bound: _Bound, inputs: Sequence[Any], fetched: Sequence[Any]) -> P:
-        """Return the plan of instructions, with a vote at the last collective."""
-        instructions, device, emission = bound
-        part, late = self._part, 0
-        if part.vote_at is not None:
-            assert emission is not None, "what meets peers is bound for each plan"
-            at = max(self._meeting)
-            early = emission.early_fetch(part.vote_at)
-            before = [] if early is None else [early]
-            late = at + len(before) + 1
-            instructions = [*instructions[:at], *before, *instructions[at:]]
+    def _of(self, make: Callable[..., Plan], bound: _Bound) -> Plan:
+        """Return a plan; ``make`` has its instructions and arrays."""
         return make(
-            instructions,
-            inputs,
-            fetched,
-            device,
-            (self._count, self._nbytes + device.scratch_bytes),
-            part.peers.rank,
-            vote=None if emission is None else emission.vote,
-            late=late,
-            waited=part.peers.waited,
+            device=bound.device,
+            temporaries=(self._count, self._nbytes + bound.device.scratch_bytes),
+            replica=self._part.peers.rank,
+            vote=bound.vote,
+            late=bound.late,
+            waited=self._waited,
         )
 
     def _array(
@@ -181,3 +187,21 @@ class Resizer:
             array = memory.fetched(position) if fetched else memory.arrays[position]
             self._arrays[key] = array
         return self._arrays[key]
+
+
+@lru_cache(maxsize=1 << 12)
+def _kind_and_sizes(spec: Spec | None) -> tuple[int, Sequence[int]]:
+    """Return a number for what tells a value's kind, and its sizes.
+
+    Loops over 0 and 1 elements have forms of their own: such values are of other kinds.
+    """
+    if spec is None:
+        return _kind(None), ()
+    kind = _kind((spec.dtype, *[min(n, 2) for n in spec.shape]))
+    return kind, (*spec.shape, math.prod(spec.shape))
+
+
+@cache
+def _kind(key: Hashable) -> int:
+    """Return a number for a key, the same again: it is hashed in no time."""
+    return next(_numbers)

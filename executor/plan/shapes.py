@@ -20,7 +20,7 @@ from ..host.bounded_dict import BoundedDict
 from ..kernels.registry import bind
 
 _SHAPES_KNOWN = 1024  # kept per kind of node: loops have rounds of as many sizes
-_ELEMENTS_KNOWN = 64  # ... where elements tell as well, which hardly ever come again
+_COMPUTED_KNOWN = 64  # sizes of a node that the host computes
 _Known = BoundedDict[Any, list[Spec | None]]  # what is read -> what is written
 
 
@@ -64,7 +64,7 @@ class _Rule(NamedTuple):
     places: list[tuple[str, int]]
     names: dict[str, list[str]]
     known: _Known
-    by_elements: list[int]
+    by_elements: bool
     computed: bool
     bound: BoundedDict[Any, _Computation]
 
@@ -84,7 +84,6 @@ class Shapes:
         ]
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}
-        self._last: tuple[Any, Inferred] | None = None  # a driver's check is followed by a binding
         rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
         self._first = _before_elements(rules)
         first = set(map(id, self._first))
@@ -118,12 +117,8 @@ class Shapes:
             specs[position] = spec
         for i, name in self._states:
             specs[i] = state(name) or self._declared[i]
-        key = (*specs, *(array.tobytes() for array in elements.values()))
-        if self._last is not None and self._last[0] == key:
-            return self._last[1]
         inferred = Inferred(specs, elements)
         self._apply(self._first, inferred)
-        self._last = key, inferred
         return inferred
 
     def complete(self, begun: Inferred) -> list[Spec]:
@@ -135,12 +130,14 @@ class Shapes:
     def _apply(self, rules: Sequence[_Rule], inferred: Inferred) -> None:
         specs, elements = inferred
         for rule in rules:
-            read: Any = rule.read(specs)
-            if rule.by_elements and elements:
-                read = (read, *(elements[i].tobytes() for i in rule.by_elements))
-            results = rule.known.get(read)
-            if results is None:
-                results = rule.known[read] = self._inferred(rule, specs, elements)
+            if rule.by_elements:  # which hardly ever come again
+                results = self._inferred(rule, specs, elements)
+            else:
+                read = rule.read(specs)
+                known = rule.known.get(read)
+                if known is None:
+                    known = rule.known[read] = self._inferred(rule, specs, elements)
+                results = known
             for i, result in zip(rule.writes, results, strict=True):
                 if result is not None:
                     specs[i] = result
@@ -175,12 +172,10 @@ class Shapes:
             [i for positions in record.outputs.values() for i in positions if i >= 0],
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
             names,
-            self._known.setdefault(
-                form, BoundedDict(_ELEMENTS_KNOWN if telling else _SHAPES_KNOWN)
-            ),
-            [i for slot in telling for i in record.inputs[slot] if i >= 0],
+            self._known.setdefault(form, BoundedDict(_SHAPES_KNOWN)),
+            any(i >= 0 for slot in telling for i in record.inputs[slot]),
             number in self.known.nodes,
-            BoundedDict(_ELEMENTS_KNOWN),
+            BoundedDict(_COMPUTED_KNOWN),
         )
 
     def _inferred(

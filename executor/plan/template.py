@@ -10,25 +10,29 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from itertools import accumulate, islice
+from operator import itemgetter
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...graph.ops.operands import Operands
-from ..host.numbered import NumberedCall
+from ..host.numbered import Fields, Memo, NumberedCall, Rebound
 from ..host.writes import address
 from .affine import AffineMap
-from .instruction import Instruction
+from .instruction import CALL_BYTES, Instruction
 from .plan import Plan
 
 Call = Callable[[], Any]
-_Maker = Callable[[list[int]], Any]  # makes something of numbers
+_Maker = Callable[[list[int]], Any]  # makes something of picked numbers
 _Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
-_MISSES = 3  # plans in which a node's calls are not those of the first, and none in which they are
-_DEPTH = 8  # of what a call knows
+_MISSES = 3  # so many more plans in which a node's calls are not those of the first than others
+_DEPTH = 12  # of what a call knows
 _PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, type(np.copyto))
+_SAME = ModuleType, Rebound  # is for all sizes
+_RECORDS = Operands, Fields
 
 
 class Sized(NamedTuple):
@@ -43,28 +47,6 @@ class Sized(NamedTuple):
     inputs: Sequence[Any]
     fetched: Sequence[Any]
     slack: Sequence[int]
-
-
-class SizedPlan(Plan):
-    """A plan whose compiled calls read their numbers from ``words``, into which it puts its ``values``."""
-
-    words: np.ndarray
-    values: np.ndarray
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its numbers."""
-        return self.values.nbytes
-
-    def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
-        """Run one step (see :class:`Plan`)."""
-        self.words[:] = self.values
-        super().run(feeds, timed=timed)
-
-    def apply(self) -> None:
-        """Make the writes that follow the vote (see :class:`Plan`)."""
-        self.words[:] = self.values
-        super().apply()
 
 
 class _Part(NamedTuple):
@@ -112,14 +94,11 @@ class PlanTemplate:
         if elsewhere is not None and elsewhere._learned and self._is_like(elsewhere):
             self._map, self._learned = elsewhere._map.moved(sizes, self._first), True
             self.apart |= elsewhere.apart
-        # Of each number, whether calls do not read it from ``words``
-        self._loose = np.zeros(len(self._first), bool)
         self._slack = self._slack_of_all()
-        sharing = [self._sharing(k) for k in range(len(plan.instructions))]
-        self._instructions = [instruction for instruction, _ in sharing]
-        self._makers = [makers for _, makers in sharing]
-        arrays = tuple(plan.inputs), tuple(plan.fetched)
-        self._arrays, _ = _maker(arrays, _Numbers(0, self._parts[-1].numbers), self._buffers)
+        self._instructions = tuple([self._sharing(k) for k in range(len(plan.instructions))])
+        self._calls = [call for one in self._instructions for call in one.calls]
+        self._starts = [0, *accumulate(len(one.calls) for one in self._instructions)]
+        self._variable: _Variable | None = None  # since it learned last
 
     @property
     def _usable(self) -> bool:
@@ -138,23 +117,24 @@ class PlanTemplate:
                 continue
             misses.add(k)
             self._misses[k] += 1
-            if self._map.covers(sizes) or (not self._matches[k] and self._misses[k] == _MISSES):
+            if self._map.covers(sizes) or self._misses[k] >= self._matches[k] + _MISSES:
                 self.apart.add(k)
         if misses <= self.apart:
             self.apart.update(self._owners[self._map.learn(sizes, numbers)].tolist())
             self._learned = True
-        self._slack = self._slack_of_all()
+        self._slack, self._variable = self._slack_of_all(), None
         return self._learned
 
-    def _slack_of_all(self) -> list[int]:
+    def _slack_of_all(self) -> np.ndarray:
         """Return the places of all numbers that must not be below zero."""
         ends = zip(self._parts, self._begins, self._begins[1:], strict=False)
-        return [
+        places = [
             place
             for k, (part, begin, end) in enumerate(ends)
             if k not in self.apart
             for place in range(begin + (part.ends or [0])[-1], end)
         ]
+        return np.array(places, np.int64)
 
     def _is_like(self, other: PlanTemplate) -> bool:
         """Tell whether numbers of another template are those of the same calls."""
@@ -165,104 +145,188 @@ class PlanTemplate:
     def values(self, sizes: np.ndarray) -> np.ndarray | None:
         """Return the numbers of a plan for these sizes, if they are known and it fits into memory."""
         values = self._map.at(sizes) if self._usable else None
-        return values if values is not None and (values[self._slack] >= 0).all() else None
+        if values is None or (values[self._slack] < 0).any():
+            return None
+        return values
 
-    def instructions(
-        self, values: np.ndarray, bound: Mapping[int, Instruction]
-    ) -> Sequence[Instruction]:
-        """Return the instructions of a plan with these numbers; ``bound`` are those that are apart."""
-        changed = set(self._owners[self._loose & (values != self._first)].tolist())
-        if not changed and not self.apart:
-            return self._instructions
-        instructions = list(self._instructions)
-        for k in changed.difference(self.apart):
-            numbers, known = values[self._begins[k] : self._begins[k + 1]].tolist(), instructions[k]
-            both = zip(known.calls, self._makers[k], strict=True)
-            calls = [call if make is None else make(numbers) for call, make in both]
-            instructions[k] = _with_calls(known, calls)
-        for k, instruction in bound.items():
-            instructions[k] = instruction
-        return instructions
+    @cached_property
+    def nbytes(self) -> int:
+        """Bytes of what its plans have in common."""
+        return sum(one.nbytes for one in self._instructions)
 
-    def arrays(self, values: np.ndarray) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the arrays of what a plan with these numbers is fed, and of what it fetches."""
-        inputs, fetched = self._arrays(values[self._begins[-2] :].tolist())
-        return inputs, fetched
+    def instance(self, values: np.ndarray, bound: Mapping[int, Sequence[Instruction]]) -> _Instance:
+        """Return what a plan with these numbers has; ``bound`` is what stands for those that are apart."""
+        variable = self._variable = self._variable or self._variable_now()
+        numbers, calls = values[variable.numbers].tolist(), self._calls.copy()
+        for place, make in variable.calls:
+            calls[place] = make(numbers)
+        instructions: Sequence[Instruction] = self._instructions
+        for k in sorted(bound, reverse=True):
+            instructions = [*instructions[:k], *bound[k], *instructions[k + 1 :]]
+            calls[self._starts[k] : self._starts[k + 1]] = [
+                c for one in bound[k] for c in one.calls
+            ]
+        own = len(variable.calls) * CALL_BYTES
+        inputs, fetched = variable.arrays(numbers)
+        return _Instance(instructions, calls, inputs, fetched, own)
 
-    def _sharing(self, k: int) -> tuple[Instruction, list[_Maker | None]]:
-        """Return an instruction of the first plan, whose compiled calls read their numbers from ``words``.
+    def _variable_now(self) -> _Variable:
+        """Return what makes that of plans which does not read its numbers from ``words``."""
+        places, makers = _Numbers(self._map.varying, self._first), []
+        for k, (instruction, part) in enumerate(zip(self._instructions, self._parts, strict=False)):
+            if k in self.apart:
+                continue
+            for number, (call, at) in enumerate(
+                zip(instruction.calls, [0, *part.ends], strict=False)
+            ):
+                places.at = self._begins[k] + at
+                if not isinstance(call, NumberedCall):
+                    make = _maker(call, places, self._buffers)
+                    makers += [] if make is None else [(self._starts[k] + number, make)]
+        places.at = self._begins[-2]
+        known = tuple(self._plan.inputs), tuple(self._plan.fetched)
+        arrays = _maker(known, places, self._buffers) or (lambda numbers: known)
+        return _Variable(np.array(places.picked, np.int64), makers, arrays)
 
-        And by call what makes it of the instruction's numbers; None: it reads them.
-        """
+    def _sharing(self, k: int) -> Instruction:
+        """Return an instruction of the first plan, whose compiled calls read their numbers from ``words``."""
         instruction, part, begin = self._plan.instructions[k], self._parts[k], self._begins[k]
         if part.form is None:
-            return instruction, []
-        calls: list[Call] = []
-        makers: list[_Maker | None] = []
-        for call, at, end in zip(instruction.calls, [0, *part.ends], part.ends, strict=False):
-            mine = slice(begin + at, begin + end)
-            if isinstance(call, NumberedCall):
-                calls.append(call.reading(self.words[mine]))
-                makers.append(None)
-            else:
-                calls.append(call)
-                makers.append(_maker(call, _Numbers(at, part.numbers), self._buffers)[0])
-                self._loose[mine] = True
-        return _with_calls(instruction, calls), makers
+            return instruction
+        ends = zip(instruction.calls, [0, *part.ends], part.ends, strict=False)
+        calls = [
+            call.reading(self.words[begin + at : begin + end])
+            if isinstance(call, NumberedCall)
+            else call
+            for call, at, end in ends
+        ]
+        return instruction.with_calls(calls)
 
 
-def _with_calls(known: Instruction, calls: Sequence[Call]) -> Instruction:
-    return Instruction(
-        known.op, known.reads, known.writes, known.where, tuple(calls), known.scratch, known.own
-    )
+class SizedPlan(Plan):
+    """A plan whose compiled calls read their numbers from ``words``, into which it puts its ``values``.
+
+    ``bound`` are the instructions in place of those that are apart in its template; ``others`` is what other
+    plans have beside instructions and arrays.
+    """
+
+    def __init__(
+        self,
+        template: PlanTemplate,
+        values: np.ndarray,
+        bound: Mapping[int, Sequence[Instruction]],
+        **others: Any,
+    ) -> None:
+        own = template.instance(values, bound)
+        super().__init__(own.instructions, own.inputs, own.fetched, calls=own.calls, **others)
+        self.words, self.values = template.words, values
+        self.parts = template, *(one for group in bound.values() for one in group)
+        self._nbytes = values.nbytes + own.nbytes
+
+    @property
+    def instructions(self) -> Sequence[Instruction]:
+        """Its instructions, in order."""
+        calls = iter(self._calls)
+        return [one.with_calls(list(islice(calls, len(one.calls)))) for one in self._instructions]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its numbers, and of its own calls."""
+        return self._nbytes
+
+    def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
+        """Run one step (see :class:`Plan`)."""
+        self.words[:] = self.values
+        super().run(feeds, timed=timed)
+
+    def apply(self) -> None:
+        """Make the writes that follow the vote (see :class:`Plan`)."""
+        self.words[:] = self.values
+        super().apply()
+
+
+class _Instance(NamedTuple):
+    """What a plan has of a template; ``nbytes``: of its own."""
+
+    instructions: Sequence[Instruction]
+    calls: list[Call]
+    inputs: Sequence[Any]
+    fetched: Sequence[Any]
+    nbytes: int
+
+
+class _Variable(NamedTuple):
+    """What makes calls, by place, and arrays, of some of all ``numbers``."""
+
+    numbers: np.ndarray
+    calls: Sequence[tuple[int, _Maker]]
+    arrays: _Maker
 
 
 class _Numbers:
-    """Places of numbers, counted ``at``, and those of the first plan."""
+    """Places of numbers, counted ``at``: which are ``varying``, those ``known``, and what was ``picked``."""
 
-    def __init__(self, at: int, known: Sequence[int]) -> None:
-        self.at, self.known = at, known
+    def __init__(self, varying: np.ndarray, known: np.ndarray) -> None:
+        self.at, self.varying, self.known = 0, varying, known
+        self.picked: list[int] = []
 
     def next(self, count: int) -> slice:
         """Return where the next ones are."""
         begin, self.at = self.at, self.at + count
         return slice(begin, self.at)
 
+    def pick(self, places: slice) -> slice:
+        """Return where among those picked these will be."""
+        self.picked += range(places.start, places.stop)
+        return slice(len(self.picked) - (places.stop - places.start), len(self.picked))
 
-def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> tuple[_Maker, bool]:
-    """Return what makes an object that is like a known one but for its numbers; whether it has any."""
+
+def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> _Maker | None:
+    """Return what makes an object that is like a known one but for its numbers; None: they do not vary."""
     kind = type(known)
     if kind is int:
-        (at,) = range(places.at, places.next(1).stop)
-        return lambda numbers: numbers[at], True
+        mine = places.next(1)
+        return itemgetter(places.pick(mine).start) if places.varying[mine.start] else None
     if kind is np.ndarray and (buffer := _buffer_of(known, buffers)) is not None:
-        return _array_maker(known, places, buffer), True
+        return _array_maker(known, places, buffer)
     if kind is tuple:
         makers = [_maker(each, places, buffers) for each in known]
-        if any(varies for _, varies in makers):
-            each = [make for make, _ in makers]
-            return lambda numbers: tuple([make(numbers) for make in each]), True
-    elif kind is partial or kind is FunctionType or isinstance(known, Operands):
-        inside, varies = _maker(_inside(known), places, buffers)
-        if varies:
-            return lambda numbers: _of_inside(known, inside(numbers)), True
-    elif kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
-        owner, varies = _maker(known.__self__, places, buffers)
-        if varies:
-            return lambda numbers: getattr(owner(numbers), known.__name__), True
-    return lambda numbers: known, False
+        if not any(makers):
+            return None
+        both = list(zip(known, makers, strict=True))
+        return lambda numbers: tuple([x if make is None else make(numbers) for x, make in both])
+    if kind is Memo:
+        return lambda numbers: Memo()
+    if kind is partial or kind is FunctionType or isinstance(known, _RECORDS):
+        inside = _maker(_inside(known), places, buffers)
+        return inside and (lambda numbers: _of_inside(known, inside(numbers)))
+    if kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
+        owner = _maker(known.__self__, places, buffers)
+        return owner and (lambda numbers: getattr(owner(numbers), known.__name__))
+    return None
 
 
-def _array_maker(known: np.ndarray, places: _Numbers, buffer: _Buffer) -> _Maker:
-    mine = places.next(1 + 2 * known.ndim)
-    shape, known_numbers, dtype = slice(1, known.ndim + 1), list(places.known[mine]), known.dtype
-    begin, _, memory = buffer
+def _array_maker(known: np.ndarray, places: _Numbers, buffer: _Buffer) -> _Maker | None:
+    mine, (begin, size, memory) = places.next(1 + 2 * known.ndim), buffer
+    varying = places.varying[mine].nonzero()[0].tolist()
+    offset, dtype, steps = address(known) - begin, known.dtype, known.strides
+    if not varying:
+        return None
+    axis, shape = varying[0] - 1, list(known.shape)
+    if len(varying) == 1 and 0 <= axis < known.ndim and known.size and min(steps) > 0:
+        # It is cut out of the longest: that takes a fifth of the time.
+        shape[axis] = 1
+        ends = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + known.itemsize
+        shape[axis] += (size - offset - ends) // steps[axis]
+        whole = np.ndarray(shape, dtype, memory, offset, steps)
+        before, at = (slice(None),) * axis, mine.start + 1 + axis
+        count = places.pick(slice(at, at + 1)).start
+        return lambda numbers: whole[(*before, slice(numbers[count]))]
+    picked, cut = places.pick(mine), 1 + known.ndim
 
     def make(numbers: list[int]) -> np.ndarray:
-        own = numbers[mine]
-        if own == known_numbers:
-            return known
-        return np.ndarray(own[shape], dtype, memory, own[0] - begin, own[shape.stop :])
+        own = numbers[picked]
+        return np.ndarray(own[1:cut], dtype, memory, own[0] - begin, own[cut:])
 
     return make
 
@@ -332,6 +396,10 @@ def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]
         return known.dtype, known.ndim
     if isinstance(known, _PLAIN):
         return kind, known
+    if isinstance(known, _SAME):
+        return known
+    if kind is Memo:
+        return kind
     if not depth:
         raise _Unknown
     if kind is tuple:
@@ -345,7 +413,7 @@ def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]
         if isinstance(owner, ModuleType | None):
             return known
         return known.__name__, _read(owner, numbers, depth - 1, buffers)
-    if isinstance(known, Operands):
+    if isinstance(known, _RECORDS):
         return kind, _read(_inside(known), numbers, depth - 1, buffers)
     raise _Unknown
 

@@ -19,7 +19,7 @@ from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets
 from ..plan.group import CollectiveGroup
-from ..plan.instruction import Instruction
+from ..plan.instruction import SharedPart
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
@@ -77,9 +77,9 @@ class BoundPlan:
             )
 
     @property
-    def parts(self) -> Sequence[Instruction]:
+    def parts(self) -> Sequence[SharedPart]:
         """What it has together with other plans."""
-        return self.plan.instructions
+        return self.plan.parts
 
     def close(self) -> None:
         """End the threads of the plan."""

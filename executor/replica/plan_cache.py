@@ -6,17 +6,11 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from ..plan.instruction import SharedPart
+
 PLANS_KEPT = 16  # of a segment at least: one for each combination of feed shapes met lately
 BYTES_KEPT = 256 << 20  # of more plans than that: 200 lengths of a decoder, 35 plans each
 KEYS_KEPT = 1 << 14  # where shapes follow from elements, many keys come to the same shapes
-
-
-class Part(Hashable, Protocol):
-    """Something that several plans may have."""
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes that it takes."""
 
 
 class Keepable(Protocol):
@@ -27,7 +21,7 @@ class Keepable(Protocol):
         """The bytes that it takes beside its parts, and memory that all plans share."""
 
     @property
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[SharedPart]:
         """What other plans may have as well."""
 
     def close(self) -> None:
@@ -46,8 +40,10 @@ class PlanBudget(Generic[Bound]):
 
     def __init__(self, most: int = BYTES_KEPT) -> None:
         self.most, self._size = most, 0
-        self._caches: OrderedDict[Bound, tuple[PlanCache[Bound], Sequence[Part]]] = OrderedDict()
-        self._users: dict[Part, int] = {}  # how many of the plans have a part
+        self._caches: OrderedDict[Bound, tuple[PlanCache[Bound], Sequence[SharedPart]]] = (
+            OrderedDict()
+        )
+        self._users: dict[SharedPart, int] = {}  # how many of the plans have a part
 
     def use(self, bound: Bound) -> None:
         """Note that a plan is used."""

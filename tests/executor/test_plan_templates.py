@@ -11,9 +11,12 @@ import pytest
 
 import rowlock.fluid as fluid
 from benchmarks.sequence_models import attended
+from rowlock.executor.host.numbered import NumberedCall
 from rowlock.executor.plan.affine import AffineMap
 from rowlock.executor.plan.instruction import Instruction
-from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan
+from rowlock.executor.plan.plan import Plan
+from rowlock.executor.plan.resized import Resizer
+from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan, _part, _parts
 
 L = fluid.layers
 STEPS = 40
@@ -41,6 +44,18 @@ def test_sizes_between_multiples_do_not_follow_from_multiples() -> None:
     np.testing.assert_array_equal(known.at(point(80)), [5])
     assert known.at(point(81)) is None
     assert known.learn(point(81), point(6)).tolist() == [0]  # 81 / 16, rounded up
+
+
+def test_functions_of_many_sizes_are_exact() -> None:
+    rng = np.random.RandomState(0)
+    factors = rng.randint(-9, 10, (26, 5))
+    points = rng.randint(100, 4000, (80, 26))
+    known = AffineMap(points[0], points[0] @ factors)
+    for each in points[1:60]:
+        assert not known.learn(each, each @ factors).size
+    inside = [each for each in points[60:] if known.covers(each)]
+    for each in (*points[:60], *inside):
+        np.testing.assert_array_equal(known.at(each), each @ factors)
 
 
 def test_a_point_that_comes_again_confirms_nothing() -> None:
@@ -73,12 +88,12 @@ def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
     values = template.values(point(90))
     assert values is not None
     bound = instruction()
-    first, second = template.instructions(values, {1: bound})
-    assert second is bound
-    first.calls[0]()
+    instance = template.instance(values, {1: [bound, bound]})
+    assert list(instance.instructions[1:]) == [bound, bound]
+    (call,), (array,) = instance.calls, instance.inputs
+    call()
     assert (memory == 90).sum() == 90
-    (inputs, _) = template.arrays(values)
-    assert inputs[0].shape == (90,)
+    assert array.shape == (90,)
 
 
 def decoder(words: Any, label: Any) -> Any:
@@ -102,7 +117,9 @@ def texts(words: Any, label: Any) -> Any:
     vectors = L.embedding(words, (50, 8), is_sparse=True)
     windows = L.sequence_conv(vectors, 7, 3, act="relu")
     states, _ = L.dynamic_lstm(L.fc(vectors, 16), 16, use_peepholes=False)
-    pools = [L.sequence_pool(x, kind) for x in (windows, states) for kind in ("max", "average")]
+    gated = L.dynamic_gru(L.fc(vectors, 12), 4, is_reverse=True)
+    several = windows, states, gated
+    pools = [L.sequence_pool(x, kind) for x in several for kind in ("max", "average")]
     return L.fc(L.dropout(L.concat(pools, 1), 0.1), 3)
 
 
@@ -142,3 +159,32 @@ def test_losses_are_the_same_bits_as_those_of_plans_that_are_bound(
     assert len(runs) >= STEPS // 4
     monkeypatch.setattr(PlanTemplate, "values", lambda self, sizes: None)
     assert by_template == losses(model)
+
+
+@pytest.mark.parametrize("model", [decoder, texts])
+def test_numbers_and_calls_are_those_of_plans_that_are_bound(
+    model: Callable[[Any, Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared, instance = [], Resizer._instance
+
+    def checked(self: Resizer, template: PlanTemplate, values: np.ndarray, complete: Any) -> Plan:
+        plan, (_, fresh) = instance(self, template, values, complete), self._fresh(complete())
+        parts = _parts(fresh, template._buffers)
+        for k, part in enumerate(parts):
+            if k not in template.apart:
+                assert part.form == template._parts[k].form
+                begin, end = template._begins[k : k + 2]
+                assert part.numbers == values[begin:end].tolist()
+        for k, (one, other) in enumerate(zip(plan.instructions, fresh.instructions, strict=True)):
+            calls = [[c for c in i.calls if not isinstance(c, NumberedCall)] for i in (one, other)]
+            own, bound = (_part(each, [], template._buffers) for each in calls)
+            assert k in template.apart or own == bound
+        arrays = (plan._inputs, plan._fetched), (tuple(fresh.inputs), tuple(fresh.fetched))
+        own, bound = (_part(each, [], template._buffers) for each in arrays)
+        assert own == bound
+        compared.append(plan)
+        return plan
+
+    monkeypatch.setattr(Resizer, "_instance", checked)
+    losses(model)
+    assert len(compared) >= STEPS // 4

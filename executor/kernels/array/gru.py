@@ -29,14 +29,16 @@ def _factors(
 ) -> tuple[Factor, Factor]:
     """Return both weights, or their transposes, to multiply by."""
 
+    both = a.weight
+
     def one(which: int, sizes: tuple[int, int]) -> Factor:
         def source() -> Any:
-            weight = _weights(a.weight)[which]
+            weight = _weights(both)[which]
             return weight.T if turned else weight
 
-        return factors(dev, source, sizes[::-1] if turned else sizes, rows, a.weight.dtype)
+        return factors(dev, source, sizes[::-1] if turned else sizes, rows, both.dtype)
 
-    width = a.weight.shape[0]
+    width = both.shape[0]
     return one(0, (width, 2 * width)), one(1, (width, width))
 
 
@@ -44,7 +46,7 @@ def _forward(dev: Device, a: Gru, factors: Factors) -> Step:
     """With update u, reset r and candidate c: (1 - u) h + u c, or u h + (1 - u) c in ``origin_mode``."""
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
-    steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps_of = by_offsets(dev.xp, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
     like = partial(dev.scratch, dtype=a.input.dtype)
     pair, last = _factors(dev, a, count, factors)  # first: where they lie, rows make no difference
     gates = like((rows, 3 * width)) if a.batch_gate is None else a.batch_gate
@@ -88,7 +90,7 @@ def _forward(dev: Device, a: Gru, factors: Factors) -> Step:
 def _backward(dev: Device, a: GruGrad, factors: Factors) -> Step:
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
-    steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps_of = by_offsets(dev.xp, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
     like = partial(dev.scratch, dtype=a.input.dtype)
     pair, last = _factors(dev, a, count, factors, turned=True)
     d_gates, into = like((rows, 3 * width)), like((rows, width))
@@ -140,14 +142,12 @@ def _backward(dev: Device, a: GruGrad, factors: Factors) -> Step:
         if a.d_bias is not None:
             xp.sum(d_gates, 0, out=a.d_bias[0])
         if a.d_weight is not None:
-            _slope_of_weight(dev, a, a.d_weight, steps, d_gates)
+            _slope_of_weight(xp, a, a.d_weight, steps, d_gates)
 
     return run
 
 
-def _slope_of_weight(
-    dev: Device, a: GruGrad, d_weight: Array, steps: TimeSteps, d_gates: Any
-) -> None:
+def _slope_of_weight(xp: Any, a: GruGrad, d_weight: Array, steps: TimeSteps, d_gates: Any) -> None:
     """Write the sum over all rows of what each gate read times its gradient."""
     width, first_rows = a.weight.shape[0], len(steps.filled)
     both = d_gates[:, : 2 * width]
@@ -155,7 +155,7 @@ def _slope_of_weight(
     if a.h0 is not None:
         d_pair += a.h0[steps.filled].T @ both[:first_rows]
     d_last = a.batch_reset_hidden_prev.T @ d_gates[:, 2 * width :]
-    parts = dev.xp.concatenate([d_pair.reshape(-1), d_last.reshape(-1)])
+    parts = xp.concatenate([d_pair.reshape(-1), d_last.reshape(-1)])
     d_weight[...] = parts.reshape(d_weight.shape)
 
 

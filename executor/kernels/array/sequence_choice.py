@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ....graph.ops import sequence_choice as ops
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -57,13 +60,13 @@ def shrink_rnn_memory(dev: Device, a: ops.ShrinkRnnMemory) -> Step:
 
 @kernel("shrink_rnn_memory_grad", on=ON, low=True)
 def shrink_rnn_memory_grad(dev: Device, a: ops.ShrinkRnnMemoryGrad) -> Step:
-    rows = len(a.d_out)
+    return partial(_with_zeros_behind, a.d_out, a.d_x)
 
-    def run() -> None:
-        a.d_x[:rows] = a.d_out
-        a.d_x[rows:] = 0
 
-    return run
+def _with_zeros_behind(first: Array, out: Array) -> None:
+    rows = len(first)
+    out[:rows] = first
+    out[rows:] = 0
 
 
 @kernel("split_lod_tensor", on=ON, low=True)
@@ -91,7 +94,8 @@ def merge_lod_tensor(dev: Device, a: ops.MergeLodTensor) -> Step:
 
 @kernel("lod_picked", on=ON)
 def lod_picked(dev: Device, a: ops.OffsetsPicked) -> Step:
-    def run() -> None:
-        a.out[...] = ops.picked(a.x, a.by, a.y, a.i if a.by == ops.LONGER else None)
+    return partial(_pick, tuple(a.x), a.by, a.y, a.i if a.by == ops.LONGER else None, a.out)
 
-    return run
+
+def _pick(levels: ops.Levels, by: str, y: Array, i: Array | None, out: Array) -> None:
+    out[...] = ops.picked(levels, by, y, i)

@@ -15,6 +15,7 @@ import numpy as np
 from ....graph.ops.operands import Array
 from ....strategies.errors import SequenceError
 from ...device.device import Device
+from ...host.numbered import Fields, Memo
 
 
 class TimeSteps:
@@ -53,12 +54,12 @@ def on_host(array: Any) -> Any:
 
 
 def by_offsets(
-    dev: Device, op: str, slot: str, offsets: Array, rows: int, is_reverse: bool = False
+    xp: Any, op: str, slot: str, offsets: Array, rows: int, is_reverse: bool = False
 ) -> Callable[[], TimeSteps]:
     """Return what tells the order of rows that offsets cut, when a step runs; equal ones are sorted once."""
-    known: dict[bytes, TimeSteps] = {}
+    known = Memo()
 
-    def steps() -> TimeSteps:
+    def steps_now() -> TimeSteps:
         ends = on_host(offsets)
         key = ends.tobytes()
         if key not in known:
@@ -67,10 +68,11 @@ def by_offsets(
                     f"{op}: the sequences of {slot} end at row {ends[-1]}, and it has {rows} rows"
                 )
             known.clear()
-            known[key] = TimeSteps(dev.xp, ends[:-1], np.diff(ends), 1, is_reverse)
-        return known[key]
+            known[key] = TimeSteps(xp, ends[:-1], np.diff(ends), 1, is_reverse)
+        steps: TimeSteps = known[key]
+        return steps
 
-    return steps
+    return steps_now
 
 
 def gather(xp: Any, source: Array, rows: Array, out: Array) -> None:
@@ -81,7 +83,7 @@ def gather(xp: Any, source: Array, rows: Array, out: Array) -> None:
         out[...] = source[rows]
 
 
-class Factor:
+class Factor(Fields):
     """A matrix [K, M] that up to ``rows`` rows are multiplied by, step after step of a run.
 
     ``source`` returns the matrix as it is now: a view of any strides.

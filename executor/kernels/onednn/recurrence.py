@@ -13,6 +13,7 @@ from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...device.device import Device
+from ...host.numbered import Rebound
 from ..array import gru, lstm
 from ..array.time_steps import Factor
 from ..loops.lstm import CompiledCells
@@ -23,7 +24,7 @@ from .primitive import DST, SRC, WEIGHTS, Format, Layout, Memory, layout_of
 _SIZES = 32  # numbers of rows that are compiled for, at most: others take the next larger
 
 
-class _Products:
+class _Products(Rebound):
     """Products of up to ``rows`` rows by a matrix, and its packing, all of them bound to scratch memory."""
 
     def __init__(self, dev: Device, sizes: tuple[int, int], rows: int, dtype: Any) -> None:
