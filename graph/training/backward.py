@@ -32,6 +32,7 @@ from ..program.role import (
 from ..program.unique_name import generate
 from ..program.variable import Parameter, Variable
 from .recompute import Segment, segments
+from .single_assignment import name_overwritten_values
 
 WHILE, INCREMENT = "while", "increment"
 _OVERWRITTEN = "overwritten"  # names gradients that go no further: what is written behind it is of older values
@@ -98,6 +99,8 @@ def append_backward(
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
         path = _path(block, {loss.name}, set(), stopped)
+        older = name_overwritten_values(block, path)
+        stopped.update(value for name in stopped & older.keys() for value in older[name])
         first = len(block.ops)
         names = _GradientNames(program, block)
         seed = names.seed(loss.name)
@@ -113,6 +116,8 @@ def gradients(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> list[Variable | None]:
     """Return the gradients of ``targets`` (summed) with respect to each input; None where unreachable.
+
+    Of an input that is written again it is the gradient of the first of its values that has one.
 
     Args:
         targets, inputs: a Variable or a list of them.
@@ -138,6 +143,8 @@ def gradients(
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
         path = _path(block, {t.name for t in targets}, input_names, stopped)
+        older = name_overwritten_values(block, path)
+        stopped.update(value for name in stopped & older.keys() for value in older[name])
         first = len(block.ops)
         names = _GradientNames(program, block)
         seeds = {
@@ -146,9 +153,12 @@ def gradients(
         }
         _append(block, _backward_ops(path, seeds, stopped, names), None)
     computed = {name for op in block.ops[first:] for name in op.output_arg_names}
-    pairs = ((names.of(v.name), seeds.get(v.name)) for v in inputs)
-    results = (name if name in computed else seed for name, seed in pairs)
-    return [None if name is None else block.vars[name] for name in results]
+    results: list[Variable | None] = []
+    for v in inputs:
+        values = map(names.of, (*older.get(v.name, ()), v.name))
+        name = next((n for n in values if n in computed), seeds.get(v.name))
+        results.append(None if name is None else block.vars[name])
+    return results
 
 
 # -- the path to differentiate ----------------------------------------------------------------------

@@ -210,3 +210,49 @@ def test_gradients_are_slopes(net: Callable[[Any, float], Any], limit: float) ->
     above, below = (exe.run(main, {"x": value + s * way}, [loss])[0] for s in (1, -1))
     difference = float((above - below)[0])
     np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
+
+
+OF_ONE_BLOCK = (
+    overwritten_by_its_square,
+    overwritten_by_another,
+    never_read,
+    overwritten_by_a_constant,
+    summed_into_itself,
+    summed_with_itself,
+    overwritten_twice,
+)
+
+
+@pytest.mark.parametrize("net", OF_ONE_BLOCK)
+def test_gradients_of_gradients_are_slopes(net: Callable[[Any, float], Any]) -> None:
+    draw = np.random.RandomState(0)
+    value, way = draw.randn(3, 2), 1e-6 * draw.randn(3, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [3, 2], "float64")
+        x.stop_gradient = False
+        y = net(x, 0.0)
+        (slope,) = fluid.gradients(L.reduce_mean(L.tanh(y)), [x])
+        L.assign(y * slope, y)
+        penalty = L.reduce_mean(L.square(slope) + y * x)
+        (slope_of_it,) = fluid.gradients(penalty, [x])
+    exe = fluid.Executor(fluid.CPUPlace())
+    (computed,) = exe.run(main, {"x": value}, [slope_of_it])
+    above, below = (exe.run(main, {"x": value + s * way}, [penalty])[0] for s in (1, -1))
+    difference = float((above - below)[0])
+    np.testing.assert_allclose((computed * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
+
+
+def test_the_gradient_of_a_variable_is_that_of_its_first_value_that_has_one() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [2], "float64")
+        x.stop_gradient = False
+        v, w = x * 3.0, x * 1.0
+        loss = L.reduce_sum(v * v)
+        L.assign(x, w)
+        loss = loss + L.reduce_sum(w * 5.0)
+        L.assign(x, v)
+        slopes = fluid.gradients(loss, [v, w])
+    values = fluid.Executor(fluid.CPUPlace()).run(main, {"x": np.array([1.0, 2.0])}, [*slopes, v])
+    np.testing.assert_array_equal(values, [[6.0, 12.0], [5.0, 5.0], [1.0, 2.0]])
