@@ -34,7 +34,7 @@ from ..program.variable import Parameter, Variable
 from .recompute import Segment, segments
 from .single_assignment import name_overwritten_values
 
-WHILE, INCREMENT = "while", "increment"
+WHILE, RECURRENT, INCREMENT = "while", "recurrent", "increment"
 _OVERWRITTEN = "overwritten"  # names gradients that go no further: what is written behind it is of older values
 Callback = Callable[[Block, dict[str, Any]], None]
 
@@ -366,6 +366,8 @@ def _gradient_ops(
     members = {id(op) for op in path}
     ops: list[GradOp] = []
     for op in reversed(_between(path)):
+        if op.type == RECURRENT:
+            _check_written_around(op, {n for n in _written_around(op) if names.of(n) in reached})
         if id(op) in members:
             ops += _gradient_ops_of(op, reached, stopped, names)
         older = reached.intersection(map(names.of, op.overwritten()))
@@ -447,6 +449,9 @@ def _add_body(
         handed = {name for name in handed if not _is_array(forward, name)}
     else:
         path = _path(forward, targets, set(), stopped)
+        if op.type == RECURRENT:
+            reads = {name for inner in path for name in inner.input_arg_names} - stopped
+            _check_written_around(op, reads & _written_around(op))
         grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, inside)
         handed = set()
     arriving = handed | {
@@ -459,6 +464,27 @@ def _add_body(
         return []
     _wire_loop(candidate, op, names)
     return [name for name in candidate.inputs["Out@GRAD"] if candidate.of[name] in handed]
+
+
+def _written_around(op: Operator) -> set[str]:
+    """Return the temporaries around a recurrent op that its block writes: its results do not name them."""
+    block = op.attrs["sub_block"]
+    names = {name for inner in block.ops for name in inner.output_arg_names} - block.vars.keys()
+    variables = {name: block.find_var_recursive(name) for name in names}
+    return {n for n, v in variables.items() if v is not None and not v.persistable}
+
+
+def _check_written_around(op: Operator, names: set[str]) -> None:
+    """Refuse gradients of variables around a recurrent op that its steps write.
+
+    Raises:
+        Unsupported: there are some.
+    """
+    if names:
+        raise Unsupported(
+            f"{op.type}: a step writes {min(names)!r}, which stands around it, so it has no gradient: hand it "
+            f"from step to step as a memory and return it with step_output, or set its stop_gradient. {op.where}"
+        )
 
 
 def _loop_gradients(
