@@ -483,7 +483,7 @@ def _check_written_around(op: Operator, names: set[str]) -> None:
     if names:
         raise Unsupported(
             f"{op.type}: a step writes {min(names)!r}, which stands around it, so it has no gradient: hand it "
-            f"from step to step as a memory and return it with step_output, or set its stop_gradient. {op.where}"
+            f"from step to step as a memory, return it with step_output, or set its stop_gradient. {op.where}"
         )
 
 
