@@ -34,7 +34,7 @@ from ..program.variable import Parameter, Variable
 from .recompute import Segment, segments
 from .single_assignment import name_overwritten_values
 
-WHILE, RECURRENT, INCREMENT = "while", "recurrent", "increment"
+WHILE, RECURRENT, BRANCH, INCREMENT = "while", "recurrent", "conditional_block", "increment"
 _OVERWRITTEN = "overwritten"  # names gradients that go no further: what is written behind it is of older values
 Callback = Callable[[Block, dict[str, Any]], None]
 
@@ -406,6 +406,9 @@ def _gradient_ops_of(
         if not candidate.writes() or not any(n in reached for n in incoming):
             continue
         if isinstance(op.attrs.get("sub_block"), Block):
+            for name, gradients in candidate.inputs.items():
+                if op.type == BRANCH and name == "Out@GRAD":
+                    gradients[:] = [g if g in reached else EMPTY_VAR for g in gradients]
             incoming = _add_body(candidate, op, reached, stopped, names)
         ops += _zeros(candidate, incoming, reached, names)
         ops.append(candidate)
@@ -457,6 +460,8 @@ def _add_body(
     arriving = handed | {
         name for name in targets if names.of(name) in reached and not _is_array(forward, name)
     }
+    if op.type != RECURRENT:
+        grads += _ended(op, grads)
     candidate.body = _accumulate(grads, {}, forward.idx, map(grad_name, arriving))
     candidate.attrs["sub_block"] = block
     program._rollback()
@@ -464,6 +469,27 @@ def _add_body(
         return []
     _wire_loop(candidate, op, names)
     return [name for name in candidate.inputs["Out@GRAD"] if candidate.of[name] in handed]
+
+
+def _ended(op: Operator, grads: Sequence[GradOp]) -> list[GradOp]:
+    """Return the ops that fill with zeros what a block's gradients leave of values that it read and overwrote.
+
+    What stood there before the block has no part in those that the names hold.
+    """
+    last: dict[str, bool] = {}
+    for grad in grads:
+        last |= dict.fromkeys(grad.read() if grad.type == _OVERWRITTEN else (), True)
+        last |= dict.fromkeys(grad.writes(), False)
+    block, written, read = op.attrs["sub_block"], set[str](), set[str]()
+    for inner in block.ops:
+        read.update(name for name in inner.input_arg_names if name not in written)
+        written |= inner.overwritten()
+    operands = [name for names in op.inputs.values() for name in names if name in read]
+    return [
+        GradOp("fill_zeros_like", {"X": [x]}, {"Out": [grad_name(x)]}, {}, {grad_name(x): x})
+        for x in dict.fromkeys(operands)
+        if last.get(grad_name(x)) and x not in block.vars
+    ]
 
 
 def _written_around(op: Operator) -> set[str]:

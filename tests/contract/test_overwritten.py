@@ -159,6 +159,30 @@ def overwritten_in_a_branch_of_a_round(x: Any, limit: float) -> Any:
     return w
 
 
+def overwritten_behind_a_branch_that_overwrites_it(x: Any, limit: float) -> Any:
+    v, w = x * 1.5, x * 0.3
+
+    def one() -> None:
+        L.assign(v + x, v)
+        L.assign(L.tanh(x), w)
+
+    L.cond(_below(x, limit), one)
+    L.assign(w * x, v)
+    return v
+
+
+def read_and_overwritten_in_a_round(x: Any, limit: float) -> Any:
+    v, w = x * 1.5, x * x
+
+    def one() -> None:
+        L.sums([v, v], out=v)
+        L.assign(L.tanh(w), v)
+        L.assign(L.tanh(v), w)
+
+    _three_rounds(one)
+    return v * w
+
+
 def _three_rounds(one: Callable[[], None], plus: Any = None) -> None:
     i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
     if plus is not None:
@@ -190,6 +214,8 @@ NETS = (
     read_by_the_next_round_of_unknown_many,
     last_value_of_a_state_unread,
     overwritten_in_a_branch_of_a_round,
+    overwritten_behind_a_branch_that_overwrites_it,
+    read_and_overwritten_in_a_round,
 )
 
 
