@@ -102,8 +102,10 @@ class Recurrence(DataLoops):
         for name in op.outputs.get("outputs", ()):
             yield from self._stacked(op, name, parts[name])
         for name in _outlasting(block, ends[steps[-1]]):
-            outputs = {"Out": (self._write(op.block, name),)}
-            yield node_of(op, "assign", {"X": (carried[name],)}, outputs)
+            result = self._write(op.block, name)
+            assert result is not None
+            self._share_levels(carried[name], result)
+            yield node_of(op, "assign", {"X": (carried[name],)}, {"Out": (result,)})
         for name in op.outputs.get("step_scopes", ()):
             self.scopes[name] = [ends[step] for step in sorted(ends)]
 
@@ -339,8 +341,8 @@ def _less(op: Operator, one: Value, other: Value, result: Value) -> Node:
 
 
 def _outlasting(block: Block, scope: Scope) -> dict[str, Value]:
-    """Return what a step wrote to variables around it that outlive the program's steps."""
+    """Return what a step wrote to variables around it, which the next step reads, and ops behind."""
     names = [name for op in block.ops for name in op.output_arg_names]
     parent = block.program.block(block.parent_idx)
     outer = {n: parent.find_var_recursive(n) for n in names if n not in block.vars}
-    return {n: scope.values[n] for n, v in outer.items() if v is not None and v.persistable}
+    return {n: scope.values[n] for n, v in outer.items() if v is not None and n in scope.values}

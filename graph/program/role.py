@@ -41,6 +41,11 @@ def recomputed_name(name: str, number: int) -> str:
     return f"{name}{_RECOMPUTED}{number}"
 
 
+def overwritten_name(name: str, number: int) -> str:
+    """Return a name for a value of a variable that another one takes the place of."""
+    return f"{name}@OVERWRITTEN@{number}"
+
+
 def original_name(name: str) -> str:
     """Return the name of the variable that this one computes again, if it does, else its own."""
     return name.partition(_RECOMPUTED)[0]

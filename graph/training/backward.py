@@ -32,8 +32,9 @@ from ..program.role import (
 from ..program.unique_name import generate
 from ..program.variable import Parameter, Variable
 from .recompute import Segment, segments
+from .single_assignment import name_overwritten_values
 
-WHILE, INCREMENT = "while", "increment"
+WHILE, RECURRENT, BRANCH, INCREMENT = "while", "recurrent", "conditional_block", "increment"
 _OVERWRITTEN = "overwritten"  # names gradients that go no further: what is written behind it is of older values
 Callback = Callable[[Block, dict[str, Any]], None]
 
@@ -98,6 +99,8 @@ def append_backward(
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
         path = _path(block, {loss.name}, set(), stopped)
+        older = name_overwritten_values(block, path)
+        stopped.update(value for name in stopped & older.keys() for value in older[name])
         first = len(block.ops)
         names = _GradientNames(program, block)
         seed = names.seed(loss.name)
@@ -113,6 +116,8 @@ def gradients(
     targets: Any, inputs: Any, target_gradients: Any = None, no_grad_set: Any = None
 ) -> list[Variable | None]:
     """Return the gradients of ``targets`` (summed) with respect to each input; None where unreachable.
+
+    Of an input that is written again it is the gradient of the first of its values that has one.
 
     Args:
         targets, inputs: a Variable or a list of them.
@@ -138,6 +143,8 @@ def gradients(
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
         path = _path(block, {t.name for t in targets}, input_names, stopped)
+        older = name_overwritten_values(block, path)
+        stopped.update(value for name in stopped & older.keys() for value in older[name])
         first = len(block.ops)
         names = _GradientNames(program, block)
         seeds = {
@@ -146,9 +153,12 @@ def gradients(
         }
         _append(block, _backward_ops(path, seeds, stopped, names), None)
     computed = {name for op in block.ops[first:] for name in op.output_arg_names}
-    pairs = ((names.of(v.name), seeds.get(v.name)) for v in inputs)
-    results = (name if name in computed else seed for name, seed in pairs)
-    return [None if name is None else block.vars[name] for name in results]
+    results: list[Variable | None] = []
+    for v in inputs:
+        values = map(names.of, (*older.get(v.name, ()), v.name))
+        name = next((n for n in values if n in computed), seeds.get(v.name))
+        results.append(None if name is None else block.vars[name])
+    return results
 
 
 # -- the path to differentiate ----------------------------------------------------------------------
@@ -356,6 +366,8 @@ def _gradient_ops(
     members = {id(op) for op in path}
     ops: list[GradOp] = []
     for op in reversed(_between(path)):
+        if op.type == RECURRENT:
+            _check_written_around(op, {n for n in _written_around(op) if names.of(n) in reached})
         if id(op) in members:
             ops += _gradient_ops_of(op, reached, stopped, names)
         older = reached.intersection(map(names.of, op.overwritten()))
@@ -394,6 +406,9 @@ def _gradient_ops_of(
         if not candidate.writes() or not any(n in reached for n in incoming):
             continue
         if isinstance(op.attrs.get("sub_block"), Block):
+            for name, gradients in candidate.inputs.items():
+                if op.type == BRANCH and name == "Out@GRAD":
+                    gradients[:] = [g if g in reached else EMPTY_VAR for g in gradients]
             incoming = _add_body(candidate, op, reached, stopped, names)
         ops += _zeros(candidate, incoming, reached, names)
         ops.append(candidate)
@@ -437,11 +452,16 @@ def _add_body(
         handed = {name for name in handed if not _is_array(forward, name)}
     else:
         path = _path(forward, targets, set(), stopped)
+        if op.type == RECURRENT:
+            reads = {name for inner in path for name in inner.input_arg_names} - stopped
+            _check_written_around(op, reads & _written_around(op))
         grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, inside)
         handed = set()
     arriving = handed | {
         name for name in targets if names.of(name) in reached and not _is_array(forward, name)
     }
+    if op.type != RECURRENT:
+        grads += _ended(op, grads)
     candidate.body = _accumulate(grads, {}, forward.idx, map(grad_name, arriving))
     candidate.attrs["sub_block"] = block
     program._rollback()
@@ -449,6 +469,48 @@ def _add_body(
         return []
     _wire_loop(candidate, op, names)
     return [name for name in candidate.inputs["Out@GRAD"] if candidate.of[name] in handed]
+
+
+def _ended(op: Operator, grads: Sequence[GradOp]) -> list[GradOp]:
+    """Return the ops that fill with zeros what a block's gradients leave of values that it read and overwrote.
+
+    What stood there before the block has no part in those that the names hold.
+    """
+    last: dict[str, bool] = {}
+    for grad in grads:
+        last |= dict.fromkeys(grad.read() if grad.type == _OVERWRITTEN else (), True)
+        last |= dict.fromkeys(grad.writes(), False)
+    block, written, read = op.attrs["sub_block"], set[str](), set[str]()
+    for inner in block.ops:
+        read.update(name for name in inner.input_arg_names if name not in written)
+        written |= inner.overwritten()
+    operands = [name for names in op.inputs.values() for name in names if name in read]
+    return [
+        GradOp("fill_zeros_like", {"X": [x]}, {"Out": [grad_name(x)]}, {}, {grad_name(x): x})
+        for x in dict.fromkeys(operands)
+        if last.get(grad_name(x)) and x not in block.vars
+    ]
+
+
+def _written_around(op: Operator) -> set[str]:
+    """Return the temporaries around a recurrent op that its block writes: its results do not name them."""
+    block = op.attrs["sub_block"]
+    names = {name for inner in block.ops for name in inner.output_arg_names} - block.vars.keys()
+    variables = {name: block.find_var_recursive(name) for name in names}
+    return {n for n, v in variables.items() if v is not None and not v.persistable}
+
+
+def _check_written_around(op: Operator, names: set[str]) -> None:
+    """Refuse gradients of variables around a recurrent op that its steps write.
+
+    Raises:
+        Unsupported: there are some.
+    """
+    if names:
+        raise Unsupported(
+            f"{op.type}: a step writes {min(names)!r}, which stands around it, so it has no gradient: hand it "
+            f"from step to step as a memory, return it with step_output, or set its stop_gradient. {op.where}"
+        )
 
 
 def _loop_gradients(

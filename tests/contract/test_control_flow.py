@@ -346,6 +346,41 @@ def test_a_step_counts_in_a_persistable() -> None:
     assert total == 4
 
 
+def sum_beside_steps(x: Any) -> tuple[Any, Any]:
+    """Return what steps return, and a variable around them to which they add."""
+    total = L.reduce_sum(x, dim=0) * 0.0
+    rnn = L.StaticRNN()
+    with rnn.step():
+        now = rnn.step_input(x)
+        L.sums([total, now], out=total)
+        rnn.step_output(now * 2.0)
+    return rnn(), total
+
+
+def test_steps_write_a_variable_around_them() -> None:
+    x = fluid.data("x", [3, 2])
+    x.stop_gradient = False
+    out, total = sum_beside_steps(x)
+    (slope,) = fluid.gradients(L.reduce_sum(out), [x])
+    value = np.arange(6, dtype="float32").reshape(3, 2)
+    values = run({"x": value}, out, total, slope)
+    for computed, expected in zip(
+        values, (2 * value, value.sum(0), np.full((3, 2), 2.0)), strict=True
+    ):
+        np.testing.assert_array_equal(computed, expected)
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_what_steps_write_around_them_has_no_gradient(returned: bool) -> None:
+    x = fluid.data("x", [3, 2])
+    x.stop_gradient = False
+    out, total = sum_beside_steps(x)
+    with pytest.raises(
+        Unsupported, match=r"recurrent: a step writes 'tmp_0', which stands around it"
+    ):
+        fluid.gradients(L.reduce_sum(total) + L.reduce_sum(out) * float(returned), [x])
+
+
 def test_draws_differ_from_step_to_step() -> None:
     x = fluid.data("x", [3, 50])
     rnn = L.StaticRNN()

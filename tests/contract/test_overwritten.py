@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -159,6 +159,30 @@ def overwritten_in_a_branch_of_a_round(x: Any, limit: float) -> Any:
     return w
 
 
+def overwritten_behind_a_branch_that_overwrites_it(x: Any, limit: float) -> Any:
+    v, w = x * 1.5, x * 0.3
+
+    def one() -> None:
+        L.assign(v + x, v)
+        L.assign(L.tanh(x), w)
+
+    L.cond(_below(x, limit), one)
+    L.assign(w * x, v)
+    return v
+
+
+def read_and_overwritten_in_a_round(x: Any, limit: float) -> Any:
+    v, w = x * 1.5, x * x
+
+    def one() -> None:
+        L.sums([v, v], out=v)
+        L.assign(L.tanh(w), v)
+        L.assign(L.tanh(v), w)
+
+    _three_rounds(one)
+    return v * w
+
+
 def _three_rounds(one: Callable[[], None], plus: Any = None) -> None:
     i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
     if plus is not None:
@@ -190,6 +214,8 @@ NETS = (
     read_by_the_next_round_of_unknown_many,
     last_value_of_a_state_unread,
     overwritten_in_a_branch_of_a_round,
+    overwritten_behind_a_branch_that_overwrites_it,
+    read_and_overwritten_in_a_round,
 )
 
 
@@ -210,3 +236,116 @@ def test_gradients_are_slopes(net: Callable[[Any, float], Any], limit: float) ->
     above, below = (exe.run(main, {"x": value + s * way}, [loss])[0] for s in (1, -1))
     difference = float((above - below)[0])
     np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
+
+
+OF_ONE_BLOCK = (
+    overwritten_by_its_square,
+    overwritten_by_another,
+    never_read,
+    overwritten_by_a_constant,
+    summed_into_itself,
+    summed_with_itself,
+    overwritten_twice,
+)
+
+
+@pytest.mark.parametrize("net", OF_ONE_BLOCK)
+def test_gradients_of_gradients_are_slopes(net: Callable[[Any, float], Any]) -> None:
+    draw = np.random.RandomState(0)
+    value, way = draw.randn(3, 2), 1e-6 * draw.randn(3, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [3, 2], "float64")
+        x.stop_gradient = False
+        y = net(x, 0.0)
+        (slope,) = fluid.gradients(L.reduce_mean(L.tanh(y)), [x])
+        L.assign(y * slope, y)
+        penalty = L.reduce_mean(L.square(slope) + y * x)
+        (slope_of_it,) = fluid.gradients(penalty, [x])
+    exe = fluid.Executor(fluid.CPUPlace())
+    (computed,) = exe.run(main, {"x": value}, [slope_of_it])
+    above, below = (exe.run(main, {"x": value + s * way}, [penalty])[0] for s in (1, -1))
+    difference = float((above - below)[0])
+    np.testing.assert_allclose((computed * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
+
+
+def test_the_gradient_of_a_variable_is_that_of_its_first_value_that_has_one() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [2], "float64")
+        x.stop_gradient = False
+        v, w = x * 3.0, x * 1.0
+        loss = L.reduce_sum(v * v)
+        L.assign(x, w)
+        loss = loss + L.reduce_sum(w * 5.0)
+        L.assign(x, v)
+        slopes = fluid.gradients(loss, [v, w])
+    values = fluid.Executor(fluid.CPUPlace()).run(main, {"x": np.array([1.0, 2.0])}, [*slopes, v])
+    np.testing.assert_array_equal(values, [[6.0, 12.0], [5.0, 5.0], [1.0, 2.0]])
+
+
+def random_net(seed: int, branches: bool) -> tuple[str, Callable[[Any], list[Any]]]:
+    """Draw a net that writes variables again, as text to print and as a function from x to its variables.
+
+    ``branches``: it holds branches and loops, too, which have no gradients of gradients.
+    """
+    draw = np.random.RandomState(seed)
+
+    def lines(names: list[str], count: int, depth: int) -> Iterator[str]:
+        for _ in range(count):
+            a, b, target = draw.choice(names[-4:]), draw.choice(names), draw.choice(names[1:])
+            value = str(draw.choice(EXPRESSIONS)).format(a=a, b=b)
+            form = draw.randint(8 if branches and depth < 2 else 6)
+            if form < 3:
+                names = [*names, f"v{draw.randint(10**6)}"]
+                yield f"{names[-1]} = {value}"
+            elif form < 5:
+                yield f"L.assign({value}, {target})"
+            elif form == 5:
+                yield f"L.sums([{a}, {target}, {draw.choice([b, target])}], out={target})"
+            else:
+                yield "def block():"
+                for line in lines(names, 3, depth + 1):
+                    yield f"    {line}"
+                yield f"    L.assign(L.tanh({b}), {target})"
+                limit = draw.choice([-100.0, 100.0])
+                yield "_three_rounds(block)" if form == 6 else f"L.cond(_below(x, {limit}), block)"
+
+    text = "\n".join(["v0, w0 = x * 1.5, L.sigmoid(x)", *lines(["x", "v0", "w0"], 8, 0)])
+
+    def build(x: Any) -> list[Any]:
+        space = dict(L=L, x=x, _three_rounds=_three_rounds, _below=_below)
+        exec(text, space)
+        return [space["v0"], space["w0"]]
+
+    return text, build
+
+
+EXPRESSIONS = (
+    "L.tanh({a})", "L.sigmoid({a})", "{a} * {b}", "{a} + {b}", "L.softmax({a})", "L.square({a}) * 0.3",
+    "L.elementwise_div({a}, L.square({b}) + 1.0)", "L.matmul({a}, L.tanh({b}), transpose_y=True)",
+    "L.concat([L.slice({a}, [1], [0], [1]), L.slice({b}, [1], [1], [2])], axis=1)", "L.scale({a}, 0.5, 0.1)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_gradients_of_random_nets_are_slopes(seed: int) -> None:
+    """Those of even seeds hold branches and loops; of others the gradient is differentiated again."""
+    draw = np.random.RandomState(seed)
+    text, build = random_net(seed, branches=seed % 2 == 0)
+    value, way = 0.5 * draw.randn(2, 2), 1e-6 * draw.randn(2, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [2, 2], "float64")
+        x.stop_gradient = False
+        v, w = build(x)
+        loss = L.reduce_mean(L.tanh(v) * L.sigmoid(w))
+        if seed % 2:
+            (slope,) = fluid.gradients(loss, [x])
+            loss = L.reduce_mean(L.square(slope) * w) + loss
+        (slope,) = fluid.gradients(loss, [x])
+    exe = fluid.Executor(fluid.CPUPlace())
+    (computed,) = exe.run(main, {"x": value}, [slope])
+    above, below = (exe.run(main, {"x": value + s * way}, [loss])[0] for s in (1, -1))
+    difference = (above - below).item()
+    np.testing.assert_allclose((computed * way).sum() * 2, difference, 1e-4, 1e-11, err_msg=text)
