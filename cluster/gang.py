@@ -20,6 +20,7 @@ from ..executor.gang.gang import Gang
 from ..executor.gang.recovery import CURE
 from ..executor.replica.message import Message, StackedMessages
 from ..executor.replica.orders import Regroup, failure_of, pack
+from ..graph.ops.collective import COLLECTIVES
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from ..strategies.log import log
@@ -169,6 +170,8 @@ class RayDelivery:
         return self._gone([rank], f"{self._named(rank)} is gone: its channel closed. {reason}")
 
     def _late(self, ranks: list[int], within: float) -> CollectiveError:
+        # Those that wait in a collective do so for the others.
+        ranks = [rank for rank in ranks if self._at(rank).get("op") not in COLLECTIVES] or ranks
         names = ", ".join(self._named(rank) + self._doing(rank) for rank in ranks)
         return self._gone(
             ranks,
@@ -176,11 +179,15 @@ class RayDelivery:
         )
 
     def _doing(self, rank: int) -> str:
-        """Return what a replica said last that it was at."""
-        doing = self._watch.doing(rank) if self._watch is not None else {}
+        """Return in words what a replica said last that it was at."""
+        doing = self._at(rank)
         if not doing.get("op"):
             return ""
         return f" [in {doing['op']}, built at {doing['where']}, {doing['seconds']:.1f} s into the step]"
+
+    def _at(self, rank: int) -> Mapping[str, Any]:
+        """Return what a replica said last that it was at."""
+        return self._watch.doing(rank) if self._watch is not None else {}
 
     def _look_after(self, ranks: list[int]) -> None:
         """Raise if one of the replicas that keep us waiting was stopped, or can be heard no more."""

@@ -405,6 +405,36 @@ def test_a_replica_stuck_in_an_op_is_named_with_the_op(launch: Launch) -> None:
             exe.run(program, {"x": np.full((2, 1), 300, "float32")}, [y])
 
 
+def test_only_the_replica_that_is_stuck_is_given_up(launch: Launch) -> None:
+    """The other one waits for it in a collective, and has the values."""
+
+    def stuck(x: Any) -> Any:
+        time.sleep(300 * float(np.max(x) > 1))
+        return x
+
+    with rowlock.cluster(on_failure="raise", step_deadline_s=3.0):
+        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        with fluid.program_guard(main, startup):
+            x = fluid.data("x", [None, 1])
+            hidden = fluid.layers.fc(x, 1, param_attr="w")
+            y = main.current_block().create_var(name="y", dtype="float32", shape=[-1, 1])
+            fluid.layers.py_func(stuck, x, y)
+            loss = fluid.layers.mean(hidden * y)
+            fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+        exe = fluid.Executor()
+        exe.run(startup, scope=scope)
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss.name, places=fluid.cpu_places(2)
+        )
+        exe.run(program, {"x": np.ones((2, 1), "f4")}, scope=scope)
+        before = np.array(scope.find_var("w").get_tensor())
+        with pytest.raises(ReplicaLost, match=r"no answer from replica 1.*in py_func") as caught:
+            exe.run(program, {"x": np.array([[1], [2]], "f4")}, scope=scope)
+        assert caught.value.ranks == [1]
+        np.testing.assert_array_equal(np.array(scope.find_var("w").get_tensor()), before)
+        exe.run(program, {"x": np.ones((2, 1), "f4")}, scope=scope)
+
+
 def test_memory_that_is_not_there_is_refused_before_the_step(launch: Launch) -> None:
     with rowlock.cluster():
         main, startup = fluid.Program(), fluid.Program()
