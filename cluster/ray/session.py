@@ -173,7 +173,7 @@ def _explained(what: str) -> Iterator[None]:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = textwrap.shorten(" ".join(lines[:3]), _REASON_CHARACTERS, placeholder=" …")
         raise CollectiveError(
-            f"{what}: {type(error).__name__}: {reason or 'no reason is told'} {_cure(error)}".rstrip()
+            f"{what}: {type(error).__name__}: {(reason or 'no reason is told').rstrip('.')}. {_cure(error)}"
         ) from error
 
 
@@ -183,6 +183,13 @@ def _cure(error: Exception) -> str:
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text:
         return f"Make room in {folder}, or name a folder that has some in RAY_TMPDIR."
+    if "AF_UNIX path" in text:
+        return "Name a folder with a shorter path in RAY_TMPDIR."
+    if isinstance(error, UnicodeError):
+        return (
+            "Ray takes names of files that are UTF-8 alone: run the script from a folder with such a name, or "
+            "replicas as threads (rowlock.configure(launcher='threads'))."
+        )
     if isinstance(error, ray.exceptions.AuthenticationError) or "token" in text.lower():
         return (
             "Give this process the token of the cluster (RAY_AUTH_TOKEN, or RAY_AUTH_TOKEN_PATH for a file "

@@ -670,6 +670,9 @@ class Replica:
         if bound is None:
             with gc_paused():
                 bound = self._bind(loaded, segment, begun, feeds, idle, lasting)
+        if scope.moved_by_binding:
+            scope.moved_by_binding = False
+            self.forget_plans(loaded.scope)
         segment.plans.keep(key, shapes, bound)
         return bound
 

@@ -187,7 +187,12 @@ def raising(error: Exception) -> Callable[..., None]:
             ),
             "2.1 Python: 3.9.* Use the same versions",
         ),
-        (RuntimeError("something new"), "something new.* log files"),
+        (OSError("AF_UNIX path length cannot exceed 107 bytes: /x"), "shorter path in RAY_TMPDIR"),
+        (
+            UnicodeEncodeError("utf-8", "\udce9", 0, 1, "surrogates not allowed"),
+            "not allowed. Ray takes",
+        ),
+        (RuntimeError("something new"), r"something new\. Its log files"),
     ],
     ids=lambda value: type(value).__name__,
 )

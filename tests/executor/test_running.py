@@ -356,3 +356,38 @@ def test_gradients_travel_in_larger_buckets_among_gpus(monkeypatch: pytest.Monke
         assert (bucket_bytes(cpu), bucket_bytes(gpu)) == (2 << 20, 25 << 20)
     with rowlock.cluster(launcher="threads", bucket_bytes=7):
         assert (bucket_bytes(cpu), bucket_bytes(gpu)) == (7, 7)
+
+
+def test_what_is_written_has_the_shape_of_what_was_written_last(gang: str) -> None:
+    """A net that is built again under the same names, with other sizes; rows that differ by step."""
+
+    def built(width: int) -> tuple[Any, Any, Any]:
+        main, startup = fluid.Program(), fluid.Program()
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            hidden = fluid.layers.fc(fluid.data("x", [None, 3]), width)
+            rows = main.global_block().create_var(
+                name="rows", shape=[-1, width], dtype="float32", persistable=True
+            )
+            fluid.layers.assign(hidden, rows)
+            loss = fluid.layers.mean(hidden)
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        return main, startup, loss
+
+    def shape(name: str) -> tuple[int, ...]:
+        return np.array(fluid.global_scope().find_var(name).get_tensor()).shape
+
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        for width in (4, 6, 4):
+            main, startup, loss = built(width)
+            exe.run(startup)
+            assert shape("fc_0.w_0") == (3, width) and shape("fc_0.b_0") == (width,)
+            program = fluid.CompiledProgram(main).with_data_parallel(
+                loss_name=loss.name, places=fluid.cpu_places(2)
+            )
+            for rows in (4, 8, 4):
+                feed = {"x": np.ones((rows, 3), "float32")}
+                exe.run(main, feed, [loss])
+                assert shape("rows") == (rows, width)
+                exe.run(program, feed, [loss])
+                assert shape("rows") == (rows // 2, width)
