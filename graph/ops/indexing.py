@@ -10,7 +10,16 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences, sliced
 from .operands import Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Spec, Specs, define
-from .rules import as_many, merge_dims, normal_axis, of_shape, product, same
+from .rules import (
+    as_many,
+    hold_integers,
+    match,
+    normal_axis,
+    of_shape,
+    one_dtype,
+    product,
+    same,
+)
 from .samples import booleans, integers, lengths, normal, sample
 
 _SLICE_NUMBERS = {
@@ -194,12 +203,7 @@ def where_shape(op: Inference) -> Mapping[str, Specs]:
     x = op.spec("X")
     op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
     single = op.shape("Condition") in ((), (1,), (-1,))
-    for other in ("Y",) if single else ("Y", "Condition"):
-        dims = [merge_dims(a, b) for a, b in zip(x.shape, op.shape(other), strict=False)]
-        op.require(
-            len(x.shape) == len(op.shape(other)) and None not in dims,
-            f"{other} must have X's shape",
-        )
+    match(op, **dict.fromkeys(("Y",) if single else ("Y", "Condition"), x.shape))
     return {"Out": x}
 
 
@@ -278,13 +282,10 @@ define(
 
 def scatter_shape(op: Inference) -> Mapping[str, Specs]:
     """X with the rows that Ids names replaced by (or set to the sum of) rows of Updates."""
-    x, ids, updates = op.spec("X"), op.spec("Ids"), op.spec("Updates")
-    op.require(ids.dtype in INTEGERS, "Ids must hold integers")
-    op.require(len(ids.shape) == 1, "Ids must be a list of rows")
-    expected = (ids.shape[0], *x.shape[1:])
-    dims = [merge_dims(a, b) for a, b in zip(expected, updates.shape, strict=False)]
-    fits = len(expected) == len(updates.shape) and None not in dims and updates.dtype == x.dtype
-    op.require(fits, "Updates must have a row like X's for each of Ids")
+    x = op.spec("X")
+    hold_integers(op, "Ids")
+    one_dtype(op, "X", "Updates")
+    match(op, Ids="K", Updates=("K", *x.shape[1:]))
     return {"Out": x}
 
 

@@ -10,7 +10,7 @@ from . import formula as f
 from .double_gradient import twice
 from .operands import Input, Operands, Output, SlopeOfOut, Unary
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
-from .rules import merge_dims, normal_axis, of_shape, same, same_shape
+from .rules import match, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
 from .second_order import Second
 
@@ -76,10 +76,7 @@ def check_labels(
     shape = x.shape if soft else rows
     if not soft and len(label.shape) == len(x.shape) - 1:
         shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-    fits = len(label.shape) == len(shape) and all(
-        merge_dims(a, b) is not None for a, b in zip(shape, label.shape, strict=True)
-    )
-    op.require(fits, f"Label must have shape {list(shape)}")
+    match(op, Label=shape)
     if soft:
         op.require(label.dtype == x.dtype, "soft labels must have the dtype of the scores")
     else:

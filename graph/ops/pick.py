@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, Unary
 from .registry import Inference, Op, Specs, define
-from .rules import merge_dims, normal_axis, of_shape, same
+from .rules import hold_integers, match, merge_dims, normal_axis, of_shape, one_dtype, same
 from .samples import integers, normal, sample
 
 
@@ -55,12 +55,9 @@ define(
 
 def index_sample_shape(op: Inference) -> Mapping[str, Specs]:
     """Row i picks elements of row i of X."""
-    x, index = op.spec("X"), op.spec("Index")
-    op.require(index.dtype in INTEGERS, "Index must hold integers")
-    op.require(len(x.shape) == len(index.shape) == 2, "X and Index must be matrices")
-    rows = merge_dims(x.shape[0], index.shape[0])
-    op.require(rows is not None, "X and Index must have as many rows")
-    return {"Out": of_shape((-1 if rows is None else rows, index.shape[1]), x)}
+    hold_integers(op, "Index")
+    sizes = match(op, X="N C", Index="N K")
+    return {"Out": of_shape((sizes["N"], sizes["K"]), op.spec("X"))}
 
 
 class IndexSample(Unary):
@@ -147,19 +144,15 @@ define(
 
 def scatter_nd_add_shape(op: Inference) -> Mapping[str, Specs]:
     """X, and at the coordinates in Index the sums of Updates."""
-    x, index, updates = op.spec("X"), op.spec("Index"), op.spec("Updates")
+    x, index = op.spec("X"), op.spec("Index")
     op.require(index.dtype in INTEGERS, "Index must hold integers")
     depth = index.shape[-1] if index.shape else -1
     op.require(
         0 <= depth <= len(x.shape),
         f"Index's last dimension must be known and not above {len(x.shape)}",
     )
-    places = (*index.shape[:-1], *x.shape[depth:])
-    dims = [merge_dims(a, b) for a, b in zip(places, updates.shape, strict=False)]
-    op.require(
-        len(places) == len(updates.shape) and None not in dims and updates.dtype == x.dtype,
-        f"Updates must have the shape {list(places)} and X's type",
-    )
+    one_dtype(op, "X", "Updates")
+    match(op, Updates=(*index.shape[:-1], *x.shape[depth:]))
     return {"Out": x}
 
 
