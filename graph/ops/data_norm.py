@@ -26,17 +26,7 @@ def data_norm_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Y": x, "Means": rows, "Scales": rows}
 
 
-class DataNormAttributes(Operands):
-    epsilon: float = 1e-4
-    slot_dim: int = -1
-    summary_decay_rate: float = 0.9999999
-    enable_scale_and_shift: bool = False
-    data_layout: str = "NCHW"
-    sync_stats: bool = False
-    use_mkldnn: bool = False
-
-
-class DataNorm(DataNormAttributes):
+class DataNorm(Operands):
     scale_w: Input | None = named("scale_w")
     bias: Input | None = named("bias")
     x: Input
@@ -46,14 +36,16 @@ class DataNorm(DataNormAttributes):
     y: Output
     means: Output
     scales: Output
+    epsilon: float = 1e-4
+    slot_dim: int = -1
+    summary_decay_rate: float = 0.9999999
+    enable_scale_and_shift: bool = False
+    data_layout: str = "NCHW"
+    sync_stats: bool = False
+    use_mkldnn: bool = False
 
 
-class DataNormGrad(DataNormAttributes):
-    scale_w: Input | None = named("scale_w")
-    bias: Input | None = named("bias")
-    x: Input
-    means: Input
-    scales: Input
+class DataNormGrad(DataNorm, reads="scale_w bias x means scales"):
     d_y: Input
     d_scale_w: Output | None = named("scale_w@GRAD")
     d_bias: Output | None = named("bias@GRAD")

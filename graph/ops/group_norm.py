@@ -47,11 +47,7 @@ class GroupNorm(GroupNormAttributes):
     variance: Output
 
 
-class GroupNormGrad(GroupNormAttributes):
-    y: Input
-    scale: Input | None
-    bias: Input | None
-    variance: Input
+class GroupNormGrad(GroupNorm, reads="y scale bias variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences, sliced
-from .operands import Input, Inputs, Operands, Output, Unary
+from .operands import Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Spec, Specs, define
 from .rules import (
     as_many,
@@ -174,12 +174,7 @@ class Gather(Unary):
     overwrite: bool = True
 
 
-class GatherGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
-    overwrite: bool = True
+class GatherGrad(Gather, Gradient, reads="x index"): ...
 
 
 define(
@@ -214,10 +209,7 @@ class Where(Operands):
     out: Output
 
 
-class WhereGrad(Operands):
-    condition: Input
-    x: Input
-    y: Input
+class WhereGrad(Where, reads="condition x y"):
     d_out: Input
     d_x: Output | None
     d_y: Output | None
@@ -253,11 +245,7 @@ class GatherNd(Unary):
     index: Input
 
 
-class GatherNdGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
+class GatherNdGrad(GatherNd, Gradient, reads="x index"): ...
 
 
 define(
@@ -300,13 +288,10 @@ class Scatter(Unary):
     overwrite: bool = True
 
 
-class ScatterGrad(Operands):
-    ids: Input
-    updates: Input
+class ScatterGrad(Scatter, reads="ids updates"):
     d_out: Input
     d_x: Output | None
     d_updates: Output | None
-    overwrite: bool = True
 
 
 define(
@@ -346,13 +331,7 @@ class Argsort(Unary):
     descending: bool = False
 
 
-class ArgsortGrad(Operands):
-    x: Input
-    indices: Input
-    d_out: Input
-    d_x: Output
-    axis: int = -1
-    descending: bool = False
+class ArgsortGrad(Argsort, Gradient, reads="x indices"): ...
 
 
 define(

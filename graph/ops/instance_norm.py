@@ -38,16 +38,11 @@ class InstanceNorm(Operands):
     epsilon: float = 1e-5
 
 
-class InstanceNormGrad(Operands):
-    x: Input
-    scale: Input | None
-    saved_mean: Input
-    saved_variance: Input
+class InstanceNormGrad(InstanceNorm, reads="x scale saved_mean saved_variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None
     d_bias: Output | None
-    epsilon: float = 1e-5
 
 
 def instance_norm(a: InstanceNorm) -> f.Results:

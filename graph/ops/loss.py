@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS
 from . import expr as e
 from . import formula as f
 from .double_gradient import twice
-from .operands import Input, Operands, Output, SlopeOfOut, Unary
+from .operands import Gradient, Input, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import match, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
@@ -21,7 +21,7 @@ def softmax_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X")}
 
 
-class SoftmaxAttributes(Operands):
+class Softmax(Unary):
     axis: int = -1
     data_format: str = "AnyLayout"
     use_cudnn: bool = False
@@ -29,10 +29,7 @@ class SoftmaxAttributes(Operands):
     is_test: bool = False
 
 
-class Softmax(Unary, SoftmaxAttributes): ...
-
-
-class SoftmaxGrad(SlopeOfOut, SoftmaxAttributes): ...
+class SoftmaxGrad(Softmax, Gradient, reads="out"): ...
 
 
 def _softmax_grad(a: SoftmaxGrad) -> f.Results:
@@ -105,13 +102,9 @@ class CrossEntropy(Operands):
     ignore_index: int = -100
 
 
-class CrossEntropyGrad(Operands):
-    x: Input
-    label: Input
+class CrossEntropyGrad(CrossEntropy, reads="x label"):
     d_y: Input
     d_x: Output
-    soft_label: bool = False
-    ignore_index: int = -100
 
 
 define(
@@ -176,23 +169,18 @@ def fused_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Softmax": logits, "Loss": of_shape(rows, logits)}
 
 
-class SoftmaxWithCrossEntropyAttributes(Operands):
+class SoftmaxWithCrossEntropy(Operands):
+    logits: Input
+    label: Input
+    softmax: Output
+    loss: Output
     soft_label: bool = False
     numeric_stable_mode: bool = True
     ignore_index: int = -100
     axis: int = -1
 
 
-class SoftmaxWithCrossEntropy(SoftmaxWithCrossEntropyAttributes):
-    logits: Input
-    label: Input
-    softmax: Output
-    loss: Output
-
-
-class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropyAttributes):
-    label: Input
-    softmax: Input
+class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropy, reads="label softmax"):
     d_loss: Input
     d_logits: Output
 
@@ -237,13 +225,9 @@ class SigmoidCrossEntropyWithLogits(Unary):
     ignore_index: int = -100
 
 
-class SigmoidCrossEntropyWithLogitsGrad(Operands):
-    x: Input
-    label: Input
-    d_out: Input
-    d_x: Output
-    normalize: bool = False
-    ignore_index: int = -100
+class SigmoidCrossEntropyWithLogitsGrad(
+    SigmoidCrossEntropyWithLogits, Gradient, reads="x label"
+): ...
 
 
 define(

@@ -92,12 +92,9 @@ class Cvm(Operands):
     use_cvm: bool = True
 
 
-class CvmGrad(Operands):
-    x: Input
-    cvm: Input = named("CVM")
+class CvmGrad(Cvm, reads="x cvm"):
     d_y: Input
     d_x: Output
-    use_cvm: bool = True
 
 
 def cvm(a: Cvm) -> f.Results:

@@ -86,12 +86,7 @@ class BatchNorm(BatchNormOperands):
     momentum_tensor: Input | None
 
 
-class BatchNormGrad(BatchNormAttributes):
-    x: Input
-    scale: Input
-    bias: Input
-    saved_mean: Input
-    saved_variance: Input
+class BatchNormGrad(BatchNorm, reads="x scale bias saved_mean saved_variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None
@@ -187,18 +182,11 @@ class LayerNorm(Operands):
     epsilon: float = 1e-5
 
 
-class LayerNormGrad(Operands):
-    x: Input
-    scale: Input | None
-    bias: Input | None
-    mean: Input
-    variance: Input
+class LayerNormGrad(LayerNorm, reads="x scale bias mean variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None
     d_bias: Output | None
-    begin_norm_axis: int = 1
-    epsilon: float = 1e-5
 
 
 def _layer_norm_grad(a: LayerNormGrad) -> f.Results:

@@ -12,7 +12,7 @@ from ...strategies.types import FLOATS
 from . import expr as e
 from .activation import logistic
 from .lod import no_sequences
-from .operands import Input, Operands, Output
+from .operands import Gradient, Input, Operands, Output
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define, slope
 from .rules import (
     hold_floats,
@@ -410,24 +410,16 @@ define(
 )
 
 
-class FocalAttributes(Operands):
-    gamma: float = 2.0
-    alpha: float = 0.25
-
-
-class SigmoidFocalLoss(FocalAttributes):
+class SigmoidFocalLoss(Operands):
     x: Input
     label: Input
     fg_num: Input
     out: Output
+    gamma: float = 2.0
+    alpha: float = 0.25
 
 
-class SigmoidFocalLossGrad(FocalAttributes):
-    x: Input
-    label: Input
-    fg_num: Input
-    d_out: Input
-    d_x: Output
+class SigmoidFocalLossGrad(SigmoidFocalLoss, Gradient, reads="x label fg_num"): ...
 
 
 def focal_shape(op: Inference) -> Mapping[str, Specs]:

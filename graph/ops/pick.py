@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import INTEGERS
 from .lod import no_sequences
-from .operands import Input, Inputs, Operands, Output, Outputs, Unary
+from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary
 from .registry import Inference, Op, Specs, define
 from .rules import hold_integers, match, merge_dims, normal_axis, of_shape, one_dtype, same
 from .samples import integers, normal, sample
@@ -26,12 +26,7 @@ class IndexSelect(Unary):
     dim: int = 0
 
 
-class IndexSelectGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
-    dim: int = 0
+class IndexSelectGrad(IndexSelect, Gradient, reads="x index"): ...
 
 
 define(
@@ -64,11 +59,7 @@ class IndexSample(Unary):
     index: Input
 
 
-class IndexSampleGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
+class IndexSampleGrad(IndexSample, Gradient, reads="x index"): ...
 
 
 define(
@@ -113,9 +104,7 @@ class Multiplex(Operands):
     out: Output
 
 
-class MultiplexGrad(Operands):
-    ids: Input
-    x: Inputs  # Paddle's has only as many results; here their number follows from it
+class MultiplexGrad(Multiplex, reads="ids x"):
     d_out: Input
     d_x: Outputs
 
@@ -161,9 +150,7 @@ class ScatterNdAdd(Unary):
     updates: Input
 
 
-class ScatterNdAddGrad(Operands):
-    index: Input
-    updates: Input
+class ScatterNdAddGrad(ScatterNdAdd, reads="index updates"):
     d_out: Input
     d_x: Output | None
     d_updates: Output | None

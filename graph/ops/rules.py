@@ -77,8 +77,9 @@ def match(
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
         if not fits:
-            told = [f"{w} = {sizes[w]}" for w in words if w[0].isalpha() and sizes.get(w, -1) >= 0]
-            where = f", where {', '.join(told)}" if told else ""
+            names = [w for w in words if w[0].isalpha() and sizes.get(w, -1) >= 0]
+            numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
+            where = f", where {numbers}" if names else ""
             op.fail(f"{slot} must be [{', '.join(words)}]{where}")
     return sizes
 

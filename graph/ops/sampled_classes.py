@@ -240,17 +240,9 @@ class SampleLogits(Operands):
     seed: int = 0
 
 
-class SampleLogitsGrad(Operands):
-    samples: Input
-    logits_dim: Input
-    labels_dim: Input
+class SampleLogitsGrad(SampleLogits, reads="samples logits_dim labels_dim"):
     d_sampled_logits: Input
     d_logits: Output
-    use_customized_samples: bool = False
-    uniq: bool = True
-    remove_accidental_hits: bool = True
-    num_samples: int = 0
-    seed: int = 0
 
 
 def sample_logits_shape(op: Inference) -> Mapping[str, Specs]:
