@@ -87,7 +87,7 @@ def resized(
     inputs: dict[str, Any] = {"X": input}
     attrs: dict[str, Any] = dict.fromkeys(_SIZES, -1)
     attrs |= {
-        "interp_method": kind.removesuffix("_interp"),
+        "interp_method": op_type.removesuffix("_interp"),
         "align_corners": align_corners,
         "align_mode": align_mode,
         "data_layout": "NCHW" if data_format == formats[0] else "NHWC",

@@ -11,7 +11,7 @@ from .lod import like
 from .lstm import check_activations, check_state
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Op, Specs, define
-from .rules import of_shape, product
+from .rules import match, of_shape, product
 from .samples import normal, offsets, sample
 from .sequence import one_level
 
@@ -44,22 +44,17 @@ def attention_lstm_shape(op: Inference) -> Mapping[str, Specs]:
     AttentionedX [N, 1] is what X adds to the scores; AttentionFCOut [N, 1] has the attention in each sequence's
     last step. Of the last step of all, LSTMX [1, M] is what the cells get, and LSTMOUT [1, 4D] the gates.
     """
-    x, state = op.spec("X"), op.shape("C0")
-    op.require(len(x.shape) == 2 and x.shape[1] > 0, "X must be [N, M] with M known")
-    op.require(len(state) == 2 and state[1] > 0, "C0 must be [sequences, D] with D known")
-    rows, width, cells = *x.shape, state[1]
+    x = op.spec("X")
+    sizes = match(op, X="N M", C0="B D")
+    rows, width, cells = x.shape[0], sizes["M"], sizes["D"]
+    op.require(width > 0 and cells > 0, "the widths of X and C0 must be known")
     op.sequences("X")
     one_level(op, "X")
     check_activations(op, "gate_activation", "cell_activation", "candidate_activation")
     for slot in ("C0", "H0"):
         check_state(op, slot, cells, "X")
-    shapes = {
-        "AttentionWeight": (width + cells, 1),
-        "LSTMWeight": (cells + width, 4 * cells),
-        "LSTMBias": (1, 4 * cells),
-    }
-    for slot, shape in shapes.items():
-        op.require(op.shape(slot) == shape, f"{slot} must be {list(shape)}")
+    gates = (cells + width, 4 * cells)
+    match(op, AttentionWeight=(width + cells, 1), LSTMWeight=gates, LSTMBias=(1, 4 * cells))
     for slot in ("AttentionBias", "AttentionScalar", "AttentionScalarBias"):
         fits = not op.has(slot) or product(op.shape(slot)) == 1
         op.require(fits, f"{slot} must have one element")

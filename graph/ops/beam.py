@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...strategies.types import FLOATS, VarType
+from ...strategies.types import VarType
 from .lod import Lods, no_sequences
 from .lod_levels import absolute
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
-from .rules import of_shape
+from .rules import hold_floats, match, of_shape
 from .samples import integers, normal, offsets, sample, uniform
 
 
@@ -97,25 +97,14 @@ def _best(scores: np.ndarray, rows: np.ndarray, count: int) -> list[int]:
 
 def _rows(op: Inference) -> int:
     """Check candidates; return the number of prefixes."""
-    scores, shapes = op.spec("scores"), {slot: op.shape(slot) for slot in ("pre_ids", "pre_scores")}
-    op.require(op.spec("pre_ids").dtype == VarType.INT64, "pre_ids must hold int64")
-    floats = scores.dtype in FLOATS and op.spec("pre_scores").dtype == scores.dtype
-    op.require(floats, "pre_scores and scores must hold floats of one type")
-    op.require(len(scores.shape) == 2, "scores must be [prefixes, candidates]")
-    for slot, shape in shapes.items():
-        column = len(shape) == 2 and shape[1] in (1, -1)
-        fits = column and (shape[0] == scores.shape[0] or min(shape[0], scores.shape[0]) < 0)
-        op.require(fits, f"{slot} must be [prefixes, 1], a row for each of scores")
-    if op.has("ids"):
-        ids = op.spec("ids")
-        op.require(ids.dtype == VarType.INT64, "ids must hold int64")
-        pairs = zip(ids.shape, scores.shape, strict=False)
-        fits = len(ids.shape) == 2 and all(n == m or min(n, m) < 0 for n, m in pairs)
-        op.require(fits, "ids must have the shape of scores")
+    match(op, scores="N K", pre_ids="N 1", pre_scores="N 1", ids="N K")
+    hold_floats(op, "scores", "pre_scores")
+    for slot in filter(op.has, ("pre_ids", "ids")):
+        op.require(op.spec(slot).dtype == VarType.INT64, f"{slot} must hold int64")
     op.require(op.attr("beam_size") > 0, f"beam_size must be 1 or more, got {op.attr('beam_size')}")
     op.require(op.attr("end_id") >= 0, f"end_id must not be negative, got {op.attr('end_id')}")
     op.require(op.attr("level") >= 0, f"level must not be negative, got {op.attr('level')}")
-    return scores.shape[0]
+    return op.shape("scores")[0]
 
 
 def beam_search_shape(op: Inference) -> Mapping[str, Specs]:

@@ -9,34 +9,30 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...strategies.types import INTEGERS
 from . import formula as f
 from .lod import like
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Specs, define
-from .rules import merge_dims, of_shape
+from .rules import hold_integers, match, of_shape
 from .samples import integers, normal, sample, uniform
 
 
 def box_coder_shape(op: Inference) -> Mapping[str, Specs]:
     """Boxes [N, 4] and M priors to [N, M, 4]; decoding, offsets [N, M, 4] to boxes."""
-    prior, target, axis = op.shape("PriorBox"), op.spec("TargetBox"), op.attr("axis")
+    priors, target, axis = op.shape("PriorBox")[0], op.spec("TargetBox"), op.attr("axis")
     kind, variance = op.attr("code_type"), op.attr("variance")
     known = ("encode_center_size", "decode_center_size")
     op.require(kind in known, f"code_type {kind!r} must be one of {known}")
-    op.require(len(prior) == 2 and prior[1] == 4, "PriorBox must be boxes [M, 4]")
     op.require(axis in (0, 1), f"axis {axis} must be 0 or 1")
     op.require(len(variance) in (0, 4), f"variance {list(variance)} must have 4 numbers")
-    if op.has("PriorBoxVar"):
-        op.require(not variance, "PriorBoxVar and variance cannot both be given")
-        alike = merge_dims(op.shape("PriorBoxVar")[0], prior[0]) is not None
-        op.require(alike and op.shape("PriorBoxVar")[1:] == (4,), "PriorBoxVar must be [M, 4]")
-    shape = target.shape
+    op.require(
+        not (variance and op.has("PriorBoxVar")), "PriorBoxVar and variance cannot both be given"
+    )
+    match(op, PriorBox="M 4", PriorBoxVar="M 4")
     if kind == known[0]:
-        op.require(len(shape) == 2 and shape[1] == 4, "TargetBox must be boxes [N, 4]")
-        return {"OutputBox": of_shape((shape[0], prior[0], 4), target)}
-    fits = len(shape) == 3 and shape[2] == 4 and merge_dims(shape[1 - axis], prior[0]) is not None
-    op.require(fits, f"TargetBox must be [N, M, 4], with {prior[0]} priors along {1 - axis}")
+        match(op, TargetBox="N 4")
+        return {"OutputBox": of_shape((target.shape[0], priors, 4), target)}
+    match(op, TargetBox=(priors, "N", 4) if axis else ("N", priors, 4))
     return {"OutputBox": target}
 
 
@@ -111,15 +107,13 @@ define(
 
 def yolo_box_shape(op: Inference) -> Mapping[str, Specs]:
     """X [N, anchors (5 + classes), H, W] to boxes and scores [N, anchors H W, 4 or classes]."""
-    x, sizes, anchors = op.spec("X"), op.spec("ImgSize"), op.attr("anchors")
+    x, anchors = op.spec("X"), op.attr("anchors")
     count, classes = len(anchors) // 2, op.attr("class_num")
     fits = bool(anchors) and len(anchors) % 2 == 0 and min(anchors) > 0
     op.require(fits, f"anchors {list(anchors)} must be pairs of sizes")
     op.require(classes > 0, f"class_num {classes} must be above 0")
-    fits = len(x.shape) == 4 and merge_dims(x.shape[1], count * (5 + classes)) is not None
-    op.require(fits, f"X must have {count * (5 + classes)} channels: [N, C, H, W]")
-    alike = merge_dims(sizes.shape[0], x.shape[0]) is not None and sizes.dtype in INTEGERS
-    op.require(alike and sizes.shape[1:] == (2,), "ImgSize must be integers [N, 2]")
+    match(op, X=("N", count * (5 + classes), "H", "W"), ImgSize="N 2")
+    hold_integers(op, "ImgSize")
     height, width = x.shape[2:]
     cells = -1 if min(height, width) < 0 else count * height * width
     shapes = ((x.shape[0], cells, last) for last in (4, classes))

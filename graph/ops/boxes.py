@@ -14,7 +14,7 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Op, Specs, define
-from .rules import of_shape, same
+from .rules import match, of_shape, same
 from .samples import normal, sample, uniform
 
 
@@ -27,11 +27,8 @@ class IouSimilarity(Operands):
 
 def iou_shape(op: Inference) -> Mapping[str, Specs]:
     """Boxes [N, 4] and [M, 4] to [N, M]."""
-    x, y = op.spec("X"), op.spec("Y")
-    for slot in ("X", "Y"):
-        shape = op.shape(slot)
-        op.require(len(shape) == 2 and shape[1] == 4, f"{slot} must be boxes [number, 4]")
-    return {"Out": of_shape((x.shape[0], y.shape[0]), x)}
+    sizes = match(op, X="N 4", Y="M 4")
+    return {"Out": of_shape((sizes["N"], sizes["M"]), op.spec("X"))}
 
 
 def iou_similarity(a: IouSimilarity) -> f.Results:

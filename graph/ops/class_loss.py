@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...strategies.types import FLOATS, INTEGERS
 from . import formula as f
 from .operands import Input, Operands, Output, named
 from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, of_shape
+from .rules import hold_floats, hold_integers, match, of_shape
 from .samples import integers, normal, sample, uniform
 
 _REDUCTIONS = ("none", "mean", "sum")
@@ -17,21 +16,13 @@ _REDUCTIONS = ("none", "mean", "sum")
 
 def nll_shape(op: Inference) -> Mapping[str, Specs]:
     """X is [N, C] or [N, C, H, W], Label [N] or [N, H, W]; the loss is like Label, or has one element."""
-    x, label, reduction = op.spec("X"), op.spec("Label"), op.attr("reduction")
-    op.require(x.dtype in FLOATS, "X must be of a float type")
-    op.require(label.dtype in INTEGERS, "Label must be integers")
+    x, reduction = op.spec("X"), op.attr("reduction")
+    hold_floats(op, "X", "Weight")
+    hold_integers(op, "Label")
     op.require(len(x.shape) in (2, 4), "X must have 2 or 4 dimensions")
     op.require(reduction in _REDUCTIONS, f"reduction={reduction!r} is none of {_REDUCTIONS}")
     rows = (x.shape[0], *x.shape[2:])
-    have = label.shape[:1] if len(x.shape) == 2 and label.shape[1:] == (1,) else label.shape
-    merged = [merge_dims(a, b) for a, b in zip(rows, have, strict=False)]
-    op.require(len(rows) == len(have) and None not in merged, f"Label must have shape {list(rows)}")
-    if op.has("Weight"):
-        weight = op.spec("Weight")
-        fits = len(weight.shape) == 1 and merge_dims(weight.shape[0], x.shape[1]) is not None
-        op.require(
-            fits and weight.dtype == x.dtype, "Weight has one number for each class, in X's dtype"
-        )
+    match(op, Label=(*rows, "1?") if len(rows) == 1 else rows, Weight=x.shape[1:2])
     one = of_shape((1,), x)
     return {"Out": of_shape(rows, x) if reduction == "none" else one, "Total_weight": one}
 
@@ -95,14 +86,11 @@ define(
 
 def bpr_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss a row of X; Label has 1 in the place of the classes."""
-    x, label = op.spec("X"), op.spec("Label")
-    op.require(x.dtype in FLOATS, "X must be of a float type")
-    op.require(label.dtype in INTEGERS, "Label must be integers")
+    x = op.spec("X")
     rows = (*x.shape[:-1], 1)
-    merged = [merge_dims(a, b) for a, b in zip(rows, label.shape, strict=False)]
-    op.require(
-        len(rows) == len(label.shape) and None not in merged, f"Label must have shape {list(rows)}"
-    )
+    hold_floats(op, "X")
+    hold_integers(op, "Label")
+    match(op, Label=rows)
     return {"Y": of_shape(rows, x)}
 
 
@@ -146,18 +134,10 @@ define(
 
 def center_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss and one difference a row of X; the centers keep their shape."""
-    x, centers, label = op.spec("X"), op.spec("Centers"), op.spec("Label")
-    op.require(len(x.shape) == 2 and len(centers.shape) == 2, "X and Centers must be matrices")
-    op.require(
-        x.dtype in FLOATS and x.dtype == centers.dtype, "X and Centers must be of one float type"
-    )
-    op.require(
-        merge_dims(x.shape[1], centers.shape[1]) is not None,
-        f"rows of X have {x.shape[1]} elements, centers {centers.shape[1]}",
-    )
-    op.require(label.dtype in INTEGERS, "Label must be integers")
-    fits = label.shape[1:] in ((), (1,)) and merge_dims(label.shape[0], x.shape[0]) is not None
-    op.require(fits, "Label has one class for each row of X")
+    x, centers = op.spec("X"), op.spec("Centers")
+    match(op, X="N D", Centers="K D", Label="N 1?")
+    hold_floats(op, "X", "Centers")
+    hold_integers(op, "Label")
     return {"CentersOut": centers, "SampleCenterDiff": x, "Loss": of_shape((x.shape[0], 1), x)}
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import VarType
 from .lod import like, no_sequences
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, of_shape
+from .rules import hold_floats, hold_integers, match, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level
 
@@ -54,37 +54,17 @@ class CrfDecoding(Operands):
 def _check(op: Inference) -> tuple[Spec, int]:
     """Check emissions, transitions, labels and lengths; return the emissions and the number of sequences."""
     x, padded = op.spec("Emission"), op.has("Length")
-    op.require(x.dtype in FLOATS, "Emission must hold floats")
-    rank, form = (3, "[B, T, C] where there is a Length") if padded else (2, "[N, C]")
-    op.require(len(x.shape) == rank, f"Emission must be {form}")
+    hold_floats(op, "Emission")
+    hold_integers(op, "Length", "Label")
+    match(op, Emission="B T C" if padded else "N C", Length="B 1?")
     if padded:
         count = x.shape[0]
-        fits = op.spec("Length").dtype in INTEGERS and op.shape("Length")[0] in (count, -1)
-        op.require(fits or count < 0, "Length must hold an integer for each row of Emission")
     else:
         count = op.sequences("Emission")
         one_level(op, "Emission")
     tags = x.shape[-1]
-    rows = tags + 2 if tags >= 0 else -1
-    transition = op.shape("Transition")
-    op.require(
-        len(transition) == 2
-        and merge_dims(transition[0], rows) is not None
-        and merge_dims(transition[1], tags) is not None,
-        f"Transition must be [{rows}, {tags}]: first, last, and one tag after another",
-    )
-    if op.has("Label"):
-        label, lead = op.spec("Label"), x.shape[:-1]
-        op.require(label.dtype in INTEGERS, "Label must hold integers")
-        shape = (
-            label.shape[:-1]
-            if label.shape[-1] == 1 and len(label.shape) > len(lead)
-            else label.shape
-        )
-        fits = len(shape) == len(lead) and all(
-            merge_dims(a, b) is not None for a, b in zip(shape, lead, strict=True)
-        )
-        op.require(fits, f"Label must be {[*lead]} or {[*lead, 1]}")
+    rows = tags + 2 if tags >= 0 else -1  # of the first tag, the last, and one tag after another
+    match(op, {"rows": rows, "tags": tags}, Transition="rows tags", Label=(*x.shape[:-1], "1?"))
     return x, count
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...strategies.types import FLOATS, INTEGERS
 from .lod import no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Op, Specs, define
-from .rules import merge_dims, of_shape
+from .rules import hold_floats, hold_integers, match, merge_dims, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level
 
@@ -43,25 +42,18 @@ class WarpCtcGrad(CtcAttributes):
 
 def ctc_shape(op: Inference) -> Mapping[str, Specs]:
     """The loss of each sequence, [B, 1]; its gradient is like Logits."""
-    x, label = op.spec("Logits"), op.spec("Label")
-    op.require(x.dtype in FLOATS, "Logits must hold floats")
-    op.require(label.dtype in INTEGERS, "Label must hold integers")
+    x = op.spec("Logits")
+    hold_floats(op, "Logits")
+    hold_integers(op, "Label", "LogitsLength", "LabelLength")
     padded = op.has("LogitsLength")
     op.require(
         padded == op.has("LabelLength"), "LogitsLength and LabelLength must be given together"
     )
     if padded:
-        op.require(len(x.shape) == 3, "Logits must be [T, B, C] where there are lengths")
-        op.require(len(label.shape) == 2, "Label must be [B, L] where there are lengths")
+        match(op, Logits="T B C", Label="B L", LogitsLength="B 1?", LabelLength="B 1?")
         count = x.shape[1]
-        for slot in ("LogitsLength", "LabelLength"):
-            spec = op.spec(slot)
-            size = spec.shape[0] if len(spec.shape) in (1, 2) else 0
-            fits = spec.dtype in INTEGERS and merge_dims(size, count) is not None
-            op.require(fits, f"{slot} must hold an integer for each of the {count} sequences")
-        op.require(merge_dims(label.shape[0], count) is not None, "Label must have B rows")
     else:
-        op.require(len(x.shape) == 2, "Logits must be [N, C]")
+        match(op, Logits="N C")
         count, labels = op.sequences("Logits"), op.sequences("Label")
         one_level(op, "Logits")
         one_level(op, "Label")

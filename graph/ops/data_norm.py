@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims
+from .rules import match
 from .samples import normal, sample, uniform
 
 _SUMS = ("BatchSize", "BatchSum", "BatchSquareSum")
@@ -16,32 +16,17 @@ _SUMS = ("BatchSize", "BatchSum", "BatchSquareSum")
 def data_norm_shape(op: Inference) -> Mapping[str, Specs]:
     """Y like X [N, C]; all else has one element for each column."""
     x = op.spec("X")
-    op.require(len(x.shape) == 2, f"X must be a matrix, has {len(x.shape)} dimensions")
+    match(op, X="N C", **dict.fromkeys((*_SUMS, "scale_w", "bias"), "C"))
     width, slot_dim = x.shape[1], op.attr("slot_dim")
     pair = op.has("scale_w") == op.has("bias") == op.attr("enable_scale_and_shift")
     op.require(pair, "scale_w and bias come together, with enable_scale_and_shift")
-    for slot in (*_SUMS, "scale_w", "bias"):
-        if slot in _SUMS or op.has(slot):
-            shape = op.shape(slot)
-            fits = len(shape) == 1 and merge_dims(shape[0], width) is not None
-            op.require(fits, f"{slot} must have one element for each of the {width} columns")
     fits = slot_dim <= 0 or width < 0 or width % slot_dim == 0
     op.require(fits, f"{width} columns do not split in slots of {slot_dim}")
     rows = Spec((width,), x.dtype)
     return {"Y": x, "Means": rows, "Scales": rows}
 
 
-class DataNormAttributes(Operands):
-    epsilon: float = 1e-4
-    slot_dim: int = -1
-    summary_decay_rate: float = 0.9999999
-    enable_scale_and_shift: bool = False
-    data_layout: str = "NCHW"
-    sync_stats: bool = False
-    use_mkldnn: bool = False
-
-
-class DataNorm(DataNormAttributes):
+class DataNorm(Operands):
     scale_w: Input | None = named("scale_w")
     bias: Input | None = named("bias")
     x: Input
@@ -51,14 +36,16 @@ class DataNorm(DataNormAttributes):
     y: Output
     means: Output
     scales: Output
+    epsilon: float = 1e-4
+    slot_dim: int = -1
+    summary_decay_rate: float = 0.9999999
+    enable_scale_and_shift: bool = False
+    data_layout: str = "NCHW"
+    sync_stats: bool = False
+    use_mkldnn: bool = False
 
 
-class DataNormGrad(DataNormAttributes):
-    scale_w: Input | None = named("scale_w")
-    bias: Input | None = named("bias")
-    x: Input
-    means: Input
-    scales: Input
+class DataNormGrad(DataNorm, reads="scale_w bias x means scales"):
     d_y: Input
     d_scale_w: Output | None = named("scale_w@GRAD")
     d_bias: Output | None = named("bias@GRAD")

@@ -13,7 +13,7 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, of_shape
+from .rules import match, merge_dims, of_shape
 from .samples import Draw, normal, sample, uniform
 from .sampling import neighbours
 
@@ -22,8 +22,7 @@ def deformable_conv_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, H, W] and [O, C / groups, kh, kw] make [N, O, H', W'], like the images of Offset and Mask."""
     x, w = op.spec("Input"), op.spec("Filter")
     groups, parts, step = op.attr("groups"), op.attr("deformable_groups"), op.attr("im2col_step")
-    op.require(len(x.shape) == 4, "Input must be [N, C, H, W]")
-    op.require(len(w.shape) == 4, "Filter must be [O, C / groups, kh, kw]")
+    match(op, Input="N C H W", Filter="O I kh kw")
     for name in ("strides", "paddings", "dilations"):
         numbers = op.attr(name)
         fits = len(numbers) == 2 and min(numbers) >= (0 if name == "paddings" else 1)
@@ -44,12 +43,7 @@ def deformable_conv_shape(op: Inference) -> Mapping[str, Specs]:
     sizes = zip(rooms, op.attr("strides"), strict=True)
     image = [-1 if room < 0 else room // stride + 1 for room, stride in sizes]
     taps = parts * w.shape[2] * w.shape[3]
-    for slot, count in (("Offset", 2 * taps), ("Mask", taps)):
-        if slot in {s.name for s in op.op.input_slots}:
-            shape, expected = op.shape(slot), (n, count, *image)
-            pairs = zip(shape, expected, strict=False)
-            fits = len(shape) == 4 and all(merge_dims(a, b) is not None for a, b in pairs)
-            op.require(fits, f"{slot} must have shape {list(expected)}")
+    match(op, Offset=(n, 2 * taps, *image), Mask=(n, taps, *image))
     return {"Output": of_shape((n, w.shape[0], *image), x)}
 
 

@@ -172,8 +172,7 @@ class Trace(DiagEmbedAttributes):
     out: Output
 
 
-class TraceGrad(DiagEmbedAttributes):
-    input: Input
+class TraceGrad(Trace, reads="input"):
     d_out: Input
     d_input: Output
 
@@ -209,9 +208,7 @@ class TrilTriu(Unary):
     lower: bool = True
 
 
-class TrilTriuGrad(Gradient):
-    diagonal: int = 0
-    lower: bool = True
+class TrilTriuGrad(TrilTriu, Gradient, reads=""): ...
 
 
 define(

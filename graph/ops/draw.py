@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...strategies.types import FLOATS, VarType
 from .creation import attribute_shape, batch_size_like
 from .lod import no_sequences
-from .operands import Input, Inputs, Operands, Output, Unary
+from .operands import Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import of_shape, product, same
 from .samples import distribution, integers, normal, sample, uniform
@@ -201,11 +201,7 @@ class ShuffleBatch(Unary):
     startup_seed: int = 0
 
 
-class ShuffleBatchGrad(Operands):
-    shuffle_idx: Input
-    d_out: Input
-    d_x: Output
-    startup_seed: int = 0
+class ShuffleBatchGrad(ShuffleBatch, Gradient, reads="shuffle_idx"): ...
 
 
 define(

@@ -22,9 +22,7 @@ class Determinant(Operands):
     out: Output
 
 
-class DeterminantGrad(Operands):
-    input: Input
-    out: Input
+class DeterminantGrad(Determinant, reads="input out"):
     d_out: Input
     d_input: Output
 
@@ -75,22 +73,15 @@ for _name, _shape, _formula in (
     )
 
 
-class SvdAttributes(Operands):
-    full_matrices: bool = False
-
-
-class Svd(SvdAttributes):
+class Svd(Operands):
     x: Input
     u: Output
     s: Output
     vh: Output = named("VH")
+    full_matrices: bool = False
 
 
-class SvdGrad(SvdAttributes):
-    x: Input
-    u: Input
-    s: Input
-    vh: Input = named("VH")
+class SvdGrad(Svd, reads="x u s vh"):
     d_u: Input | None
     d_s: Input | None
     d_vh: Input | None = named("VH@GRAD")
@@ -168,19 +159,14 @@ define(
 )
 
 
-class EighAttributes(Operands):
-    UPLO: str = "L"
-
-
-class Eigh(EighAttributes):
+class Eigh(Operands):
     x: Input
     eigenvalues: Output
     eigenvectors: Output
+    UPLO: str = "L"
 
 
-class EighGrad(EighAttributes):
-    eigenvalues: Input
-    eigenvectors: Input
+class EighGrad(Eigh, reads="eigenvalues eigenvectors"):
     d_eigenvalues: Input | None
     d_eigenvectors: Input | None
     d_x: Output
@@ -225,20 +211,14 @@ define(
 )
 
 
-class QrAttributes(Operands):
-    mode: str = "reduced"
-
-
-class Qr(QrAttributes):
+class Qr(Operands):
     x: Input
     q: Output
     r: Output
+    mode: str = "reduced"
 
 
-class QrGrad(QrAttributes):
-    x: Input
-    q: Input
-    r: Input
+class QrGrad(Qr, reads="x q r"):
     d_q: Input | None
     d_r: Input | None
     d_x: Output

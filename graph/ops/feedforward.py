@@ -13,7 +13,7 @@ from typing import Any
 from .attention import NO_DROPOUT, draws_by_row
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import grads_like, merge_dims, of_shape, product, statistic
+from .rules import grads_like, match, of_shape, product, statistic
 from .samples import normal, sample
 
 ACTIVATIONS = ("relu", "gelu")
@@ -40,15 +40,9 @@ def feedforward_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(
         op.attr("act_method") in ACTIVATIONS, f"act_method must be one of {', '.join(ACTIVATIONS)}"
     )
-    width, first = product(x.shape[n:]), op.shape("Linear1Weight")
-    second = op.shape("Linear2Weight")
-    op.require(len(first) == len(second) == 2, "weights must be matrices")
-    for size, other in ((width, first[0]), (first[1], second[0])):
-        op.require(merge_dims(size, other) is not None, f"inner sizes differ: {size} and {other}")
-    for slot, size in (("Linear1Bias", first[1]), ("Linear2Bias", second[1])):
-        fits = not op.has(slot) or op.shape(slot) == (size,)
-        op.require(fits, f"{slot} must have {size} elements")
-    out = of_shape(x.shape[:n] + second[1:], x)
+    biases = {"Linear1Bias": "H", "Linear2Bias": "D"}
+    match(op, {"W": product(x.shape[n:])}, Linear1Weight="W H", Linear2Weight="H D", **biases)
+    out = of_shape(x.shape[:n] + op.shape("Linear2Weight")[1:], x)
     fits = not op.has("Residual") or len(op.shape("Residual")) == len(out.shape)
     op.require(fits, "Residual must be like Out")
     if not op.attr("pre_layer_norm"):

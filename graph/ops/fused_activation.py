@@ -14,7 +14,7 @@ from typing import Any
 
 from .elementwise import broadcast_shape
 from .expr import Expr
-from .operands import Binary, Input, Operands, Output, attribute_name
+from .operands import Binary, Input, Output, attribute_name
 from .registry import OPS, Grad, Inference, Op, Spec, Specs, define
 from .samples import normal, sample
 
@@ -139,7 +139,8 @@ _WITH_BIAS = {"X": normal(2, 3, 4), "Y": normal(3)}
 _LINE = {"scale": 2.0, "bias": 0.5, "bias_after_scale": True}
 
 
-class FusedElemwiseActivationAttributes(Operands):
+class FusedElemwiseActivation(Binary):
+    intermediate_out: Output | None
     axis: int = -1
     scale: float = 0.0
     save_intermediate_out: bool = False
@@ -147,15 +148,7 @@ class FusedElemwiseActivationAttributes(Operands):
     act_attrs: Mapping[str, Any] = {}
 
 
-class FusedElemwiseActivation(Binary, FusedElemwiseActivationAttributes):
-    intermediate_out: Output | None
-
-
-class FusedElemwiseActivationGrad(FusedElemwiseActivationAttributes):
-    x: Input | None
-    y: Input
-    out: Input | None
-    intermediate_out: Input | None
+class FusedElemwiseActivationGrad(FusedElemwiseActivation, reads="x? y out? intermediate_out"):
     d_out: Input
     d_x: Output | None
     d_y: Output | None

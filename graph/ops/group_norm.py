@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from . import formula as f
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, statistic
+from .rules import match, statistic
 from .samples import normal, sample
 
 
@@ -18,11 +18,7 @@ def group_norm_shape(op: Inference) -> Mapping[str, Specs]:
     channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
     fits = groups >= 1 and (channels < 0 or channels % groups == 0)
     op.require(fits, f"{channels} channels do not split in {groups} groups")
-    for slot in ("Scale", "Bias"):
-        if op.has(slot):
-            shape = op.shape(slot)
-            fits = len(shape) == 1 and merge_dims(shape[0], channels) is not None
-            op.require(fits, f"{slot} must have one element for each of the {channels} channels")
+    match(op, {"channels": channels}, Scale="channels", Bias="channels")
     rows = Spec((x.shape[0], groups), statistic(x.dtype))
     return {"Y": x, "Mean": rows, "Variance": rows}
 
@@ -51,11 +47,7 @@ class GroupNorm(GroupNormAttributes):
     variance: Output
 
 
-class GroupNormGrad(GroupNormAttributes):
-    y: Input
-    scale: Input | None
-    bias: Input | None
-    variance: Input
+class GroupNormGrad(GroupNorm, reads="y scale bias variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None

@@ -8,9 +8,18 @@ import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences, sliced
-from .operands import Input, Inputs, Operands, Output, Unary
+from .operands import Gradient, Input, Inputs, Operands, Output, Unary
 from .registry import Inference, Lying, Op, Spec, Specs, define
-from .rules import as_many, merge_dims, normal_axis, of_shape, product, same
+from .rules import (
+    as_many,
+    hold_integers,
+    match,
+    normal_axis,
+    of_shape,
+    one_dtype,
+    product,
+    same,
+)
 from .samples import booleans, integers, lengths, normal, sample
 
 _SLICE_NUMBERS = {
@@ -165,12 +174,7 @@ class Gather(Unary):
     overwrite: bool = True
 
 
-class GatherGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
-    overwrite: bool = True
+class GatherGrad(Gather, Gradient, reads="x index"): ...
 
 
 define(
@@ -194,12 +198,7 @@ def where_shape(op: Inference) -> Mapping[str, Specs]:
     x = op.spec("X")
     op.require(op.spec("Condition").dtype == VarType.BOOL, "Condition must be bool")
     single = op.shape("Condition") in ((), (1,), (-1,))
-    for other in ("Y",) if single else ("Y", "Condition"):
-        dims = [merge_dims(a, b) for a, b in zip(x.shape, op.shape(other), strict=False)]
-        op.require(
-            len(x.shape) == len(op.shape(other)) and None not in dims,
-            f"{other} must have X's shape",
-        )
+    match(op, **dict.fromkeys(("Y",) if single else ("Y", "Condition"), x.shape))
     return {"Out": x}
 
 
@@ -210,10 +209,7 @@ class Where(Operands):
     out: Output
 
 
-class WhereGrad(Operands):
-    condition: Input
-    x: Input
-    y: Input
+class WhereGrad(Where, reads="condition x y"):
     d_out: Input
     d_x: Output | None
     d_y: Output | None
@@ -249,11 +245,7 @@ class GatherNd(Unary):
     index: Input
 
 
-class GatherNdGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
+class GatherNdGrad(GatherNd, Gradient, reads="x index"): ...
 
 
 define(
@@ -278,13 +270,10 @@ define(
 
 def scatter_shape(op: Inference) -> Mapping[str, Specs]:
     """X with the rows that Ids names replaced by (or set to the sum of) rows of Updates."""
-    x, ids, updates = op.spec("X"), op.spec("Ids"), op.spec("Updates")
-    op.require(ids.dtype in INTEGERS, "Ids must hold integers")
-    op.require(len(ids.shape) == 1, "Ids must be a list of rows")
-    expected = (ids.shape[0], *x.shape[1:])
-    dims = [merge_dims(a, b) for a, b in zip(expected, updates.shape, strict=False)]
-    fits = len(expected) == len(updates.shape) and None not in dims and updates.dtype == x.dtype
-    op.require(fits, "Updates must have a row like X's for each of Ids")
+    x = op.spec("X")
+    hold_integers(op, "Ids")
+    one_dtype(op, "X", "Updates")
+    match(op, Ids="K", Updates=("K", *x.shape[1:]))
     return {"Out": x}
 
 
@@ -299,13 +288,10 @@ class Scatter(Unary):
     overwrite: bool = True
 
 
-class ScatterGrad(Operands):
-    ids: Input
-    updates: Input
+class ScatterGrad(Scatter, reads="ids updates"):
     d_out: Input
     d_x: Output | None
     d_updates: Output | None
-    overwrite: bool = True
 
 
 define(
@@ -345,13 +331,7 @@ class Argsort(Unary):
     descending: bool = False
 
 
-class ArgsortGrad(Operands):
-    x: Input
-    indices: Input
-    d_out: Input
-    d_x: Output
-    axis: int = -1
-    descending: bool = False
+class ArgsortGrad(Argsort, Gradient, reads="x indices"): ...
 
 
 define(

@@ -50,12 +50,7 @@ class InplaceAbn(BatchNorm, InplaceAbnAttributes):
     pass
 
 
-class InplaceAbnGrad(InplaceAbnAttributes):
-    y: Input
-    scale: Input
-    bias: Input
-    saved_mean: Input
-    saved_variance: Input
+class InplaceAbnGrad(InplaceAbn, reads="y scale bias saved_mean saved_variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None

@@ -8,7 +8,7 @@ from . import formula as f
 from .double_gradient import of_normed, twice
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define, differentiable
-from .rules import merge_dims, product, statistic
+from .rules import match, product, statistic
 from .samples import normal, sample
 
 
@@ -17,11 +17,7 @@ def instance_norm_shape(op: Inference) -> Mapping[str, Specs]:
     x = op.spec("X")
     op.require(2 <= len(x.shape) <= 5, f"X must have 2 to 5 dimensions, has {len(x.shape)}")
     op.require(op.has("Scale") == op.has("Bias"), "Scale and Bias come together, or not at all")
-    for slot in ("Scale", "Bias"):
-        if op.has(slot):
-            shape = op.shape(slot)
-            fits = len(shape) == 1 and merge_dims(shape[0], x.shape[1]) is not None
-            op.require(fits, f"{slot} must have one element for each of the {x.shape[1]} channels")
+    match(op, {"channels": x.shape[1]}, Scale="channels", Bias="channels")
     rows = Spec((product(x.shape[:2]),), statistic(x.dtype))
     return {"Y": x, "SavedMean": rows, "SavedVariance": rows}
 
@@ -42,16 +38,11 @@ class InstanceNorm(Operands):
     epsilon: float = 1e-5
 
 
-class InstanceNormGrad(Operands):
-    x: Input
-    scale: Input | None
-    saved_mean: Input
-    saved_variance: Input
+class InstanceNormGrad(InstanceNorm, reads="x scale saved_mean saved_variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None
     d_bias: Output | None
-    epsilon: float = 1e-5
 
 
 def instance_norm(a: InstanceNorm) -> f.Results:

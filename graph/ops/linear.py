@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from .operands import Binary, BinaryGrad, Operands
+from .operands import Binary, BinaryGrad
 from .registry import Inference, Op, Specs, define, differentiable
 from .rules import merge_dims, of_shape, product
 from .samples import normal, sample
@@ -28,7 +28,7 @@ def mul_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(x.shape[:m] + y.shape[k:], x)}
 
 
-class MulAttributes(Operands):
+class Mul(Binary):
     x_num_col_dims: int = 1
     y_num_col_dims: int = 1
     use_mkldnn: bool = False
@@ -38,10 +38,7 @@ class MulAttributes(Operands):
     force_fp32_output: bool = False
 
 
-class Mul(Binary, MulAttributes): ...
-
-
-class MulGrad(BinaryGrad, MulAttributes): ...
+class MulGrad(Mul, BinaryGrad, reads="x y"): ...
 
 
 mul = define(
@@ -99,7 +96,7 @@ def joined_lead(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...] | None:
     return tuple(a) if -1 in (*a, *b) else None  # they may hold as many
 
 
-class MatmulAttributes(Operands):
+class Matmul(Binary):
     transpose_X: bool = False
     transpose_Y: bool = False
     alpha: float = 1.0
@@ -114,10 +111,7 @@ class MatmulAttributes(Operands):
     force_fp32_output: bool = False
 
 
-class Matmul(Binary, MatmulAttributes): ...
-
-
-class MatmulGrad(BinaryGrad, MatmulAttributes): ...
+class MatmulGrad(Matmul, BinaryGrad, reads="x y"): ...
 
 
 matmul = define(

@@ -8,9 +8,9 @@ from ...strategies.types import INTEGERS
 from . import expr as e
 from . import formula as f
 from .double_gradient import twice
-from .operands import Input, Operands, Output, SlopeOfOut, Unary
+from .operands import Gradient, Input, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
-from .rules import merge_dims, normal_axis, of_shape, same, same_shape
+from .rules import match, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
 from .second_order import Second
 
@@ -21,7 +21,7 @@ def softmax_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X")}
 
 
-class SoftmaxAttributes(Operands):
+class Softmax(Unary):
     axis: int = -1
     data_format: str = "AnyLayout"
     use_cudnn: bool = False
@@ -29,10 +29,7 @@ class SoftmaxAttributes(Operands):
     is_test: bool = False
 
 
-class Softmax(Unary, SoftmaxAttributes): ...
-
-
-class SoftmaxGrad(SlopeOfOut, SoftmaxAttributes): ...
+class SoftmaxGrad(Softmax, Gradient, reads="out"): ...
 
 
 def _softmax_grad(a: SoftmaxGrad) -> f.Results:
@@ -76,10 +73,7 @@ def check_labels(
     shape = x.shape if soft else rows
     if not soft and len(label.shape) == len(x.shape) - 1:
         shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-    fits = len(label.shape) == len(shape) and all(
-        merge_dims(a, b) is not None for a, b in zip(shape, label.shape, strict=True)
-    )
-    op.require(fits, f"Label must have shape {list(shape)}")
+    match(op, Label=shape)
     if soft:
         op.require(label.dtype == x.dtype, "soft labels must have the dtype of the scores")
     else:
@@ -108,13 +102,9 @@ class CrossEntropy(Operands):
     ignore_index: int = -100
 
 
-class CrossEntropyGrad(Operands):
-    x: Input
-    label: Input
+class CrossEntropyGrad(CrossEntropy, reads="x label"):
     d_y: Input
     d_x: Output
-    soft_label: bool = False
-    ignore_index: int = -100
 
 
 define(
@@ -179,23 +169,18 @@ def fused_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Softmax": logits, "Loss": of_shape(rows, logits)}
 
 
-class SoftmaxWithCrossEntropyAttributes(Operands):
+class SoftmaxWithCrossEntropy(Operands):
+    logits: Input
+    label: Input
+    softmax: Output
+    loss: Output
     soft_label: bool = False
     numeric_stable_mode: bool = True
     ignore_index: int = -100
     axis: int = -1
 
 
-class SoftmaxWithCrossEntropy(SoftmaxWithCrossEntropyAttributes):
-    logits: Input
-    label: Input
-    softmax: Output
-    loss: Output
-
-
-class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropyAttributes):
-    label: Input
-    softmax: Input
+class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropy, reads="label softmax"):
     d_loss: Input
     d_logits: Output
 
@@ -240,13 +225,9 @@ class SigmoidCrossEntropyWithLogits(Unary):
     ignore_index: int = -100
 
 
-class SigmoidCrossEntropyWithLogitsGrad(Operands):
-    x: Input
-    label: Input
-    d_out: Input
-    d_x: Output
-    normalize: bool = False
-    ignore_index: int = -100
+class SigmoidCrossEntropyWithLogitsGrad(
+    SigmoidCrossEntropyWithLogits, Gradient, reads="x label"
+): ...
 
 
 define(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 
 from .lod import joined, no_sequences
-from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
+from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Grad, Inference, Lying, Op, Spec, Specs, define
 from .rules import merge_dims, normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
@@ -174,10 +174,9 @@ class Stack(Operands):
     axis: int = 0
 
 
-class StackGrad(Operands):
+class StackGrad(Stack, reads=""):
     d_y: Input
     d_x: Outputs
-    axis: int = 0
 
 
 define(
@@ -227,11 +226,9 @@ class Unstack(Operands):
     num: int = 0
 
 
-class UnstackGrad(Operands):
+class UnstackGrad(Unstack, reads=""):
     d_y: Inputs
     d_x: Output
-    axis: int = 0
-    num: int = 0
 
 
 define(
@@ -287,13 +284,7 @@ class ExpandAt(Expand):
     """Copies whose numbers are read in each step; no program holds it."""
 
 
-class ExpandGrad(Operands):
-    x: Input
-    times_tensor: Input | None = named("ExpandTimes")
-    expand_times_tensor: Inputs | None = named("expand_times_tensor")
-    d_out: Input
-    d_x: Output
-    expand_times: Sequence[int] = []
+class ExpandGrad(Expand, Gradient, reads="x times_tensor expand_times_tensor"): ...
 
 
 define(

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ...strategies.types import FLOATS
 from . import formula as f
 from .operands import Input, Operands, Output, Unary, named
 from .registry import Inference, Op, Specs, define
-from .rules import merge_dims, of_shape, same
+from .rules import hold_floats, match, of_shape, same
 from .samples import normal, sample, uniform
 
 
@@ -76,13 +75,12 @@ define(
 
 def cvm_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X [N, D], or without its first two columns; CVM [N, 2] has these."""
-    x, counts = op.spec("X"), op.shape("CVM")
-    op.require(len(x.shape) == 2 and x.dtype in FLOATS, "X must be a matrix of floats")
+    x = op.spec("X")
+    hold_floats(op, "X")
+    match(op, X="N D", CVM="N 2")
     op.require(
         x.shape[1] < 0 or x.shape[1] > 2, f"X must have more than 2 columns, has {x.shape[1]}"
     )
-    fits = len(counts) == 2 and counts[1] == 2 and merge_dims(x.shape[0], counts[0]) is not None
-    op.require(fits, "CVM must be [rows of X, 2]")
     width = x.shape[1] if op.attr("use_cvm") or x.shape[1] < 0 else x.shape[1] - 2
     return {"Y": of_shape((x.shape[0], width), x)}
 
@@ -94,12 +92,9 @@ class Cvm(Operands):
     use_cvm: bool = True
 
 
-class CvmGrad(Operands):
-    x: Input
-    cvm: Input = named("CVM")
+class CvmGrad(Cvm, reads="x cvm"):
     d_y: Input
     d_x: Output
-    use_cvm: bool = True
 
 
 def cvm(a: Cvm) -> f.Results:

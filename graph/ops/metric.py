@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from .operands import Input, Inputs, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, product
+from .rules import hold_floats, hold_integers, match, merge_dims, product, same_shape
 from .samples import Sample, integers, normal, sample, uniform
 
 
@@ -137,17 +137,8 @@ define(
 
 def mean_iou_shape(op: Inference) -> Mapping[str, Specs]:
     """Labels and predictions of one shape; two counts for each class."""
-    predictions, labels = op.spec("Predictions"), op.spec("Labels")
-    for spec in (predictions, labels):
-        op.require(spec.dtype in INTEGERS, "predictions and labels must be integers")
-    op.require(
-        len(predictions.shape) == len(labels.shape)
-        and all(
-            merge_dims(p, q) is not None
-            for p, q in zip(predictions.shape, labels.shape, strict=True)
-        ),
-        "predictions and labels must have one shape",
-    )
+    hold_integers(op, "Predictions", "Labels")
+    same_shape(op, "Predictions", "Labels")
     counts = Spec((op.attr("num_classes"),), VarType.INT32)
     op.require(op.attr("num_classes") > 0, "num_classes must be positive")
     for slot, expected in (
@@ -192,27 +183,13 @@ define(
 )
 
 
-def _column(op: Inference, slot: str, rows: int) -> Spec:
-    """Return the spec of an input that has one element for each row."""
-    spec = op.spec(slot)
-    op.require(
-        spec.shape in ((rows, 1), (-1, 1)) or (rows == -1 and spec.shape[1:] == (1,)),
-        f"{slot} must have shape [{rows}, 1]: one element for each row",
-    )
-    return spec
-
-
 def precision_recall_shape(op: Inference) -> Mapping[str, Specs]:
     """Six measures (macro precision, recall, F1, then micro) of the batch and of all; counts by class."""
     probs, classes = op.spec("MaxProbs"), op.attr("class_number")
     op.require(classes > 0, "class_number must be positive")
-    op.require(probs.dtype in FLOATS, "MaxProbs must be floating point")
-    rows = probs.shape[0] if probs.shape else 0
-    _column(op, "MaxProbs", rows)
-    for slot in ("Indices", "Labels"):
-        op.require(_column(op, slot, rows).dtype in INTEGERS, f"{slot} must hold class numbers")
-    if op.has("Weights"):
-        op.require(_column(op, "Weights", rows).dtype == probs.dtype, "Weights must be as MaxProbs")
+    hold_floats(op, "MaxProbs", "Weights")
+    hold_integers(op, "Indices", "Labels")
+    match(op, MaxProbs="N 1", Indices="N 1", Labels="N 1", Weights="N 1")
     states = Spec((classes, 4), probs.dtype)
     if op.has("StatesInfo"):
         op.require(op.spec("StatesInfo") == states, f"StatesInfo must be {states}")
@@ -262,18 +239,13 @@ _PAIRS_BEFORE = tuple(f"Accumulate{slot}" for slot in PAIRS)
 def positive_negative_pair_shape(op: Inference) -> Mapping[str, Specs]:
     """Three sums over pairs of rows; what they begin with is given for all or for none."""
     score, column = op.spec("Score"), op.attr("column")
-    op.require(score.dtype in FLOATS, "Score must be floating point")
-    op.require(len(score.shape) == 2, "Score must be a matrix: one of its columns counts")
+    hold_floats(op, "Score", "Label", "Weight")
+    hold_integers(op, "QueryID")
+    match(op, Score="N K", Label="N 1", Weight="N 1", QueryID="N 1")
     width = score.shape[1]
     op.require(
         width < 0 or -width <= column < width, f"column={column} is none of the {width} of Score"
     )
-    for slot in ("Label", "Weight"):
-        if slot == "Label" or op.has(slot):
-            spec = _column(op, slot, score.shape[0])
-            op.require(spec.dtype == score.dtype, f"{slot} must have the dtype of Score")
-    queries = _column(op, "QueryID", score.shape[0])
-    op.require(queries.dtype in INTEGERS, "QueryID must be integers")
     one = Spec((1,), score.dtype)
     before = [slot for slot in _PAIRS_BEFORE if op.has(slot)]
     op.require(len(before) in (0, 3), f"{', '.join(_PAIRS_BEFORE)} must be given together")

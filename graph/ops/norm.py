@@ -10,7 +10,7 @@ from . import formula as f
 from .double_gradient import of_normed, twice
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define, differentiable
-from .rules import merge_dims, product, statistic
+from .rules import match, product, statistic
 from .samples import normal, sample, uniform
 
 
@@ -23,12 +23,8 @@ def batch_norm_shape(op: Inference) -> Mapping[str, Specs]:
         op.attr("data_layout") in ("NCHW", "NHWC", "AnyLayout"), "data_layout must be NCHW or NHWC"
     )
     channels = x.shape[-1] if op.attr("data_layout") == "NHWC" else x.shape[1]
-    for slot in ("Scale", "Bias", "Mean", "Variance"):
-        shape = op.shape(slot)
-        op.require(
-            len(shape) == 1 and merge_dims(shape[0], channels) is not None,
-            f"{slot} must have one element for each of the {channels} channels",
-        )
+    slots = ("Scale", "Bias", "Mean", "Variance")
+    match(op, {"channels": channels}, **dict.fromkeys(slots, "channels"))
     statistic = op.spec("Scale")
     return {
         "Y": x,
@@ -90,12 +86,7 @@ class BatchNorm(BatchNormOperands):
     momentum_tensor: Input | None
 
 
-class BatchNormGrad(BatchNormAttributes):
-    x: Input
-    scale: Input
-    bias: Input
-    saved_mean: Input
-    saved_variance: Input
+class BatchNormGrad(BatchNorm, reads="x scale bias saved_mean saved_variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None
@@ -191,18 +182,11 @@ class LayerNorm(Operands):
     epsilon: float = 1e-5
 
 
-class LayerNormGrad(Operands):
-    x: Input
-    scale: Input | None
-    bias: Input | None
-    mean: Input
-    variance: Input
+class LayerNormGrad(LayerNorm, reads="x scale bias mean variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None
     d_bias: Output | None
-    begin_norm_axis: int = 1
-    epsilon: float = 1e-5
 
 
 def _layer_norm_grad(a: LayerNormGrad) -> f.Results:

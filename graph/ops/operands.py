@@ -10,6 +10,13 @@
 ``d_x`` is X@GRAD; ``named`` gives another name. Every result of a gradient op may be left out. It is written
 ``Output | None`` where there are others: no kernel is called of which no result is wanted.
 
+The record of a gradient op may derive from its op's: it has the attributes, and of the slots, operands and
+results, those that it ``reads``, each of them an operand (``x?``: one that may be left out)::
+
+    class LayerNormGrad(LayerNorm, reads="x mean"):
+        d_y: Input
+        d_x: Output
+
 ``x_lod: Offsets`` asks for the sequences of X: int64 offsets [sequences + 1] by level, outermost first; none if
 X has no sequences. No program names this slot, X@LOD: it is filled when a graph is read (``ir/sequences.py``).
 
@@ -22,7 +29,7 @@ import inspect
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, dataclass_transform
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, cast, dataclass_transform
 
 import numpy as np
 
@@ -94,6 +101,10 @@ class Declared(NamedTuple):
 class Operands:
     """Base of all records; an instance holds arrays and attributes for one kernel."""
 
+    def __init_subclass__(cls, reads: str | None = None) -> None:
+        if reads is not None:
+            _READS[cls] = reads
+
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
 
@@ -122,6 +133,8 @@ class Operands:
         attrs: dict[str, Any] = {}
         fields: dict[str, str] = {}
         for base in reversed(cls.__mro__):
+            if base in _READS:
+                fields = _read_fields(base, fields)
             for field, text in inspect.get_annotations(base).items():
                 fields.pop(field, None)
                 fields[field] = text
@@ -138,6 +151,26 @@ class Operands:
             sides[side].append(Slot(str(name), kind != side, dispensable, field))
         inputs, outputs, lods = (tuple(slots) for slots in sides.values())
         return Declared(inputs, outputs, attrs, lods)
+
+
+_READS: dict[
+    type, str
+] = {}  # records of gradient ops that derive from their ops' -> what they read
+
+
+def _read_fields(gradient: type, fields: dict[str, str]) -> dict[str, str]:
+    """Return the fields, with their annotations, that a gradient op's record has from its bases.
+
+    What it reads comes first; its op's record is the first base.
+    """
+    op = cast(type[Operands], gradient.__bases__[0]).declared()
+    slots = {slot.parameter for slot in (*op.inputs, *op.outputs)}
+    kinds = {}
+    for word in _READS[gradient].split():
+        kind, optional, _ = fields[word.removesuffix("?")].partition(" | None")
+        left_out = " | None" if optional or word.endswith("?") else ""
+        kinds[word.removesuffix("?")] = kind.replace("Output", "Input") + left_out
+    return {**kinds, **{field: kind for field, kind in fields.items() if field not in slots}}
 
 
 def record(

@@ -45,9 +45,7 @@ class Pad(Unary):
     pad_value: float = 0.0
 
 
-class PadGrad(Gradient):
-    paddings: Sequence[int] = []
-    pad_value: float = 0.0
+class PadGrad(Pad, Gradient, reads=""): ...
 
 
 define(

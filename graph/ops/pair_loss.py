@@ -8,13 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS
+from ...strategies.types import FLOATS
 from . import expr as e
 from .activation import logistic
 from .lod import no_sequences
-from .operands import Input, Operands, Output
+from .operands import Gradient, Input, Operands, Output
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define, slope
-from .rules import merge_dims, of_shape, product, same, same_shape
+from .rules import (
+    hold_floats,
+    hold_integers,
+    match,
+    of_shape,
+    one_dtype,
+    product,
+    same,
+    same_shape,
+)
 from .samples import distribution, integers, normal, sample, uniform
 
 
@@ -240,10 +249,9 @@ define(
 def smooth_l1_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss for each row of X."""
     x = op.spec("X")
-    for other in ("Y", "InsideWeight", "OutsideWeight"):
-        if other == "Y" or op.has(other):
-            same_shape(op, "X", other)
-            op.require(op.spec(other).dtype == x.dtype, f"X and {other} must have one dtype")
+    others = ("Y", "InsideWeight", "OutsideWeight")
+    one_dtype(op, "X", *others)
+    match(op, **dict.fromkeys(others, x.shape))
     op.require(len(x.shape) > 1, "X must have 2 dimensions or more")
     op.require(op.attr("sigma") != 0, "sigma must not be 0")
     weighted = op.has("InsideWeight"), op.has("OutsideWeight")
@@ -402,36 +410,25 @@ define(
 )
 
 
-class FocalAttributes(Operands):
-    gamma: float = 2.0
-    alpha: float = 0.25
-
-
-class SigmoidFocalLoss(FocalAttributes):
+class SigmoidFocalLoss(Operands):
     x: Input
     label: Input
     fg_num: Input
     out: Output
+    gamma: float = 2.0
+    alpha: float = 0.25
 
 
-class SigmoidFocalLossGrad(FocalAttributes):
-    x: Input
-    label: Input
-    fg_num: Input
-    d_out: Input
-    d_x: Output
+class SigmoidFocalLossGrad(SigmoidFocalLoss, Gradient, reads="x label fg_num"): ...
 
 
 def focal_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X [N, C]; one integer label a row, and the number of foreground samples."""
-    x, label = op.spec("X"), op.spec("Label")
-    op.require(x.dtype in FLOATS, "X must be of a float type")
-    op.require(len(x.shape) == 2, "X must have 2 dimensions")
-    fits = len(label.shape) == 2 and merge_dims(label.shape[0], x.shape[0]) is not None
-    op.require(fits and label.shape[1] in (1, -1), "Label must have shape [N, 1]")
+    x = op.spec("X")
+    hold_floats(op, "X")
+    hold_integers(op, "Label", "FgNum")
+    match(op, X="N C", Label="N 1")
     op.require(product(op.shape("FgNum")) in (1, -1), "FgNum must have one element")
-    whole = label.dtype in INTEGERS and op.spec("FgNum").dtype in INTEGERS
-    op.require(whole, "Label and FgNum must be integers")
     return {"Out": x, "X@GRAD": x}
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from ...strategies.types import INTEGERS
 from .lod import no_sequences
-from .operands import Input, Inputs, Operands, Output, Outputs, Unary
+from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary
 from .registry import Inference, Op, Specs, define
-from .rules import merge_dims, normal_axis, of_shape, same
+from .rules import hold_integers, match, merge_dims, normal_axis, of_shape, one_dtype, same
 from .samples import integers, normal, sample
 
 
@@ -26,12 +26,7 @@ class IndexSelect(Unary):
     dim: int = 0
 
 
-class IndexSelectGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
-    dim: int = 0
+class IndexSelectGrad(IndexSelect, Gradient, reads="x index"): ...
 
 
 define(
@@ -55,23 +50,16 @@ define(
 
 def index_sample_shape(op: Inference) -> Mapping[str, Specs]:
     """Row i picks elements of row i of X."""
-    x, index = op.spec("X"), op.spec("Index")
-    op.require(index.dtype in INTEGERS, "Index must hold integers")
-    op.require(len(x.shape) == len(index.shape) == 2, "X and Index must be matrices")
-    rows = merge_dims(x.shape[0], index.shape[0])
-    op.require(rows is not None, "X and Index must have as many rows")
-    return {"Out": of_shape((-1 if rows is None else rows, index.shape[1]), x)}
+    hold_integers(op, "Index")
+    sizes = match(op, X="N C", Index="N K")
+    return {"Out": of_shape((sizes["N"], sizes["K"]), op.spec("X"))}
 
 
 class IndexSample(Unary):
     index: Input
 
 
-class IndexSampleGrad(Operands):
-    x: Input
-    index: Input
-    d_out: Input
-    d_x: Output
+class IndexSampleGrad(IndexSample, Gradient, reads="x index"): ...
 
 
 define(
@@ -116,9 +104,7 @@ class Multiplex(Operands):
     out: Output
 
 
-class MultiplexGrad(Operands):
-    ids: Input
-    x: Inputs  # Paddle's has only as many results; here their number follows from it
+class MultiplexGrad(Multiplex, reads="ids x"):
     d_out: Input
     d_x: Outputs
 
@@ -147,19 +133,15 @@ define(
 
 def scatter_nd_add_shape(op: Inference) -> Mapping[str, Specs]:
     """X, and at the coordinates in Index the sums of Updates."""
-    x, index, updates = op.spec("X"), op.spec("Index"), op.spec("Updates")
+    x, index = op.spec("X"), op.spec("Index")
     op.require(index.dtype in INTEGERS, "Index must hold integers")
     depth = index.shape[-1] if index.shape else -1
     op.require(
         0 <= depth <= len(x.shape),
         f"Index's last dimension must be known and not above {len(x.shape)}",
     )
-    places = (*index.shape[:-1], *x.shape[depth:])
-    dims = [merge_dims(a, b) for a, b in zip(places, updates.shape, strict=False)]
-    op.require(
-        len(places) == len(updates.shape) and None not in dims and updates.dtype == x.dtype,
-        f"Updates must have the shape {list(places)} and X's type",
-    )
+    one_dtype(op, "X", "Updates")
+    match(op, Updates=(*index.shape[:-1], *x.shape[depth:]))
     return {"Out": x}
 
 
@@ -168,9 +150,7 @@ class ScatterNdAdd(Unary):
     updates: Input
 
 
-class ScatterNdAddGrad(Operands):
-    index: Input
-    updates: Input
+class ScatterNdAddGrad(ScatterNdAdd, reads="index updates"):
     d_out: Input
     d_x: Output | None
     d_updates: Output | None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import INTEGERS, VarType
 from .conv import dimensions
-from .operands import Input, Operands, Output, SlopeOfBoth, Unary
+from .operands import Gradient, Input, Operands, Output, Unary
 from .pool import pooled
 from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import of_shape, product, same_shape
@@ -60,7 +60,8 @@ def level_padding(size: int, level: int) -> int:
     return (-(-size // count) * count - size + 1) // 2
 
 
-class MaxPoolAttributes(Operands):
+class MaxPool(Unary):
+    mask: Output
     ksize: Sequence[int] = [1, 1]
     global_pooling: bool = False
     adaptive: bool = False
@@ -69,15 +70,7 @@ class MaxPoolAttributes(Operands):
     ceil_mode: bool = False
 
 
-class MaxPool(Unary, MaxPoolAttributes):
-    mask: Output
-
-
-class MaxPoolGrad(MaxPoolAttributes):
-    x: Input
-    mask: Input
-    d_out: Input
-    d_x: Output
+class MaxPoolGrad(MaxPool, Gradient, reads="x mask"): ...
 
 
 class _InThreeDimensions(Operands):
@@ -112,15 +105,12 @@ class UnpoolGrad(UnpoolOperands):
 class Unpool3d(_InThreeDimensions, Unpool): ...
 
 
-class PyramidAttributes(Operands):
+class Pyramid(Unary):
     pyramid_height: int = 1
     pooling_type: str = "max"
 
 
-class Pyramid(Unary, PyramidAttributes): ...
-
-
-class PyramidGrad(SlopeOfBoth, PyramidAttributes): ...
+class PyramidGrad(Pyramid, Gradient, reads="x out"): ...
 
 
 _SAMPLES = (

@@ -10,14 +10,8 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Binary, BinaryGrad, Input, Operands, Output
 from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, normal_axis, of_shape, same_shape
+from .rules import match, merge_dims, normal_axis, of_shape, one_dtype, same_shape
 from .samples import normal, sample
-
-
-def one_dtype(op: Inference, *slots: str) -> None:
-    """Refuse operands of different types."""
-    types = {op.spec(slot).dtype for slot in slots}
-    op.require(len(types) == 1, f"{', '.join(slots)} must have one dtype")
 
 
 def dot_shape(op: Inference) -> Mapping[str, Specs]:
@@ -81,11 +75,8 @@ define(
 def addmm_shape(op: Inference) -> Mapping[str, Specs]:
     """[M, K] by [K, N]; Input is [M, N], or has 1 in places of these."""
     source, x, y = (op.spec(slot) for slot in ("Input", "X", "Y"))
-    for slot in ("Input", "X", "Y"):
-        op.require(len(op.shape(slot)) == 2, f"{slot} must be a matrix")
     one_dtype(op, "Input", "X", "Y")
-    inner = merge_dims(x.shape[1], y.shape[0])
-    op.require(inner is not None, f"inner sizes differ: {x.shape[1]} and {y.shape[0]}")
+    match(op, Input="A B", X="M K", Y="K N")
     shape = (x.shape[0], y.shape[1])
     pairs = zip(source.shape, shape, strict=True)
     fits = all(n == 1 or merge_dims(n, m) is not None for n, m in pairs)
@@ -226,19 +217,9 @@ define(
 
 def bilinear_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, K] from X [N, A], Y [N, B], Weight [K, A, B] and Bias [1, K]."""
-    x, y, w = (op.spec(slot) for slot in ("X", "Y", "Weight"))
-    op.require(len(x.shape) == len(y.shape) == 2, "X and Y must be matrices")
-    op.require(len(w.shape) == 3, f"Weight must have 3 dimensions, has {len(w.shape)}")
     one_dtype(op, "X", "Y", "Weight")
-    rows = merge_dims(x.shape[0], y.shape[0])
-    op.require(rows is not None, "X and Y must have as many rows")
-    for slot, spec, at in (("X", x, 1), ("Y", y, 2)):
-        fits = merge_dims(spec.shape[1], w.shape[at]) is not None
-        op.require(fits, f"Weight's dimension {at} must be as large as {slot}'s rows")
-    if op.has("Bias"):
-        fits = op.shape("Bias") == (1, w.shape[0])
-        op.require(fits, f"Bias must be of shape {[1, w.shape[0]]}")
-    return {"Out": of_shape((x.shape[0] if rows is None else rows, w.shape[0]), x)}
+    sizes = match(op, X="N A", Y="N B", Weight="K A B", Bias="1 K")
+    return {"Out": of_shape((sizes["N"], sizes["K"]), op.spec("X"))}
 
 
 def bilinear_grad_shape(op: Inference) -> Mapping[str, Specs]:
@@ -298,9 +279,8 @@ define(
 def conv_shift_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X [N, M]; Y is [N, K], with an odd K up to M."""
     x, y = op.spec("X"), op.spec("Y")
-    op.require(len(x.shape) == len(y.shape) == 2, "X and Y must be matrices")
     one_dtype(op, "X", "Y")
-    op.require(merge_dims(x.shape[0], y.shape[0]) is not None, "X and Y must have as many rows")
+    match(op, X="N M", Y="N K")
     width = y.shape[1]
     op.require(width < 0 or width % 2 == 1, f"Y's rows must be of odd size, are of {width}")
     op.require(-1 in (width, x.shape[1]) or width <= x.shape[1], "Y's rows must not exceed X's")
@@ -333,11 +313,8 @@ define(
 def fsp_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, C, K] from X [N, C, H, W] and Y [N, K, H, W]."""
     x, y = op.spec("X"), op.spec("Y")
-    op.require(len(x.shape) == len(y.shape) == 4, "X and Y must have 4 dimensions")
     one_dtype(op, "X", "Y")
-    for i, what in ((0, "as many images"), (2, "one height"), (3, "one width")):
-        fits = merge_dims(x.shape[i], y.shape[i]) is not None
-        op.require(fits, f"X and Y must have {what}")
+    match(op, X="N C H W", Y="N K H W")
     return {"Out": of_shape((x.shape[0], x.shape[1], y.shape[1]), x)}
 
 

@@ -16,7 +16,7 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import BLOCK_OPS, Grad, Inference, Op, Spec, Specs, define
-from .rules import is_column, merge_dims
+from .rules import is_column, match, merge_dims
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level
 
@@ -79,11 +79,9 @@ def _pieces(op: Inference) -> int:
 def pyramid_hash_shape(op: Inference) -> Mapping[str, Specs]:
     """[T, num_emb]; DropPos has a flag for each term, and zeros behind them."""
     layers, width = op.attr("pyramid_layer"), _pieces(op)
-    count, w = _words(op, layers), op.spec("W")
-    height = op.attr("space_len") + op.attr("rand_len")
-    fits = len(w.shape) == 2 and w.shape[1] in (1, -1)
-    fits = fits and merge_dims(w.shape[0], height) is not None and w.dtype == VarType.FP32
-    op.require(fits, f"W must be float32 [space_len + rand_len, 1] = [{height}, 1]")
+    count = _words(op, layers)
+    match(op, W=(op.attr("space_len") + op.attr("rand_len"), 1))
+    op.require(op.spec("W").dtype == VarType.FP32, "W must hold float32")
     rate = op.attr("drop_out_percent")
     op.require(0 <= rate <= 1, f"drop_out_percent must be from 0 to 1, got {rate}")
     for slot, attr in (("WhiteList", "white_list_len"), ("BlackList", "black_list_len")):

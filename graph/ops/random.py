@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
 from .creation import attribute_shape, filled_shape
-from .operands import Input, Inputs, Operands, Output, Unary, named
+from .operands import Gradient, Input, Inputs, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
 from .rules import same
 from .samples import lengths, normal, sample
@@ -130,7 +130,9 @@ def dropout_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x, "Mask": Spec(x.shape, VarType.UINT8)}
 
 
-class DropoutAttributes(Operands):
+class Dropout(Unary):
+    seed_tensor: Input | None = named("Seed")
+    mask: Output
     dropout_prob: float = 0.5
     is_test: bool = False
     fix_seed: bool = False
@@ -138,15 +140,7 @@ class DropoutAttributes(Operands):
     dropout_implementation: str = "downgrade_in_infer"
 
 
-class Dropout(Unary, DropoutAttributes):
-    seed_tensor: Input | None = named("Seed")
-    mask: Output
-
-
-class DropoutGrad(DropoutAttributes):
-    mask: Input
-    d_out: Input
-    d_x: Output
+class DropoutGrad(Dropout, Gradient, reads="mask"): ...
 
 
 define(

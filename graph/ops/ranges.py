@@ -8,7 +8,7 @@ import numpy as np
 
 from ...strategies.types import FLOATS, VarType, to_numpy
 from .lod import no_sequences
-from .operands import Input, Inputs, Operands, Output, Outputs, Unary, named
+from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
 from .samples import booleans, integers, lengths, normal, sample
@@ -213,8 +213,7 @@ class Meshgrid(Operands):
     out: Outputs
 
 
-class MeshgridGrad(Operands):
-    x: Inputs
+class MeshgridGrad(Meshgrid, reads="x"):
     d_out: Inputs
     d_x: Outputs
 
@@ -250,11 +249,7 @@ class ExpandAs(Unary):
     target_tensor: Input = named("target_tensor")
 
 
-class ExpandAsGrad(Operands):
-    x: Input
-    target_tensor: Input = named("target_tensor")
-    d_out: Input
-    d_x: Output
+class ExpandAsGrad(ExpandAs, Gradient, reads="x target_tensor"): ...
 
 
 define(

@@ -13,6 +13,7 @@ from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Op, ShapeRule, Spec, Specs, define
+from .rules import match, one_dtype
 from .samples import Draw, normal, offsets, sample, table
 
 
@@ -82,10 +83,8 @@ def _pooled(positions: bool = False, *results: str) -> ShapeRule:
     def rule(op: Inference) -> Mapping[str, Specs]:
         x, rois = op.spec("X"), op.spec("ROIs")
         height, width = op.attr("pooled_height"), op.attr("pooled_width")
-        op.require(len(x.shape) == 4, "X must be [N, C, H, W]")
-        fits = len(rois.shape) == 2 and rois.shape[1] in (4, -1)
-        op.require(fits, "ROIs must be [regions, 4]")
-        op.require(rois.dtype == x.dtype, "ROIs must have the element type of X")
+        match(op, X="N C H W", ROIs="R 4")
+        one_dtype(op, "X", "ROIs")
         op.require(min(height, width) > 0, "pooled_height and pooled_width must be above 0")
         if not op.has("RoisLod") and not op.has("BatchRoINums"):
             op.sequences("ROIs")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import formula as f
-from .operands import Array, Input, Operands, Output
+from .operands import Array, Gradient, Input, Operands, Output
 from .registry import Inference, Op, Specs, define
 from .samples import normal, sample
 
@@ -34,12 +34,7 @@ class Lrn(LrnAttributes):
     mid_out: Output
 
 
-class LrnGrad(LrnAttributes):
-    x: Input
-    out: Input
-    mid_out: Input
-    d_out: Input
-    d_x: Output
+class LrnGrad(Lrn, Gradient, reads="x out mid_out"): ...
 
 
 def _windows(x: Array, a: LrnAttributes) -> Array:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import LOW, VarType
+from ...strategies.types import FLOATS, INTEGERS, LOW, VarType
 from .registry import Inference, ShapeRule, Spec, Specs
 
 UNKNOWN_SIZE = -(
@@ -53,6 +53,54 @@ def same_shape(op: Inference, x: str, y: str) -> tuple[int, ...]:
         len(left) == len(right) and None not in dims, f"{x} and {y} must have the same shape"
     )
     return tuple(d for d in dims if d is not None)
+
+
+def match(
+    op: Inference, known: Mapping[str, int] | None = None, /, **shapes: str | Sequence[int | str]
+) -> dict[str, int]:
+    """Return the sizes that words stand for in inputs of these shapes; refuse others.
+
+    ``match(op, {"classes": count}, X="N C", Label="N 1", Weight="classes C")``: a word is a size, one of
+    ``known`` or the same wherever it stands, and ``1?`` at the end a dimension of one element that may be
+    missing. Sizes of -1 fit anything. Inputs that are not in use are passed over.
+    """
+    sizes = dict(known or {})
+    for slot in filter(op.has, shapes):
+        form, shape = shapes[slot], op.shape(slot)
+        words = form.split() if isinstance(form, str) else [*map(str, form)]
+        if words[-1] == "1?":
+            words[-1:] = ["1"] * (len(shape) == len(words))
+        fits = len(words) == len(shape)
+        for word, size in zip(words, shape, strict=False):
+            number = sizes.get(word, -1) if word[0].isalpha() else int(word)
+            merged = merge_dims(number, size)
+            fits = fits and merged is not None
+            sizes[word] = number if merged is None else merged
+        if not fits:
+            names = [w for w in words if w[0].isalpha() and sizes.get(w, -1) >= 0]
+            numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
+            where = f", where {numbers}" if names else ""
+            op.fail(f"{slot} must be [{', '.join(words)}]{where}")
+    return sizes
+
+
+def one_dtype(op: Inference, *slots: str) -> None:
+    """Refuse inputs of different types, of those in use."""
+    types = {op.spec(slot).dtype for slot in filter(op.has, slots)}
+    op.require(len(types) <= 1, f"{', '.join(slots)} must have one dtype")
+
+
+def hold_floats(op: Inference, *slots: str) -> None:
+    """Refuse inputs, of those in use, that do not hold floats of one type."""
+    one_dtype(op, *slots)
+    for slot in filter(op.has, slots):
+        op.require(op.spec(slot).dtype in FLOATS, f"{slot} must hold floats")
+
+
+def hold_integers(op: Inference, *slots: str) -> None:
+    """Refuse inputs, of those in use, that do not hold integers."""
+    for slot in filter(op.has, slots):
+        op.require(op.spec(slot).dtype in INTEGERS, f"{slot} must hold integers")
 
 
 def normal_axis(op: Inference, axis: int, rank: int, *, extra: int = 0) -> int:

@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import VarType
 from . import formula as f
 from .lod import no_sequences
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims, of_shape, product
+from .rules import hold_floats, hold_integers, match, merge_dims, of_shape, product
 from .samples import distribution, integers, normal, sample, uniform
 
 UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
@@ -62,18 +62,12 @@ class NceGrad(NceOperands):
 
 def nce_shape(op: Inference) -> Mapping[str, Specs]:
     """The cost of each row, [N, 1]; its classes, true ones first, and their sigmoids, [N, T + S]."""
-    x, label, weight = op.spec("Input"), op.spec("Label"), op.spec("Weight")
+    x, label = op.spec("Input"), op.spec("Label")
     classes, drawn = op.attr("num_total_classes"), op.attr("num_neg_samples")
-    op.require(x.dtype in FLOATS and len(x.shape) == 2, "Input must be [N, D] of floats")
-    op.require(
-        label.dtype in INTEGERS and len(label.shape) in (1, 2) and
-        merge_dims(label.shape[0], x.shape[0]) is not None,
-        "Label must be [N, true classes] of integers",
-    )  # fmt: skip
-    op.require(
-        weight.shape == (classes, x.shape[1]),
-        f"Weight must be [{classes}, {x.shape[1]}]: a row for each of num_total_classes",
-    )
+    hold_floats(op, "Input")
+    hold_integers(op, "Label")
+    labels = "N T" if len(label.shape) > 1 else "N"
+    match(op, {"classes": classes}, Input="N D", Label=labels, Weight="classes D")
     if op.has("Bias"):
         size = math.prod(op.shape("Bias"))
         op.require(size == classes, f"Bias must have {classes} elements, one a class")
@@ -90,9 +84,7 @@ def nce_shape(op: Inference) -> Mapping[str, Specs]:
     )
     if sampler == CUSTOM:
         op.require(op.has("CustomDistProbs"), "CustomDistProbs is missing (sampler is custom_dist)")
-        op.require(
-            op.shape("CustomDistProbs") == (classes,), f"CustomDistProbs must be [{classes}]"
-        )
+        match(op, {"classes": classes}, CustomDistProbs="classes")
     op.require(not op.attr("epmap"), "rows on parameter servers are not built")
     if op.has("SampleWeight"):
         fits = merge_dims(math.prod(op.shape("SampleWeight")), x.shape[0]) is not None
@@ -248,27 +240,17 @@ class SampleLogits(Operands):
     seed: int = 0
 
 
-class SampleLogitsGrad(Operands):
-    samples: Input
-    logits_dim: Input
-    labels_dim: Input
+class SampleLogitsGrad(SampleLogits, reads="samples logits_dim labels_dim"):
     d_sampled_logits: Input
     d_logits: Output
-    use_customized_samples: bool = False
-    uniq: bool = True
-    remove_accidental_hits: bool = True
-    num_samples: int = 0
-    seed: int = 0
 
 
 def sample_logits_shape(op: Inference) -> Mapping[str, Specs]:
     """Logits of T true and S drawn classes for each row, [N, T + S]; dimensions are shapes without elements."""
     x, labels, drawn = op.spec("Logits"), op.spec("Labels"), op.attr("num_samples")
-    op.require(x.dtype in FLOATS and len(x.shape) == 2, "Logits must be [N, C] of floats")
-    op.require(
-        labels.dtype in INTEGERS and len(labels.shape) == 2, "Labels must be [N, T] of integers"
-    )
-    op.require(merge_dims(labels.shape[0], x.shape[0]) is not None, "Labels must have N rows")
+    hold_floats(op, "Logits")
+    hold_integers(op, "Labels")
+    match(op, Logits="N C", Labels="N T")
     op.require(op.attr("uniq"), "samples that repeat (uniq=False) are not built")
     classes = x.shape[1]
     op.require(
@@ -279,9 +261,7 @@ def sample_logits_shape(op: Inference) -> Mapping[str, Specs]:
     if op.attr("use_customized_samples"):
         for slot in ("CustomizedSamples", "CustomizedProbabilities"):
             op.require(op.has(slot), f"{slot} is missing (use_customized_samples is True)")
-            shape_of_slot = op.shape(slot)
-            fits = len(shape_of_slot) == 2 and shape_of_slot[1] == shape[1]
-            op.require(fits, f"{slot} must be [N, {shape[1]}]: true classes and num_samples more")
+            match(op, **{slot: ("N", shape[1])})
     return {
         "Samples": Spec(shape, VarType.INT64),
         "Probabilities": of_shape(shape, x),

@@ -12,7 +12,7 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, of_shape
+from .rules import match, merge_dims, of_shape
 from .samples import normal, sample, uniform
 
 
@@ -24,10 +24,7 @@ def affine_channel_shape(op: Inference) -> Mapping[str, Specs]:
     )
     op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
     channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
-    for slot in ("Scale", "Bias"):
-        shape = op.shape(slot)
-        fits = len(shape) == 1 and merge_dims(shape[0], channels) is not None
-        op.require(fits, f"{slot} must have one element for each of the {channels} channels")
+    match(op, {"channels": channels}, Scale="channels", Bias="channels")
     return {"Out": x}
 
 
@@ -144,15 +141,8 @@ define(
 def grid_sampler_shape(op: Inference) -> Mapping[str, Specs]:
     """X [N, C, H, W] at Grid [N, H', W', 2] to [N, C, H', W']."""
     x, grid = op.spec("X"), op.spec("Grid")
-    op.require(
-        len(x.shape) == 4 and 0 not in x.shape[2:], "X must be [N, C, H, W], H and W above 0"
-    )
-    fits = (
-        len(grid.shape) == 4
-        and grid.shape[3] == 2
-        and merge_dims(x.shape[0], grid.shape[0]) is not None
-    )
-    op.require(fits, "Grid must be [N, H', W', 2], with the N of X")
+    match(op, X="N C H W", Grid="N H' W' 2")
+    op.require(0 not in x.shape[2:], "the height and the width of X must be above 0")
     op.require(op.attr("mode") in ("bilinear", "nearest"), "mode must be 'bilinear' or 'nearest'")
     op.require(
         op.attr("padding_mode") in ("zeros", "border", "reflection"),

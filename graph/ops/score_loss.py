@@ -28,22 +28,16 @@ def score_loss_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Loss": loss, "LogSum": Spec((*logits.shape[:-1], 1), kind)}
 
 
-class ScoreLossAttributes(Operands):
-    ignore_index: int = -100
-    wide: bool = False
-
-
-class ScoreLoss(ScoreLossAttributes):
+class ScoreLoss(Operands):
     logits: Input
     label: Input
     loss: Output
     log_sum: Output
+    ignore_index: int = -100
+    wide: bool = False
 
 
-class ScoreLossGrad(ScoreLossAttributes):
-    logits: Input
-    label: Input
-    log_sum: Input
+class ScoreLossGrad(ScoreLoss, reads="logits label log_sum"):
     d_loss: Input
     d_logits: Output
 

@@ -9,7 +9,7 @@ from . import formula as f
 from .lod import Lods
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Op, Specs, define, slope
-from .rules import of_shape, product
+from .rules import match, of_shape, product
 from .samples import normal, offsets, sample
 from .sequence import one_level, result
 
@@ -28,13 +28,11 @@ class MatchMatrixTensor(Operands):
 
 def match_shape(op: Inference) -> Mapping[str, Specs]:
     """[numbers of all pairs, 1] of X [N, D], Y [M, E] and W [D, dim_t, E]; Tmp, X times W, as [.., 1]."""
-    x, y, w = op.spec("X"), op.shape("Y"), op.shape("W")
+    x, w = op.spec("X"), op.shape("W")
+    match(op, X="N D", Y="M E", W=("D", op.attr("dim_t"), "E"))
     count = {op.sequences("X"), op.sequences("Y")} - {-1}
     for slot in ("X", "Y"):
         one_level(op, slot)
-    op.require(len(x.shape) == len(y) == 2, "X and Y must be rows of numbers")
-    fits = w == (x.shape[1], op.attr("dim_t"), y[1]) or min(x.shape[1], y[1]) < 0
-    op.require(fits, f"W must be [{x.shape[1]}, dim_t {op.attr('dim_t')}, {y[1]}]")
     op.require(len(count) <= 1, "X and Y must have equally many sequences")
     ends = op.value("Out@LOD") if op.has("Out@LOD") else None
     return {

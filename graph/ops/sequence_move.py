@@ -12,7 +12,7 @@ from . import formula as f
 from .lod import Lods, no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output
 from .registry import Inference, Op, Specs, define, slope
-from .rules import is_column, of_shape
+from .rules import hold_integers, is_column, match, of_shape, one_dtype
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level, result
 
@@ -38,11 +38,8 @@ def slice_shape(op: Inference) -> Mapping[str, Specs]:
     """[sum of Length, ...]: Length rows of each sequence from Offset on."""
     x, count = op.spec("X"), op.sequences("X")
     one_level(op, "X")
-    for slot in ("Offset", "Length"):
-        shape = op.shape(slot)
-        op.require(op.spec(slot).dtype in INTEGERS, f"{slot} must hold integers")
-        fits = is_column(shape) and (count < 0 or shape[0] in (count, -1))
-        op.require(fits, f"{slot} must have one number for each sequence of X: [{count}, 1]")
+    hold_integers(op, "Offset", "Length")
+    match(op, {"sequences": count}, Offset="sequences 1?", Length="sequences 1?")
     ends, first, length = op.offsets("X"), op.value("Offset"), op.value("Length")
     if ends is None or first is None or length is None:
         return {"Out": of_shape((-1, *x.shape[1:]), x)}
@@ -223,16 +220,11 @@ class SequenceScatter(Operands):
 
 def scatter_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X [rows, width]: sequence i of Ids says where those of Updates are added to row i."""
-    x, ids, updates = op.spec("X"), op.spec("Ids"), op.spec("Updates")
-    count = op.sequences("Ids")
+    x, count = op.spec("X"), op.sequences("Ids")
     one_level(op, "Ids")
-    op.require(ids.dtype in INTEGERS, "Ids must hold integers")
-    op.require(len(x.shape) == 2, "X must be a matrix")
-    op.require(updates.dtype == x.dtype, "Updates must have the type of X")
-    for slot, shape in (("Ids", ids.shape), ("Updates", updates.shape)):
-        op.require(is_column(shape), f"{slot} must have one number in a row: [N, 1]")
-    unlike = ids.shape[0] != updates.shape[0] and min(ids.shape[0], updates.shape[0]) >= 0
-    op.require(not unlike, "Ids and Updates must have equally many rows")
+    hold_integers(op, "Ids")
+    one_dtype(op, "X", "Updates")
+    match(op, X="rows width", Ids="N 1?", Updates="N 1?")
     op.require(
         count <= x.shape[0] or x.shape[0] < 0, f"Ids has {count} sequences, X {x.shape[0]} rows"
     )

@@ -15,7 +15,7 @@ from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define, slope
-from .rules import of_shape, product
+from .rules import match, of_shape, product
 from .samples import integers, normal, offsets, sample
 from .sequence import bounds_of_rows, one_level
 
@@ -54,17 +54,13 @@ def conv_shape(op: Inference) -> Mapping[str, Specs]:
     start, size = op.attr("contextStart"), op.attr("contextLength")
     op.sequences("X")
     one_level(op, "X")
-    op.require(len(x.shape) == 2, "X must be rows of numbers: [N, D]")
+    match(op, X="N D", Filter=(-1 if x.shape[-1] < 0 else size * x.shape[-1], "filters"))
     op.require(size > 0, f"contextLength must be positive, got {size}")
     op.require(
         op.attr("contextStride") == 1, f"contextStride must be 1, got {op.attr('contextStride')}"
     )
-    fits = len(weights) == 2 and (x.shape[1] < 0 or weights[0] == size * x.shape[1])
-    op.require(fits, f"Filter must be [contextLength * {x.shape[1]}, filters]")
     if op.attr("paddingTrainable"):
-        over = max(0, -start) + max(0, start + size - 1)
-        padding = op.shape("PaddingData")
-        op.require(tuple(padding) == (over, x.shape[1]), f"PaddingData must have {over} rows of X")
+        match(op, PaddingData=(max(0, -start) + max(0, start + size - 1), x.shape[1]))
     return {"Out": of_shape((x.shape[0], weights[1]), x)}
 
 
@@ -134,13 +130,12 @@ class RowConv(Operands):
 
 def row_conv_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X, rows of sequences [N, D] or padded ones [B, T, D]; Filter is [rows from here on, D]."""
-    x, weights = op.spec("X"), op.shape("Filter")
+    x = op.spec("X")
     op.require(len(x.shape) in (2, 3), "X must be rows [N, D] or padded sequences [B, T, D]")
     if len(x.shape) == 2:
         op.sequences("X")
         one_level(op, "X")
-    fits = len(weights) == 2 and (weights[1] == x.shape[-1] or x.shape[-1] < 0)
-    op.require(fits, f"Filter must be [rows, {x.shape[-1]}]")
+    match(op, Filter=("rows", x.shape[-1]))
     return {"Out": x}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from . import formula as f
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Specs, define, slope
-from .rules import merge_dims, normal_axis, product
+from .rules import match, normal_axis, product
 from .samples import normal, sample
 
 
@@ -18,9 +18,7 @@ def spectral_norm_shape(op: Inference) -> Mapping[str, Specs]:
     dim = normal_axis(op, dim, len(weight.shape))
     op.require(op.attr("power_iters") >= 0, "power_iters must not be negative")
     rest = product(weight.shape[:dim] + weight.shape[dim + 1 :])
-    for slot, size in (("U", weight.shape[dim]), ("V", rest)):
-        fits = len(op.shape(slot)) == 1 and merge_dims(op.shape(slot)[0], size) is not None
-        op.require(fits, f"{slot} must have {size} elements")
+    match(op, {"height": weight.shape[dim], "width": rest}, U="height", V="width")
     return {"Out": weight}
 
 

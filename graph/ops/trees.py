@@ -7,28 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy
+from ...strategies.types import VarType, to_numpy
 from . import formula as f
 from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define, slope
-from .rules import merge_dims, of_shape, same_shape
+from .rules import hold_floats, hold_integers, match, of_shape, one_dtype, same_shape
 from .sampled_classes import rows_of_scores
 from .samples import integers, normal, sample, uniform
 
 
 def tree_conv_shape(op: Inference) -> Mapping[str, Specs]:
     """Nodes [N, n, F], edges [N, E, 2] and filters [F, 3, W, K] to [N, n, W, K]."""
-    nodes, edges, w = op.spec("NodesVector"), op.spec("EdgeSet"), op.spec("Filter")
-    op.require(len(nodes.shape) == 3, "NodesVector must be [trees, nodes, features]")
-    fits = len(edges.shape) == 3 and edges.shape[2] == 2 and edges.dtype in INTEGERS
-    op.require(fits, "EdgeSet must be integers [trees, edges, 2]")
-    op.require(merge_dims(nodes.shape[0], edges.shape[0]) is not None, "as many edges as trees")
-    fits = len(w.shape) == 4 and w.shape[1] == 3
-    fits = fits and merge_dims(w.shape[0], nodes.shape[2]) is not None
-    op.require(fits, f"Filter must be [{nodes.shape[2]}, 3, width, filters]")
+    nodes, w = op.spec("NodesVector"), op.shape("Filter")
+    hold_integers(op, "EdgeSet")
+    match(op, NodesVector="trees nodes F", EdgeSet="trees edges 2", Filter="F 3 width filters")
     op.require(op.attr("max_depth") > 1, "max_depth must be above 1")
-    return {"Out": of_shape((*nodes.shape[:2], *w.shape[2:]), nodes)}
+    return {"Out": of_shape((*nodes.shape[:2], *w[2:]), nodes)}
 
 
 class TreeConv(Operands):
@@ -108,10 +103,10 @@ define(
 
 def gather_tree_shape(op: Inference) -> Mapping[str, Specs]:
     """Like Ids: integers [steps, batch, beams], and Parents too."""
-    ids, parents = op.spec("Ids"), op.spec("Parents")
-    op.require(ids.dtype in INTEGERS and parents.dtype == ids.dtype, "both must be integers alike")
-    op.require(len(ids.shape) == 3, "Ids must be [steps, batch, beams]")
-    return {"Out": of_shape(same_shape(op, "Ids", "Parents"), ids)}
+    hold_integers(op, "Ids")
+    one_dtype(op, "Ids", "Parents")
+    match(op, Ids="steps batch beams")
+    return {"Out": of_shape(same_shape(op, "Ids", "Parents"), op.spec("Ids"))}
 
 
 class GatherTree(Operands):
@@ -159,10 +154,10 @@ class TdmChild(Operands):
 
 def tdm_child_shape(op: Inference) -> Mapping[str, Specs]:
     """[..., child_nums] of nodes X and TreeInfo [nodes, 3 + child_nums]."""
-    x, tree, count = op.spec("X"), op.spec("TreeInfo"), op.attr("child_nums")
-    op.require(x.dtype in INTEGERS and tree.dtype in INTEGERS, "X and TreeInfo must be integers")
-    fits = count > 0 and len(tree.shape) == 2 and tree.shape[1] == 3 + count
-    op.require(fits, f"TreeInfo must be [nodes, 3 + child_nums {count}]")
+    x, count = op.spec("X"), op.attr("child_nums")
+    hold_integers(op, "X", "TreeInfo")
+    op.require(count > 0, f"child_nums must be above 0, got {count}")
+    match(op, TreeInfo=("nodes", 3 + count))
     children = Spec((*x.shape, count), VarType(op.attr("dtype")))
     return {"Child": children, "LeafMask": children}
 
@@ -205,28 +200,18 @@ define(
 
 def hierarchical_sigmoid_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss a row of X; PreOut has a column for each class that a path may pass."""
-    x, w, label, classes = op.spec("X"), op.spec("W"), op.spec("Label"), op.attr("num_classes")
-    op.require(x.dtype in FLOATS and w.dtype == x.dtype, "X and W must be of one float type")
-    op.require(len(x.shape) == 2 and len(w.shape) == 2, "X and W must be matrices")
-    op.require(merge_dims(x.shape[1], w.shape[1]) is not None, "rows of X and W must be alike")
-    fits = label.dtype in INTEGERS and label.shape[1:] in ((), (1,))
-    fits = fits and merge_dims(label.shape[0], x.shape[0]) is not None
-    op.require(fits, "Label has one integer for each row of X")
+    x, w, classes = op.spec("X"), op.spec("W"), op.attr("num_classes")
+    hold_floats(op, "X", "W")
+    hold_integers(op, "Label", "PathTable", "PathCode")
+    match(op, X="N D", W="nodes D", Label="N 1?", Bias="nodes 1?")
+    match(op, PathTable="rows steps", PathCode="rows steps")
     op.require(op.has("PathTable") == op.has("PathCode"), "PathTable and PathCode go together")
     if op.has("PathTable"):
-        table = op.spec("PathTable")
-        fits = len(table.shape) == 2 and table.dtype in INTEGERS
-        fits = fits and op.spec("PathCode").dtype in INTEGERS
-        fits = fits and len(same_shape(op, "PathTable", "PathCode")) == 2
-        op.require(fits, "PathTable and PathCode must be integers [rows, steps]")
-        steps = table.shape[1]
+        steps = op.shape("PathTable")[1]
     else:
         op.require(classes >= 2, f"num_classes {classes} must be 2 or more")
         op.require(w.shape[0] >= classes - 1, f"W must have {classes - 1} rows, has {w.shape[0]}")
         steps = int(classes - 1).bit_length()
-    if op.has("Bias"):
-        shape = op.shape("Bias")
-        op.require(shape in ((w.shape[0], 1), (w.shape[0],)), "Bias must have a number a row of W")
     rows = x.shape[0]
     return {"Out": of_shape((rows, 1), x), "PreOut": of_shape((rows, steps), x), "W_Out": w}
 

@@ -13,10 +13,10 @@ from .operands import (
     Array,
     Binary,
     BinaryGrad,
+    Gradient,
     Input,
     Operands,
     Output,
-    SlopeOfBoth,
     SlopeOfX,
     Unary,
     named,
@@ -35,22 +35,15 @@ def norm_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x, "Norm": of_shape(rows, x)}
 
 
-class NormAttributes(Operands):
+class Norm(Operands):
+    x: Input
+    norm: Output
+    out: Output
     axis: int = 0
     epsilon: float = 1e-10
 
 
-class Norm(NormAttributes):
-    x: Input
-    norm: Output
-    out: Output
-
-
-class NormGrad(NormAttributes):
-    x: Input
-    norm: Input
-    d_out: Input
-    d_x: Output
+class NormGrad(Norm, Gradient, reads="x norm"): ...
 
 
 def norm(a: Norm) -> f.Results:
@@ -110,10 +103,7 @@ class CosSim(Binary):
     y_norm: Output = named("YNorm")
 
 
-class CosSimGrad(BinaryGrad):
-    x_norm: Input = named("XNorm")
-    y_norm: Input = named("YNorm")
-    out: Input
+class CosSimGrad(CosSim, BinaryGrad, reads="x y x_norm y_norm out"):
     d_out: Input
 
 
@@ -207,17 +197,14 @@ def p_norm_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(shape or (1,), x)}
 
 
-class PNormAttributes(Operands):
+class PNorm(Unary):
     porder: float = 2.0
     axis: int = -1
     epsilon: float = 1e-12
     keepdim: bool = False
 
 
-class PNorm(Unary, PNormAttributes): ...
-
-
-class PNormGrad(SlopeOfBoth, PNormAttributes): ...
+class PNormGrad(PNorm, Gradient, reads="x out"): ...
 
 
 def p_norm(a: PNorm) -> f.Results:
@@ -316,10 +303,8 @@ class Dist(Binary):
     p: float = 2.0
 
 
-class DistGrad(BinaryGrad):
-    out: Input
+class DistGrad(Dist, BinaryGrad, reads="x y out"):
     d_out: Input
-    p: float = 2.0
 
 
 def dist(a: Dist) -> f.Results:

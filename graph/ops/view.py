@@ -144,11 +144,7 @@ class Reshape(Unary, NewShape):
     shape_tensor: Inputs | None
 
 
-class ReshapeGrad(Gradient, NewShape):
-    x: Input
-    shape_slot: Input | None = named("Shape")
-    shape_tensor: Inputs | None
-    out: Input
+class ReshapeGrad(Reshape, Gradient, reads="x shape_slot shape_tensor out"):
     d_out: Input
     d_shape: Output | None
     d_shape_tensor: Outputs

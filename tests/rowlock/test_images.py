@@ -68,6 +68,8 @@ def test_layers_of_1_x() -> None:
         assert layers.resize_nearest(x, scale=2.0).shape == (-1, 3, 16, 12)
         assert layers.resize_bilinear(x, [5, 4]).shape == (-1, 3, 5, 4)
         assert layers.resize_trilinear(volume, [2, 5, 4]).shape == (-1, 3, 2, 5, 4)
+        methods = [op.attr("interp_method") for op in x.block.ops]
+        assert methods == ["nearest", "bilinear", "trilinear"]
         size = layers.fill_constant([1], "int32", 7)
         assert layers.image_resize(x, [size, 3]).shape == (-1, 3, 7, 3)
         assert layers.image_resize_short(x, 12).shape == (-1, 3, 16, 12)
