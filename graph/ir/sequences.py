@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..ops.lod import Lods
+from ..ops.lod import Lods, of_each
 from ..ops.operands import LOD_SUFFIX
 from ..ops.registry import OPS, Inference, Op
 from .graph import Node, Value, ValueMaker
@@ -75,8 +75,9 @@ class Sequences:
         """Note the levels of an op's results; return the nodes that compute some, and all levels by name."""
         lods = _GraphLods(self, op, inputs, outputs, attrs, role, where)
         by_name: dict[str, Value] = {}
-        for slot, levels in op.lod(lods).items():
-            for value in outputs.get(slot, ()):
+        for slot, rule in op.lod(lods).items():
+            values = outputs.get(slot, ())
+            for value, levels in zip(values, of_each(rule, len(values)), strict=False):
                 if value is not None and levels:
                     self.levels[value] = levels
                     by_name |= {level_name(value.name, k): v for k, v in enumerate(levels)}
@@ -138,9 +139,9 @@ class _GraphLods(Lods[Value]):
         self.nodes.append(Node(op, operands, {slot: (value,)}, values, self._role, self._where))
         return value
 
-    def value(self, slot: str) -> Value:
-        """Return the first value that an input slot reads."""
-        return next(value for value in self._inputs[slot] if value is not None)
+    def value(self, slot: str, position: int = 0) -> Value:
+        """Return one of the values that an input slot reads."""
+        return [value for value in self._inputs[slot] if value is not None][position]
 
     def _outputs_in_use(self) -> list[Value]:
         return [value for values in self._outputs.values() for value in values if value is not None]

@@ -28,7 +28,7 @@ def polygon_box_transform(input: Variable, name: str | None = None) -> Variable:
     return layer("polygon_box_transform", name, input=input)
 
 
-def _numbers(value: Any, argument: str, layer: str, count: int = 0) -> list[float]:
+def numbers(value: Any, argument: str, layer: str, count: int = 0) -> list[float]:
     """Return one number or several as a list of floats, of ``count`` numbers if that is given."""
     items = value if isinstance(value, (list, tuple)) else [value]
     if count and (items is not value or len(items) != count):
@@ -62,19 +62,19 @@ def anchor_generator(
     """
     layer = "anchor_generator"
     attrs = {
-        "anchor_sizes": _numbers(anchor_sizes, "anchor_sizes", layer),
-        "aspect_ratios": _numbers(aspect_ratios, "aspect_ratios", layer),
-        "variances": _numbers(variance, "variance", layer, 4),
-        "stride": _numbers(stride, "stride", layer, 2),
+        "anchor_sizes": numbers(anchor_sizes, "anchor_sizes", layer),
+        "aspect_ratios": numbers(aspect_ratios, "aspect_ratios", layer),
+        "variances": numbers(variance, "variance", layer, 4),
+        "stride": numbers(stride, "stride", layer, 2),
         "offset": number(offset, "offset", layer),
     }
     return _pair(layer, {"Input": input}, attrs, "Anchors", name)
 
 
 def _places(layer: str, variance: Any, clip: bool, steps: Any, offset: float) -> dict[str, Any]:
-    step_w, step_h = _numbers(steps, "steps", layer, 2)
+    step_w, step_h = numbers(steps, "steps", layer, 2)
     return {
-        "variances": _numbers(variance, "variance", layer, 4),
+        "variances": numbers(variance, "variance", layer, 4),
         "clip": bool(clip),
         "step_w": step_w,
         "step_h": step_h,
@@ -103,13 +103,13 @@ def prior_box(
     """
     layer = "prior_box"
     attrs = {
-        "min_sizes": _numbers(min_sizes, "min_sizes", layer),
-        "aspect_ratios": _numbers(aspect_ratios, "aspect_ratios", layer),
+        "min_sizes": numbers(min_sizes, "min_sizes", layer),
+        "aspect_ratios": numbers(aspect_ratios, "aspect_ratios", layer),
         "flip": bool(flip),
         "min_max_aspect_ratios_order": bool(min_max_aspect_ratios_order),
         **_places(layer, variance, clip, steps, offset),
     }
-    largest = _numbers(max_sizes or (), "max_sizes", layer)
+    largest = numbers(max_sizes or (), "max_sizes", layer)
     if largest and largest[0] > 0:
         attrs["max_sizes"] = largest
     return _pair(layer, {"Input": input, "Image": image}, attrs, "Boxes", name)
@@ -140,9 +140,9 @@ def density_prior_box(
     if len(densities) != len(fixed_sizes):
         raise InvalidValue(f"{layer}: densities and fixed_sizes must have one length.")
     attrs = {
-        "densities": [int(n) for n in _numbers(densities, "densities", layer)],
-        "fixed_sizes": _numbers(fixed_sizes, "fixed_sizes", layer),
-        "fixed_ratios": _numbers(fixed_ratios, "fixed_ratios", layer),
+        "densities": [int(n) for n in numbers(densities, "densities", layer)],
+        "fixed_sizes": numbers(fixed_sizes, "fixed_sizes", layer),
+        "fixed_ratios": numbers(fixed_ratios, "fixed_ratios", layer),
         "flatten_to_2d": bool(flatten_to_2d),
         **_places(layer, variance, clip, steps, offset),
     }
@@ -170,7 +170,7 @@ def box_coder(
     if isinstance(prior_box_var, Variable):
         inputs["PriorBoxVar"] = prior_box_var
     elif prior_box_var is not None:
-        attrs["variance"] = _numbers(prior_box_var, "prior_box_var", op_type, 4)
+        attrs["variance"] = numbers(prior_box_var, "prior_box_var", op_type, 4)
     return layer(op_type, name, **inputs, **attrs)
 
 
@@ -198,7 +198,7 @@ def yolo_box(
     """
     layer = "yolo_box"
     attrs = {
-        "anchors": [int(n) for n in _numbers(anchors, "anchors", layer)],
+        "anchors": [int(n) for n in numbers(anchors, "anchors", layer)],
         "class_num": integer(class_num, "class_num", layer),
         "conf_thresh": number(conf_thresh, "conf_thresh", layer),
         "downsample_ratio": integer(downsample_ratio, "downsample_ratio", layer),

@@ -63,10 +63,11 @@ class Choice(NamedTuple):
         return np.searchsorted(self.images, np.arange(self.total + 1))
 
 
-def overlap(boxes: Array, others: Array, normalized: bool) -> Array:
+def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False) -> Array:
     """Return what boxes [K, 4] have in common with others [L, 4], of what both cover: [K, L].
 
-    Without ``normalized`` the last pixels belong to boxes.
+    Without ``normalized`` the last pixels belong to boxes; with ``nearby`` also where they are less than
+    a pixel apart.
     """
     end = others.dtype.type(0 if normalized else 1)
 
@@ -79,7 +80,7 @@ def overlap(boxes: Array, others: Array, normalized: bool) -> Array:
     for k in range(2):
         side = np.minimum(boxes[:, k + 2, None], others[:, k + 2])
         side -= np.maximum(boxes[:, k, None], others[:, k])
-        apart |= side < 0
+        apart |= side < (-1 if nearby else 0)
         shared = shared * (side + end)
     shared[apart] = 0
     covered = areas(boxes)[:, None] + areas(others) - shared
@@ -87,23 +88,31 @@ def overlap(boxes: Array, others: Array, normalized: bool) -> Array:
 
 
 def suppressed(
-    boxes: Array, scores: Array, threshold: float, eta: float = 1.0, normalized: bool = True
+    boxes: Array,
+    scores: Array,
+    threshold: float,
+    eta: float = 1.0,
+    normalized: bool = True,
+    most: int = -1,
 ) -> Array:
-    """Return the numbers of the boxes [K, 4] that stay, best first.
+    """Return the numbers of the boxes [K, 4] that stay, best first, ``most`` of them (-1: all).
 
     The threshold is multiplied by ``eta`` below 1 whenever a box stays, while it is above a half.
     """
     order = np.argsort(-scores, kind="stable")
     boxes = boxes[order]
-    most = np.zeros(len(order))  # that a box has in common with one that stays
+    shares = np.zeros(len(order))  # the largest that a box has in common with one that stays
     stay: list[int] = []
     for begin in range(0, len(order), _AT_ONCE):
-        rows = overlap(boxes[begin : begin + _AT_ONCE], boxes[begin:], normalized)
-        for number, row in enumerate(rows, begin):
-            if most[number] > threshold:
+        left = np.flatnonzero(shares[begin : begin + _AT_ONCE] <= threshold) + begin
+        rows = overlap(boxes[left], boxes[begin:], normalized)
+        for number, row in zip(left.tolist(), rows, strict=True):
+            if len(stay) == most:
+                return order[stay]
+            if shares[number] > threshold:
                 continue
             stay.append(number)
-            np.maximum(most[number + 1 :], row[number + 1 - begin :], out=most[number + 1 :])
+            np.maximum(shares[number + 1 :], row[number + 1 - begin :], out=shares[number + 1 :])
             threshold *= eta if eta < 1 and threshold > 0.5 else 1
     return order[stay]
 

@@ -6,11 +6,12 @@ R-CNN: Girshick et al., arXiv 1311.2524, appendix C. YOLOv3: Redmon and Farhadi,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from . import formula as f
-from .lod import like
+from .lod import Lods
 from .operands import Array, Input, Operands, Output
 from .registry import Inference, Op, Specs, define
 from .rules import hold_integers, match, of_shape
@@ -53,6 +54,12 @@ def _middles(boxes: Array, end: int) -> tuple[Array, Array]:
     return boxes[..., :2] + size * 0.5, size
 
 
+def coded_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The sequences of what has a row for each row of the result."""
+    by_prior = op.attrs["code_type"] == "decode_center_size" and op.attrs["axis"] == 1
+    return {"OutputBox": op.of("PriorBox" if by_prior else "TargetBox")}
+
+
 def box_coder(a: BoxCoder) -> f.Results:
     """Offsets of middles by a prior's size, and logarithms of relative sizes, by their variance; and back."""
     end = 0 if a.box_normalized else 1
@@ -80,7 +87,7 @@ define(
     Op(
         type="box_coder",
         record=BoxCoder,
-        lod=like("TargetBox", "OutputBox"),
+        lod=coded_lod,
         shape=box_coder_shape,
         formula=box_coder,
         samples=(

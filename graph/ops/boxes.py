@@ -113,11 +113,11 @@ def _with_variances(a: Any, boxes: Any, dtype: Any) -> list[Array]:
 
 
 def _check_images(op: Inference, *slots: str) -> tuple[int, int]:
-    """Return the height and width of Input; sizes of images must be known, and variances be 4."""
+    """Return the height and width of Input (-1: known in a step); variances must be 4."""
     for slot in slots:
         shape = op.shape(slot)
-        fits = len(shape) == 4 and min(shape[2:]) > 0
-        op.require(fits, f"{slot} must be [N, C, H, W], with height and width known")
+        fits = len(shape) == 4 and 0 not in shape[2:]
+        op.require(fits, f"{slot} must be [N, C, H, W], with a height and a width")
     variances = op.attr("variances")
     op.require(len(variances) == 4 and min(variances) > 0, "variances must be 4 numbers above 0")
     height, width = op.shape("Input")[2:]
@@ -279,7 +279,8 @@ def density_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(fits, "fixed_sizes and densities must be as many, and above 0")
     op.require(bool(ratios) and min(ratios) > 0, "fixed_ratios must be numbers above 0")
     count = len(ratios) * sum(n * n for n in counts)
-    shape = (image[0] * image[1] * count, 4) if op.attr("flatten_to_2d") else (*image, count, 4)
+    whole = -1 if min(image) < 0 else image[0] * image[1] * count
+    shape = (whole, 4) if op.attr("flatten_to_2d") else (*image, count, 4)
     boxes = of_shape(shape, op.spec("Input"))
     return {"Boxes": boxes, "Variances": boxes}
 

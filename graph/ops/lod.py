@@ -42,11 +42,19 @@ class Lods(ABC, Generic[Level]):
         """Return the level that an op computes as its only result."""
 
     @abstractmethod
-    def value(self, slot: str) -> Level:
+    def value(self, slot: str, position: int = 0) -> Level:
         """Return a variable in an input slot, for an op that computes a level from it."""
 
 
-LodRule = Callable[[Lods[Any]], Mapping[str, tuple[Any, ...]]]  # result slot -> its levels
+# Result slot -> the levels of its variables; a list has those of each, where they differ.
+LodRule = Callable[[Lods[Any]], Mapping[str, tuple[Any, ...] | list[tuple[Any, ...]]]]
+
+
+def of_each(
+    levels: tuple[Level, ...] | list[tuple[Level, ...]], count: int
+) -> list[tuple[Level, ...]]:
+    """Return the levels of each of ``count`` variables of a slot, as a rule gives them."""
+    return levels if isinstance(levels, list) else [levels] * count
 
 
 def shared(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported, nearest
 from ...strategies.types import VarType
-from ..ops.lod import Lods
+from ..ops.lod import Lods, of_each
 from ..ops.operands import LOD_SUFFIX, Slot
 from ..ops.registry import OFFSETS, OPS, Inference, Op, Spec, declaration
 from ..ops.rules import UNKNOWN_SIZE
@@ -260,8 +260,9 @@ class Operator:
                 if name != EMPTY_VAR and spec is not None:
                     variable = self.block.var_recursive(name)
                     variable.shape, variable.dtype = spec.shape, spec.dtype
-        for result, levels in self.declaration.lod(lods).items():
-            for name in self.outputs.get(result, ()):
+        for result, rule in self.declaration.lod(lods).items():
+            names = self.outputs.get(result, [])
+            for name, levels in zip(names, of_each(rule, len(names)), strict=False):
                 if name != EMPTY_VAR:
                     self.block.var_recursive(name).lod_level = len(levels)
 
@@ -358,7 +359,7 @@ class _LodLevels(Lods[None]):
         """Return a level."""
         return _LEVEL
 
-    def value(self, slot: str) -> None:
+    def value(self, slot: str, position: int = 0) -> None:
         """Return what stands for any value."""
         return _LEVEL
 

@@ -34,3 +34,34 @@ def test_a_detector_trains_on_two_places() -> None:
     with rowlock.cluster(launcher="threads"):
         ours = detectors.run(fluid, "yolo", on_two)
     np.testing.assert_allclose(ours["losses"], REFERENCE["yolo"]["losses"], rtol=1e-4)
+
+
+def test_anchors_that_are_drawn_change_and_their_number_does_not() -> None:
+    """What learns follows from boxes alone where nothing is drawn; drawn, each step has others, as many."""
+    rng = np.random.default_rng(5)
+    low = rng.uniform(0, 40, (60, 2))
+    anchors = np.concatenate([low, low + rng.uniform(5, 30, low.shape)], 1).astype("float32")
+    counts = set()
+    choices = set()
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        objects = fluid.data("objects", [None, 4], lod_level=1)
+        crowd = fluid.data("crowd", [None, 1], "int32", lod_level=1)
+        info, table = fluid.data("info", [None, 3]), fluid.layers.assign(anchors)
+        deltas, logits = fluid.data("deltas", [None, 60, 4]), fluid.data("logits", [None, 60, 1])
+        results = fluid.layers.rpn_target_assign(
+            deltas, logits, table, table, objects, crowd, info, 12, -1.0, 0.5, 0.4
+        )
+        exe = fluid.Executor(fluid.CPUPlace())
+        tensor = [
+            fluid.create_lod_tensor(a, [[2, 1]], fluid.CPUPlace())
+            for a in (anchors[[3, 9, 20]] + 1, np.zeros((3, 1), "int32"))
+        ]
+        feed = {"objects": tensor[0], "crowd": tensor[1], "info": np.full((2, 3), 90, "float32")}
+        feed["info"][:, 2] = 1
+        feed["deltas"] = np.zeros((2, 60, 4), "float32")
+        feed["logits"] = np.arange(120, dtype="float32").reshape(2, 60, 1)
+        for _ in range(6):
+            scores, places, labels, *_ = exe.run(feed=feed, fetch_list=list(results))
+            counts.add((len(scores), len(places), int(labels.sum())))
+            choices.add(tuple(scores.reshape(-1).tolist()))
+    assert len(counts) == 1 and len(choices) > 1

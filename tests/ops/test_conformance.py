@@ -84,6 +84,9 @@ HOST_ONLY = {
     *("psroi_pool", "psroi_pool_grad", "prroi_pool", "prroi_pool_grad"),
     *("yolov3_loss", "yolov3_loss_grad", "multiclass_nms", "multiclass_nms2", "lod_of_choice"),
     *("bipartite_match", "target_assign", "mine_hard_examples", "lod_mined"),
+    *("generate_proposals", "lod_of_proposals", "collect_fpn_proposals", "lod_collected"),
+    *("distribute_fpn_proposals", "lod_distributed", "rpn_target_assign"),
+    *("generate_proposal_labels", "lod_of_regions"),
 }
 GRADS = sorted({op.grad.type for op in OPS.values() if op.grad})
 FORWARD = sorted(n for n, op in OPS.items() if op.samples and n not in COLLECTIVES | RANDOM)

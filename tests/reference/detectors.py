@@ -84,8 +84,55 @@ class Detectors:
         )
         return layers.sum(losses), best
 
+    def rcnn(self):
+        """A first stage on two maps; a second one reads each region from the map of its size. Nothing is drawn."""
+        fluid, layers = self.fluid, self.layers
+        image = fluid.data("image", [None, 3, SIDE, SIDE])
+        box, info = fluid.data("box", [None, 4], lod_level=1), fluid.data("info", [None, 3])
+        label = fluid.data("label", [None, 1], "int32", lod_level=1)
+        crowd = fluid.data("crowd", [None, 1], "int32", lod_level=1)
+        box = layers.scale(box, float(SIDE))
+        first = self.conv(image, 6, 4)
+        maps, losses, regions, chances = [first, self.conv(first, 6, 2)], [], [], []
+        for x, size in zip(maps, (8.0, 16.0)):
+            anchors, variances = layers.anchor_generator(
+                x, [size], [0.5, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], stride=[size / 2, size / 2]
+            )
+            scores, deltas = self.conv(x, 3, act=None), self.conv(x, 12, act=None)
+            candidates = layers.generate_proposals(
+                layers.sigmoid(scores), deltas, info, anchors, variances, 50, 12, 0.7, 1.0
+            )
+            regions.append(candidates[0])
+            chances.append(candidates[1])
+            scores, deltas = (layers.transpose(part, [0, 2, 3, 1]) for part in (scores, deltas))
+            logits, places, labels, expected, weight = layers.rpn_target_assign(
+                layers.reshape(deltas, [0, -1, 4]), layers.reshape(scores, [0, -1, 1]),
+                layers.reshape(anchors, [-1, 4]), layers.reshape(variances, [-1, 4]),
+                box, crowd, info, 16, -1.0, 0.5, 0.5, 0.3, use_random=False,
+            )  # fmt: skip
+            labels = layers.cast(labels, "float32")
+            losses.append(layers.reduce_mean(layers.sigmoid_cross_entropy_with_logits(logits, labels)))
+            moved = layers.smooth_l1(places, expected, weight, weight, 3.0)
+            losses.append(layers.reduce_mean(moved))
+        rois = layers.collect_fpn_proposals(regions, chances, 2, 3, 15)
+        rois, labels, expected, inside, outside = layers.generate_proposal_labels(
+            rois, label, crowd, box, info, 12, 0.5, 0.4, 0.4, 0.0, class_nums=CLASSES + 1, use_random=False
+        )
+        levels, restore = layers.distribute_fpn_proposals(rois, 2, 3, 2, 8)
+        bins = [layers.roi_align(x, own, 2, 2, 2.0 ** -(2 + k)) for k, (x, own) in enumerate(zip(maps, levels))]
+        x = layers.gather(layers.concat(bins), restore)
+        x = layers.fc(x, 12, act="relu")
+        scores, places = layers.fc(x, CLASSES + 1), layers.fc(x, 4 * (CLASSES + 1))
+        labels = layers.cast(labels, "int64")
+        losses.append(layers.reduce_mean(layers.softmax_with_cross_entropy(scores, labels)))
+        losses.append(layers.reduce_mean(layers.smooth_l1(places, expected, inside, outside, 1.0)))
+        places = layers.reshape(places, [-1, CLASSES + 1, 4])
+        boxes = layers.box_clip(layers.box_coder(rois, [0.1, 0.1, 0.2, 0.2], places, "decode_center_size", False, axis=1), info)
+        best = layers.multiclass_nms(boxes, layers.softmax(scores), 0.1, 20, 9, 0.5, normalized=False)
+        return layers.sum(losses), best
 
-NETS = ("ssd", "yolo")
+
+NETS = ("ssd", "yolo", "rcnn")
 
 
 def feeds(fluid):
@@ -96,9 +143,8 @@ def feeds(fluid):
         low = draw.uniform(0, 0.6, (sum(counts), 2))
         boxes = np.concatenate([low, low + draw.uniform(0.1, 0.4, low.shape)], 1).astype("float32")
         labels = draw.randint(0, CLASSES, (len(boxes), 1)).astype("int32")
-        lists = [
-            fluid.create_lod_tensor(a, [counts], fluid.CPUPlace()) for a in (boxes, labels + 1)
-        ]
+        own = (boxes, labels + 1, np.zeros_like(labels))
+        lists = [fluid.create_lod_tensor(a, [counts], fluid.CPUPlace()) for a in own]
         padded = np.zeros((IMAGES, MOST, 6), "float32")
         begin = 0
         for n, count in enumerate(counts):
@@ -117,6 +163,8 @@ def feeds(fluid):
                 "image": draw.uniform(-1, 1, (IMAGES, 3, SIDE, SIDE)).astype("float32"),
                 "box": lists[0],
                 "label": lists[1],
+                "crowd": lists[2],
+                "info": np.tile(np.array([SIDE, SIDE, 1], "float32"), (IMAGES, 1)),
                 "boxes": padded[:, :, :4].copy(),
                 "labels": padded[:, :, 4].astype("int32"),
                 "scores": padded[:, :, 5].copy(),

@@ -50,3 +50,22 @@ def test_regions_that_do_not_fit_the_images_are_told() -> None:
         fluid.core.EnforceNotMet, match=r"roi_align: ROIs has 3 rows.*X has 2 images"
     ):
         pooled("roi_align", [3])
+
+
+def test_priors_of_images_of_any_size() -> None:
+    """They are as many as the cells of the image that is fed."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        image = fluid.data("image", [None, 3, None, None])
+        cells = fluid.layers.pool2d(image, 4, "avg", 4)
+        anchors, _ = fluid.layers.anchor_generator(cells, [16.0], [0.5, 1.0], stride=[4.0, 4.0])
+        priors, _ = fluid.layers.prior_box(cells, image, [3.0])
+        dense, _ = fluid.layers.density_prior_box(
+            cells, image, [2], [4.0], [1.0], flatten_to_2d=True
+        )
+        exe = fluid.Executor(fluid.CPUPlace())
+        for height, width in ((8, 12), (12, 4)):
+            feed = {"image": np.zeros((1, 3, height, width), "float32")}
+            results = exe.run(feed=feed, fetch_list=[anchors, priors, dense])
+            rows, columns = height // 4, width // 4
+            expected = [(rows, columns, 2, 4), (rows, columns, 1, 4), (rows * columns * 4, 4)]
+            assert [a.shape for a in results] == expected

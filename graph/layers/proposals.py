@@ -1,0 +1,225 @@
+"""Layers of Faster R-CNN and of pyramids of maps: Ren et al., arXiv 1506.01497; Lin et al., arXiv 1612.03144.
+
+Boxes are (x0, y0, x1, y1) in pixels. Objects and regions of each image are a sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...strategies.errors import InvalidValue
+from ..program.variable import Variable
+from .boxes import numbers
+from .helper import LayerHelper, check_variable
+from .numbers import integer, number
+from .shape import gather, reshape
+
+_WEIGHTS = (0.1, 0.1, 0.2, 0.2)
+
+
+def _append(
+    op_type: str,
+    inputs: Mapping[str, Variable],
+    dtypes: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+    name: str | None = None,
+) -> dict[str, Variable]:
+    """Append an op and return its results by slot; no gradient passes."""
+    for slot, variable in inputs.items():
+        check_variable(variable, slot, op_type)
+    helper = LayerHelper(op_type, name)
+    outputs = {slot: helper.new(dtype, True) for slot, dtype in dtypes.items()}
+    helper.append_op(op_type, inputs, outputs, attrs)
+    return outputs
+
+
+def generate_proposals(
+    scores: Variable,
+    bbox_deltas: Variable,
+    im_info: Variable,
+    anchors: Variable,
+    variances: Variable,
+    pre_nms_top_n: int = 6000,
+    post_nms_top_n: int = 1000,
+    nms_thresh: float = 0.5,
+    min_size: float = 0.1,
+    eta: float = 1.0,
+    name: str | None = None,
+    return_rois_num: bool = False,
+) -> tuple[Variable, ...]:
+    """Regions [R, 4] that may hold an object, the best of those that overlap, and their scores [R, 1].
+
+    Args:
+        scores: [N, A, H, W], how likely an object is.
+        bbox_deltas: [N, 4 A, H, W], offsets from anchors.
+        im_info: [N, 3], heights and widths of images, and what they were scaled by.
+        anchors: [H, W, A, 4]; ``variances`` are as large.
+        pre_nms_top_n: how many of each image are looked at; ``post_nms_top_n``: how many stay.
+        nms_thresh: of which overlap on the lower one goes; ``eta`` is for :func:`multiclass_nms`.
+        min_size: how high and wide a region must be, in pixels before scaling.
+        return_rois_num: return also where regions of each image end, int32 [N].
+    """
+    layer = "generate_proposals"
+    inputs = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info}
+    inputs |= {"Anchors": anchors, "Variances": variances}
+    attrs = {
+        "pre_nms_topN": integer(pre_nms_top_n, "pre_nms_top_n", layer),
+        "post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", layer),
+        "nms_thresh": number(nms_thresh, "nms_thresh", layer),
+        "min_size": number(min_size, "min_size", layer),
+        "eta": number(eta, "eta", layer),
+    }
+    dtypes = {"RpnRois": scores.dtype, "RpnRoiProbs": scores.dtype, "RpnRoisLod": "int32"}
+    rois, probs, ends = _append(layer, inputs, dtypes, attrs, name).values()
+    return (rois, probs, ends) if return_rois_num else (rois, probs)
+
+
+def rpn_target_assign(
+    bbox_pred: Variable,
+    cls_logits: Variable,
+    anchor_box: Variable,
+    anchor_var: Variable,
+    gt_boxes: Variable,
+    is_crowd: Variable,
+    im_info: Variable,
+    rpn_batch_size_per_im: int = 256,
+    rpn_straddle_thresh: float = 0.0,
+    rpn_fg_fraction: float = 0.5,
+    rpn_positive_overlap: float = 0.7,
+    rpn_negative_overlap: float = 0.3,
+    use_random: bool = True,
+) -> tuple[Variable, ...]:
+    """What a first stage learns: scores [B, 1], offsets [F, 4], labels [B, 1], expected offsets and weights.
+
+    Args:
+        bbox_pred: offsets [N, anchors, 4]; ``cls_logits`` [N, anchors, 1].
+        anchor_box: [anchors, 4]; ``anchor_var`` is not read.
+        gt_boxes: [objects, 4], before images were scaled; ``is_crowd`` int32 [objects, 1]: 1 for many at once.
+        rpn_batch_size_per_im: how many anchors of an image count, ``rpn_fg_fraction`` of them with an object.
+        rpn_straddle_thresh: how far anchors may reach outside, -1: as far as they do.
+        rpn_positive_overlap: from which overlap on an anchor has an object; each object also has its best one.
+        rpn_negative_overlap: below which it has none.
+        use_random: draw those that count where there are more; else the first do.
+    """
+    layer = "rpn_target_assign"
+    inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": is_crowd, "ImInfo": im_info}
+    for argument, variable in (("bbox_pred", bbox_pred), ("cls_logits", cls_logits)):
+        check_variable(variable, argument, layer)
+    attrs = {
+        "rpn_batch_size_per_im": integer(rpn_batch_size_per_im, "rpn_batch_size_per_im", layer),
+        "rpn_straddle_thresh": number(rpn_straddle_thresh, "rpn_straddle_thresh", layer),
+        "rpn_positive_overlap": number(rpn_positive_overlap, "rpn_positive_overlap", layer),
+        "rpn_negative_overlap": number(rpn_negative_overlap, "rpn_negative_overlap", layer),
+        "rpn_fg_fraction": number(rpn_fg_fraction, "rpn_fg_fraction", layer),
+        "use_random": bool(use_random),
+    }
+    dtypes: dict[str, Any] = dict.fromkeys(("LocationIndex", "ScoreIndex", "TargetLabel"), "int32")
+    dtypes |= dict.fromkeys(("TargetBBox", "BBoxInsideWeight"), anchor_box.dtype)
+    results = _append(layer, inputs, dtypes, attrs)
+    scores = gather(reshape(cls_logits, shape=[-1, 1]), results["ScoreIndex"])
+    places = gather(reshape(bbox_pred, shape=[-1, 4]), results["LocationIndex"])
+    expected = results["TargetLabel"], results["TargetBBox"], results["BBoxInsideWeight"]
+    return (scores, places, *expected)
+
+
+def generate_proposal_labels(
+    rpn_rois: Variable,
+    gt_classes: Variable,
+    is_crowd: Variable,
+    gt_boxes: Variable,
+    im_info: Variable,
+    batch_size_per_im: int = 256,
+    fg_fraction: float = 0.25,
+    fg_thresh: float = 0.25,
+    bg_thresh_hi: float = 0.5,
+    bg_thresh_lo: float = 0.0,
+    bbox_reg_weights: Any = _WEIGHTS,
+    class_nums: int | None = None,
+    use_random: bool = True,
+    is_cls_agnostic: bool = False,
+    is_cascade_rcnn: bool = False,
+) -> tuple[Variable, ...]:
+    """Regions [S, 4] that a second stage learns from, their classes [S, 1], and [S, 4 class_nums] thrice.
+
+    These are offsets of objects, and weights inside and outside of the loss: 0 but for the region's class.
+
+    Args:
+        rpn_rois: [R, 4], regions of scaled images; objects join them, but in a cascade.
+        gt_classes: int32 [objects, 1]; other objects' arguments are those of :func:`rpn_target_assign`.
+        batch_size_per_im: how many regions of an image count, ``fg_fraction`` of them with an object.
+        fg_thresh: from which overlap on a region has an object; from ``bg_thresh_lo`` to ``bg_thresh_hi`` it is
+            background, class 0.
+        bbox_reg_weights: what offsets are divided by.
+        use_random: draw those that count where there are more; else the first do.
+        is_cls_agnostic: offsets are those of class 1, whatever the class.
+
+    Raises:
+        InvalidValue: there is no ``class_nums``.
+    """
+    layer = "generate_proposal_labels"
+    if class_nums is None:
+        raise InvalidValue(f"{layer} needs class_nums, the number of classes with the background.")
+    inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd}
+    inputs |= {"GtBoxes": gt_boxes, "ImInfo": im_info}
+    attrs = {
+        "batch_size_per_im": integer(batch_size_per_im, "batch_size_per_im", layer),
+        "fg_fraction": number(fg_fraction, "fg_fraction", layer),
+        "fg_thresh": number(fg_thresh, "fg_thresh", layer),
+        "bg_thresh_hi": number(bg_thresh_hi, "bg_thresh_hi", layer),
+        "bg_thresh_lo": number(bg_thresh_lo, "bg_thresh_lo", layer),
+        "bbox_reg_weights": numbers(bbox_reg_weights, "bbox_reg_weights", layer, 4),
+        "class_nums": integer(class_nums, "class_nums", layer),
+        "use_random": bool(use_random),
+        "is_cls_agnostic": bool(is_cls_agnostic),
+        "is_cascade_rcnn": bool(is_cascade_rcnn),
+    }
+    wide = ("BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
+    dtypes = {"Rois": rpn_rois.dtype, "LabelsInt32": "int32", **dict.fromkeys(wide, rpn_rois.dtype)}
+    return tuple(_append(layer, inputs, dtypes, attrs).values())
+
+
+def collect_fpn_proposals(
+    multi_rois: Sequence[Variable],
+    multi_scores: Sequence[Variable],
+    min_level: int,
+    max_level: int,
+    post_nms_top_n: int,
+    name: str | None = None,
+) -> Variable:
+    """The ``post_nms_top_n`` regions [R, 4] with the highest scores of those of all maps, by image."""
+    layer = "collect_fpn_proposals"
+    count = integer(max_level, "max_level", layer) - integer(min_level, "min_level", layer) + 1
+    lists = {"MultiLevelRois": multi_rois[:count], "MultiLevelScores": multi_scores[:count]}
+    for slot, variables in lists.items():
+        for variable in variables:
+            check_variable(variable, slot, layer)
+    attrs = {"post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", layer)}
+    helper = LayerHelper(layer, name)
+    dtype = multi_rois[0].dtype
+    return helper.apply(layer, lists, attrs, out="FpnRois", dtype=dtype, stop_gradient=True)
+
+
+def distribute_fpn_proposals(
+    fpn_rois: Variable,
+    min_level: int,
+    max_level: int,
+    refer_level: int,
+    refer_scale: int,
+    name: str | None = None,
+) -> tuple[list[Variable], Variable]:
+    """Regions by the map that they are read from, larger ones from coarser maps; and where each stands.
+
+    A region as large as a square of side ``refer_scale`` is read from the map ``refer_level``.
+    """
+    layer = "distribute_fpn_proposals"
+    check_variable(fpn_rois, "fpn_rois", layer)
+    levels = {"min_level": min_level, "max_level": max_level, "refer_level": refer_level}
+    attrs = {key: integer(value, key, layer) for key, value in levels.items()}
+    attrs["refer_scale"] = integer(refer_scale, "refer_scale", layer)
+    helper = LayerHelper(layer, name)
+    maps = [helper.new(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]
+    index = helper.new("int32", True)
+    outputs = {"MultiFpnRois": maps, "RestoreIndex": index}
+    helper.append_op(layer, {"FpnRois": fpn_rois}, outputs, attrs)
+    return maps, index

@@ -1,0 +1,361 @@
+"""Regions that may hold an object: Faster R-CNN (Ren et al., arXiv 1506.01497), FPN (Lin et al., 1612.03144).
+
+Boxes are (x0, y0, x1, y1) in pixels, the last of which belong to them. Legend: N images, A anchors of a cell,
+H x W cells, R regions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from ...strategies.types import FLOATS, VarType
+from .box_choice import suppressed
+from .lod import Lods, no_sequences
+from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, named
+from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .samples import normal, offsets, sample, table, uniform
+
+_LARGEST = math.log(1000 / 16)  # logarithm of how many times its anchor a region is wide
+
+
+def counted(images: Sequence[Array]) -> Array:
+    """Return where the rows of each image begin and end."""
+    return np.cumsum([0, *map(len, images)])
+
+
+def parts(rows: Array, ends: Array) -> list[Array]:
+    """Return the rows of each image."""
+    return [rows[begin:end] for begin, end in pairwise(ends)]
+
+
+def values_of(op: Inference, slots: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the elements of slots by field, or None if some are not known yet."""
+    values = {name: op.value(slot) for slot, name in slots.items() if op.has(slot)}
+    return None if any(value is None for value in values.values()) else values
+
+
+# -- generate_proposals -----------------------------------------------------------------------------
+
+
+class ProposalAttributes(Operands):
+    scores: Input
+    bbox_deltas: Input
+    im_info: Input
+    anchors: Input
+    variances: Input
+    pre_nms_topN: int = 6000
+    post_nms_topN: int = 1000
+    nms_thresh: float = 0.5
+    min_size: float = 0.1
+    eta: float = 1.0
+
+
+class GenerateProposals(ProposalAttributes):
+    rpn_rois: Output
+    rpn_roi_probs: Output
+    rpn_rois_lod: Output | None
+
+
+class OffsetsOfProposals(ProposalAttributes):
+    out: Output
+
+
+def decoded(anchors: Array, deltas: Array, variances: Array) -> Array:
+    """Return the boxes [R, 4] that offsets from anchors stand for."""
+    sizes = anchors[:, 2:] - anchors[:, :2] + 1
+    middles = anchors[:, :2] + 0.5 * sizes
+    scaled = deltas * variances
+    middles = middles + scaled[:, :2] * sizes
+    sizes = sizes * np.exp(np.minimum(scaled[:, 2:], _LARGEST))
+    return np.concatenate([middles - sizes / 2, middles + sizes / 2 - 1], 1)
+
+
+def proposals(a: Any) -> list[tuple[Array, Array]]:
+    """Return the boxes of each image that stay, and their scores, best first."""
+    anchors, variances = a.anchors.reshape(-1, 4), a.variances.reshape(-1, 4)
+    images = []
+    for scores, deltas, (height, width, scale) in zip(
+        a.scores, a.bbox_deltas, a.im_info, strict=True
+    ):
+        scores = scores.transpose(1, 2, 0).reshape(-1)
+        deltas = deltas.reshape(-1, 4, *deltas.shape[1:]).transpose(2, 3, 0, 1).reshape(-1, 4)
+        best = np.argsort(-scores, kind="stable")
+        best = best[: a.pre_nms_topN] if a.pre_nms_topN > 0 else best
+        boxes = decoded(anchors[best], deltas[best], variances[best])
+        last = np.array([width, height, width, height], boxes.dtype) - 1
+        boxes = np.clip(boxes, 0, last)
+        sides = boxes[:, 2:] - boxes[:, :2]
+        middles = boxes[:, :2] + (sides + 1) / 2
+        large = (sides / scale + 1 >= max(a.min_size, 1.0)).all(1)
+        at = np.flatnonzero(large & (middles <= np.array([width, height])).all(1))
+        boxes, scores = boxes[at], scores[best[at]]
+        if a.nms_thresh > 0:
+            stay = suppressed(boxes, scores, a.nms_thresh, a.eta, False, a.post_nms_topN or -1)
+            boxes, scores = boxes[stay], scores[stay]
+        images.append((boxes, scores[:, None]))
+    return images
+
+
+_OF_MAPS = {
+    "Scores": "scores",
+    "BboxDeltas": "bbox_deltas",
+    "ImInfo": "im_info",
+    "Anchors": "anchors",
+    "Variances": "variances",
+}
+
+
+def _proposals(op: Inference) -> list[Array] | None:
+    values = values_of(op, _OF_MAPS)
+    if values is None:
+        return None
+    return [boxes for boxes, _ in proposals(ProposalAttributes.of({**op.attrs, **values}))]
+
+
+def proposals_shape(op: Inference) -> Mapping[str, Specs]:
+    """[R, 4] and their scores [R, 1]."""
+    scores, deltas = op.spec("Scores"), op.shape("BboxDeltas")
+    op.require(len(scores.shape) == 4 and scores.dtype in FLOATS, "Scores: floats [N, A, H, W]")
+    anchors = scores.shape[1]
+    fits = len(deltas) == 4 and (anchors < 0 or deltas[1] in (4 * anchors, -1))
+    op.require(fits, "BboxDeltas must be [N, 4 A, H, W]")
+    op.require(op.shape("ImInfo")[1:] in ((3,), (-1,)), "ImInfo must be [N, 3]")
+    images = _proposals(op)
+    count = -1 if images is None else sum(map(len, images))
+    return {
+        "RpnRois": Spec((count, 4), scores.dtype),
+        "RpnRoiProbs": Spec((count, 1), scores.dtype),
+        "RpnRoisLod": Spec((scores.shape[0],), VarType.INT32),
+    }
+
+
+def proposals_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The regions of each image."""
+    level = op.level(
+        "lod_of_proposals",
+        {slot: [op.value(slot)] for slot in _OF_MAPS},
+        {name: op.attrs[name] for name in ProposalAttributes.declared().attrs},
+    )
+    return {"RpnRois": (level,), "RpnRoiProbs": (level,)}
+
+
+def offsets_of_images(op: Inference) -> Mapping[str, Specs]:
+    """One more than there are images."""
+    images = op.shape("Scores")[0]
+    return {"Out": OFFSETS._replace(shape=(images + 1 if images >= 0 else -1,))}
+
+
+_MAPS = {
+    "Scores": uniform(2, 2, 2, 3),
+    "BboxDeltas": normal(2, 8, 2, 3),
+    "ImInfo": table([[40.0, 50.0, 1.0], [30.0, 60.0, 2.0]]),
+    "Anchors": table([[[[4.0, 3.0, 21.0, 24.0], [2.5, 9.0, 33.0, 19.0]]] * 3] * 2),
+    "Variances": table([[[[1.0, 0.9, 0.8, 0.7]] * 2] * 3] * 2),
+}
+define(
+    Op(
+        type="generate_proposals",
+        record=GenerateProposals,
+        shape=proposals_shape,
+        reads_values=lambda attrs: tuple(_OF_MAPS),
+        lod=proposals_lod,
+        samples=(
+            sample(_MAPS),
+            sample(_MAPS, pre_nms_topN=8, post_nms_topN=3, nms_thresh=0.7, min_size=3.0),
+            sample(_MAPS, min_size=100.0),
+        ),
+        refuses=(sample({**_MAPS, "BboxDeltas": normal(2, 6, 2, 3)}),),
+    )
+)
+define(
+    Op(
+        type="lod_of_proposals",
+        record=OffsetsOfProposals,
+        shape=offsets_of_images,
+        lod=no_sequences,
+        samples=(sample(_MAPS, post_nms_topN=3), sample(_MAPS, min_size=100.0)),
+    )
+)
+
+# -- collect_fpn_proposals --------------------------------------------------------------------------
+
+
+class CollectFpnProposals(Operands):
+    rois: Inputs = named("MultiLevelRois")
+    rois_lod: Offsets = named("MultiLevelRois@LOD")
+    scores: Inputs = named("MultiLevelScores")
+    fpn_rois: Output
+    post_nms_topN: int = 0
+
+
+class OffsetsCollected(Operands):
+    """``x`` are the offsets of regions by level, ``y`` their scores."""
+
+    x: Inputs
+    y: Inputs
+    out: Output
+    post_nms_topN: int = 0
+
+
+def collected(scores: Sequence[Array], levels: Sequence[Array], most: int) -> tuple[Array, Array]:
+    """Return the numbers of the ``most`` best regions of all maps, by image, and where each image's begin."""
+    images = len(levels[0]) - 1
+    image = np.concatenate([np.repeat(np.arange(images), np.diff(ends)) for ends in levels])
+    best = np.argsort(-np.concatenate([s.reshape(-1) for s in scores]), kind="stable")[:most]
+    best = best[np.argsort(image[best], kind="stable")]
+    return best, np.searchsorted(image[best], np.arange(images + 1))
+
+
+def collect_shape(op: Inference) -> Mapping[str, Specs]:
+    """As many regions as wanted, at most all."""
+    specs, scores = op.specs("MultiLevelRois"), op.specs("MultiLevelScores")
+    op.require(len(specs) == len(scores), "each map has regions and scores")
+    op.require(all(s.shape[1:] in ((4,), (-1,)) for s in specs), "MultiLevelRois must be [R, 4]")
+    op.sequences("MultiLevelRois")
+    counts = [spec.shape[0] for spec in specs]
+    count = -1 if min(counts) < 0 else min(sum(counts), op.attr("post_nms_topN"))
+    return {"FpnRois": Spec((count, 4), specs[0].dtype)}
+
+
+def collect_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The regions of each image."""
+    maps = range(op.uses("MultiLevelRois"))
+    levels = [op.of("MultiLevelRois", k)[-1:] for k in maps]
+    if not all(levels):
+        return {}
+    inputs = {
+        "X": [level for (level,) in levels],
+        "Y": [op.value("MultiLevelScores", k) for k in maps],
+    }
+    attrs = {"post_nms_topN": op.attrs["post_nms_topN"]}
+    return {"FpnRois": (op.level("lod_collected", inputs, attrs),)}
+
+
+_LEVELS = {
+    "MultiLevelRois": [normal(3, 4), normal(4, 4)],
+    "MultiLevelRois@LOD": [offsets(2, 1), offsets(1, 3)],
+    "MultiLevelScores": [uniform(3, 1), uniform(4, 1)],
+}
+define(
+    Op(
+        type="collect_fpn_proposals",
+        record=CollectFpnProposals,
+        shape=collect_shape,
+        lod=collect_lod,
+        samples=(sample(_LEVELS, post_nms_topN=5), sample(_LEVELS, post_nms_topN=50)),
+        refuses=(sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1)]}, post_nms_topN=5),),
+    )
+)
+define(
+    Op(
+        type="lod_collected",
+        record=OffsetsCollected,
+        shape=lambda op: {"Out": op.specs("X")[0]},
+        lod=no_sequences,
+        samples=(
+            sample(
+                {"X": [offsets(2, 1), offsets(1, 3)], "Y": [uniform(3, 1), uniform(4, 1)]},
+                post_nms_topN=5,
+            ),
+        ),
+    )
+)
+
+# -- distribute_fpn_proposals -----------------------------------------------------------------------
+
+
+class DistributionAttributes(Operands):
+    fpn_rois: Input
+    min_level: int = 2
+    max_level: int = 5
+    refer_level: int = 4
+    refer_scale: int = 224
+
+
+class DistributeFpnProposals(DistributionAttributes):
+    fpn_rois_lod: Offsets
+    multi_fpn_rois: Outputs
+    restore_index: Output
+
+
+class OffsetsDistributed(DistributionAttributes):
+    """The offsets of the regions on the map ``number``; ``x`` are those of all."""
+
+    x: Input
+    out: Output
+    number: int = 0
+
+
+def maps_of(a: Any) -> Array:
+    """Return the number of the map that each region is read from: larger ones from coarser maps."""
+    sides = a.fpn_rois[:, 2:] - a.fpn_rois[:, :2]
+    area = np.where((sides < 0).any(1), 0, (sides + 1).prod(1))
+    level = np.floor(np.log2(np.sqrt(area) / a.refer_scale + 1e-6) + a.refer_level)
+    return (np.clip(level, a.min_level, a.max_level) - a.min_level).astype(np.int64)
+
+
+def distribute_shape(op: Inference) -> Mapping[str, Specs]:
+    """Some regions for each map, and the place of each among those of all maps."""
+    rois = op.spec("FpnRois")
+    op.require(rois.shape[1:] in ((4,), (-1,)), "FpnRois must be [R, 4]")
+    low, high = op.attr("min_level"), op.attr("max_level")
+    op.require(low <= high, f"min_level={low} must not be above max_level={high}")
+    op.sequences("FpnRois")
+    counts, value = [-1] * (high - low + 1), op.value("FpnRois")
+    if value is not None:
+        numbers = maps_of(DistributionAttributes.of({**op.attrs, "fpn_rois": value}))
+        counts = np.bincount(numbers, minlength=len(counts)).tolist()
+    index = Spec((rois.shape[0], 1), VarType.INT32)
+    return {
+        "MultiFpnRois": [Spec((count, 4), rois.dtype) for count in counts],
+        "RestoreIndex": index,
+    }
+
+
+def distribute_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...] | list[tuple[Any, ...]]]:
+    """The regions of each image, on each map."""
+    ends = op.of("FpnRois")[-1:]
+    if not ends:
+        return {}
+    attrs = {name: op.attrs[name] for name in DistributionAttributes.declared().attrs}
+    inputs = {"X": ends, "FpnRois": (op.value("FpnRois"),)}
+    maps = range(attrs["max_level"] - attrs["min_level"] + 1)
+    levels = [(op.level("lod_distributed", inputs, {**attrs, "number": k}),) for k in maps]
+    return {"MultiFpnRois": levels}
+
+
+_REGIONS = table([[1.0, 2.0, 30.0, 40.0], [0.0, 0.0, 200.0, 300.0], [5.0, 5.0, 9.0, 9.0]])
+define(
+    Op(
+        type="distribute_fpn_proposals",
+        record=DistributeFpnProposals,
+        shape=distribute_shape,
+        reads_values=lambda attrs: ("FpnRois",),
+        lod=distribute_lod,
+        samples=(
+            sample({"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(2, 1)]}),
+            sample(
+                {"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(0, 3)]},
+                min_level=1,
+                max_level=3,
+                refer_level=2,
+                refer_scale=30,
+            ),
+        ),
+        refuses=(sample({"FpnRois": normal(3, 5), "FpnRois@LOD": [offsets(3)]}),),
+    )
+)
+define(
+    Op(
+        type="lod_distributed",
+        record=OffsetsDistributed,
+        shape=lambda op: {"Out": op.spec("X")},
+        lod=no_sequences,
+        samples=(sample({"FpnRois": _REGIONS, "X": offsets(2, 1)}, number=2),),
+    )
+)

@@ -1,0 +1,347 @@
+"""What the two stages of Faster R-CNN learn from objects: Ren et al., arXiv 1506.01497, section 3.1.
+
+Boxes are (x0, y0, x1, y1) in pixels, the last of which belong to them. Objects and regions of each image are a
+sequence. How many anchors or regions count follows from boxes; which of too many do is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...strategies.types import INTEGERS, VarType
+from .box_choice import overlap
+from .lod import Lods, no_sequences
+from .operands import Array, Input, Offsets, Operands, Output
+from .proposals import parts, values_of
+from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .rules import merge_dims
+from .samples import offsets, sample, table, uniform
+
+_SAME = 1e-5  # shares that differ by less are the same
+# Candidates, and how many of them are wanted -> those that count
+Choose = Callable[[Array, int], Array]
+
+
+def first(candidates: Array, count: int) -> Array:
+    """Choose the first: what counts where nothing is drawn, and as many as where it is."""
+    return candidates[:count]
+
+
+def offsets_of(boxes: Array, objects: Array, weights: Sequence[float] = (1.0,) * 4) -> Array:
+    """Return objects as offsets from boxes, [K, 4] each, divided by weights."""
+    (middles, sizes), (places, lengths) = (
+        (b[:, :2] + (b[:, 2:] - b[:, :2] + 1) / 2, b[:, 2:] - b[:, :2] + 1)
+        for b in (boxes, objects)
+    )
+    moved = np.concatenate([(places - middles) / sizes, np.log(lengths / sizes)], 1)
+    return moved / np.array(weights, boxes.dtype)
+
+
+# -- rpn_target_assign ------------------------------------------------------------------------------
+
+
+class AnchorAttributes(Operands):
+    anchor: Input
+    gt_boxes: Input
+    is_crowd: Input
+    im_info: Input
+    gt_boxes_lod: Offsets
+    rpn_batch_size_per_im: int = 256
+    rpn_straddle_thresh: float = 0.0
+    rpn_positive_overlap: float = 0.7
+    rpn_negative_overlap: float = 0.3
+    rpn_fg_fraction: float = 0.5
+    use_random: bool = True
+
+
+class RpnTargetAssign(AnchorAttributes):
+    location_index: Output
+    score_index: Output
+    target_b_box: Output
+    target_label: Output
+    b_box_inside_weight: Output
+
+
+class AnchorTargets(NamedTuple):
+    """Of all images, behind each other: what is learnt of anchors, by number.
+
+    ``places`` are anchors with an object, whose offsets are learnt, ``weights`` 0 for those that take the
+    place of one which counts as background; ``scores`` are anchors whose ``labels`` are learnt.
+    """
+
+    places: Array
+    scores: Array
+    offsets: Array
+    labels: Array
+    weights: Array
+
+
+def anchor_targets(a: Any, ends: Array, choose: Choose = first) -> AnchorTargets:
+    """Match anchors with objects: those with much in common, and of each object those with the most."""
+    images: list[tuple[Array, ...]] = []
+    crowds, objects_of = parts(a.is_crowd.reshape(-1), ends), parts(a.gt_boxes, ends)
+    anchors = a.anchor.reshape(-1, 4)
+    for number, (crowd, objects, info) in enumerate(
+        zip(crowds, objects_of, a.im_info, strict=True)
+    ):
+        height, width, scale = info
+        inside, edge = np.arange(len(anchors)), a.rpn_straddle_thresh
+        if edge >= 0:
+            high = anchors[:, 2:] < np.array([width, height]) + edge
+            inside = np.flatnonzero(((anchors[:, :2] >= -edge) & high).all(1))
+        objects = objects[crowd == 0] * scale
+        share = overlap(anchors[inside], objects, False, nearby=True)
+        most, owner = share.max(1, initial=0), (share.argmax(1) if len(objects) else inside * 0)
+        best = (np.abs(share - share.max(0, initial=0)) < _SAME).any(1)
+        batch = a.rpn_batch_size_per_im
+        front, back = best | (most >= a.rpn_positive_overlap), most < a.rpn_negative_overlap
+        # Where anchors are drawn the best one of an object is no background: else the draw told how many count.
+        back = np.flatnonzero(back & ~front if a.use_random else back)
+        limit = (
+            int(a.rpn_fg_fraction * batch) if a.rpn_fg_fraction > 0 and batch > 0 else len(inside)
+        )
+        front = choose(np.flatnonzero(front), limit)
+        back = choose(back, batch - len(front))
+        both = np.isin(back, front)
+        real = np.sort(np.setdiff1d(front, back))
+        places = np.concatenate([np.repeat(front[:1], both.sum()), real])
+        weights = np.repeat([0.0, 1.0], [both.sum(), len(real)])
+        labels = np.repeat([1, 0], [len(real), len(back)])
+        moved = offsets_of(anchors[inside[places]], objects[owner[places]])
+        rows = (inside[places], inside[np.concatenate([real, np.sort(back)])])
+        images.append((*(r + number * len(anchors) for r in rows), moved, labels, weights))
+    whole = (np.concatenate(side) for side in zip(*images, strict=True))
+    return AnchorTargets(*whole)
+
+
+def anchors_shape(op: Inference) -> Mapping[str, Specs]:
+    """[F] anchors with an object, whose offsets are [F, 4], and [B] whose labels are [B, 1]."""
+    anchor, boxes = op.spec("Anchor"), op.shape("GtBoxes")
+    op.require(boxes[1:] in ((4,), (-1,)) and len(boxes) == 2, "GtBoxes must be [objects, 4]")
+    op.require(op.shape("ImInfo")[1:] in ((3,), (-1,)), "ImInfo must be [N, 3]")
+    op.require(op.spec("IsCrowd").dtype in INTEGERS, "IsCrowd must hold integers")
+    ends = op.offsets("GtBoxes")
+    slots = {"Anchor": "anchor", "GtBoxes": "gt_boxes", "IsCrowd": "is_crowd", "ImInfo": "im_info"}
+    values, sizes = values_of(op, slots), (-1, -1)
+    if values is not None and ends is not None:
+        targets = anchor_targets(AnchorAttributes.of({**op.attrs, **values}), ends)
+        sizes = len(targets.places), len(targets.scores)
+    rows = {"LocationIndex": (sizes[0],), "ScoreIndex": (sizes[1],), "TargetLabel": (sizes[1], 1)}
+    places = Spec((sizes[0], 4), anchor.dtype)
+    integers = {slot: Spec(shape, VarType.INT32) for slot, shape in rows.items()}
+    return {**integers, "TargetBBox": places, "BBoxInsideWeight": places}
+
+
+_OBJECTS = {
+    "GtBoxes": table([[3.0, 2.0, 18.0, 20.0], [12.0, 6.0, 30.0, 28.0], [1.0, 1.0, 9.0, 9.0]]),
+    "GtBoxes@LOD": [offsets(2, 1)],
+    "IsCrowd": table([[0], [0], [0]]),
+    "ImInfo": table([[40.0, 50.0, 1.0], [30.0, 60.0, 2.0]]),
+}
+_ANCHORS = {
+    **_OBJECTS,
+    "Anchor": table(
+        [
+            [2.0, 3.0, 19.0, 21.0],
+            [11.0, 7.0, 29.0, 26.0],
+            [0.0, 0.0, 17.0, 17.0],
+            [-9.0, 2.0, 9.0, 9.0],
+        ]
+    ),
+}
+define(
+    Op(
+        type="rpn_target_assign",
+        record=RpnTargetAssign,
+        shape=anchors_shape,
+        reads_values=lambda attrs: ("Anchor", "GtBoxes", "IsCrowd", "ImInfo", "GtBoxes@LOD"),
+        lod=no_sequences,
+        random=True,
+        samples=(
+            sample(_ANCHORS, use_random=False),
+            sample(_ANCHORS, use_random=False, rpn_batch_size_per_im=2, rpn_straddle_thresh=-1.0),
+        ),
+        refuses=(sample({**_ANCHORS, "GtBoxes": uniform(3, 5)}),),
+    )
+)
+
+# -- generate_proposal_labels -----------------------------------------------------------------------
+
+
+class RegionAttributes(Operands):
+    rpn_rois: Input
+    gt_classes: Input
+    is_crowd: Input
+    gt_boxes: Input
+    im_info: Input
+    batch_size_per_im: int = 256
+    fg_fraction: float = 0.25
+    fg_thresh: float = 0.25
+    bg_thresh_hi: float = 0.5
+    bg_thresh_lo: float = 0.0
+    bbox_reg_weights: Sequence[float] = [0.1, 0.1, 0.2, 0.2]
+    class_nums: int = 81
+    use_random: bool = True
+    is_cascade_rcnn: bool = False
+    is_cls_agnostic: bool = False
+
+
+class GenerateProposalLabels(RegionAttributes):
+    rpn_rois_lod: Offsets
+    gt_boxes_lod: Offsets
+    rois: Output
+    labels_int32: Output
+    bbox_targets: Output
+    bbox_inside_weights: Output
+    bbox_outside_weights: Output
+
+
+class OffsetsOfRegions(RegionAttributes):
+    """``x`` are the offsets of regions, ``y`` those of objects."""
+
+    x: Input
+    y: Input
+    out: Output
+
+
+class RegionTargets(NamedTuple):
+    """Of each image: regions that count, their classes (0: background), and offsets of objects from them."""
+
+    boxes: Array
+    labels: Array
+    offsets: Array
+
+
+def region_targets(
+    a: Any, regions: Array, ends: Array, choose: Choose = first
+) -> list[RegionTargets]:
+    """Match regions, and the objects themselves, with objects; in a cascade regions alone, and all count."""
+    images = []
+    columns = (
+        (a.rpn_rois, regions),
+        (a.gt_classes.reshape(-1), ends),
+        (a.is_crowd.reshape(-1), ends),
+    )
+    lists = (parts(rows, level) for rows, level in (*columns, (a.gt_boxes, ends)))
+    for rois, classes, crowd, objects, info in zip(*lists, a.im_info, strict=True):
+        boxes = rois / info[2]
+        if a.is_cascade_rcnn:
+            boxes = boxes[(boxes[:, 2:] - boxes[:, :2] + 1 > 0).all(1)]
+        else:
+            boxes = np.concatenate([objects, boxes])
+        share = overlap(boxes, objects, False, nearby=True)
+        most = share.max(1, initial=0)
+        if not a.is_cascade_rcnn:
+            most[: len(objects)][crowd != 0] = -1
+        front = np.flatnonzero(most >= a.fg_thresh)
+        back = (most >= a.bg_thresh_lo) & (most < a.bg_thresh_hi) & (most < a.fg_thresh)
+        back = np.flatnonzero(back)
+        if not a.is_cascade_rcnn:
+            front = choose(front, int(a.batch_size_per_im * a.fg_fraction))
+            back = choose(back, a.batch_size_per_im - len(front))
+        owner = (np.abs(share[front] - most[front, None]) < _SAME).argmax(1)
+        labels = np.concatenate([classes[owner], np.zeros(len(back), classes.dtype)])
+        moved = offsets_of(boxes[front], objects[owner], a.bbox_reg_weights)
+        chosen = boxes[np.concatenate([front, back])] * info[2]
+        images.append(RegionTargets(chosen, labels, moved))
+    return images
+
+
+_OF_REGIONS = {
+    "RpnRois": "rpn_rois",
+    "GtClasses": "gt_classes",
+    "IsCrowd": "is_crowd",
+    "GtBoxes": "gt_boxes",
+    "ImInfo": "im_info",
+}
+
+
+def _regions(
+    op: Inference, rois: Array | None, objects: Array | None
+) -> list[RegionTargets] | None:
+    values = values_of(op, _OF_REGIONS)
+    if values is None or rois is None or objects is None:
+        return None
+    return region_targets(RegionAttributes.of({**op.attrs, **values}), rois, objects)
+
+
+def regions_shape(op: Inference) -> Mapping[str, Specs]:
+    """[S, 4] regions, [S, 1] classes, and [S, 4 classes] offsets and weights."""
+    rois = op.spec("RpnRois")
+    for slot in ("RpnRois", "GtBoxes"):
+        op.require(op.shape(slot)[1:] in ((4,), (-1,)), f"{slot} must be [number, 4]")
+        fits = merge_dims(op.sequences(slot), op.shape("ImInfo")[0]) is not None
+        op.require(fits, f"{slot} must have a sequence for each image of ImInfo")
+    op.require(op.attr("class_nums") > 0, "class_nums must be above 0")
+    images = _regions(op, op.offsets("RpnRois"), op.offsets("GtBoxes"))
+    count = -1 if images is None else sum(len(image.boxes) for image in images)
+    wide = Spec((count, 4 * op.attr("class_nums")), rois.dtype)
+    return {
+        "Rois": Spec((count, 4), rois.dtype),
+        "LabelsInt32": Spec((count, 1), VarType.INT32),
+        **dict.fromkeys(("BboxTargets", "BboxInsideWeights", "BboxOutsideWeights"), wide),
+    }
+
+
+def regions_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The regions of each image."""
+    rois, objects = op.of("RpnRois")[-1:], op.of("GtBoxes")[-1:]
+    if not rois or not objects:
+        return {}
+    inputs = {slot: (op.value(slot),) for slot in _OF_REGIONS} | {"X": rois, "Y": objects}
+    attrs = {name: op.attrs[name] for name in RegionAttributes.declared().attrs}
+    level = op.level("lod_of_regions", inputs, attrs)
+    return {slot.name: (level,) for slot in op.output_slots}
+
+
+_CANDIDATES = {
+    **_OBJECTS,
+    "RpnRois": table(
+        [
+            [2.0, 3.0, 19.0, 21.0],
+            [11.0, 7.0, 29.0, 26.0],
+            [0.0, 0.0, 17.0, 17.0],
+            [9.0, 2.0, 20.0, 9.0],
+        ]
+    ),
+    "RpnRois@LOD": [offsets(3, 1)],
+    "GtClasses": table([[1], [2], [2]]),
+}
+_FEW = {"class_nums": 3, "use_random": False}
+define(
+    Op(
+        type="generate_proposal_labels",
+        record=GenerateProposalLabels,
+        shape=regions_shape,
+        reads_values=lambda attrs: (*_OF_REGIONS, "RpnRois@LOD", "GtBoxes@LOD"),
+        lod=regions_lod,
+        random=True,
+        samples=(
+            sample(_CANDIDATES, **_FEW),
+            sample(_CANDIDATES, **_FEW, batch_size_per_im=2, fg_fraction=0.5, fg_thresh=0.6),
+            sample(_CANDIDATES, **_FEW, is_cascade_rcnn=True, is_cls_agnostic=True),
+        ),
+        refuses=(sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),),
+    )
+)
+define(
+    Op(
+        type="lod_of_regions",
+        record=OffsetsOfRegions,
+        shape=lambda op: {"Out": OFFSETS._replace(shape=op.shape("Y"))},
+        lod=no_sequences,
+        samples=(
+            sample(
+                {
+                    **{s: v for s, v in _CANDIDATES.items() if "@" not in s},
+                    "X": offsets(3, 1),
+                    "Y": offsets(2, 1),
+                },
+                **_FEW,
+            ),
+        ),
+    )
+)

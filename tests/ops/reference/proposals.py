@@ -1,0 +1,211 @@
+"""Regions that may hold an object, and what is learnt from them, a box at a time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from .box_choice import staying
+from .registry import reference
+
+Slots = dict[str, Any]
+
+
+def proposals(ins: Slots, attrs: Slots) -> list[list[tuple[float, Any]]]:
+    """The scores and boxes of each image that stay."""
+    images = []
+    for n, (height, width, scale) in enumerate(ins["ImInfo"]):
+        regions = []
+        for i, j, k in np.ndindex(ins["Anchors"].shape[:3]):
+            x0, y0, x1, y1 = ins["Anchors"][i, j, k]
+            size = np.array([x1 - x0 + 1, y1 - y0 + 1])
+            d = ins["BboxDeltas"][n, 4 * k : 4 * k + 4, i, j] * ins["Variances"][i, j, k]
+            middle = np.array([x0, y0]) + size / 2 + d[:2] * size
+            size = size * np.minimum(np.exp(d[2:]), 62.5)
+            box = np.array([*(middle - size / 2), *(middle + size / 2 - 1)])
+            box = np.minimum(np.maximum(box, 0), [width - 1, height - 1] * 2)
+            regions.append((ins["Scores"][n, k, i, j], box))
+        regions = sorted(regions, key=lambda pair: -pair[0])[: attrs["pre_nms_topN"]]
+        large = []
+        for score, box in regions:
+            sides = box[2:] - box[:2]
+            middle = box[:2] + (sides + 1) / 2
+            big = min(sides) / scale + 1 >= max(attrs["min_size"], 1)
+            if big and middle[0] <= width and middle[1] <= height:
+                large.append((score, box))
+        scores, boxes = [s for s, _ in large], [b for _, b in large]
+        stay = staying(boxes, scores, attrs["nms_thresh"], attrs["eta"], 1)
+        images.append([large[k] for k in stay[: attrs["post_nms_topN"]]])
+    return images
+
+
+@reference("generate_proposals")
+def generate_proposals(ins: Slots, attrs: Slots) -> Slots:
+    rows = [pair for image in proposals(ins, attrs) for pair in image]
+    return {
+        "RpnRois": np.array([box for _, box in rows]).reshape(-1, 4),
+        "RpnRoiProbs": np.array([score for score, _ in rows]).reshape(-1, 1),
+    }
+
+
+@reference("lod_of_proposals")
+def lod_of_proposals(ins: Slots, attrs: Slots) -> Slots:
+    return {"Out": np.cumsum([0, *map(len, proposals(ins, attrs))])}
+
+
+def best_rows(levels: Any, scores: Any, most: int) -> list[tuple[int, int]]:
+    """(image, number) of the best rows, by image."""
+    images = [n for ends in levels for n, (b, e) in enumerate(pairwise(ends)) for _ in range(b, e)]
+    flat = [float(v) for part in scores for v in part.reshape(-1)]
+    best = sorted(range(len(flat)), key=lambda k: -flat[k])[:most]
+    return sorted(((images[k], k) for k in best), key=lambda pair: pair[0])
+
+
+@reference("collect_fpn_proposals")
+def collect_fpn_proposals(ins: Slots, attrs: Slots) -> Slots:
+    levels, most = ins["MultiLevelRois@LOD"], attrs["post_nms_topN"]
+    best = best_rows(levels, ins["MultiLevelScores"], most)
+    return {"FpnRois": np.concatenate(ins["MultiLevelRois"])[[k for _, k in best]]}
+
+
+@reference("lod_collected")
+def lod_collected(ins: Slots, attrs: Slots) -> Slots:
+    images = [n for n, _ in best_rows(ins["X"], ins["Y"], attrs["post_nms_topN"])]
+    return {"Out": np.cumsum([0, *(images.count(n) for n in range(len(ins["X"][0]) - 1))])}
+
+
+def map_of(box: Any, attrs: Slots) -> int:
+    side = np.sqrt((box[2] - box[0] + 1) * (box[3] - box[1] + 1))
+    level = int(np.floor(np.log2(side / attrs["refer_scale"] + 1e-6) + attrs["refer_level"]))
+    return min(max(level, attrs["min_level"]), attrs["max_level"]) - attrs["min_level"]
+
+
+@reference("distribute_fpn_proposals")
+def distribute_fpn_proposals(ins: Slots, attrs: Slots) -> Slots:
+    count = attrs["max_level"] - attrs["min_level"] + 1
+    numbers = [map_of(box, attrs) for box in ins["FpnRois"]]
+    maps = [[k for k, number in enumerate(numbers) if number == m] for m in range(count)]
+    order = [k for own in maps for k in own]
+    return {
+        "MultiFpnRois": [ins["FpnRois"][own] for own in maps],
+        "RestoreIndex": np.array([[order.index(k)] for k in range(len(numbers))]),
+    }
+
+
+@reference("lod_distributed")
+def lod_distributed(ins: Slots, attrs: Slots) -> Slots:
+    here = [map_of(box, attrs) == attrs["number"] for box in ins["FpnRois"]]
+    return {"Out": np.array([sum(here[:end]) for end in ins["X"]])}
+
+
+def shared(one: Any, other: Any) -> float:
+    sides = [min(one[k + 2], other[k + 2]) - max(one[k], other[k]) + 1 for k in range(2)]
+    both = max(sides[0], 0) * max(sides[1], 0)
+    areas = [(b[2] - b[0] + 1) * (b[3] - b[1] + 1) for b in (one, other)]
+    return float(both / (sum(areas) - both))
+
+
+def offsets(box: Any, thing: Any, weights: Any = (1, 1, 1, 1)) -> Any:
+    size, length = box[2:] - box[:2] + 1, thing[2:] - thing[:2] + 1
+    moved = ((thing[:2] + length / 2) - (box[:2] + size / 2)) / size
+    return np.array([*moved, *np.log(length / size)]) / weights
+
+
+@reference("rpn_target_assign")
+def rpn_target_assign(ins: Slots, attrs: Slots) -> Slots:
+    places: list[int] = []
+    scores: list[int] = []
+    moved: list[Any] = []
+    labels: list[int] = []
+    weights: list[list[float]] = []
+    anchors, batch = ins["Anchor"], attrs["rpn_batch_size_per_im"]
+    for n, (begin, end) in enumerate(pairwise(ins["GtBoxes@LOD"][-1])):
+        height, width, scale = ins["ImInfo"][n]
+        t = attrs["rpn_straddle_thresh"]
+        inside = [
+            k for k, b in enumerate(anchors)
+            if t < 0 or (min(b[:2]) >= -t and b[2] < width + t and b[3] < height + t)
+        ]  # fmt: skip
+        objects = [
+            box * scale
+            for box, crowd in zip(
+                ins["GtBoxes"][begin:end], ins["IsCrowd"][begin:end].ravel(), strict=True
+            )
+            if not crowd
+        ]
+        share = {k: [shared(anchors[k], thing) for thing in objects] for k in inside}
+        tops = [max(share[k][m] for k in inside) for m in range(len(objects))]
+        front = [
+            k for k in inside
+            if max(share[k]) >= attrs["rpn_positive_overlap"]
+            or any(abs(s - top) < 1e-5 for s, top in zip(share[k], tops, strict=True))
+        ][: int(batch * attrs["rpn_fg_fraction"])]  # fmt: skip
+        back = [k for k in inside if max(share[k]) < attrs["rpn_negative_overlap"]]
+        back = back[: batch - len(front)]
+        both = [k for k in front if k in back]
+        real = [k for k in front if k not in back]
+        learnt = front[:1] * len(both) + real
+        places += [k + n * len(anchors) for k in learnt]
+        scores += [k + n * len(anchors) for k in real + back]
+        moved += [offsets(anchors[k], objects[int(np.argmax(share[k]))]) for k in learnt]
+        labels += [1] * len(real) + [0] * len(back)
+        weights += [[0.0] * 4] * len(both) + [[1.0] * 4] * len(real)
+    return {
+        "LocationIndex": np.array(places),
+        "ScoreIndex": np.array(scores),
+        "TargetBBox": np.array(moved),
+        "TargetLabel": np.array(labels)[:, None],
+        "BBoxInsideWeight": np.array(weights),
+    }
+
+
+def regions(ins: Slots, attrs: Slots, rois_at: Any, objects_at: Any) -> list[Any]:
+    """(region, class, offsets) of each image."""
+    images = []
+    for n, (begin, end) in enumerate(pairwise(objects_at)):
+        scale, things = ins["ImInfo"][n, 2], ins["GtBoxes"][begin:end]
+        boxes = [box / scale for box in ins["RpnRois"][rois_at[n] : rois_at[n + 1]]]
+        cascade = attrs["is_cascade_rcnn"]
+        crowd = [] if cascade else ins["IsCrowd"][begin:end].ravel()
+        boxes = boxes if cascade else [*things, *boxes]
+        front, back = [], []
+        for k, box in enumerate(boxes):
+            shares = [shared(box, thing) for thing in things]
+            most = -1 if k < len(crowd) and crowd[k] else max(shares)
+            label = int(ins["GtClasses"].ravel()[begin + int(np.argmax(shares))])
+            if most >= attrs["fg_thresh"]:
+                moved = offsets(box, things[int(np.argmax(shares))], attrs["bbox_reg_weights"])
+                front.append((box * scale, label, moved))
+            elif attrs["bg_thresh_lo"] <= most < attrs["bg_thresh_hi"]:
+                back.append((box * scale, 0, None))
+        if not cascade:
+            front = front[: int(attrs["batch_size_per_im"] * attrs["fg_fraction"])]
+            back = back[: attrs["batch_size_per_im"] - len(front)]
+        images.append(front + back)
+    return images
+
+
+@reference("generate_proposal_labels")
+def generate_proposal_labels(ins: Slots, attrs: Slots) -> Slots:
+    levels = ins["RpnRois@LOD"][-1], ins["GtBoxes@LOD"][-1]
+    rows = [row for image in regions(ins, attrs, *levels) for row in image]
+    wide = np.zeros((2, len(rows), attrs["class_nums"], 4))
+    for k, (_, label, moved) in enumerate(rows):
+        if label:
+            column = 1 if attrs["is_cls_agnostic"] else label
+            wide[0, k, column], wide[1, k, column] = moved, 1
+    wide = wide.reshape(2, len(rows), -1)
+    return {
+        "Rois": np.array([box for box, *_ in rows]),
+        "LabelsInt32": np.array([[label] for _, label, _ in rows]),
+        "BboxTargets": wide[0],
+        "BboxInsideWeights": wide[1],
+        "BboxOutsideWeights": wide[1],
+    }
+
+
+@reference("lod_of_regions")
+def lod_of_regions(ins: Slots, attrs: Slots) -> Slots:
+    return {"Out": np.cumsum([0, *map(len, regions(ins, attrs, ins["X"], ins["Y"]))])}
