@@ -11,10 +11,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import check_variable
 from .boxes import box_coder, iou_similarity, prior_box
 from .conv import conv2d
-from .helper import LayerHelper
+from .helper import LayerHelper, layer, layers
 from .label_loss import smooth_l1
 from .loss import softmax_with_cross_entropy
 from .numbers import integer, number
@@ -24,10 +23,10 @@ from .unary import softmax
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
 
 
-def _integers(values: Any, argument: str, layer: str) -> list[int]:
+def _integers(values: Any, argument: str, op_type: str) -> list[int]:
     if not isinstance(values, (list, tuple)):
-        raise InvalidType(f"{layer}: {argument} must be a list or a tuple, got {values!r}.")
-    return [integer(value, argument, layer) for value in values]
+        raise InvalidType(f"{op_type}: {argument} must be a list or a tuple, got {values!r}.")
+    return [integer(value, argument, op_type) for value in values]
 
 
 def yolov3_loss(
@@ -60,27 +59,21 @@ def yolov3_loss(
         InvalidType: an argument has another type.
         ShapeError: the operands do not fit together.
     """
-    layer = "yolov3_loss"
-    inputs = {"X": x, "GTBox": gt_box, "GTLabel": gt_label}
-    inputs |= {} if gt_score is None else {"GTScore": gt_score}
-    for slot, variable in inputs.items():
-        check_variable(variable, slot, layer)
+    op_type = "yolov3_loss"
+    inputs = {"X": x, "GTBox": gt_box, "GTLabel": gt_label, "GTScore": gt_score}
     if not isinstance(use_label_smooth, bool):
-        raise InvalidType(f"{layer}: use_label_smooth must be a bool, got {use_label_smooth!r}.")
+        raise InvalidType(f"{op_type}: use_label_smooth must be a bool, got {use_label_smooth!r}.")
     attrs = {
-        "anchors": _integers(anchors, "anchors", layer),
-        "anchor_mask": _integers(anchor_mask, "anchor_mask", layer),
-        "class_num": integer(class_num, "class_num", layer),
-        "ignore_thresh": number(ignore_thresh, "ignore_thresh", layer),
-        "downsample_ratio": integer(downsample_ratio, "downsample_ratio", layer),
+        "anchors": _integers(anchors, "anchors", op_type),
+        "anchor_mask": _integers(anchor_mask, "anchor_mask", op_type),
+        "class_num": integer(class_num, "class_num", op_type),
+        "ignore_thresh": number(ignore_thresh, "ignore_thresh", op_type),
+        "downsample_ratio": integer(downsample_ratio, "downsample_ratio", op_type),
         "use_label_smooth": use_label_smooth,
-        "scale_x_y": number(scale_x_y, "scale_x_y", layer),
+        "scale_x_y": number(scale_x_y, "scale_x_y", op_type),
     }
-    helper = LayerHelper(layer, name)
-    loss = helper.new(x.dtype)
-    masks = {"ObjectnessMask": helper.new(x.dtype, True), "GTMatchMask": helper.new("int32", True)}
-    helper.append_op(layer, inputs, {"Loss": loss, **masks}, attrs)
-    return loss
+    masks = "ObjectnessMask GTMatchMask"
+    return layers(op_type, name, f"Loss {masks}", masks, **inputs, **attrs)[0]
 
 
 def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Variable:
@@ -88,39 +81,29 @@ def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Var
 
     ``im_info`` [N, 3] has heights, widths, and the factor of images since; boxes are of images before it.
     """
-    check_variable(input, "input", "box_clip")
-    check_variable(im_info, "im_info", "box_clip")
-    inputs = {"Input": input, "ImInfo": im_info}
-    helper = LayerHelper("box_clip", name)
-    return helper.apply("box_clip", inputs, out="Output", dtype=input.dtype)
+    return layer("box_clip", name, Input=input, ImInfo=im_info)
 
 
 def _suppress(
     op_type: str, bboxes: Variable, scores: Variable, attrs: Any, name: str | None
 ) -> Any:
     """Append a choice of boxes; return them and, if it has them, their numbers."""
-    check_variable(bboxes, "bboxes", "multiclass_nms")
-    check_variable(scores, "scores", "multiclass_nms")
-    helper = LayerHelper(op_type, name)
-    outputs = {"Out": helper.new(bboxes.dtype, True)}
-    if op_type == "multiclass_nms2":
-        outputs["Index"] = helper.new("int32", True)
-    helper.append_op(op_type, {"BBoxes": bboxes, "Scores": scores}, outputs, attrs)
-    return tuple(outputs.values())
+    results = "Out Index" if op_type == "multiclass_nms2" else "Out"
+    return layers(op_type, name, results, results, BBoxes=bboxes, Scores=scores, **attrs)
 
 
 def _nms_attributes(
     score_threshold: float, nms_top_k: int, keep_top_k: int, nms_threshold: float,
     normalized: bool, nms_eta: float, background_label: int,
 ) -> dict[str, Any]:  # fmt: skip
-    layer = "multiclass_nms"
+    op_type = "multiclass_nms"
     return {
-        "background_label": integer(background_label, "background_label", layer),
-        "score_threshold": number(score_threshold, "score_threshold", layer),
-        "nms_top_k": integer(nms_top_k, "nms_top_k", layer),
-        "nms_threshold": number(nms_threshold, "nms_threshold", layer),
-        "nms_eta": number(nms_eta, "nms_eta", layer),
-        "keep_top_k": integer(keep_top_k, "keep_top_k", layer),
+        "background_label": integer(background_label, "background_label", op_type),
+        "score_threshold": number(score_threshold, "score_threshold", op_type),
+        "nms_top_k": integer(nms_top_k, "nms_top_k", op_type),
+        "nms_threshold": number(nms_threshold, "nms_threshold", op_type),
+        "nms_eta": number(nms_eta, "nms_eta", op_type),
+        "keep_top_k": integer(keep_top_k, "keep_top_k", op_type),
         "normalized": bool(normalized),
     }
 
@@ -225,14 +208,11 @@ def bipartite_match(
     Returns:
         numbers of rows, int32 [N, P] (-1: none), and the elements, [N, P].
     """
-    layer = "bipartite_match"
-    check_variable(dist_matrix, "dist_matrix", layer)
-    threshold = 0.5 if dist_threshold is None else number(dist_threshold, "dist_threshold", layer)
+    op_type = "bipartite_match"
+    threshold = 0.5 if dist_threshold is None else number(dist_threshold, "dist_threshold", op_type)
     attrs = {"match_type": match_type or "bipartite", "dist_threshold": threshold}
-    helper = LayerHelper(layer, name)
-    indices, shares = helper.new("int32", True), helper.new(dist_matrix.dtype, True)
-    outputs = {"ColToRowMatchIndices": indices, "ColToRowMatchDist": shares}
-    helper.append_op(layer, {"DistMat": dist_matrix}, outputs, attrs)
+    results = "ColToRowMatchIndices ColToRowMatchDist"
+    indices, shares = layers(op_type, name, results, results, DistMat=dist_matrix, **attrs)
     return indices, shares
 
 
@@ -250,15 +230,10 @@ def target_assign(
         matched_indices: int32 [N, P], numbers of objects; -1: ``mismatch_value`` is expected, which counts 0,
         negative_indices: ... but 1 where these say, int32 [boxes, 1], a sequence for each image.
     """
-    layer = "target_assign"
-    inputs = {"X": input, "MatchIndices": matched_indices}
-    inputs |= {} if negative_indices is None else {"NegIndices": negative_indices}
-    for slot, variable in inputs.items():
-        check_variable(variable, slot, layer)
-    attrs = {"mismatch_value": integer(mismatch_value or 0, "mismatch_value", layer)}
-    helper = LayerHelper(layer, name)
-    out, weight = helper.new(input.dtype, True), helper.new("float32", True)
-    helper.append_op(layer, inputs, {"Out": out, "OutWeight": weight}, attrs)
+    op_type = "target_assign"
+    inputs = {"X": input, "MatchIndices": matched_indices, "NegIndices": negative_indices}
+    attrs = {"mismatch_value": integer(mismatch_value or 0, "mismatch_value", op_type)}
+    out, weight = layers(op_type, name, "Out OutWeight", "Out OutWeight", **inputs, **attrs)
     return out, weight
 
 
@@ -370,13 +345,13 @@ def multi_box_head(
     Raises:
         InvalidType, InvalidValue: an argument is no list, or not as long as ``inputs``.
     """
-    layer = "multi_box_head"
+    op_type = "multi_box_head"
     if not isinstance(inputs, (list, tuple)):
-        raise InvalidType(f"{layer}: inputs must be a list or a tuple, got {inputs!r}.")
+        raise InvalidType(f"{op_type}: inputs must be a list or a tuple, got {inputs!r}.")
     if len(inputs) > 2 and min_sizes is None and max_sizes is None:
         if min_ratio is None or max_ratio is None:
             raise InvalidValue(
-                f"{layer} needs min_ratio and max_ratio, or min_sizes and max_sizes."
+                f"{op_type} needs min_ratio and max_ratio, or min_sizes and max_sizes."
             )
         step = math.floor((max_ratio - min_ratio) / (len(inputs) - 2))
         ratios = list(range(min_ratio, max_ratio + 1, step))
@@ -388,7 +363,7 @@ def multi_box_head(
         optional = value is None and argument in lists
         if not optional and (not isinstance(value, (list, tuple)) or len(value) < len(inputs)):
             raise InvalidValue(
-                f"{layer}: {argument} must have an element for each of {len(inputs)} inputs, got {value!r}."
+                f"{op_type}: {argument} must have an element for each of {len(inputs)} inputs, got {value!r}."
             )
     heads: list[tuple[Variable, ...]] = []
     for i, x in enumerate(inputs):

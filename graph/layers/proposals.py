@@ -5,33 +5,18 @@ Boxes are (x0, y0, x1, y1) in pixels. Objects and regions of each image are a se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
+from .arguments import check_variable
 from .boxes import numbers
-from .helper import LayerHelper, check_variable
+from .helper import LayerHelper, constant_layer, layers
 from .numbers import integer, number
 from .shape import gather, reshape
 
 _WEIGHTS = (0.1, 0.1, 0.2, 0.2)
-
-
-def _append(
-    op_type: str,
-    inputs: Mapping[str, Variable],
-    dtypes: Mapping[str, Any],
-    attrs: Mapping[str, Any],
-    name: str | None = None,
-) -> dict[str, Variable]:
-    """Append an op and return its results by slot; no gradient passes."""
-    for slot, variable in inputs.items():
-        check_variable(variable, slot, op_type)
-    helper = LayerHelper(op_type, name)
-    outputs = {slot: helper.new(dtype, True) for slot, dtype in dtypes.items()}
-    helper.append_op(op_type, inputs, outputs, attrs)
-    return outputs
 
 
 def generate_proposals(
@@ -60,18 +45,18 @@ def generate_proposals(
         min_size: how high and wide a region must be, in pixels before scaling.
         return_rois_num: return also where regions of each image end, int32 [N].
     """
-    layer = "generate_proposals"
+    op_type = "generate_proposals"
     inputs = {"Scores": scores, "BboxDeltas": bbox_deltas, "ImInfo": im_info}
     inputs |= {"Anchors": anchors, "Variances": variances}
     attrs = {
-        "pre_nms_topN": integer(pre_nms_top_n, "pre_nms_top_n", layer),
-        "post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", layer),
-        "nms_thresh": number(nms_thresh, "nms_thresh", layer),
-        "min_size": number(min_size, "min_size", layer),
-        "eta": number(eta, "eta", layer),
+        "pre_nms_topN": integer(pre_nms_top_n, "pre_nms_top_n", op_type),
+        "post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", op_type),
+        "nms_thresh": number(nms_thresh, "nms_thresh", op_type),
+        "min_size": number(min_size, "min_size", op_type),
+        "eta": number(eta, "eta", op_type),
     }
-    dtypes = {"RpnRois": scores.dtype, "RpnRoiProbs": scores.dtype, "RpnRoisLod": "int32"}
-    rois, probs, ends = _append(layer, inputs, dtypes, attrs, name).values()
+    results = "RpnRois RpnRoiProbs RpnRoisLod"
+    rois, probs, ends = layers(op_type, name, results, results, **inputs, **attrs)
     return (rois, probs, ends) if return_rois_num else (rois, probs)
 
 
@@ -102,25 +87,20 @@ def rpn_target_assign(
         rpn_negative_overlap: below which it has none.
         use_random: draw those that count where there are more; else the first do.
     """
-    layer = "rpn_target_assign"
+    op_type = "rpn_target_assign"
     inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": is_crowd, "ImInfo": im_info}
-    for argument, variable in (("bbox_pred", bbox_pred), ("cls_logits", cls_logits)):
-        check_variable(variable, argument, layer)
     attrs = {
-        "rpn_batch_size_per_im": integer(rpn_batch_size_per_im, "rpn_batch_size_per_im", layer),
-        "rpn_straddle_thresh": number(rpn_straddle_thresh, "rpn_straddle_thresh", layer),
-        "rpn_positive_overlap": number(rpn_positive_overlap, "rpn_positive_overlap", layer),
-        "rpn_negative_overlap": number(rpn_negative_overlap, "rpn_negative_overlap", layer),
-        "rpn_fg_fraction": number(rpn_fg_fraction, "rpn_fg_fraction", layer),
+        "rpn_batch_size_per_im": integer(rpn_batch_size_per_im, "rpn_batch_size_per_im", op_type),
+        "rpn_straddle_thresh": number(rpn_straddle_thresh, "rpn_straddle_thresh", op_type),
+        "rpn_positive_overlap": number(rpn_positive_overlap, "rpn_positive_overlap", op_type),
+        "rpn_negative_overlap": number(rpn_negative_overlap, "rpn_negative_overlap", op_type),
+        "rpn_fg_fraction": number(rpn_fg_fraction, "rpn_fg_fraction", op_type),
         "use_random": bool(use_random),
     }
-    dtypes: dict[str, Any] = dict.fromkeys(("LocationIndex", "ScoreIndex", "TargetLabel"), "int32")
-    dtypes |= dict.fromkeys(("TargetBBox", "BBoxInsideWeight"), anchor_box.dtype)
-    results = _append(layer, inputs, dtypes, attrs)
-    scores = gather(reshape(cls_logits, shape=[-1, 1]), results["ScoreIndex"])
-    places = gather(reshape(bbox_pred, shape=[-1, 4]), results["LocationIndex"])
-    expected = results["TargetLabel"], results["TargetBBox"], results["BBoxInsideWeight"]
-    return (scores, places, *expected)
+    results = "LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight"
+    places, scored, *expected = layers(op_type, None, results, results, **inputs, **attrs)
+    scores = gather(reshape(cls_logits, shape=[-1, 1]), scored)
+    return (scores, gather(reshape(bbox_pred, shape=[-1, 4]), places), *expected)
 
 
 def generate_proposal_labels(
@@ -157,26 +137,27 @@ def generate_proposal_labels(
     Raises:
         InvalidValue: there is no ``class_nums``.
     """
-    layer = "generate_proposal_labels"
+    op_type = "generate_proposal_labels"
     if class_nums is None:
-        raise InvalidValue(f"{layer} needs class_nums, the number of classes with the background.")
+        raise InvalidValue(
+            f"{op_type} needs class_nums, the number of classes with the background."
+        )
     inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd}
     inputs |= {"GtBoxes": gt_boxes, "ImInfo": im_info}
     attrs = {
-        "batch_size_per_im": integer(batch_size_per_im, "batch_size_per_im", layer),
-        "fg_fraction": number(fg_fraction, "fg_fraction", layer),
-        "fg_thresh": number(fg_thresh, "fg_thresh", layer),
-        "bg_thresh_hi": number(bg_thresh_hi, "bg_thresh_hi", layer),
-        "bg_thresh_lo": number(bg_thresh_lo, "bg_thresh_lo", layer),
-        "bbox_reg_weights": numbers(bbox_reg_weights, "bbox_reg_weights", layer, 4),
-        "class_nums": integer(class_nums, "class_nums", layer),
+        "batch_size_per_im": integer(batch_size_per_im, "batch_size_per_im", op_type),
+        "fg_fraction": number(fg_fraction, "fg_fraction", op_type),
+        "fg_thresh": number(fg_thresh, "fg_thresh", op_type),
+        "bg_thresh_hi": number(bg_thresh_hi, "bg_thresh_hi", op_type),
+        "bg_thresh_lo": number(bg_thresh_lo, "bg_thresh_lo", op_type),
+        "bbox_reg_weights": numbers(bbox_reg_weights, "bbox_reg_weights", op_type, 4),
+        "class_nums": integer(class_nums, "class_nums", op_type),
         "use_random": bool(use_random),
         "is_cls_agnostic": bool(is_cls_agnostic),
         "is_cascade_rcnn": bool(is_cascade_rcnn),
     }
-    wide = ("BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
-    dtypes = {"Rois": rpn_rois.dtype, "LabelsInt32": "int32", **dict.fromkeys(wide, rpn_rois.dtype)}
-    return tuple(_append(layer, inputs, dtypes, attrs).values())
+    results = "Rois LabelsInt32 BboxTargets BboxInsideWeights BboxOutsideWeights"
+    return layers(op_type, None, results, results, **inputs, **attrs)
 
 
 def collect_fpn_proposals(
@@ -188,16 +169,14 @@ def collect_fpn_proposals(
     name: str | None = None,
 ) -> Variable:
     """The ``post_nms_top_n`` regions [R, 4] with the highest scores of those of all maps, by image."""
-    layer = "collect_fpn_proposals"
-    count = integer(max_level, "max_level", layer) - integer(min_level, "min_level", layer) + 1
+    op_type = "collect_fpn_proposals"
+    count = integer(max_level, "max_level", op_type) - integer(min_level, "min_level", op_type) + 1
     lists = {"MultiLevelRois": multi_rois[:count], "MultiLevelScores": multi_scores[:count]}
     for slot, variables in lists.items():
         for variable in variables:
-            check_variable(variable, slot, layer)
-    attrs = {"post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", layer)}
-    helper = LayerHelper(layer, name)
-    dtype = multi_rois[0].dtype
-    return helper.apply(layer, lists, attrs, out="FpnRois", dtype=dtype, stop_gradient=True)
+            check_variable(variable, slot, op_type)
+    attrs = {"post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", op_type)}
+    return constant_layer(op_type, name, **lists, **attrs)
 
 
 def distribute_fpn_proposals(
@@ -212,14 +191,13 @@ def distribute_fpn_proposals(
 
     A region as large as a square of side ``refer_scale`` is read from the map ``refer_level``.
     """
-    layer = "distribute_fpn_proposals"
-    check_variable(fpn_rois, "fpn_rois", layer)
+    op_type = "distribute_fpn_proposals"
     levels = {"min_level": min_level, "max_level": max_level, "refer_level": refer_level}
-    attrs = {key: integer(value, key, layer) for key, value in levels.items()}
-    attrs["refer_scale"] = integer(refer_scale, "refer_scale", layer)
-    helper = LayerHelper(layer, name)
+    attrs = {key: integer(value, key, op_type) for key, value in levels.items()}
+    attrs["refer_scale"] = integer(refer_scale, "refer_scale", op_type)
+    helper = LayerHelper(op_type, name)
     maps = [helper.new(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]
     index = helper.new("int32", True)
     outputs = {"MultiFpnRois": maps, "RestoreIndex": index}
-    helper.append_op(layer, {"FpnRois": fpn_rois}, outputs, attrs)
+    helper.append_op(op_type, {"FpnRois": fpn_rois}, outputs, attrs)
     return maps, index
