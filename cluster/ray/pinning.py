@@ -1,8 +1,9 @@
 """Keep a replica on cores of its own while they are its own: pinned on a calm host, free on a busy one.
 
-On a calm host a pinned replica is faster: the system does not now and then run two replicas on one core while
-another core is idle. Beside a busy process a pinned replica cannot move away, and is many times slower. So a
-thread looks a few times a second at how busy the cores are with what is none of the gang's.
+On a calm host a pinned replica is faster: of a driver and two replicas that wait awake on two cores, two
+compute at a time, which the system cannot know; it leaves these two on one core for long. Beside a busy
+process a pinned replica cannot move away, and is many times slower. So a thread looks a few times a second at
+how busy the cores are with what is none of the gang's, while the gang is at work.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..channel.heartbeat import processor_ticks
-
-_LOOK_S, _FIRST_LOOK_S = 0.3, 0.1
+_LOOK_S, _FIRST_LOOK_S = 0.3, 0.1  # of steps, between two looks
+_SLICE_S = 0.02  # of which a look is put together, where the gang pauses between steps
+_GAP_S, _STEADY = 0.005, 0.25  # as long is a pause; a slice may have so much of them
+_MISSES = 25  # slices in a row with more: the gang always pauses, and is judged so
 _CROWDED = 0.25  # of a replica's cores are used by others: they may keep it waiting
 _WAITING = 0.25  # of the time in which a replica could run it waits: they do
 _CALM = 0.1  # of all cores are used by others, and no more: system services and the like
-_CALM_S = 1.0  # for so long before a replica is pinned; twice as long after each time that it was a mistake
+_CALM_S = 0.25  # for so long before a replica is pinned; twice as long after each time that it was a mistake
 _LONGEST_CALM_S = 60.0
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _IDLE, _IOWAIT, _STEAL = 4, 5, 8  # columns of /proc/stat
+_PROCESS_CLOCK = 2  # CPUCLOCK_SCHED of a process: what its threads ran
 
 
 class Sample(NamedTuple):
@@ -35,13 +38,13 @@ class Sample(NamedTuple):
 
 
 class PinPolicy:
-    """Decides whether a replica keeps to its part (``own`` of ``total`` cores) of its host.
+    """Decides whether a replica keeps to its part (``own`` of ``total`` cores) of its host: it does at first.
 
     ``calm``: others left the cores to it lately, whether it keeps to its own already or not.
     """
 
     def __init__(self, own: int, total: int) -> None:
-        self.pinned = self.calm = False
+        self.pinned, self.calm = True, False
         self._own, self._total = own, total
         self._calm_s, self._wanted_s = 0.0, _CALM_S
 
@@ -54,6 +57,8 @@ class PinPolicy:
                     self._wanted_s = _CALM_S
                 self._wanted_s = min(2 * self._wanted_s, _LONGEST_CALM_S)
                 self.pinned, self.calm, self._calm_s = False, False, 0.0
+            else:
+                self.calm = True
         else:
             self.calm = sample.foreign <= _CALM * self._total
             self._calm_s = self._calm_s + sample.seconds if self.calm else 0.0
@@ -71,12 +76,18 @@ class Counters(NamedTuple):
     ran: float
     waited: float
 
-    def until(self, later: Counters, cores: int) -> Sample:
-        """Return what happened up to later counters on so many cores."""
-        past = [after - before for before, after in zip(self, later, strict=True)]
-        seconds, idle, gang, ran, waited = past
+    def plus(self, before: Counters, after: Counters) -> Counters:
+        """Return these with what was counted in a time added."""
+        return Counters(*(a + c - b for a, b, c in zip(self, before, after, strict=True)))
+
+    def sample(self, cores: int) -> Sample:
+        """Return what was seen, if these began at zero, on so many cores."""
+        seconds, idle, gang, ran, waited = self
         foreign = max(cores - (idle + gang) / seconds, 0.0)
         return Sample(seconds, foreign, waited / (ran + waited) if ran + waited > 0 else 0.0)
+
+
+_ZERO = Counters(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def idle_seconds(cores: Sequence[int]) -> float:
@@ -94,6 +105,17 @@ def idle_seconds(cores: Sequence[int]) -> float:
         for column in (_IDLE, _IOWAIT, _STEAL)
     )
     return ticks * _TICK_S
+
+
+def processor_seconds(pid: int) -> float:
+    """Return for how long a process of this host ran; 0: there is none.
+
+    Its clock counts nanoseconds; ``/proc`` tells ticks, of which a look has few.
+    """
+    try:
+        return time.clock_gettime(~pid << 3 | _PROCESS_CLOCK)
+    except OSError:
+        return 0.0
 
 
 def run_times(thread: int) -> tuple[float, float]:
@@ -121,6 +143,8 @@ class CoreKeeper(threading.Thread):
         self._gang = gang
         self._policy = PinPolicy(each, len(self._cores))
         self._thread = 0  # that runs steps
+        self._ended, self._paused = time.monotonic(), 0.0  # the last step, and seconds of pauses
+        self._at_work = False
         self._stepped = threading.Event()
         self._closed = threading.Event()
 
@@ -130,15 +154,26 @@ class CoreKeeper(threading.Thread):
         return self._enough and self._policy.calm
 
     def step(self) -> None:
-        """Note that the calling thread runs steps."""
+        """Note that the calling thread begins to run steps."""
+        self._paused, self._at_work = self._pauses(), True
         if not self._stepped.is_set():
             self._thread = threading.get_native_id()
             self._stepped.set()
 
+    def stepped(self) -> None:
+        """Note that they ended."""
+        self._ended, self._at_work = time.monotonic(), False
+
+    def _pauses(self) -> float:
+        """Return for how many seconds the gang paused between steps so far."""
+        gap = time.monotonic() - self._ended
+        return self._paused + (gap if gap > _GAP_S and not self._at_work else 0.0)
+
     def run(self) -> None:
         if not self._enough:
             return
-        look_s = _FIRST_LOOK_S
+        look_s, slice_s, misses, seen = _FIRST_LOOK_S, _SLICE_S, 0, _ZERO
+        at_first = True
         with contextlib.suppress(OSError, ValueError):  # no such files: it stays free
             while True:
                 self._stepped.clear()
@@ -146,17 +181,29 @@ class CoreKeeper(threading.Thread):
                     # looked at after the event is cleared, which close() sets last
                     return
                 self._stepped.wait()  # without steps there is nothing to see
-                before = self._counters()
-                if self._closed.wait(look_s):
+                if at_first:
+                    self._keep_to(self._own)
+                    at_first = False
+                before, paused = self._counters(), self._pauses()
+                if self._closed.wait(slice_s):
                     return
-                look_s = _LOOK_S
-                sample = before.until(self._counters(), len(self._cores))
+                after = self._counters()
+                steady = self._pauses() - paused <= _STEADY * (after.at - before.at)
+                misses = 0 if steady else misses + 1
+                slice_s = min(2 * slice_s, _LOOK_S) if steady else max(slice_s / 2, _SLICE_S)
+                if not steady and misses < _MISSES:
+                    continue
+                seen = seen.plus(before, after)
+                if seen.at < look_s:
+                    continue
+                sample, seen, look_s = seen.sample(len(self._cores)), _ZERO, _LOOK_S
                 pinned = self._policy.pinned
                 if self._policy.see(sample) != pinned:
                     self._keep_to(self._cores if pinned else self._own)
+                    look_s = _FIRST_LOOK_S
 
     def _counters(self) -> Counters:
-        gang = sum(processor_ticks(pid) for pid in self._gang) * _TICK_S
+        gang = sum(map(processor_seconds, self._gang))
         times = run_times(self._thread)
         return Counters(time.monotonic(), idle_seconds(self._cores), gang, *times)
 

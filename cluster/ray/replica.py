@@ -62,9 +62,14 @@ class RayReplica(Replica):
 
     def on_step(self, order: Step, arrays: Sequence[np.ndarray]) -> Message:
         """Run steps, on cores of its own while they are."""
-        if self._keeper is not None:
-            self._keeper.step()
-        return super().on_step(order, arrays)
+        keeper = self._keeper
+        if keeper is None:
+            return super().on_step(order, arrays)
+        keeper.step()
+        try:
+            return super().on_step(order, arrays)
+        finally:
+            keeper.stepped()
 
     def learn(self, functions: Mapping[int, PythonFunction]) -> None:
         """Take in the Python functions that programs name by number."""

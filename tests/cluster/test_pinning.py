@@ -28,11 +28,12 @@ def looks_until(policy: PinPolicy, sample: Sample, pinned: bool) -> int:
 
 def test_a_replica_is_pinned_once_its_host_is_calm() -> None:
     policy = PinPolicy(1, 2)
-    assert not policy.pinned, "nobody has looked yet"
+    assert policy.pinned and not policy.calm, "nobody has looked yet"
+    assert all(policy.see(CALM) for _ in range(1000)) and policy.calm
+    assert not policy.see(BUSY) and not policy.calm
     assert not policy.see(CALM) and policy.calm, "it may wait awake already"
-    assert looks_until(policy, CALM, True) == 3
-    assert all(policy.see(CALM) for _ in range(1000))
-    policy = PinPolicy(1, 2)
+    assert looks_until(policy, CALM, True) == 1
+    policy.see(BUSY)
     for _ in range(100):  # never calm for long enough
         assert not any(policy.see(sample) for sample in (CALM, CALM, BUSY))
 
@@ -40,16 +41,15 @@ def test_a_replica_is_pinned_once_its_host_is_calm() -> None:
 def test_a_busy_process_frees_it_at_once_and_for_twice_as_long_each_time() -> None:
     policy = PinPolicy(1, 2)
     looks = []
-    for _ in range(8):
-        looks.append(looks_until(policy, CALM, True))
+    for _ in range(10):
         assert looks_until(policy, BUSY, False) == 1 and not policy.calm
         assert not any(policy.see(BUSY) for _ in range(1000))
-    assert looks == [4, 8, 16, 32, 64, 128, 240, 240], "a minute at the most"
-    looks_until(policy, CALM, True)
+        looks.append(looks_until(policy, CALM, True))
+    assert looks == [2, 4, 8, 16, 32, 64, 128, 240, 240, 240], "a minute at the most"
     for _ in range(240):
         policy.see(CALM)
     policy.see(BUSY)
-    assert looks_until(policy, CALM, True) == 8, "a minute of calm makes up for it"
+    assert looks_until(policy, CALM, True) == 2, "a minute of calm makes up for it"
 
 
 @pytest.mark.parametrize(
@@ -69,10 +69,12 @@ def test_what_does_not_harm_it_leaves_it_pinned(own: int, total: int, sample: Sa
 def test_the_gangs_own_work_is_nobody_elses() -> None:
     before = Counters(at=10.0, idle=100.0, gang=5.0, ran=2.0, waited=1.0)
     after = Counters(at=10.5, idle=100.2, gang=5.6, ran=2.1, waited=1.3)
-    sample = before.until(after, 2)
-    assert sample == pytest.approx(Sample(0.5, 2 - (0.2 + 0.6) / 0.5, 0.75))
+    none = Counters(0.0, 0.0, 0.0, 0.0, 0.0)
+    seen = none.plus(before, after)
+    assert seen.sample(2) == pytest.approx(Sample(0.5, 2 - (0.2 + 0.6) / 0.5, 0.75))
+    assert seen.plus(before, after).sample(2) == pytest.approx(seen.sample(2)._replace(seconds=1.0))
     idle = before._replace(at=11.0, idle=102.1)  # ticks are coarse
-    assert before.until(idle, 2) == Sample(1.0, 0.0, 0.0)
+    assert none.plus(before, idle).sample(2) == Sample(1.0, 0.0, 0.0)
 
 
 @contextlib.contextmanager
@@ -103,11 +105,34 @@ def test_a_busy_process_is_foreign_unless_it_belongs_to_the_gang() -> None:
         began = sum(map(processor_ticks, pids))
         assert eventually(lambda: sum(map(processor_ticks, pids)) > began + 30)
         alone, together = (
-            before.until(keeper._counters(), len(cores))
+            Counters(0.0, 0.0, 0.0, 0.0, 0.0).plus(before, keeper._counters()).sample(len(cores))
             for before, keeper in zip(befores, keepers, strict=True)
         )
     assert alone.foreign > 0.3 * len(cores)  # as much as a hypervisor leaves
     assert together.foreign < alone.foreign
+
+
+def test_only_long_gaps_between_steps_are_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs while the gang pauses, as others take their turns, is not beside it."""
+    clock = [100.0]
+    monkeypatch.setattr(pinning.time, "monotonic", lambda: clock[0])
+    keeper = pinning.CoreKeeper(0, 1, [])
+
+    def after(seconds: float) -> float:
+        clock[0] += seconds
+        return keeper._pauses()
+
+    keeper.step()
+    assert after(2.0) == 0.0, "it is at work"
+    keeper.stepped()
+    assert after(0.001) == 0.0
+    keeper.step()
+    assert after(1.0) == 0.0
+    keeper.stepped()
+    assert after(3.0) == pytest.approx(3.0), "it pauses now"
+    keeper.step()
+    keeper.stepped()
+    assert after(0.5) == pytest.approx(3.5)
 
 
 def test_a_keeper_pins_and_frees_the_threads_of_its_process() -> None:
