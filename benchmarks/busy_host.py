@@ -29,7 +29,7 @@ import rowlock.fluid as fluid
 from benchmarks.models import EVERY, build
 from rowlock.cluster.ray.pinning import idle_seconds
 
-SETTLE_S = 3.0  # of each gang, after a change of load
+SETTLE_S = 2.0  # of each gang, after a change of load
 WARM_UP_STEPS = 24
 LEAST_STEPS = 8  # of a turn
 

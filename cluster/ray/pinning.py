@@ -139,7 +139,7 @@ class CoreKeeper(threading.Thread):
         each = max(len(self._cores) // count, 1)
         first = index * each % len(self._cores)
         self._own = self._cores[first : first + each]
-        self._enough = len(self._cores) >= count
+        self.enough = len(self._cores) >= count
         self._gang = gang
         self._policy = PinPolicy(each, len(self._cores))
         self._thread = 0  # that runs steps
@@ -151,7 +151,7 @@ class CoreKeeper(threading.Thread):
     @property
     def own_core(self) -> bool:
         """Whether the replica has a core to itself now."""
-        return self._enough and self._policy.calm
+        return self.enough and self._policy.calm
 
     def step(self) -> None:
         """Note that the calling thread begins to run steps."""
@@ -170,7 +170,7 @@ class CoreKeeper(threading.Thread):
         return self._paused + (gap if gap > _GAP_S and not self._at_work else 0.0)
 
     def run(self) -> None:
-        if not self._enough:
+        if not self.enough:
             return
         look_s, slice_s, misses, seen = _FIRST_LOOK_S, _SLICE_S, 0, _ZERO
         at_first = True

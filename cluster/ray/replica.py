@@ -44,8 +44,10 @@ class RayReplica(Replica):
             self._keeper.close()
             self._keeper = None
         if pin is not None:
-            self._keeper = CoreKeeper(*pin)
-            self._keeper.start()
+            keeper = CoreKeeper(*pin)
+            if keeper.enough:
+                self._keeper = keeper
+                keeper.start()
         if size > 1:
             terms = Terms(within, self.within, partial(self._ended, name))
             self.join(rank, form_group(name, rank, size, backend, self.runtime, terms))
