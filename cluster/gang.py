@@ -365,8 +365,8 @@ class RayDelivery:
             def check() -> None:
                 serving = {member.serving: rank for rank, member in members.items()}
                 ready, _ = ray.wait(list(serving), num_returns=1, timeout=0)
-                for one in ready:
-                    rank = serving[one]
+                for reference in ready:
+                    rank = serving[reference]
                     raise ReplicaLost(
                         f"replica {rank} {members[rank]} did not start: {members[rank].reason()}",
                         [rank],

@@ -351,7 +351,7 @@ def _read_head(text: bytes) -> Layout:
             raise ValueError("it does not say what it is")
         _check_depth(head)
         head = StepHead(head) if kind == "step" else head
-        arrays = [_described(*one) for one in described]
+        arrays = [_described(*array) for array in described]
         return Layout(kind, head, arrays, _offsets(arrays)[-1])
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         raise NoMessage(f"a message on the step channel cannot be read: {error}.") from error
@@ -385,8 +385,8 @@ def _check_depth(head: object) -> None:
     level: list[Any] = [head]
     for _ in range(_NESTED):
         inner: list[Any] = []
-        for one in level:
-            values = one.values() if isinstance(one, dict) else one
+        for item in level:
+            values = item.values() if isinstance(item, dict) else item
             inner.extend(value for value in values if isinstance(value, (dict, list)))
         if not inner:
             return

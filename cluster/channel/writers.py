@@ -30,8 +30,8 @@ def write_all(
     pairs = zip(places, arrays, strict=True)
     writing = [_writers().submit(np.copyto, place, array) for place, array in pairs]
     try:
-        for one in writing:
-            one.result()
+        for future in writing:
+            future.result()
     finally:  # whatever happens, nobody writes into a slot that is used again
         wait(writing)
 

@@ -205,8 +205,8 @@ class HostsGroup(CollectiveGroup):
 
         A rank that leads no host also waits while its leader talks to the other hosts.
         """
-        members = (one for one in (self._local, self._transport) if one is not None)
-        return sum(one.waited for one in members)
+        members = (member for member in (self._local, self._transport) if member is not None)
+        return sum(member.waited for member in members)
 
     # -- failures ---------------------------------------------------------------------------------
 

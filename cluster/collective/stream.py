@@ -209,37 +209,37 @@ class Exchange:
             CollectiveAborted: a host gave up, or is gone.
         """
         differ = False
-        while waiting := [one for one in self.streams.values() if one.header is None]:
+        while waiting := [stream for stream in self.streams.values() if stream.header is None]:
             progress = False
-            for one in self.streams.values():
-                progress |= self._guarded(one, one.send)
-                if one.header is None:
-                    progress |= self._guarded(one, one.receive_header)
-                    if one.header is not None and not differ and not self._fits(one):
+            for stream in self.streams.values():
+                progress |= self._guarded(stream, stream.send)
+                if stream.header is None:
+                    progress |= self._guarded(stream, stream.receive_header)
+                    if stream.header is not None and not differ and not self._fits(stream):
                         differ = True
                         self._deadline = min(self._deadline, time.monotonic() + _GRACE_S)
             if not progress and self._idle(waiting, differ):
                 break
-        if differ or not all(self._fits(one) for one in self.streams.values()):
+        if differ or not all(self._fits(stream) for stream in self.streams.values()):
             self._disagree()
 
-    def _fits(self, one: Stream) -> bool:
-        theirs = one.header
-        return theirs is None or (theirs.fits(self._mine) and theirs.nbytes == one.expected)
+    def _fits(self, stream: Stream) -> bool:
+        theirs = stream.header
+        return theirs is None or (theirs.fits(self._mine) and theirs.nbytes == stream.expected)
 
     def run(self, arrived: Arrived | None = None) -> None:
         """Return when all is sent and received; ``arrived(peer, number)`` is called for each row, in order."""
-        for one in self.streams.values():
-            one.open(arrived)
-        while waiting := [one for one in self.streams.values() if not one.done]:
+        for stream in self.streams.values():
+            stream.open(arrived)
+        while waiting := [stream for stream in self.streams.values() if not stream.done]:
             progress = False
-            for one in waiting:
-                progress |= self._guarded(one, one.send)
-                progress |= self._guarded(one, one.receive)
+            for stream in waiting:
+                progress |= self._guarded(stream, stream.send)
+                progress |= self._guarded(stream, stream.receive)
             if not progress:
                 self._idle(waiting, False)
 
-    def _guarded(self, one: Stream, move: Callable[[], bool]) -> bool:
+    def _guarded(self, stream: Stream, move: Callable[[], bool]) -> bool:
         try:
             if move():
                 self._moved_at = time.perf_counter()
@@ -249,7 +249,7 @@ class Exchange:
             patience = time.monotonic() + 0.2  # the reason may be on its way
             while (reason := self._aborted()) is None and time.monotonic() < patience:
                 time.sleep(0.002)
-            reason = reason or f"{self._names[one.peer]} is gone: {error}"
+            reason = reason or f"{self._names[stream.peer]} is gone: {error}"
             raise CollectiveAborted(f"{self._mine} was aborted: {reason}") from error
 
     def _idle(self, waiting: Sequence[Stream], differ: bool) -> bool:
@@ -260,14 +260,14 @@ class Exchange:
             os.sched_yield()  # the peer, or the kernel's work for it, may be waiting for this very core
             return False
         poll = select.poll()
-        for one in self.streams.values():
-            if events := one.events:
-                poll.register(one.connection, events)
+        for stream in self.streams.values():
+            if events := stream.events:
+                poll.register(stream.connection, events)
         poll.poll(_SLICE_S * 1000)
         if time.monotonic() > self._deadline:
             if differ:
                 return True
-            late = [self._names[one.peer] for one in waiting]
+            late = [self._names[stream.peer] for stream in waiting]
             raise CollectiveError(
                 f"{self._mine}: {', '.join(late)} are missing after {self._within} s."
             )

@@ -97,9 +97,9 @@ def free_ports(count: int) -> list[int]:
     """Return ports of this host that nothing listens at."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("", 0))
-        return [one.getsockname()[1] for one in sockets]
+        for listener in sockets:
+            listener.bind(("", 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 @contextlib.contextmanager

@@ -95,21 +95,21 @@ def run_job(
         _end_all(running)
 
 
-def _watch(one: _Running, exits: queue.SimpleQueue[_Running]) -> None:
-    one.process.wait()
-    exits.put(one)
+def _watch(child: _Running, exits: queue.SimpleQueue[_Running]) -> None:
+    child.process.wait()
+    exits.put(child)
 
 
 def _await(running: Sequence[_Running], exits: queue.SimpleQueue[_Running]) -> int:
     """Wait until all have ended, servers last, or one fails."""
-    names = {one.member.name for one in running}
-    serving = {one.member.name for one in running if one.member.serves}
+    names = {child.member.name for child in running}
+    serving = {child.member.name for child in running if child.member.serves}
     deadline: float | None = None
     while names:
-        if deadline is None and names <= serving < {one.member.name for one in running}:
+        if deadline is None and names <= serving < {child.member.name for child in running}:
             deadline = time.monotonic() + _SERVERS_S
         try:
-            one = exits.get(timeout=None if deadline is None else deadline - time.monotonic())
+            child = exits.get(timeout=None if deadline is None else deadline - time.monotonic())
         except (queue.Empty, ValueError):  # ValueError: the deadline has passed
             print(
                 f"rowlock: all workers have ended, and {', '.join(sorted(names))} not within {_SERVERS_S:g} s: "
@@ -117,24 +117,24 @@ def _await(running: Sequence[_Running], exits: queue.SimpleQueue[_Running]) -> i
                 file=sys.stderr,
             )
             return 0
-        names.discard(one.member.name)
-        if one.process.returncode:
+        names.discard(child.member.name)
+        if child.process.returncode:
             others = f" {', '.join(sorted(names))}: ended for it." if names else ""
-            print(f"rowlock: {one.story()}\nrowlock: the job failed.{others}", file=sys.stderr)
-            code = one.process.returncode
+            print(f"rowlock: {child.story()}\nrowlock: the job failed.{others}", file=sys.stderr)
+            code = child.process.returncode
             return code if code > 0 else 128 - code
     return 0
 
 
 def _end_all(running: Sequence[_Running]) -> None:
-    for one in running:
-        one.end(signal.SIGTERM)
+    for child in running:
+        child.end(signal.SIGTERM)
     deadline = time.monotonic() + _GRACE_S
-    for one in running:
+    for child in running:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            one.process.wait(max(0.0, deadline - time.monotonic()))
-        one.end(signal.SIGKILL)
-        one.process.wait()
+            child.process.wait(max(0.0, deadline - time.monotonic()))
+        child.end(signal.SIGKILL)
+        child.process.wait()
 
 
 @contextlib.contextmanager

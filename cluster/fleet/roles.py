@@ -176,7 +176,7 @@ class RoleMakerBase:
         if mode not in reducers:
             raise InvalidValue(f"all_reduce_worker: mode must be sum, max or min, got {mode!r}.")
         columns = self.gather_workers(
-            [one.item() if hasattr(one, "item") else one for one in input]
+            [item.item() if hasattr(item, "item") else item for item in input]
         )
         for i, values in enumerate(zip(*columns, strict=True)):
             output[i] = reducers[mode](values)  # type: ignore[operator]

@@ -82,7 +82,7 @@ class RayDirectory(Directory):
 def endpoints() -> list[str]:
     """Return the endpoints of all servers of the cluster."""
     actors = ray.util.list_named_actors(all_namespaces=True)
-    names = {one["name"] for one in actors if one["namespace"] == NAMESPACE}
+    names = {actor["name"] for actor in actors if actor["namespace"] == NAMESPACE}
     return sorted({name.partition(_ANOTHER)[0] for name in names})
 
 

@@ -116,7 +116,7 @@ class MessageServer:
         for listener in (*self._sockets, self._local):
             listener.close()
         with self._lock:
-            connections = [one for caller in self._callers.values() for one in caller.connections]
+            connections = [link for caller in self._callers.values() for link in caller.connections]
         for connection in connections:
             connection.close()
 

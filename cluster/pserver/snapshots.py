@@ -115,7 +115,7 @@ class SnapshotTaker(threading.Thread):
         self._folder.write(snapshot, step)
         trainers = snapshot.counters.get("trainers", {})
         with self._changed:
-            self._durable = {int(t): int(one["number"]) for t, one in trainers.items()}
+            self._durable = {int(t): int(trainer["number"]) for t, trainer in trainers.items()}
 
     def close(self) -> None:
         """End after the snapshot that is being written."""

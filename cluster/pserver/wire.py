@@ -232,7 +232,7 @@ class _Link:
         if self._watch is not None:
             self._watch.close()
         with self._lock:
-            for connection in (*(one for _, one in self._idle), *self._asking):
+            for connection in (*(idle for _, idle in self._idle), *self._asking):
                 connection.close()
             self._idle.clear()
 

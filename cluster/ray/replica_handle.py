@@ -130,7 +130,7 @@ def describe(members: dict[int, ReplicaHandle], within: float) -> None:
             member.where = where
     except GetTimeoutError:
         answered, _ = ray.wait(calls, num_returns=len(calls), timeout=0)
-        missing = [rank for rank, one in members.items() if one.described not in answered]
+        missing = [rank for rank, other in members.items() if other.described not in answered]
         raise CollectiveError(
             f"the actors of replicas {missing} did not start within "
             f"{within:g} s (ClusterConfig.start_deadline_s)."

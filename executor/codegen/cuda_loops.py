@@ -93,7 +93,7 @@ class _Loops:
         if parts <= 1:
             return [self._launch((grid[0], 1, 1), block, [])]
         count = nest.places * (nest.sizes[-1] if nest.sums == "columns" else 1)
-        summed = [j for j, one in enumerate(nest.summed) if one]
+        summed = [j for j, is_summed in enumerate(nest.summed) if is_summed]
         buffers = [self.dev.scratch((parts, count), _TOTALS[nest.total(j)]) for j in summed]
         steps = [self._launch((grid[0], parts, 1), block, buffers)]
         for part, j in zip(buffers, summed, strict=True):

@@ -287,7 +287,7 @@ class Text:
 
     def _in_turn(self, add_up: Callable[[int], list[str]], count: int) -> list[str]:
         """Return the text that adds up one sum after the other: a block's memory has room for few."""
-        summed = [j for j, one in enumerate(self.nest.summed) if one]
+        summed = [j for j, is_summed in enumerate(self.nest.summed) if is_summed]
         kind = "double" if any(self.nest.total(j) != "float" for j in summed) else "float"
         lines = [f"__shared__ {kind} room[{count}];"]
         for j in summed:

@@ -27,7 +27,6 @@ class DeviceScope:
     def __init__(self, runtime: Runtime | None = None) -> None:
         self.arrays: dict[str, Any] = {}
         self.writes = Writes()
-        self.moved_by_binding = False  # plans that were bound before have memory of another shape
         self._runtime = runtime
         self._uploads = Uploads(runtime) if runtime is not None else None
         self._beside: set[str] = set()  # names of persistables on the host of the GPU
@@ -73,14 +72,9 @@ class DeviceScope:
         return spec_of(self.arrays[name]) if name in self.arrays else None
 
     def allocate(self, name: str, spec: Spec) -> Any:
-        """Return a persistable's memory; one of another shape or type, to be written first, gets new memory.
-
-        New memory is zero.
-        """
-        array, dtype = self.arrays.get(name), to_numpy(spec.dtype)
-        if array is None or array.shape != spec.shape or array.dtype != dtype:
-            self.write([name], [np.zeros(spec.shape, dtype)])
-            self.moved_by_binding |= array is not None
+        """Return a persistable's memory; new memory is zero."""
+        if name not in self.arrays:
+            self.write([name], [np.zeros(spec.shape, to_numpy(spec.dtype))])
         return self.arrays[name]
 
     def new(self, name: str, spec: Spec) -> Any:

@@ -47,19 +47,19 @@ class Copies:
             return
         still = []
         free = self._free.copy()
-        for begun, arrays in self._lent:
-            request = begun.request
+        for flight, arrays in self._lent:
+            request = flight.request
             if request is not None and request.fetched is not None:
                 free.update((id(array), array) for array in arrays)
             elif request is not None and not request.settled:
-                still.append((begun, arrays))
+                still.append((flight, arrays))
         while len(free) > _ARRAYS_KEPT:
             free.popitem(last=False)
         # At one moment: an interrupt leaves no array both free and lent.
         assign((self, "_free", free), (self, "_lent", still))
 
-    def lend(self, begun: InFlightSteps) -> None:
+    def lend(self, flight: InFlightSteps) -> None:
         """Note that what was copied since :meth:`begin` is for these steps."""
         if self._fresh:
-            self._lent.append((begun, self._fresh))
+            self._lent.append((flight, self._fresh))
             self._fresh = []

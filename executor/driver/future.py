@@ -46,7 +46,7 @@ class Finisher(Protocol):
     gang: Gang
     spans: Spans
 
-    def finish(self, begun: InFlightSteps) -> list[Joined]:
+    def finish(self, flight: InFlightSteps) -> list[Joined]:
         """Return what steps that were begun fetch; those begun before them finish first."""
         ...
 
@@ -55,19 +55,19 @@ class StepFuture:
     """Steps that may still be under way."""
 
     def __init__(
-        self, run: Finisher, begun: InFlightSteps, return_numpy: bool, return_merged: bool
+        self, run: Finisher, flight: InFlightSteps, return_numpy: bool, return_merged: bool
     ) -> None:
-        self._run, self._begun = run, begun
+        self._run, self._flight = run, flight
         self._how = (return_numpy, return_merged)
         self._result: list[Any] | None = None
 
     def __repr__(self) -> str:
-        fetched = ", ".join(self._begun.fetch_names) or "nothing"
+        fetched = ", ".join(self._flight.fetch_names) or "nothing"
         return f"<StepFuture: {'done' if self.done() else 'under way'}, fetches {fetched}>"
 
     def done(self) -> bool:
         """Tell whether :meth:`result` returns, or raises, at once. Looks; does not wait."""
-        request = self._begun.request
+        request = self._flight.request
         return self._result is not None or request is None or self._run.gang.poll(request)
 
     def result(self) -> list[Any]:
@@ -78,11 +78,11 @@ class StepFuture:
         """
         if self._result is None:
             return_numpy, return_merged = self._how
-            joined, began = self._run.finish(self._begun), time.perf_counter()
+            joined, began = self._run.finish(self._flight), time.perf_counter()
             if return_merged:
-                self._result = [one.merged(return_numpy) for one in joined]
+                self._result = [part.merged(return_numpy) for part in joined]
             else:
-                self._result = [one.separate(return_numpy) for one in joined]
-            if self._run.spans.on and self._begun.request is not None:
-                self._run.spans.note("join", self._begun.request.step, began)
+                self._result = [part.separate(return_numpy) for part in joined]
+            if self._run.spans.on and self._flight.request is not None:
+                self._run.spans.note("join", self._flight.request.step, began)
         return self._result

@@ -129,8 +129,8 @@ class LocalRun(ParallelRun):
             return [array.view(FetchedArray) for array in fetched]
         joined = self._joined(ready.version, fetch_names, [fetched])
         if return_merged:
-            return [one.merged(return_numpy) for one in joined]
-        return [one.separate(return_numpy) for one in joined]
+            return [part.merged(return_numpy) for part in joined]
+        return [part.separate(return_numpy) for part in joined]
 
     def _prepare(self, shard: FeedShard, fetch_names: tuple[str, ...]) -> _Ready:
         """Compile and check what the replica is to run for what is fed."""
@@ -178,9 +178,9 @@ class LocalRun(ParallelRun):
         """Return the gang's lock: one executor runs one program at a time, whatever the scope."""
         return self.gang.turn
 
-    def _begin(self, begun: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
+    def _begin(self, flight: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Run a step by messages, too, before any other: it writes the user's own tensors."""
-        super()._begin(begun, becomes, ahead=False)
+        super()._begin(flight, becomes, ahead=False)
         self.gang.drain()
         assert becomes.version is not None
         self.values.stepped(becomes.version.program.written_names())

@@ -237,16 +237,16 @@ class ParallelRun:
         with self._splitting:
             splitter = self._splitter
             if copies is None:
-                begun = InFlightSteps(splitter.batches(feed, iterations), fetch_names, iterations)
+                flight = InFlightSteps(splitter.batches(feed, iterations), fetch_names, iterations)
             else:  # the user may change arrays while steps are under way, which may have to be sent again
                 copies.begin()
                 batches = splitter.batches(feed, iterations, copies.copy)
-                begun = InFlightSteps(batches, fetch_names, iterations)
-                copies.lend(begun)
+                flight = InFlightSteps(batches, fetch_names, iterations)
+                copies.lend(flight)
         if self.tracing:
             self.spans.note("split", self.steps, began)
-        self._in_turn(self._start, begun, splitter, ahead)
-        return StepFuture(self, begun, return_numpy, return_merged)
+        self._in_turn(self._start, flight, splitter, ahead)
+        return StepFuture(self, flight, return_numpy, return_merged)
 
     def _new_values(self, scope: Scope) -> Values:
         return DeviceValues(self.gang, scope)
@@ -267,17 +267,17 @@ class ParallelRun:
                     stacklevel=user_frames() + 1,
                 )
 
-    def _start(self, begun: InFlightSteps, splitter: Splitter, ahead: bool) -> None:
-        while begun.request is None:
+    def _start(self, flight: InFlightSteps, splitter: Splitter, ahead: bool) -> None:
+        while flight.request is None:
             if self.gang.voided:  # they come first
                 raise NeedsTurn(self.gang)
             if len(self.gang.shrunk) > self._shrunk:
                 self._follow_gang()
             if self._splitter is not splitter:
                 splitter = self._splitter
-                begun.batches = [splitter.again(portions) for portions in begun.batches]
+                flight.batches = [splitter.again(portions) for portions in flight.batches]
             try:
-                self._begin(begun, begun, ahead)
+                self._begin(flight, flight, ahead)
             except GangChanged:
                 continue
 
@@ -312,16 +312,16 @@ class ParallelRun:
     @property
     def steps(self) -> int:
         """Number of the next step: those before it happened, or are under way."""
-        steps, begun = self._count
-        return steps + sum([one.steps for one in begun])
+        steps, flights = self._count
+        return steps + sum([flight.steps for flight in flights])
 
     @steps.setter
     def steps(self, steps: int) -> None:
         self._count = (steps, ())
 
-    def _begin(self, begun: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
+    def _begin(self, flight: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
-        batches, fetch_names, together = begun.batches, begun.fetch_names, self._together
+        batches, fetch_names, together = flight.batches, flight.fetch_names, self._together
         try:
             self.gang.make_way(ahead)
             if together is not None:
@@ -347,7 +347,7 @@ class ParallelRun:
                 self._spread_values(together, version)
         if self.tracing:
             self.spans.note("prepare", self.steps, preparing)
-        self._since_drop += begun.iterations
+        self._since_drop += flight.iterations
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
@@ -356,13 +356,13 @@ class ParallelRun:
             self.values.version += 1  # now: a step that is interrupted may have written, too
         counted, earlier = self._count
         others = []
-        for one in earlier:
-            if one.open and one is not becomes:
-                others.append(one)
+        for other in earlier:
+            if other.open and other is not becomes:
+                others.append(other)
             else:
-                counted += one.steps
-        step = counted + sum([one.steps for one in others])
-        results, iterations = version.results, begun.iterations
+                counted += other.steps
+        step = counted + sum([other.steps for other in others])
+        results, iterations = version.results, flight.iterations
         request = Request(
             *(version.number, shares, step, iterations, dropped, version.votes, results),
             owner=self._itself,
@@ -373,7 +373,7 @@ class ParallelRun:
             (self, "_count", (counted, (*others, becomes))),
             (becomes, "request", request),
         ]
-        if becomes is not begun:
+        if becomes is not flight:
             changes += [(becomes, "batches", batches), (becomes, "iterations", iterations)]
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
@@ -388,11 +388,11 @@ class ParallelRun:
         if drop:
             self._since_drop = 0
 
-    def finish(self, begun: InFlightSteps) -> list[Joined]:
+    def finish(self, flight: InFlightSteps) -> list[Joined]:
         """Return what steps that were begun fetch; those begun before them finish first."""
         while True:
-            request = begun.request
-            assert request is not None and begun.version is not None
+            request = flight.request
+            assert request is not None and flight.version is not None
             waiting = time.perf_counter()
             try:
                 fetched = self.gang.finish(request)
@@ -404,24 +404,24 @@ class ParallelRun:
                 raise
             if self.tracing:
                 self.spans.note("wait", request.step, waiting)
-            return self._joined(begun.version, begun.fetch_names, fetched)
+            return self._joined(flight.version, flight.fetch_names, fetched)
 
     def go_on(self, request: Request) -> None:
         """Split over the places that are left what has not happened of a void request, and send it."""
-        for begun in self._count[1]:
-            if begun.request is request:
-                self._in_turn(self._resume, begun, request)
+        for flight in self._count[1]:
+            if flight.request is request:
+                self._in_turn(self._resume, flight, request)
 
-    def _resume(self, begun: InFlightSteps, request: Request) -> None:
+    def _resume(self, flight: InFlightSteps, request: Request) -> None:
         """Split what has not happened over the places that are left, and send it."""
-        if begun.request is not request:  # another thread did
+        if flight.request is not request:  # another thread did
             return
         if len(self.gang.shrunk) > self._shrunk:
             self._follow_gang()
-        left = begun.batches if len(begun.batches) == 1 else begun.batches[request.done :]
+        left = flight.batches if len(flight.batches) == 1 else flight.batches[request.done :]
         batches = [self._splitter.again(portions) for portions in left]
-        rest = InFlightSteps(batches, begun.fetch_names, request.iterations - request.done)
-        self._begin(rest, begun, ahead=False)
+        rest = InFlightSteps(batches, flight.fetch_names, request.iterations - request.done)
+        self._begin(rest, flight, ahead=False)
 
     def _follow_gang(self) -> None:
         """Forget what was compiled for more replicas than there are now."""
@@ -654,8 +654,8 @@ class ParallelRun:
 
     def _forget_variants(self) -> None:
         """Make room for another variant: forget the oldest, unless a step of theirs is under way."""
-        _, begun = self._count
-        under_way = [one.version for one in begun if one.open]
+        _, flights = self._count
+        under_way = [flight.version for flight in flights if flight.open]
         for key, version in list(self.versions.items())[: 1 - VARIANTS_KEPT]:
             if all(version is not other for other in under_way):
                 del self.versions[key]

@@ -178,7 +178,7 @@ def _unknown(program: Program, name: str) -> str:
     if not block.ops:
         return f"feed {name!r}: the program is empty. Run the one that the layers were built in."
     data = [v.name for v in block.vars.values() if v.is_data]
-    data += [one for op in block.ops if op.type == "feed" for one in op.output_arg_names]
+    data += [fed for op in block.ops if op.type == "feed" for fed in op.output_arg_names]
     return (
         f"feed {name!r}: the program has no such variable.{nearest(name, data)} "
         f"Its data variables: {', '.join(dict.fromkeys(data)) or 'none'}."

@@ -171,7 +171,7 @@ class Gang(Replicas):
             except GangChanged:  # once more
                 continue
             except RowlockError as error:  # those behind it do not happen either
-                assign(*((one, "failed", error) for one in self.voided))
+                assign(*((other, "failed", error) for other in self.voided))
             with self.turn:
                 if self.voided and self.voided[0] is request:
                     del self.voided[0]
@@ -252,7 +252,7 @@ class Gang(Replicas):
             self._torn()
             return
         except RowlockError as error:  # the gang cannot be used again
-            assign(*((one, "failed", error) for one in self.under_way), (self, "under_way", []))
+            assign(*((other, "failed", error) for other in self.under_way), (self, "under_way", []))
             raise
         ledger = self.ledger
         fetched: Sequence[Sequence[np.ndarray]]
@@ -289,7 +289,7 @@ class Gang(Replicas):
         assign(
             (self.ledger, "done", counted),
             (request, "done", request.passed(counted)),
-            *((one, "failed", error) for one in self.under_way),
+            *((other, "failed", error) for other in self.under_way),
             (self, "under_way", []),
         )
         self._review()
@@ -304,8 +304,8 @@ class Gang(Replicas):
         self.ledger.place_values.aged(range(self.size))
         assign(
             (self.ledger, "done", counted),
-            *((one, "done", one.passed(counted)) for one in self.under_way),
-            *((one, "failed", torn) for one in self.under_way),
+            *((other, "done", other.passed(counted)) for other in self.under_way),
+            *((other, "failed", torn) for other in self.under_way),
             (self, "under_way", []),
         )
 

@@ -115,7 +115,7 @@ class SingleReplicaGang(Gang):
         """What either has under way ends here."""
         torn = KeyboardInterrupt("interrupted")
         self._gang._torn()
-        assign(*((one, "failed", torn) for one in self.under_way), (self, "under_way", []))
+        assign(*((other, "failed", torn) for other in self.under_way), (self, "under_way", []))
 
     def _recover(self, lost: ReplicaLost) -> None:
         """The gang mends itself at its next step; what ran here is to be run again."""

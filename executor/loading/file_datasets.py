@@ -461,7 +461,7 @@ def _count(what: str, value: Any) -> int:
 
 
 def _total(count: int, fleet: Workers | None) -> int:
-    return count if fleet is None else sum(int(one) for one in fleet.gather_workers(count))
+    return count if fleet is None else sum(int(total) for total in fleet.gather_workers(count))
 
 
 class DatasetFactory:

@@ -40,7 +40,7 @@ class Instructions:
     def __setitem__(self, key: Hashable, instruction: Instruction) -> None:
         if len(self._by_key) >= self._most:
             known = self._by_key.items()
-            self._by_key = {k: one for k, one in known if one() is not None}
+            self._by_key = {k: binding for k, binding in known if binding() is not None}
             self._most = 2 * len(self._by_key) + _FEW
         self._by_key[key] = ref(instruction)
 

@@ -61,60 +61,63 @@ class CudaPlan(Plan):
         Where the last collective is under way on another stream when the host comes to it, what is fetched
         before the vote is handed over behind it, so that the collective need not wait for that.
         """
-        lands = any(_waits(call) for one in self.instructions for call in one.calls)
-        beside = [any(isinstance(call, Fork) for call in one.calls) for one in self.instructions]
+        lands = any(_waits(call) for instruction in self.instructions for call in instruction.calls)
+        beside = [
+            any(isinstance(call, Fork) for call in instruction.calls)
+            for instruction in self.instructions
+        ]
         waits = self.needs() if any(beside) else []
-        begun: dict[int, list[Step]] = {}
+        open_joins: dict[int, list[Step]] = {}
         calls: list[list[Step]] = []
-        for k, one in enumerate(self.instructions):
+        for k, instruction in enumerate(self.instructions):
             steps: list[Step] = []
             calls.append(steps)
-            if one.op == EARLY_FETCH and lands:
+            if instruction.op == EARLY_FETCH and lands:
                 continue
-            if begun and one.op not in COLLECTIVES:
-                for other in sorted(begun.keys() & waits[k]):
-                    steps += begun.pop(other)
-            for call in one.calls:
-                if begun and not graph_can_hold(call, self.runtime.xp):
-                    steps += [join for joins in begun.values() for join in joins]
-                    begun.clear()
+            if open_joins and instruction.op not in COLLECTIVES:
+                for other in sorted(open_joins.keys() & waits[k]):
+                    steps += open_joins.pop(other)
+            for call in instruction.calls:
+                if open_joins and not graph_can_hold(call, self.runtime.xp):
+                    steps += [join for joins in open_joins.values() for join in joins]
+                    open_joins.clear()
                 if _waits(call):
                     steps += [Waiting(self._set_aside), call, self._hand_over]
-                elif one.op == EARLY_FETCH:
+                elif instruction.op == EARLY_FETCH:
                     steps += [self._set_aside, self._hand_over]
                 else:
                     steps.append(call)
-                if isinstance(call, Fork) and call.finish not in one.calls:
-                    begun.setdefault(k, []).append(call.finish)
-        if begun:
-            calls[-1] += [join for joins in begun.values() for join in joins]
+                if isinstance(call, Fork) and call.finish not in instruction.calls:
+                    open_joins.setdefault(k, []).append(call.finish)
+        if open_joins:
+            calls[-1] += [join for joins in open_joins.values() for join in joins]
         return calls
 
     def _cut(self) -> list[Segment]:
         segments: list[Segment] = []
-        for one, steps in zip(self.instructions, self._by_instruction, strict=True):
+        for instruction, steps in zip(self.instructions, self._by_instruction, strict=True):
             for step in steps:
                 capturable = graph_can_hold(step, self.runtime.xp)
                 same = segments and _alike(segments[-1].steps[-1], step)
                 if not same or segments[-1].capturable != capturable:
-                    segments.append(Segment(capturable, [], one, {}))
+                    segments.append(Segment(capturable, [], instruction, {}))
                 segments[-1].steps.append(step)
-                segments[-1].ops.setdefault(one.op, one.where)
+                segments[-1].ops.setdefault(instruction.op, instruction.where)
         return segments
 
     def described(self) -> list[str]:
         """Say of how many graphs a step is made, and where they are split, and why."""
-        graphs = [one for one in self.segments if one.capturable]
-        work = sum(len(one.steps) for one in graphs)
-        captured = sum(bool(one.graphs) for one in graphs)
+        graphs = [segment for segment in self.segments if segment.capturable]
+        work = sum(len(segment.steps) for segment in graphs)
+        captured = sum(bool(segment.graphs) for segment in graphs)
         return [
             f"a step is {len(graphs)} graph(s) of {work} pieces of work, {captured} captured",
-            *(f"  not captured: {one.refused}" for one in graphs if one.refused),
+            *(f"  not captured: {segment.refused}" for segment in graphs if segment.refused),
             *(
-                f"  split at {op} (built at {where}): {_why_split(one, op)}"
-                for one in self.segments
-                if not one.capturable
-                for op, where in one.ops.items()
+                f"  split at {op} (built at {where}): {_why_split(segment, op)}"
+                for segment in self.segments
+                if not segment.capturable
+                for op, where in segment.ops.items()
             ),
         ]
 
@@ -189,15 +192,15 @@ class CudaPlan(Plan):
     def _run_timed(self) -> None:
         trace: list[Timed | None] = []
         started = time.perf_counter()
-        for one, steps in zip(self.instructions, self._by_instruction, strict=True):
-            self._under = one
-            through = replace(one, calls=(partial(self._through, steps),))
+        for instruction, steps in zip(self.instructions, self._by_instruction, strict=True):
+            self._under = instruction
+            through = replace(instruction, calls=(partial(self._through, steps),))
             try:
                 trace.append(timed(through, 0, started, self.waited))
             except CollectiveError:
                 raise
             except Exception as error:
-                raise self._explain(one, error) from error
+                raise self._explain(instruction, error) from error
         self._keep(trace, started)
 
     def _through(self, steps: Sequence[Step]) -> None:

@@ -20,8 +20,8 @@ def meetings(plan: Plan) -> list[int]:
     """Return the numbers of the instructions that belong into the lane for communication."""
     return [
         i
-        for i, one in enumerate(plan.instructions)
-        if one.op in COLLECTIVES or one.op == EARLY_FETCH
+        for i, instruction in enumerate(plan.instructions)
+        if instruction.op in COLLECTIVES or instruction.op == EARLY_FETCH
     ]
 
 

@@ -104,7 +104,9 @@ class Resizer:
             latest = self._cache.templates
             template = PlanTemplate(sizes, sized, buffers, self._meeting, latest.get(kinds))
             self._templates[kinds] = latest[kinds] = template
-        instructions = [one for group in bound.instructions.values() for one in group]
+        instructions = [
+            instruction for group in bound.instructions.values() for instruction in group
+        ]
         return self._of(partial(Plan, instructions, sized.inputs, sized.fetched), bound)
 
     def _fresh(self, specs: Sequence[Spec]) -> tuple[_Bound, Sized] | None:

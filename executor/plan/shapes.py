@@ -121,10 +121,10 @@ class Shapes:
         self._apply(self._first, inferred)
         return inferred
 
-    def complete(self, begun: Inferred) -> list[Spec]:
+    def complete(self, inferred: Inferred) -> list[Spec]:
         """Return the exact spec of every value."""
-        self._apply(self._rest, begun)
-        both = zip(begun.specs[:-1], self._declared, strict=True)
+        self._apply(self._rest, inferred)
+        both = zip(inferred.specs[:-1], self._declared, strict=True)
         return [spec or declared for spec, declared in both]
 
     def _apply(self, rules: Sequence[_Rule], inferred: Inferred) -> None:
@@ -150,9 +150,9 @@ class Shapes:
         elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
         return (*specs, elements) if elements else specs
 
-    def telling(self, begun: Inferred) -> tuple[Spec | None, ...]:
+    def telling(self, inferred: Inferred) -> tuple[Spec | None, ...]:
         """Return those of a program's specs from which all others follow."""
-        return self._telling(begun.specs)
+        return self._telling(inferred.specs)
 
     def _rule(self, number: int, record: NodeRecord) -> _Rule:
         values = self._program.values

@@ -96,8 +96,11 @@ class PlanTemplate:
             self.apart |= elsewhere.apart
         self._slack = self._slack_of_all()
         self._instructions = tuple([self._sharing(k) for k in range(len(plan.instructions))])
-        self._calls = [call for one in self._instructions for call in one.calls]
-        self._starts = [0, *accumulate(len(one.calls) for one in self._instructions)]
+        self._calls = [call for instruction in self._instructions for call in instruction.calls]
+        self._starts = [
+            0,
+            *accumulate(len(instruction.calls) for instruction in self._instructions),
+        ]
         self._variable: _Variable | None = None  # since it learned last
 
     @property
@@ -152,7 +155,7 @@ class PlanTemplate:
     @cached_property
     def nbytes(self) -> int:
         """Bytes of what its plans have in common."""
-        return sum(one.nbytes for one in self._instructions)
+        return sum(instruction.nbytes for instruction in self._instructions)
 
     def instance(self, values: np.ndarray, bound: Mapping[int, Sequence[Instruction]]) -> _Instance:
         """Return what a plan with these numbers has; ``bound`` is what stands for those that are apart."""
@@ -164,7 +167,7 @@ class PlanTemplate:
         for k in sorted(bound, reverse=True):
             instructions = [*instructions[:k], *bound[k], *instructions[k + 1 :]]
             calls[self._starts[k] : self._starts[k + 1]] = [
-                c for one in bound[k] for c in one.calls
+                c for instruction in bound[k] for c in instruction.calls
             ]
         own = len(variable.calls) * CALL_BYTES
         inputs, fetched = variable.arrays(numbers)
@@ -220,14 +223,17 @@ class SizedPlan(Plan):
         own = template.instance(values, bound)
         super().__init__(own.instructions, own.inputs, own.fetched, calls=own.calls, **others)
         self.words, self.values = template.words, values
-        self.parts = template, *(one for group in bound.values() for one in group)
+        self.parts = template, *(instruction for group in bound.values() for instruction in group)
         self._nbytes = values.nbytes + own.nbytes
 
     @property
     def instructions(self) -> Sequence[Instruction]:
         """Its instructions, in order."""
         calls = iter(self._calls)
-        return [one.with_calls(list(islice(calls, len(one.calls)))) for one in self._instructions]
+        return [
+            instruction.with_calls(list(islice(calls, len(instruction.calls))))
+            for instruction in self._instructions
+        ]
 
     @property
     def nbytes(self) -> int:
@@ -356,7 +362,10 @@ class _Unknown(Exception):
 def _parts(plan: Sized, buffers: Sequence[_Buffer]) -> list[_Part]:
     """Return what is read of a plan: of each instruction, and of what stands beside them at the end."""
     arrays = tuple(plan.inputs), tuple(plan.fetched)
-    parts = [_part(one.calls, [plan.scratch - one.scratch], buffers) for one in plan.instructions]
+    parts = [
+        _part(instruction.calls, [plan.scratch - instruction.scratch], buffers)
+        for instruction in plan.instructions
+    ]
     return [*parts, _part([arrays], plan.slack, buffers)]
 
 

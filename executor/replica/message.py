@@ -44,7 +44,7 @@ class Stacked(Sequence[list[np.ndarray]]):
 
     def __getitem__(self, rank: Any) -> Any:
         if isinstance(rank, slice):
-            return [self[one] for one in range(*rank.indices(self._count))]
+            return [self[place] for place in range(*rank.indices(self._count))]
         if not 0 <= rank < self._count:
             raise IndexError(rank)
         return [array[rank if len(array) > 1 else 0] for array in self.arrays]

@@ -155,7 +155,9 @@ class Replica:
         self, order: orders.LeaveTrainers, arrays: Sequence[np.ndarray]
     ) -> Message:
         """Leave a group of trainers, with the programs that met there."""
-        for number in [n for n, one in self.programs.items() if one.options.trainers == order.name]:
+        for number in [
+            n for n, program in self.programs.items() if program.options.trainers == order.name
+        ]:
             loaded = self.programs.pop(number)
             loaded.forget_plans()
             loaded.buckets.release()
@@ -221,7 +223,7 @@ class Replica:
             program = ReplicaProgram.from_json(program)
         mine = program.meetings if order.options.rings else program.schedule
         peers = (p for p in self.programs.values() if p.options.trainers == order.options.trainers)
-        return next((one for one in peers if one.schedule == mine), None)
+        return next((peer for peer in peers if peer.schedule == mine), None)
 
     def on_unload(self, order: orders.Unload, arrays: Sequence[np.ndarray]) -> Message:
         """Forget programs and device scopes."""
@@ -664,15 +666,12 @@ class Replica:
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
         fed = [_with_a_row(a) for a in feeds] if idle else feeds
-        begun = segment.cache.shapes.begin([spec_of(a) for a in fed], scope.spec, fed)
-        shapes = None if lasting else (segment.cache.shapes.telling(begun), idle)
+        inferred = segment.cache.shapes.begin([spec_of(a) for a in fed], scope.spec, fed)
+        shapes = None if lasting else (segment.cache.shapes.telling(inferred), idle)
         bound = segment.plans.alike(shapes)
         if bound is None:
             with gc_paused():
-                bound = self._bind(loaded, segment, begun, feeds, idle, lasting)
-        if scope.moved_by_binding:
-            scope.moved_by_binding = False
-            self.forget_plans(loaded.scope)
+                bound = self._bind(loaded, segment, inferred, feeds, idle, lasting)
         segment.plans.keep(key, shapes, bound)
         return bound
 
@@ -680,7 +679,7 @@ class Replica:
         self,
         loaded: LoadedProgram,
         segment: Segment,
-        begun: Inferred,
+        inferred: Inferred,
         feeds: Sequence[Any],
         idle: bool,
         lasting: bool,
@@ -688,13 +687,13 @@ class Replica:
         self.bindings += 1
         shapes = segment.cache.shapes
         complete = cache(
-            partial(shapes.complete, begun)
+            partial(shapes.complete, inferred)
         )  # several that may have the plan ask for it
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
         dealt = loaded.parallel and segment is loaded
         if not (idle or lasting or dealt):
-            resized = segment.resized(shapes.telling(begun), complete)
+            resized = segment.resized(shapes.telling(inferred), complete)
             if resized is not None:
                 return BoundPlan(segment.program, resized, None, None, self.post, direct)
         scope, program = self.scopes[loaded.scope], segment.program

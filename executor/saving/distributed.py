@@ -147,7 +147,7 @@ def _load_rows(path: str, name: str, shard: Shard, shards: Sequence[Shard]) -> N
     """Read the rows of a shard from a file that has all of them."""
     tensor = global_scope().home(shard.parameter).get_tensor()
     memory = tensor.memory()
-    height = shard.rows if _copies(shards) else sum(one.rows for one in shards)
+    height = shard.rows if _copies(shards) else sum(other.rows for other in shards)
     shape = (height, *shard.shape[1:])
     cure = " Save with fluid.io.save_persistables from a trainer, before its executor is closed."
     with reading(path, cure) as file:

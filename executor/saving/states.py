@@ -119,7 +119,9 @@ def _fitting(variables: list[Variable], path: str) -> dict[str, np.ndarray]:
             f"{variables[0].name!r}."
         )
     with reading(path) as file:
-        arrays = {name: _one_dimension(one) for name, one in read_arrays(file, repr(path)).items()}
+        arrays = {
+            name: _one_dimension(array) for name, array in read_arrays(file, repr(path)).items()
+        }
     for variable in variables:
         if variable.name not in arrays:
             raise StateMismatch(
@@ -285,7 +287,9 @@ def program_state(
     if mode not in kinds:
         raise InvalidValue(f"Program.state_dict: mode is 'all', 'param' or 'opt', got {mode!r}.")
     variables = select_variables(program, None, kinds[mode])
-    return {one.name: value_of(one.name, scope or global_scope()) for one in variables}
+    return {
+        variable.name: value_of(variable.name, scope or global_scope()) for variable in variables
+    }
 
 
 def write_program_state(

@@ -72,5 +72,5 @@ def room(progress: Iterable[Progress], bound: int) -> bool:
 
     A place is kept for each step under way, which may end before any other: then no two wait for each other.
     """
-    computing = [one for one in progress if one.live and one.computing]
-    return all(one.behind + len(computing) <= bound for one in computing)
+    computing = [trainer for trainer in progress if trainer.live and trainer.computing]
+    return all(trainer.behind + len(computing) <= bound for trainer in computing)

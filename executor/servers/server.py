@@ -100,8 +100,8 @@ class ParameterServer:
             return
         with self.state.changed:
             for push in pushes:
-                one = self.state.by_id.get(push.trainer)
-                if one is not None and push.name in one.pushed:
+                progress = self.state.by_id.get(push.trainer)
+                if progress is not None and push.name in progress.pushed:
                     self.state.updates.keep(push.name)
 
     @property
@@ -140,12 +140,12 @@ class ParameterServer:
     def lost(self, trainer: int, reason: str) -> None:
         """Take note that a trainer died; callers that wait for it are told, or go on, as configured."""
         with self.state.changed:
-            one = self.state.by_id.get(trainer)
-            if one is None or not one.live:
+            progress = self.state.by_id.get(trainer)
+            if progress is None or not progress.live:
                 return
-            step = one.number + 1
+            step = progress.number + 1
             text = f"trainer {trainer} of parameter server {self.endpoint} was lost in step {step}: {reason}"
-            one.lost, one.computing = reason or "lost", False
+            progress.lost, progress.computing = reason or "lost", False
             if self.state.config.lost_trainer == "stop":
                 self.state.fail(
                     TrainerLost(
@@ -162,13 +162,13 @@ class ParameterServer:
             names = [n for n in sorted(self.state.parts.lasting | {*self.state.parts.counters})]
             arrays = {name: self.state.updates.memory(name).copy() for name in names}
             trainers = {
-                str(one.id): {
-                    "number": one.number,
-                    "taken": dict(one.taken),
-                    "finished": one.finished,
-                    "lost": one.lost,
+                str(progress.id): {
+                    "number": progress.number,
+                    "taken": dict(progress.taken),
+                    "finished": progress.finished,
+                    "lost": progress.lost,
                 }
-                for one in self.state.trainers
+                for progress in self.state.trainers
             }
             return messages.Snapshot(arrays, {"applied": self.steps.applied, "trainers": trainers})
 
@@ -188,11 +188,17 @@ class ParameterServer:
                 )
             for name, array in snapshot.arrays.items():
                 self.state.tensor(name).set(array)
-            for one in self.state.trainers:
-                past = snapshot.counters["trainers"].get(str(one.id), {})
-                one.number, one.taken = int(past.get("number", 0)), dict(past.get("taken", {}))
-                one.finished, one.lost = bool(past.get("finished")), str(past.get("lost", ""))
-                one.pushed, one.arrived, one.computing = set(), False, False
+            for progress in self.state.trainers:
+                past = snapshot.counters["trainers"].get(str(progress.id), {})
+                progress.number, progress.taken = (
+                    int(past.get("number", 0)),
+                    dict(past.get("taken", {})),
+                )
+                progress.finished, progress.lost = (
+                    bool(past.get("finished")),
+                    str(past.get("lost", "")),
+                )
+                progress.pushed, progress.arrived, progress.computing = set(), False, False
             self.steps.restored(int(snapshot.counters["applied"]))
             self.state.changed.notify_all()
 
@@ -221,24 +227,24 @@ class ParameterServer:
             self.state.fail(InvalidState(f"parameter server {self.endpoint} was stopped: {reason}"))
 
     def _ended(self) -> bool:
-        return not any(one.live for one in self.state.trainers)
+        return not any(progress.live for progress in self.state.trainers)
 
     # -- messages -------------------------------------------------------------------------------
 
     def _together(self, message: messages.Together) -> messages.Answer:
         answer: messages.Answer = messages.Taken()
-        for one in message.messages:
-            answer = self._handle(one)
+        for progress in message.messages:
+            answer = self._handle(progress)
             if isinstance(answer, messages.Refused):
                 break
         return answer
 
     def _hello(self, message: messages.Hello) -> messages.Answer:
         with self.state.changed:
-            one = self.state.by_id.get(message.trainer)
-            if one is not None and self.state.failure is None:
-                one.lost = ""
-            one = self.state.trainer(message.trainer)
+            progress = self.state.by_id.get(message.trainer)
+            if progress is not None and self.state.failure is None:
+                progress.lost = ""
+            progress = self.state.trainer(message.trainer)
             if message.trainers not in (0, len(self.state.trainers)):
                 raise InvalidValue(
                     f"trainer {message.trainer} was transpiled for {message.trainers} trainers, parameter "
@@ -250,11 +256,11 @@ class ParameterServer:
                     f"what it receives is not what the server holds. Transpile the same program, with the same "
                     f"pservers=, trainers= and config, on all of them."
                 )
-            one.joined, one.finished = True, False
-            if not one.arrived:
-                one.pushed.clear()
+            progress.joined, progress.finished = True, False
+            if not progress.arrived:
+                progress.pushed.clear()
             self.state.changed.notify_all()
-            return messages.Welcome(self.steps.begins_at(one))
+            return messages.Welcome(self.steps.begins_at(progress))
 
     def _push(self, message: messages.Push) -> messages.Answer:
         if message.name in self.state.parts.counters:
@@ -273,21 +279,21 @@ class ParameterServer:
             )
         self.state.updates.check(message, gradient)
         with self.state.changed:
-            one = self.state.trainer(message.trainer)
+            progress = self.state.trainer(message.trainer)
             self.state.counts["pushes"] += 1
             self.state.counts["rows"] += 0 if message.rows is None else len(message.rows)
-            if not self.steps.push(one, message, gradient):
+            if not self.steps.push(progress, message, gradient):
                 self.state.counts["repeated"] += 1
         return messages.Taken()
 
     def _barrier(self, message: messages.Barrier) -> messages.Answer:
         with self.state.changed:
-            one = self.state.trainer(message.trainer)
+            progress = self.state.trainer(message.trainer)
             if message.kind == "send":
-                self.steps.sent(one, message.number)
+                self.steps.sent(progress, message.number)
                 self.state.changed.notify_all()
             elif message.kind == "begin":
-                self.steps.begin(one, message.number)
+                self.steps.begin(progress, message.number)
             elif message.kind != "fetch":
                 raise InvalidValue(f"there is no barrier {message.kind!r}.")
         return messages.Taken()
@@ -329,9 +335,9 @@ class ParameterServer:
 
     def _goodbye(self, message: messages.Goodbye) -> messages.Answer:
         with self.state.changed:
-            one = self.state.by_id.get(message.trainer)
-            if one is not None and one.live:
-                one.finished, one.computing = True, False
+            progress = self.state.by_id.get(message.trainer)
+            if progress is not None and progress.live:
+                progress.finished, progress.computing = True, False
                 if self.state.failure is None:
                     self.state.attempt(self.steps.left)
             self.state.changed.notify_all()
@@ -340,14 +346,14 @@ class ParameterServer:
     def _ask(self, message: messages.Ask) -> messages.Answer:
         with self.state.changed:
             trainers = {
-                one.id: {
-                    "steps": one.number,
-                    "joined": one.joined,
-                    "finished": one.finished,
-                    "lost": one.lost,
-                    "staleness": one.staleness.facts(),
+                progress.id: {
+                    "steps": progress.number,
+                    "joined": progress.joined,
+                    "finished": progress.finished,
+                    "lost": progress.lost,
+                    "staleness": progress.staleness.facts(),
                 }
-                for one in self.state.trainers
+                for progress in self.state.trainers
             }
             return messages.Report(
                 {

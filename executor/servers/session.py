@@ -208,7 +208,7 @@ class Session:
             return [(endpoint, m, self._call(endpoint, m, None)) for m in messages[endpoint]]
 
         answers = self._at_once({e: lambda e=e: ask(e) for e in messages})  # type: ignore[misc]
-        return [one for each in answers.values() for one in each]
+        return [answer for each in answers.values() for answer in each]
 
     def _at_once(self, calls: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
         if len(calls) < 2:
@@ -232,8 +232,8 @@ class Session:
         """Have servers write tables."""
         with self.turn:
             self._check_open()
-            for one in tables:
-                self._call(one.endpoint, Save(one.folder, (one.table,)), None)
+            for table in tables:
+                self._call(table.endpoint, Save(table.folder, (table.table,)), None)
 
     def reports(self) -> list[Report]:
         """Return what each server that was joined tells of itself."""

@@ -61,7 +61,7 @@ class ServerState:
     @property
     def ended(self) -> bool:
         """Whether no trainer will ask any more."""
-        return not any(one.live for one in self.trainers)
+        return not any(progress.live for progress in self.trainers)
 
     def tensor(self, name: str) -> Tensor:
         """Return the tensor of a name in the scope."""
@@ -83,13 +83,13 @@ class ServerState:
                 f"trainer {number} is unknown to parameter server {self.endpoint}, which was transpiled for "
                 f"trainers 0 to {len(self.by_id) - 1}. Give each a trainer_id below the number of trainers."
             )
-        one = self.by_id[number]
-        if one.lost:
+        progress = self.by_id[number]
+        if progress.lost:
             raise TrainerLost(
-                f"parameter server {self.endpoint} goes on without trainer {number} ({one.lost}); it has to "
-                f"join again: run its startup program."
+                f"parameter server {self.endpoint} goes on without trainer {number} ({progress.lost}); it has "
+                f"to join again: run its startup program."
             )
-        return one
+        return progress
 
     def fail(self, error: EnforceNotMet) -> None:
         """End the server, and tell all callers why."""
@@ -119,7 +119,7 @@ class ServerState:
             if self.failure is not None:
                 raise self.failure
             late = waited()
-            never = any(not one.joined for one in late)
+            never = any(not progress.joined for progress in late)
             config = self.config
             within = config.start_deadline_s if never else config.step_deadline_s
             remaining_s = began + within - time.monotonic()
@@ -132,10 +132,10 @@ class ServerState:
     def refuse_absence(self) -> None:
         """End if no trainer is at work, and those that were awaited did not come in time."""
         now, within = time.monotonic(), self.config.start_deadline_s
-        if any(one.live and one.joined for one in self.trainers):
+        if any(progress.live and progress.joined for progress in self.trainers):
             self._idle_since = now
         elif now - self._idle_since > within:
-            absent = _named([one for one in self.trainers if one.live])
+            absent = _named([progress for progress in self.trainers if progress.live])
             text = (
                 f"parameter server {self.endpoint}: {absent} within {within:g} s ({_field(True)})."
             )
@@ -143,8 +143,8 @@ class ServerState:
 
 
 def _named(late: list[Progress]) -> str:
-    names = ", ".join(str(one.id) for one in late) or "nobody"
-    has_joined = all(one.joined for one in late)
+    names = ", ".join(str(progress.id) for progress in late) or "nobody"
+    has_joined = all(progress.joined for progress in late)
     return f"trainer {names} {'sent nothing' if has_joined else 'did not join, or sent nothing'}"
 
 

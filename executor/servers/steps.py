@@ -29,23 +29,23 @@ class Steps(ABC):
         self.lost_steps = 0
 
     @abstractmethod
-    def takes_alone(self, one: Progress, number: int, name: str) -> bool:
+    def takes_alone(self, progress: Progress, number: int, name: str) -> bool:
         """Tell whether the memory of a gradient is this push's until its step ends."""
 
     @abstractmethod
-    def begins_at(self, one: Progress) -> int:
+    def begins_at(self, progress: Progress) -> int:
         """Return the number of the step behind which a trainer that joins goes on."""
 
     @abstractmethod
-    def push(self, one: Progress, push: Push, gradient: Gradient) -> bool:
+    def push(self, progress: Progress, push: Push, gradient: Gradient) -> bool:
         """Take a gradient; tell whether it was not taken before."""
 
     @abstractmethod
-    def sent(self, one: Progress, number: int) -> None:
+    def sent(self, progress: Progress, number: int) -> None:
         """A trainer has pushed all of a step."""
 
     @abstractmethod
-    def pull(self, one: Progress, pull: Pull) -> dict[str, Array]:
+    def pull(self, progress: Progress, pull: Pull) -> dict[str, Array]:
         """Return variables as a trainer's next step reads them."""
 
     @abstractmethod
@@ -53,18 +53,18 @@ class Steps(ABC):
         """Go on from a snapshot after so many steps."""
 
     @abstractmethod
-    def look(self, one: Progress, number: int) -> None:
+    def look(self, progress: Progress, number: int) -> None:
         """Wait until rows are as a trainer's step reads them."""
 
     def left(self) -> None:
         """A trainer finished, or was lost."""
         self.state.changed.notify_all()
 
-    def begin(self, one: Progress, number: int) -> None:
+    def begin(self, progress: Progress, number: int) -> None:
         """Wait until a trainer may begin a step."""
         raise InvalidState("a sync server begins steps for all trainers at once.")
 
-    def count(self, one: Progress, push: Push) -> None:
+    def count(self, progress: Progress, push: Push) -> None:
         """Add to a trainer's counter of steps."""
         raise InvalidState("trainers of a sync server do not count steps: the server does.")
 
@@ -77,56 +77,63 @@ class SyncSteps(Steps):
         self._rows: dict[str, tuple[Array, Array]] = {}  # by the name they were pushed under
         self._reached: dict[int, int] | None = None  # by trainer, after a restart
 
-    def takes_alone(self, one: Progress, number: int, name: str) -> bool:
+    def takes_alone(self, progress: Progress, number: int, name: str) -> bool:
         """Each trainer has memory of its own, until it has sent the step."""
-        mine = of_trainer(name) in (one.id, None)
-        return mine and number == self.applied + 1 and not one.arrived and name not in one.pushed
+        mine = of_trainer(name) in (progress.id, None)
+        return (
+            mine
+            and number == self.applied + 1
+            and not progress.arrived
+            and name not in progress.pushed
+        )
 
-    def begins_at(self, one: Progress) -> int:
+    def begins_at(self, progress: Progress) -> int:
         """All trainers are in one step."""
         return self.applied
 
-    def push(self, one: Progress, push: Push, gradient: Gradient) -> bool:
+    def push(self, progress: Progress, push: Push, gradient: Gradient) -> bool:
         """Keep a gradient until the step is applied."""
         owner = of_trainer(push.name)
-        if owner not in (one.id, None):
+        if owner not in (progress.id, None):
             raise InvalidValue(
-                f"trainer {one.id} pushes {push.name!r}, which is trainer {owner}'s."
+                f"trainer {progress.id} pushes {push.name!r}, which is trainer {owner}'s."
             )
-        self._reach(one, push.number)
+        self._reach(progress, push.number)
         self._until_applied(push.number - 1)
-        if push.number <= self.applied or push.name in one.pushed or one.arrived:
+        if push.number <= self.applied or push.name in progress.pushed or progress.arrived:
             return False
         if push.rows is None:
             self.state.updates.write(push.name, push.values)
         else:
             self._rows[push.name] = (push.rows.copy(), push.values.copy())
-        one.pushed.add(push.name)
+        progress.pushed.add(push.name)
         return True
 
-    def sent(self, one: Progress, number: int) -> None:
+    def sent(self, progress: Progress, number: int) -> None:
         """Apply the step if this trainer was the last."""
-        self._reach(one, number)
+        self._reach(progress, number)
         self._until_applied(number - 1)
-        if number <= self.applied or one.arrived:
+        if number <= self.applied or progress.arrived:
             return
-        due = {name for name in self.state.parts.by_pushed if of_trainer(name) in (one.id, None)}
-        missing = sorted(due - one.pushed)
+        due = {
+            name for name in self.state.parts.by_pushed if of_trainer(name) in (progress.id, None)
+        }
+        missing = sorted(due - progress.pushed)
         if missing:
             raise InvalidState(
-                f"trainer {one.id} ends step {number} without {len(missing)} of its {len(due)} gradients "
+                f"trainer {progress.id} ends step {number} without {len(missing)} of its {len(due)} gradients "
                 f"({', '.join(map(repr, missing[:3]))}) for parameter server {self.state.endpoint}."
             )
-        one.arrived = True
+        progress.arrived = True
         self.state.attempt(self.left)
 
     def left(self) -> None:
         """Apply the step if all trainers that are left have sent it."""
         self._agree()
-        live = [one for one in self.state.trainers if one.live]
-        if not live or not all(one.arrived for one in live):
+        live = [progress for progress in self.state.trainers if progress.live]
+        if not live or not all(progress.arrived for progress in live):
             return
-        here = [one.id for one in self.state.trainers if one.arrived]
+        here = [progress.id for progress in self.state.trainers if progress.arrived]
         gradients = self.state.parts.gradients
         rows = {
             g.name: [self._rows[n] for n in g.names if n in self._rows]
@@ -139,23 +146,25 @@ class SyncSteps(Steps):
             updates.update(list(gradients), here, rows)
         self.applied += 1
         self._rows.clear()
-        for one in self.state.trainers:
-            if one.arrived:
-                one.number = self.applied
-                one.staleness.note(0)
-            one.pushed.clear()
-            one.arrived = False
+        for progress in self.state.trainers:
+            if progress.arrived:
+                progress.number = self.applied
+                progress.staleness.note(0)
+            progress.pushed.clear()
+            progress.arrived = False
         self.state.changed.notify_all()
 
-    def pull(self, one: Progress, pull: Pull) -> dict[str, Array]:
+    def pull(self, progress: Progress, pull: Pull) -> dict[str, Array]:
         """Wait for the step; the memory itself is returned, for no step is applied before the next push."""
-        self._reach(one, pull.number + 1)  # its gradients of the step itself would have come before
+        self._reach(
+            progress, pull.number + 1
+        )  # its gradients of the step itself would have come before
         self._until_applied(pull.number)
         return {name: self.state.updates.memory(name) for name in pull.names}
 
-    def look(self, one: Progress, number: int) -> None:
+    def look(self, progress: Progress, number: int) -> None:
         """Wait for the step before: a server that has only tables is asked for nothing else in between."""
-        self._reach(one, number)
+        self._reach(progress, number)
         self._until_applied(number - 1)
 
     def _until_applied(self, number: int) -> None:
@@ -164,7 +173,11 @@ class SyncSteps(Steps):
         what = f"parameter server {self.state.endpoint}, step {self.applied + 1}"
         self.state.until(
             lambda: self.applied >= number,
-            lambda: [one for one in self.state.trainers if one.live and not one.arrived],
+            lambda: [
+                progress
+                for progress in self.state.trainers
+                if progress.live and not progress.arrived
+            ],
             what,
         )
 
@@ -175,11 +188,11 @@ class SyncSteps(Steps):
         self.applied, self._reached = applied, {}
         self._rows.clear()
 
-    def _reach(self, one: Progress, number: int) -> None:
+    def _reach(self, progress: Progress, number: int) -> None:
         """After a restart, find the step that trainers are in: none of them is more than one ahead."""
         if self._reached is None:
             return
-        self._reached[one.id] = max(number, self._reached.get(one.id, 0))
+        self._reached[progress.id] = max(number, self._reached.get(progress.id, 0))
         self._agree()
         self.state.until(
             lambda: self._reached is None,
@@ -204,8 +217,8 @@ class SyncSteps(Steps):
                 step,
             )
             self.applied = step
-            for one in self.state.trainers:
-                one.number = step
+            for progress in self.state.trainers:
+                progress.number = step
         self._reached = None
         self.state.changed.notify_all()
 
@@ -213,71 +226,71 @@ class SyncSteps(Steps):
 class AsyncSteps(Steps):
     """A gradient is applied when it comes."""
 
-    def takes_alone(self, one: Progress, number: int, name: str) -> bool:
+    def takes_alone(self, progress: Progress, number: int, name: str) -> bool:
         """Trainers share the memory of a gradient."""
         return False
 
-    def begins_at(self, one: Progress) -> int:
+    def begins_at(self, progress: Progress) -> int:
         """Each trainer counts its own steps."""
-        return one.number
+        return progress.number
 
-    def push(self, one: Progress, push: Push, gradient: Gradient) -> bool:
+    def push(self, progress: Progress, push: Push, gradient: Gradient) -> bool:
         """Update by a gradient."""
-        if push.number <= one.taken.get(push.name, 0):
+        if push.number <= progress.taken.get(push.name, 0):
             return False
         updates, rows = self.state.updates, {}
         if push.rows is None:
             updates.write(push.name, push.values)
         else:
             rows = {gradient.name: [(push.rows, push.values)]}
-        self.state.attempt(lambda: updates.update([gradient.name], (), rows, one.id))
-        one.taken[push.name] = push.number
+        self.state.attempt(lambda: updates.update([gradient.name], (), rows, progress.id))
+        progress.taken[push.name] = push.number
         return True
 
-    def count(self, one: Progress, push: Push) -> None:
+    def count(self, progress: Progress, push: Push) -> None:
         """Add to a trainer's counter, and compute the learning rate of all steps so far."""
-        if push.number <= one.taken.get(push.name, 0):
+        if push.number <= progress.taken.get(push.name, 0):
             return
         counter = self.state.updates.memory(push.name)
         counter += push.values.astype(counter.dtype).reshape(counter.shape)
         self.state.updates.schedule()
-        one.taken[push.name] = push.number
+        progress.taken[push.name] = push.number
 
-    def sent(self, one: Progress, number: int) -> None:
+    def sent(self, progress: Progress, number: int) -> None:
         """Count the step."""
-        if number <= one.number:
+        if number <= progress.number:
             return
         if not self.state.parts.counters:
             self.state.attempt(self.state.updates.schedule)
-        one.end(number, self.state.trainers)
+        progress.end(number, self.state.trainers)
         self.applied += 1
 
-    def pull(self, one: Progress, pull: Pull) -> dict[str, Array]:
+    def pull(self, progress: Progress, pull: Pull) -> dict[str, Array]:
         """Return copies: others' gradients may come at any time."""
-        one.begin()
+        progress.begin()
         updates = self.state.updates
         arrays = {name: updates.memory(name).copy() for name in pull.names}
         for name in pull.names:
             backups = self.state.parts.backups.get(name, ())
             if backups:
-                np.copyto(updates.memory(backups[one.id]), arrays[name])
+                np.copyto(updates.memory(backups[progress.id]), arrays[name])
         return arrays
 
-    def look(self, one: Progress, number: int) -> None:
+    def look(self, progress: Progress, number: int) -> None:
         """Rows are as they are now."""
 
-    def begin(self, one: Progress, number: int) -> None:
+    def begin(self, progress: Progress, number: int) -> None:
         """Wait until no gradients get staler than the bound."""
         bound = self.state.config.staleness_bound
-        if bound is None or one.computing:
+        if bound is None or progress.computing:
             return
         self.state.until(
             lambda: room(self.state.trainers, bound),
             lambda: [t for t in self.state.trainers if t.live and t.computing],
-            f"parameter server {self.state.endpoint}, trainer {one.id} before step {number} "
+            f"parameter server {self.state.endpoint}, trainer {progress.id} before step {number} "
             f"(ClusterConfig.staleness_bound={bound})",
         )
-        one.begin()
+        progress.begin()
 
     def restored(self, applied: int) -> None:
         """Go on: what was applied since the snapshot is lost, and what comes next is applied."""

@@ -141,7 +141,7 @@ class TrainerRun:
         for name, each in zip(self.exchange.fetches, parts, strict=True):
             values[name] = np.asarray(each[0])
             if len(each) > 1 and (name.endswith(ROWS) or name + ROWS in self.exchange.fetches):
-                values[name] = np.concatenate([np.asarray(one) for one in each])
+                values[name] = np.concatenate([np.asarray(part) for part in each])
         return values
 
     def _memory(self, name: str) -> Array:
@@ -222,9 +222,10 @@ def _joined(name: str, parts: Sequence[Any], return_numpy: bool) -> Any:
 
 
 def _described(facts: Mapping[str, Any]) -> str:
+    staleness = {number: trainer["staleness"] for number, trainer in facts["trainers"].items()}
     stale = ", ".join(
-        f"trainer {number}: {one['staleness']['mean']:.2f} on average, {one['staleness']['max']} at most"
-        for number, one in facts["trainers"].items()
+        f"trainer {number}: {steps['mean']:.2f} on average, {steps['max']} at most"
+        for number, steps in staleness.items()
     )
     return (
         f"parameter server {facts['endpoint']} ({facts['mode']}): {facts['steps']} steps applied; steps of "

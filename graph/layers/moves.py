@@ -16,7 +16,7 @@ from .tensors import sizes_of
 def _list(value: Any, argument: str, op_type: str) -> list[int]:
     """Return a number, or a list of them, as a list."""
     many = value if isinstance(value, (list, tuple)) else [value]
-    return [integer(one, argument, op_type) for one in many]
+    return [integer(number, argument, op_type) for number in many]
 
 
 def crop(x: Variable, shape: Any = None, offsets: Any = None, name: str | None = None) -> Variable:

@@ -192,10 +192,10 @@ class Usage:
             if len(self._sharing) >= _SHARINGS:
                 self._sharing.clear()
             sharing = Sharing(self, specs, stored, memory_options.alignment, by_shape)
-            for one in sorted([*self.pairs, *by_shape], key=lambda p: p.node):
-                bucketed = self.nodes[one.node].op in BUCKETED  # these have one memory
+            for pair in sorted([*self.pairs, *by_shape], key=lambda p: p.node):
+                bucketed = self.nodes[pair.node].op in BUCKETED  # these have one memory
                 if memory_options.in_place or bucketed:
-                    sharing.share(one)
+                    sharing.share(pair)
             self._sharing[key] = sharing
         return sharing
 

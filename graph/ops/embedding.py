@@ -54,8 +54,10 @@ def lookup_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(not op.attr("epmap"), "rows on parameter servers are not built")
     shape = ids.shape
     if op.op.type == "lookup_table":
-        one = len(shape) > 1 and shape[-1] in (1, -1)
-        op.require(one, "the last dimension of Ids must be 1; fluid.embedding takes ids without it")
+        column = len(shape) > 1 and shape[-1] in (1, -1)
+        op.require(
+            column, "the last dimension of Ids must be 1; fluid.embedding takes ids without it"
+        )
         shape = shape[:-1]
     return {"Out": of_shape((*shape, w.shape[1]), w)}
 
@@ -101,8 +103,8 @@ def dequant_shape(op: Inference) -> Mapping[str, Specs]:
     """Four numbers for each float of W's rows behind the first two, in place of the ids' last dimension."""
     w, ids = op.spec("W"), op.spec("Ids")
     op.require(ids.dtype in INTEGERS, "Ids must be integers")
-    one = len(ids.shape) > 1 and ids.shape[-1] in (1, -1)
-    op.require(one, "the last dimension of Ids must be 1")
+    column = len(ids.shape) > 1 and ids.shape[-1] in (1, -1)
+    op.require(column, "the last dimension of Ids must be 1")
     fits = len(w.shape) == 2 and w.shape[1] > 2 and w.dtype == VarType.FP32
     op.require(fits, "W must be a matrix of float32 with three columns or more")
     return {"Out": of_shape((*ids.shape[:-1], (w.shape[1] - 2) * _BYTES), w)}

@@ -104,9 +104,9 @@ def filtered_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
     slots = {"X": ends, "Y": (op.value("Ins_tag"),), "YLod": op.of("Ins_tag")[-1:]}
     slots = {**slots, "Tags": (op.value("Filter_tag"),)}
     present = {slot: levels for slot, levels in slots.items() if levels}
-    one = op.level("lod_tagged", present, {"of_rows": False})
-    level = op.level("lod_tagged", present) if ends else one
-    return {"Out": (level,), "LossWeight": (one,), "IndexMap": (one,)}
+    rows = op.level("lod_tagged", present, {"of_rows": False})
+    level = op.level("lod_tagged", present) if ends else rows
+    return {"Out": (level,), "LossWeight": (rows,), "IndexMap": (rows,)}
 
 
 def tagged_shape(op: Inference) -> Mapping[str, Specs]:

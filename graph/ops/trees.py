@@ -269,7 +269,7 @@ def _ways(a: HierarchicalSigmoid | HierarchicalSigmoidRows) -> tuple[Array, Arra
     if a.path_table is not None and a.path_code is not None:
         return a.path_table.astype(np.int64), a.path_code
     label = f.checked(a.label.reshape(-1), a.num_classes, "label", "classes")
-    nodes, turns = (f.take(f.table(one, np.int64), label) for one in _paths(a.num_classes))
+    nodes, turns = (f.take(f.table(path, np.int64), label) for path in _paths(a.num_classes))
     return nodes, turns
 
 

@@ -49,7 +49,7 @@ def _fetch_var(name: Any, scope: Scope | None = None, return_numpy: bool = True)
 def as_numpy(tensor: Any) -> Any:
     """Return a tensor that was fetched as an array, a list of them as a list."""
     if isinstance(tensor, (list, tuple)):
-        return [as_numpy(one) for one in tensor]
+        return [as_numpy(item) for item in tensor]
     return np.asarray(tensor)
 
 
@@ -88,7 +88,7 @@ def check_feed_shape_type(var: Variable, feed: Any, num_places: int = 1) -> bool
 
 def _has(block: Block, op_type: str, targets: dict[str, Any] | Sequence[Any]) -> bool:
     ops = [op for op in block.ops if op.type == op_type]
-    names = {getattr(one, "name", one) for one in targets}
+    names = {getattr(target, "name", target) for target in targets}
     for op in ops:
         variables = op.output_arg_names if op_type == "feed" else op.input_arg_names
         if not names.issuperset(variables):

@@ -56,7 +56,7 @@ def moveaxis(
         InvalidValue: there is no such dimension, or one comes twice.
     """
     pair: list[Any] = [
-        one if isinstance(one, (list, tuple)) else [one] for one in (source, destination)
+        axes_ if isinstance(axes_, (list, tuple)) else [axes_] for axes_ in (source, destination)
     ]
     froms, tos = ([axis_of(x, axis, "moveaxis") for axis in axes] for axes in pair)
     if len(froms) != len(tos) or len({*froms}) != len(froms) or len({*tos}) != len(tos):
@@ -207,7 +207,7 @@ def take_along_axis(
     width, count = (arr.shape or ())[place], (indices.shape or ())[place]
     if width < 0 or count < 0:
         raise InvalidValue(f"take_along_axis: the sizes along axis {axis} must be known.")
-    lines, at = (moveaxis(one, place, -1) for one in (arr, indices))
+    lines, at = (moveaxis(array, place, -1) for array in (arr, indices))
     sizes = list(at.shape or ())
     rows, columns = layers.reshape(lines, [-1, width]), layers.reshape(at, [-1, count])
     return moveaxis(layers.reshape(picks.index_sample(rows, columns), sizes), -1, place)
@@ -280,7 +280,7 @@ def index_put(
     for index in indices:
         picks.check_index(index, "indices", "index_put")
     depth = len(indices)
-    if len({one.shape for one in indices}) > 1:
+    if len({part.shape for part in indices}) > 1:
         raise InvalidValue("index_put: the indices must have one shape.")
     index_sizes = known_sizes(indices[0], "index_put")
     value = expand(value, [*index_sizes, *sizes[depth:]])

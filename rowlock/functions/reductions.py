@@ -174,8 +174,10 @@ def kthvalue(
     size = (x.shape or ())[axis]
     if k < 1 or 0 <= size < k:
         raise InvalidValue(f"kthvalue: k is from 1 to {size}, got {k}.")
-    picked = [layers.slice(one, [axis], [k - 1], [k]) for one in (sort(x, axis), argsort(x, axis))]
-    value, index = picked if keepdim else [layers.squeeze(one, [axis]) for one in picked]
+    picked = [
+        layers.slice(operand, [axis], [k - 1], [k]) for operand in (sort(x, axis), argsort(x, axis))
+    ]
+    value, index = picked if keepdim else [layers.squeeze(operand, [axis]) for operand in picked]
     return value, index
 
 

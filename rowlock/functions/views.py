@@ -63,11 +63,13 @@ def view_as(x: Variable, other: Variable, name: str | None = None) -> Variable:
 
 def _at_least(rank: int, layer: str, inputs: Sequence[Variable]) -> Any:
     views = []
-    for one in inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else inputs:
-        check_variable(one, "inputs", layer)
-        new = [0] if rank == 2 or one.ndim == 1 else []
+    for tensor in (
+        inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else inputs
+    ):
+        check_variable(tensor, "inputs", layer)
+        new = [0] if rank == 2 or tensor.ndim == 1 else []
         new += [2] if rank == 3 else []
-        views.append(layers.unsqueeze(one, new) if one.ndim < rank else one)
+        views.append(layers.unsqueeze(tensor, new) if tensor.ndim < rank else tensor)
     return views[0] if len(views) == 1 else views
 
 
@@ -89,8 +91,8 @@ def atleast_3d(*inputs: Any, name: str | None = None) -> Any:
 def _listed(x: Any, layer: str) -> list[Variable]:
     if not isinstance(x, (list, tuple)) or not x:
         raise InvalidType(f"{layer} takes a list of Variables, got {x!r}.")
-    for one in x:
-        check_variable(one, "x", layer)
+    for tensor in x:
+        check_variable(tensor, "x", layer)
     return list(x)
 
 
@@ -102,7 +104,7 @@ def hstack(x: Sequence[Variable], name: str | None = None) -> Variable:
 
 def vstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors joined along the first dimension, vectors as rows."""
-    return concat([atleast_2d(one) for one in _listed(x, "vstack")], 0, name)
+    return concat([atleast_2d(tensor) for tensor in _listed(x, "vstack")], 0, name)
 
 
 row_stack = vstack
@@ -110,21 +112,22 @@ row_stack = vstack
 
 def dstack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors joined along the third dimension."""
-    return concat([atleast_3d(one) for one in _listed(x, "dstack")], 2, name)
+    return concat([atleast_3d(tensor) for tensor in _listed(x, "dstack")], 2, name)
 
 
 def column_stack(x: Sequence[Variable], name: str | None = None) -> Variable:
     """Tensors joined along the second dimension, vectors as columns."""
     columns = [
-        layers.unsqueeze(one, [1]) if one.ndim == 1 else one for one in _listed(x, "column_stack")
+        layers.unsqueeze(tensor, [1]) if tensor.ndim == 1 else tensor
+        for tensor in _listed(x, "column_stack")
     ]
     return concat(columns, 1, name)
 
 
 def block_diag(inputs: Sequence[Variable], name: str | None = None) -> Variable:
     """Matrices along the diagonal of one, zeros elsewhere."""
-    blocks = [atleast_2d(one) for one in _listed(inputs, "block_diag")]
-    sizes = [known_sizes(one, "block_diag") for one in blocks]
+    blocks = [atleast_2d(tensor) for tensor in _listed(inputs, "block_diag")]
+    sizes = [known_sizes(tensor, "block_diag") for tensor in blocks]
     width, before, rows = sum(columns for _, columns in sizes), 0, []
     for block, (_, columns) in zip(blocks, sizes, strict=True):
         rows.append(tensors.pad(block, [0, 0, before, width - before - columns]))
@@ -137,7 +140,7 @@ def cartesian_prod(x: Sequence[Variable], name: str | None = None) -> Variable:
     vectors = _listed(x, "cartesian_prod")
     if len(vectors) == 1:
         return vectors[0]
-    return stack([layers.reshape(one, [-1]) for one in meshgrid(vectors)], 1)
+    return stack([layers.reshape(tensor, [-1]) for tensor in meshgrid(vectors)], 1)
 
 
 def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]:
@@ -157,9 +160,9 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Tensors, each repeated to the shape of their sum."""
     operands, shape = _listed(input, "broadcast_tensors"), [1]
-    for one in operands:
-        shape = broadcast_shape(shape, known_sizes(one, "broadcast_tensors"))
-    return [expand(one, shape) for one in operands]
+    for tensor in operands:
+        shape = broadcast_shape(shape, known_sizes(tensor, "broadcast_tensors"))
+    return [expand(tensor, shape) for tensor in operands]
 
 
 def narrow(input: Variable, dim: int, start: int, length: int) -> Variable:
@@ -201,7 +204,7 @@ def diff(
     axis = axis_of(x, axis, "diff")
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InvalidValue(f"diff: n must be an int above 0, got {n!r}.")
-    parts = [one for one in (prepend, x, append) if one is not None]
+    parts = [tensor for tensor in (prepend, x, append) if tensor is not None]
     x = concat(parts, axis) if len(parts) > 1 else x
     for _ in range(n):
         ahead = layers.slice(x, [axis], [1], [2**31 - 1])

@@ -43,11 +43,11 @@ def _applied(
     name: str | None,
 ) -> Variable:
     """Append a convolution; sequences are images of one row."""
-    for one, argument in ((x, "x"), (weight, "weight")):
-        check_variable(one, argument, kind)
-        if one.ndim != dims + 2:
+    for value, argument in ((x, "x"), (weight, "weight")):
+        check_variable(value, argument, kind)
+        if value.ndim != dims + 2:
             raise InvalidValue(
-                f"{kind}: {argument} must have {dims + 2} dimensions, got {list(one.shape or ())}."
+                f"{kind}: {argument} must have {dims + 2} dimensions, got {list(value.shape or ())}."
             )
     last = attrs["data_format"] in ("NHWC", "NDHWC")
     if dims == 1:

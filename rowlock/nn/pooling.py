@@ -33,7 +33,7 @@ def _as_image(dims: int, x: Variable, compute: Callable[[Variable], Any]) -> Any
         return compute(x)
     result = compute(layers.unsqueeze(x, [2]))
     if isinstance(result, tuple):
-        return tuple(layers.squeeze(one, [2]) for one in result)
+        return tuple(layers.squeeze(tensor, [2]) for tensor in result)
     return layers.squeeze(result, [2])
 
 

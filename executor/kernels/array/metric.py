@@ -89,8 +89,8 @@ def mean_iou(dev: Device, a: MeanIou) -> Step:
         right = (said == meant).astype(np.float64)
         hits = xp.bincount(meant, weights=right, minlength=a.num_classes)[: a.num_classes]
         misses = sum(
-            xp.bincount(one, weights=1 - right, minlength=a.num_classes)[: a.num_classes]
-            for one in (said, meant)
+            xp.bincount(labels, weights=1 - right, minlength=a.num_classes)[: a.num_classes]
+            for labels in (said, meant)
         )
         hits, misses = sum(a.in_corrects or [], hits), sum(a.in_wrongs or [], misses)
         there = hits + misses > 0
@@ -166,7 +166,7 @@ def positive_negative_pair(dev: Device, a: PositiveNegativePair) -> Step:
     outputs = (a.positive_pair, a.negative_pair, a.neutral_pair)
 
     def count() -> None:
-        sums = np.array([0.0 if one is None else float(one[0]) for one in before])
+        sums = np.array([0.0 if state is None else float(state[0]) for state in before])
         scores, labels, queries = a.score[:, a.column], a.label[:, 0], a.query_id[:, 0]
         weights = np.ones(len(scores)) if a.weight is None else a.weight[:, 0].astype(np.float64)
         for query in np.unique(queries):

@@ -73,9 +73,9 @@ def pad_constant_like(y: Array, out: Array, a: PadConstantLike) -> Pairs:
 def partial_concat(x: Sequence[Array | None], out: Array, a: PartialConcat) -> Pairs:
     """Columns of the operands, side by side."""
     length = out.shape[1] // len(x)
-    for i, one in enumerate(x):
-        if one is not None:
-            yield out[:, i * length : (i + 1) * length], columns(one, a.start_index, length)
+    for i, source in enumerate(x):
+        if source is not None:
+            yield out[:, i * length : (i + 1) * length], columns(source, a.start_index, length)
 
 
 def columns(x: Array, start: int, length: int) -> Any:
@@ -211,7 +211,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy, filled: Fi
             pairs = list(rule.pairs(d_x, d_out, a))
             steps: list[Step] = []
             if _uncovered(written, (at for _, at in pairs)):
-                steps = [step for one in written for step in filled(dev, one, 0)]
+                steps = [step for array in written for step in filled(dev, array, 0)]
             return [*steps, *(step for to, at in pairs for step in copied(dev, at, to))]
 
     for name, rule in MOVES.items():

@@ -156,9 +156,9 @@ class CompiledCells(Cells):
         if self.clip > 0:
             clipped = f"min(max({total}, -{limit}), {limit})"
         names = "gates, before, cell, active, hidden, bias"
-        one = self._pass(names, _FORWARD, before is not None, clipped)
+        step_kernel = self._pass(names, _FORWARD, before is not None, clipped)
         c = cell if before is None else before
-        one(len(gates), self.width, gates, c, cell, active, hidden, self.bias)
+        step_kernel(len(gates), self.width, gates, c, cell, active, hidden, self.bias)
 
     def backward(
         self,
@@ -179,6 +179,8 @@ class CompiledCells(Cells):
             inside = f"size_of(load(cell, at, 2, 9)) < np.float32({self.clip!r})"
             clipped = f"select({inside}, s, np.float32(0.0))"
         names = "gates, before, cell, active, d_hidden, d_cell, d_gates, bias"
-        one = self._pass(names, _BACKWARD, before is not None, clipped)
+        step_kernel = self._pass(names, _BACKWARD, before is not None, clipped)
         c = cell if before is None else before
-        one(len(gates), self.width, gates, c, cell, active, d_hidden, d_cell, d_gates, self.bias)
+        step_kernel(
+            len(gates), self.width, gates, c, cell, active, d_hidden, d_cell, d_gates, self.bias
+        )

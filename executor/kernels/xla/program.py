@@ -179,6 +179,6 @@ class Program:
             if not 0 <= number < limit:
                 raise InvalidValue(problem.format(number))
         # All are waited for before the first is copied: a target may be an operand's memory.
-        arrays = [np.asarray(one) for one in results[:count]]
+        arrays = [np.asarray(result) for result in results[:count]]
         for target, array in zip(self._targets, arrays, strict=True):
             np.copyto(target, array)

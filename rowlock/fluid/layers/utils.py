@@ -37,7 +37,11 @@ def convert_to_list(value: Any, n: int, name: str, dtype: Any = int) -> list[Any
     if isinstance(value, dtype):
         return [value] * n
     numbers = list(value) if isinstance(value, (list, tuple)) else None
-    if numbers is None or len(numbers) != n or not all(_is_number(one, dtype) for one in numbers):
+    if (
+        numbers is None
+        or len(numbers) != n
+        or not all(_is_number(number, dtype) for number in numbers)
+    ):
         raise InvalidValue(f"{name} must be a number or a list of {n} numbers, got {value!r}.")
     return numbers
 

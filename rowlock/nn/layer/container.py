@@ -54,8 +54,8 @@ class _Sequence(Layer):
             raise IndexError(f"index {index} is out of range: there are {len(self)} layers.")
         layers = list(self)
         layers.insert(index, layer)
-        for position, one in enumerate(layers):
-            self.add_sublayer(str(position), one)
+        for position, item in enumerate(layers):
+            self.add_sublayer(str(position), item)
         return self
 
 

@@ -26,8 +26,8 @@ class DimensionedLayer(Layer):
         construct: Any = cls.__init__
         signature = inspect.signature(construct)
         parameters = [
-            one.replace(default=data_format) if one.name == "data_format" else one
-            for one in signature.parameters.values()
+            parameter.replace(default=data_format) if parameter.name == "data_format" else parameter
+            for parameter in signature.parameters.values()
         ]
 
         @wraps(construct)
@@ -81,12 +81,14 @@ class FunctionLayer(Layer):
             return
         parameters = list(inspect.signature(of).parameters.values())
         tensors = [
-            one for one in parameters if one.annotation in CHECKS and one.default is one.empty
+            parameter
+            for parameter in parameters
+            if parameter.annotation in CHECKS and parameter.default is parameter.empty
         ]
-        left_out = {"training", *without, *(one.name for one in tensors)}
-        fields = [one for one in parameters if one.name not in left_out]
+        left_out = {"training", *without, *(parameter.name for parameter in tensors)}
+        fields = [parameter for parameter in parameters if parameter.name not in left_out]
         signature = inspect.Signature([_SELF, *fields], return_annotation=None)
-        given_training = any(one.name == "training" for one in parameters)
+        given_training = any(parameter.name == "training" for parameter in parameters)
 
         def __init__(self: FunctionLayer, *args: Any, **kwargs: Any) -> None:
             arguments = _bound(cls, signature, self, args, kwargs)
@@ -108,7 +110,7 @@ class FunctionLayer(Layer):
         forward.__doc__ = about
         if cls.__doc__ is None:
             cls.__doc__ = f"Apply ``nn.functional.{of.__name__}``: {about}"
-        cls._stored, cls._shown = tuple(one.name for one in fields), shown
+        cls._stored, cls._shown = tuple(parameter.name for parameter in fields), shown
         cls.__init__, cls.forward = __init__, forward  # type: ignore[assignment, method-assign]
 
     def _check(self) -> None:

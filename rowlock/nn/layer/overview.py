@@ -161,14 +161,14 @@ def summary(
         isinstance(n, int) or n is None for n in described
     )
     inputs = []
-    for k, one in enumerate(described if several else [described]):
-        has_spec = isinstance(one, (InputSpec, Variable))
-        shape = one.shape if has_spec else (one,) if isinstance(one, int) else one
+    for k, spec in enumerate(described if several else [described]):
+        has_spec = isinstance(spec, (InputSpec, Variable))
+        shape = spec.shape if has_spec else (spec,) if isinstance(spec, int) else spec
         sizes = [1 if k == 0 and n in (None, -1) else n for k, n in enumerate(shape)]
         if not all(isinstance(n, int) and n > 0 for n in sizes):
             raise InvalidValue(f"summary: only the batch of {list(shape)} may be unknown.")
         dtype = dtypes[k] if isinstance(dtypes, (list, tuple)) else dtypes or "float32"
-        inputs.append((sizes, one.dtype if has_spec else dtype))
+        inputs.append((sizes, spec.dtype if has_spec else dtype))
     columns = [
         call
         for call in _calls(net, inputs)

@@ -43,8 +43,8 @@ class RNNCellBase(Layer):
         shape = self.state_shape if shape is None else shape
         if shape and isinstance(shape[0], (list, tuple)):
             return tuple(
-                self.get_initial_states(batch_ref, one, dtype, init_value, batch_dim_idx)
-                for one in shape
+                self.get_initial_states(batch_ref, size, dtype, init_value, batch_dim_idx)
+                for size in shape
             )
         sizes = list(shape)[1:] if shape[0] == -1 else list(shape)
         return layers.fill_constant_batch_size_like(

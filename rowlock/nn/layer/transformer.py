@@ -344,8 +344,10 @@ class Transformer(Layer):
         (encoder_biases, decoder_biases) = _shares(bias_attr, "bias_attr")
         same = (d_model, nhead, dim_feedforward, dropout, activation, attn_dropout, act_dropout)
         if custom_encoder is None:
-            one = TransformerEncoderLayer(*same, normalize_before, encoder_weights, encoder_biases)
-            custom_encoder = TransformerEncoder(one, num_encoder_layers, LayerNorm(d_model))
+            layer = TransformerEncoderLayer(
+                *same, normalize_before, encoder_weights, encoder_biases
+            )
+            custom_encoder = TransformerEncoder(layer, num_encoder_layers, LayerNorm(d_model))
         self.encoder = custom_encoder
         if custom_decoder is None:
             two = TransformerDecoderLayer(*same, normalize_before, decoder_weights, decoder_biases)
