@@ -144,7 +144,9 @@ class Branches(BlockReader):
             inputs = {"Condition": (taken,), "X": (value or zero,), "Y": (other,)}
             outputs, grads = {"Out": (result,)}, finished(op, {name: result})
             yield node_of(op, "where", inputs, outputs, None, grads)
-        yield from self._below(op, taken, overwritten)
+        left = {n: inner[grad_name(n)] for n in overwritten.values if grad_name(n) in inner}
+        left = {n: gradient for n, gradient in left.items() if n not in fresh}
+        yield from self._below(op, taken, overwritten, left)
 
     def _share_levels(self, source: Value, result: Value) -> None:
         """Give a value the sequences of another."""
@@ -153,16 +155,22 @@ class Branches(BlockReader):
             self.sequences.levels[result] = levels
             self.levels |= {level_name(result.name, k): level for k, level in enumerate(levels)}
 
-    def _below(self, op: Operator, taken: Value, overwritten: Scope) -> Iterator[Node]:
-        """Give a value that the branch overwrites no gradient where that is taken."""
+    def _below(
+        self, op: Operator, taken: Value, overwritten: Scope, left: dict[str, Value]
+    ) -> Iterator[Node]:
+        """Give a value that the branch overwrites, where that is taken, the gradient ``left`` of it, or 0.
+
+        Some is left where a branch or a loop in the branch may keep the value.
+        """
         for result, name in zip(op.inputs["Out"], op.inputs.get("Out@GRAD", ()), strict=False):
             value = self.current.get(name)
             done = name in op.outputs.get("Input@GRAD", ())
             if result not in overwritten.values or value is None or done:
                 continue
-            zero = self._new(f"{name}@TAKEN", value.spec)
-            yield node_of(op, "fill_zeros_like", {"X": (value,)}, {"Out": (zero,)})
-            inputs = {"Condition": (taken,), "X": (zero,), "Y": (value,)}
+            if (gradient := left.get(result)) is None:
+                gradient = self._new(f"{name}@TAKEN", value.spec)
+                yield node_of(op, "fill_zeros_like", {"X": (value,)}, {"Out": (gradient,)})
+            inputs = {"Condition": (taken,), "X": (gradient,), "Y": (value,)}
             yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
 
     def _choice(self, op: Operator) -> tuple[Value, list[Node]]:

@@ -8,8 +8,9 @@ block (a branch, the step of a recurrent net) gets a gradient op with a block of
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
@@ -312,7 +313,7 @@ def _backward_ops(
 ) -> list[GradOp]:
     """Return the gradient ops of a path; ``seeds`` are the gradients of the targets, by target."""
     seed_of = {names.of(target): seed for target, seed in seeds.items()}
-    return _accumulate(_gradient_ops(path, set(seed_of), stopped, names), seed_of)
+    return _accumulate(_gradient_ops(path, _between(path), set(seed_of), stopped, names), seed_of)
 
 
 def _with_recomputation(
@@ -326,7 +327,7 @@ def _with_recomputation(
     """Return the gradient ops of a path, and before those of each segment the ops that it repeats."""
     ops: list[GradOp] = []
     for segment in segments(block, path, checkpoints):
-        grads = _gradient_ops(segment.ops, reached, stopped, names)
+        grads = _gradient_ops(segment.ops, _between(segment.ops), reached, stopped, names)
         for grad in grads:
             if grad.body is None:  # a block reads what its forward block left
                 grad.inputs = _renamed(grad.inputs, segment.again)
@@ -353,23 +354,30 @@ def _renamed(slots: Mapping[str, list[str]], new: Mapping[str, str]) -> dict[str
 
 
 def _gradient_ops(
-    path: Sequence[Operator], reached: set[str], stopped: set[str], names: _GradientNames
+    path: Sequence[Operator],
+    around: Sequence[Operator],
+    reached: set[str],
+    stopped: set[str],
+    names: _GradientNames,
 ) -> list[GradOp]:
     """Return the gradient ops of a path, last op first, without those that no gradient reaches.
 
     The names of the gradients that they write are added to those ``reached``. Where an op overwrites a
-    variable, the gradient of what stood there before begins anew.
+    variable, the gradient of what stood there before begins anew: also where it is not of the path, but of the
+    ops ``around`` it, and where a branch does, if it is taken.
 
     Raises:
         Unsupported: a gradient op has no gradient of its own.
     """
     members = {id(op) for op in path}
     ops: list[GradOp] = []
-    for op in reversed(_between(path)):
+    for op in reversed(around):
         if op.type == RECURRENT:
             _check_written_around(op, {n for n in _written_around(op) if names.of(n) in reached})
         if id(op) in members:
             ops += _gradient_ops_of(op, reached, stopped, names)
+        elif op.type == BRANCH:
+            ops += _gradient_ops_of(op, reached, stopped.union(op.input_arg_names), names)
         older = reached.intersection(map(names.of, op.overwritten()))
         if older:
             ops.append(GradOp(_OVERWRITTEN, {"X": list(older)}, {}, {}))
@@ -403,7 +411,10 @@ def _gradient_ops_of(
     for index in _instances(op, grad):
         candidate = _wire(op, grad, index, stopped, names)
         incoming = [n for n in candidate.read() if n in candidate.of]
-        if not candidate.writes() or not any(n in reached for n in incoming):
+        writes = (
+            candidate.writes() or op.type == BRANCH
+        )  # it may end the gradient of what it overwrites
+        if not writes or not any(n in reached for n in incoming):
             continue
         if isinstance(op.attrs.get("sub_block"), Block):
             for name, gradients in candidate.inputs.items():
@@ -455,7 +466,7 @@ def _add_body(
         if op.type == RECURRENT:
             reads = {name for inner in path for name in inner.input_arg_names} - stopped
             _check_written_around(op, reads & _written_around(op))
-        grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, inside)
+        grads = _gradient_ops(path, forward.ops, set(map(grad_name, targets)), stopped, inside)
         handed = set()
     arriving = handed | {
         name for name in targets if names.of(name) in reached and not _is_array(forward, name)
@@ -525,7 +536,7 @@ def _loop_gradients(
     first = len(program.blocks)
     while True:
         path = _path(forward, targets, set(), stopped, with_counters=True)
-        grads = _gradient_ops(path, {grad_name(name) for name in targets}, stopped, names)
+        grads = _gradient_ops(path, forward.ops, set(map(grad_name, targets)), stopped, names)
         writes = {name for grad in grads for name in grad.writes()}
         more = {name for name in carried - targets if grad_name(name) in writes}
         if not more:
@@ -640,6 +651,7 @@ def _accumulate(
     writers: dict[str, list[GradOp]] = defaultdict(list)
     parts: dict[str, list[str]] = {name: [seed] for name, seed in seeds.items()}
     parts |= {name: [name] for name in arriving}
+    numbers: dict[str, Iterator[int]] = defaultdict(count)
     complete: set[str] = set()
     result: list[GradOp] = []
     for op in grads:
@@ -649,8 +661,9 @@ def _accumulate(
         reads = list(dict.fromkeys(op.read()))
         for name in reads:
             if len(parts.get(name, ())) > 1:
-                result.append(_sum(name, parts.pop(name)))
-                writers[name] = result[-1:]
+                result.append(_sum(name, parts[name]))
+                # An op that may leave the variable as it was reads a part of what stood there before.
+                parts[name], writers[name] = [name], result[-1:]
             elif name in seeds and parts.get(name) == [seeds[name]]:
                 op.rename(op.inputs, name, seeds[name])
                 op.of[seeds[name]] = op.of[name]
@@ -671,14 +684,14 @@ def _accumulate(
                 if not parts_so_far:
                     writers[name] = []
                 if parts_so_far == [name] and writers[name]:
-                    first = f"{name}@RENAME@block{block}@0"
+                    first = f"{name}@RENAME@block{block}@{next(numbers[name])}"
                     for writer in writers[name]:
                         writer.rename(writer.outputs, name, first)
                     # of a variable that was written again in between, or that the op itself writes
                     for reader in _behind(writers[name][0], [*result, op]):
                         reader.rename(reader.inputs, name, first)
                     parts_so_far[0] = first
-                own = f"{name}@RENAME@block{block}@{len(parts_so_far)}" if parts_so_far else name
+                own = f"{name}@RENAME@block{block}@{next(numbers[name])}" if parts_so_far else name
                 op.outputs[slot][i] = own
                 parts_so_far.append(own)
                 writers[name].append(op)

@@ -183,6 +183,47 @@ def read_and_overwritten_in_a_round(x: Any, limit: float) -> Any:
     return v * w
 
 
+def overwritten_by_a_constant_in_a_branch(x: Any, limit: float) -> Any:
+    v = L.sigmoid(x)
+
+    def branch() -> None:
+        L.assign(L.fill_constant([3, 2], "float64", 0.7), v)
+
+    L.cond(_below(x, limit), branch)
+    return L.tanh(v) * x
+
+
+def overwritten_by_a_constant_in_a_branch_of_a_branch(x: Any, limit: float) -> Any:
+    v = L.sigmoid(x)
+
+    def inner() -> None:
+        L.assign(L.fill_constant([3, 2], "float64", 0.7), v)
+
+    L.cond(_below(x, 100.0), lambda: L.cond(_below(x, limit), inner))
+    return L.tanh(v) * x
+
+
+def overwritten_in_a_branch_of_a_branch(x: Any, limit: float) -> Any:
+    v, w = L.sigmoid(x), x * 1.5
+
+    def inner() -> None:
+        L.assign(L.tanh(w), v)
+
+    L.cond(_below(x, 100.0), lambda: L.cond(_below(x, limit), inner))
+    return L.tanh(v) * w
+
+
+def read_before_a_branch_that_overwrites_it_and_twice_behind(x: Any, limit: float) -> Any:
+    v = x * 1.5
+    w = v + x
+
+    def branch() -> None:
+        L.assign(L.tanh(w), v)
+
+    L.cond(_below(x, limit), branch)
+    return L.square(v) * 0.3 + L.sigmoid(v)
+
+
 def _three_rounds(one: Callable[[], None], plus: Any = None) -> None:
     i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
     if plus is not None:
@@ -216,6 +257,10 @@ NETS = (
     overwritten_in_a_branch_of_a_round,
     overwritten_behind_a_branch_that_overwrites_it,
     read_and_overwritten_in_a_round,
+    overwritten_by_a_constant_in_a_branch,
+    overwritten_by_a_constant_in_a_branch_of_a_branch,
+    overwritten_in_a_branch_of_a_branch,
+    read_before_a_branch_that_overwrites_it_and_twice_behind,
 )
 
 
