@@ -140,7 +140,7 @@ def chosen(a: Any, ends: Array | None) -> Choice:
             at = at[: a.nms_top_k] if a.nms_top_k > -1 else at
             places = boxes[:, label] if boxes.ndim == 3 else boxes
             stay = at[suppressed(places[at], own[at], a.nms_threshold, a.nms_eta, a.normalized)]
-            labels = np.full((len(stay), 1), label)
+            labels = np.full((len(stay), 1), label, own.dtype)
             rows.append(np.concatenate([labels, own[stay, None], places[stay]], 1))
             whole = (before + stay) * len(scores) + label if boxes.ndim == 3 else before + stay
             numbers.append(whole)
