@@ -1,7 +1,8 @@
 """Run programs written for Paddle unchanged: ``import paddle`` gives Rowlock.
 
 ``import rowlock.alias`` before the first ``import paddle``, or ``python -m rowlock.alias script.py arguments``,
-or ``python -m rowlock.alias -m paddle.distributed.launch script.py arguments``.
+or ``python -m rowlock.alias -m paddle.distributed.launch script.py arguments``. ``paddle.__version__`` is then
+that of the Paddle whose API Rowlock has; ``paddle.version.show()`` prints both.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         """Return Rowlock's module, loaded."""
         module = importlib.import_module(_own(spec.name))
+        if spec.name == _PADDLE:  # programs compare it with the versions of Paddle that they know
+            vars(module)["__version__"] = importlib.import_module(".version", _ROWLOCK).full_version
         self._specs[spec.name] = module.__spec__
         return module
 

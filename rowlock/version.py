@@ -2,6 +2,7 @@
 
 import re
 
+from . import __version__ as _own_version
 from .strategies.errors import InvalidType, InvalidValue, Unsupported
 
 full_version = "1.8.5"
@@ -12,9 +13,7 @@ __all__ = ["full_version", "major", "minor", "patch", "require_version", "show"]
 
 def show() -> None:
     """Print the version of Rowlock and the version of Paddle's API."""
-    from . import __version__
-
-    print(f"Rowlock {__version__}, with the API of PaddlePaddle {full_version}")
+    print(f"Rowlock {_own_version}, with the API of PaddlePaddle {full_version}")
 
 
 def require_version(min_version: str, max_version: str | None = None) -> None:

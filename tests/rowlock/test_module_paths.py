@@ -98,6 +98,8 @@ try:
     import paddle.fluid.nothing
 except ImportError as error:
     print(error)
+assert paddle.__version__ == paddle.version.full_version == "1.8.5"
+paddle.version.show()
 print(sys.argv[1:], __name__)
 """
 
@@ -110,6 +112,7 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     assert "['--epochs', '3'] __main__" in process.stdout
     assert "No module named 'paddle.fluid.nothing'" in process.stdout
+    assert "Rowlock 0.1.0, with the API of PaddlePaddle 1.8.5" in process.stdout
     process = subprocess.run(
         [*command[:3], "absent.py"], capture_output=True, text=True, timeout=240
     )
