@@ -113,8 +113,8 @@ def unknown_error(
     place = f" Built at {where}." if where else ""
     what = " and ".join(map(repr, attr)) if isinstance(attr, tuple) else repr(attr)
     return InvalidValue(
-        f"{op.type}: {what} needs known values, and those of {slot} = {name!r} are known only when the "
-        "program runs. Pass numbers, or results of fill_constant, assign of an array or shape of known "
+        f"{op.type}: the values of {what} must be known, and those of {slot} = {name!r} are known only when "
+        "the program runs. Pass numbers, or results of fill_constant, assign of an array or shape of known "
         f"sizes.{place}"
     )
 
