@@ -376,7 +376,7 @@ def _gradient_ops(
             _check_written_around(op, {n for n in _written_around(op) if names.of(n) in reached})
         if id(op) in members:
             ops += _gradient_ops_of(op, reached, stopped, names)
-        elif op.type == BRANCH:
+        elif op.type in (BRANCH, WHILE):
             ops += _gradient_ops_of(op, reached, stopped.union(op.input_arg_names), names)
         older = reached.intersection(map(names.of, op.overwritten()))
         if older:
@@ -411,10 +411,8 @@ def _gradient_ops_of(
     for index in _instances(op, grad):
         candidate = _wire(op, grad, index, stopped, names)
         incoming = [n for n in candidate.read() if n in candidate.of]
-        writes = (
-            candidate.writes() or op.type == BRANCH
-        )  # it may end the gradient of what it overwrites
-        if not writes or not any(n in reached for n in incoming):
+        ends = op.type in (BRANCH, WHILE)  # the gradients of what it overwrites
+        if not (candidate.writes() or ends) or not any(n in reached for n in incoming):
             continue
         if isinstance(op.attrs.get("sub_block"), Block):
             for name, gradients in candidate.inputs.items():
@@ -478,7 +476,7 @@ def _add_body(
     program._rollback()
     if op.type != WHILE:
         return []
-    _wire_loop(candidate, op, names)
+    _wire_loop(candidate, op, reached, names)
     return [name for name in candidate.inputs["Out@GRAD"] if candidate.of[name] in handed]
 
 
@@ -545,14 +543,17 @@ def _loop_gradients(
         del program.blocks[first:]  # those of the attempt
 
 
-def _wire_loop(candidate: GradOp, op: Operator, names: _GradientNames) -> None:
-    """Leave out the gradients that no round computes or reads."""
+def _wire_loop(candidate: GradOp, op: Operator, reached: set[str], names: _GradientNames) -> None:
+    """Leave out the gradients that no round computes, reads or ends."""
     body = candidate.body or []
     writes = {name for grad in body for name in grad.writes()}
     reads = {name for grad in body for name in grad.read()}
-    pairs = zip(candidate.outputs["X@GRAD"], op.input("X"), strict=True)
+    operands = op.input("X")
+    pairs = zip(candidate.outputs.get("X@GRAD", [EMPTY_VAR] * len(operands)), operands, strict=True)
     candidate.outputs["X@GRAD"] = [g if grad_name(x) in writes else EMPTY_VAR for g, x in pairs]
-    results = [x for x in op.output("Out") if grad_name(x) in reads]
+    ended = {x for inner in op.attrs["sub_block"].ops for x in inner.overwritten()}
+    ended = {x for x in ended.difference(operands) if names.of(x) in reached}
+    results = [x for x in op.output("Out") if grad_name(x) in reads or x in ended]
     candidate.inputs["Out@GRAD"] = [names.of(x) for x in results]
     candidate.attrs["original_output_grad"] = [grad_name(x) for x in results]
 

@@ -203,6 +203,27 @@ def overwritten_by_a_constant_in_a_branch_of_a_branch(x: Any, limit: float) -> A
     return L.tanh(v) * x
 
 
+def overwritten_by_a_constant_in_rounds(x: Any, limit: float) -> Any:
+    v = L.sigmoid(x)
+
+    def step() -> None:
+        L.assign(L.fill_constant([3, 2], "float64", 0.7), v)
+
+    _three_rounds(step)
+    return L.tanh(v) * x
+
+
+def overwritten_by_a_constant_in_rounds_of_unknown_many(x: Any, limit: float) -> Any:
+    v = L.sigmoid(x)
+
+    def step() -> None:
+        L.assign(L.fill_constant([3, 2], "float64", 0.7), v)
+
+    rounds = L.cast(_below(x, limit), "int64") * 4 - 3  # one more than three, or none
+    _three_rounds(step, rounds)
+    return L.tanh(v) * x
+
+
 def overwritten_in_a_branch_of_a_branch(x: Any, limit: float) -> Any:
     v, w = L.sigmoid(x), x * 1.5
 
@@ -259,6 +280,8 @@ NETS = (
     read_and_overwritten_in_a_round,
     overwritten_by_a_constant_in_a_branch,
     overwritten_by_a_constant_in_a_branch_of_a_branch,
+    overwritten_by_a_constant_in_rounds,
+    overwritten_by_a_constant_in_rounds_of_unknown_many,
     overwritten_in_a_branch_of_a_branch,
     read_before_a_branch_that_overwrites_it_and_twice_behind,
 )
