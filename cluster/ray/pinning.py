@@ -139,7 +139,7 @@ class CoreKeeper(threading.Thread):
         each = max(len(self._cores) // count, 1)
         first = index * each % len(self._cores)
         self._own = self._cores[first : first + each]
-        self.enough = len(self._cores) >= count
+        self._enough = len(self._cores) >= count
         self._gang = gang
         self._policy = PinPolicy(each, len(self._cores))
         self._thread = 0  # that runs steps
@@ -151,7 +151,7 @@ class CoreKeeper(threading.Thread):
     @property
     def own_core(self) -> bool:
         """Whether the replica has a core to itself now."""
-        return self.enough and self._policy.calm
+        return self._enough and self._policy.calm
 
     def step(self) -> None:
         """Note that the calling thread begins to run steps."""
@@ -170,20 +170,18 @@ class CoreKeeper(threading.Thread):
         return self._paused + (gap if gap > _GAP_S and not self._at_work else 0.0)
 
     def run(self) -> None:
-        if not self.enough:
+        if not self._enough:
             return
         look_s, slice_s, misses, seen = _FIRST_LOOK_S, _SLICE_S, 0, _ZERO
-        at_first = True
         with contextlib.suppress(OSError, ValueError):  # no such files: it stays free
+            self._stepped.wait()
+            self._keep_to(self._own)
             while True:
                 self._stepped.clear()
                 if self._closed.is_set():
                     # looked at after the event is cleared, which close() sets last
                     return
                 self._stepped.wait()  # without steps there is nothing to see
-                if at_first:
-                    self._keep_to(self._own)
-                    at_first = False
                 before, paused = self._counters(), self._pauses()
                 if self._closed.wait(slice_s):
                     return

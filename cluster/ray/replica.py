@@ -44,10 +44,8 @@ class RayReplica(Replica):
             self._keeper.close()
             self._keeper = None
         if pin is not None:
-            keeper = CoreKeeper(*pin)
-            if keeper.enough:
-                self._keeper = keeper
-                keeper.start()
+            self._keeper = CoreKeeper(*pin)
+            self._keeper.start()
         if size > 1:
             terms = Terms(within, self.within, partial(self._ended, name))
             self.join(rank, form_group(name, rank, size, backend, self.runtime, terms))

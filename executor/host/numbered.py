@@ -33,18 +33,18 @@ class NumberedCall(partial[Any]):
 
 
 class Fields:
-    """Something that is told by its fields."""
+    """A record; a call for other sizes holds one in which some fields differ."""
 
     def replace(self, **changes: Any) -> Self:
-        """Return something in which these fields differ."""
+        """Return a copy in which these fields differ."""
         other = copy(self)
         vars(other).update(changes)
         return other
 
 
 class Rebound:
-    """Something that is bound to memory alone: calls for other sizes have the very same."""
+    """Something that is bound to memory, and to no sizes: calls for all sizes share it."""
 
 
 class Memo(dict[Any, Any]):
-    """What a call remembers of its last run."""
+    """What a call remembers of its last run; a call for other sizes has one of its own."""

@@ -93,7 +93,7 @@ class Plan:
         self._fetched = tuple(fetched)
         self._replica = replica
         self._running: Iterator[Callable[[], Any]] | None = None
-        self._calls = calls or [c for one in self._instructions for c in one.calls]
+        self._calls = calls or [c for each in self._instructions for c in each.calls]
 
     @property
     def instructions(self) -> Sequence[Instruction]:

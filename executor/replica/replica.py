@@ -686,9 +686,7 @@ class Replica:
     ) -> BoundPlan:
         self.bindings += 1
         shapes = segment.cache.shapes
-        complete = cache(
-            partial(shapes.complete, inferred)
-        )  # several that may have the plan ask for it
+        complete = cache(partial(shapes.complete, inferred))  # may be asked for more than once
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
         dealt = loaded.parallel and segment is loaded

@@ -227,8 +227,9 @@ def target_assign(
 
     Args:
         input: [G, P or 1, K], a sequence of objects for each image.
-        matched_indices: int32 [N, P], numbers of objects; -1: ``mismatch_value`` is expected, which counts 0,
-        negative_indices: ... but 1 where these say, int32 [boxes, 1], a sequence for each image.
+        matched_indices: int32 [N, P], numbers of objects; where it is -1, ``mismatch_value`` is expected, which
+            does not count.
+        negative_indices: int32 [boxes, 1], a sequence for each image: boxes where ``mismatch_value`` counts.
     """
     op_type = "target_assign"
     inputs = {"X": input, "MatchIndices": matched_indices, "NegIndices": negative_indices}
@@ -385,7 +386,7 @@ def multi_box_head(
             reshape(concat(side, axis=1), shape=[0, -1, width])
             for side, width in zip(maps, (4, num_classes), strict=True)
         )
-        box, var = (concat([flatten(one, axis=3) for one in side]) for side in (boxes, variances))
+        box, var = (concat([flatten(part, axis=3) for part in side]) for side in (boxes, variances))
     box.stop_gradient = var.stop_gradient = True
     return places, scores, box, var
 

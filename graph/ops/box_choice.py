@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...strategies.types import FLOATS, VarType
+from ...strategies.types import VarType
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .rules import hold_floats, known_operands, match, of_shape
 from .samples import offsets, sample, table, uniform
 
 _AT_ONCE = 512  # boxes that are compared with all others
@@ -162,35 +163,29 @@ def chosen(a: Any, ends: Array | None) -> Choice:
 
 def _known(op: Inference) -> Choice | None:
     """Return the choice, or None if the boxes are not known yet."""
-    values = [op.value(slot) for slot in ("BBoxes", "Scores")]
-    if any(value is None for value in values):
+    operands = known_operands(op, NmsAttributes)
+    if operands is None:
         return None
-    by_sequences = len(op.shape("Scores")) == 2
-    if "X" in {slot.name for slot in op.op.input_slots}:
-        ends = op.value("X") if op.has("X") else None
-    else:
-        ends = op.offsets("BBoxes") if by_sequences else None
-    operands = dict(zip(("b_boxes", "scores"), values, strict=True))
-    return chosen(NmsAttributes.of({**op.attrs, **operands}), ends)
+    if op.op.type == "lod_of_choice":
+        return chosen(operands, op.value("X") if op.has("X") else None)
+    return chosen(operands, op.offsets("BBoxes") if len(op.shape("Scores")) == 2 else None)
 
 
 def nms_shape(op: Inference) -> Mapping[str, Specs]:
     """[K, 6]; if no box stays, one row [-1], or with Index none."""
-    boxes, scores = op.spec("BBoxes"), op.spec("Scores")
-    op.require(
-        boxes.dtype in FLOATS and scores.dtype == boxes.dtype, "BBoxes and Scores are floats"
-    )
-    rank = len(scores.shape)
+    hold_floats(op, "BBoxes", "Scores")
+    rank = len(op.shape("Scores"))
     op.require(rank in (2, 3), "Scores must be [N, C, M], or [M, C] of sequences")
-    fits = len(boxes.shape) == 3 and boxes.shape[2] == 4
-    op.require(fits, "BBoxes must be [N, M, 4], or [M, C, 4] of sequences")
-    if rank == 2:
+    if rank == 3:
+        match(op, Scores="N C M", BBoxes="N M 4")
+    else:
+        match(op, Scores="M C", BBoxes="M C 4")
         op.sequences("BBoxes")
     choice = _known(op)
     count = -1 if choice is None else len(choice.rows)
     index = op.op.type == "multiclass_nms2"
     shape = (1, 1) if count == 0 and not index else (count, 6)
-    return {"Out": Spec(shape, boxes.dtype), "Index": Spec((count, 1), VarType.INT32)}
+    return {"Out": of_shape(shape, op.spec("BBoxes")), "Index": Spec((count, 1), VarType.INT32)}
 
 
 def nms_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:

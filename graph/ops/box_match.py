@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import VarType
 from . import formula as f
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
-from .rules import merge_dims
+from .rules import hold_floats, hold_integers, known_operands, match, merge_dims, of_shape
 from .samples import normal, offsets, sample, table, uniform
 from .sequence import one_level
 
@@ -32,13 +32,10 @@ class BoxClip(Operands):
 
 def box_clip_shape(op: Inference) -> Mapping[str, Specs]:
     """Like Input."""
-    boxes, info = op.spec("Input"), op.shape("ImInfo")
+    boxes = op.spec("Input")
     op.require(boxes.shape[-1:] in ((4,), (-1,)), "Input must be boxes [..., 4]")
-    op.require(len(info) == 2 and info[1] == 3, "ImInfo must be [N, 3]: height, width, scale")
     one_level(op, "Input")
-    count = op.sequences("Input")
-    fits = merge_dims(count, info[0]) is not None
-    op.require(fits, f"Input has {count} sequences, ImInfo {info[0]} images")
+    match(op, {"sequences": op.sequences("Input")}, ImInfo="sequences 3")
     return {"Output": boxes}
 
 
@@ -100,7 +97,8 @@ class BipartiteMatch(Operands):
 def bipartite_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, P] of numbers of objects, and of what they have in common; without sequences N is 1."""
     dist = op.spec("DistMat")
-    op.require(len(dist.shape) == 2 and dist.dtype in FLOATS, "DistMat must be floats [G, P]")
+    match(op, DistMat="G P")
+    hold_floats(op, "DistMat")
     kinds = ("bipartite", "per_prediction")
     op.require(op.attr("match_type") in kinds, f"match_type must be one of {kinds}")
     one_level(op, "DistMat")
@@ -146,16 +144,16 @@ class TargetAssign(Operands):
 
 def target_assign_shape(op: Inference) -> Mapping[str, Specs]:
     """[N, P, K] of objects' rows, and a weight for each."""
-    x, match = op.spec("X"), op.spec("MatchIndices")
-    op.require(len(x.shape) == 3, "X must be [G, P or 1, K]")
-    op.require(len(match.shape) == 2 and match.dtype in INTEGERS, "MatchIndices: integers [N, P]")
-    for slot in ("X", *(["NegIndices"] if op.has("NegIndices") else [])):
+    sizes = match(op, X="G 1 K" if op.shape("X")[1:2] == (1,) else "G P K", MatchIndices="N P")
+    hold_integers(op, "MatchIndices")
+    images, boxes = op.shape("MatchIndices")
+    for slot in filter(op.has, ("X", "NegIndices")):
         count = op.sequences(slot)
-        fits = merge_dims(count, match.shape[0]) is not None
-        op.require(fits, f"{slot} has {count} sequences, MatchIndices {match.shape[0]} rows")
+        fits = merge_dims(count, images) is not None
+        op.require(fits, f"{slot} has {count} sequences, MatchIndices {images} rows")
     return {
-        "Out": Spec((*match.shape, x.shape[2]), x.dtype),
-        "OutWeight": Spec((*match.shape, 1), VarType.FP32),
+        "Out": of_shape((images, boxes, sizes["K"]), op.spec("X")),
+        "OutWeight": Spec((images, boxes, 1), VarType.FP32),
     }
 
 
@@ -209,10 +207,10 @@ def mined(a: Any) -> list[Array]:
     """
     hard, numbers = a.mining_type == "hard_example", []
     loss = a.cls_loss if a.loc_loss is None or not hard else a.cls_loss + a.loc_loss
-    for row, match, dist in zip(loss, a.match_indices, a.match_dist, strict=True):
-        alone = (match == -1) & (dist < a.neg_dist_threshold)
+    for row, matched, dist in zip(loss, a.match_indices, a.match_dist, strict=True):
+        alone = (matched == -1) & (dist < a.neg_dist_threshold)
         candidates = np.arange(len(row)) if hard else np.flatnonzero(alone)
-        count = a.sample_size if hard else int((match != -1).sum() * a.neg_pos_ratio)
+        count = a.sample_size if hard else int((matched != -1).sum() * a.neg_pos_ratio)
         best = np.argsort(-row[candidates], kind="stable")[:count]
         numbers.append(np.sort(candidates[best]))
     return numbers
@@ -220,33 +218,25 @@ def mined(a: Any) -> list[Array]:
 
 def negatives(a: Any) -> list[Array]:
     """Return the numbers of the boxes, of those chosen in each image, that have no object."""
-    return [own[match[own] == -1] for own, match in zip(mined(a), a.match_indices, strict=True)]
+    return [own[matched[own] == -1] for own, matched in zip(mined(a), a.match_indices, strict=True)]
 
 
 def _known(op: Inference) -> list[Array] | None:
-    slots = {"ClsLoss": "cls_loss", "MatchIndices": "match_indices", "MatchDist": "match_dist"}
-    slots |= {"LocLoss": "loc_loss"}
-    values = {name: op.value(slot) for slot, name in slots.items() if op.has(slot)}
-    if any(value is None for value in values.values()):
-        return None
-    return negatives(MiningAttributes.of({"loc_loss": None, **op.attrs, **values}))
+    operands = known_operands(op, MiningAttributes)
+    return None if operands is None else negatives(operands)
 
 
 def mining_shape(op: Inference) -> Mapping[str, Specs]:
     """[boxes without an object, 1] and MatchIndices [N, P]."""
-    match = op.spec("MatchIndices")
     kinds = ("max_negative", "hard_example")
     op.require(op.attr("mining_type") in kinds, f"mining_type must be one of {kinds}")
-    slots = ("ClsLoss", "MatchDist", *(["LocLoss"] if op.has("LocLoss") else []))
-    for slot in slots:
-        shape = op.shape(slot)
-        fits = len(shape) == len(match.shape) == 2 and all(
-            merge_dims(*pair) is not None for pair in zip(shape, match.shape, strict=True)
-        )
-        op.require(fits, f"{slot} must be [N, P] as MatchIndices is")
+    match(op, MatchIndices="N P", ClsLoss="N P", MatchDist="N P", LocLoss="N P")
     numbers = _known(op)
     count = -1 if numbers is None else sum(map(len, numbers))
-    return {"NegIndices": Spec((count, 1), VarType.INT32), "UpdatedMatchIndices": match}
+    return {
+        "NegIndices": Spec((count, 1), VarType.INT32),
+        "UpdatedMatchIndices": op.spec("MatchIndices"),
+    }
 
 
 def mining_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from ...strategies.types import INTEGERS
 from .lod import no_sequences
-from .operands import Input, Inputs, Operands, Output
+from .operands import Array, Input, Inputs, Operands, Output
 from .registry import OFFSETS, Inference, Op, Specs, define
 from .rules import product
 from .samples import integers, normal, offsets, sample
@@ -131,6 +134,16 @@ def absolute(levels: Sequence[Any]) -> Any:
     for level in reversed(outer):
         offsets = offsets[level]
     return offsets
+
+
+def bounds(sequences: Iterable[Sized]) -> Array:
+    """Return the offsets at which sequences begin and end, behind each other."""
+    return np.cumsum([0, *map(len, sequences)])
+
+
+def parts(rows: Array, ends: Array) -> list[Array]:
+    """Return the rows of each sequence."""
+    return [rows[begin:end] for begin, end in pairwise(ends)]
 
 
 def outermost_shape(op: Inference) -> Mapping[str, Specs]:

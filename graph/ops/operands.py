@@ -153,9 +153,8 @@ class Operands:
         return Declared(inputs, outputs, attrs, lods)
 
 
-_READS: dict[
-    type, str
-] = {}  # records of gradient ops that derive from their ops' -> what they read
+# Records of gradient ops that derive from their ops' -> what they read
+_READS: dict[type, str] = {}
 
 
 def _read_fields(gradient: type, fields: dict[str, str]) -> dict[str, str]:

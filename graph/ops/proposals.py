@@ -8,35 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from ...strategies.types import FLOATS, VarType
+from ...strategies.types import VarType
 from .box_choice import suppressed
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, named
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .rules import hold_floats, known_operands, match
 from .samples import normal, offsets, sample, table, uniform
 
 _LARGEST = math.log(1000 / 16)  # logarithm of how many times its anchor a region is wide
-
-
-def counted(images: Sequence[Array]) -> Array:
-    """Return where the rows of each image begin and end."""
-    return np.cumsum([0, *map(len, images)])
-
-
-def parts(rows: Array, ends: Array) -> list[Array]:
-    """Return the rows of each image."""
-    return [rows[begin:end] for begin, end in pairwise(ends)]
-
-
-def values_of(op: Inference, slots: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the elements of slots by field, or None if some are not known yet."""
-    values = {name: op.value(slot) for slot, name in slots.items() if op.has(slot)}
-    return None if any(value is None for value in values.values()) else values
 
 
 # -- generate_proposals -----------------------------------------------------------------------------
@@ -101,32 +85,17 @@ def proposals(a: Any) -> list[tuple[Array, Array]]:
     return images
 
 
-_OF_MAPS = {
-    "Scores": "scores",
-    "BboxDeltas": "bbox_deltas",
-    "ImInfo": "im_info",
-    "Anchors": "anchors",
-    "Variances": "variances",
-}
-
-
-def _proposals(op: Inference) -> list[Array] | None:
-    values = values_of(op, _OF_MAPS)
-    if values is None:
-        return None
-    return [boxes for boxes, _ in proposals(ProposalAttributes.of({**op.attrs, **values}))]
+_OF_MAPS = ("Scores", "BboxDeltas", "ImInfo", "Anchors", "Variances")
 
 
 def proposals_shape(op: Inference) -> Mapping[str, Specs]:
     """[R, 4] and their scores [R, 1]."""
-    scores, deltas = op.spec("Scores"), op.shape("BboxDeltas")
-    op.require(len(scores.shape) == 4 and scores.dtype in FLOATS, "Scores: floats [N, A, H, W]")
-    anchors = scores.shape[1]
-    fits = len(deltas) == 4 and (anchors < 0 or deltas[1] in (4 * anchors, -1))
-    op.require(fits, "BboxDeltas must be [N, 4 A, H, W]")
-    op.require(op.shape("ImInfo")[1:] in ((3,), (-1,)), "ImInfo must be [N, 3]")
-    images = _proposals(op)
-    count = -1 if images is None else sum(map(len, images))
+    scores, anchors = op.spec("Scores"), "H W A 4"
+    hold_floats(op, "Scores", "BboxDeltas")
+    sizes = match(op, Scores="N A H W", ImInfo="N 3", Anchors=anchors, Variances=anchors)
+    match(op, sizes, BboxDeltas=("N", max(4 * sizes["A"], -1), "H", "W"))
+    operands = known_operands(op, ProposalAttributes)
+    count = -1 if operands is None else sum(len(boxes) for boxes, _ in proposals(operands))
     return {
         "RpnRois": Spec((count, 4), scores.dtype),
         "RpnRoiProbs": Spec((count, 1), scores.dtype),
@@ -162,7 +131,7 @@ define(
         type="generate_proposals",
         record=GenerateProposals,
         shape=proposals_shape,
-        reads_values=lambda attrs: tuple(_OF_MAPS),
+        reads_values=lambda attrs: _OF_MAPS,
         lod=proposals_lod,
         samples=(
             sample(_MAPS),
@@ -302,14 +271,13 @@ def maps_of(a: Any) -> Array:
 def distribute_shape(op: Inference) -> Mapping[str, Specs]:
     """Some regions for each map, and the place of each among those of all maps."""
     rois = op.spec("FpnRois")
-    op.require(rois.shape[1:] in ((4,), (-1,)), "FpnRois must be [R, 4]")
+    match(op, FpnRois="R 4")
     low, high = op.attr("min_level"), op.attr("max_level")
     op.require(low <= high, f"min_level={low} must not be above max_level={high}")
     op.sequences("FpnRois")
-    counts, value = [-1] * (high - low + 1), op.value("FpnRois")
-    if value is not None:
-        numbers = maps_of(DistributionAttributes.of({**op.attrs, "fpn_rois": value}))
-        counts = np.bincount(numbers, minlength=len(counts)).tolist()
+    counts, operands = [-1] * (high - low + 1), known_operands(op, DistributionAttributes)
+    if operands is not None:
+        counts = np.bincount(maps_of(operands), minlength=len(counts)).tolist()
     index = Spec((rois.shape[0], 1), VarType.INT32)
     return {
         "MultiFpnRois": [Spec((count, 4), rois.dtype) for count in counts],

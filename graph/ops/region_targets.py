@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...strategies.types import INTEGERS, VarType
+from ...strategies.types import VarType
 from .box_choice import overlap
 from .lod import Lods, no_sequences
+from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output
-from .proposals import parts, values_of
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
-from .rules import merge_dims
+from .rules import hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
 _SAME = 1e-5  # shares that differ by less are the same
@@ -119,15 +119,13 @@ def anchor_targets(a: Any, ends: Array, choose: Choose = first) -> AnchorTargets
 
 def anchors_shape(op: Inference) -> Mapping[str, Specs]:
     """[F] anchors with an object, whose offsets are [F, 4], and [B] whose labels are [B, 1]."""
-    anchor, boxes = op.spec("Anchor"), op.shape("GtBoxes")
-    op.require(boxes[1:] in ((4,), (-1,)) and len(boxes) == 2, "GtBoxes must be [objects, 4]")
-    op.require(op.shape("ImInfo")[1:] in ((3,), (-1,)), "ImInfo must be [N, 3]")
-    op.require(op.spec("IsCrowd").dtype in INTEGERS, "IsCrowd must hold integers")
-    ends = op.offsets("GtBoxes")
-    slots = {"Anchor": "anchor", "GtBoxes": "gt_boxes", "IsCrowd": "is_crowd", "ImInfo": "im_info"}
-    values, sizes = values_of(op, slots), (-1, -1)
-    if values is not None and ends is not None:
-        targets = anchor_targets(AnchorAttributes.of({**op.attrs, **values}), ends)
+    anchor = op.spec("Anchor")
+    match(op, {"sequences": op.sequences("GtBoxes")}, GtBoxes="objects 4", ImInfo="sequences 3")
+    hold_integers(op, "IsCrowd")
+    ends, sizes = op.offsets("GtBoxes"), (-1, -1)
+    operands = known_operands(op, AnchorAttributes)
+    if operands is not None and ends is not None:
+        targets = anchor_targets(operands, ends)
         sizes = len(targets.places), len(targets.scores)
     rows = {"LocationIndex": (sizes[0],), "ScoreIndex": (sizes[1],), "TargetLabel": (sizes[1], 1)}
     places = Spec((sizes[0], 4), anchor.dtype)
@@ -250,34 +248,21 @@ def region_targets(
     return images
 
 
-_OF_REGIONS = {
-    "RpnRois": "rpn_rois",
-    "GtClasses": "gt_classes",
-    "IsCrowd": "is_crowd",
-    "GtBoxes": "gt_boxes",
-    "ImInfo": "im_info",
-}
-
-
-def _regions(
-    op: Inference, rois: Array | None, objects: Array | None
-) -> list[RegionTargets] | None:
-    values = values_of(op, _OF_REGIONS)
-    if values is None or rois is None or objects is None:
-        return None
-    return region_targets(RegionAttributes.of({**op.attrs, **values}), rois, objects)
+_OF_REGIONS = ("RpnRois", "GtClasses", "IsCrowd", "GtBoxes", "ImInfo")
 
 
 def regions_shape(op: Inference) -> Mapping[str, Specs]:
     """[S, 4] regions, [S, 1] classes, and [S, 4 classes] offsets and weights."""
     rois = op.spec("RpnRois")
+    match(op, RpnRois="regions 4", GtBoxes="objects 4", ImInfo="N 3")
     for slot in ("RpnRois", "GtBoxes"):
-        op.require(op.shape(slot)[1:] in ((4,), (-1,)), f"{slot} must be [number, 4]")
         fits = merge_dims(op.sequences(slot), op.shape("ImInfo")[0]) is not None
         op.require(fits, f"{slot} must have a sequence for each image of ImInfo")
     op.require(op.attr("class_nums") > 0, "class_nums must be above 0")
-    images = _regions(op, op.offsets("RpnRois"), op.offsets("GtBoxes"))
-    count = -1 if images is None else sum(len(image.boxes) for image in images)
+    operands, count = known_operands(op, RegionAttributes), -1
+    regions, objects = op.offsets("RpnRois"), op.offsets("GtBoxes")
+    if operands is not None and regions is not None and objects is not None:
+        count = sum(len(image.boxes) for image in region_targets(operands, regions, objects))
     wide = Spec((count, 4 * op.attr("class_nums")), rois.dtype)
     return {
         "Rois": Spec((count, 4), rois.dtype),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...strategies.types import FLOATS, INTEGERS, LOW, VarType
+from .operands import Operands
 from .registry import Inference, ShapeRule, Spec, Specs
 
 UNKNOWN_SIZE = -(
@@ -82,6 +83,18 @@ def match(
             where = f", where {numbers}" if names else ""
             op.fail(f"{slot} must be [{', '.join(words)}]{where}")
     return sizes
+
+
+def known_operands(op: Inference, record: type[Operands]) -> Operands | None:
+    """Return what a record holds of an op's inputs and attributes; None if some elements are not known yet.
+
+    For ops whose results have sizes that follow from elements (``reads_values``), and that compute both alike.
+    """
+    slots = record.declared().inputs
+    values = {slot.parameter: op.value(slot.name) if op.has(slot.name) else None for slot in slots}
+    if any(op.has(slot.name) and values[slot.parameter] is None for slot in slots):
+        return None
+    return record.of({**op.attrs, **values})
 
 
 def one_dtype(op: Inference, *slots: str) -> None:

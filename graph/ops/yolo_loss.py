@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...strategies.types import FLOATS, INTEGERS, VarType
+from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define
-from .rules import merge_dims
+from .rules import hold_floats, hold_integers, match, of_shape
 from .samples import integers, normal, sample, table, uniform
 
 
@@ -47,32 +47,19 @@ class YoloLossGrad(YoloAttributes):
 
 def yolo_loss_shape(op: Inference) -> Mapping[str, Specs]:
     """[N], and masks [N, M, H, W] and [N, B]."""
-    x, box, label = op.spec("X"), op.spec("GTBox"), op.spec("GTLabel")
-    anchors, mask = op.attr("anchors"), op.attr("anchor_mask")
-    op.require(len(x.shape) == 4 and x.dtype in FLOATS, "X must be floats [N, M (5 + C), H, W]")
+    x, anchors, mask = op.spec("X"), op.attr("anchors"), op.attr("anchor_mask")
+    hold_floats(op, "X", "GTBox")
+    hold_integers(op, "GTLabel")
     op.require(len(anchors) > 0 and len(anchors) % 2 == 0, "anchors must be pairs")
     inside = len(mask) > 0 and all(0 <= k < len(anchors) // 2 for k in mask)
     op.require(inside, f"anchor_mask {list(mask)} must name some of {len(anchors) // 2} anchors")
     op.require(op.attr("class_num") > 0, "class_num must be above 0")
-    channels = len(mask) * (5 + op.attr("class_num"))
-    op.require(x.shape[1] in (channels, -1), f"X must have {channels} channels")
-    op.require(merge_dims(*x.shape[2:]) is not None, "X must be as high as it is wide")
-    fits = len(box.shape) == 3 and box.shape[2] == 4 and box.dtype == x.dtype
-    op.require(fits, "GTBox must be [N, B, 4] of the element type of X")
-    fits = len(label.shape) == 2 and label.dtype in INTEGERS
-    op.require(fits, "GTLabel must hold integers [N, B]")
-    lists = [label.shape, *([op.shape("GTScore")] if op.has("GTScore") else [])]
-    for shape in lists:
-        fits = len(shape) == 2 and all(
-            merge_dims(*pair) is not None for pair in zip(shape, box.shape[:2], strict=True)
-        )
-        op.require(fits, "GTLabel and GTScore must have one element for each box: [N, B]")
-    op.require(merge_dims(x.shape[0], box.shape[0]) is not None, "X and GTBox must have N images")
-    images = max(x.shape[0], box.shape[0])
+    maps = ("N", len(mask) * (5 + op.attr("class_num")), "side", "side")
+    sizes = match(op, X=maps, GTBox="N B 4", GTLabel="N B", GTScore="N B")
     return {
-        "Loss": Spec((images,), x.dtype),
-        "ObjectnessMask": Spec((images, len(mask), *x.shape[2:]), x.dtype),
-        "GTMatchMask": Spec((images, box.shape[1]), VarType.INT32),
+        "Loss": of_shape((sizes["N"],), x),
+        "ObjectnessMask": of_shape((sizes["N"], len(mask), sizes["side"], sizes["side"]), x),
+        "GTMatchMask": Spec((sizes["N"], sizes["B"]), VarType.INT32),
     }
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def stage(folder: Path, name: str, text: str, seconds: float = LONG) -> Stage:
     return Stage(name, [str(path)], seconds)
 
 
-def ended(lines: list[dict[str, object]]) -> dict[object, dict[str, object]]:
+def ended(lines: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {line["part"]: line for line in lines if "ended" in line}
 
 
@@ -66,13 +67,15 @@ def test_a_part_that_hangs_or_dies_leaves_what_it_told_and_the_next_runs(
     parts = ended(lines)
     assert list(parts) == ["hangs", "dies", "last"]
     assert parts["hangs"]["over_its_limit"] and not parts["dies"]["over_its_limit"]
-    assert [str(one).rpartition("::")[2] for one in parts["hangs"]["unfinished"]] == ["test_hangs"]  # type: ignore[attr-defined]
+    hung, died = (
+        [test.rpartition("::")[2] for test in parts[part]["unfinished"]]
+        for part in ("hangs", "dies")
+    )
+    assert hung == ["test_hangs"] and died == ["test_dies", "test_lies"]
     assert parts["dies"]["counts"] == {"passed": 2, "failed": 1, "skipped": 0}
     assert parts["dies"]["ended"] == -9
-    died = [str(one).rpartition("::")[2] for one in parts["dies"]["unfinished"]]  # type: ignore[attr-defined]
-    assert died == ["test_dies", "test_lies"]
     assert [line["lost"] for line in lines if "lost" in line] == ["an illegal address"]
-    assert parts["last"]["ended"] == 0 and parts["last"]["counts"]["passed"] == 1  # type: ignore[index]
+    assert parts["last"]["ended"] == 0 and parts["last"]["counts"]["passed"] == 1
     passed = [(line["part"], line["outcome"]) for line in lines if "recorded" in line]
     assert passed == [(part, "passed") for part in ("hangs", "dies", "last")]
     assert contact.failed == 2

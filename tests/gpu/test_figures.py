@@ -215,8 +215,8 @@ def test_kernels_of_a_large_model_compile_for_its_sizes(
     launch = NullRuntime.launch
 
     def noted(self: NullRuntime, kernel: CudaKernel, *how: Any) -> Any:
-        one = kernel.over(how[2], self.address)
-        kernels[one.key] = one
+        launched = kernel.over(how[2], self.address)
+        kernels[launched.key] = launched
         return launch(self, kernel, *how)
 
     monkeypatch.setattr(NullRuntime, "launch", noted)

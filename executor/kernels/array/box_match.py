@@ -14,6 +14,7 @@ from ....graph.ops.box_match import (
     mined,
     negatives,
 )
+from ....graph.ops.lod_levels import bounds
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -84,6 +85,6 @@ def mine_hard_examples(dev: Device, a: MineHardExamples) -> Step:
 @kernel("lod_mined", on=ON)
 def lod_mined(dev: Device, a: OffsetsMined) -> Step:
     def run() -> None:
-        a.out[...] = np.cumsum([0, *map(len, negatives(a))])
+        a.out[...] = bounds(negatives(a))
 
     return run

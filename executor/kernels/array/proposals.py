@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.ops import proposals as ops
+from ....graph.ops.lod_levels import bounds
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -18,7 +19,7 @@ def generate_proposals(dev: Device, a: ops.GenerateProposals) -> Step:
         a.rpn_rois[...] = np.concatenate([boxes for boxes, _ in images])
         a.rpn_roi_probs[...] = np.concatenate([scores for _, scores in images])
         if a.rpn_rois_lod is not None:
-            a.rpn_rois_lod[...] = ops.counted([boxes for boxes, _ in images])[1:]
+            a.rpn_rois_lod[...] = bounds([boxes for boxes, _ in images])[1:]
 
     return run
 
@@ -26,7 +27,7 @@ def generate_proposals(dev: Device, a: ops.GenerateProposals) -> Step:
 @kernel("lod_of_proposals", on=ON)
 def lod_of_proposals(dev: Device, a: ops.OffsetsOfProposals) -> Step:
     def run() -> None:
-        a.out[...] = ops.counted([boxes for boxes, _ in ops.proposals(a)])
+        a.out[...] = bounds([boxes for boxes, _ in ops.proposals(a)])
 
     return run
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.ops import region_targets as ops
+from ....graph.ops.lod_levels import bounds
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -67,6 +68,6 @@ def generate_proposal_labels(dev: Device, a: ops.GenerateProposalLabels) -> Step
 def lod_of_regions(dev: Device, a: ops.OffsetsOfRegions) -> Step:
     def run() -> None:
         images = ops.region_targets(a, a.x, a.y)
-        a.out[...] = np.cumsum([0, *(len(image.boxes) for image in images)])
+        a.out[...] = bounds([image.boxes for image in images])
 
     return run
