@@ -78,7 +78,7 @@ def match(
             fits = fits and merged is not None
             sizes[word] = number if merged is None else merged
         if not fits:
-            names = [w for w in words if w[0].isalpha() and sizes.get(w, -1) >= 0]
+            names = [w for w in dict.fromkeys(words) if w[0].isalpha() and sizes.get(w, -1) >= 0]
             numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
             where = f", where {numbers}" if names else ""
             op.fail(f"{slot} must be [{', '.join(words)}]{where}")
