@@ -12,7 +12,7 @@ from ...graph.ir.replica_program import NodeRecord, ReplicaProgram, ValueRecord
 from ...graph.ops.host_call import ARRAY
 from ...strategies.errors import CollectiveError, ExecutionError
 from .hypotheses import beam_search_decode
-from .tensor_array import FUNCTIONS, Entry, NoLevel, as_deep
+from .tensor_array import FUNCTIONS, Entry, NoLevel, Unwritten, as_deep
 
 Values = dict[int, Any]  # by position in a program: a tensor, or an array of tensors
 Totals = dict[int, list[np.ndarray]]  # by position: those to which what a segment fetches is added
@@ -28,6 +28,20 @@ def add_to(totals: Iterable[np.ndarray], part: np.ndarray) -> None:
     with np.errstate(all="ignore"):
         for total in totals:
             np.add(total, part, total)
+
+
+def fed_to(segment: ReplicaProgram, values: Values) -> list[Any]:
+    """Return what a segment is fed.
+
+    Raises:
+        ExecutionError: nothing was written to some of it: a branch was not taken, a loop made no round.
+    """
+    missing = [i for i in segment.feeds if i not in values]
+    if missing:
+        reader = next((n for n in segment.nodes if missing[0] in n.touches()), None)
+        where = f" (operator {reader.op}, built at {reader.where})" if reader else ""
+        raise ExecutionError(f"{Unwritten(segment.values[missing[0]].name).refusal}{where}")
+    return [values[i] for i in segment.feeds]
 
 
 class Allowance(NamedTuple):
@@ -71,7 +85,7 @@ class HostCall:
                 )
                 flat = list(self._flat(results))
             else:
-                if self.function == "while_grad":
+                if self.function.endswith("_grad"):
                     flat = self._back(self.program, values, run_round)
                 else:
                     flat = self._loop(self.program, values, run_round, allowance)
@@ -86,17 +100,16 @@ class HostCall:
         for levels, position, offsets in self._groups:
             if levels == ARRAY:
                 yield values.get(position, ())  # a loop that made no round wrote no entry
+            elif position not in values:
+                yield Unwritten(self._declared[position].name)
             else:
-                first = self._value(values, position)
-                own = [self._value(values, i) for i in offsets]
-                yield Entry(first, tuple([each for each in own if not isinstance(each, NoLevel)]))
+                own = [values[i] for i in offsets]
+                levels = tuple([each for each in own if not isinstance(each, NoLevel)])
+                yield Entry(values[position], levels)
 
     def _value(self, values: Values, position: int) -> Any:
         if position not in values:
-            name = self._declared[position].name
-            raise ValueError(
-                f"nothing was written to {name!r}: the loop that writes it made no round."
-            )
+            raise Unwritten(self._declared[position].name).refusal
         return values[position]
 
     def _flat(self, results: Iterable[Any]) -> Iterator[Any]:

@@ -37,7 +37,7 @@ from ..plan.shapes import Inferred
 from ..plan.traced import TracedStep
 from . import orders
 from .agreement import NO_STEP, pack_step
-from .host_call import Allowance, HostCall, Totals, Values, add_to
+from .host_call import Allowance, HostCall, Totals, Values, add_to, fed_to
 from .loaded import BoundPlan, LoadedProgram, Seat, Segment
 from .message import Message
 from .undecided import UndecidedStep, UndecidedSteps
@@ -597,7 +597,7 @@ class Replica:
             )
         values: Values = dict(zip(loaded.whole.feeds, feeds, strict=True))
         self._run_parts(loaded, now, loaded.earlier, values, {})
-        return [values[i] for i in loaded.program.feeds]
+        return fed_to(loaded.program, values)
 
     def _run_parts(
         self,
@@ -615,7 +615,7 @@ class Replica:
                 allowance = Allowance(self._began, loaded.options.within)
                 part.run(values, partial(self._run_round, loaded, now), allowance)
                 continue
-            fed = [values[i] for i in part.program.feeds]
+            fed = fed_to(part.program, values)
             key = part.cache.shapes.key(fed)
             bound = part.plans.get(key)
             if bound is None:

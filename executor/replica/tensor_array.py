@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -19,6 +19,23 @@ class Entry(NamedTuple):
 
     elements: np.ndarray
     levels: tuple[np.ndarray, ...] = ()
+
+
+class Unwritten:
+    """Stands for a tensor that nothing was written to: it can be handed on, not be read."""
+
+    def __init__(self, name: str) -> None:
+        self.refusal = ValueError(
+            f"nothing was written to {name!r}: the loop that writes it made no round, or the branch was not "
+            f"taken."
+        )
+
+    @property
+    def elements(self) -> NoReturn:
+        """Refuse."""
+        raise self.refusal
+
+    levels = elements
 
 
 class NoLevel(np.ndarray):
@@ -56,6 +73,11 @@ def write_to_array(
     longer = [*entries, *[None] * (number + 1 - len(entries))]
     longer[number] = _sum(longer[number], x) if adds else x
     return (tuple(longer),)
+
+
+def select_input(taken: Entry, no: Entry, yes: Entry) -> tuple[Entry]:
+    """Return the result of the branch that was taken; nothing may have been written to the other."""
+    return (yes if np.ravel(taken.elements)[0] else no,)
 
 
 def take_entry(entries: TensorArray, index: Entry, like: Entry) -> tuple[TensorArray, Entry]:
@@ -266,6 +288,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         array,
         sum_arrays,
         take_entry,
+        select_input,
         write_to_array,
         read_from_array,
         lod_array_length,

@@ -1,8 +1,10 @@
-"""Read branches into a graph: both sides are computed, and every result is chosen.
+"""Read branches into a graph: light ones are computed in each step, others where they are taken.
 
-A write to a variable around a ``conditional_block`` becomes a ``where`` between the new value and the old one
-(if-conversion: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data dependence",
-POPL 1983). The gradient of a side that is not taken is chosen to be 0, whatever was computed for it.
+A write of a light ``conditional_block`` to a variable around it becomes a ``where`` between the new value and
+the old one (if-conversion: Allen, Kennedy, Porterfield and Warren, "Conversion of control dependence to data
+dependence", POPL 1983). The gradient of a side that is not taken is chosen to be 0, whatever was computed for
+it. What costs more than to cut a step, may fail or never end, or has effects of its own is a loop
+(``data_loops.py``) of one round or none.
 """
 
 from __future__ import annotations
@@ -15,26 +17,54 @@ from math import prod
 from ...strategies.errors import ShapeError, Unsupported
 from ...strategies.types import VarType
 from ..ops.printing import PRINT, PRINT_IF
-from ..ops.python_function import PY_FUNC
 from ..ops.registry import Spec
 from ..ops.rings import MEETINGS
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, grad_name
-from .block_reader import BlockReader, Scope, begins_with_write, block_of, finished, node_of
+from .block_reader import Scope, begins_with_write, block_of, finished, node_of
+from .data_loops import DataLoop, DataLoops, Rounds
 from .graph import Node, Value
-from .sequences import level_name
 
 _FLAG = Spec((1,), VarType.BOOL)
 _TAKEN = "taken"
+_LIGHT = {
+    *(
+        "assign_value",
+        "cast",
+        "concat",
+        "dropout",
+        "fill_constant",
+        "fill_zeros_like",
+        "gaussian_random",
+    ),
+    *("increment", "mean", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min"),
+    *(
+        "reduce_prod",
+        "reduce_sum",
+        "scale",
+        "select_input",
+        "shape",
+        "size",
+        "slice",
+        "split",
+        "stack",
+    ),
+    *("sum", "uniform_random", "unstack", "where", PRINT),
+}
+_NO = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
 
 
-class Branches(BlockReader):
-    """Reads branches, selections and their gradient ops; ``choices`` holds the booleans by their masks."""
+class Branches(DataLoops):
+    """Reads branches, selections and their gradient ops; ``choices`` holds the booleans by their masks.
+
+    ``skipped`` are results of branches that nothing was written to if these are not taken.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.choices: dict[Value, Value] = {}
+        self.skipped: set[Value] = set()
 
     def _condition(self, op: Operator) -> Generator[Node, None, Value]:
         """Return whether a branch is taken, a boolean of one element."""
@@ -58,8 +88,7 @@ class Branches(BlockReader):
                 yield node_of(op, "is_empty", {"X": (value,)}, {"Out": (flags[-1],)})
         empty = flags[0] if flags else self._new(f"{scope}@EMPTY", _FLAG)
         if not flags:
-            attrs = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
-            yield node_of(op, "assign_value", {}, {"Out": (empty,)}, attrs)
+            yield node_of(op, "assign_value", {}, {"Out": (empty,)}, _NO)
         for k, flag in enumerate(flags[1:]):
             either = self._new(f"{scope}@ANY{k}", _FLAG)
             yield node_of(op, "logical_or", {"X": (empty,), "Y": (flag,)}, {"Out": (either,)})
@@ -71,8 +100,11 @@ class Branches(BlockReader):
     def _branch(self, op: Operator) -> Iterator[Node]:
         """Read the body of a ``conditional_block``, then choose the values of the variables around it."""
         block = block_of(op)
-        _check_both_sides(op, block)
+        _check_no_meeting(op, block)
         taken = yield from self._condition(op)
+        if op.attrs.get("is_scalar_condition") and not _is_light(block):
+            yield from self._branch_if_taken(op, taken)
+            return
         for name in op.inputs.get("Input", ()):
             self._read(op.block, name)
         before = dict(self.current)
@@ -98,6 +130,29 @@ class Branches(BlockReader):
         for name in op.outputs.get("Scope", ()):
             self.scopes[name] = (scope, Scope(overwritten, {}), Scope({_TAKEN: taken}, {}))
 
+    def _branch_if_taken(self, op: Operator, taken: Value) -> Iterator[Node]:
+        """Read the body as that of a loop of one round, or of none."""
+        (scope,) = op.outputs["Scope"]
+        goes_on = f"{scope}@GOES_ON"
+        outer_names = yield from self._touched(op)
+        carried = [goes_on, *(name for name, written in outer_names.items() if written)]
+        self.current[goes_on] = taken
+        operands, states = yield from self._fed(op, outer_names, carried)
+
+        def nodes() -> Iterator[Node]:
+            yield from self._nodes(block_of(op))
+            for name, old in operands.items():
+                new = self.current[name]
+                if name in carried and old is not None and new not in self.array_levels:
+                    _check_types(op, name, new.spec, old.spec)
+            over = self.current[goes_on] = self._new(f"{scope}@OVER", _FLAG)
+            yield node_of(op, "assign_value", {}, {"Out": (over,)}, _NO)
+
+        rounds = Rounds(scope, {name: name for name in carried}, nodes)
+        yield from self._run_loop(op, rounds, operands, states)
+        unwritten = (name for name, value in operands.items() if value is None)
+        self.skipped |= {self.current[name] for name in unwritten if name in self.current}
+
     def _printing_if(self, op: Operator, taken: Value, nodes: Iterable[Node]) -> Iterator[Node]:
         """Yield the nodes of a branch; what prints among them does so only where the branch is taken."""
         for node in nodes:
@@ -112,7 +167,13 @@ class Branches(BlockReader):
 
     def _branch_gradient(self, op: Operator) -> Iterator[Node]:
         """Read the gradient block of a branch, and choose between what it computes and 0."""
-        block, (scope, overwritten, condition) = block_of(op), self._of(op, "Scope")
+        forward = self._of(op, "Scope")
+        if isinstance(forward, DataLoop):
+            pairs = zip(op.inputs.get("Out", ()), op.inputs.get("Out@GRAD", ()), strict=False)
+            names = [(grad_name(x), name) for x, name in pairs if name != EMPTY_VAR]
+            yield from self._gradient_on_data(op, forward, "Input", names)
+            return
+        block, (scope, overwritten, condition) = block_of(op), forward
         taken = condition.values[_TAKEN]
         with self._body(f"@BLOCK{block.idx}", {**scope.values, **self._above(op, "Out")}):
             self._go_back(scope)
@@ -147,13 +208,6 @@ class Branches(BlockReader):
         left = {n: inner[grad_name(n)] for n in overwritten.values if grad_name(n) in inner}
         left = {n: gradient for n, gradient in left.items() if n not in fresh}
         yield from self._below(op, taken, overwritten, left)
-
-    def _share_levels(self, source: Value, result: Value) -> None:
-        """Give a value the sequences of another."""
-        levels = self.sequences.levels.get(source)
-        if levels:
-            self.sequences.levels[result] = levels
-            self.levels |= {level_name(result.name, k): level for k, level in enumerate(levels)}
 
     def _below(
         self, op: Operator, taken: Value, overwritten: Scope, left: dict[str, Value]
@@ -192,8 +246,13 @@ class Branches(BlockReader):
         yield from nodes
         no, yes = (self._read(op.block, name) for name in names)
         assert no is not None and yes is not None
-        _check_types(op, op.outputs["Out"][0], yes.spec, no.spec)
-        yield self._chosen(op, choice, yes, no, op.outputs["Out"][0])
+        (name,) = op.outputs["Out"]
+        _check_types(op, name, yes.spec, no.spec)
+        if self.skipped.isdisjoint((no, yes)):
+            yield self._chosen(op, choice, yes, no, name)
+        else:
+            result = self._tensor(op.block, name, max(map(self._levels, (no, yes))))
+            yield self._call(op, "select_input", [choice, no, yes], [result])
 
     def _chosen(self, op: Operator, choice: Value, yes: Value, no: Value, name: str) -> Node:
         """Return the node that writes one of two values, with the sequences that both have."""
@@ -227,25 +286,40 @@ def _check_types(op: Operator, name: str, taken: Spec, other: Spec) -> None:
     sizes = zip_longest(taken.shape, other.shape)
     if taken.dtype != other.dtype or not all(a == b or -1 in (a, b) for a, b in sizes):
         raise ShapeError(
-            f"{op.type}: {name!r} is {taken} where the branch is taken and {other} where it is not: both are "
-            f"computed and one is chosen, so they must have one shape and type. {op.where}"
+            f"{op.type}: {name!r} is {taken} where the branch is taken and {other} where it is not: what reads "
+            f"it is built for one shape and type. {op.where}"
         )
 
 
-def _check_both_sides(op: Operator, block: Block) -> None:
-    """Refuse ops with effects beside their results: a branch is computed whether it is taken or not.
+def _is_light(block: Block) -> bool:
+    """Tell whether to compute a branch costs less than to ask whether it is taken, and can do no harm.
 
-    What prints may stand in one: it is told whether the branch is taken; where that is computed for some rows
-    and there are none, nothing is printed.
+    It is made of ops that compute element by element, move elements, add them up, or print.
+    """
+    for op in block.ops:
+        declaration = op.declaration
+        inner = op.attrs.get("sub_block")
+        if isinstance(inner, Block):
+            light = op.type != "while" and _is_light(inner)
+        else:
+            by_element = declaration.scalar is not None or declaration.update is not None
+            light = by_element or op.type in _LIGHT or bool(declaration.views)
+        if not light:
+            return False
+    return True
+
+
+def _check_no_meeting(op: Operator, block: Block) -> None:
+    """Refuse ops that places compute together: not all of them may take the branch.
 
     Raises:
-        Unsupported: the branch, or a block in it, calls Python or holds a collective.
+        Unsupported: the branch, or a block in it, holds a collective.
     """
     for body_op in block.ops:
-        if body_op.type == PY_FUNC or body_op.type in MEETINGS:
+        if body_op.type in MEETINGS:
             raise Unsupported(
-                f"{op.type}: {body_op.type!r} cannot stand in a branch, whose both sides are computed. "
+                f"{op.type}: {body_op.type!r} cannot stand in a branch, which other places may not take. "
                 f"{body_op.where or op.where}"
             )
         if "sub_block" in body_op.attrs:
-            _check_both_sides(op, block_of(body_op))
+            _check_no_meeting(op, block_of(body_op))

@@ -82,7 +82,15 @@ class Rounds:
 
 
 class DataLoops(Arrays):
-    """Reads ``while`` and its gradient op as calls."""
+    """Reads ``while`` and its gradient op as calls.
+
+    ``sources`` has, by the values of persistables that calls compute, the temporaries that are copied there: it
+    is at the end of a step that persistables change.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: dict[Value, Value] = {}
 
     def _on_data(self, op: Operator) -> Iterator[Node]:
         block = block_of(op)
@@ -126,6 +134,8 @@ class DataLoops(Arrays):
         """Return a persistable's value as one that calls may read; another value as it is."""
         if value.kind != STATE:
             return value
+        if value in self.sources:
+            return self.sources[value]
         copy = self._new(f"{value.name}@BLOCK{block_of(op).idx}@START", value.spec)
         yield node_of(op, "assign", {"X": (value,)}, {"Out": (copy,)})
         return copy
@@ -162,10 +172,12 @@ class DataLoops(Arrays):
             outputs.append(value)
         self.scopes[rounds.scopes] = loop
         outputs.append(loop.rounds)
-        yield self._call(op, "while", fed, outputs, block=loop.body, states=states)
+        yield self._call(op, op.type, fed, outputs, block=loop.body, states=states)
         for name, value in lasting.items():
-            slots = {"X": (value,)}, {"Out": (self._write(op.block, name),)}
-            yield node_of(op, "assign", *slots)
+            state = self._write(op.block, name)
+            assert state is not None
+            self.sources[state] = value
+            yield node_of(op, "assign", {"X": (value,)}, {"Out": (state,)})
 
     def _read_loop(
         self,
@@ -243,21 +255,25 @@ class DataLoops(Arrays):
         loop = DataLoop(body, len(body.results), scope, outside, states, saved)
         return loop, results
 
-    def _gradient_on_data(self, op: Operator, loop: DataLoop) -> Iterator[Node]:
+    def _gradient_on_data(
+        self, op: Operator, loop: DataLoop, slot: str, above: Sequence[tuple[str, str]]
+    ) -> Iterator[Node]:
         """Run the gradient block for each round, from the last to the first.
+
+        ``slot`` holds what rounds read; ``above`` are the names of the gradients of what they write, in the
+        gradient block and around it.
 
         Gradients of what a round overwrites go on to the round before. Of those of what all rounds read each
         computes a part, and the call adds them up.
         """
         block = block_of(op)
-        inner_names = op.attrs.get("original_output_grad") or op.inputs.get("Out@GRAD", [])
-        above = list(zip(inner_names, op.inputs.get("Out@GRAD", ()), strict=True))
         for _, name in above:
             if name not in self.current and _is_array_variable(op.block, name):
                 # Nothing behind the loop reads what it wrote there.
                 self.arrays.setdefault(name, ())
             yield from self._gathered(op, name)
-        pairs = zip(op.inputs["X"], op.outputs.get("X@GRAD", ()), strict=False)
+        outputs = op.outputs.get(f"{slot}@GRAD", ())
+        pairs = zip(op.inputs.get(slot, ()), outputs, strict=False)
         gradients = {x: name for x, name in pairs if name != EMPTY_VAR}
         written = set(op.inputs.get("Out", ()))
         # By the names that the block has for them: what one round hands to the one before.
@@ -265,7 +281,7 @@ class DataLoops(Arrays):
         state |= {n: self.current[n] for n in counters(block)}
         for x in gradients:
             like = self._read(op.block, x)
-            if x in written or like is None:
+            if grad_name(x) in state or like is None:
                 continue
             if like in self.array_levels:
                 zero = self._array(f"{gradients[x]}@ZERO", like.spec, 0)
@@ -277,9 +293,8 @@ class DataLoops(Arrays):
         totals = {grad_name(x) for x in gradients if x not in written}
         rounds = Rounds("", {name: name for name in state}, lambda: self._nodes(block))
         results = yield from self._run_back(op, rounds, loop, state, totals)
-        arrays = op.outputs.get("X@GRAD", ())
         self.current |= {n: results[n] for n in counters(block)}
-        self.current |= {n: results[i] for i, n in above if i in results and n not in arrays}
+        self.current |= {n: results[i] for i, n in above if i in results and n not in outputs}
         for x, name in gradients.items():
             value = results.get(grad_name(x))
             if value is not None and value in self.array_levels:
@@ -317,7 +332,7 @@ class DataLoops(Arrays):
         operands = [loop.rounds, *carried.values(), *captured, *begins]
         options["totals"] = len(begins)
         yield self._call(
-            *(op, "while_grad", operands, list(results.values()), options),
+            *(op, op.type, operands, list(results.values()), options),
             block=body,
             states=loop.states,
             bare=True,

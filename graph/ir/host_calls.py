@@ -20,7 +20,10 @@ from .graph import TEMP, Graph, Node, Value
 from .sequences import level_name
 
 # Whose results may have fewer levels than are declared
-_SHALLOW = {"read_from_array", "array_to_lod_tensor", "as_deep", "while"}
+_SHALLOW = {
+    *("read_from_array", "array_to_lod_tensor", "as_deep"),
+    *("while", "recurrent", "conditional_block", "select_input"),
+}
 
 
 class HostCalls(BlockReader):

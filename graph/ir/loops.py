@@ -76,15 +76,18 @@ class Loops(DataLoops):
 
     def _while_gradient(self, op: Operator) -> Iterator[Node]:
         loop = self._of(op, "StepScopes")
+        names = op.inputs.get("Out@GRAD", [])
+        inner_names = op.attrs.get("original_output_grad") or names
+        above = list(zip(inner_names, names, strict=True))
         if isinstance(loop, DataLoop):
-            yield from self._gradient_on_data(op, loop)
+            yield from self._gradient_on_data(op, loop, "X", above)
         else:
-            yield from self._gradient_of_rounds(op, loop)
+            yield from self._gradient_of_rounds(op, loop, above)
 
-    def _gradient_of_rounds(self, op: Operator, rounds: Sequence[Scope]) -> Iterator[Node]:
+    def _gradient_of_rounds(
+        self, op: Operator, rounds: Sequence[Scope], above: Sequence[tuple[str, str]]
+    ) -> Iterator[Node]:
         block = block_of(op)
-        inner_names = op.attrs.get("original_output_grad") or op.inputs.get("Out@GRAD", [])
-        above = list(zip(inner_names, op.inputs.get("Out@GRAD", ()), strict=True))
         arrays = {inner: self.arrays[name] for inner, name in above if name in self.arrays}
         carried = {inner: self.current[name] for inner, name in above if name in self.current}
         gradients = [

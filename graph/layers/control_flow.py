@@ -132,8 +132,8 @@ def _check_alike(no: Variable, yes: Variable) -> None:
     )
     if no.dtype != yes.dtype or (no.type == yes.type and not same):
         raise InvalidValue(
-            f"cond: the branches' results must have one shape and type, since both are computed and one is "
-            f"chosen: true_fn returns {yes}, false_fn {no}."
+            f"cond: the branches' results must have one shape and type, for which what reads them is built: "
+            f"true_fn returns {yes}, false_fn {no}."
         )
 
 
@@ -155,8 +155,10 @@ def cond(
 ) -> Any:
     """What ``true_fn`` returns where ``pred`` (bool, one element) is true, else what ``false_fn`` returns.
 
-    Both return Variables in structures alike, or nothing. Both sides are computed in each step, and the results
-    of one are taken; to the other's operands flows a gradient of 0. Results of different shapes are refused.
+    Both return Variables in structures alike, or nothing. A side that computes element by element, moves
+    elements or adds them up is computed in each step, and its results are taken or not; any other, with a
+    product, a lookup, a loop or a Python function in it, runs where it is taken: the step is cut there. To the
+    operands of the other side flows a gradient of 0. Results of different shapes are refused.
 
     Raises:
         InvalidType: ``pred`` is no bool Variable, or a branch is not callable.

@@ -13,7 +13,6 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import Unsupported
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "branches.json"
 CASES: dict[str, Any] = json.loads(REFERENCE.read_text())
@@ -70,17 +69,6 @@ def test_a_test_program_has_no_schedule() -> None:
     assert all(
         op.type != "conditional_block" for op in load("warm_up").clone(True).global_block().ops
     )
-
-
-def test_a_branch_does_not_call_python() -> None:
-    program = load("counts")
-    branch = next(op for op in program.global_block().ops if op.type == "conditional_block")
-    inner = branch.attrs["sub_block"].ops[0]
-    inner.type = "py_func"
-    exe = fluid.Executor(fluid.CPUPlace())
-    exe.run(load("counts", "startup"))
-    with pytest.raises(Unsupported, match=r"'py_func' cannot stand in a branch"):
-        exe.run(program, feed=feeds(0), fetch_list=CASES["counts"]["fetch"])
 
 
 def chosen(x: Any, condition: Any) -> Any:

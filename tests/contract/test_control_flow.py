@@ -515,19 +515,6 @@ def test_a_loop_on_two_places_and_saved(tmp_path: Path) -> None:
     assert last.shape == (2, 3)
 
 
-def test_arrays_are_not_written_in_branches() -> None:
-    x = fluid.data("x", [2])
-    zero = L.fill_constant([1], "int64", 0)
-    array = L.array_write(x, zero)
-
-    def write() -> None:
-        L.array_write(x * 2, zero, array)
-
-    L.cond(condition(), write, None)
-    with pytest.raises(Unsupported, match="cannot be written in a branch"):
-        run({"x": np.ones(2, "float32")}, L.array_read(array, zero))
-
-
 def condition() -> Any:
     return L.fill_constant([1], "bool", True)
 
@@ -773,22 +760,6 @@ def test_python_in_a_step() -> None:
     out, dx = run({"x": values}, rnn(), dx)
     np.testing.assert_allclose(out, np.cumprod(values * 2, 0))
     np.testing.assert_allclose(dx[2], out[1] * 2)
-
-
-def test_no_python_in_a_branch() -> None:
-    x = fluid.data("x", [2])
-
-    def branch() -> Any:
-        out = (
-            fluid.default_main_program()
-            .current_block()
-            .create_var(name="out", shape=[2], dtype="float32")
-        )
-        return L.py_func(lambda a: np.array(a), x, out)
-
-    out = L.cond(condition(), branch, lambda: x)
-    with pytest.raises(Unsupported, match="'py_func' cannot stand in a branch"):
-        run({"x": np.ones(2, "float32")}, out)
 
 
 def test_an_entry_that_was_never_written_is_named() -> None:

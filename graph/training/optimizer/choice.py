@@ -1,7 +1,7 @@
 """Updates that count only in some steps: all is computed in each, and a condition chooses what stays.
 
-That is how a branch of a loaded program runs, too (``graph/ir/reader.py``). The side that is not taken costs
-time and changes nothing: its results are temporaries.
+That is how light branches run, too (``graph/ir/branches.py``). The side that is not taken costs time and
+changes nothing: its results are temporaries.
 """
 
 from __future__ import annotations
