@@ -175,9 +175,8 @@ class LoadedProgram(Segment):
         self.alone = options.alone
         fed = [self.whole.values[i].name for i in self.whole.feeds]
         self.row_counts = fed.index(ROW_COUNTS) if ROW_COUNTS in fed else None
-        if (
-            group is not None and not self.alone and twin is None
-        ):  # all have the same, or nobody has it
+        if group is not None and not self.alone and twin is None:
+            # All have the same program, or nobody has it.
             group.begin(NO_STEP)
             number = "of all trainers" if options.trainers else order.id
             what = f"loading program {number}, schedule {self.schedule}"

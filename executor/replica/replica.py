@@ -724,9 +724,8 @@ class Replica:
             bound.binder = None
         if isinstance(bound.plan, CudaPlan):
             bound.plan.settle = partial(self._undecided.leave, 0)
-        if (
-            self.runtime is not None
-        ):  # libraries timed what they can do on memory like the operands'
+        if self.runtime is not None:
+            # Libraries timed what they can do on memory like the operands'.
             self.runtime.give_back()
         return bound
 
