@@ -17,7 +17,7 @@ from .dataset_runs import DatasetPass, FetchHandler, Printing, check_dataset
 from .device.place import CPUPlace, CUDAPlace, Place, default_place
 from .driver.program_runs import ProgramRuns
 from .driver.runnable import Future, Runnable
-from .feed.fetches import fetch_names_of
+from .feed.fetches import fetch_names_of, fetches_of
 from .feed.reader import Batch
 from .feed.scope import Scope, global_scope
 from .servers.running import TrainerRuns, serve
@@ -100,11 +100,10 @@ class Executor:
                 runs = self._host_runs
             run = runs.run_of(program, scope, keep)
             feed = feed if type(feed) is dict else _one_feed(feed)
+            fetches = fetches_of(fetch_names, return_numpy)
             if exchange is not None:
-                return self._trainer_runs.run_of(exchange, run, scope).run(
-                    feed, fetch_names, return_numpy
-                )
-            return run.run(feed, fetch_names, return_numpy)
+                return self._trainer_runs.run_of(exchange, run, scope).run(feed, fetches)
+            return run.run(feed, fetches)
         if not isinstance(program, Runnable):
             raise InvalidType(
                 f"Executor.run takes a Program or CompiledProgram, got {type(program).__name__}."
@@ -113,7 +112,7 @@ class Executor:
             raise Unsupported("use_prune, and fetching an optimize op, need a plain Program.")
         steps = program._prepared(self.place, scope)
         self._trainer_runs.note(steps)
-        return steps.run(feed, fetch_names, return_numpy, return_merged)
+        return steps.run(feed, fetches_of(fetch_names, return_numpy, return_merged))
 
     def run_async(
         self,
@@ -151,7 +150,8 @@ class Executor:
         scope = global_scope() if scope is None else scope
         steps = program._prepared(self.place, scope)
         self._trainer_runs.note(steps)
-        return steps.start(feed, fetch_names, return_numpy, return_merged, ahead=True)
+        fetches = fetches_of(fetch_names, return_numpy, return_merged)
+        return steps.start(feed, fetches, ahead=True)
 
     def train_from_dataset(
         self,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...executor.cuda.runtime import Runtime
-from ...executor.plan.group import CollectiveGroup
+from ...executor.plan.group import CollectiveGroup, When
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .rendezvous import never_ended
 
@@ -54,7 +54,7 @@ class NcclCommunicator:
         number = np.zeros(_ID_BYTES, np.uint8)
         if rank == 0:
             number[...] = np.frombuffer(self._nccl.get_unique_id(), np.uint8)
-        self._control.broadcast(number, 0, within=self._within, tag="NCCL's unique id")
+        self._control.broadcast(number, 0, When(self._within, "NCCL's unique id"))
         self.world = self._in_time(
             lambda: self._nccl.NcclCommunicator(size, number.tobytes(), rank),
             f"a communicator of {size} ranks",

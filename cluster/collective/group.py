@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ...executor.plan.group import DEADLINE_S, CollectiveGroup
+from ...executor.plan.group import DEADLINE_S, WHEN, CollectiveGroup, Ints, When
 from .buffers import Buffers
 from .combine import (
     bound_combine,
@@ -92,42 +92,46 @@ class SharedMemoryGroup(CollectiveGroup):
 
     # -- collectives ------------------------------------------------------------------------------
 
+    def _meet(self, kind: str, row: np.ndarray, when: When) -> None:
+        self._rendezvous.meet(kind, _describe(row, when), when.within)
+
+    def _end(self, when: When) -> None:
+        self._rendezvous.meet(DONE, when.tag, when.within)
+
     def begin(self, step: int) -> None:
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         self._rendezvous.step = step
 
-    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def vote(self, when: When = WHEN) -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
 
         That is so already: a collective ends with a meeting, which all living ranks leave if one does.
         """
 
-    def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def all_reduce(self, array: np.ndarray, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
         row, divisor = flat(array), self.size if op == "mean" else 1
         if row.nbytes <= _SMALL:
             parts = self._shown(row)
-            self._rendezvous.meet(f"all_reduce/{op}", _describe(row, tag), within)
+            self._meet(f"all_reduce/{op}", row, when)
             combine(parts, op, row, divisor)
             return
         parts, staged = self._reachable(row)
-        self._rendezvous.meet(f"all_reduce/{op}", _describe(row, tag), within)
+        self._meet(f"all_reduce/{op}", row, when)
         combine_everywhere(parts, op, share(row.size, row.itemsize, self.rank, self.size), divisor)
-        self._rendezvous.meet(DONE, tag, within)
+        self._end(when)
         _copied(row, staged)
 
     def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", when: When = WHEN
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array; what can be done once is done now."""
         check_op(op, array.dtype)
         row, rendezvous = flat(array), self._rendezvous
         if row.nbytes > _SMALL or op == "mean":
-            return partial(self.all_reduce, array, op, within=within, tag=tag)
-        request = request_of(f"all_reduce/{op}", _describe(row, tag))
+            return partial(self.all_reduce, array, op, when)
+        request = request_of(f"all_reduce/{op}", _describe(row, when))
         slots = [self._slots_for(row, turn) for turn in (0, 1)]
         turns = [(parts[self.rank], bound_combine(parts, op, row)) for parts in slots]
 
@@ -136,7 +140,7 @@ class SharedMemoryGroup(CollectiveGroup):
             self._turn = 1 - turn
             own, calls = turns[turn]
             own[...] = row
-            rendezvous.meet_for(request, within)
+            rendezvous.meet_for(request, when.within)
             for call in calls:
                 call()
 
@@ -163,9 +167,7 @@ class SharedMemoryGroup(CollectiveGroup):
         array: np.ndarray,
         root: int = 0,
         op: str = "sum",
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
+        when: When = WHEN,
         into: np.ndarray | None = None,
     ) -> None:
         """Combine ``array`` over the ranks into the root's; the others keep theirs.
@@ -177,22 +179,16 @@ class SharedMemoryGroup(CollectiveGroup):
         row = flat(array)
         parts, staged = self._reachable(row)
         target = parts[root] if into is None else (self._buffers.peers(into) or parts)[root]
-        self._rendezvous.meet(f"reduce/{op}/{root}", _describe(row, tag), within)
+        self._meet(f"reduce/{op}/{root}", row, when)
         chunk = share(row.size, row.itemsize, self.rank, self.size)
         divisor = self.size if op == "mean" else 1
         combine_apart([part[chunk] for part in parts], op, target[chunk], divisor)
-        self._rendezvous.meet(DONE, tag, within)
+        self._end(when)
         if self.rank == root and into is None:
             _copied(row, staged)
 
     def broadcast(
-        self,
-        array: np.ndarray,
-        root: int = 0,
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        source: np.ndarray | None = None,
+        self, array: np.ndarray, root: int = 0, when: When = WHEN, source: np.ndarray | None = None
     ) -> None:
         """Copy the root's ``array`` to every rank's.
 
@@ -204,29 +200,22 @@ class SharedMemoryGroup(CollectiveGroup):
             parts, _ = self._reachable(row, filled=self.rank == root)
         else:
             parts = self._buffers.peers(source) or [source]
-        self._rendezvous.meet(f"broadcast/{root}", _describe(row, tag), within)
+        self._meet(f"broadcast/{root}", row, when)
         if self.rank != root or source is not None:
             plain(row)[...] = plain(parts[root])
-        self._rendezvous.meet(DONE, tag, within)
+        self._end(when)
 
-    def all_gather(
-        self, array: np.ndarray, *, within: float = DEADLINE_S, tag: str = ""
-    ) -> list[np.ndarray]:
+    def all_gather(self, array: np.ndarray, when: When = WHEN) -> list[np.ndarray]:
         """Return every rank's ``array``, in rank order."""
         row = flat(array)
         parts, _ = self._reachable(row)
-        self._rendezvous.meet("all_gather", _describe(row, tag), within)
+        self._meet("all_gather", row, when)
         gathered = [part.copy().view(array.dtype).reshape(array.shape) for part in parts]
-        self._rendezvous.meet(DONE, tag, within)
+        self._end(when)
         return gathered
 
     def reduce_scatter(
-        self,
-        arrays: Sequence[np.ndarray],
-        op: str = "sum",
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
+        self, arrays: Sequence[np.ndarray], op: str = "sum", when: When = WHEN
     ) -> np.ndarray:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         check_op(op, arrays[0].dtype)
@@ -235,28 +224,21 @@ class SharedMemoryGroup(CollectiveGroup):
         parts = self._buffers.staged(np.empty(ends[-1], rows[0].dtype))
         for row, begin, end in zip(rows, ends, ends[1:], strict=False):
             plain(parts[self.rank][begin:end])[...] = plain(row)
-        sizes = f"{rows[0].dtype.name}{ends[1:]} {tag}"
-        self._rendezvous.meet(f"reduce_scatter/{op}", sizes, within)
+        sizes = f"{rows[0].dtype.name}{ends[1:]} {when.tag}"
+        self._rendezvous.meet(f"reduce_scatter/{op}", sizes, when.within)
         result = np.empty_like(arrays[self.rank])
         chunk = slice(ends[self.rank], ends[self.rank + 1])
         divisor = self.size if op == "mean" else 1
         combine_apart([part[chunk] for part in parts], op, flat(result), divisor)
-        self._rendezvous.meet(DONE, tag, within)
+        self._end(when)
         return result
 
-    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Return when every rank is here."""
-        self._rendezvous.meet("barrier", tag, within)
+        self._rendezvous.meet("barrier", when.tag, when.within)
 
     def reduce_parts(
-        self,
-        array: np.ndarray,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: np.ndarray, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Combine each part of ``array`` into its root's; the others keep theirs.
 
@@ -265,22 +247,20 @@ class SharedMemoryGroup(CollectiveGroup):
         check_op(op, array.dtype)
         row = flat(array)
         everyone, staged = self._reachable(row)
-        self._rendezvous.meet(f"reduce_parts/{op}", _describe(row, tag), within)
+        self._meet(f"reduce_parts/{op}", row, when)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
                 combine_apart([part[begin:end] for part in everyone], op, everyone[root][begin:end])
-        self._rendezvous.meet(DONE, tag, within)
+        self._end(when)
         _copied(row, staged)
 
     def broadcast_parts(
         self,
         array: np.ndarray,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        takers: Sequence[int] | None = None,
+        ends: Ints,
+        roots: Ints,
+        when: When = WHEN,
+        takers: Ints | None = None,
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's.
 
@@ -288,12 +268,12 @@ class SharedMemoryGroup(CollectiveGroup):
         """
         row = flat(array)
         everyone, _ = self._reachable(row)
-        self._rendezvous.meet("broadcast_parts", _describe(row, tag), within)
+        self._meet("broadcast_parts", row, when)
         takers = [_ALL] * len(ends) if takers is None else takers
         for begin, end, root, taker in zip((0, *ends), ends, roots, takers, strict=False):
             if root != self.rank and taker in (_ALL, self.rank):
                 plain(row[begin:end])[...] = plain(everyone[root][begin:end])
-        self._rendezvous.meet(DONE, tag, within)
+        self._end(when)
 
     @property
     def waited(self) -> float:
@@ -333,5 +313,5 @@ def _copied(row: np.ndarray, staged: np.ndarray | None) -> None:
         plain(row)[...] = plain(staged)
 
 
-def _describe(row: np.ndarray, tag: str) -> str:
-    return f"{describe(row)} {tag}"
+def _describe(row: np.ndarray, when: When) -> str:
+    return f"{describe(row)} {when.tag}"

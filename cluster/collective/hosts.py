@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...executor.plan.group import DEADLINE_S, CollectiveGroup
+from ...executor.plan.group import WHEN, CollectiveGroup, Ints, When
 from ...strategies.errors import CollectiveError
 from .combine import check_op, combine, flat
 from .group import SharedMemoryGroup
@@ -65,35 +65,33 @@ class HostsGroup(CollectiveGroup):
         if self._transport is not None:
             self._transport.step = step
 
-    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def vote(self, when: When = WHEN) -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far.
 
         A leader comes to it with the results, and the ranks of its host then leave their last meeting too; so
         one exchange between leaders is enough, and a meeting that spreads the word.
         """
-        self._guarded(lambda: self._met("vote", within, tag))
+        self._guarded(lambda: self._met("vote", when))
 
-    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Return when every rank is here."""
 
         def work() -> None:
             if self._local is not None:
-                self._local.barrier(within=within, tag=tag)
-            self._met("barrier", within, tag)
+                self._local.barrier(when)
+            self._met("barrier", when)
 
         self._guarded(work)
 
-    def _met(self, what: str, within: float, tag: str) -> None:
+    def _met(self, what: str, when: When) -> None:
         if self._transport is not None:
-            self._transport.meet(f"{what} ({tag})", within)
+            self._transport.meet(f"{what} ({when.tag})", when.within)
         if self._local is not None:
-            self._local.barrier(within=within + _SLACK_S, tag=f"{what} {tag}")
+            self._local.barrier(_longer(when.about(what)))
 
     # -- collectives ------------------------------------------------------------------------------
 
-    def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def all_reduce(self, array: np.ndarray, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
         row = flat(array)
@@ -103,26 +101,18 @@ class HostsGroup(CollectiveGroup):
             # The arrays stay as they are until all hosts have agreed.
             total = row if self._local is None else self._spare(row)
             if self._local is not None:
-                self._local.reduce(row, 0, partial, within=within, tag=tag, into=total)
+                self._local.reduce(row, 0, partial, when, into=total)
             if self._transport is not None:
-                self._transport.all_reduce(total, partial, within, tag)
+                self._transport.all_reduce(total, partial, when)
                 if op == "mean":
                     combine([total], "sum", total, self.size)
             if self._local is not None:
-                patience = within + _SLACK_S
-                self._local.broadcast(row, 0, within=patience, tag=tag, source=total)
+                self._local.broadcast(row, 0, _longer(when), source=total)
 
         self._guarded(work)
 
     def reduce_parts(
-        self,
-        array: np.ndarray,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: np.ndarray, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Combine each part of ``array`` over the ranks into its root's; the others keep theirs.
 
@@ -135,14 +125,14 @@ class HostsGroup(CollectiveGroup):
         def work() -> None:
             total = row if self._local is None else self._spare(row)
             if self._local is not None:
-                self._local.reduce(row, 0, partial, within=within, tag=tag, into=total)
+                self._local.reduce(row, 0, partial, when, into=total)
             pieces = _cut(total, ends)
             if self._transport is not None:
-                self._transport.reduce_parts(pieces, home, partial, within, tag)
+                self._transport.reduce_parts(pieces, home, partial, when)
             if self._local is not None:
                 at = [0] * len(ends)
-                to, patience = self._local_ranks(roots), within + _SLACK_S
-                self._local.broadcast_parts(total, ends, at, within=patience, tag=tag, takers=to)
+                to = self._local_ranks(roots)
+                self._local.broadcast_parts(total, ends, at, _longer(when), takers=to)
             for part, piece, root in zip(_cut(row, ends), pieces, roots, strict=True):
                 if root == self.rank:
                     combine([piece], "sum", part, self.size if op == "mean" else 1)
@@ -150,13 +140,7 @@ class HostsGroup(CollectiveGroup):
         self._guarded(work)
 
     def broadcast_parts(
-        self,
-        array: np.ndarray,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
+        self, array: np.ndarray, ends: Ints, roots: Ints, when: When = WHEN
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         row, home = flat(array), [self._host_of(root) for root in roots]
@@ -166,14 +150,13 @@ class HostsGroup(CollectiveGroup):
             if self._local is not None:  # what is at home here, to all ranks of this host
                 at = [max(rank, 0) for rank in self._local_ranks(roots)]
                 to = [_ALL if here else _NOBODY for here in ours]
-                self._local.broadcast_parts(row, ends, at, within=within, tag=tag, takers=to)
+                self._local.broadcast_parts(row, ends, at, when, takers=to)
             if self._transport is not None:
-                self._transport.broadcast_parts(_cut(row, ends), home, within, tag)
+                self._transport.broadcast_parts(_cut(row, ends), home, when)
             if self._local is not None:  # what came from elsewhere
                 at = [0] * len(ends)
                 to = [_NOBODY if here else _ALL for here in ours]
-                patience = within + _SLACK_S
-                self._local.broadcast_parts(row, ends, at, within=patience, tag=tag, takers=to)
+                self._local.broadcast_parts(row, ends, at, _longer(when), takers=to)
 
         self._guarded(work)
 
@@ -250,6 +233,11 @@ class HostsGroup(CollectiveGroup):
             self._transport.close()
         if self._local is not None:
             self._local.close()
+
+
+def _longer(when: When) -> When:
+    """Return for how long ranks wait for their leader."""
+    return When(when.within + _SLACK_S, when.tag)
 
 
 def _cut(row: np.ndarray, ends: Sequence[int]) -> list[np.ndarray]:

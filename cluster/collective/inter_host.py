@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ...executor.plan.group import When
 from ...strategies.errors import CollectiveAborted
 from .abort_channel import AbortChannel
 from .combine import combine, combine_apart, describe, flat, share
@@ -120,10 +121,10 @@ class InterHostTransport:
 
     # -- collectives ------------------------------------------------------------------------------
 
-    def all_reduce(self, array: np.ndarray, op: str, within: float, tag: str) -> None:
+    def all_reduce(self, array: np.ndarray, op: str, when: When) -> None:
         """Combine a flat array over the hosts, in place and in the order of the hosts (a mean stays a sum)."""
         row = flat(array)
-        request = f"all_reduce/{op} ({describe(row)} {tag})"
+        request, within = f"all_reduce/{op} ({describe(row)} {when.tag})", when.within
         if self.size == 2 and row.nbytes > _SMALL:
             self._swap_and_combine(row, op, request, within)
         elif row.nbytes <= _SMALL:
@@ -180,12 +181,7 @@ class InterHostTransport:
         self.exchange(out, into, request, within, arrived=arrived, more=more)
 
     def reduce_parts(
-        self,
-        parts: Sequence[np.ndarray],
-        home: Sequence[int],
-        op: str,
-        within: float,
-        tag: str,
+        self, parts: Sequence[np.ndarray], home: Sequence[int], op: str, when: When
     ) -> None:
         """Combine each part over the hosts, in their order, at its ``home``; the others keep theirs."""
         mine = [part for part, host in zip(parts, home, strict=True) if host == self.index]
@@ -196,31 +192,23 @@ class InterHostTransport:
         total = sum(part.size for part in mine)
         theirs: dict[int, list[np.ndarray]] = {}
         for peer in self._others:
-            spare, at = (
-                self._spare(peer, np.empty(total, parts[0].dtype) if mine else parts[0][:0]),
-                0,
-            )
-            theirs[peer] = []
-            for part in mine:
-                theirs[peer].append(spare[at : at + part.size])
-                at += part.size
-        request = f"reduce_parts/{op} ({describe(parts[0])}.. {len(parts)} parts {tag})"
-        self.exchange(out, theirs, request, within)
+            spare = self._spare(peer, np.empty(total, parts[0].dtype) if mine else parts[0][:0])
+            theirs[peer] = np.split(spare, np.cumsum([part.size for part in mine]))[: len(mine)]
+        request = f"reduce_parts/{op} ({describe(parts[0])}.. {len(parts)} parts {when.tag})"
+        self.exchange(out, theirs, request, when.within)
         for number, part in enumerate(mine):
             pieces = {peer: theirs[peer][number] for peer in self._others}
             combine_apart(self._in_order(part, pieces), op, part)
 
-    def broadcast_parts(
-        self, parts: Sequence[np.ndarray], home: Sequence[int], within: float, tag: str
-    ) -> None:
+    def broadcast_parts(self, parts: Sequence[np.ndarray], home: Sequence[int], when: When) -> None:
         """Copy each part from its ``home`` to every host."""
         of = [
             [part for part, host in zip(parts, home, strict=True) if host == peer]
             for peer in range(self.size)
         ]
         out = dict.fromkeys(self._others, of[self.index])
-        request = f"broadcast_parts ({describe(parts[0])}.. {len(parts)} parts {tag})"
-        self.exchange(out, {p: of[p] for p in self._others}, request, within)
+        request = f"broadcast_parts ({describe(parts[0])}.. {len(parts)} parts {when.tag})"
+        self.exchange(out, {p: of[p] for p in self._others}, request, when.within)
 
     def meet(self, request: str, within: float) -> None:
         """Return when every host is here."""

@@ -17,7 +17,7 @@ import numpy as np
 
 from ...executor.cuda.device_vote import DeviceVote
 from ...executor.cuda.runtime import Event, Fork, Runtime, Step
-from ...executor.plan.group import DEADLINE_S, Agree, CollectiveGroup
+from ...executor.plan.group import DEADLINE_S, WHEN, Agree, CollectiveGroup, Ints, When
 from ...executor.replica.agreement import NO_STEP
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .communicator import NcclCommunicator
@@ -69,71 +69,49 @@ class NcclGroup(CollectiveGroup):
 
     def buffer(self, nbytes: int) -> Any:
         """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
-        self._control.barrier(within=self._within, tag=f"buffer of {nbytes} bytes")
+        self._control.barrier(When(self._within, f"buffer of {nbytes} bytes"))
         memory = self.runtime.empty(max(nbytes, 1))[:nbytes]
         memory.fill(0)
         return memory
 
     # -- bound: what a captured graph can hold ------------------------------------------------------
 
-    def bound_all_reduce(
-        self,
-        array: Any,
-        op: str = "sum",
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> Fork:
+    def bound_all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> Fork:
         """Return a call that combines ``array`` over the ranks on NCCL's stream; see :meth:`landed`."""
         return self._calls.all_reduce(array, op)
 
     def bound_reduce_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> Fork:
         """Return a call that combines each part of ``array`` into its root's."""
         return self._calls.reduce_parts(array, ends, roots, op)
 
-    def bound_broadcast_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> Fork:
+    def bound_broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> Fork:
         """Return a call that copies each part of ``array`` from its root's to every rank's."""
         return self._calls.broadcast_parts(array, ends, roots)
 
-    def landed(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def landed(self, when: When = WHEN) -> None:
         """Return when the results of every collective that the compute stream waits for are there.
 
         Raises:
             CollectiveError: a rank did not come with all of its own, or the GPUs did not finish in time.
         """
-        until = time.monotonic() + within
-        self._meet(f"landing {tag}", within)
-        self._wait(self.runtime.record(self.runtime.compute), until, within, tag)
+        until = time.monotonic() + when.within
+        self._meet(when.about("landing"))
+        self._wait(self.runtime.record(self.runtime.compute), until, when)
 
-    def _wait(self, event: Event, until: float, within: float, tag: str) -> None:
+    def _wait(self, event: Event, until: float, when: When) -> None:
         began = self._query_at = time.monotonic()
         while True:
             if self._meanwhile is not None:
                 self._meanwhile()
-            if self.passed(event, until, within, tag):
+            if self.passed(event, until, when):
                 break
             if time.monotonic() - began > _SPIN_S:
                 time.sleep(_PAUSE_S)
-        self._refuse_aborted(tag)
+        self._refuse_aborted(when.tag)
 
-    def passed(self, event: Event, until: float, within: float = DEADLINE_S, tag: str = "") -> bool:
+    def passed(self, event: Event, until: float, when: When = WHEN) -> bool:
         """Tell, without waiting, whether this rank's GPU has come to an event; it must by ``until``.
 
         Raises:
@@ -143,14 +121,14 @@ class NcclGroup(CollectiveGroup):
         if event.done():
             return True
         now = time.monotonic()
-        self._refuse_aborted(tag)
+        self._refuse_aborted(when.tag)
         if now - self._query_at > _ERRORS_S:
-            self._check(tag)
+            self._check(when.tag)
             self._query_at = now
         if now > until:
             reason = (
-                f"{tag or 'a collective'} was not done by NCCL within {within:g} s, though every rank came "
-                f"for it; it waits on the GPU of rank {self.rank}"
+                f"{when.tag or 'a collective'} was not done by NCCL within {when.within:g} s, though every "
+                f"rank came for it; it waits on the GPU of rank {self.rank}"
             )
             self.abort(reason)
             raise CollectiveError(f"collective stopped: {reason}. NCCL_DEBUG=INFO tells more.")
@@ -167,68 +145,44 @@ class NcclGroup(CollectiveGroup):
 
     # -- at once ------------------------------------------------------------------------------------
 
-    def _do(self, what: str, array: Any, fork: Fork, within: float, tag: str) -> None:
+    def _do(self, what: str, array: Any, fork: Fork, when: When) -> None:
         """Meet for a collective, do it, and return when it is done."""
-        what = f"{what} ({array.dtype}[{array.size}] {tag})"
-        until = time.monotonic() + within
-        self._meet(what, within)
+        when = When(when.within, f"{what} ({array.dtype}[{array.size}] {when.tag})")
+        until = time.monotonic() + when.within
+        self._meet(when)
         self.runtime.execute((fork, fork.finish))
-        self._wait(self.runtime.record(self.runtime.compute), until, within, what)
+        self._wait(self.runtime.record(self.runtime.compute), until, when)
 
-    def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
-        self._do(f"all_reduce/{op}", array, self.bound_all_reduce(array, op), within, tag)
+        self._do(f"all_reduce/{op}", array, self.bound_all_reduce(array, op), when)
 
     def reduce_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Combine each part of ``array`` into its root's; the others keep theirs."""
-        fork = self.bound_reduce_parts(array, ends, roots, op=op)
-        self._do(f"reduce_parts/{op}", array, fork, within, tag)
+        fork = self.bound_reduce_parts(array, ends, roots, op)
+        self._do(f"reduce_parts/{op}", array, fork, when)
 
-    def broadcast_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> None:
+    def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         fork = self.bound_broadcast_parts(array, ends, roots)
-        self._do("broadcast_parts", array, fork, within, tag)
+        self._do("broadcast_parts", array, fork, when)
 
-    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
+    def all_gather(self, array: Any, when: When = WHEN) -> list[Any]:
         """Return every rank's ``array``, in rank order."""
         result = self.runtime.empty(max(array.nbytes * self.size, 1))
-        self._do("all_gather", array, self._calls.all_gather(array, result), within, tag)
+        self._do("all_gather", array, self._calls.all_gather(array, result), when)
         parts = (result[r * array.nbytes : (r + 1) * array.nbytes] for r in range(self.size))
         return [part.view(array.dtype).reshape(array.shape) for part in parts]
 
-    def reduce_scatter(
-        self,
-        arrays: Sequence[Any],
-        op: str = "sum",
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> Any:
+    def reduce_scatter(self, arrays: Sequence[Any], op: str = "sum", when: When = WHEN) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         own = arrays[self.rank]
         result = self.runtime.empty(max(own.nbytes, 1))[: own.nbytes].view(own.dtype)
-        sizes = f"{[array.size for array in arrays]} {tag}"
+        sizes = when.about(str([array.size for array in arrays]))
         fork = self._calls.reduce_scatter(arrays, result, op)
-        self._do(f"reduce_scatter/{op}", arrays[0], fork, within, sizes)
+        self._do(f"reduce_scatter/{op}", arrays[0], fork, sizes)
         return result.reshape(own.shape)
 
     # -- membership --------------------------------------------------------------------------------
@@ -237,17 +191,17 @@ class NcclGroup(CollectiveGroup):
         """Say which step the collectives that follow belong to; ranks in different steps stop."""
         self._control.begin(step)
 
-    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Return when every rank is here."""
-        self._meet(tag, within)
+        self._meet(when)
 
-    def bound_agree(self, *, within: float = DEADLINE_S, tag: str = "") -> Agree:
+    def bound_agree(self, when: When = WHEN) -> Agree:
         """Return a call that returns every rank's number once all begin the same step, which NCCL ignores."""
-        row, tag = np.zeros(self.size, np.int64), f"step of {tag}"
-        gather = self._control.bound_all_reduce(row, within=within, tag=tag)
+        row, when = np.zeros(self.size, np.int64), when.about("step of")
+        gather = self._control.bound_all_reduce(row, when=when)
 
         def agree(standing: int) -> Sequence[int]:
-            self._refuse_aborted(tag)
+            self._refuse_aborted(when.tag)
             row.fill(0)
             row[self.rank] = standing
             with self._giving_up():
@@ -265,15 +219,15 @@ class NcclGroup(CollectiveGroup):
         """Return the calls by which GPUs vote, behind the results of every collective so far."""
         return self._vote.steps(self._calls.all_reduce(self._vote.sum, "sum"), failed)
 
-    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def vote(self, when: When = WHEN) -> None:
         """Return when every rank has the results of every collective so far."""
-        self._meet(f"vote {tag}", within)
+        self._meet(when.about("vote"))
 
-    def _meet(self, tag: str, within: float) -> None:
+    def _meet(self, when: When) -> None:
         """Return when every rank came for the same; if not, end the communicator, so that no call waits on."""
-        self._refuse_aborted(tag)
+        self._refuse_aborted(when.tag)
         with self._giving_up():
-            self._control.barrier(within=within, tag=tag)
+            self._control.barrier(when)
 
     @contextlib.contextmanager
     def _giving_up(self) -> Iterator[None]:

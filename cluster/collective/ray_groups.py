@@ -13,7 +13,7 @@ import ray
 from ray.util import collective
 from ray.util.collective import types
 
-from ...executor.plan.group import DEADLINE_S, CollectiveGroup
+from ...executor.plan.group import DEADLINE_S, WHEN, CollectiveGroup, Ints, When
 from ...executor.replica.agreement import NO_STEP, format_step, named
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .combine import check_op, flat
@@ -39,7 +39,7 @@ class RayGroup(CollectiveGroup):
     """One rank's handle; ``backend`` is "gloo" or "nccl".
 
     Arrays are NumPy's with gloo, CuPy's with nccl, of types that the backend knows. Ray offers neither a
-    deadline nor an abort here: ``within`` is not kept, an abort stops this rank's next collective but
+    deadline nor an abort here: :class:`When`'s is not kept, an abort stops this rank's next collective but
     releases no rank that waits (torch gives up after half an hour; a gang ends the actors), ranks that come for
     different things are noticed at a barrier or a vote only, and results need not be the same bits in each run.
 
@@ -88,12 +88,10 @@ class RayGroup(CollectiveGroup):
         """Say which step the barriers and votes that follow belong to; ranks in different steps stop."""
         self._step = step
 
-    def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, mean, product, min, max."""
         check_op(op, array.dtype)
-        with self._explained(f"all_reduce/{op} {tag}"):
+        with self._explained(f"all_reduce/{op} {when.tag}"):
             collective.allreduce(flat(array), self.name, _OPS[op])
         self._divided(array, op)
 
@@ -102,14 +100,7 @@ class RayGroup(CollectiveGroup):
             self._arrays.divide(array, self.size, out=array, casting="unsafe")
 
     def reduce_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Combine each part of ``array`` into its root's; the others keep theirs."""
         check_op(op, array.dtype)
@@ -118,56 +109,45 @@ class RayGroup(CollectiveGroup):
             part = row[begin:end]
             # NCCL may use the memory of the others as scratch.
             operand = part if root == self.rank else part.copy()
-            with self._explained(f"reduce/{op} {tag}"):
+            with self._explained(f"reduce/{op} {when.tag}"):
                 collective.reduce(operand, root, self.name, _OPS[op])
             if root == self.rank:
                 self._divided(part, op)
 
-    def broadcast_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> None:
+    def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         row = flat(array)
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
-            with self._explained(f"broadcast {tag}"):
+            with self._explained(f"broadcast {when.tag}"):
                 collective.broadcast(row[begin:end], root, self.name)
 
-    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
+    def all_gather(self, array: Any, when: When = WHEN) -> list[Any]:
         """Return every rank's ``array``, in rank order."""
         gathered = [self._arrays.empty_like(array) for _ in range(self.size)]
-        with self._explained(f"all_gather {tag}"):
+        with self._explained(f"all_gather {when.tag}"):
             collective.allgather(gathered, array, self.name)
         return gathered
 
-    def reduce_scatter(
-        self, arrays: Sequence[Any], op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> Any:
+    def reduce_scatter(self, arrays: Sequence[Any], op: str = "sum", when: When = WHEN) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         check_op(op, arrays[0].dtype)
         result = self._arrays.empty_like(arrays[self.rank])
-        with self._explained(f"reduce_scatter/{op} {tag}"):
+        with self._explained(f"reduce_scatter/{op} {when.tag}"):
             copies = [array.copy() for array in arrays]  # Ray's GLOO writes into them
             collective.reducescatter(result, copies, self.name, _OPS[op])
         self._divided(result, op)
         return result
 
-    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Return when every rank is here, for the same thing and in the same step."""
-        request = [zlib.crc32(tag.encode()), self._step]
-        requests = self.all_gather(
-            self._arrays.asarray(request, dtype="int64"), tag=f"barrier {tag}"
-        )
+        request = [zlib.crc32(when.tag.encode()), self._step]
+        row = self._arrays.asarray(request, dtype="int64")
+        requests = self.all_gather(row, when.about("barrier"))
         others = [r for r, their in enumerate(requests) if [int(word) for word in their] != request]
         if others:
             raise CollectiveError(
                 f"group {self.name}: {named(others)} came for another collective than rank {self.rank}, "
-                f"which came for barrier ({tag}){format_step(self._step)}."
+                f"which came for barrier ({when.tag}){format_step(self._step)}."
             )
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...executor.gang.trainers import Card, Trainers, World, launcher_of, meet
-from ...executor.plan.group import CollectiveGroup
+from ...executor.plan.group import CollectiveGroup, When
 from ...strategies.current import current_config
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -47,7 +47,7 @@ class WorkerGroup:
         sizes = self.gather(len(array))
         padded = np.zeros(max(1, *sizes), np.uint8)
         padded[: len(array)] = array
-        parts = self._collectives().all_gather(padded, within=current_config().step_deadline_s)
+        parts = self._collectives().all_gather(padded, When(current_config().step_deadline_s))
         return [np.asarray(part)[:size] for part, size in zip(parts, sizes, strict=True)]
 
     def _world(self) -> World:

@@ -39,9 +39,7 @@ def version() -> str:
     try:
         cudnn = importlib.import_module("cudnn")
         return f"{cudnn.backend_version_string()} (frontend {cudnn.__version__})"
-    except (
-        Exception
-    ):  # no libcudnn, or one that does not load: the frontend has no class of its own for that
+    except Exception:  # no libcudnn, or one that does not load: the frontend has no class for that
         return ""
 
 

@@ -1,7 +1,7 @@
 """Protocols of a GPU: runtime, streams, events, and the calls of a step.
 
 One runtime drives a real GPU through CuPy (``cupy_runtime.py``); one computes on the host, with the same
-kernels compiled as C++ (``simulated.py``). Everything else in the back end is written against this file.
+kernels compiled as C++ (``simulated/simulated.py``). All else in the back end is written against this file.
 
 Work is put on streams and done later, in each stream in order. The calls of a step are of two kinds: work that
 a graph can hold (it reads and writes device memory at fixed addresses, so a captured graph can repeat it), and

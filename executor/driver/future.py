@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..feed.fetches import Joined
+from ..feed.fetches import Fetches, Joined
 from ..feed.splitting import Portions
 from ..gang.delivery import Request
 from ..gang.gang import Gang
@@ -18,11 +18,9 @@ if TYPE_CHECKING:
 class InFlightSteps:
     """Steps that were begun: what is fed (by place, once or for each step), and what they were sent as."""
 
-    def __init__(
-        self, batches: list[Portions], fetch_names: tuple[str, ...], iterations: int
-    ) -> None:
-        self.batches, self.fetch_names, self.iterations = batches, fetch_names, iterations
-        self.version: CompiledVariant | None = None
+    def __init__(self, batches: list[Portions], fetches: Fetches, iterations: int) -> None:
+        self.batches, self.fetches, self.iterations = batches, fetches, iterations
+        self.variant: CompiledVariant | None = None
         self.request: Request | None = None
 
     @property
@@ -54,15 +52,12 @@ class Finisher(Protocol):
 class StepFuture:
     """Steps that may still be under way."""
 
-    def __init__(
-        self, run: Finisher, flight: InFlightSteps, return_numpy: bool, return_merged: bool
-    ) -> None:
+    def __init__(self, run: Finisher, flight: InFlightSteps) -> None:
         self._run, self._flight = run, flight
-        self._how = (return_numpy, return_merged)
         self._result: list[Any] | None = None
 
     def __repr__(self) -> str:
-        fetched = ", ".join(self._flight.fetch_names) or "nothing"
+        fetched = ", ".join(self._flight.fetches.names) or "nothing"
         return f"<StepFuture: {'done' if self.done() else 'under way'}, fetches {fetched}>"
 
     def done(self) -> bool:
@@ -77,12 +72,8 @@ class StepFuture:
             RowlockError: what ``Executor.run`` raises.
         """
         if self._result is None:
-            return_numpy, return_merged = self._how
             joined, began = self._run.finish(self._flight), time.perf_counter()
-            if return_merged:
-                self._result = [part.merged(return_numpy) for part in joined]
-            else:
-                self._result = [part.separate(return_numpy) for part in joined]
+            self._result = self._flight.fetches.of(joined)
             if self._run.spans.on and self._flight.request is not None:
                 self._run.spans.note("join", self._flight.request.step, began)
         return self._result

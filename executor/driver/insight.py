@@ -44,7 +44,7 @@ def timeline(run: ParallelRun, path: str) -> None:
 
 def explain(run: ParallelRun) -> CompileReport | None:
     """Return what compiling did, what the last shapes take of a place's memory, and where graphs are split."""
-    known = [v for v in (run.last, *run.versions.values()) if v is not None and v.specs]
+    known = [v for v in (run.last, *run.variants.values()) if v is not None and v.specs]
     if run.report is None or not known or known[0].specs is None:
         return run.report
     memory = known[0].budget.explain(known[0].specs)

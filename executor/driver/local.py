@@ -12,7 +12,7 @@ from ...strategies.current import current_config
 from ...strategies.errors import InvalidState
 from ..device.tensor import Storage, Tensor
 from ..feed.feeds import FeedShard, check, convert, refuse_empty, sequences_in
-from ..feed.fetches import FetchedArray
+from ..feed.fetches import FetchedArray, Fetches
 from ..feed.reader import batches_for
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions
@@ -37,7 +37,7 @@ class _Ready(NamedTuple):
     Shapes depend on the elements of the feeds ``known``, by number.
     """
 
-    version: CompiledVariant
+    variant: CompiledVariant
     loaded: LoadedProgram
     read: list[Tensor]
     written: list[Tensor]
@@ -62,21 +62,15 @@ class LocalRun(ParallelRun):
     def _new_values(self, scope: Scope) -> Values:
         return SharedValues(self.gang, scope)
 
-    def run(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-    ) -> list[Any]:
+    def run(self, feed: Any, fetches: Fetches) -> list[Any]:
         """Run a step (or ``num_iteration_per_run``); return what the last fetches, as :meth:`start` has it."""
         values = self.values
         by_call = self.iterations == 1 and not self.tracing and self._together is None
         if not by_call or not (feed is None or type(feed) is dict):
-            return super().run(feed, fetch_names, return_numpy, return_merged)
+            return super().run(feed, fetches)
         if self._edit_count() != self._edits_seen:
             self._warn_of_edits()
-        program, checks = self.program, checking()
+        program, checks, fetch_names = self.program, checking(), fetches.names
         if program.readers:
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
             feed = {**(feed or {}), **read[0][0]} if read else feed
@@ -123,14 +117,12 @@ class LocalRun(ParallelRun):
                 if tensor.link is not None:
                     tensor.written()
             if not self._plain:
-                self.last = ready.version
+                self.last = ready.variant
                 self._end_temporaries(bool(fetch_names))
-        if self._plain and return_numpy and return_merged and len(fetched) == len(fetch_names):
+        _, as_numpy, merged = fetches
+        if self._plain and as_numpy and merged and len(fetched) == len(fetch_names):
             return [array.view(FetchedArray) for array in fetched]
-        joined = self._joined(ready.version, fetch_names, [fetched])
-        if return_merged:
-            return [part.merged(return_numpy) for part in joined]
-        return [part.separate(return_numpy) for part in joined]
+        return fetches.of(self._joined(ready.variant, fetch_names, [fetched]))
 
     def _prepare(self, shard: FeedShard, fetch_names: tuple[str, ...]) -> _Ready:
         """Compile and check what the replica is to run for what is fed."""
@@ -138,26 +130,26 @@ class LocalRun(ParallelRun):
         check(self.program, shard.arrays)
         refuse_empty(self.program, shard)
         whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
-        _, version = self._version([shard], fetch_names, whole)
-        loaded = self.gang.replica.programs[version.number]
+        _, variant = self._variant([shard], fetch_names, whole)
+        loaded = self.gang.replica.programs[variant.number]
         if not loaded.earlier:  # what is inferred to check what is fed is inferred to bind it, too
-            version.shapes = loaded.cache.shapes
-        values.adopt(version.states, version.owners, version.needed)
-        version.budget.limit, _ = self._room(version.number, version.states)
-        self._check(version, [shard])
-        if version.stages:
-            self._verify(version, [Share(list(arrays.values()), [0], [1.0], [False])])
+            variant.shapes = loaded.cache.shapes
+        values.adopt(variant.states, variant.owners, variant.needed)
+        variant.budget.limit, _ = self._room(variant.number, variant.states)
+        self._check(variant, [shard])
+        if variant.stages:
+            self._verify(variant, [Share(list(arrays.values()), [0], [1.0], [False])])
         newest = self._newest
-        if newest is None or (newest.version, newest.moves) != (version, values.moves):
-            read = values.tensors(version.program.needed_names())
-            written = values.tensors(version.program.written_names())
-            known = version.shapes.known.feeds
-            newest = self._newest = _Ready(version, loaded, read, written, values.moves, known)
+        if newest is None or (newest.variant, newest.moves) != (variant, values.moves):
+            read = values.tensors(variant.program.needed_names())
+            written = values.tensors(variant.program.written_names())
+            known = variant.shapes.known.feeds
+            newest = self._newest = _Ready(variant, loaded, read, written, values.moves, known)
         return newest
 
-    def _forget_variant(self, version: CompiledVariant) -> None:
-        super()._forget_variant(version)
-        for ready in [k for k, r in self._ready.items() if r.version is version]:
+    def _forget_variant(self, variant: CompiledVariant) -> None:
+        super()._forget_variant(variant)
+        for ready in [k for k, r in self._ready.items() if r.variant is variant]:
             del self._ready[ready]
         self._newest = None
 
@@ -182,16 +174,16 @@ class LocalRun(ParallelRun):
         """Run a step by messages, too, before any other: it writes the user's own tensors."""
         super()._begin(flight, becomes, ahead=False)
         self.gang.drain()
-        assert becomes.version is not None
-        self.values.stepped(becomes.version.program.written_names())
+        assert becomes.variant is not None
+        self.values.stepped(becomes.variant.program.written_names())
 
     def _end_temporaries(self, fetches: bool) -> None:
         """After a step: end the life of temporaries if it is time, as :meth:`ParallelRun._begin` does."""
         self._since_drop += 1
         if fetches or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0:
             self._since_drop = 0
-            for version in self.versions.values():
-                self.gang.replica.programs[version.number].alive = None
+            for variant in self.variants.values():
+                self.gang.replica.programs[variant.number].alive = None
 
 
 def run_type(gang: Gang) -> type[ParallelRun]:

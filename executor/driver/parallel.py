@@ -31,7 +31,7 @@ from ..device.device import Clock
 from ..device.place import CUDAPlace, Place
 from ..device.tensor import LoD, Storage
 from ..feed.feeds import FeedShard, check, fed_names, rows_of, with_rows
-from ..feed.fetches import Joined
+from ..feed.fetches import Fetches, Joined
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
 from ..gang.assign import Change, assign
@@ -151,7 +151,7 @@ class ParallelRun:
         self.lent = 0  # how many of the last fetches need not outlive the next step, nor be copied
         self.tracing, self.spans = False, Spans()
         self.last: CompiledVariant | None = None
-        self.versions: dict[VariantKey, CompiledVariant] = {}
+        self.variants: dict[VariantKey, CompiledVariant] = {}
         self._known_steps: BoundedDict[tuple[Any, ...], KnownStep] = BoundedDict(SHAPES_KEPT)
 
     def _with_trainers(self, trainers: Trainers) -> Together:
@@ -181,13 +181,13 @@ class ParallelRun:
         """Meet the other trainers; what was compiled for others, that met before, is of no use any more."""
         if together.meet():
             assert together.world is not None
-            self.versions, self.last = {}, None
+            self.variants, self.last = {}, None
             name = together.world.name
             self.options = replace(self.options, trainers=name, rings=together.rings)
 
-    def _spread_values(self, together: Together, version: CompiledVariant) -> None:
+    def _spread_values(self, together: Together, variant: CompiledVariant) -> None:
         """Begin with the values of one trainer, and count on from its steps."""
-        if together.spread(self.values.id, sorted(version.needed)):
+        if together.spread(self.values.id, sorted(variant.needed)):
             self.gang.ledger.place_values.forget(self.values.id)
             self.values.version += 1
             if together.steps > self.steps:
@@ -201,27 +201,14 @@ class ParallelRun:
         if self._together is not None:
             self._together.explain(error)
 
-    def run(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-    ) -> list[Any]:
+    def run(self, feed: Any, fetches: Fetches) -> list[Any]:
         """Run a step (or ``num_iteration_per_run``); return what the last fetches, as :meth:`start` has it."""
-        results = self.start(feed, fetch_names, return_numpy, return_merged).result()
+        results = self.start(feed, fetches).result()
         if self._plain:
             self.values.fill()
         return results
 
-    def start(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-        ahead: bool = False,
-    ) -> StepFuture:
+    def start(self, feed: Any, fetches: Fetches, ahead: bool = False) -> StepFuture:
         """Begin a step on every place (or ``num_iteration_per_run``); the future has what the last one fetches.
 
         Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
@@ -237,16 +224,16 @@ class ParallelRun:
         with self._splitting:
             splitter = self._splitter
             if copies is None:
-                flight = InFlightSteps(splitter.batches(feed, iterations), fetch_names, iterations)
+                flight = InFlightSteps(splitter.batches(feed, iterations), fetches, iterations)
             else:  # the user may change arrays while steps are under way, which may have to be sent again
                 copies.begin()
                 batches = splitter.batches(feed, iterations, copies.copy)
-                flight = InFlightSteps(batches, fetch_names, iterations)
+                flight = InFlightSteps(batches, fetches, iterations)
                 copies.lend(flight)
         if self.tracing:
             self.spans.note("split", self.steps, began)
         self._in_turn(self._start, flight, splitter, ahead)
-        return StepFuture(self, flight, return_numpy, return_merged)
+        return StepFuture(self, flight)
 
     def _new_values(self, scope: Scope) -> Values:
         return DeviceValues(self.gang, scope)
@@ -321,7 +308,7 @@ class ParallelRun:
 
     def _begin(self, flight: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
-        batches, fetch_names, together = flight.batches, flight.fetch_names, self._together
+        batches, fetch_names, together = flight.batches, flight.fetches.names, self._together
         try:
             self.gang.make_way(ahead)
             if together is not None:
@@ -333,26 +320,26 @@ class ParallelRun:
         known = self._known_step(batches, fetch_names)
         shares: Sequence[Share]
         if known is None:
-            version, shares, known = self._new_step(batches, fetch_names)
+            variant, shares, known = self._new_step(batches, fetch_names)
         else:
-            version, shares = known.version, known.shares(batches[0])
-        self.values.adopt(version.states, version.owners, version.needed)
+            variant, shares = known.variant, known.shares(batches[0])
+        self.values.adopt(variant.states, variant.owners, variant.needed)
         if self.program.lr_scheduler is not None:
             set_scheduled_rate(self.program, self.values.scope)
-        if version.stages:
-            self._verify(version, shares)
+        if variant.stages:
+            self._verify(variant, shares)
         self.values.flush()
         if together is not None:
             with together.explaining():
-                self._spread_values(together, version)
+                self._spread_values(together, variant)
         if self.tracing:
             self.spans.note("prepare", self.steps, preparing)
         self._since_drop += flight.iterations
         drop = (
             bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
-        dropped = [v.number for v in self.versions.values()] if drop else []
-        if version.writes:
+        dropped = [v.number for v in self.variants.values()] if drop else []
+        if variant.writes:
             self.values.version += 1  # now: a step that is interrupted may have written, too
         counted, earlier = self._count
         others = []
@@ -362,13 +349,13 @@ class ParallelRun:
             else:
                 counted += other.steps
         step = counted + sum([other.steps for other in others])
-        results, iterations = version.results, flight.iterations
+        results, iterations = variant.results, flight.iterations
         request = Request(
-            *(version.number, shares, step, iterations, dropped, version.votes, results),
+            *(variant.number, shares, step, iterations, dropped, variant.votes, results),
             owner=self._itself,
             heads=None if known is None else known.heads,
         )
-        becomes.version = self.last = version
+        becomes.variant = self.last = variant
         changes: list[Change] = [
             (self, "_count", (counted, (*others, becomes))),
             (becomes, "request", request),
@@ -392,7 +379,7 @@ class ParallelRun:
         """Return what steps that were begun fetch; those begun before them finish first."""
         while True:
             request = flight.request
-            assert request is not None and flight.version is not None
+            assert request is not None and flight.variant is not None
             waiting = time.perf_counter()
             try:
                 fetched = self.gang.finish(request)
@@ -404,7 +391,7 @@ class ParallelRun:
                 raise
             if self.tracing:
                 self.spans.note("wait", request.step, waiting)
-            return self._joined(flight.version, flight.fetch_names, fetched)
+            return self._joined(flight.variant, flight.fetches.names, fetched)
 
     def go_on(self, request: Request) -> None:
         """Split over the places that are left what has not happened of a void request, and send it."""
@@ -420,7 +407,7 @@ class ParallelRun:
             self._follow_gang()
         left = flight.batches if len(flight.batches) == 1 else flight.batches[request.done :]
         batches = [self._splitter.again(portions) for portions in left]
-        rest = InFlightSteps(batches, flight.fetch_names, request.iterations - request.done)
+        rest = InFlightSteps(batches, flight.fetches, request.iterations - request.done)
         self._begin(rest, flight, ahead=False)
 
     def _follow_gang(self) -> None:
@@ -431,7 +418,7 @@ class ParallelRun:
         self.values.follow(shrunk)
         assign(
             (self, "places", places),
-            (self, "versions", {}),
+            (self, "variants", {}),
             (self, "last", None),
             (self, "_shrunk", len(shrunk)),
             (self, "_splitter", self._make_splitter(len(places))),
@@ -448,7 +435,7 @@ class ParallelRun:
         Raises:
             InvalidState: names them.
         """
-        needed = dict.fromkeys(n for v in self.versions.values() for n in v.states if n in v.needed)
+        needed = dict.fromkeys(n for v in self.variants.values() for n in v.states if n in v.needed)
         self.values.check_reachable(needed)
 
     def drop(self) -> None:
@@ -457,15 +444,15 @@ class ParallelRun:
         self._since_drop = 0
 
     def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
-        """Send an order about each version of the program, by number; return the answers of those left."""
+        """Send an order about each variant of the program, by number; return the answers of those left."""
         with self._first_turn, self.values.scope.turn, self.gang.turn:
             if self.gang.delivery.broken:
                 return []
             try:
                 if len(self.gang.shrunk) > self._shrunk:
                     raise GangChanged
-                versions = list(self.versions.values())
-                return [self.gang.all(about(v.number)) for v in versions]
+                variants = list(self.variants.values())
+                return [self.gang.all(about(v.number)) for v in variants]
             except GangChanged:  # what was loaded on more replicas is gone
                 self._follow_gang()
                 return []
@@ -492,41 +479,41 @@ class ParallelRun:
         known = self._known_steps.get((id(batches[0].cuts), fetches, checking()))
         if known is None:
             return None
-        version = known.version
-        if self.versions.get(known.key) is not version:
+        variant = known.variant
+        if self.variants.get(known.key) is not variant:
             return None
-        fresh = version.generation == Storage.generation
-        return known if fresh and version.alike.isdisjoint(self.values.own) else None
+        fresh = variant.generation == Storage.generation
+        return known if fresh and variant.alike.isdisjoint(self.values.own) else None
 
     def _new_step(
         self, batches: Sequence[Portions], fetches: tuple[str, ...]
     ) -> tuple[CompiledVariant, list[Share], KnownStep | None]:
         """Return the program compiled for what is fed, what each place computes, and both for steps like it."""
         shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
-        key, version = self._version(shards, fetches, self._splitter.whole(batches))
-        shares, counts = self._shares(version, batches)
+        key, variant = self._variant(shards, fetches, self._splitter.whole(batches))
+        shares, counts = self._shares(variant, batches)
         cuts = batches[0].cuts
         if cuts is None or not self._splitter.cut_alike(batches):
-            return version, shares, None
-        known = KnownStep(batches[0], key, version, shares, counts)
+            return variant, shares, None
+        known = KnownStep(batches[0], key, variant, shares, counts)
         self._known_steps[id(cuts), fetches, checking()] = known
-        return version, shares, known
+        return variant, shares, known
 
     def _shares(
-        self, version: CompiledVariant, batches: Sequence[Portions]
+        self, variant: CompiledVariant, batches: Sequence[Portions]
     ) -> tuple[list[Share], list[np.ndarray]]:
         """Return what each place computes, once it was checked, and the counts of rows behind what is fed."""
         weights = [self._splitter.parts(portions) for portions in batches]
         shares = [Share([], [], [], []) for _ in self.places]
         counts: list[np.ndarray] = []
         for portions, parts in zip(batches, weights, strict=True):
-            counts = self._row_counts(version, portions)
-            self._check(version, portions, counts)
+            counts = self._row_counts(variant, portions)
+            self._check(variant, portions, counts)
             first = 0
             for share, portion, weight in zip(shares, portions, parts, strict=True):
                 arrays = list(portion.complete().values())
-                count = 0 if version.batch else 1
-                for k in version.batch:
+                count = 0 if variant.batch else 1
+                for k in variant.batch:
                     shape = arrays[k].shape
                     count = max(count, shape[0] if shape else 0)
                 share.arrays.extend([*arrays, *counts])
@@ -534,43 +521,42 @@ class ParallelRun:
                 share.parts.append(weight)
                 share.idle.append(count == 0 and not portion.has_sequences)
                 first += count
-            if (
-                self._together is not None
-            ):  # as if the batches of all trainers stood behind each other
+            if self._together is not None:
+                # As if the batches of all trainers stood behind each other.
                 for share in shares:
                     share.rows[-1] += self._together.trainers.trainer * first
         return shares, counts
 
     def _row_counts(
-        self, version: CompiledVariant, portions: Sequence[FeedShard]
+        self, variant: CompiledVariant, portions: Sequence[FeedShard]
     ) -> list[np.ndarray]:
         """Return the feed of how many rows of sparse gradients each place brings, if there are any.
 
         Those of other trainers are taken to be like the own first place's, until replicas tell each other.
         """
-        if not version.gathered:
+        if not variant.gathered:
             return []
         world = None if self._together is None else self._together.world
         first, places = (0, len(portions)) if world is None else (world.first, world.size)
-        counts = np.zeros((len(version.gathered), places), np.int64)
+        counts = np.zeros((len(variant.gathered), places), np.int64)
         for place, portion in enumerate(portions):
             arrays = [*portion.complete().values(), np.zeros_like(counts)]
             if portion.has_samples:
-                specs = self._inferred(version, arrays, portion, portions)
+                specs = self._inferred(variant, arrays, portion, portions)
                 counts[:, first + place] = [
-                    sum(prod(specs[i].shape) for i in counted) for counted in version.gathered
+                    sum(prod(specs[i].shape) for i in counted) for counted in variant.gathered
                 ]
         counts[:, :first] = counts[:, first + len(portions) :] = counts[:, first : first + 1]
         return [counts]
 
-    def _version(
+    def _variant(
         self, shards: Sequence[FeedShard], fetches: tuple[str, ...], whole: frozenset[str]
     ) -> tuple[VariantKey, CompiledVariant]:
         """Return the program compiled for what is fed, its kernels chosen for these shapes if it is new."""
         feeds, checks = fed_names(shards), checking()
         program, sizes = self._sized.of(shards)
         key = (feeds, fetches, whole, checks, sizes)
-        known = self.versions.get(key)
+        known = self.variants.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
             target = replace(
                 self._target(),
@@ -579,17 +565,17 @@ class ParallelRun:
                 keeps=self.gang.keeps and not (self._together and self._together.rings),
                 checks=checks,
             )
-            version = self._loaded(self._compiled(program, with_rows(shards), fetches, target))
+            variant = self._loaded(self._compiled(program, with_rows(shards), fetches, target))
             self._forget_variants()
-            self.versions[key] = version
+            self.variants[key] = variant
             if self.tracing:
-                self.gang.all(Trace(version.number, True))
-        version = self.versions[key]
-        if version.generation != Storage.generation:
+                self.gang.all(Trace(variant.number, True))
+        variant = self.variants[key]
+        if variant.generation != Storage.generation:
             generation = Storage.generation
-            check_initialized(version.program, self.values.scope)
-            version.generation = generation
-        return key, version
+            check_initialized(variant.program, self.values.scope)
+            variant.generation = generation
+        return key, variant
 
     def _compiled(
         self, program: Program, fed: Mapping[str, Any], fetches: tuple[str, ...], target: Target
@@ -613,7 +599,7 @@ class ParallelRun:
         self.compilations += 1
         self.report = compiled.report
         took = time.perf_counter() - began
-        (log.debug if self.versions or self._plain else log.info)(
+        (log.debug if self.variants or self._plain else log.info)(
             "compiled a step of %d ops for %d replica(s) in %.2f s",
             len(compiled.program.nodes),
             len(self.places),
@@ -638,13 +624,13 @@ class ParallelRun:
             whose,
             len(self.places),
         )
-        version = CompiledVariant(
+        variant = CompiledVariant(
             compiled.program, number, budget, compiled.stages, self.values.id, generation
         )
-        version.unload = weakref.finalize(self, self.gang.forget, "programs", number)
+        variant.unload = weakref.finalize(self, self.gang.forget, "programs", number)
         self.values.written.update(compiled.program.written_names())
-        self.values.note_own(version.own, version.results.own_names)
-        return version
+        self.values.note_own(variant.own, variant.results.own_names)
+        return variant
 
     def _libraries(self) -> frozenset[str]:
         """Return the libraries that all replicas have, those of other trainers too."""
@@ -655,14 +641,14 @@ class ParallelRun:
     def _forget_variants(self) -> None:
         """Make room for another variant: forget the oldest, unless a step of theirs is under way."""
         _, flights = self._count
-        under_way = [flight.version for flight in flights if flight.open]
-        for key, version in list(self.versions.items())[: 1 - VARIANTS_KEPT]:
-            if all(version is not other for other in under_way):
-                del self.versions[key]
-                self._forget_variant(version)
+        under_way = [flight.variant for flight in flights if flight.open]
+        for key, variant in list(self.variants.items())[: 1 - VARIANTS_KEPT]:
+            if all(variant is not other for other in under_way):
+                del self.variants[key]
+                self._forget_variant(variant)
 
-    def _forget_variant(self, version: CompiledVariant) -> None:
-        version.unload()
+    def _forget_variant(self, variant: CompiledVariant) -> None:
+        variant.unload()
 
     def _measures(self) -> bool:
         """Tell whether kernels are chosen by measurement, here."""
@@ -672,10 +658,10 @@ class ParallelRun:
         wanted = self.build.measure_kernels
         return bool(flag_value("FLAGS_measure_kernels") if wanted is None else wanted)
 
-    def _verify(self, version: CompiledVariant, shares: Sequence[Share]) -> None:
+    def _verify(self, variant: CompiledVariant, shares: Sequence[Share]) -> None:
         """Check what the passes made on the rows of one place that has some."""
         rank = next((i for i, share in enumerate(shares) if not share.idle[0]), 0)
-        share, program = shares[rank], version.program
+        share, program = shares[rank], variant.program
         names = [program.values[i].name for i in program.feeds]
         batch = Batch(
             dict(zip(names, share.arrays, strict=False)),
@@ -685,9 +671,9 @@ class ParallelRun:
             Clock(self.steps, share.rows[0], share.parts[0]),
         )
         assert self.report is not None
-        graph = self.report.graph.noted(verify(version.stages, batch))
+        graph = self.report.graph.noted(verify(variant.stages, batch))
         self.report = replace(self.report, graph=graph)
-        version.stages = ()
+        variant.stages = ()
 
     def _room(self, number: int, states: Sequence[str]) -> tuple[int, str]:
         """Return the bytes that a loaded program may take of a place, and what says so."""
@@ -709,32 +695,32 @@ class ParallelRun:
 
     def _check(
         self,
-        version: CompiledVariant,
+        variant: CompiledVariant,
         portions: Sequence[FeedShard],
         counts: Sequence[np.ndarray] = (),
     ) -> None:
         """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""
         for portion in portions:
             arrays = [*portion.complete().values(), *counts]
-            key = version.shapes.key(arrays)
-            if key in version.checked:
+            key = variant.shapes.key(arrays)
+            if key in variant.checked:
                 continue
             check(self.program, portion.arrays)
             if portion.has_samples:
-                version.specs = self._inferred(version, arrays, portion, portions)
-                version.budget.check(list(map(spec_of, arrays)), version.specs, self._held)
-            version.checked[key] = None
+                variant.specs = self._inferred(variant, arrays, portion, portions)
+                variant.budget.check(list(map(spec_of, arrays)), variant.specs, self._held)
+            variant.checked[key] = None
 
     def _inferred(
         self,
-        version: CompiledVariant,
+        variant: CompiledVariant,
         arrays: Sequence[np.ndarray],
         portion: FeedShard,
         portions: Sequence[FeedShard],
     ) -> list[Spec]:
         """Return the exact specs; an error about one place's rows tells what was fed in all."""
         try:
-            return version.shapes.infer(list(map(spec_of, arrays)), self._held, arrays)
+            return variant.shapes.infer(list(map(spec_of, arrays)), self._held, arrays)
         except ShapeError as error:
             rows = rows_of(self.program, portions)
             if len(portions) == 1 or not rows:
@@ -752,7 +738,7 @@ class ParallelRun:
 
     def _joined(
         self,
-        version: CompiledVariant,
+        variant: CompiledVariant,
         names: Sequence[str],
         fetched: Sequence[Sequence[np.ndarray]],
     ) -> list[Joined]:
@@ -761,7 +747,7 @@ class ParallelRun:
         by_fetch: Iterable[Any] = (
             fetched.arrays if isinstance(fetched, Stacked) else zip(*fetched, strict=False)
         )
-        for name, lods, parts in zip(names, version.program.fetch_lods, by_fetch, strict=False):
+        for name, lods, parts in zip(names, variant.program.fetch_lods, by_fetch, strict=False):
             levels: list[LoD] = []
             if lods:
                 levels = [

@@ -43,7 +43,7 @@ class TracedRun(Protocol):
         ...
 
     def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
-        """Send an order about each version of the program, by number; return the answers."""
+        """Send an order about each variant of the program, by number; return the answers."""
         ...
 
 

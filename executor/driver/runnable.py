@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 from ..device.place import Place
+from ..feed.fetches import Fetches
 from ..feed.scope import Scope
 
 
@@ -22,23 +23,10 @@ class Future(Protocol):
 class Steps(Protocol):
     """What runs a program's steps; see ``parallel.py`` ``ParallelRun``."""
 
-    def run(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-    ) -> list[Any]:
+    def run(self, feed: Any, fetches: Fetches) -> list[Any]:
         """Run a step; return what it fetches."""
 
-    def start(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-        ahead: bool = False,
-    ) -> Future:
+    def start(self, feed: Any, fetches: Fetches, ahead: bool = False) -> Future:
         """Begin a step."""
 
 

@@ -94,9 +94,8 @@ class SharedValues(Values):
     def rebind(self) -> None:
         """Forget plans that read memory which tensors have no more."""
         generation = Storage.generation
-        if (
-            self.shared.moved
-        ):  # An interrupt leaves the generation behind, so that this is done again.
+        # An interrupt leaves the generation behind, so that this is done again.
+        if self.shared.moved:
             self.moves += 1
             self._here.forget_plans(self.id)
             self.shared.arrays.clear()

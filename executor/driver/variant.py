@@ -81,11 +81,11 @@ class KnownStep:
         self,
         portions: Portions,
         key: VariantKey,
-        version: CompiledVariant,
+        variant: CompiledVariant,
         shares: Sequence[Share],
         counts: Sequence[np.ndarray],
     ) -> None:
-        self.key, self.version = key, version
+        self.key, self.variant = key, variant
         self._where = [(share.rows, share.parts, share.idle) for share in shares]
         self._counts = counts
         self.cuts, self._shapes = portions.cuts, portions.stacked_shapes()

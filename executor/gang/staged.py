@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..cuda.runtime import Runtime
-from ..plan.group import DEADLINE_S, CollectiveGroup
+from ..plan.group import WHEN, CollectiveGroup, Ints, When
 
 
 class StagedGroup(CollectiveGroup):
@@ -59,55 +59,36 @@ class StagedGroup(CollectiveGroup):
         runtime.copy(array, twin, runtime.compute)
         runtime.record(runtime.compute).synchronize()
 
-    def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place."""
-        meet = partial(self._group.all_reduce, op=op, within=within, tag=tag)
-        self._staged(array, meet)
+        self._staged(array, partial(self._group.all_reduce, op=op, when=when))
 
     def bound_all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
+        self, array: Any, op: str = "sum", when: When = WHEN
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array."""
-        meet = self._group.bound_all_reduce(self._twin(array), op, within=within, tag=tag)
+        meet = self._group.bound_all_reduce(self._twin(array), op, when)
         return partial(self._staged, array, lambda twin: meet())
 
     def reduce_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Combine each part of ``array`` into its root's; the others keep theirs."""
-        how: dict[str, Any] = {"within": within, "tag": tag, "op": op}
-        meet = partial(self._group.reduce_parts, ends=ends, roots=roots, **how)
+        meet = partial(self._group.reduce_parts, ends=ends, roots=roots, op=op, when=when)
         self._staged(array, meet)
 
-    def broadcast_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> None:
+    def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
-        meet = partial(self._group.broadcast_parts, ends=ends, roots=roots, within=within, tag=tag)
+        meet = partial(self._group.broadcast_parts, ends=ends, roots=roots, when=when)
         self._staged(array, meet)
 
-    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Return when every rank is here."""
-        self._group.barrier(within=within, tag=tag)
+        self._group.barrier(when)
 
-    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def vote(self, when: When = WHEN) -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far."""
-        self._group.vote(within=within, tag=tag)
+        self._group.vote(when)
 
     @property
     def waited(self) -> float:

@@ -20,7 +20,7 @@ from ...strategies.types import is_low
 from ..cuda.runtime import Runtime
 from ..cuda.transfers import Arriving
 from ..device.place import Place, runtime_of
-from ..plan.group import DEADLINE_S, CollectiveGroup
+from ..plan.group import WHEN, CollectiveGroup, Ints, When
 from ..replica.agreement import NO_STEP, format_step, mismatch_message
 from ..replica.message import Message
 from ..replica.replica import Replica
@@ -131,15 +131,15 @@ class ThreadGroup(CollectiveGroup):
         """Seconds that this rank was in collectives before the last peer came, all added up."""
         return self._waited
 
-    def all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def all_reduce(self, array: np.ndarray, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place. ``op``: sum, product, min, max.
 
         Of a large array each rank combines its own chunk of everybody's; a small one is combined whole by the
         last to come, which spares the others a second wait.
         """
-        self._all_reduce(array, within, _in_words(f"all_reduce/{op}", array, tag), _COMBINE[op])
+        self._all_reduce(
+            array, when.within, _in_words(f"all_reduce/{op}", array, when), _COMBINE[op]
+        )
 
     def _all_reduce(self, array: np.ndarray, within: float, what: str, combine: np.ufunc) -> None:
         row = array.reshape(-1)
@@ -154,55 +154,42 @@ class ThreadGroup(CollectiveGroup):
         self._wait(within, "done", done=True)
 
     def bound_all_reduce(
-        self, array: np.ndarray, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
+        self, array: np.ndarray, op: str = "sum", when: When = WHEN
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array."""
-        what = _in_words(f"all_reduce/{op}", array, tag)
-        return partial(self._all_reduce, array, within, what, _COMBINE[op])
+        what = _in_words(f"all_reduce/{op}", array, when)
+        return partial(self._all_reduce, array, when.within, what, _COMBINE[op])
 
     def reduce_parts(
-        self,
-        array: np.ndarray,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: np.ndarray, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Sum each part of ``array`` over the ranks into its root's; the others keep their own."""
         assert op == "sum", op
         self._meeting.arrays[self.rank] = array
-        self._wait(within, _in_words("reduce_parts", array, tag))
+        self._wait(when.within, _in_words("reduce_parts", array, when))
         everyone = [part for part in self._meeting.arrays if part is not None]
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             if root == self.rank:
                 array[begin:end] = _in_rank_order([part[begin:end] for part in everyone])
-        self._wait(within, "done", done=True)
+        self._wait(when.within, "done", done=True)
 
     def broadcast_parts(
-        self,
-        array: np.ndarray,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
+        self, array: np.ndarray, ends: Ints, roots: Ints, when: When = WHEN
     ) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         self._meeting.arrays[self.rank] = array
-        self._wait(within, _in_words("broadcast_parts", array, tag))
+        self._wait(when.within, _in_words("broadcast_parts", array, when))
         for begin, end, root in zip((0, *ends), ends, roots, strict=False):
             source = self._meeting.arrays[root]
             if root != self.rank and source is not None:
                 array[begin:end] = source[begin:end]
-        self._wait(within, "done", done=True)
+        self._wait(when.within, "done", done=True)
 
-    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Return when every rank is here."""
-        self._wait(within, f"barrier ({tag})")
+        self._wait(when.within, f"barrier ({when.tag})")
 
-    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def vote(self, when: When = WHEN) -> None:
         """Return at once: who leaves a collective knows that every rank came, and all of them leave it."""
 
     def _wait(
@@ -249,8 +236,8 @@ class ThreadGroup(CollectiveGroup):
         """Nothing to let go of."""
 
 
-def _in_words(kind: str, array: np.ndarray, tag: str) -> str:
-    return f"{kind} ({array.dtype}[{array.size}] {tag})"
+def _in_words(kind: str, array: np.ndarray, when: When) -> str:
+    return f"{kind} ({array.dtype}[{array.size}] {when.tag})"
 
 
 def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
@@ -480,7 +467,7 @@ def form_threads(
         if meeting is None:
             meeting = _meetings[name] = _Meeting(size)
     group = _group(rank, meeting, runtime)
-    group.barrier(within=within, tag="forming the group of all trainers")
+    group.barrier(When(within, "forming the group of all trainers"))
     return group
 
 

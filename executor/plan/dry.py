@@ -19,7 +19,7 @@ from ..kernels.capabilities import installed
 from ..simulated.null import NullRuntime
 from .bind import Binder
 from .buckets import Buckets
-from .group import CollectiveGroup
+from .group import WHEN, CollectiveGroup, Ints, When
 from .part import Peers
 
 
@@ -30,20 +30,18 @@ class NullGroup(CollectiveGroup):
         """Return memory that nobody is to touch."""
         return Region(max(nbytes, 1)).bytes
 
-    def all_reduce(self, array: Any, op: str = "sum", **how: Any) -> None:
+    def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
         """Do nothing; so do the others."""
 
     def reduce_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], **how: Any
+        self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Do nothing."""
 
-    def broadcast_parts(
-        self, array: Any, ends: Sequence[int], roots: Sequence[int], **how: Any
-    ) -> None:
+    def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
         """Do nothing."""
 
-    def barrier(self, **how: Any) -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Do nothing."""
 
     def abort(self, reason: str) -> None:

@@ -19,6 +19,7 @@ from ..kernels.cuda.copies import moved
 from ..kernels.registry import bind_record
 from .binding_cache import BindingCache, Form
 from .collectives import bind_collective, bind_ring
+from .group import When
 from .instruction import EARLY_FETCH, Instruction
 from .memory import ValueMemory
 from .numerics import looks
@@ -59,8 +60,8 @@ class Emission:
         vote = Vote({k: self.memory.fetched(i) for k, i in part.early_fetches().items()})
         vote.on_device = part.device_vote
         if peers.group is not None and peers.group.asynchronous:
-            tag = f"schedule {self._schedule}"
-            vote.agree = peers.group.bound_agree(within=peers.within, tag=tag)
+            when = When(peers.within, f"schedule {self._schedule}")
+            vote.agree = peers.group.bound_agree(when)
         return vote
 
     def early_fetch(self, node: NodeRecord) -> Instruction | None:
@@ -117,10 +118,10 @@ class Emission:
             return [*calls, *ends, *group.bound_vote(self.device.asserts.word)]
         when = self._when(node)
         if group.asynchronous:
-            calls = [*calls, Waiting(group.landed, **when), *self._check()]
+            calls = [*calls, Waiting(group.landed, when), *self._check()]
         else:  # who leaves the collective knows that all peers do
             calls = [*self._check(), *calls]
-        return [*calls, vote.come, partial(group.vote, **when), vote.go]
+        return [*calls, vote.come, partial(group.vote, when), vote.go]
 
     def _check(self) -> list[Call]:
         """Return the call that raises what kernels found wrong with their operands, on a GPU."""
@@ -149,10 +150,10 @@ class Emission:
             node, peers.group, bucket, values, peers.rank, copy, self._when(node), step
         )
 
-    def _when(self, node: NodeRecord) -> dict[str, Any]:
+    def _when(self, node: NodeRecord) -> When:
         number = node.attrs["bucket"]
         tag = f"schedule {self._schedule}, collective {number} of {self.part.collectives}"
-        return {"within": self.part.peers.within, "tag": tag}
+        return When(self.part.peers.within, tag)
 
     def _kernel(self, node: NodeRecord, form: Form, dev: Device) -> list[Call]:
         op, written = form.op, form.written

@@ -7,7 +7,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,21 @@ DEADLINE_S = (
 
 Call = Callable[[], Any]
 Agree = Callable[[int], Sequence[int]]
+Ints: TypeAlias = Sequence[int]
+
+
+class When(NamedTuple):
+    """For how many seconds a collective waits for other ranks, and the words by which errors call it."""
+
+    within: float = DEADLINE_S
+    tag: str = ""
+
+    def about(self, what: str) -> When:
+        """Return it for a collective that is called ``what`` besides."""
+        return When(self.within, f"{what} {self.tag}")
+
+
+WHEN = When()
 
 
 class CollectiveGroup(ABC):
@@ -28,8 +43,7 @@ class CollectiveGroup(ABC):
 
     All ranks call the same collectives in the same order. Arrays are contiguous; a plan's are views of the
     group's own buffers. ``ends`` are the element offsets at which the parts of an array end, ``roots`` a rank
-    for each part. ``op`` is "sum", and where a group says so "mean", "product", "min" or "max". ``within``:
-    seconds for which other ranks are waited for; ``tag``: words for what this is, which errors repeat.
+    for each part. ``op`` is "sum", and where a group says so "mean", "product", "min" or "max".
 
     A group defines :meth:`all_reduce`, :meth:`reduce_parts`, :meth:`broadcast_parts`, :meth:`barrier`,
     :meth:`abort`, :meth:`reset`, :meth:`close`, and where its arrays lie (:meth:`buffer`).
@@ -59,86 +73,52 @@ class CollectiveGroup(ABC):
     # -- collectives ------------------------------------------------------------------------------
 
     @abstractmethod
-    def all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks, in place."""
 
     @abstractmethod
     def reduce_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
         """Combine each part of ``array`` over the ranks into its root's; the others keep theirs."""
 
     @abstractmethod
-    def broadcast_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> None:
+    def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
 
     @abstractmethod
-    def barrier(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def barrier(self, when: When = WHEN) -> None:
         """Return when every rank is here."""
 
-    def reduce(
-        self,
-        array: Any,
-        root: int = 0,
-        op: str = "sum",
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> None:
+    def reduce(self, array: Any, root: int = 0, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks into the root's; the others keep theirs."""
         self._check_rank(root)
-        self.reduce_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}", op=op)
+        self.reduce_parts(array, [array.size], [root], op, when.about(f"{root}"))
 
-    def broadcast(
-        self, array: Any, root: int = 0, *, within: float = DEADLINE_S, tag: str = ""
-    ) -> None:
+    def broadcast(self, array: Any, root: int = 0, when: When = WHEN) -> None:
         """Copy the root's ``array`` to every rank's."""
         self._check_rank(root)
-        self.broadcast_parts(array, [array.size], [root], within=within, tag=f"{root} {tag}")
+        self.broadcast_parts(array, [array.size], [root], when.about(f"{root}"))
 
-    def all_gather(self, array: Any, *, within: float = DEADLINE_S, tag: str = "") -> list[Any]:
+    def all_gather(self, array: Any, when: When = WHEN) -> list[Any]:
         """Return every rank's ``array``, in rank order."""
         buffer = self.buffer(self.size * array.nbytes)
         row = buffer.view(array.dtype)
         ends = [array.size * (rank + 1) for rank in range(self.size)]
         row[ends[self.rank] - array.size : ends[self.rank]] = array.reshape(-1)
-        self.broadcast_parts(row, ends, range(self.size), within=within, tag=tag)
+        self.broadcast_parts(row, ends, range(self.size), when)
         parts = [row[end - array.size : end].copy().reshape(array.shape) for end in ends]
         self.release(buffer)
         return parts
 
-    def reduce_scatter(
-        self,
-        arrays: Sequence[Any],
-        op: str = "sum",
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> Any:
+    def reduce_scatter(self, arrays: Sequence[Any], op: str = "sum", when: When = WHEN) -> Any:
         """Return the combination over the ranks of their ``arrays[rank]``."""
         ends = np.cumsum([array.size for array in arrays]).tolist()
         buffer = self.buffer(sum(array.nbytes for array in arrays))
         row = buffer.view(arrays[0].dtype)
         for array, end in zip(arrays, ends, strict=True):
             row[end - array.size : end] = array.reshape(-1)
-        self.reduce_parts(row, ends, range(self.size), within=within, tag=tag, op=op)
+        self.reduce_parts(row, ends, range(self.size), op, when)
         own, end = arrays[self.rank], ends[self.rank]
         part = row[end - own.size : end].copy().reshape(own.shape)
         self.release(buffer)
@@ -150,38 +130,21 @@ class CollectiveGroup(ABC):
 
     # -- what a plan calls ------------------------------------------------------------------------
 
-    def bound_all_reduce(
-        self, array: Any, op: str = "sum", *, within: float = DEADLINE_S, tag: str = ""
-    ) -> Call:
+    def bound_all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> Call:
         """Return a call that does :meth:`all_reduce` on this array. Ranks bind in the same order."""
-        return partial(self.all_reduce, array, op, within=within, tag=tag)
+        return partial(self.all_reduce, array, op, when)
 
     def bound_reduce_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-        op: str = "sum",
+        self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> Call:
         """Return a call that does :meth:`reduce_parts` on this array."""
-        return partial(self.reduce_parts, array, ends, roots, within=within, tag=tag, op=op)
+        return partial(self.reduce_parts, array, ends, roots, op, when)
 
-    def bound_broadcast_parts(
-        self,
-        array: Any,
-        ends: Sequence[int],
-        roots: Sequence[int],
-        *,
-        within: float = DEADLINE_S,
-        tag: str = "",
-    ) -> Call:
+    def bound_broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> Call:
         """Return a call that does :meth:`broadcast_parts` on this array."""
-        return partial(self.broadcast_parts, array, ends, roots, within=within, tag=tag)
+        return partial(self.broadcast_parts, array, ends, roots, when)
 
-    def bound_agree(self, *, within: float = DEADLINE_S, tag: str = "") -> Agree:
+    def bound_agree(self, when: When = WHEN) -> Agree:
         """Return a call that takes a number of 63 bits, and returns that of every rank.
 
         It returns when all begin the same step of the same program. Here each collective compares that, and a
@@ -189,12 +152,12 @@ class CollectiveGroup(ABC):
         """
         return lambda standing: [standing]
 
-    def landed(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def landed(self, when: When = WHEN) -> None:
         """Return when the results of every collective that was begun are there; here they always are."""
 
-    def vote(self, *, within: float = DEADLINE_S, tag: str = "") -> None:
+    def vote(self, when: When = WHEN) -> None:
         """Return when every living rank has, or is sure to get, the results of every collective so far."""
-        self.barrier(within=within, tag=tag)
+        self.barrier(when)
 
     @property
     def device_vote(self) -> DeviceVote | None:
@@ -208,7 +171,7 @@ class CollectiveGroup(ABC):
         """
         raise NotImplementedError
 
-    def passed(self, event: Event, until: float, within: float = DEADLINE_S, tag: str = "") -> bool:
+    def passed(self, event: Event, until: float, when: When = WHEN) -> bool:
         """Tell, without waiting, whether this rank's GPU has come to an event; it must by ``until``."""
         return event.done()
 

@@ -73,7 +73,7 @@ def null_plan(program: ReplicaProgram, feeds: Sequence[np.ndarray], rank: int = 
 def null_gpu_plan(
     program: ReplicaProgram, feeds: Sequence[np.ndarray], runtime: NullRuntime
 ) -> CudaPlan:
-    """Bind a program for one GPU of which nobody computes (see :class:`~.cuda.null.NullRuntime`)."""
+    """Bind a program for one GPU of which nobody computes (see :class:`NullRuntime`)."""
     state: dict[str, Any] = {}
 
     def allocate(name: str, spec: Spec) -> Any:

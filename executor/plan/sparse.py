@@ -11,14 +11,14 @@ from ...graph.ir.replica_program import NodeRecord
 from ...graph.ops.collective import SPREAD_ROWS
 from ...graph.ops.dgc import elements_sent
 from .buckets import Bucket
-from .group import Call, CollectiveGroup
+from .group import Call, CollectiveGroup, When
 
 
 def bind_gather(
     group: CollectiveGroup,
     columns: Mapping[str, tuple[Any, Any]],
     counts: Callable[[], Sequence[int]],
-    when: Mapping[str, Any],
+    when: When,
 ) -> Call:
     """Return the call that brings the parts of all ranks together, each behind those of lower ranks.
 
@@ -34,11 +34,9 @@ def bind_gather(
             if own:
                 whole[end - own : end] = part[:own]
             width = whole.shape[1] if whole.ndim > 1 else 1
-            row, tag = whole.reshape(-1), f"{when['tag']} {what}"
-            ranks = range(group.size)
-            group.broadcast_parts(
-                row, (ends * width).tolist(), ranks, within=when["within"], tag=tag
-            )
+            row, ranks = whole.reshape(-1), range(group.size)
+            about = When(when.within, f"{when.tag} {what}")
+            group.broadcast_parts(row, (ends * width).tolist(), ranks, about)
 
     return gather
 
@@ -47,7 +45,7 @@ def bind_rows(
     node: NodeRecord,
     group: CollectiveGroup,
     arrays: Callable[[Sequence[int]], list[Any]],
-    when: Mapping[str, Any],
+    when: When,
 ) -> Call:
     """Return the call that gathers the rows of a gradient from all ranks, or spreads those of its root."""
     columns = {
@@ -77,10 +75,10 @@ class SparseSum:
         bucket: Bucket,
         step: Any,
         attrs: Mapping[str, Any],
-        when: Mapping[str, Any],
+        when: When,
     ) -> None:
         self._array, self._step, self._attrs = bucket.parts[0].reshape(-1), step, attrs
-        self._dense: Call = group.bound_all_reduce(bucket.flat, "sum", **when)
+        self._dense: Call = group.bound_all_reduce(bucket.flat, "sum", when)
         self._sparse = {}
         for count, (numbers, values) in bucket.largest.items():
             own = np.zeros(count, numbers.dtype), np.zeros(count, values.dtype)

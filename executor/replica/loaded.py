@@ -18,7 +18,7 @@ from ..kernels.back_ends import library_of
 from ..plan.bind import Binder
 from ..plan.binding_cache import BindingCache
 from ..plan.buckets import Buckets
-from ..plan.group import CollectiveGroup
+from ..plan.group import CollectiveGroup, When
 from ..plan.instruction import SharedPart
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
@@ -175,13 +175,12 @@ class LoadedProgram(Segment):
         self.alone = options.alone
         fed = [self.whole.values[i].name for i in self.whole.feeds]
         self.row_counts = fed.index(ROW_COUNTS) if ROW_COUNTS in fed else None
-        if (
-            group is not None and not self.alone and twin is None
-        ):  # all have the same, or nobody has it
+        if group is not None and not self.alone and twin is None:
+            # All have the same program, or nobody has it.
             group.begin(NO_STEP)
             number = "of all trainers" if options.trainers else order.id
             what = f"loading program {number}, schedule {self.schedule}"
-            group.barrier(within=within, tag=what)
+            group.barrier(When(within, what))
         self.scope = order.scope
         threads = 1 if options.in_program_order else options.execution.num_threads
         self.threads = min(threads, cores) if options.capped else threads

@@ -27,7 +27,7 @@ from ..kernels.capabilities import versions
 from ..kernels.measure import Limit, measure
 from ..plan.bind import Binder
 from ..plan.cuda_plan import CudaPlan
-from ..plan.group import CollectiveGroup
+from ..plan.group import CollectiveGroup, When
 from ..plan.memory import SizedByStep
 from ..plan.overlap import choose
 from ..plan.part import Peers
@@ -180,7 +180,7 @@ class Replica:
             if seat.rank == order.root:
                 self._fill(part, value.reshape(-1).view(np.uint8))
             tag = f"{name}, {value.dtype} {list(value.shape)}"
-            seat.group.broadcast(part, order.root, within=self.within, tag=tag)
+            seat.group.broadcast(part, order.root, When(self.within, tag))
             if seat.rank != order.root:
                 bits = np.array(part) if self.runtime is None else download(self.runtime, part)
                 scope.write([name], [bits.view(value.dtype).reshape(value.shape)])
@@ -571,7 +571,7 @@ class Replica:
         ends = [by_rank.shape[1] * (rank + 1) for rank in range(group.size)]
         tag = f"row counts of schedule {loaded.schedule}"
         flat = by_rank.reshape(-1)
-        group.broadcast_parts(flat, ends, range(group.size), within=self.within, tag=tag)
+        group.broadcast_parts(flat, ends, range(group.size), When(self.within, tag))
         return [*feeds[:place], np.ascontiguousarray(by_rank.T), *feeds[place + 1 :]]
 
     def _after_earlier(
@@ -724,9 +724,8 @@ class Replica:
             bound.binder = None
         if isinstance(bound.plan, CudaPlan):
             bound.plan.settle = partial(self._undecided.leave, 0)
-        if (
-            self.runtime is not None
-        ):  # libraries timed what they can do on memory like the operands'
+        if self.runtime is not None:
+            # Libraries timed what they can do on memory like the operands'.
             self.runtime.give_back()
         return bound
 

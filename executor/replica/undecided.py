@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ...strategies.errors import CollectiveAborted
 from ..cuda.runtime import Event
-from ..plan.group import CollectiveGroup
+from ..plan.group import CollectiveGroup, When
 
 _PAUSE_S = 5e-5
 
@@ -101,7 +101,7 @@ class UndecidedSteps:
         assert self._group is not None
         if step.until is None:
             step.until = time.monotonic() + self._within
-        return self._group.passed(step.event, step.until, self._within, step.tag)
+        return self._group.passed(step.event, step.until, When(self._within, step.tag))
 
     def _happened(self, step: UndecidedStep, ended: bool) -> bool:
         """Tell whether the GPU counted a step; ``ended``: it may still be at it, and its collectives end."""

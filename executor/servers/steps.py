@@ -156,9 +156,8 @@ class SyncSteps(Steps):
 
     def pull(self, progress: Progress, pull: Pull) -> dict[str, Array]:
         """Wait for the step; the memory itself is returned, for no step is applied before the next push."""
-        self._reach(
-            progress, pull.number + 1
-        )  # its gradients of the step itself would have come before
+        # Its gradients of the step itself would have come before.
+        self._reach(progress, pull.number + 1)
         self._until_applied(pull.number)
         return {name: self.state.updates.memory(name) for name in pull.names}
 

@@ -16,7 +16,7 @@ from ..device.place import CPUPlace
 from ..device.tensor import Tensor
 from ..driver.local import LocalRun
 from ..driver.parallel import ParallelRun
-from ..feed.fetches import Joined, as_fetched, as_tensor
+from ..feed.fetches import Fetches, Joined, as_fetched, as_tensor
 from ..feed.reader import batches_for
 from ..feed.scope import Scope
 from ..gang.local import LocalGang
@@ -64,13 +64,7 @@ class TrainerRun:
         self._counters = [sent.variable for sent in exchange.sent if sent.counts]
         self._received = {received.variable for received in exchange.received}
 
-    def run(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-    ) -> list[Any]:
+    def run(self, feed: Any, fetches: Fetches) -> list[Any]:
         """Run a step (or ``num_iteration_per_run``); return what the last one fetches.
 
         Raises:
@@ -78,32 +72,23 @@ class TrainerRun:
             TrainerLost: servers wait for another trainer, which does not come.
         """
         for _ in range(self._iterations - 1):
-            self._step(feed, (), True, True)
-        return self._step(feed, fetch_names, return_numpy, return_merged)
+            self._step(feed, Fetches())
+        return self._step(feed, fetches)
 
-    def start(
-        self,
-        feed: Any,
-        fetch_names: tuple[str, ...],
-        return_numpy: bool = True,
-        return_merged: bool = True,
-        ahead: bool = False,
-    ) -> Finished:
+    def start(self, feed: Any, fetches: Fetches, ahead: bool = False) -> Finished:
         """Run a step; it is over when this returns, for the next one needs what it receives."""
-        return Finished(self.run(feed, fetch_names, return_numpy, return_merged))
+        return Finished(self.run(feed, fetches))
 
-    def _step(
-        self, feed: Any, fetch_names: tuple[str, ...], return_numpy: bool, return_merged: bool
-    ) -> list[Any]:
+    def _step(self, feed: Any, fetches: Fetches) -> list[Any]:
         exchange = self.exchange
-        late = [name for name in fetch_names if name in self._received]
-        own = tuple(name for name in fetch_names if name not in self._received)
+        late = [name for name in fetches.names if name in self._received]
+        own = tuple(name for name in fetches.names if name not in self._received)
         if exchange.lookups:
             feed = self._with_rows(feed)
         if exchange.changes is not None and self._shared is None:
             self._shared = SharedChanges(exchange, exchange.changes, self.session, self.scope)
         self.session.drain()
-        parts = self._computed(feed, own, return_numpy)
+        parts = self._computed(feed, own, fetches.as_numpy)
         if self._shared is not None:
             self._shared.stepped()
         else:
@@ -111,22 +96,23 @@ class TrainerRun:
                 self._receive(self.session.exchange(exchange, self._values(parts[len(own) :])))
         self.session.save(exchange.saved)
         results = {
-            name: _joined(name, each, return_numpy) if return_merged else each
+            name: _joined(name, each, fetches.as_numpy) if fetches.merged else each
             for name, each in zip(own, parts, strict=False)
         }
-        results |= {name: self._fetched(name, return_numpy, return_merged) for name in late}
-        return [results[name] for name in fetch_names]
+        results |= {name: self._fetched(name, fetches) for name in late}
+        return [results[name] for name in fetches.names]
 
-    def _computed(self, feed: Any, names: tuple[str, ...], return_numpy: bool) -> list[list[Any]]:
+    def _computed(self, feed: Any, names: tuple[str, ...], as_numpy: bool) -> list[list[Any]]:
         """Return the places' values of fetches, and then of what is sent."""
         if not self.exchange.compute.global_block().ops:
             if names:
                 raise FeedError(f"fetch {names[0]!r}: the program computes nothing, it exchanges.")
             return []
         pushes, count = self.exchange.fetches, len(names)
-        if return_numpy or not names:
-            return self.inner.run(feed, (*names, *pushes), True, False)
-        parts = self.inner.run(feed, (*names, *pushes), False, False)
+        as_numpy = as_numpy or not names
+        parts = self.inner.run(feed, Fetches((*names, *pushes), as_numpy, merged=False))
+        if as_numpy:
+            return parts
         return [*parts[:count], *([np.asarray(p) for p in each] for each in parts[count:])]
 
     def describe(self) -> list[str]:
@@ -165,10 +151,10 @@ class TrainerRun:
         assert variable.dtype is not None
         return tensor.allocate(tuple(variable.shape or (1,)), to_numpy(variable.dtype))
 
-    def _fetched(self, name: str, return_numpy: bool, merged: bool) -> Any:
+    def _fetched(self, name: str, fetches: Fetches) -> Any:
         value = self._memory(name).copy()
-        each = as_fetched(value) if return_numpy else as_tensor(name, value)
-        return each if merged else [each] * self._places
+        each = as_fetched(value) if fetches.as_numpy else as_tensor(name, value)
+        return each if fetches.merged else [each] * self._places
 
     # -- tables ---------------------------------------------------------------------------------
 
@@ -209,16 +195,16 @@ class TrainerRun:
                 keep=(name,),
                 plain=True,
             )
-        ids: Tensor = self._ids_runs[name].run(feed, (name,), False)[0]
+        ids: Tensor = self._ids_runs[name].run(feed, Fetches((name,), as_numpy=False))[0]
         return ids
 
 
-def _joined(name: str, parts: Sequence[Any], return_numpy: bool) -> Any:
+def _joined(name: str, parts: Sequence[Any], as_numpy: bool) -> Any:
     """Return the places' values of a fetch behind each other, sequences after sequences."""
     if len(parts) == 1:
         return parts[0]
     lods = [tuple(map(tuple, part.lod())) for part in parts if isinstance(part, Tensor)]
-    return Joined(name, [np.asarray(part) for part in parts], lods).merged(return_numpy)
+    return Joined(name, [np.asarray(part) for part in parts], lods).merged(as_numpy)
 
 
 def _described(facts: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from ...strategies.types import to_numpy
 from ..device.place import CPUPlace
 from ..device.tensor import Tensor
 from ..driver.local import LocalRun
+from ..feed.fetches import Fetches
 from ..feed.scope import Scope
 from ..gang.local import LocalGang
 from ..rpc.messages import Push
@@ -126,7 +127,7 @@ class Updates:
             if program is None:
                 return
             self._runs["schedule"] = self._new(program)
-        self._runs["schedule"].run({}, ())
+        self._runs["schedule"].run({}, Fetches())
 
     def update(
         self,
@@ -152,7 +153,7 @@ class Updates:
         for name, parts in rows.items():
             table = self.memory(self.server.gradients[name].param)
             feed |= zip(fed_rows(name), _joined(parts, table), strict=True)
-        self._runs[key].run(feed, ())
+        self._runs[key].run(feed, Fetches())
 
     def _new(self, program: Program) -> LocalRun:
         run = LocalRun(

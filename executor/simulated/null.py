@@ -58,7 +58,7 @@ class NullFork(Fork):
 
 
 class NullRuntime:
-    """One GPU (see :class:`~.runtime.Runtime`) with an H200's properties.
+    """One GPU (see :class:`~..cuda.runtime.Runtime`) with an H200's properties.
 
     ``call_counts`` counts the calls that reached a stream by kind, ``launch_counts`` the kernels that were
     bound by name.

@@ -18,14 +18,14 @@ Arrays = Mapping[str, np.ndarray]
 
 
 class ReferenceDnn:
-    """Computes every description (see :class:`~.dnn.Dnn`)."""
+    """Computes every description (see :class:`~..cuda.dnn.Dnn`)."""
 
     def workspace(self, graph: Graph) -> int | None:
-        """See :class:`~.dnn.Dnn`."""
+        """See :class:`~..cuda.dnn.Dnn`."""
         return 0
 
     def bind(self, graph: Graph, arrays: Arrays, workspace: Any) -> ReferenceCall:
-        """See :class:`~.dnn.Dnn`."""
+        """See :class:`~..cuda.dnn.Dnn`."""
         return ReferenceCall(graph, arrays)
 
 

@@ -77,7 +77,7 @@ class SimulatedFork(Fork):
 
 
 class SimulatedRuntime:
-    """One simulated GPU (see :class:`~.runtime.Runtime`)."""
+    """One simulated GPU (see :class:`~..cuda.runtime.Runtime`)."""
 
     name = "simulated"
     xp = np

@@ -22,6 +22,7 @@ from rowlock.cluster.channel import listener
 from rowlock.cluster.collective.connector import Address
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
+from rowlock.executor.plan.group import When
 from rowlock.strategies.errors import CollectiveError
 
 from . import inside
@@ -254,7 +255,7 @@ def _between_hosts(report: Report, draw: random.Random) -> None:
         try:
             for epoch in (1, 2):
                 array = np.arange(1000.0) * (index + 1)
-                links.all_reduce(array, "sum", DEADLINE_S, "among strangers")
+                links.all_reduce(array, "sum", When(DEADLINE_S, "among strangers"))
                 sums.setdefault(index, []).append(array)
                 links.reset(epoch)
         finally:

@@ -16,6 +16,7 @@ from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.primitives.shm import segment_path
 from rowlock.executor.gang.staged import StagedGroup
+from rowlock.executor.plan.group import When
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
@@ -159,9 +160,9 @@ def test_broadcast_gather_reduce_and_scatter(kind: str) -> None:
 def test_parts_come_from_and_go_to_their_roots(kind: str) -> None:
     def work(group: Any) -> Any:
         row = placed(group, np.full(10, group.rank + 1, "f4"))
-        group.reduce_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], within=60, tag="a")
+        group.reduce_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], when=When(60, "a"))
         reduced = row.tolist()
-        group.broadcast_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], within=60, tag="b")
+        group.broadcast_parts(row, [3, 3, 7, 10], [1, 0, 2, 2], when=When(60, "b"))
         return reduced, row.tolist()
 
     results = together(3, work, kind)
@@ -175,7 +176,7 @@ def test_parts_come_from_and_go_to_their_roots(kind: str) -> None:
 
 def test_ranks_that_disagree_all_stop(kind: str) -> None:
     def work(group: Any) -> None:
-        group.all_reduce(group.buffer(64)[: 32 + group.rank], tag="bucket 0")
+        group.all_reduce(group.buffer(64)[: 32 + group.rank], when=When(tag="bucket 0"))
 
     for result in together(2, work, kind):
         assert isinstance(result, CollectiveError)
@@ -191,7 +192,7 @@ def test_a_missing_rank_is_named_after_the_deadline(kind: str) -> None:
             over.wait(60)  # still there, but late
             return
         try:
-            group.all_reduce(array, within=0.2)
+            group.all_reduce(array, when=When(0.2))
         finally:
             over.set()
 
@@ -233,7 +234,7 @@ def test_nothing_stays_behind_when_a_rank_is_killed() -> None:
         if group.rank == 1:
             return "gone"
         try:
-            group.barrier(within=60)
+            group.barrier(When(60))
         except CollectiveAborted as error:
             return str(error)
 
@@ -244,15 +245,15 @@ def test_nothing_stays_behind_when_a_rank_is_killed() -> None:
 def test_after_ranks_brought_other_sizes_all_have_the_same_memory(kind: str) -> None:
     def work(group: Any) -> Any:
         large = placed(group, np.ones(90_000))
-        group.all_reduce(large[:10_000], tag="0", within=60)
+        group.all_reduce(large[:10_000], when=When(60, "0"))
         with pytest.raises(CollectiveError):  # rank 0 must make room first, the others need not
-            group.all_reduce(large[: 90_000 if group.rank == 0 else 10_000], tag="1", within=60)
+            group.all_reduce(large[: 90_000 if group.rank == 0 else 10_000], when=When(60, "1"))
         extremes = []
         for epoch, size in enumerate((10_000, 5_000, 50_000), 1):
             group.reset(epoch)
             array = large[:size]
             array[...] = group.rank + 1.0
-            group.all_reduce(array, tag="2", within=60)
+            group.all_reduce(array, when=When(60, "2"))
             extremes.append((float(array.min()), float(array.max())))
         return extremes
 

@@ -22,6 +22,7 @@ from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.stream import Stream
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
+from rowlock.executor.plan.group import When
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_hosts_group import _context, across
@@ -46,7 +47,7 @@ def test_a_rank_that_repeats_a_step_is_stopped_everywhere(
             array[...] = group.rank
             group.begin(1 if group.rank == 1 and step == 2 else step)
             try:
-                group.all_reduce(array, tag="bucket 0", within=60)
+                group.all_reduce(array, when=When(60, "bucket 0"))
             except CollectiveError as error:
                 assert step < 2 or np.all(array == group.rank)  # nothing was combined
                 return str(error)  # in step 1, where a rank still was in it
@@ -58,7 +59,7 @@ def test_a_rank_that_repeats_a_step_is_stopped_everywhere(
 
 def test_words_that_differ_are_the_same_on_every_host() -> None:
     def work(group: HostsGroup) -> str:
-        return failing(lambda: group.all_reduce(np.zeros(4), tag=f"{group.rank // 2}", within=60))
+        return failing(lambda: group.all_reduce(np.zeros(4), when=When(60, f"{group.rank // 2}")))
 
     texts = [text.partition("than the others: ")[2] for text in across([[0], [1], [2]], work)]
     assert len(set(texts)) == 1
@@ -80,7 +81,7 @@ def test_a_killed_rank_releases_all_at_once(who: int) -> None:
             time.sleep(0.1)
             os.kill(os.getpid(), signal.SIGKILL)
         with pytest.raises(CollectiveAborted) as caught:  # no deadline: they are released
-            group.all_reduce(np.zeros(300_000), within=100)
+            group.all_reduce(np.zeros(300_000), when=When(100))
         return str(caught.value)
 
     for text in surviving(TWO_OF_TWO, work, {who}).values():
@@ -121,7 +122,7 @@ def test_an_abort_reaches_ranks_that_wait_for_one_of_their_own_host() -> None:
         elif group.rank == 2:
             assert all(released.acquire(timeout=240) for _ in range(2))
         else:
-            text = failing(lambda: group.all_reduce(np.zeros(4), within=100))
+            text = failing(lambda: group.all_reduce(np.zeros(4), when=When(100)))
             released.release()
             return text
 
@@ -137,7 +138,7 @@ def test_a_frozen_host_is_named_at_the_deadline() -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
             return None
         began = time.monotonic()
-        text = failing(lambda: group.all_reduce(np.zeros(2_000_000), within=0.5))
+        text = failing(lambda: group.all_reduce(np.zeros(2_000_000), when=When(0.5)))
         return time.monotonic() - began, text
 
     waited, text = surviving([[0], [1]], work, {1})[0]
@@ -163,10 +164,10 @@ def test_once_a_vote_has_returned_everybody_has_the_results(who: int) -> None:
             try:
                 while True:
                     array[...] = 1
-                    group.all_reduce(array, within=60)
+                    group.all_reduce(array, when=When(60))
                     assert np.all(array == 4)
                     complete += 1
-                    group.vote(within=60)
+                    group.vote(When(60))
                     voted += 1
             except CollectiveAborted:
                 return complete, voted
@@ -190,7 +191,7 @@ def test_parts_travel_to_their_roots_host_only(monkeypatch: pytest.MonkeyPatch) 
 
     def work(group: HostsGroup) -> Any:
         array = np.full(12, 1.0 + group.rank, "f4")
-        group.reduce_parts(array, [3, 4, 10, 12], [2, 0, 1, 2], within=60)
+        group.reduce_parts(array, [3, 4, 10, 12], [2, 0, 1, 2], when=When(60))
         return list(sent), array.tolist()
 
     results = across([[0], [1], [2]], work)
@@ -265,14 +266,14 @@ def test_a_cut_cable_is_noticed_at_the_deadline_on_both_sides(cable: tuple[str, 
             rank, [[0], [1]], None, InterHostTransport(rank, addresses, listener, 100)
         )
         array = np.ones(1_000_000, "f4")
-        group.all_reduce(array, within=60)
+        group.all_reduce(array, when=When(60))
         through.wait(60)  # else what the other one still has to read would be cut off, too
         if rank == 0:
             subprocess.run(["ip", "-n", cable[0], "link", "set", f"r{tag}a", "down"], check=True)
             cut.set()
         assert cut.wait(60)
         began = time.monotonic()
-        text = failing(lambda: group.all_reduce(array, within=1.0))
+        text = failing(lambda: group.all_reduce(array, when=When(1.0)))
         results.put((time.monotonic() - began, text))
         group.close()
 

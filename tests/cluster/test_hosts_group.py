@@ -18,6 +18,7 @@ from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
+from rowlock.executor.plan.group import When
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
 _context = multiprocessing.get_context("fork")
@@ -91,7 +92,7 @@ def test_all_reduce(hosts: list[list[int]], count: int, dtype: str) -> None:
             if shared:
                 array = group.buffer(array.nbytes).view(dtype)
             array[...] = summand(group.rank, count, dtype)
-            group.all_reduce(array, tag="a")
+            group.all_reduce(array, when=When(tag="a"))
             arrays.append(array.copy())
         return arrays
 
@@ -113,11 +114,11 @@ def test_parts_have_roots(hosts: list[list[int]]) -> None:
     def work(group: HostsGroup) -> Any:
         reduced = group.buffer(12 * 4).view("float32")
         reduced[...] = np.arange(12) + group.rank
-        group.reduce_parts(reduced, ends, roots, within=60, tag="r")
+        group.reduce_parts(reduced, ends, roots, when=When(60, "r"))
         spread = group.buffer(12 * 4).view("float32")
         spread[...] = np.arange(12) + 100 * group.rank
-        group.broadcast_parts(spread, ends, roots, within=60, tag="b")
-        group.barrier(within=60)
+        group.broadcast_parts(spread, ends, roots, when=When(60, "b"))
+        group.barrier(When(60))
         return reduced.copy(), spread.copy()
 
     for rank, (reduced, spread) in enumerate(across(hosts, work)):
@@ -156,18 +157,18 @@ def test_a_rank_that_gives_up_releases_all(who: int) -> None:
 
     def work(group: HostsGroup) -> Any:
         array = group.buffer(400_000).view("float32")
-        group.all_reduce(array, tag="0", within=60)
+        group.all_reduce(array, when=When(60, "0"))
         if group.rank == who:
             time.sleep(0.1)
             group.abort("row 9 of 5")
             error: Any = None
         else:
             with pytest.raises(CollectiveAborted) as caught:  # no deadline: they are released
-                group.all_reduce(array, tag="1", within=60)
+                group.all_reduce(array, when=When(60, "1"))
             error = str(caught.value)
         group.reset(1)
         array[...] = 1
-        group.all_reduce(array, tag="2", within=60)
+        group.all_reduce(array, when=When(60, "2"))
         return error, float(array.min()), float(array.max())
 
     results = across([[0, 1], [2, 3]], work)
@@ -179,7 +180,7 @@ def test_hosts_that_came_for_different_things_stop() -> None:
     def work(group: HostsGroup) -> Any:
         array = np.full(1000, group.rank, "float32")
         with pytest.raises(CollectiveError) as caught:
-            group.all_reduce(array, tag=f"{group.rank}", within=60)
+            group.all_reduce(array, when=When(60, f"{group.rank}"))
         return str(caught.value), float(array[0])
 
     for rank, (text, value) in enumerate(across([[0], [1]], work)):
@@ -197,7 +198,7 @@ def test_a_missing_host_is_named_in_time() -> None:
         with pytest.raises(
             CollectiveError, match=r"host 1 \(ranks \[1\]\) are missing after 0\.3 s"
         ):
-            group.all_reduce(np.zeros(4), within=0.3)
+            group.all_reduce(np.zeros(4), when=When(0.3))
         over.set()
 
     across([[0], [1]], work)
@@ -216,7 +217,7 @@ def test_strangers_are_turned_away() -> None:
         other = socket.create_server(("127.0.0.1", 0))
         links = InterHostTransport(1, addresses, other, 100)
         array = np.ones(2)
-        links.all_reduce(array, "sum", 60, "t")
+        links.all_reduce(array, "sum", When(60, "t"))
         links.close()
 
     process = _context.Process(target=second)
@@ -225,7 +226,7 @@ def test_strangers_are_turned_away() -> None:
     links = InterHostTransport(0, addresses, listener, 100)
     assert time.monotonic() - began < 60
     array = np.ones(2)
-    links.all_reduce(array, "sum", 60, "t")
+    links.all_reduce(array, "sum", When(60, "t"))
     assert array.tolist() == [2, 2]
     links.close()
     for stranger in strangers:
@@ -236,14 +237,14 @@ def test_strangers_are_turned_away() -> None:
 
 def test_after_ranks_of_a_host_brought_other_sizes_all_have_the_same_memory() -> None:
     def work(group: HostsGroup) -> Any:
-        group.all_reduce(np.ones(1000), tag="0", within=60)
+        group.all_reduce(np.ones(1000), when=When(60, "0"))
         with pytest.raises(CollectiveError):  # rank 0 must make room first, the others need not
-            group.all_reduce(np.ones(9000 if group.rank == 0 else 1000), tag="1", within=60)
+            group.all_reduce(np.ones(9000 if group.rank == 0 else 1000), when=When(60, "1"))
         extremes = []
         for epoch, size in enumerate((1000, 100, 5000), 1):
             group.reset(epoch)
             array = np.full(size, group.rank + 1.0)
-            group.all_reduce(array, tag="2", within=60)
+            group.all_reduce(array, when=When(60, "2"))
             extremes.append((float(array.min()), float(array.max())))
         return extremes
 

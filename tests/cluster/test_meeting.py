@@ -18,6 +18,7 @@ from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.hosts import HostsGroup
 from rowlock.cluster.collective.ray_groups import RayGroup
 from rowlock.cluster.collective.rendezvous import _LINE, Rendezvous
+from rowlock.executor.plan.group import When
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 from rowlock.strategies.types import BFLOAT16
 from tests.cluster.test_collective_group import together
@@ -43,10 +44,10 @@ def test_a_rank_that_skipped_a_step_is_stopped_everywhere(count: int) -> None:
             array[...] = 10 * group.rank + step
             group.begin(step + 1 if group.rank == 1 and step == 2 else step)
             if step == 2:
-                text = failing(lambda: group.all_reduce(array, tag="bucket 0 of ab12"))
+                text = failing(lambda: group.all_reduce(array, when=When(tag="bucket 0 of ab12")))
                 assert np.all(array == 10 * group.rank + step)  # nothing was combined
                 return text
-            group.all_reduce(array, tag="bucket 0 of ab12")
+            group.all_reduce(array, when=When(tag="bucket 0 of ab12"))
 
     texts = together(3, work)
     assert len({text.partition(": ")[2] for text in texts}) == 1
@@ -57,12 +58,14 @@ def test_a_rank_that_skipped_a_step_is_stopped_everywhere(count: int) -> None:
 def test_what_differs_is_said_in_words() -> None:
     def work(group: SharedMemoryGroup) -> Any:
         if group.rank == 0:
-            return failing(lambda: group.barrier(tag="end"))
-        return failing(lambda: group.broadcast(np.zeros(3), tag="loss"))
+            return failing(lambda: group.barrier(When(tag="end")))
+        return failing(lambda: group.broadcast(np.zeros(3), when=When(tag="loss")))
 
     def work_in_memory(group: SharedMemoryGroup) -> Any:
         array = group.buffer(64)
-        return failing(lambda: group.all_reduce(array, "max" if group.rank else "sum", tag="b"))
+        return failing(
+            lambda: group.all_reduce(array, "max" if group.rank else "sum", when=When(tag="b"))
+        )
 
     for text in together(2, work):
         assert "rank 0 came for barrier (end)" in text and "rank 1 came for buffer" in text
@@ -96,9 +99,9 @@ def test_who_arrived_before_it_died_counts(
                 group.abort("told to")
 
             monkeypatch.setattr(group._rendezvous, "_wakers", [end] * size)
-        group.barrier(within=60)
+        group.barrier(When(60))
         if group.rank != 1:
-            return "through", failing(lambda: group.barrier(within=60))
+            return "through", failing(lambda: group.barrier(When(60)))
 
     results = among(size, work)
     results.pop(1, None)
@@ -159,7 +162,7 @@ def test_living_ranks_leave_together_whenever_a_rank_is_killed() -> None:
             passed = 0
             try:
                 while True:
-                    group.barrier(within=60)
+                    group.barrier(When(60))
                     passed += 1
             except CollectiveAborted:  # no deadline: they are released
                 return passed
@@ -183,7 +186,7 @@ def test_living_ranks_leave_together_whenever_a_rank_aborts() -> None:
             passed = 0
             try:
                 while True:
-                    group.barrier(within=60)
+                    group.barrier(When(60))
                     passed += 1
             except CollectiveAborted:
                 return passed

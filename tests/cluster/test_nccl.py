@@ -17,6 +17,7 @@ import pytest
 from rowlock.cluster.collective.group import SharedMemoryGroup
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.collective.nccl_calls import joined_parts
+from rowlock.executor.plan.group import When
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from rowlock.strategies.errors import CollectiveAborted, CollectiveError
 
@@ -81,7 +82,7 @@ def test_what_is_bound_waits_for_the_compute_stream_and_is_there_once_landed() -
         for _ in range(3):
             graph()
             before = out.tolist()
-            group.landed(within=60, tag="step")
+            group.landed(When(60, "step"))
             results.append((before, out.tolist()))
         return results
 
@@ -110,8 +111,8 @@ def test_a_gpu_that_stands_still_is_named_though_its_rank_came(
         if group.rank == 0:  # the other one puts nothing on its stream
             group.runtime.execute((call, call.finish))
         try:
-            group.landed(within=60, tag="bucket 3")
-            group.vote(within=60, tag="bucket 3")
+            group.landed(When(60, "bucket 3"))
+            group.vote(When(60, "bucket 3"))
         except CollectiveError as error:
             return type(error), str(error)
         return None
@@ -130,15 +131,15 @@ def test_an_abort_releases_who_waits_for_the_gpu() -> None:
         call = group.bound_all_reduce(array)
         if group.rank == 0:
             group.runtime.execute((call, call.finish))
-        group.barrier(tag="all bound")
+        group.barrier(When(tag="all bound"))
         said = ""
         try:
             if group.rank == 1:
-                group.barrier(tag="landing step")
+                group.barrier(When(tag="landing step"))
                 time.sleep(0.1)
                 group.abort("an operator failed")
                 raise CollectiveAborted("itself")
-            group.landed(within=60, tag="step")
+            group.landed(When(60, "step"))
         except CollectiveAborted as error:
             said = str(error)
         answered.wait(60)  # replicas are reset by their driver once all of them have answered
@@ -159,9 +160,9 @@ def test_what_goes_wrong_inside_nccl_is_told() -> None:
             group.runtime.execute((call, call.finish))
         else:
             group._communicator.world._socket.shutdown(2)  # as if its process had ended
-        group.landed(within=60, tag="bucket 0")
+        group.landed(When(60, "bucket 0"))
         if group.rank == 1:
-            group.vote(within=60)
+            group.vote(When(60))
 
     first, second = together(2, work)
     assert type(first) is CollectiveError and "failed in NCCL on rank 0" in str(first)
@@ -169,7 +170,7 @@ def test_what_goes_wrong_inside_nccl_is_told() -> None:
 
 
 def test_memory_of_the_host_is_refused() -> None:
-    for result in together(2, lambda group: group.all_reduce(np.ones(3), within=60)):
+    for result in together(2, lambda group: group.all_reduce(np.ones(3), when=When(60))):
         assert isinstance(result, CollectiveError)
         assert "no device memory" in str(result) or "was aborted" in str(result)
 

@@ -15,6 +15,7 @@ from ray.util import collective
 from rowlock.cluster.collective.backends import form_group
 from rowlock.cluster.collective.ray_groups import RayGroup
 from rowlock.cluster.primitives import ray_private
+from rowlock.executor.plan.group import When
 from rowlock.executor.replica.agreement import pack_step
 from rowlock.strategies.errors import CollectiveError, Unsupported
 
@@ -39,16 +40,16 @@ class Member:
         group.begin(1)
         shared = group.buffer(16).view("float32")
         shared[...] = rank + 1
-        group.all_reduce(shared, "mean", within=60, tag="a")
+        group.all_reduce(shared, "mean", when=When(60, "a"))
         parts, spread = (np.full(4, rank + 1.0) for _ in range(2))
-        group.reduce_parts(parts, [1, 4], [1, 0], within=60, tag="b")
-        group.broadcast_parts(spread, [1, 4], [1, 0], within=60, tag="c")
+        group.reduce_parts(parts, [1, 4], [1, 0], when=When(60, "b"))
+        group.broadcast_parts(spread, [1, 4], [1, 0], when=When(60, "c"))
         total = np.full(2, rank + 1)
         group.reduce(total, 1)
         gathered = group.all_gather(np.array([rank, 7]))
         scattered = group.reduce_scatter([np.array([1.0 + rank]), np.array([5.0, 6.0])])
-        group.vote(within=60)
-        group.barrier(within=60)
+        group.vote(When(60))
+        group.barrier(When(60))
         return {
             "mean": shared.tolist(),
             "parts": parts.tolist(),
@@ -147,9 +148,9 @@ def test_rays_groups_notice_at_a_barrier_who_came_for_something_else() -> None:
     others: list[np.ndarray] = []
     group.all_gather = lambda mine, tag: [mine, *(others or [mine])]
     group.begin(pack_step(3, 3))
-    group.barrier(tag="a")
-    group.vote(tag="a")
+    group.barrier(When(tag="a"))
+    group.vote(When(tag="a"))
     others += [np.array([1, 2]), np.array([3, 4])]
     what = r"ranks \[1, 2\] came for another .* rank 0, which came for barrier \(a\) in step 3 \(3 done\)"
     with pytest.raises(CollectiveError, match=what):
-        group.vote(tag="a")
+        group.vote(When(tag="a"))

@@ -522,13 +522,13 @@ def test_owners_keep_their_gradients_and_send_what_they_found(
     flags = owned.exe.run(programs[1], images(), founds, scope=owned.scope)
     assert not np.concatenate(flags).any()
     run = programs[1]._parallel
-    version, *_ = run.versions.values()
+    variant, *_ = run.variants.values()
     sent = [
-        version.program.values[i].name
-        for node in version.program.nodes
+        variant.program.values[i].name
+        for node in variant.program.nodes
         if node.op == "fused_broadcast"
         for i in node.inputs["X"]
     ]
     assert sent and not any("@GRAD" in name for name in sent)
-    zeroed = [node.at for node in version.program.nodes if node.op == "zero_where_infinite"]
+    zeroed = [node.at for node in variant.program.nodes if node.op == "zero_where_infinite"]
     assert set(zeroed) == {0, 1}

@@ -11,7 +11,7 @@ import pytest
 
 from rowlock.executor.gang.threads import ThreadGroup, _Meeting
 from rowlock.executor.plan.dry import NullGroup
-from rowlock.executor.plan.group import CollectiveGroup
+from rowlock.executor.plan.group import CollectiveGroup, When
 from rowlock.strategies.errors import CollectiveError
 
 
@@ -25,11 +25,11 @@ def together(size: int, work: Callable[[CollectiveGroup], Any]) -> list[Any]:
 def test_other_collectives_come_from_parts() -> None:
     def work(group: CollectiveGroup) -> Any:
         total, spread = np.full(3, group.rank + 1.0), np.full(2, group.rank)
-        group.reduce(total, 1, within=60)
-        group.broadcast(spread, 2, within=60)
-        gathered = group.all_gather(np.array([[group.rank, 7]]), within=60)
+        group.reduce(total, 1, when=When(60))
+        group.broadcast(spread, 2, when=When(60))
+        gathered = group.all_gather(np.array([[group.rank, 7]]), when=When(60))
         arrays = [np.full(1 + k, group.rank + k, "f4") for k in range(group.size)]
-        scattered = group.reduce_scatter(arrays, within=60)
+        scattered = group.reduce_scatter(arrays, when=When(60))
         return total.tolist(), spread.tolist(), [g.tolist() for g in gathered], scattered.tolist()
 
     results = together(3, work)
@@ -43,14 +43,14 @@ def test_what_is_bound_is_done_at_each_call() -> None:
     def work(group: CollectiveGroup) -> Any:
         row = np.full(4, group.rank + 1.0)
         for call in (
-            group.bound_all_reduce(row, within=60),
-            group.bound_reduce_parts(row, [1, 4], [1, 0], within=60),
-            group.bound_broadcast_parts(row, [1, 4], [1, 0], within=60),
+            group.bound_all_reduce(row, when=When(60)),
+            group.bound_reduce_parts(row, [1, 4], [1, 0], when=When(60)),
+            group.bound_broadcast_parts(row, [1, 4], [1, 0], when=When(60)),
         ):
             call()
-        assert group.bound_agree(within=60)(7) == [7]
-        group.landed(within=60)
-        group.vote(within=60)
+        assert group.bound_agree(When(60))(7) == [7]
+        group.landed(When(60))
+        group.vote(When(60))
         return row.tolist()
 
     assert together(2, work) == [[6.0] * 4] * 2

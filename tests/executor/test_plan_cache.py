@@ -121,4 +121,4 @@ def test_variants_for_many_lengths_are_bounded(
             (sums,) = exe.run(program, feed=fed, fetch_list=[total])
             assert sums.ravel().tolist() == [2.0 * steps * (steps + 1)] * places
         (run,) = [program._parallel] if places > 1 else exe._runs._runs.values()
-        assert len(run.versions) <= 4
+        assert len(run.variants) <= 4

@@ -18,7 +18,7 @@ from ray.util.collective.collective_group.base_collective_group import BaseGroup
 from ....executor.cuda.runtime import Runtime
 from ....executor.device.gpus import open_gpu
 from ....executor.gang.staged import StagedGroup
-from ....executor.plan.group import CollectiveGroup
+from ....executor.plan.group import CollectiveGroup, When
 from ....executor.replica.agreement import named
 from ....strategies.errors import CollectiveError, Unsupported
 from ...primitives import ray_private
@@ -61,7 +61,7 @@ class RowlockBackend(BaseGroup):
         try:
             formed = _form(group_name, rank, world_size, forming)
             # All have read what all published.
-            formed.barrier(within=terms.forming_s)
+            formed.barrier(When(terms.forming_s))
         except BaseException as error:
             forming.give_up(rank, error)
             if formed is not None:

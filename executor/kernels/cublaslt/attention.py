@@ -1,7 +1,7 @@
 """Attention where no library computes all of it: products by cuBLASLt, with one pass over scores between them.
 
 Scores of as many heads as fit in a part of memory stand in scratch, in float32 for 16-bit operands. The
-backward pass makes them again, with their sums. Legend as in ``kernels/attention.py``.
+backward pass makes them again, with their sums. Legend as in ``kernels/array/attention.py``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Elementwise ops, their gradients and fused groups in CUDA C++: the kernels of ``kernels/loops.py``."""
+"""Elementwise ops, their gradients and fused groups in CUDA C++: the kernels of ``kernels/loops/``."""
 
 from __future__ import annotations
 

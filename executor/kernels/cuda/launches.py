@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
@@ -21,20 +21,37 @@ def names(arguments: Sequence[Argument]) -> str:
     return ", ".join(text.rpartition(" ")[2] for text, _ in arguments)
 
 
-def _type(array: Array | None, like: Array | None) -> str:
-    known = array if like is None else like
-    assert known is not None, "an array that may be None needs one of its type"
-    return c_type(known.dtype)
+class Maybe(NamedTuple):
+    """An array that may be None, and one of its type."""
+
+    array: Array | None
+    like: Array
 
 
-def read(name: str, array: Array | None, like: Array | None = None) -> Argument:
-    """Return a parameter that is read; ``like``: an array of its type, where it may be None."""
-    return f"const {_type(array, like)}* {name}", array
+def read(**arrays: Array | Maybe) -> list[Argument]:
+    """Return parameters that are read."""
+    return [(f"const {text}", array) for text, array in written(**arrays)]
 
 
-def written(name: str, array: Array | None, like: Array | None = None) -> Argument:
-    """Return a parameter that is written."""
-    return f"{_type(array, like)}* {name}", array
+def written(**arrays: Array | Maybe) -> list[Argument]:
+    """Return parameters that are written."""
+    pairs = [(name, a if isinstance(a, Maybe) else Maybe(a, a)) for name, a in arrays.items()]
+    return [(f"{c_type(a.like.dtype)}* {name}", a.array) for name, a in pairs]
+
+
+def ints(**values: int) -> list[Argument]:
+    """Return parameters of 32 bits."""
+    return [(f"int {name}", value) for name, value in values.items()]
+
+
+def longs(**values: int) -> list[Argument]:
+    """Return parameters of 64 bits."""
+    return [(f"long long {name}", value) for name, value in values.items()]
+
+
+def numbers(like: Array, **values: float) -> list[Argument]:
+    """Return parameters of an array's type."""
+    return [(f"{c_type(like.dtype)} {name}", value) for name, value in values.items()]
 
 
 @cache

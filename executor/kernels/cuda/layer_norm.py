@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ....graph.ops.norm import LayerNorm, LayerNormGrad
@@ -12,7 +11,7 @@ from ....graph.ops.residual_norm import ADD_NORM, NORM_GRAD_ADD, AddLayerNorm, L
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import Argument, call, read, written
+from .launches import Maybe, call, ints, longs, numbers, read, written
 from .rows import accumulator, share_rows, vector
 from .support import cuda, floating
 from .tiles import INCLUDES, PER_BLOCK, columns
@@ -34,16 +33,13 @@ def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
     z, total = (a.z, a.out) if isinstance(a, AddLayerNorm) else (None, None)
     shared = share_rows(rows, width, vector(dev, width, a.x, z, total, a.y, a.scale, a.bias))
     arguments = [
-        read("x", a.x),
-        read("z", z, a.x),
-        written("sum", total, a.x),
-        read("scale", a.scale, parameter),
-        read("shift", a.bias, parameter),
-        written("y", a.y, a.x),
-        written("means", a.mean, statistic),
-        written("variances", a.variance, statistic),
-        ("long long rows", rows),
-        ("int width", width),
+        *read(x=a.x, z=Maybe(z, a.x)),
+        *written(sum=Maybe(total, a.x)),
+        *read(scale=Maybe(a.scale, parameter), shift=Maybe(a.bias, parameter)),
+        *written(y=Maybe(a.y, a.x)),
+        *written(means=Maybe(a.mean, statistic), variances=Maybe(a.variance, statistic)),
+        *longs(rows=rows),
+        *ints(width=width),
         (f"{kind} epsilon", a.epsilon),
     ]
     kinds = (*(c_type(array.dtype) for array in (a.x, parameter, statistic)), kind, shared.text)
@@ -66,57 +62,46 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     tile = columns(dev, rows, width, a.x, a.d_y)
     chunks = 0 if not sums else shared.blocks if inside else tile.cut.chunks
     parts = [dev.scratch((chunks * width,), accumulator(a.x.dtype)) for _ in range(2)]
-    operands = [
-        read("x", a.x), read("d_y", a.d_y), read("means", a.mean), read("variances", a.variance),
-    ]  # fmt: skip
+    operands = read(x=a.x, d_y=a.d_y, means=a.mean, variances=a.variance)
+    sums_of = {"plain": parts[0], "along": parts[1]}
+    epsilon = numbers(parts[0], epsilon=a.epsilon)
     steps: list[Step] = []
     if sums and not inside:
-        arguments = [
-            *operands,
-            *_parts(parts, written),
-            ("int channels", width),
-            (f"{c_type(parts[0].dtype)} epsilon", a.epsilon),
-        ]
+        arguments = [*operands, *written(**sums_of), *ints(channels=width), *epsilon]
         kinds = _types(a.x, a.mean, parts[0])
         steps.append(tile.launch(dev, "block_row_slopes", kinds, arguments))
     if inside or a.d_x is not None:
         parameter = _given(a.scale, next((d for d in (a.d_scale, a.d_bias) if d is not None), a.x))
         arguments = [
             *operands,
-            read("scale", a.scale, parameter),
-            read("addend", addend, a.x),
-            written("d_x", a.d_x, a.x),
-            *_parts(parts, written),
-            ("long long rows", rows),
-            ("int width", width),
-            (f"{c_type(parts[0].dtype)} epsilon", a.epsilon),
+            *read(scale=Maybe(a.scale, parameter), addend=Maybe(addend, a.x)),
+            *written(d_x=Maybe(a.d_x, a.x), **sums_of),
+            *longs(rows=rows),
+            *ints(width=width),
+            *epsilon,
         ]
         kinds = (*_types(a.x, parameter, a.mean, parts[0]), str(inside).lower(), shared.text)
         how = (shared.blocks, INCLUDES, shared.block)
         steps.append(call(dev, "block_layer_norm_grad", kinds, arguments, *how))
-    return [*steps, *_added(dev, parts, chunks, a.d_scale, a.d_bias)]
-
-
-def _parts(parts: list[Any], how: Callable[[str, Any], Argument]) -> list[Argument]:
-    return [how("plain", parts[0]), how("along", parts[1])]
+    return [*steps, *_added(dev, sums_of, chunks, a.d_scale, a.d_bias)]
 
 
 def _types(*arrays: Any) -> tuple[str, ...]:
     return tuple(c_type(a.dtype) for a in arrays)
 
 
-def _added(dev: Device, parts: list[Any], chunks: int, d_scale: Any, d_bias: Any) -> list[Step]:
+def _added(
+    dev: Device, sums_of: dict[str, Any], chunks: int, d_scale: Any, d_bias: Any
+) -> list[Step]:
     """Add up what blocks have of the gradients of scale and shift."""
     if not chunks:
         return []
     parameter = _given(d_scale, d_bias)
     arguments = [
-        *_parts(parts, read),
-        ("int chunks", chunks),
-        ("int channels", parameter.size),
-        written("d_shift", d_bias, parameter),
-        written("d_scale", d_scale, parameter),
+        *read(**sums_of),
+        *ints(chunks=chunks, channels=parameter.size),
+        *written(d_shift=Maybe(d_bias, parameter), d_scale=Maybe(d_scale, parameter)),
     ]
     blocks = -(-parameter.size // PER_BLOCK)
-    kinds = _types(parts[0], parameter)
+    kinds = _types(sums_of["plain"], parameter)
     return [call(dev, "block_add_rows", kinds, arguments, blocks, INCLUDES)]

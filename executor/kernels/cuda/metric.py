@@ -17,7 +17,7 @@ from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..registry import bind
-from .launches import BLOCK, Argument, call
+from .launches import BLOCK, Argument, Maybe, call, ints, longs, read, written
 from .rows import accumulator
 from .support import cuda
 
@@ -46,16 +46,12 @@ class _Rows:
         at_once = BLOCK // self.group
         arguments = [
             *arrays,
-            ("long long rows", self.rows),
-            ("int width", self.width),
-            ("int stride", self.stride),
+            *longs(rows=self.rows),
+            *ints(width=self.width, stride=self.stride),
             *more,
         ]
-        return [
-            _launch(
-                self.dev, function, (*kinds, str(self.group)), arguments, -(-self.rows // at_once)
-            )
-        ]
+        kinds, blocks = (*kinds, str(self.group)), -(-self.rows // at_once)
+        return [_launch(self.dev, function, kinds, arguments, blocks)]
 
 
 def _launch(
@@ -74,10 +70,9 @@ def _choose(
     least: str,
     first: str,
 ) -> list[Step]:
-    t = c_type(x.dtype)
-    arrays = [(f"const {t}* x", x), (f"{t}* out", out), ("long long* columns", columns)]
-    kinds = (t, c_type(accumulator(x.dtype)), least, first)
-    return _Rows(dev, x, axis).launch("block_choose", kinds, arrays, ("int count", count))
+    arrays = [*read(x=x), *written(out=Maybe(out, x), columns=columns)]
+    kinds = (c_type(x.dtype), c_type(accumulator(x.dtype)), least, first)
+    return _Rows(dev, x, axis).launch("block_choose", kinds, arrays, *ints(count=count))
 
 
 def _best(dev: Device, x: Array, out: Array, axis: int, least: str) -> list[Step]:
@@ -118,17 +113,15 @@ def top_k(dev: Device, a: TopK) -> list[Step]:
 
 @cuda("top_k_grad", takes=few_chosen)
 def top_k_grad(dev: Device, a: TopKGrad) -> list[Step]:
-    t, width, count = c_type(a.x.dtype), a.x.shape[-1], a.indices.shape[-1]
+    width = a.x.shape[-1]
     rows = a.x.size // max(width, 1)
     arguments = [
-        ("const long long* columns", a.indices),
-        (f"const {t}* d_out", a.d_out),
-        (f"{t}* d_x", a.d_x),
-        ("long long rows", rows),
-        ("int width", width),
-        ("int count", count),
+        *read(columns=a.indices, d_out=a.d_out),
+        *written(d_x=a.d_x),
+        *longs(rows=rows),
+        *ints(width=width, count=a.indices.shape[-1]),
     ]
-    return [_launch(dev, "put_back", (t,), arguments, -(-rows // (BLOCK // 32)))]
+    return [_launch(dev, "put_back", (c_type(a.x.dtype),), arguments, -(-rows // (BLOCK // 32)))]
 
 
 def _indexed(node: Node) -> bool:
@@ -139,17 +132,15 @@ def _indexed(node: Node) -> bool:
 @cuda("accuracy", takes=_indexed)
 def accuracy(dev: Device, a: Accuracy) -> list[Step]:
     """The share of samples whose label is among their guesses."""
-    guesses, labels = c_type(a.indices.dtype), c_type(a.label.dtype)
+    rows, count = a.indices.shape
     arguments = [
-        (f"const {guesses}* guesses", a.indices),
-        (f"const {labels}* labels", a.label),
-        ("float* accuracy", a.accuracy),
-        ("int* correct", a.correct),
-        ("int* total", a.total),
-        ("long long rows", a.indices.shape[0]),
-        ("int count", a.indices.shape[1]),
+        *read(guesses=a.indices, labels=a.label),
+        *written(accuracy=a.accuracy, correct=a.correct, total=a.total),
+        *longs(rows=rows),
+        *ints(count=count),
     ]
-    return [_launch(dev, "block_count_hits", (guesses, labels), arguments, 1)]
+    kinds = (c_type(a.indices.dtype), c_type(a.label.dtype))
+    return [_launch(dev, "block_count_hits", kinds, arguments, 1)]
 
 
 @cuda("cumsum")
@@ -157,6 +148,6 @@ def cumsum(dev: Device, a: Cumsum) -> list[Step]:
     """Running sums; ``exclusive`` leaves an element out of its own sum."""
     t = c_type(a.x.dtype)
     flags = (str(a.exclusive).lower(), str(a.reverse).lower())
-    arrays = [(f"const {t}* x", a.x), (f"{t}* out", a.out)]
+    arrays = [*read(x=a.x), *written(out=a.out)]
     kinds = (t, c_type(accumulator(a.x.dtype)), *flags)
     return _Rows(dev, a.x, a.axis, blocks=False).launch("warp_running_sums", kinds, arrays)

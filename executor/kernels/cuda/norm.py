@@ -15,7 +15,7 @@ from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import Argument, names, read, run, written
+from .launches import Argument, Maybe, ints, longs, names, numbers, read, run, written
 from .support import cuda, floating
 from .tiles import INCLUDES, Channels
 
@@ -27,11 +27,9 @@ def statistics(
 ) -> tuple[str, list[Argument]]:
     """Return the C text that makes a ``Channel``, and the parameters that it is made of."""
     arguments = [
-        read("scale", scale),
-        read("running_mean", mean),
-        read("running_variance", variance),
-        *(written(name, out, scale) for name, out in zip(_OUTS, outs, strict=True)),
-        written("slope", slope),
+        *read(scale=scale, running_mean=mean, running_variance=variance),
+        *written(**{name: Maybe(out, scale) for name, out in zip(_OUTS, outs, strict=True)}),
+        *written(slope=slope),
     ]
     kinds = f"{c_type(scale.dtype)}, {c_type(slope.dtype)}"
     return f"Channel<{kinds}>{{{names(arguments)}}}", arguments
@@ -59,38 +57,24 @@ def moments(channels: Channels, x: Array) -> tuple[list[Argument], Step]:
     """Return the chunks' moments as parameters, and the launch that forms them."""
     means, squares = (channels.scratch(x, channels.chunks) for _ in range(2))
     kinds = (c_type(x.dtype), c_type(means.dtype))
-    arguments = [read("x", x), written("means", means), written("squares", squares)]
-    step = channels.over("block_moments", kinds, [*arguments, ("int channels", channels.count)])
-    return [read("means", means), read("squares", squares)], step
+    arguments = [*read(x=x), *written(means=means, squares=squares), *ints(channels=channels.count)]
+    step = channels.over("block_moments", kinds, arguments)
+    return read(means=means, squares=squares), step
 
 
 def sizes(channels: Channels) -> list[Argument]:
     return [
-        ("int chunks", channels.chunks),
-        ("int channels", channels.count),
-        ("long long size", channels.size),
-        ("long long total", channels.total),
+        *ints(chunks=channels.chunks, channels=channels.count),
+        *longs(size=channels.size, total=channels.total),
     ]
-
-
-def numbers(like: Array, **values: float) -> list[Argument]:
-    kind = c_type(like.dtype)
-    return [(f"{kind} {name}", value) for name, value in values.items()]
 
 
 def apply(
     channels: Channels, x: Array, z: Any, y: Array, mean: Any, slope: Any, bias: Any, act: str
 ) -> Step:
     kinds = (c_type(x.dtype), c_type(bias.dtype), c_type(slope.dtype), _ACTS[act], _flag(z))
-    arguments = [
-        read("x", x),
-        read("z", z, x),
-        read("mean", mean),
-        read("slope", slope),
-        read("shift", bias),
-        written("y", y),
-    ]
-    return channels.over("norm_apply", kinds, arguments)
+    operands = read(x=x, z=Maybe(z, x), mean=mean, slope=slope, shift=bias)
+    return channels.over("norm_apply", kinds, [*operands, *written(y=y)])
 
 
 def _flag(array: Array | str | None) -> str:
@@ -107,7 +91,7 @@ def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     outs = (a.mean_out, a.variance_out, centre, a.saved_variance)
     channel = statistics(a.scale, a.mean, a.variance, outs, slope)
     if a.use_global_stats or (a.is_test and not a.trainable_statistics):
-        more = [("int channels", channels.count), *numbers(slope, epsilon=a.epsilon)]
+        more = [*ints(channels=channels.count), *numbers(slope, epsilon=a.epsilon)]
         steps = [learn(channels, "use_running", channel, [], more)]
     else:
         parts, step = moments(channels, a.x)
@@ -125,16 +109,12 @@ def slopes(
         c_type(x.dtype), c_type(mean.dtype), c_type(plain.dtype), _ACTS[act], _flag(act or None),
     )  # fmt: skip
     arguments = [
-        read("x", x),
-        read("y", y, x),
-        read("d_y", d_y),
-        read("mean", mean),
-        written("plain", plain),
-        written("along", along),
-        ("int channels", channels.count),
+        *read(x=x, y=Maybe(y, x), d_y=d_y, mean=mean),
+        *written(plain=plain, along=along),
+        *ints(channels=channels.count),
     ]
     step = channels.over("block_slopes", kinds, arguments)
-    return [read("plain", plain), read("along", along)], step
+    return read(plain=plain, along=along), step
 
 
 def apply_grad(
@@ -155,14 +135,9 @@ def apply_grad(
         _flag(act or None), str(fixed).lower(),
     )  # fmt: skip
     arguments = [
-        read("x", x),
-        read("y", y, x),
-        read("d_y", d_y),
-        read("mean", mean),
-        read("coefficients", coefficients),
-        written("d_x", d_x, x),
-        written("d_z", d_z, x),
-        ("int channels", channels.count),
+        *read(x=x, y=Maybe(y, x), d_y=d_y, mean=mean, coefficients=coefficients),
+        *written(d_x=Maybe(d_x, x), d_z=Maybe(d_z, x)),
+        *ints(channels=channels.count),
     ]
     return [channels.over("norm_apply_grad", kinds, arguments)]
 
@@ -178,13 +153,10 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     parts, step = slopes(channels, a.x, y, a.d_y, a.saved_mean, act)
     arguments = [
         *parts,
-        read("scale", a.scale),
-        read("inverse", a.saved_variance),
-        written("d_shift", a.d_bias, a.scale),
-        written("d_scale", a.d_scale, a.scale),
-        written("coefficients", coefficients),
-        ("int chunks", channels.chunks),
-        ("int channels", channels.count),
+        *read(scale=a.scale, inverse=a.saved_variance),
+        *written(d_shift=Maybe(a.d_bias, a.scale), d_scale=Maybe(a.d_scale, a.scale)),
+        *written(coefficients=coefficients),
+        *ints(chunks=channels.chunks, channels=channels.count),
         *numbers(coefficients, share=1.0 / max(channels.total, 1)),
     ]
     kinds = (c_type(coefficients.dtype), c_type(a.scale.dtype))

@@ -15,7 +15,7 @@ from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import BLOCK, Argument, call, read, simple, start, written
+from .launches import BLOCK, Argument, Maybe, call, ints, longs, read, written
 from .rows import Sharing, accumulator, share_rows, vector
 from .support import cuda, enough_blocks, floating
 
@@ -52,10 +52,9 @@ class _Rows:
             return []
         arguments = [
             *arrays,
-            ("long long rows", self.rows),
-            ("int width", self.width),
-            ("int stride", self.stride),
-            *((f"long long more{i}", value) for i, value in enumerate(more)),
+            *longs(rows=self.rows),
+            *ints(width=self.width, stride=self.stride),
+            *longs(**{f"more{i}": value for i, value in enumerate(more)}),
         ]
         shared = self.shared
         how = (shared.blocks, _INCLUDES, shared.block)
@@ -73,13 +72,13 @@ def _kinds(*arrays: Any) -> str:
 @cuda("softmax", takes=floating)
 def softmax(dev: Device, a: ops.Softmax) -> list[Step]:
     rows = _Rows(dev, a.x, a.axis, a.out)
-    return rows.launch("block_softmax", _kinds(a.x), [read("x", a.x), written("out", a.out)])
+    return rows.launch("block_softmax", _kinds(a.x), [*read(x=a.x), *written(out=a.out)])
 
 
 @cuda("softmax_grad", takes=floating)
 def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
     rows = _Rows(dev, a.out, a.axis, a.d_out, a.d_x, together=2)
-    arrays = [read("out", a.out), read("d_out", a.d_out), written("d_x", a.d_x)]
+    arrays = [*read(out=a.out, d_out=a.d_out), *written(d_x=a.d_x)]
     return rows.launch("block_softmax_grad", _kinds(a.out), arrays)
 
 
@@ -88,12 +87,8 @@ def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> l
     loss = dev.scratch(_ones(a.logits, a.axis), a.logits.dtype) if a.loss is None else a.loss
     weights = a.label if a.soft_label else None
     rows = _Rows(dev, a.logits, a.axis, a.softmax, weights, together=1 + a.soft_label)
-    arrays = [
-        read("x", a.logits),
-        read("labels", a.label),
-        written("softmax", a.softmax, a.logits),
-        written("loss", loss),
-    ]
+    operands = read(x=a.logits, labels=a.label)
+    arrays = [*operands, *written(softmax=Maybe(a.softmax, a.logits), loss=loss)]
     if a.soft_label:
         kinds = _kinds(a.logits, loss)
         return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
@@ -117,12 +112,8 @@ def _ones(x: Array, axis: int) -> tuple[int, ...]:
 def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
     weights = a.label if a.soft_label else None
     rows = _Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=1 + a.soft_label)
-    arrays = [
-        read("softmax", a.softmax),
-        read("labels", a.label),
-        read("d_loss", a.d_loss),
-        written("d_x", a.d_logits),
-    ]
+    operands = read(softmax=a.softmax, labels=a.label, d_loss=a.d_loss)
+    arrays = [*operands, *written(d_x=a.d_logits)]
     if a.soft_label:
         kinds = _kinds(a.softmax, a.d_loss)
         return rows.launch("soft_cross_entropy_of_scores_grad", kinds, arrays)
@@ -132,12 +123,8 @@ def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyG
 
 @cuda("cross_entropy_of_scores", takes=scored)
 def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
-    arrays = [
-        read("x", a.logits),
-        read("labels", a.label),
-        written("loss", a.loss),
-        written("log_sum", a.log_sum),
-    ]
+    operands = read(x=a.logits, labels=a.label)
+    arrays = [*operands, *written(loss=a.loss, log_sum=a.log_sum)]
     kinds = _kinds(a.logits, a.label, a.loss)
     rows = _Rows(dev, a.logits, -1)
     arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
@@ -146,13 +133,8 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
 
 @cuda("cross_entropy_of_scores_grad", takes=scored)
 def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
-    arrays = [
-        read("x", a.logits),
-        read("labels", a.label),
-        read("log_sum", a.log_sum),
-        read("d_loss", a.d_loss),
-        written("d_x", a.d_logits, a.logits),
-    ]
+    operands = read(x=a.logits, labels=a.label, log_sum=a.log_sum, d_loss=a.d_loss)
+    arrays = [*operands, *written(d_x=Maybe(a.d_logits, a.logits))]
     kinds = _kinds(a.logits, a.label, a.d_loss, a.log_sum)
     rows = _Rows(dev, a.logits, -1, a.d_logits)
     return rows.launch("score_loss_grad", kinds, arrays, a.ignore_index)
@@ -162,7 +144,7 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
 def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     if not a.soft_label:
         return _at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)
-    arrays = [read("x", a.x), read("weights", a.label), written("loss", a.y)]
+    arrays = [*read(x=a.x, weights=a.label), *written(loss=a.y)]
     return _Rows(dev, a.x, -1, a.label, together=2).launch(
         "block_soft_cross_entropy", _kinds(a.x), arrays
     )
@@ -178,13 +160,12 @@ def _at_label(
 ) -> list[Step]:
     width = x.shape[-1]
     arguments = [
-        *(read("x", x), read("labels", label), written("loss", y), written("match", match, x)),
+        *read(x=x, labels=label),
+        *written(loss=y, match=Maybe(match, x)),
         *_refusing(dev, op, width),
-        *(
-            ("long long rows", label.size),
-            ("int width", width),
-            ("long long ignored", ignore_index),
-        ),
+        *longs(rows=label.size),
+        *ints(width=width),
+        *longs(ignored=ignore_index),
     ]
     blocks = enough_blocks(dev, label.size)
     return [call(dev, "cross_entropy_at_label", (_kinds(x, label),), arguments, blocks, _INCLUDES)]
@@ -194,12 +175,7 @@ def _at_label(
 def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     if not a.soft_label:
         return _grad_at_label(dev, a.x, a.label, a.d_y, a.d_x, a.ignore_index, picked=False)
-    arrays = [
-        read("x", a.x),
-        read("weights", a.label),
-        read("d_loss", a.d_y),
-        written("d_x", a.d_x),
-    ]
+    arrays = [*read(x=a.x, weights=a.label, d_loss=a.d_y), *written(d_x=a.d_x)]
     return _Rows(dev, a.x, -1, a.label, a.d_x, together=2).launch(
         "soft_cross_entropy_grad", _kinds(a.x), arrays
     )
@@ -213,18 +189,15 @@ def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
 def _grad_at_label(
     dev: Device, x: Array, label: Array, d_y: Any, d_x: Any, ignore_index: int, *, picked: bool
 ) -> list[Step]:
-    t, width, rows = c_type(x.dtype), d_x.shape[-1], label.size
+    width, rows = d_x.shape[-1], label.size
     shared = share_rows(rows, width, vector(dev, width, d_x))
-    kernel = simple(
-        "cross_entropy_grad",
-        (
-            f"const {t}* x", f"const {c_type(label.dtype)}* labels", f"const {t}* d_loss",
-            f"{t}* d_x", "long long rows", "int width", "long long ignored",
-        ),
-        f"cross_entropy_grad<{_kinds(x, label)}, {str(picked).lower()}, {shared.text}>"
-        "(x, labels, d_loss, d_x, rows, width, ignored);",
-        _INCLUDES,
-        shared.block,
-    )  # fmt: skip
-    arguments = (x, label, d_y, d_x, rows, width, ignore_index)
-    return [start(dev, kernel, (shared.blocks, 1, 1), arguments, shared.block)]
+    kinds = (_kinds(x, label), str(picked).lower(), shared.text)
+    arguments = [
+        *read(x=x, labels=label, d_loss=d_y),
+        *written(d_x=d_x),
+        *longs(rows=rows),
+        *ints(width=width),
+        *longs(ignored=ignore_index),
+    ]
+    how = (shared.blocks, _INCLUDES, shared.block)
+    return [call(dev, "cross_entropy_grad", kinds, arguments, *how)]

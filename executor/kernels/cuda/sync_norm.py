@@ -6,8 +6,8 @@ from ....graph.ops import sync_norm as ops
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import read, written
-from .norm import apply, apply_grad, learn, moments, numbers, sizes, slopes, statistics
+from .launches import Maybe, ints, numbers, read, written
+from .norm import apply, apply_grad, learn, moments, sizes, slopes, statistics
 from .support import cuda, floating
 from .tiles import Channels
 
@@ -16,7 +16,7 @@ from .tiles import Channels
 def batch_norm_partial(dev: Device, a: ops.BatchNormPartial) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x)
     parts, step = moments(channels, a.x)
-    arguments = [*parts, written("stats", a.stats), *sizes(channels)]
+    arguments = [*parts, *written(stats=a.stats), *sizes(channels)]
     kinds = (c_type(channels.scratch(a.x).dtype),)
     return [step, channels.each("block_stats", kinds, arguments)]
 
@@ -28,12 +28,10 @@ def batch_norm_apply(dev: Device, a: ops.BatchNormApply) -> list[Step]:
     centre = dev.scratch(a.scale.shape, a.scale.dtype) if a.saved_mean is None else a.saved_mean
     outs = (a.mean_out, a.variance_out, centre, a.saved_variance)
     channel = statistics(a.scale, a.mean, a.variance, outs, slope)
-    more = [
-        ("int channels", channels.count),
-        *numbers(slope, momentum=a.momentum, epsilon=a.epsilon),
-    ]
+    rates = numbers(slope, momentum=a.momentum, epsilon=a.epsilon)
+    more = [*ints(channels=channels.count), *rates]
     return [
-        learn(channels, "learn_from_stats", channel, [read("stats", a.stats)], more),
+        learn(channels, "learn_from_stats", channel, read(stats=a.stats), more),
         apply(channels, a.x, None, a.y, centre, slope, a.bias, ""),
     ]
 
@@ -46,11 +44,9 @@ def batch_norm_grad_partial(dev: Device, a: ops.BatchNormGradPartial) -> list[St
     total = dev.scratch(local.shape, local.dtype) if a.total is None else a.total
     arguments = [
         *parts,
-        read("inverse", a.saved_variance),
-        written("local", local),
-        written("total", total),
-        ("int chunks", channels.chunks),
-        ("int channels", channels.count),
+        *read(inverse=a.saved_variance),
+        *written(local=local, total=total),
+        *ints(chunks=channels.chunks, channels=channels.count),
     ]
     kinds = (c_type(channels.scratch(a.x).dtype), c_type(a.saved_variance.dtype))
     return [step, channels.each("block_local_slopes", kinds, arguments)]
@@ -61,15 +57,11 @@ def batch_norm_grad_apply(dev: Device, a: ops.BatchNormGradApply) -> list[Step]:
     channels = Channels(dev, a.data_layout, a.x, a.d_y, a.d_x)
     coefficients = channels.scratch(a.x, 3)
     arguments = [
-        read("stats", a.stats),
-        read("local", a.local),
-        read("total", a.total),
-        read("scale", a.scale),
-        read("inverse", a.saved_variance),
-        written("d_shift", a.d_bias, a.scale),
-        written("d_scale", a.d_scale, a.scale),
-        written("coefficients", coefficients),
-        ("int channels", channels.count),
+        *read(stats=a.stats, local=a.local, total=a.total),
+        *read(scale=a.scale, inverse=a.saved_variance),
+        *written(d_shift=Maybe(a.d_bias, a.scale), d_scale=Maybe(a.d_scale, a.scale)),
+        *written(coefficients=coefficients),
+        *ints(channels=channels.count),
     ]
     kinds = (c_type(coefficients.dtype), c_type(a.scale.dtype))
     arrays = (a.x, None, a.d_y, a.saved_mean)

@@ -10,7 +10,7 @@ from ....graph.ops.operands import Array
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .copies import divisor
-from .launches import Argument, call, names, run
+from .launches import Argument, call, ints, longs, names, run
 from .rows import Tiles, accumulator, share_columns, share_planes, vector
 
 INCLUDES = ("reduce.cuh", "norm.cuh")
@@ -89,7 +89,7 @@ def columns(dev: Device, rows: int, width: int, *arrays: Any) -> Tile:
 
 
 def _columns(cut: Tiles, rows: int, width: int) -> Tile:
-    arguments = (("long long rows", rows), ("int channels", width), ("long long chunk", cut.chunk))
+    arguments = (*longs(rows=rows), *ints(channels=width), *longs(chunk=cut.chunk))
     return Tile(f"Columns<{cut.text}>", arguments, cut)
 
 
@@ -97,12 +97,12 @@ def _planes(cut: Tiles, total: int, channels: int, plane: int) -> Tile:
     per = max(plane // cut.vector, 1)
     multiplier, bits = divisor(per)
     arguments = (
-        ("long long rows", total // cut.vector),
-        ("int channels", channels),
-        ("long long chunk", cut.chunk),
-        ("int plane", plane),
+        *longs(rows=total // cut.vector),
+        *ints(channels=channels),
+        *longs(chunk=cut.chunk),
+        *ints(plane=plane),
         ("unsigned multiplier", multiplier),
-        ("int bits", bits),
+        *ints(bits=bits),
     )
     return Tile(f"Planes<{cut.vector}>", arguments, cut)
 

@@ -6,8 +6,7 @@ from functools import partial
 from typing import Any
 
 from ....graph.ops.operands import Array
-from ...codegen.native import launch
-from ...codegen.scalar_math import definitions
+from ...codegen.text_loops import bind_text, named
 from ..array.attention import Attention, register
 from ..registry import Step, kernel
 from .elementwise import in_float32
@@ -16,19 +15,12 @@ from .random import CompiledDropout
 # A float's bits, read as an integer and its lower 31 bits turned round if it is negative, order as floats do:
 # the greatest of integers is found by whole vectors, that of floats, which may be nan, is not.
 _ROWS = """
-def run(words):
-    scores = f32(words[0])
-    mask = f32(words[1])
-    tops = f32(words[2])
-    totals = f32(words[3])
-    S = words[7]
-    for b in range(words[4]):
-        for h in range(words[5]):
-            for t in range(words[6]):
-                row = ((b * words[5] + h) * words[6] + t) * S
-                at = b * words[8] + h * words[9] + t * words[10]
-                m = b * words[11] + h * words[12] + t * words[13]
-                apart = words[14]
+    for b in range(B):
+        for h in range(H):
+            for t in range(T):
+                row = ((b * H + h) * T + t) * S
+                at = b * total_b + h * total_h + t * total_t
+                m = b * mask_b + h * mask_h + t * mask_t
                 {body}
 """
 _SOFTEN = """
@@ -64,16 +56,16 @@ MASKS = {  # what is added to a score of key s
     "none": "",
     "one": " + mask[m]",
     "row": " + load(mask, m + s, 1, 2)",
-    "apart": " + load(mask, m + s * apart, 1, 2)",
+    "apart": " + load(mask, m + s * mask_s, 1, 2)",
 }
 
 
 def _launch(body: str, scores: Array, mask: Any, top: Any, total: Any) -> Step:
     """Return the call of a loop over the rows of ``scores``, which lie together; Mask may be broadcast."""
     text = _ROWS.format(body=body.format(mask=MASKS[mask_kind(mask)]).strip())
-    words = [address(scores), address(mask), address(top), address(total), *scores.shape]
-    words += [*steps_between(total)[:3], *steps_between(mask)]
-    return launch(f"{definitions(text)}\n{text}", words, scores, mask, top, total)
+    arrays = {"scores": scores, "mask": mask, "tops": top, "totals": total}
+    numbers = {**sizes_of(scores), **steps_of("total", total), **steps_of("mask", mask)}
+    return bind_text(text, arrays, **numbers)
 
 
 def mask_kind(mask: Any) -> str:
@@ -94,6 +86,16 @@ def steps_between(array: Array) -> list[int]:
         return [0] * 4
     pairs = zip(array.shape, array.strides, strict=True)
     return [0 if size == 1 else stride // array.itemsize for size, stride in pairs]
+
+
+def sizes_of(scores: Array) -> dict[str, int]:
+    """Return the sizes of [B, H, T, S] by name."""
+    return named("B H T S", scores.shape)
+
+
+def steps_of(name: str, array: Array) -> dict[str, int]:
+    """Return :func:`steps_between` for a text: ``name_b``, ``name_h``, ``name_t`` and ``name_s``."""
+    return {f"{name}_{d}": step for d, step in zip("bhts", steps_between(array), strict=True)}
 
 
 def soften(scores: Array, mask: Any, top: Any, total: Any) -> Step:

@@ -18,9 +18,8 @@ from ....graph.ir.graph import Node
 from ....graph.ops.conv import ConvOperands
 from ....graph.ops.registry import OPS
 from ....strategies.types import VarType
-from ...codegen.native import launch
+from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
-from ...host.writes import address
 from ..array.conv import Geometry, Product, geometry, product_kernels, rectified, through_relu
 from ..registry import Step, by_arrays, kernel
 
@@ -28,12 +27,7 @@ _VECTOR = 16  # channels that the library computes at a time, and pads others to
 
 # The results y of images x, or the gradient of x or of filters w.
 _LINES = """
-def run(words):
-    x, w, y, ends = f32(words[0]), f32(words[1]), f32(words[2]), i64(words[3])
-    channels, high, wide, tall, broad = words[5], words[6], words[7], words[8], words[9]
-    rows, columns, by_row, by_column = words[10], words[11], words[12], words[13]
-    gap_row, gap_column, top, left = words[14], words[15], words[16], words[17]
-    for plane in range(words[4]):
+    for plane in range(planes):
         f, image, result = plane % channels * rows * columns, plane * high * wide, plane * tall * broad
 {clear}
         for i in range(rows):
@@ -121,11 +115,12 @@ def _by_lines(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
     result, x, w, y = operands
     geo = geometry(a, operands)
     ends = _ends(geo)
-    arrays = x, w, y, ends
-    tops = [before for before, _ in geo.pads]
-    words = [*map(address, arrays), geo.x[0] * geo.x[1], geo.x[1], *geo.x[2:], *geo.out[2:]]
-    words += [*geo.w[2:], *geo.strides, *geo.dilations, *tops]
-    return [launch(_SOURCES[result], words, *arrays)]
+    arrays = {"x": x, "w": w, "y": y, "ends": ends}
+    numbers = named("channels high wide tall broad", (*geo.x[1:], *geo.out[2:]))
+    numbers |= named("rows columns by_row by_column", (*geo.w[2:], *geo.strides))
+    numbers |= named("gap_row gap_column", geo.dilations)
+    numbers |= named("top left", (before for before, _ in geo.pads))
+    return [bind_text(_SOURCES[result], arrays, **numbers, planes=geo.x[0] * geo.x[1])]
 
 
 _kernel = product_kernels(_by_lines, rectified, through_relu)

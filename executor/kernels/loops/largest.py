@@ -13,10 +13,8 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.creation import ArgExtreme, TopK
-from ....graph.ops.operands import Array
 from ....strategies.types import VarType
-from ...codegen.native import launch
-from ...codegen.scalar_math import definitions
+from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
 from ..registry import Step, by_arrays, kernel
 
@@ -24,9 +22,6 @@ _FEW = 64  # more are sorted faster all at once
 # nan comes behind every number, as it does in a sorted array
 _BEFORE = "(v > {0}) | (({0} != {0}) & (v == v))"
 _LOOP = f"""
-def run(words):
-    x, out, index = f32(words[0]), f32(words[1]), i64(words[2])
-    rows, width, k = words[3], words[4], words[5]
     for row in range(rows):
         first, to = row * width, row * k
         for i in range(width):
@@ -58,12 +53,11 @@ def _few(node: Node) -> bool:
 @kernel("top_k", on=("numba",), takes=_few)
 def top_k(dev: Device, a: TopK) -> list[Step]:
     """Largest first; equal elements in the order of their index."""
-    arrays = (a.x, a.out, a.indices)
-    if not a.x.size or not all(array.flags.c_contiguous for array in arrays):
+    arrays = {"x": a.x, "out": a.out, "index": a.indices}
+    if not a.x.size or not all(array.flags.c_contiguous for array in arrays.values()):
         return by_arrays("top_k", dev, a)
     width = a.x.shape[-1]
-    words = [*(array.ctypes.data for array in arrays), a.x.size // width, width, a.k]
-    return [launch(_LOOP, words, *arrays)]
+    return [bind_text(_LOOP, arrays, rows=a.x.size // width, width=width, k=a.k)]
 
 
 _KEY = """
@@ -72,8 +66,6 @@ def key_of(v):
 """
 # Row by row: the largest, then where it is.
 _ALONG = """
-def run(words):
-    x, out, rows, width = f32(words[0]), {kind}(words[1]), words[2], words[3]
     for row in range(rows):
         first, most = row * width, np.int32(-0x80000000)
         for i in range(width):
@@ -88,9 +80,6 @@ def run(words):
 # Rows side by side, ``step`` elements between their beginnings: each vector holds elements of many rows.
 _BLOCK = 1024  # rows whose largest elements stay in cache
 _ACROSS = f"""
-def run(words):
-    x, out, best, place = f32(words[0]), {{kind}}(words[1]), i32(words[2]), i32(words[3])
-    outer, width, inner, apart = words[4], words[5], words[6], words[7]
     for o in range(outer):
         for begin in range(0, inner, {_BLOCK}):
             count = min({_BLOCK}, inner - begin)
@@ -127,22 +116,18 @@ def _extreme(op_type: str, number: str) -> None:
         fits = width <= _LONG if inner == 1 else inner >= _MANY
         if not a.x.size or not gapless or not fits:
             return by_arrays(op_type, dev, a)
-        key, kind, rows = _KEY.format(number=number), f"i{a.out.itemsize * 8}", a.x.size // width
+        key, rows = _KEY.format(number=number), a.x.size // width
+        arrays = {"x": a.x, "out": a.out}
         if inner == 1 and width > _SHORT:
-            return [_call(key + _ALONG.format(kind=kind), [a.x, a.out], rows, width)]
-        arrays = [a.x, a.out, *(dev.scratch((_BLOCK,), np.int32) for _ in range(2))]
-        if inner == 1:
-            text, sizes = _ACROSS.format(kind=kind, step=" * width"), (1, width, rows, 1)
-        else:
-            text, sizes = _ACROSS.format(kind=kind, step=""), (rows // inner, width, inner, inner)
-        return [_call(key + text, arrays, *sizes)]
+            return [bind_text(_ALONG, arrays, key, rows=rows, width=width)]
+        arrays |= {name: dev.scratch((_BLOCK,), np.int32) for name in ("best", "place")}
+        lies_close = inner == 1
+        text = _ACROSS.format(step=" * width" if lies_close else "")
+        sizes = (1, rows, 1) if lies_close else (rows // inner, inner, inner)
+        numbers = named("outer inner apart", sizes)
+        return [bind_text(text, arrays, key, width=width, **numbers)]
 
 
 # A number plus zero is no negative zero, which is equal to zero.
 _extreme("arg_max", "v + np.float32(0.0)")
 _extreme("arg_min", "np.float32(0.0) - v")
-
-
-def _call(text: str, arrays: list[Array], *sizes: int) -> Step:
-    words = [*(array.ctypes.data for array in arrays), *sizes]
-    return launch(definitions(text) + text, words, *arrays)

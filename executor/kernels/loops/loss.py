@@ -14,19 +14,14 @@ from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.loops import bind_loop
-from ...codegen.native import launch
-from ...codegen.scalar_math import definitions
+from ...codegen.text_loops import bind_text
 from ...device.device import Device
-from ...host.writes import address
 from ..array.loss import sigmoid_loss, sigmoid_slope
 from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
 
 # ``match`` is what a label picked of its row; the logarithm of 0 is cut off as in ``loss.py``.
 _LOSS = """
-def run(words):
-    labels, wrong, rows, n, ignored = i64(words[0]), i64(words[1]), words[2], words[3], words[4]
-    x, y, match = f32(words[5]), f32(words[6]), f32(words[7])
     floor = np.float32(-1e20)
     wrong[0] = 0
     for r in range(rows):
@@ -41,9 +36,6 @@ def run(words):
             wrong[0], wrong[1] = 1, label
 """
 _SLOPE = """
-def run(words):
-    labels, wrong, rows, n, ignored = i64(words[0]), i64(words[1]), words[2], words[3], words[4]
-    picked, d, out = f32(words[5]), f32(words[6]), f32(words[7])
     wrong[0] = 0
     for i in range(rows * n):
         out[i] = np.float32(0.0)
@@ -57,7 +49,7 @@ def run(words):
 
 
 def _bound(
-    dev: Device, text: str, op: str, label: Array, scores: Array, ignore: int, arrays: list[Any]
+    dev: Device, text: str, op: str, label: Array, scores: Array, ignored: int, **arrays: Array
 ) -> list[Step]:
     """Return the loop, and the check that every label was a class."""
     n, wrong = scores.shape[-1], dev.scratch((2,), np.int64)
@@ -66,9 +58,8 @@ def _bound(
         if wrong[0]:
             raise InvalidValue(outside(op, n, "label", "classes").format(int(wrong[1])))
 
-    words = [address(label), address(wrong), scores.size // n, n, ignore]
-    words += [address(array) for array in arrays]
-    return [launch(definitions(text) + text, words, label, wrong, *arrays), check]
+    arrays |= {"labels": label, "wrong": wrong}
+    return [bind_text(text, arrays, rows=scores.size // n, n=n, ignored=ignored), check]
 
 
 def _hard(node: Node) -> bool:
@@ -89,7 +80,8 @@ def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     if not _whole(a.x, a.label, a.y):
         return by_arrays("cross_entropy", dev, a)
     match = dev.scratch(a.y.shape, a.y.dtype)
-    return _bound(dev, _LOSS, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.y, match])
+    operands = {"x": a.x, "y": a.y, "match": match}
+    return _bound(dev, _LOSS, "cross_entropy", a.label, a.x, a.ignore_index, **operands)
 
 
 @kernel("cross_entropy_grad", on=("numba",), takes=_hard)
@@ -98,7 +90,8 @@ def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     if not _whole(a.x, a.label, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad", dev, a)
     text = _SLOPE.format(at="r * n + label")
-    return _bound(dev, text, "cross_entropy", a.label, a.x, a.ignore_index, [a.x, a.d_y, a.d_x])
+    operands = {"picked": a.x, "d": a.d_y, "out": a.d_x}
+    return _bound(dev, text, "cross_entropy", a.label, a.x, a.ignore_index, **operands)
 
 
 @kernel("cross_entropy2", on=("numba",), takes=_hard)
@@ -107,7 +100,8 @@ def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> list[Step]:
     if not _whole(a.x, a.label, a.y, a.match_x):
         return by_arrays("cross_entropy2", dev, a)
     match = dev.scratch(a.y.shape, a.y.dtype) if a.match_x is None else a.match_x
-    return _bound(dev, _LOSS, "cross_entropy2", a.label, a.x, a.ignore_index, [a.x, a.y, match])
+    operands = {"x": a.x, "y": a.y, "match": match}
+    return _bound(dev, _LOSS, "cross_entropy2", a.label, a.x, a.ignore_index, **operands)
 
 
 @kernel("cross_entropy_grad2", on=("numba",), takes=_hard)
@@ -116,9 +110,8 @@ def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     if not _whole(a.label, a.match_x, a.d_y, a.d_x):
         return by_arrays("cross_entropy_grad2", dev, a)
     text = _SLOPE.format(at="r")
-    return _bound(
-        dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, [a.match_x, a.d_y, a.d_x]
-    )
+    operands = {"picked": a.match_x, "d": a.d_y, "out": a.d_x}
+    return _bound(dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, **operands)
 
 
 def _each(node: Node) -> bool:

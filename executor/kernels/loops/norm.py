@@ -18,7 +18,7 @@ from ....graph.ops import expr as e
 from ....graph.ops.conv import LAST
 from ....graph.ops.norm import BatchNorm, BatchNormGrad, LayerNormGrad, uses_statistics
 from ...codegen.loops import bind_loop
-from ...codegen.native import launch
+from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.norm import averaged, channels
 from ..registry import Step, by_arrays, kernel
@@ -101,10 +101,7 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
 # What a row gets needs two sums over it; it is still in cache when they are there. Each is summed in float32
 # over so many elements, and these sums in float64.
 _LAYER_NORM_GRAD = """
-def run(words):
-    x, d, mean, variance = f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3])
-    s, d_x, d_s, d_b = f32(words[4]), f32(words[5]), f32(words[6]), f32(words[7])
-    rows, n, epsilon = words[8], words[9], f32(words[10])[0]
+    epsilon = unbits(np.int32(epsilon_bits))
     for i in range(n):
         {clear}
     for r in range(rows):
@@ -128,9 +125,10 @@ def run(words):
 @kernel("layer_norm_grad", on=("numba",), takes=in_float32)
 def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     """dx = (g - mean(g) - normed * mean(g * normed)) / deviation, where g = dy * scale."""
-    arrays = [a.x, a.d_y, a.mean, a.variance, a.scale, a.d_x, a.d_scale, a.d_bias]
-    present = [array for array in arrays if array is not None]
-    if not a.x.size or not all(array.flags.c_contiguous for array in present):
+    arrays = {"x": a.x, "d": a.d_y, "mean": a.mean, "variance": a.variance, "s": a.scale}
+    arrays |= {"d_x": a.d_x, "d_s": a.d_scale, "d_b": a.d_bias}
+    gapless = all(array is None or array.flags.c_contiguous for array in arrays.values())
+    if not a.x.size or not gapless:
         return by_arrays("layer_norm_grad", dev, a)
     terms = ((a.d_scale, "d_s", 3, "g * h"), (a.d_bias, "d_b", 4, "g"))
     sums = [(name, place, term) for d, name, place, term in terms if d is not None]
@@ -143,7 +141,5 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
         if a.d_x is None
         else "store(d_x, o + i, (g - level - h * share) * inverse, 5, 6)",
     )
-    epsilon = np.array([a.epsilon], np.float32)
-    addresses = [0 if array is None else array.ctypes.data for array in arrays]
-    words = [*addresses, a.mean.size, a.x.size // a.mean.size, epsilon.ctypes.data]
-    return [launch(text, words, epsilon, *present)]
+    rows, bits = a.mean.size, int(np.float32(a.epsilon).view(np.int32))
+    return [bind_text(text, arrays, rows=rows, n=a.x.size // rows, epsilon_bits=bits)]

@@ -15,7 +15,7 @@ from ....graph.ops.creation import OneHot
 from ....graph.ops.indexing import GatherGrad, GatherNdGrad
 from ....graph.ops.operands import Array, Operands
 from ....strategies.types import VarType
-from ...codegen.native import launch
+from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.indexing import checked_rows, places_of
 from ..registry import F, Step, by_arrays, kernel
@@ -123,8 +123,6 @@ def scatter_nd_add(dev: Device, a: ops.ScatterNdAdd) -> list[Step]:
 
 # As many rows at a time as stay in cache: cleared together, then marked.
 _MARK = """
-def run(words):
-    index, out, count, depth, many = {kind}(words[0]), f32(words[1]), words[2], words[3], words[4]
     for begin in range(0, count, many):
         end = min(begin + many, count)
         for i in range(begin * depth, end * depth):
@@ -149,6 +147,5 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
     if not a.out.size or not (a.x.flags.c_contiguous and a.out.flags.c_contiguous):
         return by_arrays("one_hot", dev, a)
     checks = [] if a.allow_out_of_range else [checked_rows("one_hot", a.x, a.depth, "classes")]
-    words = [a.x.ctypes.data, a.out.ctypes.data, a.x.size, a.depth, max(_IN_CACHE // a.depth, 1)]
-    text = _MARK.format(kind=f"i{a.x.itemsize * 8}")
-    return [*checks, launch(text, words, a.x, a.out)]
+    sizes = {"count": a.x.size, "depth": a.depth, "many": max(_IN_CACHE // a.depth, 1)}
+    return [*checks, bind_text(_MARK, {"index": a.x, "out": a.out}, **sizes)]

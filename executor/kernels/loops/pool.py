@@ -21,29 +21,22 @@ from ....graph.ops.pool import Pool, PoolGrad
 from ....graph.ops.registry import OPS
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
-from ...codegen.native import launch
+from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
-from ...host.writes import address
 from ..array.pool import Windows, windows_of
 from ..array.pool_index import levels, wrong_place
 from ..registry import F, Step, by_arrays, kernel, nonempty
 
 _WINDOWS = """
-def run(words):
-    x, out, d_x = f32(words[0]), f32(words[1]), f32(words[2])
-    mask, largest_of = i32(words[3]), f32(words[4])
-    images, channels, out_image, out_channel = words[5], words[6], words[7], words[8]
-    deep, high, wide, size = words[9], words[10], words[11], words[9] * words[10] * words[11]
-    fixed = np.float32(words[15])
-    edges_d, edges_h, edges_w = i64(words[16]), i64(words[17]), i64(words[18])
+    size, fixed = deep * high * wide, np.float32(window)
     for n in range(images):
         for c in range(channels):
             plane, o = (n * channels + c) * size, n * out_image + c * out_channel
-            for q in range(words[12]):
+            for q in range(out_deep):
                 d0, d1 = edges_d[2 * q], edges_d[2 * q + 1]
-                for r in range(words[13]):
+                for r in range(out_high):
                     h0, h1 = edges_h[2 * r], edges_h[2 * r + 1]
-                    for s in range(words[14]):
+                    for s in range(out_wide):
                         w0, w1 = edges_w[2 * s], edges_w[2 * s + 1]
 {each}
                         o += 1
@@ -112,10 +105,7 @@ _LONG_FORWARD = {**_FORWARD, "max": _BY_LINES + "out[o] = best"}
 _LONG_BACKWARD = {**_BACKWARD, "max": _FIRST.format(stop="if place != nowhere: break")}
 # The largest of images whose channels lie side by side, over all their places.
 _OF_CHANNELS = """
-def run(words):
-    x, out = f32(words[0]), f32(words[1])
-    places, channels = words[3], words[4]
-    for n in range(words[2]):
+    for n in range(images):
         o = n * channels
         for c in range(channels):
             store(out, o + c, load(x, o * places + c, 0, 2), 1, 2)
@@ -125,12 +115,8 @@ def run(words):
                 store(out, o + c, best, 1, 2)
 """
 _OF_CHANNELS_GRAD = """
-def run(words):
-    x, out, d_out, d_x, missing = (
-        f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3]), i32(words[4])
-    )
-    places, channels, none = words[6], words[7], np.int32(0)
-    for n in range(words[5]):
+    none = np.int32(0)
+    for n in range(images):
         o = n * channels
         for c in range(channels):
             store(missing, c, np.int32(1), 4, 5)
@@ -143,20 +129,15 @@ def run(words):
                 store(missing, c, select(here, none, wanted), 4, 5)
 """
 _BY_MASK = """
-def run(words):
-    d_out, d_x, mask = f32(words[0]), f32(words[1]), i32(words[2])
-    for plane in range(words[3]):
-        for o in range(plane * words[4], (plane + 1) * words[4]):
+    for plane in range(planes):
+        for o in range(plane * places, (plane + 1) * places):
             if mask[o] >= 0:
-                d_x[plane * words[5] + mask[o]] += d_out[o]
+                d_x[plane * size + mask[o]] += d_out[o]
 """
 _UNPOOL = """
-def run(words):
-    x, out, index, wrong = f32(words[0]), f32(words[1]), {index}(words[2]), i64(words[6])
-    size = words[5]
     wrong[0] = 0
-    for plane in range(words[3]):
-        for o in range(plane * words[4], (plane + 1) * words[4]):
+    for plane in range(planes):
+        for o in range(plane * places, (plane + 1) * places):
             at = np.int64(index[o])
             if at < 0 or at >= size:
                 wrong[0], wrong[1] = 1, at
@@ -184,16 +165,18 @@ def _bound(
     tables = [np.ascontiguousarray(table, np.int64) for table in edges]
     fixed = 0 if exclusive or win.uneven else int(np.prod(win.k))
     steps = [stride // out.itemsize for stride in out.strides[:2]]
-    arrays = [x, out, *(x if array is None else array for array in (d_x, mask, y))]
-    sizes = [*x.shape[:2], *steps, *[1] * flat, *win.size, *[1] * flat, *win.out, fixed]
-    words = [array.ctypes.data for array in arrays] + sizes
+    arrays = {"x": x, "out": out, "d_x": d_x, "mask": mask, "largest_of": y}
+    arrays |= named("edges_d edges_h edges_w", tables)
+    numbers = named("images channels", x.shape[:2]) | named("out_image out_channel", steps)
+    numbers |= named("deep high wide", (*[1] * flat, *win.size))
+    numbers |= named("out_deep out_high out_wide", (*[1] * flat, *win.out))
     begins, ends = win.edges()[-1]
     forward, backward = (
         (_LONG_FORWARD, _LONG_BACKWARD) if (ends - begins).min() >= _LONG else (_FORWARD, _BACKWARD)
     )
     each = (forward if d_x is None else backward)[how]
     text = _WINDOWS.format(each=indent(each.strip(), " " * 24))
-    return launch(text, words + [table.ctypes.data for table in tables], *arrays, *tables)
+    return bind_text(text, arrays, **numbers, window=fixed)
 
 
 def _in_single(node: Node) -> bool:
@@ -233,15 +216,17 @@ def pool(dev: Device, a: Pool) -> list[Step]:
 
 def largest_of_channels(x: Array, out: Array) -> Step:
     """Return the largest over all places; ``x``: [N, C, 1, places], the channels side by side."""
-    words = [address(x), address(out), x.shape[0], x.shape[3], x.shape[1]]
-    return launch(_OF_CHANNELS, words, x, out)
+    images, channels, _, places = x.shape
+    arrays = {"x": x, "out": out}
+    return bind_text(_OF_CHANNELS, arrays, images=images, channels=channels, places=places)
 
 
 def largest_of_channels_grad(dev: Device, x: Array, out: Array, d_out: Array, d_x: Array) -> Step:
     """Return the gradient of :func:`largest_of_channels`, at the first place of the largest."""
-    arrays = (x, out, d_out, d_x, dev.scratch((x.shape[1],), np.int32))
-    words = [*map(address, arrays), x.shape[0], x.shape[3], x.shape[1]]
-    return launch(_OF_CHANNELS_GRAD, words, *arrays)
+    images, channels, _, places = x.shape
+    arrays = {"x": x, "out": out, "d_out": d_out, "d_x": d_x}
+    arrays["missing"] = dev.scratch((channels,), np.int32)
+    return bind_text(_OF_CHANNELS_GRAD, arrays, images=images, channels=channels, places=places)
 
 
 @_loops("pool2d_grad", "pool3d_grad")
@@ -260,13 +245,14 @@ def max_pool(dev: Device, a: ops.MaxPool) -> list[Step]:
 
 @_loops("max_pool2d_with_index_grad", "max_pool3d_with_index_grad")
 def max_pool_grad(dev: Device, a: ops.MaxPoolGrad) -> list[Step]:
-    words = [a.d_out.ctypes.data, a.d_x.ctypes.data, a.mask.ctypes.data, *_planes(a.mask, a.x)]
-    return [partial(a.d_x.fill, 0), launch(_BY_MASK, words, a.d_out, a.d_x, a.mask)]
+    arrays = {"d_out": a.d_out, "d_x": a.d_x, "mask": a.mask}
+    return [partial(a.d_x.fill, 0), bind_text(_BY_MASK, arrays, **_planes(a.mask, a.x))]
 
 
-def _planes(index: Array, image: Array) -> list[int]:
+def _planes(index: Array, image: Array) -> dict[str, int]:
     """Return how many channels there are in all, and the elements of one of each array."""
-    return [math.prod(index.shape[:2]), math.prod(index.shape[2:]), math.prod(image.shape[2:])]
+    planes, places = math.prod(index.shape[:2]), math.prod(index.shape[2:])
+    return {"planes": planes, "places": places, "size": math.prod(image.shape[2:])}
 
 
 @_loops("spp")
@@ -306,6 +292,5 @@ def unpool_grad(dev: Device, a: ops.UnpoolGrad) -> list[Step]:
 
 def _placed(each: str, x: Array, out: Array, index: Array, wrong: Array) -> Step:
     """Return the loop over elements of ``x`` and their places in ``out``."""
-    text = _UNPOOL.format(index=f"i{index.itemsize * 8}", each=each)
-    words = [array.ctypes.data for array in (x, out, index)] + _planes(index, out)
-    return launch(text, [*words, wrong.ctypes.data], x, out, index, wrong)
+    arrays = {"x": x, "out": out, "index": index, "wrong": wrong}
+    return bind_text(_UNPOOL.format(each=each), arrays, **_planes(index, out))

@@ -13,7 +13,8 @@ from ....graph.ops import expr as e
 from ....graph.ops import random
 from ....strategies.types import VarType
 from ...codegen.loops import bind_loop
-from ...codegen.native import Launch, launch
+from ...codegen.native import Launch
+from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ...device.philox import Stream
 from ..array.part_dropout import Dropout
@@ -28,9 +29,7 @@ _ROUND = """
             k0, k1 = k0 + w0, k1 + w1
 """
 _DRAW = f"""
-def run(words):
-    space, state, work = u8(words[0]), i64(words[1]), u32(words[2])
-    count, limit, dropped = words[3], np.uint32(words[4]), words[5] != 0
+    limit, wanted = np.uint32(below), dropped == 0
     m0, m1 = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)
     w0, w1 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
     block, first, half = state[0], -state[1], np.uint64(32)
@@ -43,7 +42,7 @@ def run(words):
             for i, c in enumerate((c0, c1, c2, c3)):
                 work[8 * b + 2 * i], work[8 * b + 2 * i + 1] = np.uint32(c), np.uint32(c >> half)
         for i in range(max(first, 0), min(first + 8 * blocks, count)):
-            store(space, i, np.uint8((load(work, i - first, 1, 2) < limit) != dropped), 0, 2)
+            store(space, i, np.uint8((load(work, i - first, 1, 2) < limit) == wanted), 0, 2)
         block, first = block + blocks, first + 8 * blocks
 """
 
@@ -68,13 +67,13 @@ def bind_kept(
     state[3:] = stream.key.view(np.int64)
     with dev.in_turn():
         work = dev.scratch((_WORDS,), np.uint32)
-    words = [space.ctypes.data, state.ctypes.data, work.ctypes.data]
-    words += [space.size, int(np.uint32(keep * 2**32)), dropped]
+    arrays = {"space": space, "state": state, "work": work}
+    below = int(np.uint32(keep * 2**32))
 
     def aim() -> None:
         state[:3] = stream.place(row, start)
 
-    return [aim, launch(_DRAW, words, space, state, work)]
+    return [aim, bind_text(_DRAW, arrays, count=space.size, below=below, dropped=int(dropped))]
 
 
 def _in_float32(node: Node) -> bool:

@@ -12,7 +12,7 @@ from ....graph.ops.operands import Array
 from ....graph.ops.ranges import ExpandAsGrad
 from ....graph.ops.reduction import Cumsum, Reduce, ReduceGradOfOut
 from ...codegen.loops import bind_loop
-from ...codegen.native import launch
+from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.manipulation import tiles
 from ..array.reduction import axes_of, kept, runs
@@ -85,11 +85,6 @@ _sums_of_copies("expand_grad")
 _sums_of_copies("expand_as_grad")
 
 # Sums go along n elements, ``step`` apart, from ``first`` on; if ``late``, an element is not in its own sum.
-_HEAD = """
-def run(words):
-    x, y, outer, n, inner = f32(words[0]), f32(words[1]), words[2], words[3], words[4]
-    first, step, late = words[5], words[6], words[7]
-"""
 _ROW_BY_ROW = """
     for o in range(outer):
         here = o * n * inner + first
@@ -127,7 +122,7 @@ def _along() -> str:
         *_deeper(rows(_TOGETHER)),
     ]
     rest = [f"for r in range(outer - outer % {_TOGETHER}, outer):", *_deeper(rows(1))]
-    return _HEAD + "\n".join(_deeper([*many, *rest])) + "\n"
+    return "\n".join(_deeper([*many, *rest])) + "\n"
 
 
 def _deeper(lines: list[str]) -> list[str]:
@@ -145,6 +140,8 @@ def cumsum(dev: Device, a: Cumsum) -> list[Step]:
     axis = a.axis % x.ndim
     n, inner = x.shape[axis], int(np.prod(x.shape[axis + 1 :]))
     first, step = ((n - 1) * inner, -inner) if a.reverse else (0, inner)
-    words = [x.ctypes.data, out.ctypes.data, x.size // (n * inner), n, inner, first, step]
-    text = _along() if inner == 1 else _HEAD + _ROW_BY_ROW
-    return [launch(text, [*words, int(a.exclusive)], x, out)]
+    sizes = {"outer": x.size // (n * inner), "n": n, "inner": inner}
+    along = {"first": first, "step": step, "late": int(a.exclusive)}
+    return [
+        bind_text(_along() if inner == 1 else _ROW_BY_ROW, {"x": x, "y": out}, **sizes, **along)
+    ]

@@ -26,8 +26,7 @@ from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.loops import bind_loop
-from ...codegen.native import launch
-from ...codegen.scalar_math import definitions
+from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ...host.writes import address
 from ..registry import Step, by_arrays, kernel
@@ -55,14 +54,10 @@ _DIVIDE = """
             store(y, o + i, load(y, o + i, {place}, 3) / total, {place}, 3)
 """
 _SOFTMAX = """
-def run(words):
-    x, y, rows, n = f32(words[0]), f32(words[1]), words[2], words[3]
     {alias}
     for r in range(rows):
 """
 _SOFTMAX_GRAD = """
-def run(words):
-    y, d, out, rows, n = f32(words[0]), f32(words[1]), f32(words[2]), words[3], words[4]
     {alias}
     for r in range(rows):
         o = r * n
@@ -73,9 +68,6 @@ def run(words):
             store(out, o + i, (load(d, o + i, 1, 3) - total) * load(y, o + i, 0, 3), {place}, 3)
 """
 _CROSS_ENTROPY = """
-def run(words):
-    x, y, loss, labels = f32(words[0]), f32(words[1]), f32(words[2]), i64(words[3])
-    wrong, rows, n, ignored = i64(words[4]), words[5], words[6], words[7]
     {alias}
     wrong[0] = 0
     for r in range(rows):
@@ -92,15 +84,12 @@ _LOSS = """
             wrong[0], wrong[1] = 1, label
 """
 _SOFT_CROSS_ENTROPY = """
-def run(words):
-    x, y, loss, label = f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3])
-    rows, n = words[4], words[5]
     {alias}
     for r in range(rows):
         shares, part = np.float32(0.0), np.float32(0.0)
 """
 _SOFT_PART = """
-            share = load(label, o + i, 1, 3)
+            share = load(labels, o + i, 1, 3)
             shares = plus(shares, share)
             part = plus(part, share * (load(x, o + i, 0, 3) - top))
 """
@@ -108,10 +97,7 @@ _SOFT_LOSS = """
         loss[r] = log_(total) * shares - part
 """
 _CROSS_ENTROPY_GRAD = """
-def run(words):
-    y, d, out, labels = f32(words[0]), f32(words[1]), f32(words[2]), i64(words[3])
     {alias}
-    wrong, rows, n, ignored = i64(words[4]), words[5], words[6], words[7]
     wrong[0] = 0
     for r in range(rows):
         label, slope, o = labels[r], d[r], r * n
@@ -127,9 +113,6 @@ def run(words):
             wrong[0], wrong[1] = 1, label
 """
 _LOOKUP = """
-def run(words):
-    table, out, ids, wrong = f32(words[0]), f32(words[1]), i64(words[2]), i64(words[3])
-    count, rows, n, padding = words[4], words[5], words[6], words[7]
     wrong[0] = 0
     for r in range(count):
         row, o = ids[r], r * n
@@ -143,9 +126,6 @@ def run(words):
                 store(out, o + i, load(table, row * n + i, 0, 2), 1, 2)
 """
 _LOOKUP_GRAD = """
-def run(words):
-    d, out, ids, count, n = f32(words[0]), f32(words[1]), i64(words[2]), words[3], words[4]
-    padding, size = words[5], words[6]
     for i in range(size):
         out[i] = np.float32(0.0)
     for r in range(count):
@@ -157,29 +137,19 @@ def run(words):
 
 
 def _bound(
-    text: str, words: list[Any], place: int = 2, alias: str = "pass", part: str = ""
+    text: str, arrays: dict[str, Any], place: int, alias: str, part: str = "", **numbers: int
 ) -> Step:
-    """Return the call of a source; arrays among the words stand for their addresses.
-
-    ``part``: what is done with each element of a row before its exponential is written.
+    """Return the call of a text with ``part`` done with each element before its exponential is written.
 
     ``alias`` gives the result the name of the operand whose memory it takes: only so can the compiler tell
     that an element is written where it was read, and compute many at a time.
     """
-    arrays: list[Any] = []
-    values: list[int] = []
-    for word in words:
-        if isinstance(word, np.ndarray):
-            arrays.append(word)
-            word = address(word)
-        values.append(int(word))
-    return launch(_source(text, place, alias, part), values, *arrays)
+    return bind_text(_text(text, place, alias, part), arrays, **numbers)
 
 
 @lru_cache
-def _source(text: str, place: int, alias: str, part: str) -> str:
-    source = text.format(place=place, alias=alias, part=part)
-    return definitions(source) + source
+def _text(text: str, place: int, alias: str, part: str) -> str:
+    return text.format(place=place, alias=alias, part=part)
 
 
 def _gapless(*arrays: Any) -> bool:
@@ -247,7 +217,8 @@ def softmax(dev: Device, a: Softmax) -> list[Step]:
     n = a.x.shape[-1]
     place = _place(a.out, a.x)
     alias = "pass" if place else "y = x"
-    return [_bound(_SOFTMAX + _EXP_ROW + _DIVIDE, [a.x, a.out, a.x.size // n, n], place, alias)]
+    text, operands = _SOFTMAX + _EXP_ROW + _DIVIDE, {"x": a.x, "y": a.out}
+    return [_bound(text, operands, place, alias, rows=a.x.size // n, n=n)]
 
 
 @kernel("softmax_grad", on=("numba",), takes=in_float32)
@@ -259,7 +230,8 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     n = a.out.shape[-1]
     place = _place(a.d_x, a.out, a.d_out)
     alias = ("out = y", "out = d", "pass")[place]
-    return [_bound(_SOFTMAX_GRAD, [a.out, a.d_out, a.d_x, a.out.size // n, n], place, alias)]
+    operands = {"y": a.out, "d": a.d_out, "out": a.d_x}
+    return [_bound(_SOFTMAX_GRAD, operands, place, alias, rows=a.out.size // n, n=n)]
 
 
 _LABELS = ("softmax_with_cross_entropy", "label", "classes")
@@ -269,28 +241,28 @@ _IDS = ("lookup_table", "index", "rows")
 @kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
 def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label]."""
-    arrays = (a.logits, a.label, a.softmax, a.loss)
-    if not _gapless(*arrays) or any(array is None for array in arrays) or not a.logits.size:
+    arrays = {"x": a.logits, "y": a.softmax, "loss": a.loss, "labels": a.label}
+    missing = any(array is None for array in arrays.values())
+    if missing or not _gapless(*arrays.values()) or not a.logits.size:
         return by_arrays("softmax_with_cross_entropy", dev, a)
     n = a.logits.shape[-1]
+    rows = a.logits.size // n
     place = _place(a.softmax, a.logits)
     alias = "pass" if place else "y = x"
     if a.soft_label:
         text = _SOFT_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _SOFT_LOSS
-        words = [a.logits, a.softmax, a.loss, a.label, a.logits.size // n, n]
-        return [_bound(text, words, place, alias, _SOFT_PART.rstrip())]
-    wrong = dev.scratch((2,), np.int64)
+        return [_bound(text, arrays, place, alias, _SOFT_PART.rstrip(), rows=rows, n=n)]
+    arrays["wrong"] = wrong = dev.scratch((2,), np.int64)
     text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
-    words = [a.logits, a.softmax, a.loss, a.label, wrong, a.logits.size // n, n, a.ignore_index]
-    call = _bound(text, words, place, alias)
+    call = _bound(text, arrays, place, alias, rows=rows, n=n, ignored=a.ignore_index)
     return [call, partial(_refuse, wrong, *_LABELS, n)]
 
 
 @kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis)
 def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d."""
-    arrays = (a.softmax, a.d_loss, a.d_logits, a.label)
-    if a.d_logits is None or not _gapless(*arrays) or not a.softmax.size:
+    arrays = {"y": a.softmax, "d": a.d_loss, "out": a.d_logits, "labels": a.label}
+    if a.d_logits is None or not _gapless(*arrays.values()) or not a.softmax.size:
         return by_arrays("softmax_with_cross_entropy_grad", dev, a)
     n = a.softmax.shape[-1]
     if a.soft_label:
@@ -300,10 +272,10 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
         }
         slope = (_Y - e.argument("s")) * _D
         return [*bind_loop([(slope, a.d_logits.reshape(-1, n))], operands)]
-    wrong = dev.scratch((2,), np.int64)
-    words = [*arrays, wrong, a.softmax.size // n, n, a.ignore_index]
+    arrays["wrong"] = wrong = dev.scratch((2,), np.int64)
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
-    call = _bound(_CROSS_ENTROPY_GRAD, words, place, "pass" if place else "out = y")
+    alias, sizes = "pass" if place else "out = y", {"rows": a.softmax.size // n, "n": n}
+    call = _bound(_CROSS_ENTROPY_GRAD, arrays, place, alias, **sizes, ignored=a.ignore_index)
     return [call, partial(_refuse, wrong, *_LABELS, n)]
 
 
@@ -320,8 +292,10 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
         return by_arrays("lookup_table", dev, a)
     rows, n = a.w.shape
     wrong = dev.scratch((2,), np.int64)
-    words = [a.w, a.out, a.ids, wrong, a.ids.size, rows, n, _padding(a.padding_idx, rows)]
-    return [_bound(_LOOKUP, words), partial(_refuse, wrong, *_IDS, rows)]
+    arrays = {"table": a.w, "out": a.out, "ids": a.ids, "wrong": wrong}
+    sizes = {"count": a.ids.size, "rows": rows, "n": n}
+    call = bind_text(_LOOKUP, arrays, **sizes, padding=_padding(a.padding_idx, rows))
+    return [call, partial(_refuse, wrong, *_IDS, rows)]
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)
@@ -330,8 +304,9 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     if a.d_w is None or not _gapless(a.ids, a.d_out, a.d_w):
         return by_arrays("lookup_table_grad", dev, a)
     rows, n = a.d_w.shape
-    words = [a.d_out, a.d_w, a.ids, a.ids.size, n, _padding(a.padding_idx, rows), a.d_w.size]
-    return [_bound(_LOOKUP_GRAD, words)]
+    arrays = {"d": a.d_out, "out": a.d_w, "ids": a.ids}
+    sizes = {"count": a.ids.size, "n": n, "size": a.d_w.size}
+    return [bind_text(_LOOKUP_GRAD, arrays, **sizes, padding=_padding(a.padding_idx, rows))]
 
 
 def _padding(padding_idx: int, rows: int) -> int:

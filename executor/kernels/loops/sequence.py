@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -23,17 +24,11 @@ from ....graph.ops.sequence import (
     SequenceSoftmaxGrad,
 )
 from ....strategies.errors import SequenceError
-from ...codegen import native
-from ...codegen.scalar_math import definitions
+from ...codegen.text_loops import bind_text, known
 from ...device.device import Device
-from ...host.writes import address
 from ..registry import Step
 
-_KINDS = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.int64): "i64"}
 _LOOPS = """
-def run(words):
-    ends, wrong, rows, S, C = i64(words[0]), i64(words[1]), words[2], words[3], words[4]
-{operands}
     wrong[0], wrong[1] = ends[S], rows
     for s in range(S if ends[S] == rows else 0):
         begin, end = ends[s], ends[s + 1]
@@ -181,24 +176,19 @@ def _call(
     if ends.dtype != np.int64 or not _known(ends, *arrays.values()):
         return None
     wrong = dev.scratch((2,), np.int64)
-    words = [address(ends), address(wrong), rows, ends.size - 1, columns]
-    words += [address(a) for a in arrays.values()]
-    names = tuple([(name, _KINDS[a.dtype]) for name, a in arrays.items()])
-    loop = native.launch(_source(body, names), words, ends, wrong, *arrays.values())
+    arrays = {"ends": ends, "wrong": wrong, **arrays}
+    loop = bind_text(_source(body), arrays, rows=rows, S=ends.size - 1, C=columns)
     return [loop, partial(_refuse, op, wrong, operand)]
 
 
 def _known(*arrays: Array) -> bool:
     """Tell whether loops can read and write these arrays."""
-    return all(a.flags.c_contiguous and a.dtype in _KINDS for a in arrays)
+    return known(*arrays) and all(a.flags.c_contiguous for a in arrays)
 
 
 @lru_cache
-def _source(body: str, names: tuple[tuple[str, str], ...]) -> str:
-    pairs = enumerate(names, 5)
-    operands = "\n".join(f"    {name} = {kind}(words[{k}])" for k, (name, kind) in pairs)
-    inner = "\n".join("        " + line for line in body.splitlines())
-    return definitions(inner) + _LOOPS.format(operands=operands, body=inner)
+def _source(body: str) -> str:
+    return _LOOPS.format(body=indent(body, " " * 8))
 
 
 def _refuse(op: str, wrong: Array, operand: str) -> None:

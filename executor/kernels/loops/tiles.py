@@ -12,9 +12,9 @@ import numpy as np
 
 from ....graph.ops.operands import Array
 from ...codegen.native import launch
-from ...codegen.scalar_math import definitions
+from ...codegen.text_loops import bind_text, named
 from ..registry import Step
-from .attention import MASKS, address, mask_kind, steps_between
+from .attention import MASKS, address, mask_kind, sizes_of, steps_between, steps_of
 
 Copy = tuple[Any, Any, float]  # from where, to where, multiplied by what
 
@@ -35,39 +35,31 @@ def run(words):
 """
 _DIVIDED = """scale = factor / f32(words[17])[b * words[18] + h * words[19] + t * words[20]]"""
 _SHARES = """
-def run(words):
-    d_out, out, tops, totals = f32(words[0]), f32(words[1]), f32(words[2]), f32(words[3])
-    near, top, part, share = f32(words[4]), f32(words[5]), f32(words[6]), f32(words[7])
-    H, T, D = words[9], words[10], words[11]
-    d_step, o_step = words[15], words[19]
-    for b in range(words[8]):
+    for b in range(B):
         for h in range(H):
             for t in range(T):
                 r = (b * H + h) * T + t
-                i = b * words[12] + h * words[13] + t * words[14]
-                j = b * words[16] + h * words[17] + t * words[18]
-                k = b * words[20] + h * words[21] + t * words[22]
+                i = b * d_b + h * d_h + t * d_t
+                j = b * out_b + h * out_h + t * out_t
+                k = b * total_b + h * total_h + t * total_t
                 total = np.float32(0.0)
-                for d in range(D):
+                for d in range(S):
                     slope = load(d_out, i + d{d_step}, 0, 3)
-                    store(near, r * D + d, slope, 2, 3)
-                    total = plus(total, slope * load(out, j + d{o_step}, 1, 3))
+                    store(near, r * S + d, slope, 2, 3)
+                    total = plus(total, slope * load(out, j + d{out_step}, 1, 3))
                 top[r] = tops[k]
                 part[r] = np.float32(1.0) / totals[k]
                 share[r] = total
 """
 _SLOPES = """
-def run(words):
-    scores, slopes, mask, marks = f32(words[0]), f32(words[1]), f32(words[2]), i8(words[3])
-    tops, parts, shares = f32(words[4]), f32(words[5]), f32(words[6])
-    H, T, S, factor, apart = words[8], words[9], words[10], unbits(np.int32(words[11])), words[15]
-    for b in range(words[7]):
+    factor = unbits(np.int32(factor_bits))
+    for b in range(B):
         for h in range(H):
             for t in range(T):
                 r = (b * H + h) * T + t
                 row = r * S
-                m = b * words[12] + h * words[13] + t * words[14]
-                c = b * words[16] + h * words[17] + t * words[18]
+                m = b * mask_b + h * mask_h + t * mask_t
+                c = b * marks_b + h * marks_h + t * marks_t
                 top, part, share = tops[r], parts[r], shares[r]
                 {fetch}
                 for s in range(S):
@@ -81,7 +73,7 @@ def run(words):
 # Rows of a mask are far apart, so the processor does not foresee that the next one is wanted.
 _FETCH = """
                 for s in range(0, S, 16):
-                    ahead(mask, m + words[14] + s)
+                    ahead(mask, m + mask_t + s)
 """
 _DROP = """
                     dropped = load(marks, c + s, 3, 4) != 0
@@ -114,24 +106,25 @@ def shares(reads: Sequence[Any], near: Any, columns: Sequence[Any]) -> Step:
     columns top, 1 / total, and sum(d_out * out), which is sum(d_weights * weights).
     """
     d_out, out, _, total = reads
-    words = [address(a) for a in (*reads, near, *columns)]
-    words += [*d_out.shape, *steps_between(d_out), *steps_between(out), *steps_between(total)]
-    steps = {"d_step": "" if _lies_close(d_out) else " * d_step"}
-    steps["o_step"] = "" if _lies_close(out) else " * o_step"
-    return launch(_SHARES.format(**steps), words, reads, near, columns)
+    arrays = named("d_out out tops totals near top part share", (*reads, near, *columns))
+    numbers = {**steps_of("d", d_out), **steps_of("out", out), **steps_of("total", total)}
+    steps = {"d_step": "" if _lies_close(d_out) else " * d_s"}
+    steps["out_step"] = "" if _lies_close(out) else " * out_s"
+    return bind_text(_SHARES.format(**steps), arrays, **sizes_of(d_out), **numbers)
 
 
 def slopes(
     scores: Array, d_weights: Array, mask: Any, mark: Any, columns: Sequence[Any], factor: float
 ) -> Step:
     """Return the call that turns scores into weights as dropout left them, and d_weights into d_scores."""
-    words = [address(a) for a in (scores, d_weights, mask, mark, *columns)]
-    words += [*scores.shape, _bits(factor), *steps_between(mask), *steps_between(mark)]
+    arrays = named("scores slopes mask marks", (scores, d_weights, mask, mark))
+    arrays |= named("tops parts shares", columns)
+    numbers = {**sizes_of(scores), **steps_of("mask", mask), **steps_of("marks", mark)}
     added = MASKS[mask_kind(mask)].replace("1, 2)", "2, 4)")
     drop = "" if mark is None else _DROP.strip()
     fetch = _FETCH.strip() if mask_kind(mask) == "row" else ""
     text = _SLOPES.format(mask=added, drop=drop, fetch=fetch)
-    return launch(f"{definitions(text)}\n{text}", words, scores, d_weights, mask, mark, columns)
+    return bind_text(text, arrays, **numbers, factor_bits=_bits(factor))
 
 
 def _copy(scale: str, words: list[int], pairs: Sequence[Copy], *alive: Any) -> Step:

@@ -19,9 +19,8 @@ from ....graph.ops.operands import Array
 from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
 from ....graph.ops.reduction import ReduceGrad
 from ....strategies.types import VarType
-from ...codegen.native import launch
+from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
-from ...host.writes import address
 from ..array import indexing, manipulation, padding
 from ..array.manipulation import copied
 from ..array.reduction import one_type, spread
@@ -31,9 +30,6 @@ _TILE = 64  # rows of the source in one turn: what eight columns read of them st
 _WIDTH = 4  # bytes of an element
 # r: the dimension along which the source is contiguous, c: the target's
 _COPY = f"""
-def run(words):
-    to, source = u32(words[0]), u32(words[1])
-    rows, columns, to_r, source_c = words[2], words[3], words[4], words[5]
 {{outer}}
     {{pad}}for r0 in range(0, rows, {_TILE}):
     {{pad}}    r1 = min(r0 + {_TILE}, rows)
@@ -52,8 +48,6 @@ def run(words):
 # Elements side by side: of so many the compiler knows how many there are; longer runs NumPy copies as fast.
 _KNOWN, _SHORT = 16, 256
 _RUNS = """
-def run(words):
-    to, source = u32(words[0]), u32(words[1])
 {outer}
     {pad}t, s = {t}, {s}
     {pad}for k in range({length}):
@@ -61,24 +55,19 @@ def run(words):
 """
 # Margins and middle of one image after the other: what is filled is still in cache when it is copied to.
 _MARGINS = """
-def run(words):
-    to, source, size, value = u32(words[0]), u32(words[1]), words[4] * words[5], np.uint32(words[8])
-    for plane in range(words[2]):
+    size, fill = tall * broad, np.uint32(value)
+    for plane in range(planes):
         for k in range(plane * size, (plane + 1) * size):
-            store(to, k, value, 0, 2)
-        for r in range(words[3]):
-            t = plane * size + (words[6] + r) * words[5] + words[7]
-            s = (plane * words[3] + r) * {length}
+            store(to, k, fill, 0, 2)
+        for r in range(high):
+            t = plane * size + (top + r) * broad + left
+            s = (plane * high + r) * {length}
             for k in range({length}):
                 store(to, t + k, load(source, s + k, 1, 2), 0, 2)
 """
 _FEW = 7  # elements along a dimension: fewer make no tile
 _LINE = 16  # elements of a cache line: lines are read, or written, to their end before others take their place
 _COPY_FEW = f"""
-def run(words):
-    to, source = u32(words[0]), u32(words[1])
-    length, to_l, source_l, to_f, source_f = words[2], words[3], words[4], words[5], words[6]
-    near, to_n, source_n = words[7], words[8], words[9]
 {{outer}}
     {{pad}}for l0 in range(0, length, {_LINE}):
     {{pad}}    for n in range(near):
@@ -115,8 +104,8 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
     outer = [d for d in dimensions if d not in (row, column)]
     if min(row.size, column.size) < _FEW:
         return _by_few(target, source, row, column, outer)
-    words = [address(target), address(source), row.size, column.size, row.to, column.source]
-    return _looped(_COPY, words, outer, target, source)
+    numbers = {"rows": row.size, "columns": column.size, "to_r": row.to, "source_c": column.source}
+    return _looped(_COPY, numbers, outer, target, source)
 
 
 def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
@@ -128,9 +117,8 @@ def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list
     by_source = sorted(outer, key=lambda d: -d.source)
     if _open(by_source, 1) < _open(outer, 2):
         outer = by_source
-    words = [address(target), address(source), run.size]
-    length = run.size if run.size <= _KNOWN else "words[2]"
-    return _looped(_RUNS, words, outer, target, source, length=length)
+    length = run.size if run.size <= _KNOWN else "width"
+    return _looped(_RUNS, {"width": run.size}, outer, target, source, length=length)
 
 
 def _open(loops: Sequence[_Dimension], side: int) -> int:
@@ -150,31 +138,33 @@ def _by_few(
     side = 1 if few is column else 2
     near = min(outer, key=lambda d: d[side], default=_Dimension(1, 0, 0))
     rest = [d for d in outer if d is not near]
-    words = [address(target), address(source), *long, *few[1:], *near]
-    return _looped(_COPY_FEW, words, rest, target, source, few=few.size)
+    numbers = named("length to_l source_l", long) | named("to_f source_f", few[1:])
+    numbers |= named("near to_n source_n", near)
+    return _looped(_COPY_FEW, numbers, rest, target, source, few=few.size)
 
 
 def _looped(
     text: str,
-    words: list[int],
+    numbers: dict[str, int],
     outer: list[_Dimension],
     target: Array,
     source: Array,
     **literals: int | str,
 ) -> list[Step]:
     """Return the call of loops over the outer dimensions around a text; the compiler knows ``literals``."""
-    first = len(words)
-    words += [number for d in outer for number in d]
-    return [launch(_source(text, first, len(outer), **literals), words, target, source)]
+    for k, dimension in enumerate(outer):
+        numbers |= named(f"size{k} to{k} source{k}", dimension)
+    arrays = {"to": target.view(np.uint32), "source": source.view(np.uint32)}
+    return [bind_text(_nest(text, len(outer), **literals), arrays, **numbers)]
 
 
 @lru_cache(1024)
-def _source(text: str, first: int, outer: int, **literals: int) -> str:
-    """Return the source of so many outer loops, whose sizes and strides begin at the word ``first``."""
-    lines = ("    " * (k + 1) + f"for i{k} in range(words[{first + 3 * k}]):" for k in range(outer))
+def _nest(text: str, outer: int, **literals: int | str) -> str:
+    """Return a text within so many outer loops."""
+    lines = ("    " * (k + 1) + f"for i{k} in range(size{k}):" for k in range(outer))
     at = [
-        " + ".join([f"i{k} * words[{first + 3 * k + side}]" for k in range(outer)] or ["0"])
-        for side in (1, 2)
+        " + ".join([f"i{k} * {side}{k}" for k in range(outer)] or ["0"])
+        for side in ("to", "source")
     ]
     return text.format(outer="\n".join(lines), pad="    " * outer, t=at[0], s=at[1], **literals)
 
@@ -225,10 +215,11 @@ def pad2d(dev: Device, a: Pad2d) -> list[Step]:
         return padding.pad2d_parts(dev, a, bind_copy)
     images, channels, high, wide = a.x.shape
     value = np.array(a.pad_value).astype(a.x.dtype).view(np.uint32)
-    words = [address(a.out), address(a.x), images * channels, high, *a.out.shape[2:]]
-    words += [a.paddings[0], a.paddings[2], int(value), wide]
-    length = wide if wide <= _KNOWN else "words[9]"
-    return [launch(_MARGINS.format(length=length), words, a.out, a.x)]
+    arrays = {"to": a.out.view(np.uint32), "source": a.x.view(np.uint32)}
+    numbers = named("high width tall broad", (high, wide, *a.out.shape[2:]))
+    numbers |= {"planes": images * channels, "top": a.paddings[0], "left": a.paddings[2]}
+    text = _MARGINS.format(length=wide if wide <= _KNOWN else "width")
+    return [bind_text(text, arrays, **numbers, value=int(value))]
 
 
 def _on(op_type: str) -> Callable[[Any], Any]:

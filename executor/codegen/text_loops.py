@@ -1,0 +1,52 @@
+"""Loops that are written as text, whose arrays and numbers go by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from ..host.writes import address
+from .native import Launch, launch
+from .scalar_math import definitions
+
+_T = TypeVar("_T")
+# Pointers to elements, as ``compiler.py`` has them, by the letter of a type; a bool is a byte.
+_KINDS = {"f": "f32", "i": "i32", "I": "u32", "l": "i64", "q": "i64", "B": "u8", "?": "u8"}
+
+
+def bind_text(
+    text: str, arrays: Mapping[str, Any], functions: str = "", /, **numbers: int
+) -> Launch:
+    """Return the call of a text: the body of a function, four spaces from the margin.
+
+    ``arrays`` are pointers there, to elements of their types (of one that is None: to nothing), ``numbers``
+    are int64; ``functions`` are those of its own that it calls.
+    """
+    operands = arrays.values()
+    kinds = tuple(["f32" if array is None else _KINDS[array.dtype.char] for array in operands])
+    words = [0 if array is None else address(array) for array in operands]
+    source = _source(text, functions, tuple(arrays), kinds, tuple(numbers))
+    return launch(source, [*words, *numbers.values()], *operands)
+
+
+def named(names: str, values: Iterable[_T]) -> dict[str, _T]:
+    """Return values by names, which stand in one string."""
+    return dict(zip(names.split(), values, strict=True))
+
+
+def known(*arrays: Any) -> bool:
+    """Tell whether a text can read and write these arrays, as far as their types go."""
+    return all(array.dtype.char in _KINDS for array in arrays)
+
+
+@lru_cache(1024)
+def _source(
+    text: str, functions: str, arrays: Sequence[str], kinds: Sequence[str], numbers: Sequence[str]
+) -> str:
+    words = [f"{kind}(words[{k}])" for k, kind in enumerate(kinds)]
+    words += [f"words[{k}]" for k, _ in enumerate(numbers, len(kinds))]
+    pairs = zip((*arrays, *numbers), words, strict=True)
+    head = [f"    {name} = {word}" for name, word in pairs]
+    lines = [functions, "def run(words):", *head, text.strip("\n"), ""]
+    return definitions(functions + text) + "\n".join(lines)
