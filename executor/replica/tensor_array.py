@@ -247,7 +247,7 @@ def stack(
 ) -> tuple[Entry]:
     """Return the tensor whose parts along dimension 0 are the entries.
 
-    ``part``, ``dtype``: of the entries, where there are none; sizes of -1 are those that parts of ``like`` have.
+    ``part``, ``dtype``: of the entries, where there are none; sizes of -1 are those of ``like``'s parts.
 
     Raises:
         InvalidValue: their shapes differ, or there are none and parts of ``like`` have fewer dimensions.

@@ -286,7 +286,7 @@ def test_steps_as_many_as_the_longest_sequence_begin_with_a_parameter() -> None:
 
 
 def test_where_all_sequences_are_empty_no_step_is_made(threads: None) -> None:
-    """The results have no steps, and as many rows as there are sequences; gradients are those of other places."""
+    """Results have no steps, and as many rows as there are sequences; gradients come from other places."""
     x = fluid.data("x", [None, 2], lod_level=1)
     padded, _ = L.sequence_pad(L.fc(x, 2, bias_attr=False), L.assign(np.zeros(1, "float32")))
     steps, rnn = L.transpose(padded, [1, 0, 2]), L.StaticRNN()
