@@ -264,12 +264,21 @@ def unstack(x: Entry, reverse: bool) -> tuple[TensorArray]:
     return (tuple(Entry(part.reshape(part.shape or (1,))) for part in parts),)
 
 
-def stack(entries: TensorArray, reverse: bool) -> tuple[Entry]:
+def stack(
+    entries: TensorArray, like: Entry, reverse: bool, part: Sequence[int], dtype: str
+) -> tuple[Entry]:
     """Return the tensor whose parts along dimension 0 are the entries.
 
+    ``part``, ``dtype``: of the entries, where there are none; sizes of -1 are those of ``like``'s parts.
+
     Raises:
-        InvalidValue: there are none, or their shapes differ.
+        InvalidValue: their shapes differ, or there are none and parts of ``like`` have fewer dimensions.
     """
+    if not entries:
+        sizes = dict(enumerate(like.elements.shape[1:]))
+        shape = [sizes.get(k, -1) if size == -1 else size for k, size in enumerate(part)]
+        if -1 not in shape:
+            return (Entry(np.empty((0, *shape), dtype)),)
     (joined, _) = tensor_array_to_tensor(entries[::-1] if reverse else entries, 0, use_stack=True)
     return (joined,)
 

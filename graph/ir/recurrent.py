@@ -15,7 +15,7 @@ from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 
 from ...strategies.errors import Unsupported
-from ...strategies.types import VarType
+from ...strategies.types import VarType, to_numpy
 from ..ops.registry import OPS, Spec
 from ..program.block import Block
 from ..program.operator import Operator
@@ -204,7 +204,7 @@ class Recurrence(DataLoops):
 
         operands |= {**fed, **apart, limit: count}
         yield from self._run_loop(op, Rounds(scopes, carried, step), operands, states)
-        like = self._value_of(op, inputs[0])
+        like = yield from self._copied(op, self._value_of(op, inputs[0]))
         for name in outputs:
             yield self._put_together(op, name, self.current[_parts(name)], like, reverse)
 
@@ -246,7 +246,8 @@ class Recurrence(DataLoops):
         totals = {grad_name(x) for x in parameters}
         rounds = Rounds(scopes, carried, step)
         results = yield from self._run_back(op, rounds, loop, state, totals)
-        for x, (name, like) in inputs.items():
+        for x, (name, value) in inputs.items():
+            like = yield from self._copied(op, value)
             yield self._put_together(op, name, results[_parts(grad_name(x))], like, reverse)
         for x, (name, like) in parameters.items():
             yield from self._named(op, name, results[grad_name(x)], like)
@@ -290,13 +291,22 @@ class Recurrence(DataLoops):
     def _put_together(
         self, op: Operator, name: str, array: Value, like: Value, reverse: bool
     ) -> Node:
-        """Return the node that makes a sequence, as long as another, of an array of its parts."""
+        """Return the node that makes a sequence, as long as another, of an array of its parts.
+
+        Where there are no parts, sizes that only a step would tell are those of the other's parts.
+        """
         written = self._write(op.block, name)
         assert written is not None
         self._forget_levels(written.name)
-        spec = Spec((like.spec.shape[0], *array.spec.shape), array.spec.dtype)
+        part = array.spec
+        spec = Spec((like.spec.shape[0], *part.shape), part.dtype)
         sequence = self.current[name] = replace(written, spec=spec)
-        return self._call(op, "stack", [array], [sequence], {"reverse": reverse}, bare=True)
+        options = {
+            "reverse": reverse,
+            "part": list(part.shape),
+            "dtype": to_numpy(part.dtype).name,
+        }
+        return self._call(op, "stack", [array, like], [sequence], options, bare=True)
 
     def _wanted(self, op: Operator, slot: str) -> dict[str, tuple[str, Value]]:
         """Return the gradients that an op computes of a slot: by operand their name, and what they are like."""

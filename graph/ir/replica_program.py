@@ -272,6 +272,11 @@ class ReplicaProgram:
 
     def changed_by(self, node: NodeRecord) -> bool:
         """Whether a node may change a persistable."""
+        if node.op == REGION:
+            return any(
+                self.values[i].kind == STATE and not _is_operand(node, number)
+                for i, number in zip(node.outputs["Out"], node.attrs["results"], strict=True)
+            )
         read, written = (
             {
                 self.values[i].name
@@ -303,6 +308,23 @@ def _copy_source(node: NodeRecord, position: int) -> int:
             (source,) = body_node["inputs"]["X"]
             return operands[source] if source < len(operands) else -1
     return -1
+
+
+def _is_operand(region: NodeRecord, number: int) -> bool:
+    """Tell whether a value in a region is one of its operands, which nodes in it at most use."""
+    writers = {
+        i: (body_node, slot, k)
+        for body_node in region.attrs["body"]
+        for slot, numbers in body_node["outputs"].items()
+        for k, i in enumerate(numbers)
+    }
+    while number in writers:
+        body_node, slot, k = writers[number]
+        op = OPS[body_node["op"]]
+        if slot not in op.in_place or not op.only_uses(body_node["attrs"]):
+            return False
+        number = body_node["inputs"][op.in_place[slot]][k]
+    return True
 
 
 def lower(

@@ -48,13 +48,14 @@ def gemm_shape(op: Inference) -> Mapping[str, Specs]:
 def gemm_grad_shape(op: Inference) -> Mapping[str, Specs]:
     """Each gradient is like its operand."""
     like = grads_like("X", "Y")(op)
-    width = op.shape("DOut")[-1]
+    y = op.spec("Y")
+    width = y.shape[0 if op.attr("trans_y") else 1]
     below = op.attr("activation_below")
     op.require(
         below in ("none", "gelu_grad"), f"activation_below={below!r} must be none or gelu_grad"
     )
     op.require(below == "none" or not op.attr("trans_x"), "activation_below takes no trans_x")
-    return {"DX": like["X@GRAD"], "DY": like["Y@GRAD"], "DBias": of_shape((width,), op.spec("Y"))}
+    return {"DX": like["X@GRAD"], "DY": like["Y@GRAD"], "DBias": of_shape((width,), y)}
 
 
 def backward_attrs(forward: Mapping[str, Any]) -> dict[str, Any]:

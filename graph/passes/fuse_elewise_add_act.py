@@ -120,14 +120,13 @@ def _act_outside(edit: GraphRewriter, add: Node) -> list[Change]:
     changes: list[Change] = [((add, act), fused)]
     if back is not None:
         act_grad, add_grad = back
+        above = sole_value(act_grad.inputs, "X" if act.op == "scale" else "Out@GRAD")
         # X tells a shape only, unless the sum is formed again.
-        needs_x = (reads_sum and not keep) or _shape(x) != _shape(out)
+        needs_x = (reads_sum and not keep) or _shape(x) != _shape(above)
         grad_inputs = {"X": x if needs_x else None, "Y": y}
         grad_inputs["Out"] = out if slope_reads(act.op) == "Out" else None
         grad_inputs["IntermediateOut"] = middle if keep else None
-        grad_inputs["Out@GRAD"] = sole_value(
-            act_grad.inputs, "X" if act.op == "scale" else "Out@GRAD"
-        )
+        grad_inputs["Out@GRAD"] = above
         node = replace(
             add_grad,
             op=f"{FUSED}_grad",

@@ -114,10 +114,11 @@ def test_what_grows_may_be_compiled_with_every_switch(tmp_path: Path) -> None:
     assert "concat" not in whole and "concat" in block
 
 
-def test_what_grows_trains_on_two_places() -> None:
+@pytest.mark.parametrize("switch", ["", "fuse_gemm_epilogue", "fuse_elewise_add_act_ops"])
+def test_what_grows_trains_on_two_places(switch: str) -> None:
     """What it begins with has another gradient, too, which has the size that it had then."""
     x, n = fluid.data("x", [None, 4]), fluid.data("n", [1], "int64")
-    state = L.fc(x, 4)
+    state = L.fc(x, 4, act="relu", param_attr=fluid.initializer.Constant(0.1))
     beside = L.reduce_mean(state)
     start = [L.fill_constant([1], "int64", 0), state]
     _, grown = L.while_loop(lambda i, s: i < n, lambda i, s: [i + 1, L.concat([s, s], 1)], start)
@@ -128,8 +129,9 @@ def test_what_grows_trains_on_two_places() -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     exe.run(fluid.default_startup_program())
     with rowlock.cluster(launcher="threads"):
+        strategy = fluid.BuildStrategy(**{switch: True} if switch else {})
         program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
-            loss.name, places=fluid.cpu_places(2)
+            loss.name, strategy, places=fluid.cpu_places(2)
         )
         losses = [exe.run(program, [feed, feed], [loss])[0].mean() for _ in range(3)]
     assert losses == sorted(losses, reverse=True)
@@ -281,6 +283,35 @@ def test_steps_as_many_as_the_longest_sequence_begin_with_a_parameter() -> None:
         value, slope = run(feed, [out, "start@GRAD"])
         np.testing.assert_allclose(value[-1], np.array([last, last]).T)
         np.testing.assert_allclose(slope, np.full((2, 2), 2.0 ** (max(lengths) + 1) - 2))
+
+
+def test_where_all_sequences_are_empty_no_step_is_made(threads: None) -> None:
+    """Results have no steps, and as many rows as there are sequences; gradients come from other places."""
+    x = fluid.data("x", [None, 2], lod_level=1)
+    padded, _ = L.sequence_pad(L.fc(x, 2, bias_attr=False), L.assign(np.zeros(1, "float32")))
+    steps, rnn = L.transpose(padded, [1, 0, 2]), L.StaticRNN()
+    with rnn.step():
+        word = rnn.step_input(steps)
+        before = rnn.memory(shape=[-1, 2], batch_ref=word)
+        rnn.update_memory(before, L.fc([word, before], 2, act="tanh"))
+        rnn.step_output(L.concat([word, before], 1))
+    out = rnn()
+    loss = L.mean(L.reduce_sum(out, [0, 2]))
+    fluid.optimizer.SGD(0.0).minimize(loss)
+    main, exe = fluid.default_main_program(), fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    rows = np.random.default_rng(0).random((3, 2), "float32")
+    feeds = [
+        {"x": fluid.create_lod_tensor(rows[: sum(lengths)], [lengths], fluid.CPUPlace())}
+        for lengths in ([0, 0], [2, 1])
+    ]
+    slopes = [p.name + "@GRAD" for p in main.all_parameters()]
+    empty, *zeros = exe.run(main, feed=feeds[0], fetch_list=[out, *slopes])
+    assert empty.shape == (0, 2, 4) and not any(np.any(slope) for slope in zeros)
+    alone = exe.run(main, feed=feeds[1], fetch_list=slopes)
+    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, places=fluid.cpu_places(2))
+    for slope, whole in zip(exe.run(program, feed=feeds, fetch_list=slopes), alone, strict=True):
+        np.testing.assert_allclose(slope, np.concatenate([whole, whole]) / 2, rtol=1e-5)
 
 
 def recurrent_net() -> tuple[Any, Any]:

@@ -500,3 +500,52 @@ def test_rows_meet_in_programs_whose_shapes_are_data(body: Any, mode: str) -> No
                 exe.run(program, feed, [loss])
             tables.append(np.array(fluid.global_scope().find_var("table").get_tensor()))
     np.testing.assert_allclose(*tables, atol=2e-6)
+
+
+def test_rows_of_branches_and_rounds_meet_weighed_by_samples() -> None:
+    """Places have other sequences; tables are read in a branch and in each round of a loop."""
+
+    def trained(places: int, **strategy: Any) -> list[np.ndarray]:
+        main, startup = fluid.Program(), fluid.Program()
+        main.random_seed = startup.random_seed = 3
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            words = fluid.data("words", [None, 1], "int64", lod_level=1)
+            n, label = fluid.data("n", [1], "int64"), fluid.data("label", [None, 1])
+
+            def pooled(table: str, how: str) -> Any:
+                return L.sequence_pool(L.embedding(words, [30, 4], True, param_attr=table), how)
+
+            first = pooled("first", "sum")
+            few = L.less_than(n, L.fill_constant([1], "int64", 2))
+            state = L.cond(few, lambda: L.tanh(first), lambda: first + pooled("second", "average"))
+            i = L.fill_constant([1], "int64", 0)
+            going = L.less_than(i, n)
+            loop = L.While(going)
+            with loop.block():
+                behind = L.fc(state, 4, act="tanh", param_attr="w") + pooled("first", "max")
+                L.assign(behind, state)
+                L.increment(i)
+                L.less_than(i, n, cond=going)
+            loss = L.mean(L.square(L.fc(state, 1) - label))
+            fluid.optimizer.Adagrad(0.1).minimize(loss)
+        exe, rng = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(0)
+        with fluid.scope_guard(fluid.Scope()):
+            exe.run(startup)
+            program = on_places(main, loss, places, **strategy)
+            for rounds, lengths in enumerate(([2, 0, 1, 3, 1], [1, 4, 0, 2], [3, 1, 1, 0, 2, 2])):
+                rows = rng.integers(0, 30, (sum(lengths), 1))
+                feed = {
+                    "words": fluid.create_lod_tensor(rows, [lengths], fluid.CPUPlace()),
+                    "label": rng.standard_normal((len(lengths), 1), "float32"),
+                    "n": np.array([rounds]),
+                }
+                exe.run(program, feed, [loss])
+            scope = fluid.global_scope()
+            return [np.array(scope.find_var(p.name).get_tensor()) for p in main.all_parameters()]
+
+    weighted = {"gradient_scale_strategy": fluid.BuildStrategy.GradientScaleStrategy.SampleWeighted}
+    expected = trained(1)
+    with rowlock.cluster(launcher="threads"):
+        for mode in ({}, REDUCE):
+            for value, other in zip(trained(3, **weighted, **mode), expected, strict=True):
+                np.testing.assert_allclose(value, other, rtol=1e-4, atol=1e-5)

@@ -78,6 +78,33 @@ def test_reduce_mode_keeps_updates_with_their_owners() -> None:
         np.testing.assert_allclose(values[key], array, rtol=1e-4, atol=2e-5, err_msg=key)
 
 
+@needs_jax
+def test_a_region_may_use_what_lasts_before_the_vote() -> None:
+    """Statistics of a frozen batch norm, and classes' weights that an op returns as they are."""
+    results = []
+    for build in ({}, {"build_cinn_pass": True}):
+        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        main.random_seed = startup.random_seed = 3
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            x, label = fluid.data("x", [None, 4]), fluid.data("label", [None, 1], "int64")
+            h = fluid.layers.batch_norm(fluid.layers.fc(x, 4), act="relu", use_global_stats=True)
+            loss = fluid.layers.mean(fluid.layers.hsigmoid(h, label, 6))
+            fluid.optimizer.SGD(0.1).minimize(loss)
+        exe = fluid.Executor(fluid.CPUPlace())
+        exe.run(startup, scope=scope)
+        feed = {"x": np.random.default_rng(0).random((6, 4), "float32")}
+        feed["label"] = np.arange(6).reshape(6, 1)
+        with rowlock.cluster(launcher="threads"):
+            program = fluid.CompiledProgram(main).with_data_parallel(
+                loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
+            )
+            results.append([exe.run(program, feed, [loss], scope=scope)[0] for _ in range(3)])
+        nodes = [node for node in program.explain().graph.nodes if node.op == REGION]
+        bodies = [body_node["op"] for node in nodes for body_node in node.attrs["body"]]
+        assert not build or {"batch_norm", "hierarchical_sigmoid"} <= {*bodies}
+    np.testing.assert_allclose(*results, rtol=1e-5)
+
+
 def test_without_jax_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(able._VERSIONS, "xla", lambda: "")
     able.capabilities.cache_clear()
