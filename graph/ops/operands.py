@@ -61,13 +61,6 @@ class Slot(NamedTuple):
     optional: bool
     parameter: str
 
-    @classmethod
-    def parse(cls, text: str, result: bool = False) -> Slot:
-        """Read a slot as ``text`` gives it; every result of a gradient op may be left out."""
-        name = text.rstrip("*?")
-        optional = "?" in text or (result and "@GRAD" in name)
-        return cls(name, "*" in text, optional, parameter_name(name))
-
     @property
     def text(self) -> str:
         """The slot as Paddle's prototypes have it: ``X``, ``X*`` (any number), ``X?``, ``X*?``."""
