@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
 from .arguments import check_variable
-from .helper import LayerHelper, layer
+from .helper import LayerHelper, layer, layers
 
 
 def _elementwise(op_type: str) -> Callable[..., Variable]:
@@ -17,9 +17,7 @@ def _elementwise(op_type: str) -> Callable[..., Variable]:
         x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
     ) -> Variable:
         helper = LayerHelper(op_type, name)
-        return helper.activate(
-            helper.apply(op_type, {"X": x, "Y": y}, {"axis": axis}, dtype=x.dtype), act
-        )
+        return helper.activate(helper.layer(op_type, x=x, y=y, axis=axis), act)
 
     layer.__name__ = layer.__qualname__ = op_type
     layer.__doc__ = f"``{op_type}`` of x and y; y is aligned with x at ``axis`` and broadcast."
@@ -62,16 +60,9 @@ def fused_elemwise_activation(
             f"{FUSED}: functor_list must be a list of two op types, such as ['elementwise_add', 'relu'], got "
             f"{functor_list!r}."
         )
-    helper = LayerHelper(FUSED)
-    outputs = {"Out": helper.new(x.dtype), "IntermediateOut": helper.new(x.dtype)}
-    attrs = {
-        "axis": axis,
-        "scale": scale,
-        "save_intermediate_out": save_intermediate_out,
-        "functor_list": functors,
-    }
-    helper.append_op(FUSED, {"X": x, "Y": y}, outputs, attrs)
-    return outputs["Out"]
+    attrs = {"axis": axis, "scale": scale, "save_intermediate_out": save_intermediate_out}
+    fields = {"x": x, "y": y, "functor_list": functors, **attrs}
+    return layers(FUSED, None, "Out IntermediateOut", **fields)[0]
 
 
 def _result(helper: LayerHelper, out: Variable | None, argument: str) -> Variable:
@@ -89,7 +80,7 @@ def _compared(
     check_variable(y, "y", op_type)
     helper = LayerHelper(op_type)
     out = _result(helper, cond, "cond")
-    helper.append_op(op_type, {"X": x, "Y": y}, {"Out": out}, attrs)
+    helper.layers(op_type, "", x=x, y=y, out=out, **attrs)
     return out
 
 
@@ -124,7 +115,7 @@ def _logical(op_type: str) -> Callable[..., Variable]:
     ) -> Variable:
         helper = LayerHelper(op_type, name)
         result = _result(helper, out, "out")
-        helper.append_op(op_type, {"X": x, "Y": y}, {"Out": result})
+        helper.layers(op_type, "", x=x, y=y, out=result)
         return result
 
     layer.__name__ = layer.__qualname__ = op_type
@@ -141,7 +132,7 @@ def logical_not(x: Variable, out: Variable | None = None, name: str | None = Non
     """The opposite of booleans; ``out`` is the boolean variable to write."""
     helper = LayerHelper("logical_not", name)
     result = _result(helper, out, "out")
-    helper.append_op("logical_not", {"X": x}, {"Out": result})
+    helper.layers("logical_not", "", x=x, out=result)
     return result
 
 

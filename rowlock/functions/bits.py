@@ -12,12 +12,12 @@ from ..strategies.errors import Unsupported
 
 
 def _of_bits(op_type: str, x: Variable, y: Variable | None, out: Variable | None) -> Variable:
-    inputs = {"X": x} if y is None else {"X": x, "Y": y}
-    for argument, operand in zip("xy", inputs.values(), strict=False):
+    inputs = {"x": x} if y is None else {"x": x, "y": y}
+    for argument, operand in inputs.items():
         check_variable(operand, argument, op_type)
     helper = LayerHelper(op_type)
     result = helper.new(x.dtype) if out is None else out
-    helper.append_op(op_type, inputs, {"Out": result})
+    helper.layers(op_type, "", **inputs, out=result)
     return result
 
 
