@@ -76,7 +76,7 @@ class LayerHelper:
         for field, value in fields.items():
             check = NUMBERS.get(record.kinds.get(field, ""))
             if check is not None and value is not None:
-                fields[field] = check(value, field, op_type)
+                fields[field] = check(value, field, self.layer_type)
         self.append_op(op_type, inputs, {**outputs, **fresh}, fields)
         return tuple(fresh.values())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....strategies.errors import InvalidType, InvalidValue
@@ -43,7 +43,7 @@ class DGCMomentumOptimizer(MomentumOptimizer):
         InvalidValue: a number that cannot work.
     """
 
-    slots = {"_dgc_u_": "Velocity"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"_dgc_u_": "Velocity"}
 
     def __init__(
         self,
@@ -122,8 +122,8 @@ class DGCMomentumOptimizer(MomentumOptimizer):
             )
         attrs = {
             **self._ramp,
-            "m": float(self._momentum),
-            "use_nesterov": self._use_nesterov,
+            "m": float(self._attrs["mu"]),
+            "use_nesterov": self._attrs["use_nesterov"],
             "regular_coeff": float(decay.coeff) if decay else 0.0,
             "regular_type": 0 if not decay else 2 if isinstance(decay, L2DecayRegularizer) else 1,
         }
