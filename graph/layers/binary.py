@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
 from .arguments import check_variable
-from .helper import LayerHelper, layer, layers
+from .helper import LayerHelper, constant_layer, layer, layers
 
 
 def _elementwise(op_type: str) -> Callable[..., Variable]:
@@ -65,23 +65,12 @@ def fused_elemwise_activation(
     return layers(FUSED, None, "Out IntermediateOut", **fields)[0]
 
 
-def _result(helper: LayerHelper, out: Variable | None, argument: str) -> Variable:
-    """Return the boolean variable to write: the caller's, or a new one."""
-    if out is None:
-        return helper.new("bool", stop_gradient=True)
-    check_variable(out, argument, helper.layer_type)
-    return out
-
-
 def _compared(
     op_type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict[str, Any]
 ) -> Variable:
     check_variable(x, "x", op_type)
     check_variable(y, "y", op_type)
-    helper = LayerHelper(op_type)
-    out = _result(helper, cond, "cond")
-    helper.layers(op_type, "", x=x, y=y, out=out, **attrs)
-    return out
+    return constant_layer(op_type, x=x, y=y, out=cond, **attrs)
 
 
 def less_than(
@@ -113,10 +102,7 @@ def _logical(op_type: str) -> Callable[..., Variable]:
     def layer(
         x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
     ) -> Variable:
-        helper = LayerHelper(op_type, name)
-        result = _result(helper, out, "out")
-        helper.layers(op_type, "", x=x, y=y, out=result)
-        return result
+        return constant_layer(op_type, name, x=x, y=y, out=out)
 
     layer.__name__ = layer.__qualname__ = op_type
     layer.__doc__ = f"``{op_type}`` of booleans; ``out`` is the boolean variable to write."
@@ -130,10 +116,7 @@ logical_xor = _logical("logical_xor")
 
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """The opposite of booleans; ``out`` is the boolean variable to write."""
-    helper = LayerHelper("logical_not", name)
-    result = _result(helper, out, "out")
-    helper.layers("logical_not", "", x=x, out=result)
-    return result
+    return constant_layer("logical_not", name, x=x, out=out)
 
 
 def matmul(

@@ -62,23 +62,25 @@ class LayerHelper:
     def layers(
         self, op_type: str, results: str, constants: str = "", /, **fields: Any
     ) -> tuple[Variable, ...]:
-        """Append an op and return new variables in its slots ``results``; no gradient passes to ``constants``.
+        """Append an op and return the variables in its slots ``results``; no gradient passes to ``constants``.
 
-        ``fields`` are those of the op's record: operands and results that there are already, or the names of
-        their slots, and attributes. None leaves one out.
+        ``fields`` are those of the op's record, or the names of their slots: operands, attributes, and
+        variables that exist to be written; other ``results`` are new. None leaves a field out.
 
         Raises:
             InvalidType: an attribute is no number of the kind that the record declares.
         """
         record = _record(op_type)
-        fresh = {slot: self.new(None, slot in constants.split()) for slot in results.split()}
         inputs, outputs = _take(record.inputs, fields), _take(record.outputs, fields)
+        for slot in results.split():
+            if outputs.get(slot) is None:
+                outputs[slot] = self.new(None, slot in constants.split())
         for field, value in fields.items():
             check = NUMBERS.get(record.kinds.get(field, ""))
             if check is not None and value is not None:
                 fields[field] = check(value, field, self.layer_type)
-        self.append_op(op_type, inputs, {**outputs, **fresh}, fields)
-        return tuple(fresh.values())
+        self.append_op(op_type, inputs, outputs, fields)
+        return tuple(outputs[slot] for slot in results.split())
 
     def create_parameter(
         self,

@@ -86,10 +86,6 @@ def accuracy(
 ) -> Variable:
     """The share of samples whose label is among the ``k`` best scored: shape [1]."""
     best, indices = topk(input, k)
-    helper = LayerHelper("accuracy")
-    result = helper.new("float32", stop_gradient=True)
-    correct = helper.new("int32", stop_gradient=True) if correct is None else correct
-    total = helper.new("int32", stop_gradient=True) if total is None else total
-    results = {"accuracy": result, "correct": correct, "total": total}
-    helper.layers("accuracy", "", out=best, indices=indices, label=label, **results)
-    return result
+    results = "Accuracy Correct Total"
+    fields = {"out": best, "indices": indices, "label": label, "correct": correct, "total": total}
+    return layers("accuracy", None, results, results, **fields)[0]

@@ -66,11 +66,7 @@ def trace(
     name: str | None = None,
 ) -> Variable:
     """The sum of the diagonal of two dimensions; ``out`` is the variable to write."""
-    fields = {"input": input, "offset": offset, "dim1": dim1, "dim2": dim2}
-    if out is None:
-        return layer("trace", name, **fields)
-    layers("trace", name, "", **fields, out=out)
-    return out
+    return layer("trace", name, input=input, offset=offset, dim1=dim1, dim2=dim2, out=out)
 
 
 def _triangle(op: str, x: Variable, diagonal: int, name: str | None) -> Variable:
@@ -145,11 +141,7 @@ def size(input: Variable) -> Variable:
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     """Whether there are no elements; ``cond`` is the boolean variable to write."""
-    helper = LayerHelper("is_empty")
-    out = helper.new("bool", stop_gradient=True) if cond is None else cond
-    check_variable(out, "cond", "is_empty")
-    helper.layers("is_empty", "", x=x, out=out)
-    return out
+    return constant_layer("is_empty", x=x, out=cond)
 
 
 def allclose(

@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, Integers, check_float, check_variable, integer
-from .helper import LayerHelper, layer, layers
+from .helper import LayerHelper, layer
 from .norms import known_channels
 from .shape import reduce_max, reduce_sum
 from .unary import exp, log
@@ -20,15 +20,6 @@ def _product(
     for argument, operand in zip(names, (x, y), strict=True):
         check_variable(operand, argument, op_type)
     return layer(op_type, x=x, y=y, **attrs)
-
-
-def _written(op_type: str, out: Variable | None, **fields: Any) -> Variable:
-    """Append an op that writes the caller's variable, or a new one."""
-    if out is None:
-        return layer(op_type, **fields)
-    check_variable(out, "out", op_type)
-    layers(op_type, None, "", **fields, out=out)
-    return out
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -73,7 +64,7 @@ def kron(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """Every element of x times all of y, block by block; ``out`` is the variable to write."""
-    return _written("kron", out, x=x, y=y)
+    return layer("kron", x=x, y=y, out=out)
 
 
 def bilinear_tensor_product(

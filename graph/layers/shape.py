@@ -44,10 +44,7 @@ reduce_prod = _reduce("reduce_prod")
 def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
     """The sum of several tensors of one shape."""
     terms = variables_of(input, "input", "sums")
-    if out is None:
-        return layer("sum", x=terms)
-    layers("sum", None, "", x=terms, out=out)
-    return out
+    return layer("sum", x=terms, out=out)
 
 
 def sum(x: Variable | Sequence[Variable]) -> Variable:
@@ -246,19 +243,14 @@ def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros in the shape and dtype of x."""
-    helper = LayerHelper("zeros_like")
-    out = helper.new(x.dtype) if out is None else out
-    helper.layers("fill_zeros_like", "", x=x, out=out)
-    out.stop_gradient = True
-    return out
+    result = LayerHelper("zeros_like").layer("fill_zeros_like", x=x, out=out)
+    result.stop_gradient = True
+    return result
 
 
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones in the shape and dtype of x."""
-    helper = LayerHelper("ones_like")
-    out = helper.new(x.dtype) if out is None else out
-    helper.layers("fill_any_like", "", x=x, out=out, value=1.0)
-    return out
+    return LayerHelper("ones_like").layer("fill_any_like", x=x, out=out, value=1.0)
 
 
 def fill_constant_batch_size_like(

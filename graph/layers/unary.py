@@ -63,12 +63,7 @@ def erf(x: Variable) -> Variable:
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """log(1 + x), exact near 0; written to ``out`` if that is given."""
-    helper = LayerHelper("log1p", name)
-    if out is None:
-        return helper.layer("log1p", x=x)
-    check_variable(out, "out", "log1p")
-    helper.layers("log1p", "", x=x, out=out)
-    return out
+    return layer("log1p", name, x=x, out=out)
 
 
 def _with(op_type: str, x: Variable, name: str | None, **attrs: Any) -> Variable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..graph.layers.arguments import check_variable
-from ..graph.layers.helper import LayerHelper
+from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import Unsupported
@@ -15,10 +15,7 @@ def _of_bits(op_type: str, x: Variable, y: Variable | None, out: Variable | None
     inputs = {"x": x} if y is None else {"x": x, "y": y}
     for argument, operand in inputs.items():
         check_variable(operand, argument, op_type)
-    helper = LayerHelper(op_type)
-    result = helper.new(x.dtype) if out is None else out
-    helper.layers(op_type, "", **inputs, out=result)
-    return result
+    return layer(op_type, **inputs, out=out)
 
 
 def _two(op_type: str, text: str) -> Callable[..., Variable]:
