@@ -17,10 +17,9 @@ from .functions.math import inverse as inv
 from .functions.search import where
 from .graph.layers import shape as layers
 from .graph.layers import unary
-from .graph.layers.arguments import Floats, check_float
+from .graph.layers.arguments import Floats, check_float, integer
 from .graph.layers.helper import LayerHelper
 from .graph.layers.matrices import diagonal
-from .graph.layers.numbers import integer
 from .graph.program.variable import Variable
 from .names import publish_listed
 from .strategies.errors import InvalidType, InvalidValue, Unsupported
@@ -104,20 +103,13 @@ def cond(x: Variable, p: Any = None, name: str | None = None) -> Variable:
 def det(x: Variable, name: str | None = None) -> Variable:
     """Determinants of square matrices [..., N, N]; the gradient needs their inverses."""
     _matrices(x, "x", "det", square=True)
-    return LayerHelper("det", name).apply("determinant", {"Input": x}, dtype=x.dtype)
+    return LayerHelper("det", name).layer("determinant", input=x)
 
 
 def slogdet(x: Variable, name: str | None = None) -> Variable:
     """Signs and logarithms of the sizes of determinants, [2, ...]."""
     _matrices(x, "x", "slogdet", square=True)
-    return LayerHelper("slogdet", name).apply("slogdeterminant", {"Input": x}, dtype=x.dtype)
-
-
-def _apply(op_type: str, x: Variable, slots: Sequence[str], attrs: Any) -> tuple[Variable, ...]:
-    helper = LayerHelper(op_type)
-    results = tuple(helper.new(x.dtype) for _ in slots)
-    helper.append_op(op_type, {"X": x}, dict(zip(slots, results, strict=True)), attrs)
-    return results
+    return LayerHelper("slogdet", name).layer("slogdeterminant", input=x)
 
 
 def svd(
@@ -128,7 +120,7 @@ def svd(
     U is [..., M, K] and V^T [..., K, N]; with ``full_matrices`` they are square.
     """
     _matrices(x, "x", "svd")
-    u, s, vh = _apply("svd", x, ("U", "S", "VH"), {"full_matrices": bool(full_matrices)})
+    u, s, vh = LayerHelper("svd").layers("svd", "U S VH", x=x, full_matrices=bool(full_matrices))
     return u, s, vh
 
 
@@ -147,7 +139,7 @@ def qr(x: Variable, mode: str = "reduced", name: str | None = None) -> Any:
     if mode not in ("reduced", "complete", "r"):
         raise InvalidValue(f"qr: mode is 'reduced', 'complete' or 'r', got {mode!r}.")
     kind = "complete" if mode == "complete" else "reduced"
-    q, r = _apply("qr", x, ("Q", "R"), {"mode": kind})
+    q, r = LayerHelper("qr").layers("qr", "Q R", x=x, mode=kind)
     return r if mode == "r" else (q, r)
 
 
@@ -162,7 +154,7 @@ def eigh(x: Variable, UPLO: str = "L", name: str | None = None) -> tuple[Variabl
     _matrices(x, "x", "eigh", square=True)
     if UPLO not in ("L", "U"):
         raise InvalidValue(f"eigh: UPLO is 'L' or 'U', got {UPLO!r}.")
-    values, vectors = _apply("eigh", x, ("Eigenvalues", "Eigenvectors"), {"UPLO": UPLO})
+    values, vectors = LayerHelper("eigh").layers("eigh", "Eigenvalues Eigenvectors", x=x, UPLO=UPLO)
     return values, vectors
 
 

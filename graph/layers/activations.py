@@ -6,20 +6,15 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, check_float
+from .arguments import Floats, check_float, number
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
-from .numbers import integer, number
 
 
 def _applied(op_type: str, x: Variable, name: str | None, **settings: Any) -> Variable:
     """Append an op of one tensor of floats; a setting that is None keeps Paddle's default."""
     check_float(x, "x", op_type)
-    attrs = {
-        key.removesuffix("_"): number(value, key, op_type)
-        for key, value in settings.items()
-        if value is not None
-    }
+    attrs = {key.removesuffix("_"): value for key, value in settings.items()}
     return layer(op_type, name, x=x, **attrs)
 
 
@@ -104,8 +99,7 @@ def maxout(x: Floats, groups: int, name: str | None = None, axis: int = 1) -> Va
     """
     if axis not in (1, -1, 3):
         raise InvalidValue(f"maxout: axis is 1 (NCHW), or 3 or -1 (NHWC), got {axis!r}.")
-    attrs = {"groups": integer(groups, "groups", "maxout"), "axis": 3 if axis == -1 else axis}
-    return layer("maxout", name, x=x, **attrs)
+    return layer("maxout", name, x=x, groups=groups, axis=3 if axis == -1 else axis)
 
 
 def weighted_relu(x: Variable, alpha: Variable, mode: str, name: str | None = None) -> Variable:
@@ -144,4 +138,4 @@ def prelu(x: Floats, mode: str, param_attr: Any = None, name: str | None = None)
     )
     if alpha is None:
         raise InvalidType("prelu: param_attr cannot be False: there is nothing without alpha.")
-    return helper.apply("prelu", {"X": x, "Alpha": alpha}, {"mode": mode}, dtype=x.dtype)
+    return helper.layer("prelu", x=x, alpha=alpha, mode=mode)

@@ -13,6 +13,8 @@ from functools import wraps
 from types import FunctionType
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ...strategies.errors import InvalidType
 from ...strategies.types import FLOATS, INTEGERS
 from ..program.variable import Variable
@@ -47,6 +49,33 @@ def check_integers(x: Any, argument: str, layer: str) -> None:
         raise InvalidType(
             f"{layer}: {argument} must hold integers, and {x.name!r} holds {x.dtype.name}: cast it."
         )
+
+
+def integer(value: Any, argument: str, layer: str) -> int:
+    """Return an integer as a Python int.
+
+    Raises:
+        InvalidType: ``value`` is no integer.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise InvalidType(
+            f"{layer}: {argument} must be an int, got {value!r} ({type(value).__name__})."
+        )
+    return int(value)
+
+
+def number(value: Any, argument: str, layer: str) -> float:
+    """Return a number as a Python float.
+
+    Raises:
+        InvalidType: ``value`` is no number.
+    """
+    wrong = isinstance(value, (str, bytes, Variable)) or not hasattr(value, "__float__")
+    if wrong or isinstance(value, (bool, np.bool_)):
+        raise InvalidType(
+            f"{layer}: {argument} must be a number, got {value!r} ({type(value).__name__})."
+        )
+    return float(value)
 
 
 def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:

@@ -46,7 +46,7 @@ def array_write(x: Variable, i: Variable, array: Variable | None = None) -> Vari
             name=f"{helper.name}.out", type=VarType.LOD_TENSOR_ARRAY, dtype=x.dtype
         )
     check_array(array, "array_write")
-    helper.append_op("write_to_array", {"X": x, "I": i}, {"Out": array})
+    helper.layers("write_to_array", "", x=x, i=i, out=array)
     return array
 
 
@@ -59,7 +59,7 @@ def array_read(array: Variable, i: Variable) -> Variable:
     _check_index(i, "array_read")
     check_array(array, "array_read")
     helper = LayerHelper("array_read")
-    return helper.apply("read_from_array", {"X": array, "I": i}, dtype=array.dtype)
+    return helper.layer("read_from_array", x=array, i=i)
 
 
 def array_length(array: Variable) -> Variable:
@@ -70,7 +70,7 @@ def array_length(array: Variable) -> Variable:
     """
     check_array(array, "array_length")
     helper = LayerHelper("array_length")
-    return helper.apply("lod_array_length", {"X": array}, dtype="int64", stop_gradient=True)
+    return helper.layers("lod_array_length", "Out", "Out", x=array)[0]
 
 
 def tensor_array_to_tensor(

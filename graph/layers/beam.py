@@ -7,10 +7,9 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType
 from ..program.variable import Variable
-from .arguments import Floats, check_variable
+from .arguments import Floats, check_variable, integer
 from .arrays import check_array
 from .helper import layers
-from .numbers import integer
 
 
 def check_beam(beam_size: Any, end_id: Any, layer: str, argument: str = "end_id") -> None:
@@ -72,15 +71,9 @@ def beam_search(
     if ids is not None:
         _check_words(ids, "ids")
     inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "ids": ids, "scores": scores}
-    attrs = {
-        "level": integer(level, "level", "beam_search"),
-        "beam_size": beam_size,
-        "end_id": end_id,
-        "is_accumulated": is_accumulated,
-    }
-    best, words, parents = layers(
-        "beam_search", name, "selected_scores selected_ids parent_idx", **inputs, **attrs
-    )
+    results = "selected_scores selected_ids parent_idx"
+    attrs = {"beam_size": beam_size, "end_id": end_id, "is_accumulated": is_accumulated}
+    best, words, parents = layers("beam_search", name, results, **inputs, **attrs, level=level)
     return (words, best, parents) if return_parent_idx else (words, best)
 
 

@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
 from .arguments import check_variable
-from .helper import LayerHelper, layer
+from .helper import LayerHelper, constant_layer, layer, layers
 
 
 def _elementwise(op_type: str) -> Callable[..., Variable]:
@@ -17,9 +17,7 @@ def _elementwise(op_type: str) -> Callable[..., Variable]:
         x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
     ) -> Variable:
         helper = LayerHelper(op_type, name)
-        return helper.activate(
-            helper.apply(op_type, {"X": x, "Y": y}, {"axis": axis}, dtype=x.dtype), act
-        )
+        return helper.activate(helper.layer(op_type, x=x, y=y, axis=axis), act)
 
     layer.__name__ = layer.__qualname__ = op_type
     layer.__doc__ = f"``{op_type}`` of x and y; y is aligned with x at ``axis`` and broadcast."
@@ -62,24 +60,9 @@ def fused_elemwise_activation(
             f"{FUSED}: functor_list must be a list of two op types, such as ['elementwise_add', 'relu'], got "
             f"{functor_list!r}."
         )
-    helper = LayerHelper(FUSED)
-    outputs = {"Out": helper.new(x.dtype), "IntermediateOut": helper.new(x.dtype)}
-    attrs = {
-        "axis": axis,
-        "scale": scale,
-        "save_intermediate_out": save_intermediate_out,
-        "functor_list": functors,
-    }
-    helper.append_op(FUSED, {"X": x, "Y": y}, outputs, attrs)
-    return outputs["Out"]
-
-
-def _result(helper: LayerHelper, out: Variable | None, argument: str) -> Variable:
-    """Return the boolean variable to write: the caller's, or a new one."""
-    if out is None:
-        return helper.new("bool", stop_gradient=True)
-    check_variable(out, argument, helper.layer_type)
-    return out
+    attrs = {"axis": axis, "scale": scale, "save_intermediate_out": save_intermediate_out}
+    fields = {"x": x, "y": y, "functor_list": functors, **attrs}
+    return layers(FUSED, None, "Out IntermediateOut", **fields)[0]
 
 
 def _compared(
@@ -87,10 +70,7 @@ def _compared(
 ) -> Variable:
     check_variable(x, "x", op_type)
     check_variable(y, "y", op_type)
-    helper = LayerHelper(op_type)
-    out = _result(helper, cond, "cond")
-    helper.append_op(op_type, {"X": x, "Y": y}, {"Out": out}, attrs)
-    return out
+    return constant_layer(op_type, x=x, y=y, out=cond, **attrs)
 
 
 def less_than(
@@ -122,10 +102,7 @@ def _logical(op_type: str) -> Callable[..., Variable]:
     def layer(
         x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
     ) -> Variable:
-        helper = LayerHelper(op_type, name)
-        result = _result(helper, out, "out")
-        helper.append_op(op_type, {"X": x, "Y": y}, {"Out": result})
-        return result
+        return constant_layer(op_type, name, x=x, y=y, out=out)
 
     layer.__name__ = layer.__qualname__ = op_type
     layer.__doc__ = f"``{op_type}`` of booleans; ``out`` is the boolean variable to write."
@@ -139,10 +116,7 @@ logical_xor = _logical("logical_xor")
 
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """The opposite of booleans; ``out`` is the boolean variable to write."""
-    helper = LayerHelper("logical_not", name)
-    result = _result(helper, out, "out")
-    helper.append_op("logical_not", {"X": x}, {"Out": result})
-    return result
+    return constant_layer("logical_not", name, x=x, out=out)
 
 
 def matmul(

@@ -6,9 +6,8 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integer, number
 from .helper import layer, layers
-from .numbers import integer, number
 
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
 
@@ -66,7 +65,7 @@ def anchor_generator(
         "aspect_ratios": numbers(aspect_ratios, "aspect_ratios", layer),
         "variances": numbers(variance, "variance", layer, 4),
         "stride": numbers(stride, "stride", layer, 2),
-        "offset": number(offset, "offset", layer),
+        "offset": offset,
     }
     return _pair(layer, {"Input": input}, attrs, "Anchors", name)
 
@@ -78,7 +77,7 @@ def _places(layer: str, variance: Any, clip: bool, steps: Any, offset: float) ->
         "clip": bool(clip),
         "step_w": step_w,
         "step_h": step_h,
-        "offset": number(offset, "offset", layer),
+        "offset": offset,
     }
 
 
@@ -165,8 +164,7 @@ def box_coder(
     """
     op_type = "box_coder"
     inputs = {"PriorBox": prior_box, "TargetBox": target_box}
-    attrs: dict[str, Any] = {"code_type": code_type, "box_normalized": bool(box_normalized)}
-    attrs["axis"] = integer(axis, "axis", op_type)
+    attrs = {"code_type": code_type, "box_normalized": bool(box_normalized), "axis": axis}
     if isinstance(prior_box_var, Variable):
         inputs["PriorBoxVar"] = prior_box_var
     elif prior_box_var is not None:
@@ -199,11 +197,11 @@ def yolo_box(
     layer = "yolo_box"
     attrs = {
         "anchors": [int(n) for n in numbers(anchors, "anchors", layer)],
-        "class_num": integer(class_num, "class_num", layer),
-        "conf_thresh": number(conf_thresh, "conf_thresh", layer),
-        "downsample_ratio": integer(downsample_ratio, "downsample_ratio", layer),
+        "class_num": class_num,
+        "conf_thresh": conf_thresh,
+        "downsample_ratio": downsample_ratio,
         "clip_bbox": bool(clip_bbox),
-        "scale_x_y": number(scale_x_y, "scale_x_y", layer),
+        "scale_x_y": scale_x_y,
     }
     boxes, scores = layers(layer, name, "Boxes Scores", x=x, img_size=img_size, **attrs)
     return boxes, scores
@@ -217,7 +215,7 @@ def _regions(
     check_variable(rois, "rois", op_type)
     height, width = (integer(n, "pooled_height and pooled_width", op_type) for n in size)
     bins = {"pooled_height": height, "pooled_width": width}
-    settings = {**bins, "spatial_scale": number(scale, "spatial_scale", op_type), **attrs}
+    settings = {**bins, "spatial_scale": scale, **attrs}
     results = "Out Argmax" if op_type == "roi_pool" else "Out"
     return layers(op_type, None, results, "Argmax", X=x, ROIs=rois, **more, **settings)[0]
 

@@ -8,7 +8,6 @@ from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
 from .arguments import Floats, Integers
 from .helper import LayerHelper, layers
-from .numbers import integer
 from .param_attr import ParamAttr
 
 
@@ -28,11 +27,9 @@ def linear_chain_crf(
     assert input.shape is not None
     tags = input.shape[1 if length is None else 2]
     transition = helper.create_parameter(param_attr, [tags + 2, tags], input.dtype)
-    slots = ("Alpha", "EmissionExps", "TransitionExps", "LogLikelihood")
-    outputs = {slot: helper.new(input.dtype) for slot in slots}
-    inputs = {"Emission": input, "Transition": transition, "Label": label, "Length": length}
-    helper.append_op("linear_chain_crf", inputs, outputs)
-    return outputs["LogLikelihood"]
+    results = "Alpha EmissionExps TransitionExps LogLikelihood"
+    fields = {"emission": input, "transition": transition, "label": label, "length": length}
+    return helper.layers("linear_chain_crf", results, **fields)[-1]
 
 
 def crf_decoding(
@@ -63,9 +60,7 @@ def crf_decoding(
             f"{name!r}: give both layers ParamAttr(name=...)."
         )
     inputs = {"Emission": input, "Transition": block.var(name), "Label": label, "Length": length}
-    return helper.apply(
-        "crf_decoding", inputs, out="ViterbiPath", dtype="int64", stop_gradient=True
-    )
+    return helper.layers("crf_decoding", "ViterbiPath", "ViterbiPath", **inputs)[0]
 
 
 def warpctc(
@@ -90,5 +85,5 @@ def warpctc(
     inputs = {"Logits": input, "Label": label}
     if input_length is not None and label_length is not None:
         inputs |= {"LogitsLength": input_length, "LabelLength": label_length}
-    attrs = {"blank": integer(blank, "blank", "warpctc"), "norm_by_times": norm_by_times}
+    attrs = {"blank": blank, "norm_by_times": norm_by_times}
     return layers("warpctc", None, "WarpCTCGrad Loss", **inputs, **attrs)[1]

@@ -142,7 +142,7 @@ def select_input(inputs: Sequence[Variable], mask: Variable) -> Variable:
     first, helper = inputs[0], LayerHelper("select_input")
     _check_alike(*inputs)
     out = helper.block.create_var(dtype=first.dtype, shape=first.shape, type=first.type)
-    helper.append_op("select_input", {"X": inputs, "Mask": mask}, {"Out": out})
+    helper.layers("select_input", "", x=inputs, mask=mask, out=out)
     return out
 
 

@@ -9,10 +9,9 @@ from typing import Any
 from ...strategies.errors import InvalidArgument, InvalidValue
 from ..ops.conv import LAST
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integer
 from .helper import LayerHelper
 from .initializer import NormalInitializer
-from .numbers import integer
 
 # Dimensions that windows go over -> the orders of images
 FORMATS = {1: ("NCL", "NLC"), 2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
@@ -145,8 +144,7 @@ def _convolution(
     )
     attrs = window_attrs(dims, *windows, data_format)
     attrs |= {"groups": groups, "use_cudnn": use_cudnn}
-    inputs = {"Input": input, "Filter": w}
-    out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
+    out = helper.layer(op_type, input=input, filter=w, **attrs)
     return _finished(helper, out, data_format in LAST, bias_attr, act)
 
 
@@ -256,8 +254,7 @@ def _transposed(
     shape = [channels, num_filters // groups, *size]
     w = helper.create_parameter(param_attr, shape, input.dtype)
     attrs |= {"groups": groups, "use_cudnn": use_cudnn, "data_format": "NHWC" if last else "NCHW"}
-    inputs = {"Input": input, "Filter": w}
-    out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
+    out = helper.layer(op_type, input=input, filter=w, **attrs)
     return _finished(helper, out, last, bias_attr, act)
 
 
@@ -388,17 +385,17 @@ def deformable_conv(
         input.dtype,
         default_initializer=NormalInitializer(0.0, deviation),
     )
-    attrs: dict[str, Any] = {
-        "strides": several(stride, 2, "stride"),
-        "paddings": several(padding, 2, "padding"),
-        "dilations": several(dilation, 2, "dilation"),
-        "groups": groups,
-    }
-    for name, value in (("deformable_groups", deformable_groups), ("im2col_step", im2col_step)):
-        if value is not None:
-            attrs[name] = integer(value, name, layer)
-    inputs = {"Input": input, "Offset": offset, "Filter": w}
-    inputs |= {"Mask": mask} if modulated else {}
-    op_type = layer if modulated else f"{layer}_v1"
-    out = helper.apply(op_type, inputs, attrs, out="Output", dtype=input.dtype)
+    out = helper.layer(
+        layer if modulated else f"{layer}_v1",
+        input=input,
+        offset=offset,
+        filter=w,
+        strides=several(stride, 2, "stride"),
+        paddings=several(padding, 2, "padding"),
+        dilations=several(dilation, 2, "dilation"),
+        groups=groups,
+        deformable_groups=deformable_groups,
+        im2col_step=im2col_step,
+        **({"mask": mask} if modulated else {}),
+    )
     return helper.add_bias(out, bias_attr, dim_start=1, dim_end=2)

@@ -11,12 +11,12 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
+from .arguments import integer, number
 from .boxes import box_coder, iou_similarity, prior_box
 from .conv import conv2d
 from .helper import LayerHelper, layer, layers
 from .label_loss import smooth_l1
 from .loss import softmax_with_cross_entropy
-from .numbers import integer, number
 from .shape import cast, concat, flatten, reduce_sum, reshape, shape, slice, transpose
 from .unary import softmax
 
@@ -66,11 +66,11 @@ def yolov3_loss(
     attrs = {
         "anchors": _integers(anchors, "anchors", op_type),
         "anchor_mask": _integers(anchor_mask, "anchor_mask", op_type),
-        "class_num": integer(class_num, "class_num", op_type),
-        "ignore_thresh": number(ignore_thresh, "ignore_thresh", op_type),
-        "downsample_ratio": integer(downsample_ratio, "downsample_ratio", op_type),
+        "class_num": class_num,
+        "ignore_thresh": ignore_thresh,
+        "downsample_ratio": downsample_ratio,
         "use_label_smooth": use_label_smooth,
-        "scale_x_y": number(scale_x_y, "scale_x_y", op_type),
+        "scale_x_y": scale_x_y,
     }
     masks = "ObjectnessMask GTMatchMask"
     return layers(op_type, name, f"Loss {masks}", masks, **inputs, **attrs)[0]
@@ -96,14 +96,13 @@ def _nms_attributes(
     score_threshold: float, nms_top_k: int, keep_top_k: int, nms_threshold: float,
     normalized: bool, nms_eta: float, background_label: int,
 ) -> dict[str, Any]:  # fmt: skip
-    op_type = "multiclass_nms"
     return {
-        "background_label": integer(background_label, "background_label", op_type),
-        "score_threshold": number(score_threshold, "score_threshold", op_type),
-        "nms_top_k": integer(nms_top_k, "nms_top_k", op_type),
-        "nms_threshold": number(nms_threshold, "nms_threshold", op_type),
-        "nms_eta": number(nms_eta, "nms_eta", op_type),
-        "keep_top_k": integer(keep_top_k, "keep_top_k", op_type),
+        "background_label": background_label,
+        "score_threshold": score_threshold,
+        "nms_top_k": nms_top_k,
+        "nms_threshold": nms_threshold,
+        "nms_eta": nms_eta,
+        "keep_top_k": keep_top_k,
         "normalized": bool(normalized),
     }
 
@@ -208,11 +207,12 @@ def bipartite_match(
     Returns:
         numbers of rows, int32 [N, P] (-1: none), and the elements, [N, P].
     """
-    op_type = "bipartite_match"
-    threshold = 0.5 if dist_threshold is None else number(dist_threshold, "dist_threshold", op_type)
-    attrs = {"match_type": match_type or "bipartite", "dist_threshold": threshold}
     results = "ColToRowMatchIndices ColToRowMatchDist"
-    indices, shares = layers(op_type, name, results, results, DistMat=dist_matrix, **attrs)
+    threshold = 0.5 if dist_threshold is None else dist_threshold
+    attrs = {"match_type": match_type or "bipartite", "dist_threshold": threshold}
+    indices, shares = layers(
+        "bipartite_match", name, results, results, DistMat=dist_matrix, **attrs
+    )
     return indices, shares
 
 
@@ -231,10 +231,10 @@ def target_assign(
             does not count.
         negative_indices: int32 [boxes, 1], a sequence for each image: boxes where ``mismatch_value`` counts.
     """
-    op_type = "target_assign"
+    results = "Out OutWeight"
     inputs = {"X": input, "MatchIndices": matched_indices, "NegIndices": negative_indices}
-    attrs = {"mismatch_value": integer(mismatch_value or 0, "mismatch_value", op_type)}
-    out, weight = layers(op_type, name, "Out OutWeight", "Out OutWeight", **inputs, **attrs)
+    attrs = {"mismatch_value": mismatch_value or 0}
+    out, weight = layers("target_assign", name, results, results, **inputs, **attrs)
     return out, weight
 
 
@@ -291,17 +291,18 @@ def ssd_loss(
     labels, _ = target_assign(gt_label, matched, mismatch_value=background_label)
     first = reshape(class_loss(labels), shape=[-1, 0], actual_shape=sizes)
     first.stop_gradient = True
-    negatives, updated = helper.new("int32", True), helper.new("int32", True)
-    helper.append_op(
+    mined = "NegIndices UpdatedMatchIndices"
+    negatives, updated = helper.layers(
         "mine_hard_examples",
-        {"ClsLoss": first, "MatchIndices": matched, "MatchDist": shares},
-        {"NegIndices": negatives, "UpdatedMatchIndices": updated},
-        {
-            "neg_pos_ratio": number(neg_pos_ratio, "neg_pos_ratio", "ssd_loss"),
-            "neg_dist_threshold": number(neg_overlap, "neg_overlap", "ssd_loss"),
-            "mining_type": mining_type,
-            "sample_size": sample_size or 0,
-        },
+        mined,
+        mined,
+        cls_loss=first,
+        match_indices=matched,
+        match_dist=shares,
+        neg_pos_ratio=neg_pos_ratio,
+        neg_dist_threshold=number(neg_overlap, "neg_overlap", "ssd_loss"),
+        mining_type=mining_type,
+        sample_size=sample_size or 0,
     )
     offsets = box_coder(prior_box, prior_box_var, gt_box, code_type="encode_center_size")
     places, place_weight = target_assign(offsets, updated, mismatch_value=background_label)

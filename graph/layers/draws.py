@@ -10,9 +10,9 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, check_float, check_variable
-from .helper import LayerHelper, constant_layer, layer
-from .numbers import integer, several_numbers
+from .arguments import Floats, check_float, check_variable, integer
+from .helper import constant_layer, layer, layers
+from .numbers import several_numbers
 from .shape import cast, fill_constant
 from .tensors import sizes_of
 
@@ -107,11 +107,8 @@ def random_crop(x: Variable, shape: Any, seed: Any = None) -> Variable:
 def shuffle_batch(x: Variable, seed: Any = None) -> Variable:
     """The rows (all dimensions but the last) in another order; each place shuffles its own."""
     variable, attrs = _seed(0 if seed is None else seed, "shuffle_batch")
-    helper = LayerHelper("shuffle_batch")
-    out, index = helper.new(x.dtype), helper.new("int64", stop_gradient=True)
-    outputs = {"Out": out, "ShuffleIdx": index, "SeedOut": helper.new("int64", stop_gradient=True)}
-    helper.append_op("shuffle_batch", {"X": x, "Seed": variable}, outputs, attrs)
-    return out
+    results = ("Out ShuffleIdx SeedOut", "ShuffleIdx SeedOut")
+    return layers("shuffle_batch", None, *results, x=x, seed=variable, **attrs)[0]
 
 
 def randint(
@@ -161,6 +158,5 @@ def multinomial(
 ) -> Variable:
     """Indices drawn by the weights in x, a vector or rows of them, as int64."""
     check_float(x, "x", "multinomial")
-    count = integer(num_samples, "num_samples", "multinomial")
-    attrs = {"num_samples": count, "replacement": bool(replacement)}
+    attrs = {"num_samples": num_samples, "replacement": bool(replacement)}
     return constant_layer("multinomial", name, x=x, **attrs)

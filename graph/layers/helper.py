@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue, nearest
 from ...strategies.types import FLOATS, to_var_type
-from ..ops.registry import OPS, Op, declaration
+from ..ops.operands import Declared, Slot
+from ..ops.registry import OPS, declaration
 from ..program import unique_name
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.program import Program, default_main_program, default_startup_program
 from ..program.variable import Variable
+from .arguments import integer, number
 from .initializer import ConstantInitializer, Initializer, XavierInitializer
 from .param_attr import ParamAttr
 
@@ -53,20 +55,32 @@ class LayerHelper:
         """Return the next name of a temporary of this layer."""
         return unique_name.generate(f"{self.name}.tmp")
 
-    def apply(
-        self,
-        op_type: str,
-        inputs: Any,
-        attrs: Any = None,
-        *,
-        out: str = "Out",
-        dtype: Any = None,
-        stop_gradient: bool = False,
-    ) -> Variable:
-        """Append an op with one result and return it."""
-        result = self.new(dtype, stop_gradient)
-        self.append_op(op_type, inputs, {out: result}, attrs)
-        return result
+    def layer(self, op_type: str, /, **fields: Any) -> Variable:
+        """Append an op and return its result, the first that it declares: see :meth:`layers`."""
+        return self.layers(op_type, _record(op_type).outputs[0].name, **fields)[0]
+
+    def layers(
+        self, op_type: str, results: str, constants: str = "", /, **fields: Any
+    ) -> tuple[Variable, ...]:
+        """Append an op and return the variables in its slots ``results``; no gradient passes to ``constants``.
+
+        ``fields`` are those of the op's record, or the names of their slots: operands, attributes, and
+        variables that exist to be written; other ``results`` are new. None leaves a field out.
+
+        Raises:
+            InvalidType: an attribute is no number of the kind that the record declares.
+        """
+        record = _record(op_type)
+        inputs, outputs = _take(record.inputs, fields), _take(record.outputs, fields)
+        for slot in results.split():
+            if outputs.get(slot) is None:
+                outputs[slot] = self.new(None, slot in constants.split())
+        for field, value in fields.items():
+            check = NUMBERS.get(record.kinds.get(field, ""))
+            if check is not None and value is not None:
+                fields[field] = check(value, field, self.layer_type)
+        self.append_op(op_type, inputs, outputs, fields)
+        return tuple(outputs[slot] for slot in results.split())
 
     def create_parameter(
         self,
@@ -144,7 +158,7 @@ class LayerHelper:
         )
         if bias is None:
             return x
-        return self.apply("elementwise_add", {"X": x, "Y": bias}, {"axis": dim_start})
+        return self.layer("elementwise_add", x=x, y=bias, axis=dim_start)
 
     def activate(self, x: Variable, act: str | dict[str, Any] | None) -> Variable:
         """Apply the activation op named ``act`` (or described by ``{"type": ..., attrs}``)."""
@@ -156,43 +170,41 @@ class LayerHelper:
             raise InvalidValue(
                 f"{self.layer_type}: act {op_type!r} is no operator.{nearest(op_type, OPS)}"
             )
-        return self.apply(op_type, {"X": x}, attrs)
+        return self.layer(op_type, x=x, **attrs)
 
 
 def layer(op_type: str, name: str | None = None, /, **fields: Any) -> Variable:
-    """Append an op and return its result, the first that it declares: see :func:`layers`."""
-    return layers(op_type, name, _declared(op_type).output_slots[0].name, **fields)[0]
+    """As :meth:`LayerHelper.layer`, of a layer of its own."""
+    return LayerHelper(op_type, name).layer(op_type, **fields)
 
 
 def constant_layer(op_type: str, name: str | None = None, /, **fields: Any) -> Variable:
     """As :func:`layer`; no gradient passes to the result."""
-    slot = _declared(op_type).output_slots[0].name
+    slot = _record(op_type).outputs[0].name
     return layers(op_type, name, slot, slot, **fields)[0]
 
 
 def layers(
     op_type: str, name: str | None, results: str, constants: str = "", /, **fields: Any
 ) -> tuple[Variable, ...]:
-    """Append an op and return new variables in its slots ``results``; no gradient passes to ``constants``.
-
-    ``fields`` are those of the op's record: operands, or the names of their slots, and attributes. None leaves
-    one out.
-    """
-    helper, slots = LayerHelper(op_type, name), {}
-    for slot in _declared(op_type).input_slots:
-        slots[slot.parameter] = slots[slot.name] = slot.name
-    outputs = {slot: helper.new(None, slot in constants.split()) for slot in results.split()}
-    inputs = {slots[field]: value for field, value in fields.items() if field in slots}
-    attrs = {field: value for field, value in fields.items() if field not in slots}
-    helper.append_op(op_type, inputs, outputs, attrs)
-    return tuple(outputs.values())
+    """As :meth:`LayerHelper.layers`, of a layer of its own."""
+    return LayerHelper(op_type, name).layers(op_type, results, constants, **fields)
 
 
-def _declared(op_type: str) -> Op:
+def _record(op_type: str) -> Declared:
     entry = declaration(op_type)
     assert entry is not None, f"{op_type} is not declared"
-    return entry
+    return entry.record.declared()
 
+
+def _take(slots: Sequence[Slot], fields: dict[str, Any]) -> dict[str, Any]:
+    """Remove the variables of slots from ``fields``, and return them by the names of their slots."""
+    names = [(slot.name, field) for slot in slots for field in (slot.parameter, slot.name)]
+    return {slot: fields.pop(field) for slot, field in names if field in fields}
+
+
+# Kinds of attributes -> what returns a number of that kind, or refuses it
+NUMBERS: Mapping[str, Callable[[Any, str, str], Any]] = {"int": integer, "float": number}
 
 # Parameters that are computed from others, by the kind of attribute that asks for them.
 COMPOSED: dict[

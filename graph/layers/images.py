@@ -9,9 +9,9 @@ import numpy as np
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integer
 from .helper import LayerHelper, layer
-from .numbers import as_variables, integer
+from .numbers import as_variables
 
 _OPS = {
     "NEAREST": ("nearest_interp", 4),
@@ -230,7 +230,7 @@ def affine_channel(
         check_variable(value, argument, "affine_channel")
     helper = LayerHelper("affine_channel", name)
     inputs = {"X": x, "Scale": scale, "Bias": bias}
-    out = helper.apply("affine_channel", inputs, {"data_layout": data_layout}, dtype=x.dtype)
+    out = helper.layer("affine_channel", **inputs, data_layout=data_layout)
     return helper.activate(out, act)
 
 

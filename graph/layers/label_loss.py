@@ -6,9 +6,8 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_float
+from .arguments import Floats, Integers, check_float, integer, number
 from .helper import LayerHelper, layer, layers
-from .numbers import integer, number
 from .shape import fill_constant
 
 
@@ -49,15 +48,8 @@ def margin_rank_loss(
     label: Floats, left: Floats, right: Floats, margin: float = 0.1, name: str | None = None
 ) -> Variable:
     """max(0, margin - label (left - right))."""
-    helper = LayerHelper("margin_rank_loss", name)
-    out, activated = helper.new(left.dtype), helper.new(left.dtype)
-    helper.append_op(
-        "margin_rank_loss",
-        {"Label": label, "X1": left, "X2": right},
-        {"Out": out, "Activated": activated},
-        {"margin": number(margin, "margin", "margin_rank_loss")},
-    )
-    return out
+    fields = {"label": label, "x1": left, "x2": right, "margin": margin}
+    return layers("margin_rank_loss", name, "Out Activated", **fields)[0]
 
 
 def smooth_l1(
@@ -89,11 +81,7 @@ def sigmoid_focal_loss(
         label: [N, 1], int32 or int64: classes from 1 to C; 0 is the background, -1 is left out.
         fg_num: [1], integer: what losses are divided by, if above 1.
     """
-    attrs = {
-        "gamma": number(gamma, "gamma", "sigmoid_focal_loss"),
-        "alpha": number(alpha, "alpha", "sigmoid_focal_loss"),
-    }
-    return layer("sigmoid_focal_loss", x=x, label=label, fg_num=fg_num, **attrs)
+    return layer("sigmoid_focal_loss", x=x, label=label, fg_num=fg_num, gamma=gamma, alpha=alpha)
 
 
 def teacher_student_sigmoid_loss(
@@ -107,12 +95,8 @@ def teacher_student_sigmoid_loss(
     -2: no click, -1: a click, neither with a score; z: no click and the score z, 1 + z: a click and z, for z in
     [0, 1). Beyond the bounds inputs have no gradient.
     """
-    op_type = "teacher_student_sigmoid_loss"
-    attrs = {
-        "soft_max_up_bound": number(soft_max_up_bound, "soft_max_up_bound", op_type),
-        "soft_max_lower_bound": number(soft_max_lower_bound, "soft_max_lower_bound", op_type),
-    }
-    return layer(op_type, x=input, label=label, **attrs)
+    bounds = {"soft_max_up_bound": soft_max_up_bound, "soft_max_lower_bound": soft_max_lower_bound}
+    return layer("teacher_student_sigmoid_loss", x=input, label=label, **bounds)
 
 
 def label_smooth(
@@ -201,11 +185,15 @@ def center_loss(
     centers.stop_gradient = True
     if not isinstance(alpha, Variable):
         alpha = fill_constant([1], input.dtype, number(alpha, "alpha", "center_loss"))
-    difference, loss = helper.new(input.dtype), helper.new(input.dtype)
-    helper.append_op(
+    _, loss = helper.layers(
         "center_loss",
-        {"X": input, "Label": label, "Centers": centers, "CenterUpdateRate": alpha},
-        {"SampleCenterDiff": difference, "Loss": loss, "CentersOut": centers},
-        {"cluster_num": shape[0], "need_update": bool(update_center)},
+        "SampleCenterDiff Loss",
+        x=input,
+        label=label,
+        centers=centers,
+        center_update_rate=alpha,
+        centers_out=centers,
+        cluster_num=shape[0],
+        need_update=bool(update_center),
     )
     return loss

@@ -12,27 +12,18 @@ from .shape import topk
 def square_error_cost(input: Variable, label: Variable) -> Variable:
     """(input - label)^2, element by element."""
     helper = LayerHelper("square_error_cost")
-    difference = helper.apply("elementwise_sub", {"X": input, "Y": label}, dtype=input.dtype)
-    return helper.apply("square", {"X": difference}, dtype=input.dtype)
+    difference = helper.layer("elementwise_sub", x=input, y=label)
+    return helper.layer("square", x=difference)
 
 
 def cross_entropy(
     input: Variable, label: Variable, soft_label: bool = False, ignore_index: int = -100
 ) -> Variable:
     """-log of the probability of the label: [N, ..., 1] from probabilities [N, ..., classes]."""
-    attrs: dict[str, Any] = {"ignore_index": ignore_index}
-    inputs = {"X": input, "Label": label}
+    fields = {"x": input, "label": label, "ignore_index": ignore_index}
     if soft_label:
-        helper = LayerHelper("cross_entropy")
-        return helper.apply(
-            "cross_entropy", inputs, {**attrs, "soft_label": True}, out="Y", dtype=input.dtype
-        )
-    helper = LayerHelper("cross_entropy2")
-    out, x_shape, match = helper.new(input.dtype), helper.new(input.dtype), helper.new(input.dtype)
-    helper.append_op(
-        "cross_entropy2", inputs, {"Y": out, "MatchX": match, "XShape": x_shape}, attrs
-    )
-    return out
+        return layer("cross_entropy", **fields, soft_label=True)
+    return layers("cross_entropy2", None, "Y XShape MatchX", **fields)[0]
 
 
 def softmax_with_cross_entropy(
@@ -45,17 +36,16 @@ def softmax_with_cross_entropy(
     axis: int = -1,
 ) -> Any:
     """Cross entropy of softmax(logits): [N, ..., 1], and the softmax if ``return_softmax``."""
-    helper = LayerHelper("softmax_with_cross_entropy")
-    softmax, loss = helper.new(logits.dtype), helper.new(logits.dtype)
-    attrs = {
-        "soft_label": soft_label,
-        "ignore_index": ignore_index,
-        "numeric_stable_mode": numeric_stable_mode,
-        "axis": axis,
-    }
-    outputs = {"Softmax": softmax, "Loss": loss}
-    helper.append_op(
-        "softmax_with_cross_entropy", {"Logits": logits, "Label": label}, outputs, attrs
+    softmax, loss = layers(
+        "softmax_with_cross_entropy",
+        None,
+        "Softmax Loss",
+        logits=logits,
+        label=label,
+        soft_label=soft_label,
+        ignore_index=ignore_index,
+        numeric_stable_mode=numeric_stable_mode,
+        axis=axis,
     )
     return (loss, softmax) if return_softmax else loss
 
@@ -96,10 +86,6 @@ def accuracy(
 ) -> Variable:
     """The share of samples whose label is among the ``k`` best scored: shape [1]."""
     best, indices = topk(input, k)
-    helper = LayerHelper("accuracy")
-    result = helper.new("float32", stop_gradient=True)
-    correct = helper.new("int32", stop_gradient=True) if correct is None else correct
-    total = helper.new("int32", stop_gradient=True) if total is None else total
-    outputs = {"Accuracy": result, "Correct": correct, "Total": total}
-    helper.append_op("accuracy", {"Out": best, "Indices": indices, "Label": label}, outputs)
-    return result
+    results = "Accuracy Correct Total"
+    fields = {"out": best, "indices": indices, "label": label, "correct": correct, "total": total}
+    return layers("accuracy", None, results, results, **fields)[0]

@@ -6,9 +6,8 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats
+from .arguments import Floats, integer
 from .helper import layer
-from .numbers import integer
 
 
 def similarity_focus(input: Floats, axis: int, indexes: Any, name: str | None = None) -> Variable:

@@ -10,9 +10,8 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integer
 from .helper import LayerHelper, constant_layer, layer, layers
-from .numbers import integer
 from .shape import assign, cast, fill_constant, stack, where
 
 _NUMBERS = (VarType.FP32, VarType.FP64, VarType.INT32, VarType.INT64)
@@ -48,18 +47,14 @@ def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> V
     """The last dimension on a diagonal of dimensions ``dim1`` and ``dim2``, zeros beside it."""
     source = assign(input) if isinstance(input, np.ndarray) else input
     check_variable(source, "input", "diag_embed")
-    numbers = {"offset": offset, "dim1": dim1, "dim2": dim2}
-    attrs = {name: integer(value, name, "diag_embed") for name, value in numbers.items()}
-    return layer("diag_embed", input=source, **attrs)
+    return layer("diag_embed", input=source, offset=offset, dim1=dim1, dim2=dim2)
 
 
 def diagonal(
     x: Variable, offset: int = 0, axis1: int = 0, axis2: int = 1, name: str | None = None
 ) -> Variable:
     """The diagonal of two dimensions, as the last one."""
-    numbers = {"offset": offset, "axis1": axis1, "axis2": axis2}
-    attrs = {key: integer(value, key, "diagonal") for key, value in numbers.items()}
-    return layer("diagonal", name, input=x, **attrs)
+    return layer("diagonal", name, input=x, offset=offset, axis1=axis1, axis2=axis2)
 
 
 def trace(
@@ -71,18 +66,12 @@ def trace(
     name: str | None = None,
 ) -> Variable:
     """The sum of the diagonal of two dimensions; ``out`` is the variable to write."""
-    numbers = (("offset", offset), ("dim1", dim1), ("dim2", dim2))
-    attrs = {key: integer(value, key, "trace") for key, value in numbers}
-    helper = LayerHelper("trace", name)
-    out = helper.new(input.dtype) if out is None else out
-    helper.append_op("trace", {"Input": input}, {"Out": out}, attrs)
-    return out
+    return layer("trace", name, input=input, offset=offset, dim1=dim1, dim2=dim2, out=out)
 
 
 def _triangle(op: str, x: Variable, diagonal: int, name: str | None) -> Variable:
     check_variable(x, "x", op)
-    attrs = {"diagonal": integer(diagonal, "diagonal", op), "lower": op == "tril"}
-    return LayerHelper(op, name).apply("tril_triu", {"X": x}, attrs, dtype=x.dtype)
+    return LayerHelper(op, name).layer("tril_triu", x=x, diagonal=diagonal, lower=op == "tril")
 
 
 def tril(input: Variable, diagonal: int = 0, name: str | None = None) -> Variable:
@@ -141,7 +130,7 @@ def meshgrid(input: Sequence[Variable], name: str | None = None) -> list[Variabl
         check_variable(vector, "input", "meshgrid")
     helper = LayerHelper("meshgrid", name)
     grids = [helper.new(vector.dtype) for vector in input]
-    helper.append_op("meshgrid", {"X": list(input)}, {"Out": grids})
+    helper.layers("meshgrid", "", x=list(input), out=grids)
     return grids
 
 
@@ -152,11 +141,7 @@ def size(input: Variable) -> Variable:
 
 def is_empty(x: Variable, cond: Variable | None = None) -> Variable:
     """Whether there are no elements; ``cond`` is the boolean variable to write."""
-    helper = LayerHelper("is_empty")
-    out = helper.new("bool", stop_gradient=True) if cond is None else cond
-    check_variable(out, "cond", "is_empty")
-    helper.append_op("is_empty", {"X": x}, {"Out": out})
-    return out
+    return constant_layer("is_empty", x=x, out=cond)
 
 
 def allclose(
@@ -184,11 +169,9 @@ def unique(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable]:
 
 def unique_with_counts(x: Variable, dtype: Any = "int32") -> tuple[Variable, Variable, Variable]:
     """Return what :func:`unique` does, and how often each element comes."""
-    helper = LayerHelper("unique_with_counts")
-    number = to_var_type(dtype)
-    out, index, count = (helper.new(kind, True) for kind in (x.dtype, number, number))
-    outputs = {"Out": out, "Index": index, "Count": count}
-    helper.append_op("unique_with_counts", {"X": x}, outputs, {"dtype": int(number)})
+    results = "Out Index Count"
+    attrs = {"dtype": to_var_type(dtype)}
+    out, index, count = layers("unique_with_counts", None, results, results, x=x, **attrs)
     return out, index, count
 
 

@@ -54,11 +54,19 @@ def auc(
         (batch, states[:2], slide_steps),
         (total, states[2:], 0),
     ):
-        helper.append_op(
+        helper.layers(
             "auc",
-            {"Predict": input, "Label": label, "StatPos": positive, "StatNeg": negative},
-            {"AUC": out, "StatPosOut": positive, "StatNegOut": negative},
-            {"curve": curve, "num_thresholds": num_thresholds, "slide_steps": steps},
+            "",
+            predict=input,
+            label=label,
+            stat_pos=positive,
+            stat_neg=negative,
+            AUC=out,
+            stat_pos_out=positive,
+            stat_neg_out=negative,
+            curve=curve,
+            num_thresholds=num_thresholds,
+            slide_steps=steps,
         )
     return total, batch, states
 
@@ -118,22 +126,21 @@ def ctr_metric_bundle(input: Variable, label: Variable) -> tuple[Variable, ...]:
         _persistable(helper, [1], VarType.FP32, zero) for _ in range(6)
     )
 
-    def computed(op_type: str, inputs: Any, attrs: Any = None) -> Variable:
+    def computed(op_type: str, **fields: Any) -> Variable:
         name = unique_name.generate("_generated_var")
         out = helper.block.create_var(name=name, dtype="float32", stop_gradient=True)
-        helper.append_op(op_type, inputs, {"Out": out}, attrs)
+        helper.layers(op_type, "", **fields, out=out)
         return out
 
     def add(op_type: str, x: Variable, total: Variable) -> None:
-        batch = computed(op_type, {"X": x})
-        helper.append_op("elementwise_add", {"X": batch, "Y": total}, {"Out": total})
+        helper.layers("elementwise_add", "", x=computed(op_type, x=x), y=total, out=total)
 
-    errors = computed("elementwise_sub", {"X": input, "Y": label})
+    errors = computed("elementwise_sub", x=input, y=label)
     add("squared_l2_norm", errors, squares)
     add("l1_norm", errors, sizes)
     add("reduce_sum", input, chances)
-    add("reduce_sum", computed("sigmoid", {"X": input}), sigmoids)
+    add("reduce_sum", computed("sigmoid", x=input), sigmoids)
     add("reduce_sum", label, clicks)
-    ones = {"shape": [-1, 1], "dtype": int(VarType.FP32), "value": 1.0}
-    add("reduce_sum", computed("fill_constant_batch_size_like", {"Input": label}, ones), rows)
+    ones = {"shape": [-1, 1], "dtype": VarType.FP32, "value": 1.0}
+    add("reduce_sum", computed("fill_constant_batch_size_like", input=label, **ones), rows)
     return squares, sizes, chances, sigmoids, clicks, rows

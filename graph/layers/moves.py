@@ -7,9 +7,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, variables_of
+from .arguments import Floats, check_variable, integer, variables_of
 from .helper import LayerHelper, layer
-from .numbers import integer, several_numbers
+from .numbers import several_numbers
 from .tensors import sizes_of
 
 
@@ -102,44 +102,37 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
         )
     helper = LayerHelper("unbind")
     parts = [helper.new(input.dtype) for _ in range(shape[axis])]
-    helper.append_op("unbind", {"X": input}, {"Out": parts}, {"axis": axis})
+    helper.layers("unbind", "", x=input, out=parts, axis=axis)
     return parts
 
 
 def space_to_depth(x: Variable, blocksize: int, name: str | None = None) -> Variable:
     """Pixels moved to channels, in Paddle's order: [N, C, H, W] to [N, C b^2, H / b, W / b]."""
-    attrs = {"blocksize": integer(blocksize, "blocksize", "space_to_depth")}
-    return layer("space_to_depth", name, x=x, **attrs)
+    return layer("space_to_depth", name, x=x, blocksize=blocksize)
 
 
 def shuffle_channel(x: Variable, group: int, name: str | None = None) -> Variable:
     """The channels dealt out over ``group`` groups."""
-    return layer("shuffle_channel", name, x=x, group=integer(group, "group", "shuffle_channel"))
+    return layer("shuffle_channel", name, x=x, group=group)
 
 
 def pixel_shuffle(x: Variable, upscale_factor: int) -> Variable:
     """Channels moved to blocks of pixels: [N, C r^2, H, W] to [N, C, H r, W r]."""
-    attrs = {"upscale_factor": integer(upscale_factor, "upscale_factor", "pixel_shuffle")}
-    return layer("pixel_shuffle", x=x, **attrs)
+    return layer("pixel_shuffle", x=x, upscale_factor=upscale_factor)
 
 
 def temporal_shift(
     x: Floats, seg_num: int, shift_ratio: float = 0.25, name: str | None = None
 ) -> Variable:
     """Some channels one frame later, some one earlier, in segments of ``seg_num`` frames."""
-    frames = integer(seg_num, "seg_num", "temporal_shift")
     if isinstance(shift_ratio, bool) or not isinstance(shift_ratio, float):
         raise InvalidType(f"temporal_shift: shift_ratio must be a float, got {shift_ratio!r}.")
-    return layer("temporal_shift", name, x=x, seg_num=frames, shift_ratio=shift_ratio)
+    return layer("temporal_shift", name, x=x, seg_num=seg_num, shift_ratio=shift_ratio)
 
 
 def _columns(op_type: str, input: Any, start_index: int, length: int) -> Variable:
     parts = variables_of(input, "input", op_type)
-    attrs = {
-        "start_index": integer(start_index, "start_index", op_type),
-        "length": integer(length, "length", op_type),
-    }
-    return layer(op_type, x=parts, **attrs)
+    return layer(op_type, x=parts, start_index=start_index, length=length)
 
 
 def partial_concat(input: Any, start_index: int = 0, length: int = -1) -> Variable:

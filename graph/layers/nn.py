@@ -9,10 +9,10 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import check_variable, variables_of
+from .arguments import check_variable, integer, variables_of
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
-from .numbers import integer, real_number
+from .numbers import real_number
 from .param_attr import ParamAttr
 
 
@@ -48,9 +48,8 @@ def fc(
             )
         width = math.prod(x.shape[dims:])
         w = helper.create_parameter(attr, [width, size], x.dtype)
-        attrs = {"x_num_col_dims": dims, "y_num_col_dims": 1}
-        products.append(helper.apply("mul", {"X": x, "Y": w}, attrs, dtype=x.dtype))
-    total = products[0] if len(products) == 1 else helper.apply("sum", {"X": products})
+        products.append(helper.layer("mul", x=x, y=w, x_num_col_dims=dims, y_num_col_dims=1))
+    total = products[0] if len(products) == 1 else helper.layer("sum", x=products)
     return helper.activate(
         helper.add_bias(total, bias_attr, dim_start=len(total.shape or ()) - 1), act
     )
@@ -73,7 +72,7 @@ def _lookup(
     padding = -1 if padding is None else padding if padding >= 0 else size[0] + padding
     prefetch = flags["is_sparse"] and not flags["is_distributed"]
     attrs = {**flags, "padding_idx": padding, "remote_prefetch": prefetch}
-    return helper.apply(op_type, {"W": w, "Ids": input}, attrs, dtype=dtype)
+    return helper.layer(op_type, w=w, ids=input, **attrs)
 
 
 def embedding(
@@ -153,28 +152,24 @@ def batch_norm(
         )
         for moving_name, start in ((moving_mean_name, 0.0), (moving_variance_name, 1.0))
     ]
-    saved_mean = helper.new(dtype, stop_gradient=True)
-    saved_variance = helper.new(dtype, stop_gradient=True)
-    y = helper.new(input.dtype)
     inputs, attrs = real_number(momentum, "MomentumTensor", "momentum", "momentum", "batch_norm")
-    inputs |= {"X": input, "Scale": scale, "Bias": bias, "Mean": running[0]}
-    helper.append_op(
+    *_, y = helper.layers(
         "batch_norm",
-        {**inputs, "Variance": running[1]},
-        {
-            "Y": y,
-            "MeanOut": running[0],
-            "VarianceOut": running[1],
-            "SavedMean": saved_mean,
-            "SavedVariance": saved_variance,
-        },
-        {
-            **attrs,
-            "epsilon": epsilon,
-            "is_test": is_test,
-            "data_layout": data_layout,
-            "use_global_stats": use_global_stats,
-        },
+        "SavedMean SavedVariance Y",
+        "SavedMean SavedVariance",
+        x=input,
+        scale=scale,
+        bias=bias,
+        mean=running[0],
+        variance=running[1],
+        mean_out=running[0],
+        variance_out=running[1],
+        epsilon=epsilon,
+        is_test=is_test,
+        data_layout=data_layout,
+        use_global_stats=use_global_stats,
+        **inputs,
+        **attrs,
     )
     return helper.activate(y, act)
 
@@ -194,17 +189,14 @@ def layer_norm(
     assert input.shape is not None
     helper = LayerHelper("layer_norm", name)
     width = [math.prod(input.shape[begin_norm_axis:])]
-    inputs: dict[str, Any] = {"X": input}
+    fields: dict[str, Any] = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
     if scale:
         ones = ConstantInitializer(1.0)
-        inputs["Scale"] = helper.create_parameter(
+        fields["scale"] = helper.create_parameter(
             param_attr, width, input.dtype, default_initializer=ones
         )
     if shift:
-        inputs["Bias"] = helper.create_parameter(bias_attr, width, input.dtype, is_bias=True)
-    mean = helper.new(input.dtype, stop_gradient=True)
-    variance = helper.new(input.dtype, stop_gradient=True)
-    y = helper.new(input.dtype)
-    attrs = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
-    helper.append_op("layer_norm", inputs, {"Y": y, "Mean": mean, "Variance": variance}, attrs)
+        fields["bias"] = helper.create_parameter(bias_attr, width, input.dtype, is_bias=True)
+    results = ("Mean Variance Y", "Mean Variance")
+    y = helper.layers("layer_norm", *results, x=input, **fields)[-1]
     return helper.activate(y, act)

@@ -8,11 +8,10 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import Floats
+from .arguments import Floats, integer
 from .conv import image_format
 from .helper import LayerHelper, layers
 from .initializer import ConstantInitializer, NormalInitializer
-from .numbers import integer
 from .param_attr import ParamAttr
 
 
@@ -37,9 +36,7 @@ def l2_normalize(
     """x / sqrt(sum of x^2 along ``axis`` + epsilon); ``axis`` None is 1, of a vector 0."""
     axis = 0 if x.ndim == 1 else 1 if axis is None else integer(axis, "axis", "l2_normalize")
     helper = LayerHelper("l2_normalize", name)
-    outputs = {"Out": helper.new(x.dtype), "Norm": helper.new(x.dtype, stop_gradient=True)}
-    helper.append_op("norm", {"X": x}, outputs, {"axis": axis, "epsilon": float(epsilon)})
-    return outputs["Out"]
+    return helper.layers("norm", "Out Norm", "Norm", x=x, axis=axis, epsilon=epsilon)[0]
 
 
 def cos_sim(X: Floats, Y: Floats) -> Variable:
@@ -64,10 +61,8 @@ def append_norm(
     helper: LayerHelper, op_type: str, inputs: Any, attrs: Any, statistics: tuple[str, str]
 ) -> Variable:
     """Append an op that normalises X and return Y; its statistics pass no gradient."""
-    y = helper.new(inputs["X"].dtype)
-    outputs = {"Y": y, **{slot: helper.new(stop_gradient=True) for slot in statistics}}
-    helper.append_op(op_type, inputs, outputs, attrs)
-    return y
+    constants = " ".join(statistics)
+    return helper.layers(op_type, f"Y {constants}", constants, **inputs, **attrs)[0]
 
 
 def group_norm(
@@ -127,8 +122,8 @@ def lrn(
     if input.ndim != 4:
         raise InvalidValue(f"lrn: input must have 4 dimensions, got {input.ndim}.")
     image_format(data_format, "lrn")
-    attrs = {"n": integer(n, "n", "lrn"), "k": k, "alpha": alpha, "beta": beta}
-    return layers("lrn", name, "Out MidOut", "MidOut", x=input, **attrs, data_format=data_format)[0]
+    attrs = {"n": n, "k": k, "alpha": alpha, "beta": beta, "data_format": data_format}
+    return layers("lrn", name, "Out MidOut", "MidOut", x=input, **attrs)[0]
 
 
 def spectral_norm(
@@ -156,12 +151,8 @@ def spectral_norm(
         )
         assert vector is not None
         inputs[slot] = vector
-    attrs = {
-        "dim": dim,
-        "power_iters": integer(power_iters, "power_iters", "spectral_norm"),
-        "eps": eps,
-    }
-    return helper.apply("spectral_norm", inputs, attrs, dtype=weight.dtype)
+    attrs = {"dim": dim, "power_iters": power_iters, "eps": eps}
+    return helper.layer("spectral_norm", **inputs, **attrs)
 
 
 def data_norm(

@@ -8,38 +8,12 @@ from typing import Any
 import numpy as np
 
 from ...strategies.errors import InvalidType
-from ...strategies.types import INTEGERS
+from ...strategies.types import INTEGERS, VarType
 from ..program.variable import Variable
+from .arguments import integer
 from .helper import LayerHelper
 
 Slots = dict[str, Any]
-
-
-def integer(value: Any, argument: str, layer: str) -> int:
-    """Return an integer as a Python int.
-
-    Raises:
-        InvalidType: ``value`` is no integer.
-    """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise InvalidType(
-            f"{layer}: {argument} must be an int, got {value!r} ({type(value).__name__})."
-        )
-    return int(value)
-
-
-def number(value: Any, argument: str, layer: str) -> float:
-    """Return a number as a Python float.
-
-    Raises:
-        InvalidType: ``value`` is no number.
-    """
-    wrong = isinstance(value, (str, bytes, Variable)) or not hasattr(value, "__float__")
-    if wrong or isinstance(value, (bool, np.bool_)):
-        raise InvalidType(
-            f"{layer}: {argument} must be a number, got {value!r} ({type(value).__name__})."
-        )
-    return float(value)
 
 
 def one_number(value: Any, slot: str, attr: str, argument: str, layer: str) -> tuple[Slots, Slots]:
@@ -100,10 +74,10 @@ def as_variables(items: Sequence[Any], owner: LayerHelper | None = None) -> list
     variables = []
     for value in items:
         if not isinstance(value, Variable):
-            attrs = {"shape": [1], "dtype": 2, "value": float(value), "force_cpu": True}
+            attrs = {"shape": [1], "dtype": VarType.INT32, "value": float(value), "force_cpu": True}
             helper = LayerHelper("fill_constant")
             value = (owner or helper).new("int32", stop_gradient=True)
-            helper.append_op("fill_constant", None, {"Out": value}, attrs)
+            helper.layers("fill_constant", "", out=value, **attrs)
         variables.append(value)
     return variables
 

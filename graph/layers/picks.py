@@ -8,9 +8,8 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integer
 from .helper import constant_layer, layer
-from .numbers import integer
 from .shape import fill_constant
 
 
@@ -26,7 +25,7 @@ def check_index(index: Any, argument: str, op: str) -> None:
 def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
     """The layers at the indices, a vector, along ``dim``."""
     check_index(index, "index", "index_select")
-    return layer("index_select", x=input, index=index, dim=integer(dim, "dim", "index_select"))
+    return layer("index_select", x=input, index=index, dim=dim)
 
 
 def index_sample(x: Variable, index: Variable) -> Variable:
@@ -67,11 +66,8 @@ def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = 
     They are xxHash64's, of the rows' bytes.
     """
     check_index(input, "input", "hash")
-    attrs = {
-        "num_hash": integer(num_hash, "num_hash", "hash"),
-        "mod_by": integer(hash_size, "hash_size", "hash"),
-    }
-    return constant_layer("hash", x=input, **attrs)
+    size = integer(hash_size, "hash_size", "hash")
+    return constant_layer("hash", x=input, num_hash=num_hash, mod_by=size)
 
 
 def shard_index(
@@ -83,13 +79,8 @@ def shard_index(
         InvalidValue: there is no such shard.
     """
     check_index(input, "input", "shard_index")
-    numbers = {
-        "index_num": index_num,
-        "nshards": nshards,
-        "shard_id": shard_id,
-        "ignore_value": ignore_value,
-    }
-    attrs = {name: integer(value, name, "shard_index") for name, value in numbers.items()}
-    if not 0 <= shard_id < nshards:
+    op_type = "shard_index"
+    if not 0 <= integer(shard_id, "shard_id", op_type) < integer(nshards, "nshards", op_type):
         raise InvalidValue(f"shard_index: shard {shard_id} is not one of {nshards}.")
-    return constant_layer("shard_index", x=input, **attrs)
+    attrs = {"index_num": index_num, "nshards": nshards, "shard_id": shard_id}
+    return constant_layer(op_type, x=input, **attrs, ignore_value=ignore_value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...strategies.errors import InvalidValue
 from ..ops.printing import PRINT
 from ..program.variable import Variable
+from .arguments import integer
 from .helper import LayerHelper
-from .numbers import integer
 
 _PHASES = ("FORWARD", "BACKWARD", "BOTH")
 
@@ -40,15 +40,15 @@ def Print(
         raise InvalidValue(
             f"Print: print_phase must be 'forward', 'backward' or 'both', got {print_phase!r}."
         )
-    attrs = {
-        "first_n": integer(first_n, "first_n", "Print"),
-        "message": message or "",
-        "summarize": integer(summarize, "summarize", "Print"),
-        "print_tensor_name": bool(print_tensor_name),
-        "print_tensor_type": bool(print_tensor_type),
-        "print_tensor_shape": bool(print_tensor_shape),
-        "print_tensor_lod": bool(print_tensor_lod),
-        "print_phase": phase,
-    }
-    helper = LayerHelper(f"print_{input.name}")
-    return helper.apply(PRINT, {"In": input}, attrs, dtype=input.dtype)
+    return LayerHelper(f"print_{input.name}").layer(
+        PRINT,
+        In=input,
+        first_n=integer(first_n, "first_n", "Print"),
+        message=message or "",
+        summarize=integer(summarize, "summarize", "Print"),
+        print_tensor_name=bool(print_tensor_name),
+        print_tensor_type=bool(print_tensor_type),
+        print_tensor_shape=bool(print_tensor_shape),
+        print_tensor_lod=bool(print_tensor_lod),
+        print_phase=phase,
+    )

@@ -7,10 +7,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_float, check_variable
+from .arguments import Floats, Integers, check_float, check_variable, integer
 from .helper import LayerHelper, layer
 from .norms import known_channels
-from .numbers import integer
 from .shape import reduce_max, reduce_sum
 from .unary import exp, log
 
@@ -21,16 +20,6 @@ def _product(
     for argument, operand in zip(names, (x, y), strict=True):
         check_variable(operand, argument, op_type)
     return layer(op_type, x=x, y=y, **attrs)
-
-
-def _written(op_type: str, inputs: Any, attrs: Any, out: Variable | None, dtype: Any) -> Variable:
-    """Append an op that writes the caller's variable, or a new one."""
-    helper = LayerHelper(op_type)
-    if out is None:
-        return helper.apply(op_type, inputs, attrs, dtype=dtype)
-    check_variable(out, "out", op_type)
-    helper.append_op(op_type, inputs, {"Out": out}, attrs)
-    return out
 
 
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -61,8 +50,7 @@ def addmm(
 
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     """The vector product along ``dim``; None is the first dimension of 3 elements."""
-    attrs = {} if dim is None else {"dim": integer(dim, "dim", "cross")}
-    return _product("cross", input, other, ("input", "other"), **attrs)
+    return _product("cross", input, other, ("input", "other"), dim=dim)
 
 
 def dist(x: Floats, y: Floats, p: float = 2) -> Variable:
@@ -76,7 +64,7 @@ def kron(
     x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
 ) -> Variable:
     """Every element of x times all of y, block by block; ``out`` is the variable to write."""
-    return _written("kron", {"X": x, "Y": y}, None, out, x.dtype)
+    return layer("kron", x=x, y=y, out=out)
 
 
 def bilinear_tensor_product(
@@ -94,13 +82,13 @@ def bilinear_tensor_product(
     widths = [known_channels(v, 1, "bilinear_tensor_product") for v in (x, y)]
     weight = helper.create_parameter(param_attr, [size, *widths], x.dtype)
     bias = helper.create_parameter(bias_attr, [1, size], x.dtype, is_bias=True)
-    inputs = {"X": x, "Y": y, "Weight": weight, "Bias": bias}
-    return helper.activate(helper.apply("bilinear_tensor_product", inputs, dtype=x.dtype), act)
+    out = helper.layer("bilinear_tensor_product", x=x, y=y, weight=weight, bias=bias)
+    return helper.activate(out, act)
 
 
 def fsp_matrix(x: Floats, y: Floats) -> Variable:
     """Products of the channels of two images, averaged over the pixels: [N, C, K]."""
-    return LayerHelper("fsp_matrix").apply("fsp", {"X": x, "Y": y}, dtype=x.dtype)
+    return LayerHelper("fsp_matrix").layer("fsp", x=x, y=y)
 
 
 def logsumexp(
@@ -118,7 +106,7 @@ def logsumexp(
     if out is None:
         return total
     check_float(out, "out", "logsumexp")
-    LayerHelper("logsumexp", name).append_op("assign", {"X": total}, {"Out": out})
+    LayerHelper("logsumexp", name).layers("assign", "", x=total, out=out)
     return out
 
 
@@ -160,5 +148,5 @@ def rank_attention(
     param = helper.create_parameter(rank_param_attr, shape, input.dtype)
     if param is None:
         raise InvalidValue("rank_attention: rank_param_attr cannot be False: it needs matrices.")
-    inputs = {"X": input, "RankOffset": rank_offset, "RankParam": param}
-    return helper.apply("rank_attention", inputs, {"MaxRank": ranks}, dtype=input.dtype)
+    fields = {"x": input, "rank_offset": rank_offset, "rank_param": param}
+    return helper.layer("rank_attention", **fields, MaxRank=ranks)

@@ -10,10 +10,9 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integer
 from .boxes import numbers
 from .helper import LayerHelper, constant_layer, layers
-from .numbers import integer, number
 from .shape import gather, reshape
 
 _WEIGHTS = (0.1, 0.1, 0.2, 0.2)
@@ -51,9 +50,9 @@ def generate_proposals(
     attrs = {
         "pre_nms_topN": integer(pre_nms_top_n, "pre_nms_top_n", op_type),
         "post_nms_topN": integer(post_nms_top_n, "post_nms_top_n", op_type),
-        "nms_thresh": number(nms_thresh, "nms_thresh", op_type),
-        "min_size": number(min_size, "min_size", op_type),
-        "eta": number(eta, "eta", op_type),
+        "nms_thresh": nms_thresh,
+        "min_size": min_size,
+        "eta": eta,
     }
     results = "RpnRois RpnRoiProbs RpnRoisLod"
     rois, probs, ends = layers(op_type, name, results, results, **inputs, **attrs)
@@ -87,18 +86,17 @@ def rpn_target_assign(
         rpn_negative_overlap: below which it has none.
         use_random: draw those that count where there are more; else the first do.
     """
-    op_type = "rpn_target_assign"
     inputs = {"Anchor": anchor_box, "GtBoxes": gt_boxes, "IsCrowd": is_crowd, "ImInfo": im_info}
     attrs = {
-        "rpn_batch_size_per_im": integer(rpn_batch_size_per_im, "rpn_batch_size_per_im", op_type),
-        "rpn_straddle_thresh": number(rpn_straddle_thresh, "rpn_straddle_thresh", op_type),
-        "rpn_positive_overlap": number(rpn_positive_overlap, "rpn_positive_overlap", op_type),
-        "rpn_negative_overlap": number(rpn_negative_overlap, "rpn_negative_overlap", op_type),
-        "rpn_fg_fraction": number(rpn_fg_fraction, "rpn_fg_fraction", op_type),
+        "rpn_batch_size_per_im": rpn_batch_size_per_im,
+        "rpn_straddle_thresh": rpn_straddle_thresh,
+        "rpn_positive_overlap": rpn_positive_overlap,
+        "rpn_negative_overlap": rpn_negative_overlap,
+        "rpn_fg_fraction": rpn_fg_fraction,
         "use_random": bool(use_random),
     }
-    results = "LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight"
-    places, scored, *expected = layers(op_type, None, results, results, **inputs, **attrs)
+    results = ("LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight",) * 2
+    places, scored, *expected = layers("rpn_target_assign", None, *results, **inputs, **attrs)
     scores = gather(reshape(cls_logits, shape=[-1, 1]), scored)
     return (scores, gather(reshape(bbox_pred, shape=[-1, 4]), places), *expected)
 
@@ -145,13 +143,13 @@ def generate_proposal_labels(
     inputs = {"RpnRois": rpn_rois, "GtClasses": gt_classes, "IsCrowd": is_crowd}
     inputs |= {"GtBoxes": gt_boxes, "ImInfo": im_info}
     attrs = {
-        "batch_size_per_im": integer(batch_size_per_im, "batch_size_per_im", op_type),
-        "fg_fraction": number(fg_fraction, "fg_fraction", op_type),
-        "fg_thresh": number(fg_thresh, "fg_thresh", op_type),
-        "bg_thresh_hi": number(bg_thresh_hi, "bg_thresh_hi", op_type),
-        "bg_thresh_lo": number(bg_thresh_lo, "bg_thresh_lo", op_type),
+        "batch_size_per_im": batch_size_per_im,
+        "fg_fraction": fg_fraction,
+        "fg_thresh": fg_thresh,
+        "bg_thresh_hi": bg_thresh_hi,
+        "bg_thresh_lo": bg_thresh_lo,
         "bbox_reg_weights": numbers(bbox_reg_weights, "bbox_reg_weights", op_type, 4),
-        "class_nums": integer(class_nums, "class_nums", op_type),
+        "class_nums": class_nums,
         "use_random": bool(use_random),
         "is_cls_agnostic": bool(is_cls_agnostic),
         "is_cascade_rcnn": bool(is_cascade_rcnn),
@@ -192,12 +190,11 @@ def distribute_fpn_proposals(
     A region as large as a square of side ``refer_scale`` is read from the map ``refer_level``.
     """
     op_type = "distribute_fpn_proposals"
-    levels = {"min_level": min_level, "max_level": max_level, "refer_level": refer_level}
-    attrs = {key: integer(value, key, op_type) for key, value in levels.items()}
-    attrs["refer_scale"] = integer(refer_scale, "refer_scale", op_type)
+    levels = integer(max_level, "max_level", op_type) - integer(min_level, "min_level", op_type) + 1
+    attrs = {"min_level": min_level, "max_level": max_level}
+    attrs |= {"refer_level": refer_level, "refer_scale": refer_scale}
     helper = LayerHelper(op_type, name)
-    maps = [helper.new(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]
-    index = helper.new("int32", True)
-    outputs = {"MultiFpnRois": maps, "RestoreIndex": index}
-    helper.append_op(op_type, {"FpnRois": fpn_rois}, outputs, attrs)
+    maps = [helper.new(fpn_rois.dtype) for _ in range(levels)]
+    fields = {"fpn_rois": fpn_rois, "multi_fpn_rois": maps, **attrs}
+    (index,) = helper.layers(op_type, "RestoreIndex", "RestoreIndex", **fields)
     return maps, index

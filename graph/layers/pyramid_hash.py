@@ -8,9 +8,8 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import Integers
+from .arguments import Integers, integer, number
 from .helper import LayerHelper
-from .numbers import integer, number
 from .param_attr import ParamAttr
 from .shape import reshape
 
@@ -93,13 +92,8 @@ def search_pyramid_hash(
             f"{layer}: distribute_update_vars names {wrong[0]!r}, no parameter of it."
         )
     attrs["distribute_update_vars"] = ",".join(distribute_update_vars or ())
-    outputs = {
-        "Out": helper.new(dtype),
-        "DropPos": helper.new("int32", stop_gradient=True),
-        "X_Temp_Out": helper.new(dtype, stop_gradient=True),
-    }
-    helper.append_op("pyramid_hash", inputs, outputs, attrs)
-    return outputs["Out"]
+    results = ("Out DropPos X_Temp_Out", "DropPos X_Temp_Out")
+    return helper.layers("pyramid_hash", *results, **inputs, **attrs)[0]
 
 
 def write_out(
@@ -116,16 +110,16 @@ def write_out(
     used = {slot: lists[slot] for slot in lists if attrs["use_filter"] and sizes[slot]}
     rate = attrs["drop_out_percent"] if training else 0.0
     chances = {"drop_out_percent": rate, "seed": attrs["seed"]}
-    terms = helper.apply("pyramid_terms", {"X": x, **used}, {**layers, **chances}, dtype="int32")
+    terms = helper.layer("pyramid_terms", x=x, **used, **layers, **chances)
     some = {"Terms": terms} if used or rate else {}  # else their number follows from the sequences
     widths = {name: attrs[name] for name in ("num_emb", "rand_len", "space_len")}
-    ids = helper.apply("pyramid_ids", {"X": x, **some}, {**layers, **widths}, dtype="int64")
+    ids = helper.layer("pyramid_ids", x=x, **some, **layers, **widths)
     last = attrs["space_len"] + attrs["rand_len"] - 1
     table = {"padding_idx": last, "is_sparse": True}
-    numbers = helper.apply("lookup_table_v2", {"W": w, "Ids": ids}, table, dtype=w.dtype)
+    numbers = helper.layer("lookup_table_v2", w=w, ids=ids, **table)
     rows = reshape(numbers, [-1, attrs["num_emb"]])
     if not training:
-        rows = helper.apply("scale", {"X": rows}, {"scale": attrs["drop_out_percent"]})
+        rows = helper.layer("scale", x=rows, scale=attrs["drop_out_percent"])
     types = {"in_dtype": int(x.dtype or VarType.INT32), "out_dtype": int(VarType.FP32)}
-    words = helper.apply("cast", {"X": x}, types, dtype="float32")
+    words = helper.layer("cast", x=x, **types)
     return rows, terms, words

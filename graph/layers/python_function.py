@@ -10,7 +10,7 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.python_function import FUNCTIONS, PY_FUNC, PythonFunction, register, source
 from ..ops.registry import Spec
 from ..program.variable import Variable
-from .helper import LayerHelper
+from .helper import layers
 
 
 def py_func(
@@ -63,12 +63,8 @@ def py_func(
         numbers[1] = _register(
             backward_func, "backward_func", (*read_specs, *result_specs), operands
         )
-    attrs = {
-        "forward_callable_id": numbers[0],
-        "backward_callable_id": numbers[1],
-        "backward_skip_vars": sorted(skipped),
-    }
-    LayerHelper(PY_FUNC).append_op(PY_FUNC, {"X": variables}, {"Out": results}, attrs)
+    attrs = {"forward_callable_id": numbers[0], "backward_callable_id": numbers[1]}
+    layers(PY_FUNC, None, "", x=variables, out=results, **attrs, backward_skip_vars=sorted(skipped))
     return out
 
 

@@ -11,7 +11,6 @@ from ..program.variable import Variable
 from .arguments import check_variable
 from .arrays import check_array
 from .helper import LayerHelper, layer, layers
-from .numbers import integer
 
 
 def check_table(table: Any, argument: str, layer: str) -> None:
@@ -31,8 +30,7 @@ def lod_rank_table(x: Variable, level: int = 0) -> Variable:
     helper = LayerHelper("lod_rank_table")
     name = unique_name.generate("lod_rank_table")
     table = helper.block.create_var(name=name, type=VarType.LOD_RANK_TABLE)
-    attrs = {"level": integer(level, "level", "lod_rank_table")}
-    helper.append_op("lod_rank_table", {"X": x}, {"Out": table}, attrs)
+    helper.layers("lod_rank_table", "", x=x, out=table, level=level)
     return table
 
 
@@ -40,7 +38,7 @@ def max_sequence_len(rank_table: Variable) -> Variable:
     """The length of the longest sequence of a rank table, int64 [1]."""
     check_table(rank_table, "rank_table", "max_sequence_len")
     helper = LayerHelper("max_seqence_len")  # so it is in Paddle, which names the result after it
-    return helper.apply("max_sequence_len", {"RankTable": rank_table}, dtype="int64")
+    return helper.layer("max_sequence_len", rank_table=rank_table)
 
 
 def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
@@ -52,7 +50,7 @@ def lod_tensor_to_array(x: Variable, table: Variable) -> Variable:
     helper = LayerHelper("lod_tensor_to_array")
     name = unique_name.generate("lod_tensor_to_array")
     array = helper.block.create_var(name=name, type=VarType.LOD_TENSOR_ARRAY, dtype=x.dtype)
-    helper.append_op("lod_tensor_to_array", {"X": x, "RankTable": table}, {"Out": array})
+    helper.layers("lod_tensor_to_array", "", x=x, rank_table=table, out=array)
     return array
 
 
@@ -67,7 +65,7 @@ def shrink_memory(x: Variable, i: Variable, table: Variable) -> Variable:
     """The first rows (or sequences) of ``x``: as many as there are sequences longer than ``i``, int64 [1]."""
     check_table(table, "table", "shrink_memory")
     helper = LayerHelper("shrink_memory")
-    return helper.apply("shrink_rnn_memory", {"X": x, "I": i, "RankTable": table}, dtype=x.dtype)
+    return helper.layer("shrink_rnn_memory", x=x, i=i, rank_table=table)
 
 
 def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
@@ -78,8 +76,8 @@ def reorder_lod_tensor_by_rank(x: Variable, rank_table: Variable) -> Variable:
 
 def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[Variable, Variable]:
     """The sequences at a level (or rows) where a bool mask is true, and the others."""
-    attrs = {"level": integer(level, "level", "split_lod_tensor")}
-    yes, no = layers("split_lod_tensor", None, "OutTrue OutFalse", x=input, mask=mask, **attrs)
+    fields = {"x": input, "mask": mask, "level": level}
+    yes, no = layers("split_lod_tensor", None, "OutTrue OutFalse", **fields)
     return yes, no
 
 
@@ -90,8 +88,7 @@ def merge_lod_tensor(
 
     ``x`` was split; the result has its levels above ``level``.
     """
-    pairs = {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask}
-    for argument, variable in pairs.items():
+    operands = {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask}
+    for argument, variable in operands.items():
         check_variable(variable, argument, "merge_lod_tensor")
-    attrs = {"level": integer(level, "level", "merge_lod_tensor")}
-    return layer("merge_lod_tensor", x=x, mask=mask, in_true=in_true, in_false=in_false, **attrs)
+    return layer("merge_lod_tensor", **operands, level=level)

@@ -6,9 +6,8 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, check_variable
+from .arguments import Floats, check_variable, integer
 from .helper import LayerHelper
-from .numbers import integer
 
 
 def _width(size: int, layer: str) -> int:
@@ -65,27 +64,20 @@ def dynamic_lstm(
     helper, width = LayerHelper("lstm", name), _width(size, "dynamic_lstm")
     weight = helper.create_parameter(param_attr, [width, 4 * width], dtype)
     bias = _bias(helper, bias_attr, (7 if use_peepholes else 4) * width, dtype)
-    outputs = {
-        slot: helper.new(dtype) for slot in ("Hidden", "Cell", "BatchGate", "BatchCellPreAct")
-    }
-    helper.append_op(
+    hidden, cell, *_ = helper.layers(
         "lstm",
-        {
-            "Input": input,
-            **_states("dynamic_lstm", h_0=h_0, c_0=c_0),
-            "Weight": weight,
-            "Bias": bias,
-        },
-        outputs,
-        {
-            "use_peepholes": use_peepholes,
-            "is_reverse": is_reverse,
-            "gate_activation": gate_activation,
-            "cell_activation": cell_activation,
-            "candidate_activation": candidate_activation,
-        },
+        "Hidden Cell BatchGate BatchCellPreAct",
+        **_states("dynamic_lstm", h_0=h_0, c_0=c_0),
+        input=input,
+        weight=weight,
+        bias=bias,
+        use_peepholes=use_peepholes,
+        is_reverse=is_reverse,
+        gate_activation=gate_activation,
+        cell_activation=cell_activation,
+        candidate_activation=candidate_activation,
     )
-    return outputs["Hidden"], outputs["Cell"]
+    return hidden, cell
 
 
 def dynamic_lstmp(
@@ -124,30 +116,24 @@ def dynamic_lstmp(
     weight = helper.create_parameter(param_attr, [projected, 4 * width], dtype)
     proj_weight = helper.create_parameter(param_attr, [width, projected], dtype)
     bias = _bias(helper, bias_attr, (7 if use_peepholes else 4) * width, dtype)
-    slots = ("Projection", "Cell", "BatchHidden", "BatchGate", "BatchCellPreAct")
-    outputs = {slot: helper.new(dtype) for slot in slots}
-    helper.append_op(
+    projection, cell, *_ = helper.layers(
         "lstmp",
-        {
-            "Input": input,
-            **_states("dynamic_lstmp", h_0=h_0, c_0=c_0),
-            "Weight": weight,
-            "ProjWeight": proj_weight,
-            "Bias": bias,
-        },
-        outputs,
-        {
-            "use_peepholes": use_peepholes,
-            "cell_clip": cell_clip,
-            "proj_clip": proj_clip,
-            "is_reverse": is_reverse,
-            "gate_activation": gate_activation,
-            "cell_activation": cell_activation,
-            "candidate_activation": candidate_activation,
-            "proj_activation": proj_activation,
-        },
+        "Projection Cell BatchHidden BatchGate BatchCellPreAct",
+        **_states("dynamic_lstmp", h_0=h_0, c_0=c_0),
+        input=input,
+        weight=weight,
+        proj_weight=proj_weight,
+        bias=bias,
+        use_peepholes=use_peepholes,
+        cell_clip=cell_clip,
+        proj_clip=proj_clip,
+        is_reverse=is_reverse,
+        gate_activation=gate_activation,
+        cell_activation=cell_activation,
+        candidate_activation=candidate_activation,
+        proj_activation=proj_activation,
     )
-    return outputs["Projection"], outputs["Cell"]
+    return projection, cell
 
 
 def dynamic_gru(
@@ -177,17 +163,15 @@ def dynamic_gru(
     weight = helper.create_parameter(param_attr, [width, 3 * width], dtype)
     bias = _bias(helper, bias_attr, 3 * width, dtype)
     states = _states("dynamic_gru", h_0=h_0)
-    slots = ("BatchGate", "BatchResetHiddenPrev", "BatchHidden", "Hidden")
-    outputs = {slot: helper.new(dtype) for slot in slots}
-    helper.append_op(
+    return helper.layers(
         "gru",
-        {"Input": input, **states, "Weight": weight, "Bias": bias},
-        outputs,
-        {
-            "is_reverse": is_reverse,
-            "gate_activation": gate_activation,
-            "activation": candidate_activation,
-            "origin_mode": origin_mode,
-        },
-    )
-    return outputs["Hidden"]
+        "BatchGate BatchResetHiddenPrev BatchHidden Hidden",
+        **states,
+        input=input,
+        weight=weight,
+        bias=bias,
+        is_reverse=is_reverse,
+        gate_activation=gate_activation,
+        activation=candidate_activation,
+        origin_mode=origin_mode,
+    )[-1]

@@ -157,7 +157,7 @@ class StaticRNN:
 
     def _keep(self, value: Variable) -> Variable:
         attrs = {"dtype": int(value.dtype or VarType.FP32)}
-        return self.helper.apply("rnn_memory_helper", {"X": value}, attrs, dtype=value.dtype)
+        return self.helper.layer("rnn_memory_helper", x=value, **attrs)
 
     def step_output(self, o: Variable) -> None:
         """Have the net return what ``o`` is in each step, as [T, ...].

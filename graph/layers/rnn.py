@@ -177,14 +177,9 @@ def gru_unit(
             raise InvalidValue(f"gru_unit: {argument} is {', '.join(_ACTIVATIONS)}, got {kind!r}.")
         attrs[argument] = _ACTIVATIONS[kind]
     helper, dtype, width = LayerHelper("gru_unit"), input.dtype, size // 3
-    operands = {
-        "Input": input,
-        "HiddenPrev": hidden,
-        "Weight": helper.create_parameter(param_attr, [width, 3 * width], dtype),
-    }
+    weight = helper.create_parameter(param_attr, [width, 3 * width], dtype)
     bias = helper.create_parameter(bias_attr, [1, 3 * width], dtype, is_bias=True)
-    operands |= {} if bias is None else {"Bias": bias}
-    gate, reset_hidden, updated = (helper.new(dtype) for _ in range(3))
-    outputs = {"Gate": gate, "ResetHiddenPrev": reset_hidden, "Hidden": updated}
-    helper.append_op("gru_unit", operands, outputs, attrs)
+    operands = {"input": input, "hidden_prev": hidden, "weight": weight, "bias": bias}
+    results = "Gate ResetHiddenPrev Hidden"
+    gate, reset_hidden, updated = helper.layers("gru_unit", results, **operands, **attrs)
     return updated, reset_hidden, gate

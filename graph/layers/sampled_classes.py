@@ -8,10 +8,9 @@ import numpy as np
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_variable
+from .arguments import Floats, Integers, check_variable, integer
 from .helper import LayerHelper
 from .initializer import NumpyArrayInitializer
-from .numbers import integer
 
 _SAMPLERS = ("uniform", "log_uniform", "custom_dist")
 
@@ -56,30 +55,27 @@ def nce(
     assert input.shape is not None
     weight = helper.create_parameter(param_attr, [classes, input.shape[1]], input.dtype)
     bias = helper.create_parameter(bias_attr, [classes, 1], input.dtype, is_bias=True)
-    inputs = {
-        "Input": input,
-        "Label": label,
-        "Weight": weight,
-        "Bias": bias,
-        "SampleWeight": sample_weight,
-    }
+    distribution = {}
     if custom_dist is not None:
-        inputs |= _distribution(helper, np.asarray(custom_dist, np.float64), classes)
-    outputs = {
-        "Cost": helper.new(input.dtype),
-        "SampleLogits": helper.new(input.dtype, stop_gradient=True),
-        "SampleLabels": helper.new("int64", stop_gradient=True),
-    }
-    attrs = {
-        "num_total_classes": classes,
-        "num_neg_samples": samples,
-        "seed": integer(seed, "seed", "nce"),
-        "sampler": _SAMPLERS.index(sampler),
-        "is_sparse": is_sparse,
-        "remote_prefetch": is_sparse,
-    }
-    helper.append_op("nce", inputs, outputs, attrs)
-    return outputs["Cost"] / (samples + 1)
+        distribution = _distribution(helper, np.asarray(custom_dist, np.float64), classes)
+    cost, *_ = helper.layers(
+        "nce",
+        "Cost SampleLogits SampleLabels",
+        "SampleLogits SampleLabels",
+        **distribution,
+        input=input,
+        label=label,
+        weight=weight,
+        bias=bias,
+        sample_weight=sample_weight,
+        num_total_classes=classes,
+        num_neg_samples=samples,
+        seed=seed,
+        sampler=_SAMPLERS.index(sampler),
+        is_sparse=is_sparse,
+        remote_prefetch=is_sparse,
+    )
+    return cost / (samples + 1)
 
 
 def _distribution(helper: LayerHelper, shares: Any, classes: int) -> dict[str, Variable]:
@@ -152,29 +148,18 @@ def sampled_softmax_with_cross_entropy(
             check_variable(variable, argument, layer)
         inputs["CustomizedSamples"] = customized_samples  # type: ignore[assignment]  # checked above
         inputs["CustomizedProbabilities"] = customized_probabilities  # type: ignore[assignment]
-    whole = ("Samples", "SampledLabels")
-    slots = (*whole, "Probabilities", "SampledLogits", "LogitsDim", "LabelsDim")
-    outputs = {slot: helper.new("int64" if slot in whole else logits.dtype) for slot in slots}
-    helper.append_op(
+    _, sampled_labels, _, sampled_logits, *_ = helper.layers(
         "sample_logits",
-        inputs,
-        outputs,
-        {
-            "use_customized_samples": use_customized_samples,
-            "uniq": True,
-            "remove_accidental_hits": remove_accidental_hits,
-            "num_samples": samples,
-            "seed": integer(seed, "seed", layer),
-        },
+        "Samples SampledLabels Probabilities SampledLogits LogitsDim LabelsDim",
+        **inputs,
+        use_customized_samples=use_customized_samples,
+        uniq=True,
+        remove_accidental_hits=remove_accidental_hits,
+        num_samples=samples,
+        seed=integer(seed, "seed", layer),
     )
-    soft_label = helper.apply(
-        "one_hot", {"X": outputs["SampledLabels"]}, {"depth": samples + 1}, dtype=logits.dtype
-    )
-    losses = {"Softmax": helper.new(logits.dtype), "Loss": helper.new(logits.dtype)}
-    helper.append_op(
-        "softmax_with_cross_entropy",
-        {"Logits": outputs["SampledLogits"], "Label": soft_label},
-        losses,
-        {"soft_label": True, "numeric_stable_mode": False},
-    )
-    return losses["Loss"] / num_true
+    soft_label = helper.layer("one_hot", x=sampled_labels, depth=samples + 1)
+    operands = {"logits": sampled_logits, "label": soft_label}
+    settings = {"soft_label": True, "numeric_stable_mode": False}
+    _, loss = helper.layers("softmax_with_cross_entropy", "Softmax Loss", **operands, **settings)
+    return loss / num_true

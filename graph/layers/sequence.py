@@ -8,9 +8,9 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, check_variable
+from .arguments import Floats, check_variable, integer
 from .helper import LayerHelper, constant_layer, layer, layers
-from .numbers import integer, one_number
+from .numbers import one_number
 
 
 def sequence_pool(
@@ -49,8 +49,7 @@ def sequence_expand(
     x: Variable, y: Variable, ref_level: int = -1, name: str | None = None
 ) -> Variable:
     """Repeat sequence (or row) i of ``x`` as often as sequence i of ``y`` is long at ``ref_level``."""
-    attrs = {"ref_level": integer(ref_level, "ref_level", "sequence_expand")}
-    return layer("sequence_expand", name, x=x, y=y, **attrs)
+    return layer("sequence_expand", name, x=x, y=y, ref_level=ref_level)
 
 
 def sequence_expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -106,20 +105,20 @@ def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) ->
     helper = LayerHelper("lod_reset")
     if y is not None:
         check_variable(y, "y", "lod_reset")
-        return helper.apply("lod_reset", {"X": x, "Y": y}, dtype=x.dtype)
+        return helper.layer("lod_reset", x=x, y=y)
     if target_lod is None:
         raise InvalidValue("lod_reset: y and target_lod should not be both None.")
     attrs = {"target_lod": _offsets(target_lod, "target_lod", "lod_reset")}
-    return helper.apply("lod_reset", {"X": x}, attrs, dtype=x.dtype)
+    return helper.layer("lod_reset", x=x, **attrs)
 
 
 def lod_append(x: Variable, level: Any) -> Variable:
     """Put a level of sequences behind those of ``x``: offsets, or the sequences of a Variable instead."""
     helper = LayerHelper("lod_append")
     if isinstance(level, Variable):
-        return helper.apply("lod_reset", {"X": x, "Y": level}, {"append": True}, dtype=x.dtype)
+        return helper.layer("lod_reset", x=x, y=level, append=True)
     attrs = {"append": True, "target_lod": _offsets(level, "level", "lod_append")}
-    return helper.apply("lod_reset", {"X": x}, attrs, dtype=x.dtype)
+    return helper.layer("lod_reset", x=x, **attrs)
 
 
 def _offsets(values: Any, argument: str, layer: str) -> list[int]:
@@ -150,14 +149,13 @@ def sequence_conv(
     helper = LayerHelper("sequence_conv", name)
     assert input.shape is not None
     weight = helper.create_parameter(param_attr, [size * input.shape[1], num_filters], input.dtype)
+    start = -(size // 2) if padding_start is None else padding_start
     attrs = {
         "contextStride": integer(filter_stride, "filter_stride", "sequence_conv"),
-        "contextStart": -(size // 2)
-        if padding_start is None
-        else integer(padding_start, "padding_start", "sequence_conv"),
+        "contextStart": integer(start, "padding_start", "sequence_conv"),
         "contextLength": size,
     }
-    out = helper.apply("sequence_conv", {"X": input, "Filter": weight}, attrs, dtype=input.dtype)
+    out = helper.layer("sequence_conv", x=input, filter=weight, **attrs)
     return helper.activate(helper.add_bias(out, bias_attr), act)
 
 
@@ -173,8 +171,7 @@ def row_conv(
     assert input.shape is not None
     size = integer(future_context_size, "future_context_size", "row_conv") + 1
     weight = helper.create_parameter(param_attr, [size, input.shape[-1]], input.dtype)
-    out = helper.apply("row_conv", {"X": input, "Filter": weight}, dtype=input.dtype)
-    return helper.activate(out, act)
+    return helper.activate(helper.layer("row_conv", x=input, filter=weight), act)
 
 
 def sequence_slice(
@@ -199,8 +196,7 @@ def sequence_concat(input: Sequence[Variable], name: str | None = None) -> Varia
 
 def sequence_reshape(input: Variable, new_dim: int) -> Variable:
     """Give the elements of each sequence rows of ``new_dim``."""
-    attrs = {"new_dim": integer(new_dim, "new_dim", "sequence_reshape")}
-    return layer("sequence_reshape", x=input, **attrs)
+    return layer("sequence_reshape", x=input, new_dim=new_dim)
 
 
 def sequence_scatter(
@@ -217,10 +213,7 @@ def sequence_enumerate(
     input: Variable, win_size: int, pad_value: int = 0, name: str | None = None
 ) -> Variable:
     """Return each number and those behind it in its sequence, [N, win_size], then ``pad_value``."""
-    attrs = {
-        "win_size": integer(win_size, "win_size", "sequence_enumerate"),
-        "pad_value": integer(pad_value, "pad_value", "sequence_enumerate"),
-    }
+    attrs = {"win_size": win_size, "pad_value": pad_value}
     return constant_layer("sequence_enumerate", name, x=input, **attrs)
 
 
@@ -279,9 +272,8 @@ def match_matrix_tensor(
     helper = LayerHelper("match_matrix_tensor", name)
     channels = integer(channel_num, "channel_num", "match_matrix_tensor")
     weight = helper.create_parameter(param_attr, [x.shape[-1], channels, y.shape[-1]], dtype)
-    out, tmp = helper.new(dtype), helper.new(dtype, stop_gradient=True)
-    inputs = {"X": x, "Y": y, "W": weight}
-    helper.append_op("match_matrix_tensor", inputs, {"Out": out, "Tmp": tmp}, {"dim_t": channels})
+    fields = {"x": x, "y": y, "w": weight, "dim_t": channels}
+    out, tmp = helper.layers("match_matrix_tensor", "Out Tmp", "Tmp", **fields)
     return helper.activate(out, act), tmp
 
 
@@ -321,17 +313,15 @@ def var_conv_2d(
         )
     )
     weight = helper.create_parameter(param_attr, [outputs, inputs * kernel[0] * kernel[1]], dtype)
-    out, windows = helper.new(dtype), helper.new(dtype, stop_gradient=True)
-    helper.append_op(
+    out, _ = helper.layers(
         "var_conv_2d",
-        {"X": input, "ROW": row, "COLUMN": col, "W": weight},
-        {"Out": out, "Col": windows},
-        {
-            "InputChannel": inputs,
-            "OutputChannel": outputs,
-            **dict(zip(("KernelH", "KernelW"), kernel, strict=True)),
-            **dict(zip(("StrideH", "StrideW"), steps, strict=True)),
-        },
+        "Out Col",
+        "Col",
+        **{"X": input, "ROW": row, "COLUMN": col, "W": weight},
+        InputChannel=inputs,
+        OutputChannel=outputs,
+        **dict(zip(("KernelH", "KernelW"), kernel, strict=True)),
+        **dict(zip(("StrideH", "StrideW"), steps, strict=True)),
     )
     return helper.activate(out, act)
 
@@ -346,10 +336,7 @@ def sequence_topk_avg_pooling(
         row, col: sequences as long as the pairs have rows and columns; the result has those of ``row``.
         topks: how many of the largest, rising; a sum is divided by that even where there are fewer.
     """
-    attrs = {
-        "topks": list(topks),
-        "channel_num": integer(channel_num, "channel_num", "sequence_topk_avg_pooling"),
-    }
+    attrs = {"topks": list(topks), "channel_num": channel_num}
     inputs = {"X": input, "ROW": row, "COLUMN": col}
     out, _ = layers("sequence_topk_avg_pooling", None, "Out pos", "pos", **inputs, **attrs)
     return out
@@ -374,4 +361,4 @@ def fused_embedding_seq_pool(
     padding = -1 if padding_idx is None else padding_idx + size[0] * (padding_idx < 0)
     attrs = {"is_sparse": is_sparse, "combiner": combiner, "padding_idx": padding}
     inputs = {"Ids": input, "W": weight}
-    return helper.apply("fused_embedding_seq_pool", inputs, attrs, dtype=dtype)
+    return helper.layer("fused_embedding_seq_pool", **inputs, **attrs)

@@ -8,9 +8,8 @@ from typing import Any
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import check_variable, integer
 from .helper import LayerHelper, layers
-from .numbers import integer
 from .shape import squeeze, topk
 
 
@@ -42,19 +41,14 @@ def edit_distance(
     _labels(label, "label", "edit_distance")
     helper = LayerHelper("edit_distance")
     if ignored_tokens:
-        attrs = {"tokens": list(ignored_tokens)}
-        input, label = (
-            helper.apply("sequence_erase", {"X": x}, attrs, dtype="int64") for x in (input, label)
-        )
-    inputs = {"Hyps": input, "Refs": label}
+        tokens = list(ignored_tokens)
+        input, label = (helper.layer("sequence_erase", x=x, tokens=tokens) for x in (input, label))
+    fields = {"hyps": input, "refs": label, "normalized": normalized}
     if input_length is not None and label_length is not None:
-        inputs |= {"HypsLength": input_length, "RefsLength": label_length}
-    out = helper.new("float32", stop_gradient=True)
-    count = helper.new("int64", stop_gradient=True)
-    helper.append_op(
-        "edit_distance", inputs, {"Out": out, "SequenceNum": count}, {"normalized": normalized}
-    )
-    return out, count
+        fields |= {"hyps_length": input_length, "refs_length": label_length}
+    results = "Out SequenceNum"
+    distances, count = helper.layers("edit_distance", results, results, **fields)
+    return distances, count
 
 
 def ctc_greedy_decoder(
@@ -76,18 +70,14 @@ def ctc_greedy_decoder(
     """
     helper = LayerHelper("ctc_greedy_decoder", name)
     _, best = topk(input, 1)
-    attrs: dict[str, Any] = {
-        "merge_repeated": True,
-        "blank": integer(blank, "blank", "ctc_greedy_decoder"),
-    }
-    out = helper.new("int64", stop_gradient=True)
+    blank = integer(blank, "blank", "ctc_greedy_decoder")
+    attrs = {"merge_repeated": True, "blank": blank}
     if input_length is None:
-        helper.append_op("ctc_align", {"Input": best}, {"Output": out}, attrs)
-        return out
-    length = helper.new("int64", stop_gradient=True)
+        return helper.layers("ctc_align", "Output", "Output", input=best, **attrs)[0]
+    results = "Output OutputLength"
+    inputs = {"input": squeeze(best, [2]), "input_length": input_length}
     attrs["padding_value"] = padding_value
-    inputs = {"Input": squeeze(best, [2]), "InputLength": input_length}
-    helper.append_op("ctc_align", inputs, {"Output": out, "OutputLength": length}, attrs)
+    out, length = helper.layers("ctc_align", results, results, **inputs, **attrs)
     return out, length
 
 
@@ -114,7 +104,7 @@ def chunk_eval(
     _labels(label, "label", "chunk_eval")
     inputs = {"Inference": input, "Label": label, "SeqLength": seq_length}
     attrs = {
-        "num_chunk_types": integer(num_chunk_types, "num_chunk_types", "chunk_eval"),
+        "num_chunk_types": num_chunk_types,
         "chunk_scheme": chunk_scheme,
         "excluded_chunk_types": list(excluded_chunk_types or []),
     }

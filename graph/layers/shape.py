@@ -11,9 +11,9 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import check_variable, variables_of
+from .arguments import check_variable, integer, variables_of
 from .helper import LayerHelper, constant_layer, layer, layers
-from .numbers import integer, one_number, several_numbers
+from .numbers import one_number, several_numbers
 
 
 def mean(x: Variable, name: str | None = None) -> Variable:
@@ -44,11 +44,7 @@ reduce_prod = _reduce("reduce_prod")
 def sums(input: Sequence[Variable], out: Variable | None = None) -> Variable:
     """The sum of several tensors of one shape."""
     terms = variables_of(input, "input", "sums")
-    helper = LayerHelper("sum")
-    if out is None:
-        return helper.apply("sum", {"X": terms}, dtype=terms[0].dtype)
-    helper.append_op("sum", {"X": terms}, {"Out": out})
-    return out
+    return layer("sum", x=terms, out=out)
 
 
 def sum(x: Variable | Sequence[Variable]) -> Variable:
@@ -60,9 +56,7 @@ def _view(
     helper: LayerHelper, op_type: str, x: Variable, attrs: dict[str, Any], inputs: Any = None
 ) -> Variable:
     """Append an op that keeps the elements; XShape remembers the old shape for the gradient."""
-    out, x_shape = helper.new(x.dtype), helper.new(x.dtype, stop_gradient=True)
-    helper.append_op(op_type, {"X": x, **(inputs or {})}, {"Out": out, "XShape": x_shape}, attrs)
-    return out
+    return helper.layers(op_type, "Out XShape", "XShape", x=x, **(inputs or {}), **attrs)[0]
 
 
 def reshape(
@@ -133,7 +127,7 @@ def split(
         sizes, sections = several_numbers(num_or_sections, *slots)
         inputs, attrs, count = {**inputs, **sizes}, {**attrs, **sections}, len(num_or_sections)
     parts = [helper.new(input.dtype) for _ in range(count)]
-    helper.append_op("split", {"X": input, **inputs}, {"Out": parts}, attrs)
+    helper.layers("split", "", x=input, out=parts, **inputs, **attrs)
     return parts
 
 
@@ -162,7 +156,7 @@ def expand(x: Variable, expand_times: Any, name: str | None = None) -> Variable:
     slots = ("ExpandTimes", "expand_times_tensor", "expand_times", "expand_times", "expand")
     helper = LayerHelper("expand", name)
     inputs, attrs = several_numbers(expand_times, *slots, helper)
-    return helper.apply("expand", {"X": x, **inputs}, attrs, dtype=x.dtype)
+    return helper.layer("expand", x=x, **inputs, **attrs)
 
 
 def gather(input: Variable, index: Variable, overwrite: bool = True) -> Variable:
@@ -232,7 +226,7 @@ def fill_constant(
             raise InvalidValue(f"fill_constant: no {kind.name} is {value!r}. Use a whole number.")
         text = str(int(value)) if integral else str(float(value))
         attrs |= {"value": float(value), "str_value": text}
-    helper.append_op("fill_constant", inputs, {"Out": out}, attrs)
+    helper.layers("fill_constant", "", out=out, **inputs, **attrs)
     out.stop_gradient = True
     return out
 
@@ -249,19 +243,14 @@ def zeros(shape: Sequence[int], dtype: Any, force_cpu: bool = False) -> Variable
 
 def zeros_like(x: Variable, out: Variable | None = None) -> Variable:
     """Zeros in the shape and dtype of x."""
-    helper = LayerHelper("zeros_like")
-    out = helper.new(x.dtype) if out is None else out
-    helper.append_op("fill_zeros_like", {"X": x}, {"Out": out})
-    out.stop_gradient = True
-    return out
+    result = LayerHelper("zeros_like").layer("fill_zeros_like", x=x, out=out)
+    result.stop_gradient = True
+    return result
 
 
 def ones_like(x: Variable, out: Variable | None = None) -> Variable:
     """Ones in the shape and dtype of x."""
-    helper = LayerHelper("ones_like")
-    out = helper.new(x.dtype) if out is None else out
-    helper.append_op("fill_any_like", {"X": x}, {"Out": out}, {"value": 1.0})
-    return out
+    return LayerHelper("ones_like").layer("fill_any_like", x=x, out=out, value=1.0)
 
 
 def fill_constant_batch_size_like(
@@ -282,8 +271,7 @@ def fill_constant_batch_size_like(
         "output_dim_idx": output_dim_idx,
         "force_cpu": force_cpu,
     }
-    helper = LayerHelper("fill_constant_batch_size_like")
-    return helper.apply(helper.layer_type, {"Input": input}, attrs, dtype=dtype, stop_gradient=True)
+    return layers("fill_constant_batch_size_like", None, "Out", "Out", input=input, **attrs)[0]
 
 
 _VALUES = {
@@ -301,7 +289,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
     helper = LayerHelper("assign")
     if isinstance(input, Variable):
         output = helper.new(input.dtype) if output is None else output
-        helper.append_op("assign", {"X": input}, {"Out": output})
+        helper.layers("assign", "", x=input, out=output)
         return output
     if not isinstance(input, np.ndarray):
         raise InvalidType(f"assign takes a Variable or a numpy array, got {type(input).__name__}.")
@@ -310,7 +298,7 @@ def assign(input: Variable | np.ndarray, output: Variable | None = None) -> Vari
         raise InvalidValue(f"assign: arrays of {input.dtype} are not built.")
     output = helper.new(kind) if output is None else output
     attrs = {"shape": list(input.shape), "dtype": int(kind), _VALUES[kind]: input.ravel().tolist()}
-    helper.append_op("assign_value", None, {"Out": output}, attrs)
+    helper.layers("assign_value", "", out=output, **attrs)
     return output
 
 
@@ -318,16 +306,14 @@ def increment(x: Variable, value: float = 1.0, in_place: bool = True) -> Variabl
     """x + value, in place by default; x has one element."""
     helper = LayerHelper("increment")
     out = x if in_place else helper.new(x.dtype)
-    helper.append_op("increment", {"X": x}, {"Out": out}, {"step": float(value)})
+    helper.layers("increment", "", x=x, out=out, step=float(value))
     return out
 
 
 def where(condition: Variable, x: Variable | None = None, y: Variable | None = None) -> Variable:
     """x where the condition holds, else y; of a condition alone the places of what is not zero, int64."""
     if x is None and y is None:
-        return LayerHelper("where_index").apply(
-            "where_index", {"Condition": condition}, dtype="int64", stop_gradient=True
-        )
+        return layers("where_index", None, "Out", "Out", condition=condition)[0]
     check_variable(x, "x", "where")
     check_variable(y, "y", "where")
     assert x is not None

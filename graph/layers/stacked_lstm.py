@@ -10,10 +10,10 @@ from ...strategies.types import VarType
 from ..ops.stacked_lstm import elements
 from ..program.variable import Variable
 from . import shape as tensors
+from .arguments import integer
 from .binary import mul
 from .helper import LayerHelper
 from .initializer import Initializer
-from .numbers import integer
 from .sequence import (
     sequence_first_step,
     sequence_last_step,
@@ -85,20 +85,23 @@ def lstm(
         None, shape, input.dtype, default_initializer=default_initializer
     )
     cache = helper.block.create_var(type=VarType.RAW, persistable=True, stop_gradient=True)
-    inputs = {"Input": input, "InitH": init_h, "InitC": init_c, "W": weight, "Cache": cache}
-    out, last_h, last_c = (helper.new(input.dtype) for _ in range(3))
-    attrs = {
-        "max_len": max_len,
-        "dropout_prob": float(dropout_prob),
-        "is_bidirec": is_bidirec,
-        "input_size": sizes[2],
-        "hidden_size": size,
-        "num_layers": layers,
-        "is_test": is_test,
-        "seed": seed,
-    }
-    outputs = {"Out": out, "last_h": last_h, "last_c": last_c}
-    helper.append_op("cudnn_lstm", inputs, outputs, attrs)
+    out, last_h, last_c = helper.layers(
+        "cudnn_lstm",
+        "Out last_h last_c",
+        input=input,
+        init_h=init_h,
+        init_c=init_c,
+        w=weight,
+        cache=cache,
+        max_len=max_len,
+        dropout_prob=dropout_prob,
+        is_bidirec=is_bidirec,
+        input_size=sizes[2],
+        hidden_size=size,
+        num_layers=layers,
+        is_test=is_test,
+        seed=seed,
+    )
     return out, last_h, last_c
 
 
@@ -182,16 +185,14 @@ def _walk(
 ) -> tuple[Variable, Variable]:
     """Run one LSTM over sequences; return its states and cells, row by row."""
     helper = LayerHelper("lstm")
-    gates = mul(rows, walk.input)
-    slots = ("Hidden", "Cell", "BatchGate", "BatchCellPreAct")
-    outputs = {slot: helper.new(rows.dtype) for slot in slots}
-    inputs = {
-        "Input": gates,
-        "H0": states[0],
-        "C0": states[1],
-        "Weight": walk.recurrent,
-        "Bias": walk.bias,
-    }
-    attrs = {"use_peepholes": False, "is_reverse": backwards}
-    helper.append_op("lstm", inputs, outputs, attrs)
-    return outputs["Hidden"], outputs["Cell"]
+    hidden, cell, *_ = helper.layers(
+        "lstm",
+        "Hidden Cell BatchGate BatchCellPreAct",
+        **{"H0": states[0], "C0": states[1]},
+        input=mul(rows, walk.input),
+        weight=walk.recurrent,
+        bias=walk.bias,
+        use_peepholes=False,
+        is_reverse=backwards,
+    )
+    return hidden, cell

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..program.variable import Variable
 from .arguments import Integers
 from .helper import layers
-from .numbers import integer
 
 
 def filter_by_instag(
@@ -28,7 +27,6 @@ def filter_by_instag(
     Raises:
         InvalidType: ``ins`` is no Variable, or tags are no integers.
     """
-    value = integer(out_val_if_empty, "out_val_if_empty", "filter_by_instag")
     out, loss_weight, _ = layers(
         "filter_by_instag",
         None,
@@ -38,6 +36,6 @@ def filter_by_instag(
         ins_tag=ins_tag,
         filter_tag=filter_tag,
         is_lod=bool(is_lod),
-        out_val_if_empty=value,
+        out_val_if_empty=out_val_if_empty,
     )
     return [out, loss_weight]

@@ -223,7 +223,7 @@ def unstack(x: Variable, axis: int = 0, num: int | None = None) -> list[Variable
         raise InvalidValue(f"unstack: how many parts {x.name!r} has is not known: give num.")
     helper = LayerHelper("unstack")
     parts = [helper.new(x.dtype) for _ in range(count)]
-    helper.append_op("unstack", {"X": x}, {"Y": parts}, {"axis": axis, "num": count})
+    helper.layers("unstack", "", x=x, y=parts, axis=axis, num=count)
     return parts
 
 

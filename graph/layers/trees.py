@@ -10,10 +10,9 @@ from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import VarType, to_var_type
 from ..program.variable import Variable
 from . import shape as shapes
-from .arguments import Floats, Integers
+from .arguments import Floats, Integers, integer
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
-from .numbers import integer
 
 
 def tree_conv(
@@ -50,9 +49,8 @@ def tree_conv(
     filters = helper.create_parameter(param_attr, shape, nodes_vector.dtype)
     if filters is None:
         raise InvalidValue("tree_conv: param_attr cannot be False: a convolution needs filters.")
-    inputs = {"NodesVector": nodes_vector, "EdgeSet": edge_set, "Filter": filters}
-    attrs = {"max_depth": integer(max_depth, "max_depth", "tree_conv")}
-    out = helper.apply("tree_conv", inputs, attrs, dtype=nodes_vector.dtype)
+    operands = {"nodes_vector": nodes_vector, "edge_set": edge_set, "filter": filters}
+    out = helper.layer("tree_conv", **operands, max_depth=max_depth)
     return helper.activate(helper.add_bias(out, bias_attr), act)
 
 
@@ -76,10 +74,9 @@ def tdm_child(
     count = integer(child_nums, "child_nums", "tdm_child")
     shape = [integer(node_nums, "node_nums", "tdm_child"), 3 + count]
     tree = _tree(helper, param_attr, shape, dtype, "tdm_child")
-    child, leaf_mask = (helper.new(dtype, stop_gradient=True) for _ in range(2))
-    outputs = {"Child": child, "LeafMask": leaf_mask}
-    attrs = {"child_nums": count, "dtype": int(number)}
-    helper.append_op("tdm_child", {"X": x, "TreeInfo": tree}, outputs, attrs)
+    results = "Child LeafMask"
+    fields = {"x": x, "tree_info": tree, "child_nums": count, "dtype": number}
+    child, leaf_mask = helper.layers("tdm_child", results, results, **fields)
     return child, leaf_mask
 
 
@@ -134,16 +131,17 @@ def tdm_sampler(
         ("Layer", tree_layer_attr, [sum(sizes), 1]),
     ):
         inputs[slot] = _tree(helper, attr, shape, tree_dtype, "tdm_sampler")
-    outputs = {slot: helper.new(dtype, stop_gradient=True) for slot in ("Out", "Labels", "Mask")}
-    attrs = {
-        "neg_samples_num_list": counts,
-        "output_positive": output_positive,
-        "layer_offset_lod": [0, *accumulate(sizes)],
-        "seed": integer(seed, "seed", "tdm_sampler"),
-        "dtype": int(number),
-    }
-    helper.append_op("tdm_sampler", inputs, outputs, attrs)
-    nodes, labels, mask = outputs.values()
+    nodes, labels, mask = helper.layers(
+        "tdm_sampler",
+        "Out Labels Mask",
+        "Out Labels Mask",
+        **inputs,
+        neg_samples_num_list=counts,
+        output_positive=output_positive,
+        layer_offset_lod=[0, *accumulate(sizes)],
+        seed=seed,
+        dtype=number,
+    )
     if not output_list:
         return nodes, labels, mask
     widths = [count + bool(output_positive) for count in counts]
@@ -244,13 +242,18 @@ def way_loss(
     helper: LayerHelper,
 ) -> Variable:
     """Append hierarchical_sigmoid with parameters that exist."""
-    operands = {"X": input, "W": weight, "Label": label, "PathTable": path_table}
-    operands |= {"PathCode": path_code, "Bias": bias}
-    loss, costs = helper.new(input.dtype), helper.new(input.dtype)
-    helper.append_op(
+    loss, _ = helper.layers(
         "hierarchical_sigmoid",
-        {slot: variable for slot, variable in operands.items() if variable is not None},
-        {"Out": loss, "PreOut": costs, "W_Out": weight},
-        {"num_classes": num_classes, "is_sparse": is_sparse, "remote_prefetch": is_sparse},
+        "Out PreOut",
+        x=input,
+        w=weight,
+        label=label,
+        path_table=path_table,
+        path_code=path_code,
+        bias=bias,
+        w_out=weight,
+        num_classes=num_classes,
+        is_sparse=is_sparse,
+        remote_prefetch=is_sparse,
     )
     return loss

@@ -63,12 +63,7 @@ def erf(x: Variable) -> Variable:
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """log(1 + x), exact near 0; written to ``out`` if that is given."""
-    helper = LayerHelper("log1p", name)
-    if out is None:
-        return helper.apply("log1p", {"X": x}, dtype=x.dtype)
-    check_variable(out, "out", "log1p")
-    helper.append_op("log1p", {"X": x}, {"Out": out})
-    return out
+    return layer("log1p", name, x=x, out=out)
 
 
 def _with(op_type: str, x: Variable, name: str | None, **attrs: Any) -> Variable:
@@ -156,7 +151,7 @@ def scale(
     helper = LayerHelper("scale", name)
     inputs, attrs = real_number(scale, "ScaleTensor", "scale", "scale", "scale")
     attrs |= {"bias": float(bias), "bias_after_scale": bias_after_scale}
-    return helper.activate(helper.apply("scale", {"X": x, **inputs}, attrs, dtype=x.dtype), act)
+    return helper.activate(helper.layer("scale", x=x, **inputs, **attrs), act)
 
 
 def dropout(

@@ -8,8 +8,9 @@ from typing import Any
 
 from ...strategies.types import FLOATS
 from . import expr as e
+from . import operands
 from .operands import Input, Operands, Unary, named
-from .registry import Grad, Inference, Op, ShapeRule, Specs, define, slope
+from .registry import Grad, Inference, ShapeRule, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
 from .second_order import Second
@@ -55,19 +56,17 @@ def define_activation(
     Attributes are those of ``record``, or ``attrs``. ``second`` is the gradient of the gradient, where it is
     not what the expression says.
     """
-    slots: dict[str, Any] = {"record": record}
     if attrs is not None:
-        slots = {"inputs": ("X",), "outputs": ("Out",), "attrs": attrs}
+        slots = Unary.declared()
+        record = operands.record(name, slots.inputs, slots.outputs, attrs)
     define(
-        Op(
-            type=name,
-            **slots,
-            shape=same("X") if name in _WHOLE_TOO else float_like("X", "Out"),
-            scalar=scalar,
-            in_place={"Out": "X"},
-            samples=samples,
-        ),
-        slope(
+        name,
+        record,
+        same("X") if name in _WHOLE_TOO else float_like("X", "Out"),
+        scalar=scalar,
+        in_place={"Out": "X"},
+        samples=samples,
+        slope=slope(
             f"{reads.lower()} d_out",
             "d_x",
             second,
@@ -307,37 +306,31 @@ class Scale(Unary):
 
 
 define(
-    Op(
-        type="sign",
-        record=Unary,
-        shape=same("X"),
-        grad=Grad(
-            "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}
-        ),
-        scalar=lambda x: e.sign(x),
-        samples=_KINKED,
-    )
+    "sign",
+    Unary,
+    same("X"),
+    grad=Grad("scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda attrs: {"scale": 0.0}),
+    scalar=lambda x: e.sign(x),
+    samples=_KINKED,
 )
 
 
 define(
-    Op(
-        type="scale",
-        record=Scale,
-        shape=same("X"),
-        numbers={"ScaleTensor": "scale"},
-        grad=Grad(
-            "scale",
-            {"X": "Out@GRAD", "ScaleTensor": "ScaleTensor"},
-            {"Out": "X@GRAD"},
-            attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True},
-        ),
-        in_place={"Out": "X"},
-        samples=(
-            sample({"X": normal(3, 4)}, scale=2.0, bias=0.5),
-            sample({"X": normal(3, 4)}, scale=2.0, bias=0.5, bias_after_scale=False),
-        ),
-    )
+    "scale",
+    Scale,
+    same("X"),
+    numbers={"ScaleTensor": "scale"},
+    grad=Grad(
+        "scale",
+        {"X": "Out@GRAD", "ScaleTensor": "ScaleTensor"},
+        {"Out": "X@GRAD"},
+        attrs=lambda attrs: {**attrs, "bias": 0.0, "bias_after_scale": True},
+    ),
+    in_place={"Out": "X"},
+    samples=(
+        sample({"X": normal(3, 4)}, scale=2.0, bias=0.5),
+        sample({"X": normal(3, 4)}, scale=2.0, bias=0.5, bias_after_scale=False),
+    ),
 )
 
 
@@ -352,15 +345,13 @@ class Pow(Unary):
 
 
 define(
-    Op(
-        type="pow",
-        record=Pow,
-        numbers={"FactorTensor": "factor"},
-        shape=pow_shape,
-        scalar=lambda x, *, factor: x**factor,
-        samples=(sample({"X": uniform(3, 4, low=0.5, high=2.0)}, factor=2.5),),
-    ),
-    slope(
+    "pow",
+    Pow,
+    pow_shape,
+    numbers={"FactorTensor": "factor"},
+    scalar=lambda x, *, factor: x**factor,
+    samples=(sample({"X": uniform(3, 4, low=0.5, high=2.0)}, factor=2.5),),
+    slope=slope(
         "x factor_tensor d_out",
         "d_x",
         numbers={"FactorTensor": "factor"},
@@ -386,17 +377,15 @@ class Clip(Unary):
 
 
 define(
-    Op(
-        type="clip",
-        record=Clip,
-        numbers={"Min": "min", "Max": "max"},
-        shape=clip_shape,
-        scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),
-        in_place={"Out": "X"},
-        samples=(sample({"X": normal(3, 4, away_from=(-0.5, 0.5))}, min=-0.5, max=0.5),),
-        refuses=(sample({"X": normal(3, 4)}, min=1.0, max=0.0),),
-    ),
-    slope(
+    "clip",
+    Clip,
+    clip_shape,
+    numbers={"Min": "min", "Max": "max"},
+    scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),
+    in_place={"Out": "X"},
+    samples=(sample({"X": normal(3, 4, away_from=(-0.5, 0.5))}, min=-0.5, max=0.5),),
+    refuses=(sample({"X": normal(3, 4)}, min=1.0, max=0.0),),
+    slope=slope(
         "x min_tensor max_tensor d_out",
         "d_x",
         numbers={"Min": "min", "Max": "max"},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import FLOATS, VarType
 from .operands import Input, Inputs, Operands, Output, Outputs, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .samples import booleans, integers, normal, sample, uniform
 
 CHECK, UPDATE = "check_finite_and_unscale", "update_loss_scaling"
@@ -53,17 +53,15 @@ class CheckFiniteAndUnscale(Operands):
 
 
 define(
-    Op(
-        type=CHECK,
-        record=CheckFiniteAndUnscale,
-        shape=unscaled,
-        in_place={"Out": "X"},
-        samples=(
-            sample({"X": [normal(3, 4), normal(5)], "Scale": uniform(1, low=2.0, high=8.0)}),
-            sample({"X": [normal(2)], "Scale": uniform(1, low=2.0, high=8.0)}),
-        ),
-        refuses=(sample({"X": [normal(2)], "Scale": uniform(2)}),),
-    )
+    CHECK,
+    CheckFiniteAndUnscale,
+    unscaled,
+    in_place={"Out": "X"},
+    samples=(
+        sample({"X": [normal(3, 4), normal(5)], "Scale": uniform(1, low=2.0, high=8.0)}),
+        sample({"X": [normal(2)], "Scale": uniform(1, low=2.0, high=8.0)}),
+    ),
+    refuses=(sample({"X": [normal(2)], "Scale": uniform(2)}),),
 )
 _COUNTERS = {
     "InGoodSteps": integers(1, low=1, high=2),
@@ -91,30 +89,28 @@ class UpdateLossScaling(Operands):
 
 
 define(
-    Op(
-        type=UPDATE,
-        record=UpdateLossScaling,
-        shape=rescaled,
-        in_place={
-            "Out": "X",
-            "LossScaling": "PrevLossScaling",
-            "OutGoodSteps": "InGoodSteps",
-            "OutBadSteps": "InBadSteps",
-        },
-        samples=tuple(
-            sample(
-                {"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1), **_COUNTERS},
-                incr_every_n_steps=steps,
-                decr_every_n_nan_or_inf=steps,
-                stop_update=stop,
-            )
-            for steps, stop in ((1000, False), (2, False), (2, True))
-        ),
-        refuses=(
-            sample({"X": [normal(2)], "FoundInfinite": normal(1), **_COUNTERS}),
-            sample({"X": [integers(2, high=3)], "FoundInfinite": booleans(1), **_COUNTERS}),
-        ),
-    )
+    UPDATE,
+    UpdateLossScaling,
+    rescaled,
+    in_place={
+        "Out": "X",
+        "LossScaling": "PrevLossScaling",
+        "OutGoodSteps": "InGoodSteps",
+        "OutBadSteps": "InBadSteps",
+    },
+    samples=tuple(
+        sample(
+            {"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1), **_COUNTERS},
+            incr_every_n_steps=steps,
+            decr_every_n_nan_or_inf=steps,
+            stop_update=stop,
+        )
+        for steps, stop in ((1000, False), (2, False), (2, True))
+    ),
+    refuses=(
+        sample({"X": [normal(2)], "FoundInfinite": normal(1), **_COUNTERS}),
+        sample({"X": [integers(2, high=3)], "FoundInfinite": booleans(1), **_COUNTERS}),
+    ),
 )
 
 
@@ -125,11 +121,9 @@ class ZeroWhereInfinite(Operands):
 
 
 define(
-    Op(
-        type=ZERO,
-        record=ZeroWhereInfinite,
-        shape=lambda op: {"Out": _like_x(op)},
-        in_place={"Out": "X"},
-        samples=(sample({"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1)}),),
-    )
+    ZERO,
+    ZeroWhereInfinite,
+    lambda op: {"Out": _like_x(op)},
+    in_place={"Out": "X"},
+    samples=(sample({"X": [normal(3, 4), normal(5)], "FoundInfinite": booleans(1)}),),
 )

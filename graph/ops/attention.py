@@ -146,35 +146,31 @@ class FusedDotProductAttentionGrad(FusedDotProductAttentionOperands):
 
 
 define(
-    Op(
-        type="fused_dot_product_attention",
-        record=FusedDotProductAttention,
-        shape=attention_shape,
-        by_place=draws_by_row,
-        samples=(
-            sample(_qkv(2, 2), scale=0.5),
-            sample({**_qkv(2), "Mask": normal(3, 5)}),
-            sample(_qkv(), scale=0.25),
-            sample({**_qkv(2, 2), "Mask": normal(2)}, mask_axis=1, scale=0.5),
-            sample({**_qkv(2, 2), "Mask": normal(2, 1, 1, 5)}),
-            sample({**_qkv(2, 3), "Mask": normal(2, 3, 3, 5)}),
-            sample(
-                {"Q": normal(2, 3, 2, 4), "K": normal(2, 5, 2, 4), "V": normal(2, 5, 2, 4)},
-                layout="bthd",
-            ),
-            sample({"Q": normal(2, 3, 3, 2, 4), "Mask": normal(3, 3)}, layout="packed", scale=0.5),
-            sample({**_qkv(2, 2, keys=3), "Mask": _CAUSAL}, causal=True, scale=0.5),
-            sample(_qkv(2, 2), dropout={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3}),
+    "fused_dot_product_attention",
+    FusedDotProductAttention,
+    attention_shape,
+    by_place=draws_by_row,
+    samples=(
+        sample(_qkv(2, 2), scale=0.5),
+        sample({**_qkv(2), "Mask": normal(3, 5)}),
+        sample(_qkv(), scale=0.25),
+        sample({**_qkv(2, 2), "Mask": normal(2)}, mask_axis=1, scale=0.5),
+        sample({**_qkv(2, 2), "Mask": normal(2, 1, 1, 5)}),
+        sample({**_qkv(2, 3), "Mask": normal(2, 3, 3, 5)}),
+        sample(
+            {"Q": normal(2, 3, 2, 4), "K": normal(2, 5, 2, 4), "V": normal(2, 5, 2, 4)},
+            layout="bthd",
         ),
-        refuses=(
-            sample({**_qkv(2), "Mask": normal(4, 5)}),
-            sample({"Q": normal(2, 3, 4), "K": normal(2, 5, 3), "V": normal(2, 5, 4)}),
-            sample({**_qkv(2), "Mask": normal(3, 5)}, causal=True),
-        ),
+        sample({"Q": normal(2, 3, 3, 2, 4), "Mask": normal(3, 3)}, layout="packed", scale=0.5),
+        sample({**_qkv(2, 2, keys=3), "Mask": _CAUSAL}, causal=True, scale=0.5),
+        sample(_qkv(2, 2), dropout={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3}),
     ),
-    Op(
-        type="fused_dot_product_attention_grad",
-        record=FusedDotProductAttentionGrad,
-        by_place=draws_by_row,
+    refuses=(
+        sample({**_qkv(2), "Mask": normal(4, 5)}),
+        sample({"Q": normal(2, 3, 4), "K": normal(2, 5, 3), "V": normal(2, 5, 4)}),
+        sample({**_qkv(2), "Mask": normal(3, 5)}, causal=True),
+    ),
+    slope=Op(
+        "fused_dot_product_attention_grad", FusedDotProductAttentionGrad, by_place=draws_by_row
     ),
 )

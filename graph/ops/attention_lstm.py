@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from .lod import like
 from .lstm import check_activations, check_state
 from .operands import Input, Offsets, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Specs, define
 from .rules import match, of_shape, product
 from .samples import normal, offsets, sample
 from .sequence import one_level
@@ -84,27 +84,25 @@ _ALL = {
     "AttentionScalarBias": normal(1, 1),
 }
 define(
-    Op(
-        type="attention_lstm",
-        record=AttentionLstm,
-        shape=attention_lstm_shape,
-        lod=like("X", "Hidden", "Cell"),
-        samples=(
-            sample(_X),
-            sample({**_X, **_ALL}),
-            sample(
-                {**_X, **_ALL},
-                gate_activation="tanh",
-                cell_activation="relu",
-                candidate_activation="identity",
-            ),
+    "attention_lstm",
+    AttentionLstm,
+    attention_lstm_shape,
+    lod=like("X", "Hidden", "Cell"),
+    samples=(
+        sample(_X),
+        sample({**_X, **_ALL}),
+        sample(
+            {**_X, **_ALL},
+            gate_activation="tanh",
+            cell_activation="relu",
+            candidate_activation="identity",
         ),
-        refuses=(
-            sample({**_X, "C0": normal(2, 2)}),
-            sample({**_X, "H0": normal(3, 3)}),
-            sample({**_X, "LSTMWeight": normal(4, 8)}),
-            sample({**_X, "AttentionBias": normal(5, 1)}),
-            sample(_X, gate_activation="elu"),
-        ),
-    )
+    ),
+    refuses=(
+        sample({**_X, "C0": normal(2, 2)}),
+        sample({**_X, "H0": normal(3, 3)}),
+        sample({**_X, "LSTMWeight": normal(4, 8)}),
+        sample({**_X, "AttentionBias": normal(5, 1)}),
+        sample(_X, gate_activation="elu"),
+    ),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import VarType
 from .operands import Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import same_shape
 from .samples import integers, normal, sample
 
@@ -63,30 +63,28 @@ def _counts(accumulates: int, updates: int) -> dict[str, object]:
 
 
 define(
-    Op(
-        type="average_accumulates",
-        record=AverageAccumulates,
-        shape=accumulated,
-        in_place={f"out_{name}": f"in_{name}" for name in (*_SUMS, *_COUNTS)},
-        samples=tuple(
-            sample(
-                {**_OPERANDS, **_counts(accumulates, updates)},
-                average_window=0.6,
-                min_average_window=3,
-                max_average_window=most,
-            )
-            for accumulates, updates, most in (
-                (1, 1, 100),
-                (2, 4, 100),
-                (4, 8, 100),
-                (8, 20, 9),
-                (8, MOST_ACCUMULATES - 1, 9999),
-                (8, MOST_ACCUMULATES - 1, 9),
-            )
-        ),
-        refuses=(
-            sample({**_OPERANDS, **_counts(1, 1)}, max_average_window=3, min_average_window=4),
-            sample({**_OPERANDS, **_counts(1, 1), "param": normal(4)}, max_average_window=10000),
-        ),
-    )
+    "average_accumulates",
+    AverageAccumulates,
+    accumulated,
+    in_place={f"out_{name}": f"in_{name}" for name in (*_SUMS, *_COUNTS)},
+    samples=tuple(
+        sample(
+            {**_OPERANDS, **_counts(accumulates, updates)},
+            average_window=0.6,
+            min_average_window=3,
+            max_average_window=most,
+        )
+        for accumulates, updates, most in (
+            (1, 1, 100),
+            (2, 4, 100),
+            (4, 8, 100),
+            (8, 20, 9),
+            (8, MOST_ACCUMULATES - 1, 9999),
+            (8, MOST_ACCUMULATES - 1, 9),
+        )
+    ),
+    refuses=(
+        sample({**_OPERANDS, **_counts(1, 1)}, max_average_window=3, min_average_window=4),
+        sample({**_OPERANDS, **_counts(1, 1), "param": normal(4)}, max_average_window=10000),
+    ),
 )

@@ -16,7 +16,7 @@ from ...strategies.types import VarType
 from .lod import Lods, no_sequences
 from .lod_levels import absolute
 from .operands import Input, Offsets, Operands, Output, named
-from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_floats, match, of_shape
 from .samples import integers, normal, offsets, sample, uniform
 
@@ -156,39 +156,33 @@ _STEP = {
 }
 _SOURCES = [offsets(2, 1), offsets(2, 0, 3)]
 define(
-    Op(
-        type="beam_search",
-        record=BeamSearch,
-        shape=beam_search_shape,
-        reads_values=lambda attrs: ("pre_ids", "pre_scores", "ids", "scores", "scores@LOD"),
-        lod=beam_search_lod,
-        samples=(
-            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2),
-            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=9, is_accumulated=False),
-            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=1, end_id=1),
-        ),
-        refuses=(
-            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=0),
-            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, end_id=-1),
-            sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=2),
-            sample({**_STEP, "scores@LOD": [offsets(2, 2)]}, beam_size=2),
-            sample(_STEP, beam_size=2),
-            sample(
-                {**_STEP, "pre_ids": integers(4, 1, high=3), "scores@LOD": _SOURCES}, beam_size=2
-            ),
-            sample({**_STEP, "ids": integers(5, 3, high=9), "scores@LOD": _SOURCES}, beam_size=2),
-        ),
-    )
+    "beam_search",
+    BeamSearch,
+    beam_search_shape,
+    reads_values=lambda attrs: ("pre_ids", "pre_scores", "ids", "scores", "scores@LOD"),
+    lod=beam_search_lod,
+    samples=(
+        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2),
+        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=9, is_accumulated=False),
+        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=1, end_id=1),
+    ),
+    refuses=(
+        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=0),
+        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, end_id=-1),
+        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=2),
+        sample({**_STEP, "scores@LOD": [offsets(2, 2)]}, beam_size=2),
+        sample(_STEP, beam_size=2),
+        sample({**_STEP, "pre_ids": integers(4, 1, high=3), "scores@LOD": _SOURCES}, beam_size=2),
+        sample({**_STEP, "ids": integers(5, 3, high=9), "scores@LOD": _SOURCES}, beam_size=2),
+    ),
 )
 define(
-    Op(
-        type="lod_selected",
-        record=OffsetsSelected,
-        shape=selected_shape,
-        lod=no_sequences,
-        samples=(
-            sample({**_STEP, "X": offsets(2, 3)}, beam_size=2),
-            sample({**_STEP, "X": offsets(2, 0, 3)}, beam_size=3, is_accumulated=False),
-        ),
-    )
+    "lod_selected",
+    OffsetsSelected,
+    selected_shape,
+    lod=no_sequences,
+    samples=(
+        sample({**_STEP, "X": offsets(2, 3)}, beam_size=2),
+        sample({**_STEP, "X": offsets(2, 0, 3)}, beam_size=3, is_accumulated=False),
+    ),
 )

@@ -9,7 +9,7 @@ from ...strategies.types import INTEGERS, VarType
 from . import expr as e
 from .elementwise import Elementwise, beside, elementwise_shape
 from .operands import Unary
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Specs, define
 from .samples import Sample, booleans, integers, normal, sample
 
 
@@ -37,24 +37,20 @@ _OF_TWO: dict[str, tuple[Callable[..., Any], tuple[Sample, ...]]] = {
 
 for _name, (_scalar, _samples) in _OF_TWO.items():
     define(
-        Op(
-            type=_name,
-            record=Elementwise,
-            shape=_shape,
-            scalar=_scalar,
-            aligned=beside,
-            samples=_samples,
-            refuses=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
-        )
+        _name,
+        Elementwise,
+        _shape,
+        scalar=_scalar,
+        aligned=beside,
+        samples=_samples,
+        refuses=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
     )
 
 define(
-    Op(
-        type="bitwise_not",
-        record=Unary,
-        shape=_shape,
-        scalar=lambda x: e.call("bitwise_not", x),
-        samples=(sample({"X": _NUMBERS}), sample({"X": booleans(3, 4)})),
-        refuses=(sample({"X": normal(3, 4)}),),
-    )
+    "bitwise_not",
+    Unary,
+    _shape,
+    scalar=lambda x: e.call("bitwise_not", x),
+    samples=(sample({"X": _NUMBERS}), sample({"X": booleans(3, 4)})),
+    refuses=(sample({"X": normal(3, 4)}),),
 )

@@ -216,9 +216,9 @@ def _block_attributes(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 for _op in (
     Op(
-        type="conditional_block",
-        record=ConditionalBlock,
-        shape=_as_declared,
+        "conditional_block",
+        ConditionalBlock,
+        _as_declared,
         lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad(
             "conditional_block_grad",
@@ -227,23 +227,23 @@ for _op in (
             attrs=_block_attributes,
         ),
     ),
-    Op(type="conditional_block_grad", record=ConditionalBlockGrad),
+    Op("conditional_block_grad", ConditionalBlockGrad),
     Op(
-        type="select_input",
-        record=SelectInput,
-        shape=_selected,
+        "select_input",
+        SelectInput,
+        _selected,
         grad=Grad("select_output", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
     ),
     Op(
-        type="select_output",
-        record=SelectOutput,
-        shape=_like_x(2),
+        "select_output",
+        SelectOutput,
+        _like_x(2),
         grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
     ),
     Op(
-        type="recurrent",
-        record=Recurrent,
-        shape=_as_declared,
+        "recurrent",
+        Recurrent,
+        _as_declared,
         lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad(
             "recurrent_grad",
@@ -256,47 +256,47 @@ for _op in (
             ("inputs@GRAD", "initial_states@GRAD", "parameters@GRAD"),
         ),
     ),
-    Op(type="recurrent_grad", record=RecurrentGrad),
+    Op("recurrent_grad", RecurrentGrad),
     Op(
-        type="rnn_memory_helper",
-        record=MemoryHelper,
-        shape=_like_x(1),
+        "rnn_memory_helper",
+        MemoryHelper,
+        _like_x(1),
         grad=Grad("rnn_memory_helper_grad", ("X", "Out", "Out@GRAD"), ("X@GRAD",)),
     ),
-    Op(type="rnn_memory_helper_grad", record=MemoryHelperGrad),
+    Op("rnn_memory_helper_grad", MemoryHelperGrad),
     Op(
-        type="while",
-        record=While,
-        shape=_as_declared,
+        "while",
+        While,
+        _as_declared,
         lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
     ),
-    Op(type="while_grad", record=WhileGrad),
+    Op("while_grad", WhileGrad),
     Op(
-        type="write_to_array",
-        record=WriteToArray,
-        shape=_like_x(1),
+        "write_to_array",
+        WriteToArray,
+        _like_x(1),
         grad=Grad("read_from_array", {"X": "Out@GRAD", "I": "I", "X_W": "X"}, {"Out": "X@GRAD"}),
     ),
     Op(
-        type="read_from_array",
-        record=ReadFromArray,
-        shape=_entry,
+        "read_from_array",
+        ReadFromArray,
+        _entry,
         grad=Grad("write_to_array", {"X": "Out@GRAD", "I": "I"}, {"Out": "X@GRAD"}),
     ),
     Op(
-        type="lod_tensor_to_array",
-        record=Ranked,
-        shape=_parts,
+        "lod_tensor_to_array",
+        Ranked,
+        _parts,
         lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
         grad=Grad(
             "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
         ),
     ),
     Op(
-        type="array_to_lod_tensor",
-        record=Ranked,
-        shape=_parts,
+        "array_to_lod_tensor",
+        Ranked,
+        _parts,
         lod=lambda op: {
             "Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))
         },
@@ -304,22 +304,18 @@ for _op in (
             "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
         ),
     ),
+    Op("lod_array_length", ArrayLength, lambda op: {"Out": Spec((1,), VarType.INT64)}),
     Op(
-        type="lod_array_length",
-        record=ArrayLength,
-        shape=lambda op: {"Out": Spec((1,), VarType.INT64)},
-    ),
-    Op(
-        type="tensor_array_to_tensor",
-        record=TensorArrayToTensor,
-        shape=_joined,
+        "tensor_array_to_tensor",
+        TensorArrayToTensor,
+        _joined,
         grad=Grad("tensor_array_to_tensor_grad", ("X", "OutIndex", "Out@GRAD"), ("X@GRAD",)),
     ),
-    Op(type="tensor_array_to_tensor_grad", record=TensorArrayToTensorGrad),
+    Op("tensor_array_to_tensor_grad", TensorArrayToTensorGrad),
     Op(
-        type="beam_search_decode",
-        record=BeamSearchDecode,
-        shape=_sentences,
+        "beam_search_decode",
+        BeamSearchDecode,
+        _sentences,
         lod=lambda op: dict.fromkeys(("SentenceIds", "SentenceScores"), (None, None)),
     ),
 ):

@@ -14,7 +14,7 @@ import numpy as np
 from ...strategies.types import VarType
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, of_shape
 from .samples import offsets, sample, table, uniform
 
@@ -228,27 +228,23 @@ _REFUSES = (
 
 for _type, _record in (("multiclass_nms", MulticlassNms), ("multiclass_nms2", MulticlassNms2)):
     define(
-        Op(
-            type=_type,
-            record=_record,
-            shape=nms_shape,
-            reads_values=lambda attrs: ("BBoxes", "Scores", "BBoxes@LOD"),
-            lod=nms_lod,
-            samples=_SAMPLES,
-            refuses=_REFUSES,
-        )
+        _type,
+        _record,
+        nms_shape,
+        reads_values=lambda attrs: ("BBoxes", "Scores", "BBoxes@LOD"),
+        lod=nms_lod,
+        samples=_SAMPLES,
+        refuses=_REFUSES,
     )
 define(
-    Op(
-        type="lod_of_choice",
-        record=OffsetsOfChoice,
-        shape=offsets_shape,
-        reads_values=lambda attrs: ("BBoxes", "Scores", "X"),
-        lod=no_sequences,
-        samples=(
-            sample(_DENSE, **_TOP),
-            sample(_DENSE, score_threshold=2.0),
-            sample({**_LISTS, "X": offsets(2, 3)}, **_TOP),
-        ),
-    )
+    "lod_of_choice",
+    OffsetsOfChoice,
+    offsets_shape,
+    reads_values=lambda attrs: ("BBoxes", "Scores", "X"),
+    lod=no_sequences,
+    samples=(
+        sample(_DENSE, **_TOP),
+        sample(_DENSE, score_threshold=2.0),
+        sample({**_LISTS, "X": offsets(2, 3)}, **_TOP),
+    ),
 )

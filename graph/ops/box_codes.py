@@ -13,7 +13,7 @@ import numpy as np
 from . import formula as f
 from .lod import Lods
 from .operands import Array, Input, Operands, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Specs, define
 from .rules import hold_integers, match, of_shape
 from .samples import integers, normal, sample, uniform
 
@@ -84,31 +84,29 @@ _PRIORS = {"PriorBox": uniform(3, 4)}
 _ENCODED = {**_PRIORS, "TargetBox": uniform(2, 4, low=2.0, high=4.0)}
 _DECODED = {**_PRIORS, "PriorBoxVar": uniform(3, 4), "TargetBox": normal(2, 3, 4)}
 define(
-    Op(
-        type="box_coder",
-        record=BoxCoder,
-        lod=coded_lod,
-        shape=box_coder_shape,
-        formula=box_coder,
-        samples=(
-            sample(_ENCODED, box_normalized=False),
-            sample({**_ENCODED, "PriorBoxVar": uniform(3, 4, low=0.5)}, box_normalized=False),
-            sample(_DECODED, code_type="decode_center_size"),
-            sample(
-                {**_PRIORS, "TargetBox": normal(3, 2, 4)},
-                code_type="decode_center_size",
-                axis=1,
-                box_normalized=False,
-                variance=[0.1, 0.1, 0.2, 0.2],
-            ),
+    "box_coder",
+    BoxCoder,
+    box_coder_shape,
+    lod=coded_lod,
+    formula=box_coder,
+    samples=(
+        sample(_ENCODED, box_normalized=False),
+        sample({**_ENCODED, "PriorBoxVar": uniform(3, 4, low=0.5)}, box_normalized=False),
+        sample(_DECODED, code_type="decode_center_size"),
+        sample(
+            {**_PRIORS, "TargetBox": normal(3, 2, 4)},
+            code_type="decode_center_size",
+            axis=1,
+            box_normalized=False,
+            variance=[0.1, 0.1, 0.2, 0.2],
         ),
-        refuses=(
-            sample(_ENCODED, code_type="encode"),
-            sample({**_ENCODED, "TargetBox": uniform(2, 3)}),
-            sample(_DECODED, code_type="decode_center_size", axis=1),
-            sample(_DECODED, code_type="decode_center_size", variance=[0.1]),
-        ),
-    )
+    ),
+    refuses=(
+        sample(_ENCODED, code_type="encode"),
+        sample({**_ENCODED, "TargetBox": uniform(2, 3)}),
+        sample(_DECODED, code_type="decode_center_size", axis=1),
+        sample(_DECODED, code_type="decode_center_size", variance=[0.1]),
+    ),
 )
 
 
@@ -172,22 +170,13 @@ def yolo_box(a: YoloBox) -> f.Results:
 
 
 _CELLS = {"X": normal(2, 14, 2, 3), "ImgSize": integers(2, 2, low=20, high=60)}
-define(
-    Op(
-        type="yolo_box",
-        record=YoloBox,
-        shape=yolo_box_shape,
-        formula=yolo_box,
-        samples=(
+define("yolo_box", YoloBox, yolo_box_shape, formula=yolo_box, samples=(
             sample(_CELLS, class_num=2, anchors=[10, 13, 16, 30], downsample_ratio=8),
             sample(
                 _CELLS, class_num=2, anchors=[10, 13, 16, 30], conf_thresh=0.5, clip_bbox=False,
-                scale_x_y=1.2,
-            ),
-        ),
-        refuses=(
+                scale_x_y=1.2
+            )
+        ), refuses=(
             sample(_CELLS, class_num=3, anchors=[10, 13, 16, 30]),
-            sample(_CELLS, class_num=2, anchors=[10, 13, 16]),
-        ),
-    )
-)  # fmt: skip
+            sample(_CELLS, class_num=2, anchors=[10, 13, 16])
+        ))  # fmt: skip

@@ -15,7 +15,7 @@ from ...strategies.types import VarType
 from . import formula as f
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_floats, hold_integers, known_operands, match, merge_dims, of_shape
 from .samples import normal, offsets, sample, table, uniform
 from .sequence import one_level
@@ -53,33 +53,27 @@ def box_clip(a: BoxClip) -> f.Results:
 
 
 define(
-    Op(
-        type="box_clip",
-        record=BoxClip,
-        shape=box_clip_shape,
-        formula=box_clip,
-        samples=(
-            sample(
-                {
-                    "Input": uniform(3, 4, low=-5.0, high=40.0),
-                    "Input@LOD": [offsets(1, 2)],
-                    "ImInfo": table([[30.0, 20.0, 1.0], [41.0, 61.0, 2.0]]),
-                }
-            ),
-            sample(
-                {
-                    "Input": uniform(3, 2, 4, low=-5.0, high=40.0),
-                    "Input@LOD": [offsets(2, 1)],
-                    "ImInfo": table([[30.0, 20.0, 1.0], [40.0, 60.0, 2.0]]),
-                }
-            ),
+    "box_clip",
+    BoxClip,
+    box_clip_shape,
+    formula=box_clip,
+    samples=(
+        sample(
+            {
+                "Input": uniform(3, 4, low=-5.0, high=40.0),
+                "Input@LOD": [offsets(1, 2)],
+                "ImInfo": table([[30.0, 20.0, 1.0], [41.0, 61.0, 2.0]]),
+            }
         ),
-        refuses=(
-            sample(
-                {"Input": uniform(3, 4), "Input@LOD": [offsets(3)], "ImInfo": normal(2, 3)},
-            ),
+        sample(
+            {
+                "Input": uniform(3, 2, 4, low=-5.0, high=40.0),
+                "Input@LOD": [offsets(2, 1)],
+                "ImInfo": table([[30.0, 20.0, 1.0], [40.0, 60.0, 2.0]]),
+            }
         ),
-    )
+    ),
+    refuses=(sample({"Input": uniform(3, 4), "Input@LOD": [offsets(3)], "ImInfo": normal(2, 3)}),),
 )
 
 # -- bipartite_match --------------------------------------------------------------------------------
@@ -114,18 +108,16 @@ def bipartite_shape(op: Inference) -> Mapping[str, Specs]:
 
 _DISTANCES = {"DistMat": uniform(5, 7)}
 define(
-    Op(
-        type="bipartite_match",
-        record=BipartiteMatch,
-        shape=bipartite_shape,
-        lod=no_sequences,
-        samples=(
-            sample({**_DISTANCES, "DistMat@LOD": [offsets(2, 3)]}),
-            sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
-            sample({"DistMat": uniform(5, 3)}),
-        ),
-        refuses=(sample(_DISTANCES, match_type="any"), sample({"DistMat": normal(5)})),
-    )
+    "bipartite_match",
+    BipartiteMatch,
+    bipartite_shape,
+    lod=no_sequences,
+    samples=(
+        sample({**_DISTANCES, "DistMat@LOD": [offsets(2, 3)]}),
+        sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
+        sample({"DistMat": uniform(5, 3)}),
+    ),
+    refuses=(sample(_DISTANCES, match_type="any"), sample({"DistMat": normal(5)})),
 )
 
 # -- target_assign ----------------------------------------------------------------------------------
@@ -161,20 +153,18 @@ _MATCHED = {"MatchIndices": table([[0, -1, 1, -1], [-1, 2, 0, 0]])}
 _LISTS = {"X@LOD": [offsets(2, 3)], **_MATCHED}
 _NEGATIVES = {"NegIndices": table([[1], [0]]), "NegIndices@LOD": [offsets(1, 1)]}
 define(
-    Op(
-        type="target_assign",
-        record=TargetAssign,
-        shape=target_assign_shape,
-        lod=no_sequences,
-        samples=(
-            sample({"X": normal(5, 4, 3), **_LISTS}),
-            sample({"X": normal(5, 1, 2), **_LISTS, **_NEGATIVES}, mismatch_value=7),
-        ),
-        refuses=(
-            sample({"X": normal(5, 4), **_LISTS}),
-            sample({"X": normal(5, 4, 1), "X@LOD": [offsets(5)], **_MATCHED}),
-        ),
-    )
+    "target_assign",
+    TargetAssign,
+    target_assign_shape,
+    lod=no_sequences,
+    samples=(
+        sample({"X": normal(5, 4, 3), **_LISTS}),
+        sample({"X": normal(5, 1, 2), **_LISTS, **_NEGATIVES}, mismatch_value=7),
+    ),
+    refuses=(
+        sample({"X": normal(5, 4), **_LISTS}),
+        sample({"X": normal(5, 4, 1), "X@LOD": [offsets(5)], **_MATCHED}),
+    ),
 )
 
 # -- mine_hard_examples -----------------------------------------------------------------------------
@@ -261,31 +251,24 @@ _LOSSES = {
 }
 _HARD = {"mining_type": "hard_example", "sample_size": 3}
 define(
-    Op(
-        type="mine_hard_examples",
-        record=MineHardExamples,
-        shape=mining_shape,
-        reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
-        lod=mining_lod,
-        samples=(
-            sample(_LOSSES, neg_pos_ratio=2.0),
-            sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
-        ),
-        refuses=(
-            sample({**_LOSSES, "MatchDist": uniform(2, 4)}),
-            sample(_LOSSES, mining_type="any"),
-        ),
-    )
+    "mine_hard_examples",
+    MineHardExamples,
+    mining_shape,
+    reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
+    lod=mining_lod,
+    samples=(
+        sample(_LOSSES, neg_pos_ratio=2.0),
+        sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
+    ),
+    refuses=(sample({**_LOSSES, "MatchDist": uniform(2, 4)}), sample(_LOSSES, mining_type="any")),
 )
 define(
-    Op(
-        type="lod_mined",
-        record=OffsetsMined,
-        shape=mined_offsets,
-        lod=no_sequences,
-        samples=(
-            sample(_LOSSES, neg_pos_ratio=1.0),
-            sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
-        ),
-    )
+    "lod_mined",
+    OffsetsMined,
+    mined_offsets,
+    lod=no_sequences,
+    samples=(
+        sample(_LOSSES, neg_pos_ratio=1.0),
+        sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
+    ),
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Specs, define
 from .rules import match, of_shape, same
 from .samples import normal, sample, uniform
 
@@ -50,17 +50,15 @@ def iou_similarity(a: IouSimilarity) -> f.Results:
 
 _BOXES = uniform(3, 4)
 define(
-    Op(
-        type="iou_similarity",
-        record=IouSimilarity,
-        shape=iou_shape,
-        formula=iou_similarity,
-        samples=(
-            sample({"X": _BOXES, "Y": uniform(2, 4)}),
-            sample({"X": _BOXES, "Y": uniform(2, 4, high=5.0)}, box_normalized=False),
-        ),
-        refuses=(sample({"X": _BOXES, "Y": uniform(2, 3)}),),
-    )
+    "iou_similarity",
+    IouSimilarity,
+    iou_shape,
+    formula=iou_similarity,
+    samples=(
+        sample({"X": _BOXES, "Y": uniform(2, 4)}),
+        sample({"X": _BOXES, "Y": uniform(2, 4, high=5.0)}, box_normalized=False),
+    ),
+    refuses=(sample({"X": _BOXES, "Y": uniform(2, 3)}),),
 )
 
 
@@ -84,14 +82,12 @@ def polygon_box_transform(a: PolygonBoxTransform) -> f.Results:
 
 
 define(
-    Op(
-        type="polygon_box_transform",
-        record=PolygonBoxTransform,
-        shape=polygon_shape,
-        formula=polygon_box_transform,
-        samples=(sample({"Input": normal(2, 4, 3, 5)}),),
-        refuses=(sample({"Input": normal(2, 3, 3, 5)}), sample({"Input": normal(2, 4, 3)})),
-    )
+    "polygon_box_transform",
+    PolygonBoxTransform,
+    polygon_shape,
+    formula=polygon_box_transform,
+    samples=(sample({"Input": normal(2, 4, 3, 5)}),),
+    refuses=(sample({"Input": normal(2, 3, 3, 5)}), sample({"Input": normal(2, 4, 3)})),
 )
 
 
@@ -169,18 +165,16 @@ def _rounded(x: float) -> float:
 
 _ANCHORS = {"anchor_sizes": [16.0, 32.0], "aspect_ratios": [0.5, 1.0, 2.0], "stride": [8.0, 16.0]}
 define(
-    Op(
-        type="anchor_generator",
-        record=AnchorGenerator,
-        shape=anchor_shape,
-        formula=anchor_generator,
-        samples=(sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS),),
-        refuses=(
-            sample({"Input": normal(2, 3, 4)}, **_ANCHORS),
-            sample({"Input": normal(1, 2, 3, 4)}, **{**_ANCHORS, "stride": [8.0]}),
-            sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS, variances=[0.1]),
-        ),
-    )
+    "anchor_generator",
+    AnchorGenerator,
+    anchor_shape,
+    formula=anchor_generator,
+    samples=(sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS),),
+    refuses=(
+        sample({"Input": normal(2, 3, 4)}, **_ANCHORS),
+        sample({"Input": normal(1, 2, 3, 4)}, **{**_ANCHORS, "stride": [8.0]}),
+        sample({"Input": normal(1, 2, 3, 4)}, **_ANCHORS, variances=[0.1]),
+    ),
 )
 
 
@@ -305,43 +299,32 @@ _IMAGES = {"Input": normal(1, 2, 3, 4), "Image": normal(1, 3, 24, 40)}
 _SIZES = {"min_sizes": [4.0, 8.0], "max_sizes": [6.0, 12.0], "aspect_ratios": [2.0, 1.0, 3.0]}
 _DENSE = {"fixed_sizes": [4.0, 8.0], "fixed_ratios": [1.0, 2.0], "densities": [2, 1]}
 define(
-    Op(
-        type="prior_box",
-        record=PriorBox,
-        shape=prior_shape,
-        formula=prior_box,
-        samples=(
-            sample(_IMAGES, **_SIZES),
-            sample(
-                _IMAGES,
-                **_SIZES,
-                flip=False,
-                clip=False,
-                step_w=9.0,
-                step_h=7.0,
-                min_max_aspect_ratios_order=True,
-            ),
+    "prior_box",
+    PriorBox,
+    prior_shape,
+    formula=prior_box,
+    samples=(
+        sample(_IMAGES, **_SIZES),
+        sample(
+            _IMAGES,
+            **_SIZES,
+            flip=False,
+            clip=False,
+            step_w=9.0,
+            step_h=7.0,
+            min_max_aspect_ratios_order=True,
         ),
-        refuses=(
-            sample(_IMAGES, **{**_SIZES, "max_sizes": [6.0]}),
-            sample(_IMAGES, **{**_SIZES, "min_sizes": []}),
-            sample({**_IMAGES, "Image": normal(3, 24, 40)}, **_SIZES),
-        ),
-    )
+    ),
+    refuses=(
+        sample(_IMAGES, **{**_SIZES, "max_sizes": [6.0]}),
+        sample(_IMAGES, **{**_SIZES, "min_sizes": []}),
+        sample({**_IMAGES, "Image": normal(3, 24, 40)}, **_SIZES),
+    ),
 )
-define(
-    Op(
-        type="density_prior_box",
-        record=DensityPriorBox,
-        shape=density_shape,
-        formula=density_prior_box,
-        samples=(
+define("density_prior_box", DensityPriorBox, density_shape, formula=density_prior_box, samples=(
             sample(_IMAGES, **_DENSE),
-            sample(_IMAGES, **_DENSE, clip=True, flatten_to_2d=True, step_w=9.0, step_h=7.0),
-        ),
-        refuses=(
+            sample(_IMAGES, **_DENSE, clip=True, flatten_to_2d=True, step_w=9.0, step_h=7.0)
+        ), refuses=(
             sample(_IMAGES, **{**_DENSE, "densities": [2]}),
-            sample(_IMAGES, **{**_DENSE, "fixed_ratios": []}),
-        ),
-    )
-)  # fmt: skip
+            sample(_IMAGES, **{**_DENSE, "fixed_ratios": []})
+        ))  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import formula as f
 from .operands import Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import hold_floats, hold_integers, match, of_shape
 from .samples import integers, normal, sample, uniform
 
@@ -62,25 +62,23 @@ _ROWS = {"X": normal(4, 3), "Label": integers(4, high=3)}
 _WEIGHTED = {**_ROWS, "Weight": uniform(3, low=0.5, high=2.0)}
 _PIXELS = {**_WEIGHTED, "X": normal(2, 3, 2, 2), "Label": integers(2, 2, 2, high=3)}
 define(
-    Op(
-        type="nll_loss",
-        record=NllLoss,
-        shape=nll_shape,
-        formula=nll_loss,
-        samples=(
-            sample(_ROWS),
-            sample(_WEIGHTED, reduction="sum", ignore_index=1),
-            sample(_PIXELS, reduction="mean", ignore_index=2),
-            sample(_PIXELS, reduction="none"),
-        ),
-        refuses=(
-            sample({**_ROWS, "Label": integers(3, high=3)}),
-            sample({**_ROWS, "Label": normal(4)}),
-            sample({**_ROWS, "Weight": normal(4)}),
-            sample(_ROWS, reduction="all"),
-        ),
+    "nll_loss",
+    NllLoss,
+    nll_shape,
+    formula=nll_loss,
+    samples=(
+        sample(_ROWS),
+        sample(_WEIGHTED, reduction="sum", ignore_index=1),
+        sample(_PIXELS, reduction="mean", ignore_index=2),
+        sample(_PIXELS, reduction="none"),
     ),
-    slope("x label weight total_weight d_out", "d_x"),
+    refuses=(
+        sample({**_ROWS, "Label": integers(3, high=3)}),
+        sample({**_ROWS, "Label": normal(4)}),
+        sample({**_ROWS, "Weight": normal(4)}),
+        sample(_ROWS, reduction="all"),
+    ),
+    slope=slope("x label weight total_weight d_out", "d_x"),
 )
 
 
@@ -114,21 +112,19 @@ def bpr_loss(a: BprLoss) -> f.Results:
 
 
 define(
-    Op(
-        type="bpr_loss",
-        record=BprLoss,
-        shape=bpr_shape,
-        formula=bpr_loss,
-        samples=(
-            sample({"X": normal(4, 5), "Label": integers(4, 1, high=5)}),
-            sample({"X": normal(2, 3, 4), "Label": integers(2, 3, 1, high=4)}),
-        ),
-        refuses=(
-            sample({"X": normal(4, 5), "Label": integers(4, high=5)}),
-            sample({"X": normal(4, 5), "Label": normal(4, 1)}),
-        ),
+    "bpr_loss",
+    BprLoss,
+    bpr_shape,
+    formula=bpr_loss,
+    samples=(
+        sample({"X": normal(4, 5), "Label": integers(4, 1, high=5)}),
+        sample({"X": normal(2, 3, 4), "Label": integers(2, 3, 1, high=4)}),
     ),
-    slope("x label d_y", "d_x"),
+    refuses=(
+        sample({"X": normal(4, 5), "Label": integers(4, high=5)}),
+        sample({"X": normal(4, 5), "Label": normal(4, 1)}),
+    ),
+    slope=slope("x label d_y", "d_x"),
 )
 
 
@@ -186,26 +182,22 @@ _CLUSTERED = {
     "CenterUpdateRate": uniform(1, low=0.2),
 }
 define(
-    Op(
-        type="center_loss",
-        record=CenterLoss,
-        shape=center_shape,
-        formula=center_loss,
-        in_place={"CentersOut": "Centers"},
-        only_uses=lambda attrs: not attrs["need_update"],
-        needs=centers_need,
-        samples=(
-            sample(_CLUSTERED, cluster_num=4, need_update=True),
-            sample({**_CLUSTERED, "Label": integers(5, high=4)}, cluster_num=4, need_update=False),
-        ),
-        refuses=(
-            sample({**_CLUSTERED, "Centers": normal(4, 2)}, cluster_num=4, need_update=True),
-            sample(
-                {**_CLUSTERED, "Label": integers(4, 1, high=4)}, cluster_num=4, need_update=True
-            ),
-        ),
+    "center_loss",
+    CenterLoss,
+    center_shape,
+    formula=center_loss,
+    in_place={"CentersOut": "Centers"},
+    only_uses=lambda attrs: not attrs["need_update"],
+    needs=centers_need,
+    samples=(
+        sample(_CLUSTERED, cluster_num=4, need_update=True),
+        sample({**_CLUSTERED, "Label": integers(5, high=4)}, cluster_num=4, need_update=False),
     ),
-    slope(
+    refuses=(
+        sample({**_CLUSTERED, "Centers": normal(4, 2)}, cluster_num=4, need_update=True),
+        sample({**_CLUSTERED, "Label": integers(4, 1, high=4)}, cluster_num=4, need_update=True),
+    ),
+    slope=slope(
         "x sample_center_diff d_loss",
         "d_x",
         formula=lambda a: {"d_x": a.sample_center_diff * a.d_loss},

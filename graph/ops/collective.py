@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .operands import Input, Inputs, Operands, Output, Outputs
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Specs, define
 from .rules import of_shape
 
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
@@ -49,7 +49,7 @@ class FusedAllReduce(Operands):
     rampup_step: float = 1.0
 
 
-define(Op(type=ALL_REDUCE, record=FusedAllReduce, shape=like_operands, in_place={"Out": "X"}))
+define(ALL_REDUCE, FusedAllReduce, like_operands, in_place={"Out": "X"})
 
 
 class RootedCollective(Operands):
@@ -59,17 +59,17 @@ class RootedCollective(Operands):
     roots: Sequence[int] = []
 
 
-define(Op(type=REDUCE, record=RootedCollective, shape=rooted, in_place={"Out": "X"}))
+define(REDUCE, RootedCollective, rooted, in_place={"Out": "X"})
 
 
-define(Op(type=BROADCAST, record=RootedCollective, shape=rooted, in_place={"Out": "X"}))
+define(BROADCAST, RootedCollective, rooted, in_place={"Out": "X"})
 
 
 class ReplicaBarrier(Operands):
     bucket: int = 0
 
 
-define(Op(type=BARRIER, record=ReplicaBarrier, shape=lambda op: {}))
+define(BARRIER, ReplicaBarrier, lambda op: {})
 
 
 class RingCollective(Operands):
@@ -103,7 +103,7 @@ def scattered_rows(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((rows, *x.shape[1:]), x)}
 
 
-define(Op(type=RING_REDUCE, record=RingCollective, shape=like_operand))
-define(Op(type=RING_BROADCAST, record=RingCollective, shape=like_operand))
-define(Op(type=RING_GATHER, record=RingCollective, shape=gathered_rows))
-define(Op(type=RING_SCATTER, record=RingCollective, shape=scattered_rows))
+define(RING_REDUCE, RingCollective, like_operand)
+define(RING_BROADCAST, RingCollective, like_operand)
+define(RING_GATHER, RingCollective, gathered_rows)
+define(RING_SCATTER, RingCollective, scattered_rows)

@@ -9,7 +9,7 @@ from ...strategies.types import VarType
 from . import expr as e
 from .elementwise import compare_shape
 from .operands import Binary, Unary
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import same_shape
 from .samples import booleans, normal, sample
 
@@ -30,17 +30,15 @@ class Compare(Binary):
 
 for _name, _scalar in _COMPARISONS.items():
     define(
-        Op(
-            type=_name,
-            record=Compare,
-            shape=compare_shape,
-            scalar=_scalar,
-            samples=(
-                sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-                sample({"X": normal(3, 4), "Y": normal(4)}),
-            ),
-            refuses=(sample({"X": normal(3, 4), "Y": normal(3)}),),
-        )
+        _name,
+        Compare,
+        compare_shape,
+        scalar=_scalar,
+        samples=(
+            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+            sample({"X": normal(3, 4), "Y": normal(4)}),
+        ),
+        refuses=(sample({"X": normal(3, 4), "Y": normal(3)}),),
     )
 
 
@@ -61,22 +59,18 @@ _LOGIC: dict[str, Callable[..., Any]] = {
 
 for _name, _scalar in _LOGIC.items():
     define(
-        Op(
-            type=_name,
-            record=Binary,
-            shape=logical_shape,
-            scalar=_scalar,
-            samples=(sample({"X": booleans(3, 4), "Y": booleans(3, 4)}),),
-            refuses=(sample({"X": normal(3, 4), "Y": booleans(3, 4)}),),
-        )
+        _name,
+        Binary,
+        logical_shape,
+        scalar=_scalar,
+        samples=(sample({"X": booleans(3, 4), "Y": booleans(3, 4)}),),
+        refuses=(sample({"X": normal(3, 4), "Y": booleans(3, 4)}),),
     )
 
 define(
-    Op(
-        type="logical_not",
-        record=Unary,
-        shape=logical_shape,
-        scalar=lambda x: e.logical_not(x),
-        samples=(sample({"X": booleans(3, 4)}),),
-    )
+    "logical_not",
+    Unary,
+    logical_shape,
+    scalar=lambda x: e.logical_not(x),
+    samples=(sample({"X": booleans(3, 4)}),),
 )

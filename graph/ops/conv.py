@@ -286,28 +286,28 @@ class Conv3dGrad(Conv3dOperands, ConvSlopes):
 
 for _name, _samples in (("conv2d", _SAMPLES), ("depthwise_conv2d", _DEPTHWISE)):
     define(
-        Op(type=_name, record=Conv2d, shape=conv_shape, samples=_samples, refuses=_REFUSES),
-        differentiable(
-            Op(type=f"{_name}_grad", record=Conv2dGrad),
+        _name,
+        Conv2d,
+        conv_shape,
+        samples=_samples,
+        refuses=_REFUSES,
+        slope=differentiable(
+            Op(f"{_name}_grad", Conv2dGrad),
             bilinear("Input", "Filter", "Output"),
             exists=lambda attrs: not attrs["fuse_relu_before_depthwise_conv"],
         ),
     )
 define(
-    Op(
-        type="conv3d",
-        record=Conv3d,
-        shape=conv_shape,
-        samples=_OF_VOLUMES,
-        refuses=(
-            sample({"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 2, 3, 3, 3)}),
-            sample({"Input": normal(2, 3, 4, 4), "Filter": normal(4, 3, 3, 3)}),
-            sample(
-                {"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 3, 3, 3, 3)}, strides=[1, 1]
-            ),
-        ),
+    "conv3d",
+    Conv3d,
+    conv_shape,
+    samples=_OF_VOLUMES,
+    refuses=(
+        sample({"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 2, 3, 3, 3)}),
+        sample({"Input": normal(2, 3, 4, 4), "Filter": normal(4, 3, 3, 3)}),
+        sample({"Input": normal(2, 3, 4, 4, 4), "Filter": normal(4, 3, 3, 3, 3)}, strides=[1, 1]),
     ),
-    Op(type="conv3d_grad", record=Conv3dGrad),
+    slope=Op("conv3d_grad", Conv3dGrad),
 )
 
 
@@ -331,50 +331,48 @@ def _grad_add_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type=GRAD_ADD,
-        record=Conv2dGradAdd,
-        shape=_grad_add_shape,
-        samples=(
-            sample(
-                {
-                    "Input": normal(2, 4, 6, 5),
-                    "Filter": normal(6, 4, 3, 3),
-                    "Output@GRAD": normal(2, 6, 6, 5),
-                    "Addend": normal(2, 4, 6, 5),
-                },
-                paddings=[1, 1],
-            ),
-            sample(
-                {
-                    "Input": normal(2, 4, 7, 7),
-                    "Filter": normal(6, 2, 1, 1),
-                    "Output@GRAD": normal(2, 6, 4, 4),
-                    "Addend": normal(2, 4, 7, 7),
-                },
-                strides=[2, 2],
-                groups=2,
-            ),
-            sample(
-                {
-                    "Input": normal(2, 6, 5, 4),
-                    "Filter": normal(4, 4, 3, 2),
-                    "Output@GRAD": normal(2, 5, 5, 4),
-                    "Addend": normal(2, 6, 5, 4),
-                },
-                data_format="NHWC",
-                paddings=[1, 0, 1, 0],
-            ),
+    GRAD_ADD,
+    Conv2dGradAdd,
+    _grad_add_shape,
+    samples=(
+        sample(
+            {
+                "Input": normal(2, 4, 6, 5),
+                "Filter": normal(6, 4, 3, 3),
+                "Output@GRAD": normal(2, 6, 6, 5),
+                "Addend": normal(2, 4, 6, 5),
+            },
+            paddings=[1, 1],
         ),
-        refuses=(
-            sample(
-                {
-                    "Input": normal(1, 2, 3, 3),
-                    "Filter": normal(2, 2, 1, 1),
-                    "Output@GRAD": normal(1, 2, 3, 3),
-                    "Addend": normal(1, 2, 1, 1),
-                }
-            ),
+        sample(
+            {
+                "Input": normal(2, 4, 7, 7),
+                "Filter": normal(6, 2, 1, 1),
+                "Output@GRAD": normal(2, 6, 4, 4),
+                "Addend": normal(2, 4, 7, 7),
+            },
+            strides=[2, 2],
+            groups=2,
         ),
-    )
+        sample(
+            {
+                "Input": normal(2, 6, 5, 4),
+                "Filter": normal(4, 4, 3, 2),
+                "Output@GRAD": normal(2, 5, 5, 4),
+                "Addend": normal(2, 6, 5, 4),
+            },
+            data_format="NHWC",
+            paddings=[1, 0, 1, 0],
+        ),
+    ),
+    refuses=(
+        sample(
+            {
+                "Input": normal(1, 2, 3, 3),
+                "Filter": normal(2, 2, 1, 1),
+                "Output@GRAD": normal(1, 2, 3, 3),
+                "Addend": normal(1, 2, 1, 1),
+            }
+        ),
+    ),
 )

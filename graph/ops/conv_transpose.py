@@ -163,25 +163,21 @@ for _name, _samples in (
     ("depthwise_conv2d_transpose", _DEPTHWISE),
 ):
     define(
-        Op(
-            type=_name,
-            record=ConvTranspose2d,
-            shape=transposed_shape,
-            samples=_samples,
-            refuses=_REFUSES,
-        ),
-        Op(type=f"{_name}_grad", record=ConvTranspose2dGrad),
+        _name,
+        ConvTranspose2d,
+        transposed_shape,
+        samples=_samples,
+        refuses=_REFUSES,
+        slope=Op(f"{_name}_grad", ConvTranspose2dGrad),
     )
 define(
-    Op(
-        type="conv3d_transpose",
-        record=ConvTranspose3d,
-        shape=transposed_shape,
-        samples=_OF_VOLUMES,
-        refuses=(
-            sample({"Input": normal(2, 3, 2, 2, 2), "Filter": normal(4, 2, 3, 3, 3)}),
-            sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 2, 3, 3)}),
-        ),
+    "conv3d_transpose",
+    ConvTranspose3d,
+    transposed_shape,
+    samples=_OF_VOLUMES,
+    refuses=(
+        sample({"Input": normal(2, 3, 2, 2, 2), "Filter": normal(4, 2, 3, 3, 3)}),
+        sample({"Input": normal(2, 3, 2, 2), "Filter": normal(3, 2, 3, 3)}),
     ),
-    Op(type="conv3d_transpose_grad", record=ConvTranspose3dGrad),
+    slope=Op("conv3d_transpose_grad", ConvTranspose3dGrad),
 )

@@ -9,7 +9,7 @@ import numpy as np
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
 from .operands import Input, Operands, Output, Unary
-from .registry import Inference, Op, Spec, Specs, define, slope
+from .registry import Inference, Spec, Specs, define, slope
 from .rules import normal_axis, same, same_shape
 from .samples import integers, normal, sample, uniform
 
@@ -65,22 +65,20 @@ def histogram(a: Histogram) -> f.Results:
 
 _X = {"X": normal(4, 5)}
 define(
-    Op(
-        type="histogram",
-        record=Histogram,
-        shape=histogram_shape,
-        formula=histogram,
-        samples=(
-            sample(_X, bins=4),
-            sample({"X": integers(30, high=9)}, bins=5, min=2.0, max=7.0),
-            sample({**_X, "Weight": uniform(4, 5)}, bins=3, min=-1.0, max=1.0, density=True),
-        ),
-        refuses=(
-            sample(_X, bins=0),
-            sample(_X, min=1.0, max=0.0),
-            sample({**_X, "Weight": uniform(4)}),
-        ),
-    )
+    "histogram",
+    Histogram,
+    histogram_shape,
+    formula=histogram,
+    samples=(
+        sample(_X, bins=4),
+        sample({"X": integers(30, high=9)}, bins=5, min=2.0, max=7.0),
+        sample({**_X, "Weight": uniform(4, 5)}, bins=3, min=-1.0, max=1.0, density=True),
+    ),
+    refuses=(
+        sample(_X, bins=0),
+        sample(_X, min=1.0, max=0.0),
+        sample({**_X, "Weight": uniform(4)}),
+    ),
 )
 
 
@@ -106,13 +104,11 @@ def cumprod(a: Cumprod) -> f.Results:
 
 
 define(
-    Op(
-        type="cumprod",
-        record=Cumprod,
-        shape=cumprod_shape,
-        formula=cumprod,
-        samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 7, 2)}, dim=1)),
-        refuses=(sample({"X": normal(3, 5)}, dim=2),),
-    ),
-    slope("x d_out", "d_x"),
+    "cumprod",
+    Cumprod,
+    cumprod_shape,
+    formula=cumprod,
+    samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 7, 2)}, dim=1)),
+    refuses=(sample({"X": normal(3, 5)}, dim=2),),
+    slope=slope("x d_out", "d_x"),
 )

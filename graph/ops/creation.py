@@ -45,32 +45,28 @@ class FillConstantAt(FillConstant):
 
 
 define(
-    Op(
-        type="fill_constant",
-        record=FillConstant,
-        numbers={"ValueTensor": "value", "ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        numbers_set={"ValueTensor": {"str_value": ""}},
-        shape=filled_shape,
-        samples=(
-            sample(shape=[2, 3], value=1.5),
-            sample(shape=[1], value=7.0, dtype=int(VarType.INT64)),
-        ),
-        refuses=(sample(shape=[2, -1]),),
-    )
+    "fill_constant",
+    FillConstant,
+    filled_shape,
+    numbers={"ValueTensor": "value", "ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    numbers_set={"ValueTensor": {"str_value": ""}},
+    samples=(
+        sample(shape=[2, 3], value=1.5),
+        sample(shape=[1], value=7.0, dtype=int(VarType.INT64)),
+    ),
+    refuses=(sample(shape=[2, -1]),),
 )
 define(
-    Op(
-        type="fill_constant_at",
-        record=FillConstantAt,
-        shape=filled_shape,
-        reads_values=lambda attrs: ("ShapeTensor", "ShapeTensorList"),
-        samples=(
-            sample({"ShapeTensorList": [lengths(3), lengths(2)]}, value=1.5),
-            sample({"ShapeTensor": lengths(2, 0)}, value=1.5, shape=[-1, -1]),
-            sample({"ValueTensor": lengths(4)}, shape=[2, 3], dtype=int(VarType.INT64)),
-        ),
-        refuses=(sample({"ShapeTensor": lengths(2, -1)}),),
-    )
+    "fill_constant_at",
+    FillConstantAt,
+    filled_shape,
+    reads_values=lambda attrs: ("ShapeTensor", "ShapeTensorList"),
+    samples=(
+        sample({"ShapeTensorList": [lengths(3), lengths(2)]}, value=1.5),
+        sample({"ShapeTensor": lengths(2, 0)}, value=1.5, shape=[-1, -1]),
+        sample({"ValueTensor": lengths(4)}, shape=[2, 3], dtype=int(VarType.INT64)),
+    ),
+    refuses=(sample({"ShapeTensor": lengths(2, -1)}),),
 )
 SAMPLE_SHARE = "sample_share"  # not in Paddle: this place's rows as a part of the whole batch
 
@@ -82,13 +78,11 @@ class SampleShare(Operands):
 
 
 define(
-    Op(
-        type=SAMPLE_SHARE,
-        record=SampleShare,
-        shape=attribute_shape,
-        by_place=lambda attrs: True,
-        samples=(sample(shape=[1]), sample(shape=[2, 3], dtype=int(VarType.FP64))),
-    )
+    SAMPLE_SHARE,
+    SampleShare,
+    attribute_shape,
+    by_place=lambda attrs: True,
+    samples=(sample(shape=[1]), sample(shape=[2, 3], dtype=int(VarType.FP64))),
 )
 
 
@@ -112,19 +106,14 @@ class AssignValue(Operands):
 
 
 define(
-    Op(
-        type="assign_value",
-        record=AssignValue,
-        shape=values_shape,
-        samples=(
-            sample(shape=[2], fp32_values=[1.0, 2.0]),
-            sample(shape=[1], int64_values=[3], dtype=3),
-        ),
-        refuses=(
-            sample(shape=[3], fp32_values=[1.0, 2.0]),
-            sample(shape=[-2], fp32_values=[1.0, 2.0]),
-        ),
-    )
+    "assign_value",
+    AssignValue,
+    values_shape,
+    samples=(
+        sample(shape=[2], fp32_values=[1.0, 2.0]),
+        sample(shape=[1], int64_values=[3], dtype=3),
+    ),
+    refuses=(sample(shape=[3], fp32_values=[1.0, 2.0]), sample(shape=[-2], fp32_values=[1.0, 2.0])),
 )
 
 
@@ -160,29 +149,20 @@ class FillConstantBatchSizeLike(Operands):
 
 
 define(
-    Op(
-        type="fill_constant_batch_size_like",
-        record=FillConstantBatchSizeLike,
-        lod=no_sequences,
-        shape=batch_size_like,
-        samples=(
-            sample({"Input": normal(4, 2)}, shape=[-1, 3], value=2.0),
-            sample({"Input": normal(5, 2), "Input@LOD": [offsets(2, 0, 3)]}, shape=[-1, 3]),
-        ),
-        refuses=(
-            sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=-3),
-            sample({"Input": normal(4, 2)}, shape=[3, -1]),
-        ),
-    )
+    "fill_constant_batch_size_like",
+    FillConstantBatchSizeLike,
+    batch_size_like,
+    lod=no_sequences,
+    samples=(
+        sample({"Input": normal(4, 2)}, shape=[-1, 3], value=2.0),
+        sample({"Input": normal(5, 2), "Input@LOD": [offsets(2, 0, 3)]}, shape=[-1, 3]),
+    ),
+    refuses=(
+        sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=-3),
+        sample({"Input": normal(4, 2)}, shape=[3, -1]),
+    ),
 )
-define(
-    Op(
-        type="fill_zeros_like",
-        record=Unary,
-        shape=same("X"),
-        samples=(sample({"X": normal(3, 4)}),),
-    )
-)
+define("fill_zeros_like", Unary, same("X"), samples=(sample({"X": normal(3, 4)}),))
 
 
 def any_like(op: Inference) -> Mapping[str, Specs]:
@@ -196,14 +176,7 @@ class FillAnyLike(Unary):
     dtype: int = -1
 
 
-define(
-    Op(
-        type="fill_any_like",
-        record=FillAnyLike,
-        shape=any_like,
-        samples=(sample({"X": normal(3, 4)}, value=2.5),),
-    )
-)
+define("fill_any_like", FillAnyLike, any_like, samples=(sample({"X": normal(3, 4)}, value=2.5),))
 
 
 class Assign(Operands):
@@ -212,14 +185,12 @@ class Assign(Operands):
 
 
 define(
-    Op(
-        type="assign",
-        record=Assign,
-        shape=same("X"),
-        grad=Grad("assign", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
-        views={"Out": "X"},
-        samples=(sample({"X": normal(3, 4)}),),
-    )
+    "assign",
+    Assign,
+    same("X"),
+    grad=Grad("assign", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+    views={"Out": "X"},
+    samples=(sample({"X": normal(3, 4)}),),
 )
 
 
@@ -228,13 +199,11 @@ class Increment(Unary):
 
 
 define(
-    Op(
-        type="increment",
-        record=Increment,
-        shape=same("X"),
-        in_place={"Out": "X"},
-        samples=(sample({"X": normal(1)}, step=2.0),),
-    )
+    "increment",
+    Increment,
+    same("X"),
+    in_place={"Out": "X"},
+    samples=(sample({"X": normal(1)}, step=2.0),),
 )
 
 
@@ -244,21 +213,19 @@ class Cast(Unary):
 
 
 define(
-    Op(
-        type="cast",
-        record=Cast,
-        shape=lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("out_dtype")))},
-        grad=Grad(
-            "cast",
-            {"X": "Out@GRAD"},
-            {"Out": "X@GRAD"},
-            attrs=lambda a: {"in_dtype": a["out_dtype"], "out_dtype": a["in_dtype"]},
-        ),
-        samples=(
-            sample({"X": normal(3, 4)}, in_dtype=5, out_dtype=6),
-            sample({"X": normal(3, 4)}, in_dtype=5, out_dtype=3),
-        ),
-    )
+    "cast",
+    Cast,
+    lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("out_dtype")))},
+    grad=Grad(
+        "cast",
+        {"X": "Out@GRAD"},
+        {"Out": "X@GRAD"},
+        attrs=lambda a: {"in_dtype": a["out_dtype"], "out_dtype": a["in_dtype"]},
+    ),
+    samples=(
+        sample({"X": normal(3, 4)}, in_dtype=5, out_dtype=6),
+        sample({"X": normal(3, 4)}, in_dtype=5, out_dtype=3),
+    ),
 )
 
 
@@ -268,12 +235,10 @@ class Shape(Operands):
 
 
 define(
-    Op(
-        type="shape",
-        record=Shape,
-        shape=lambda op: {"Out": Spec((len(op.shape("Input")),), VarType.INT32)},
-        samples=(sample({"Input": normal(3, 4)}),),
-    )
+    "shape",
+    Shape,
+    lambda op: {"Out": Spec((len(op.shape("Input")),), VarType.INT32)},
+    samples=(sample({"Input": normal(3, 4)}),),
 )
 
 
@@ -295,17 +260,15 @@ class OneHot(Unary):
 
 for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
     define(
-        Op(
-            type=_name,
-            record=OneHot,
-            numbers={"depth_tensor": "depth"},
-            shape=one_hot_shape,
-            samples=(
-                sample({"X": integers(*_dims, high=5)}, depth=5),
-                sample({"X": integers(*_dims, high=9)}, depth=5, allow_out_of_range=True),
-                sample({"X": integers(4, high=5)}, depth=5),
-            ),
-        )
+        _name,
+        OneHot,
+        one_hot_shape,
+        numbers={"depth_tensor": "depth"},
+        samples=(
+            sample({"X": integers(*_dims, high=5)}, depth=5),
+            sample({"X": integers(*_dims, high=9)}, depth=5, allow_out_of_range=True),
+            sample({"X": integers(4, high=5)}, depth=5),
+        ),
     )
 
 
@@ -334,15 +297,13 @@ class TopKGrad(Operands):
 
 
 define(
-    Op(
-        type="top_k",
-        record=TopK,
-        numbers={"K": "k"},
-        shape=top_k_shape,
-        samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
-        refuses=(sample({"X": normal(3, 4)}, k=5),),
-    ),
-    Op(type="top_k_grad", record=TopKGrad, shape=same("X", "X@GRAD")),
+    "top_k",
+    TopK,
+    top_k_shape,
+    numbers={"K": "k"},
+    samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
+    refuses=(sample({"X": normal(3, 4)}, k=5),),
+    slope=Op("top_k_grad", TopKGrad, same("X", "X@GRAD")),
 )
 
 
@@ -351,14 +312,12 @@ class TopKAt(TopK):
 
 
 define(
-    Op(
-        type="top_k_at",
-        record=TopKAt,
-        shape=top_k_shape,
-        reads_values=lambda attrs: ("K",),
-        samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
-        refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),
-    )
+    "top_k_at",
+    TopKAt,
+    top_k_shape,
+    reads_values=lambda attrs: ("K",),
+    samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
+    refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),
 )
 
 
@@ -381,16 +340,14 @@ class ArgExtreme(Unary):
 
 for _name in ("arg_max", "arg_min"):
     define(
-        Op(
-            type=_name,
-            record=ArgExtreme,
-            lod=no_sequences,
-            shape=arg_shape,
-            samples=(
-                sample({"X": normal(3, 4)}),
-                sample({"X": normal(3, 4)}, axis=0, keepdims=True),
-                sample({"X": normal(3, 4)}, dtype=int(VarType.INT32)),
-            ),
-            refuses=(sample({"X": normal(3, 0)}), sample({"X": normal(3, 4)}, axis=2)),
-        )
+        _name,
+        ArgExtreme,
+        arg_shape,
+        lod=no_sequences,
+        samples=(
+            sample({"X": normal(3, 4)}),
+            sample({"X": normal(3, 4)}, axis=0, keepdims=True),
+            sample({"X": normal(3, 4)}, dtype=int(VarType.INT32)),
+        ),
+        refuses=(sample({"X": normal(3, 0)}), sample({"X": normal(3, 4)}, axis=2)),
     )

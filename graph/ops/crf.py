@@ -90,41 +90,35 @@ _T = {"Transition": normal(5, 3)}
 _LOD = {"Emission": normal(5, 3), **_T, "Emission@LOD": [offsets(2, 0, 3)]}
 _PADDED = {"Emission": normal(3, 4, 3), **_T, "Length": lengths(2, 0, 4)}
 define(
-    Op(
-        type="linear_chain_crf",
-        record=LinearChainCrf,
-        shape=crf_shape,
-        lod=like("Emission", "Alpha", "EmissionExps"),
-        samples=(
-            sample({**_LOD, "Label": integers(5, 1, high=3)}),
-            sample({**_PADDED, "Label": integers(3, 4, high=3)}),
-        ),
-        refuses=(
-            sample({**_LOD, "Label": integers(4, 1, high=3)}),
-            sample({**_LOD, "Label": integers(5, 1, high=3), "Transition": normal(3, 3)}),
-            sample({**_LOD, "Label": normal(5, 1)}),
-            sample({**_PADDED, "Label": integers(3, 4, high=3), "Emission": normal(12, 3)}),
-        ),
+    "linear_chain_crf",
+    LinearChainCrf,
+    crf_shape,
+    lod=like("Emission", "Alpha", "EmissionExps"),
+    samples=(
+        sample({**_LOD, "Label": integers(5, 1, high=3)}),
+        sample({**_PADDED, "Label": integers(3, 4, high=3)}),
     ),
-    Op(type="linear_chain_crf_grad", record=LinearChainCrfGrad),
+    refuses=(
+        sample({**_LOD, "Label": integers(4, 1, high=3)}),
+        sample({**_LOD, "Label": integers(5, 1, high=3), "Transition": normal(3, 3)}),
+        sample({**_LOD, "Label": normal(5, 1)}),
+        sample({**_PADDED, "Label": integers(3, 4, high=3), "Emission": normal(12, 3)}),
+    ),
+    slope=Op("linear_chain_crf_grad", LinearChainCrfGrad),
 )
 define(
-    Op(
-        type="crf_decoding",
-        record=CrfDecoding,
-        shape=decoding_shape,
-        lod=lambda op: (
-            no_sequences(op) if op.uses("Length") else {"ViterbiPath": op.of("Emission")}
-        ),
-        samples=(
-            sample(_LOD),
-            sample({**_LOD, "Label": integers(5, 1, high=3)}),
-            sample(_PADDED),
-            sample({**_PADDED, "Label": integers(3, 4, high=3)}),
-        ),
-        refuses=(
-            sample({**_LOD, "Transition": normal(5, 4)}),
-            sample({**_LOD, "Emission@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
-        ),
-    )
+    "crf_decoding",
+    CrfDecoding,
+    decoding_shape,
+    lod=lambda op: no_sequences(op) if op.uses("Length") else {"ViterbiPath": op.of("Emission")},
+    samples=(
+        sample(_LOD),
+        sample({**_LOD, "Label": integers(5, 1, high=3)}),
+        sample(_PADDED),
+        sample({**_PADDED, "Label": integers(3, 4, high=3)}),
+    ),
+    refuses=(
+        sample({**_LOD, "Transition": normal(5, 4)}),
+        sample({**_LOD, "Emission@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
+    ),
 )

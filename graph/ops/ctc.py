@@ -82,19 +82,17 @@ _PADDED = {
     "LabelLength": lengths(2, 0, 2),
 }
 define(
-    Op(
-        type="warpctc",
-        record=WarpCtc,
-        shape=ctc_shape,
-        lod=no_sequences,
-        # With norm_by_times the gradient is not the slope of the loss: see tests/reference/op_cases/chains.py.
-        samples=(sample(_LOD), sample(_PADDED, blank=3)),
-        refuses=(
-            sample(_LOD, blank=4),
-            sample({**_LOD, "Label@LOD": [offsets(1, 3)]}),
-            sample({**_PADDED, "Logits": normal(5, 2, 4)}, blank=3),
-            sample({**_LOD, "Label": normal(4, 1)}),
-        ),
+    "warpctc",
+    WarpCtc,
+    ctc_shape,
+    lod=no_sequences,
+    # With norm_by_times the gradient is not the slope of the loss: see tests/reference/op_cases/chains.py.
+    samples=(sample(_LOD), sample(_PADDED, blank=3)),
+    refuses=(
+        sample(_LOD, blank=4),
+        sample({**_LOD, "Label@LOD": [offsets(1, 3)]}),
+        sample({**_PADDED, "Logits": normal(5, 2, 4)}, blank=3),
+        sample({**_LOD, "Label": normal(4, 1)}),
     ),
-    Op(type="warpctc_grad", record=WarpCtcGrad),
+    slope=Op("warpctc_grad", WarpCtcGrad),
 )

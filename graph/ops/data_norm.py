@@ -118,27 +118,18 @@ _SAMPLE = {
 _SHIFT = {"scale_w": normal(4), "bias": normal(4)}
 
 define(
-    Op(
-        type="data_norm",
-        record=DataNorm,
-        shape=data_norm_shape,
-        formula=data_norm,
-        samples=(
-            sample({"X": normal(3, 4), **_SAMPLE}),
-            sample(
-                {"X": normal(3, 4), **_SAMPLE, **_SHIFT}, enable_scale_and_shift=True, slot_dim=2
-            ),
-        ),
-        refuses=(
-            sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
-            sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
-            sample({"X": normal(3, 5), **_SAMPLE}),
-        ),
+    "data_norm",
+    DataNorm,
+    data_norm_shape,
+    formula=data_norm,
+    samples=(
+        sample({"X": normal(3, 4), **_SAMPLE}),
+        sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}, enable_scale_and_shift=True, slot_dim=2),
     ),
-    Op(
-        type="data_norm_grad",
-        record=DataNormGrad,
-        shape=data_norm_grad_shape,
-        formula=data_norm_grad,
+    refuses=(
+        sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
+        sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
+        sample({"X": normal(3, 5), **_SAMPLE}),
     ),
+    slope=Op("data_norm_grad", DataNormGrad, data_norm_grad_shape, formula=data_norm_grad),
 )

@@ -11,8 +11,8 @@ from typing import Any
 
 from ...strategies.types import LOW, VarType
 from .expr import Expr, constant
-from .operands import Slot, record
-from .registry import Inference, Op, Spec, Specs, define
+from .operands import Slot, parameter_name, record
+from .registry import Inference, Spec, Specs, define
 from .samples import normal, sample, uniform
 from .update import Rule, Update
 
@@ -58,6 +58,10 @@ def _slot(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
+def _optional(slot: str) -> Slot:
+    return Slot(slot, False, True, parameter_name(slot))
+
+
 def declare_update(
     *,
     own: tuple[str, ...] = (),
@@ -97,23 +101,21 @@ def declare_update(
         results = [
             Slot(slot, False, slot in dispensable, f"{name}_out") for name, slot in written.items()
         ]
-        inputs += [Slot.parse(f"{slot}?") for slot in (*(numbers or {}), *optional)]
+        inputs += map(_optional, (*(numbers or {}), *optional))
         attrs = {**update.attributes, **(unread or {})}
         if masters:
             attrs["multi_precision"] = False
-        results += [Slot.parse(f"{slot}?") for slot in masters]
+        results += map(_optional, masters)
         sources = {slot: named[name] for name, slot in written.items()}
         define(
-            Op(
-                type=rule.__name__,
-                record=record(rule.__name__, inputs, results, attrs),
-                shape=_shapes(like, singles, sources),
-                update=update,
-                numbers=numbers or {},
-                in_place={**sources, **masters},
-                samples=(sample(operands, **(tried or {})),),
-                refuses=(sample({**operands, [*like, *singles][0]: normal(4, 3)}),),
-            )
+            rule.__name__,
+            record(rule.__name__, inputs, results, attrs),
+            _shapes(like, singles, sources),
+            update=update,
+            numbers=numbers or {},
+            in_place={**sources, **masters},
+            samples=(sample(operands, **(tried or {})),),
+            refuses=(sample({**operands, [*like, *singles][0]: normal(4, 3)}),),
         )
         if "grad" in named and update.by_element and not update.keeps({**attrs, **(tried or {})}):
             declare(update.without_grad)

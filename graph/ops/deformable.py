@@ -12,7 +12,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import match, merge_dims, of_shape
 from .samples import Draw, normal, sample, uniform
 from .sampling import neighbours
@@ -126,31 +126,29 @@ for _v1 in (True, False):
     _one = _operands((2, 3, 5, 4), (4, 3, 3, 2), (3, 3), 1, not _v1)
     _some = _operands((2, 4, 5, 6), (6, 2, 3, 3), (3, 3), 2, not _v1)
     define(
-        Op(
-            type="deformable_conv_v1" if _v1 else "deformable_conv",
-            record=DeformableConvV1 if _v1 else DeformableConv,
-            shape=deformable_conv_shape,
-            formula=deformable_conv_v1 if _v1 else deformable_conv,
-            samples=(
-                sample(_one),
-                sample(
-                    _some, groups=2, deformable_groups=2, strides=[2, 2], paddings=[1, 1],
-                    im2col_step=2,
-                ),
-                sample(
-                    _operands((1, 2, 5, 5), (2, 2, 2, 2), (5, 4), 1, not _v1),
-                    dilations=[2, 3], paddings=[1, 1],
-                ),
+        "deformable_conv_v1" if _v1 else "deformable_conv",
+        DeformableConvV1 if _v1 else DeformableConv,
+        deformable_conv_shape,
+        formula=deformable_conv_v1 if _v1 else deformable_conv,
+        samples=(
+            sample(_one),
+            sample(
+                _some, groups=2, deformable_groups=2, strides=[2, 2], paddings=[1, 1], im2col_step=2
             ),
-            refuses=(
-                sample(_one, strides=[2, 2]),
-                sample(_one, groups=2),
-                sample(_one, deformable_groups=2),
-                sample({**_one, "Offset": normal(2, 6, 3, 3)}),
+            sample(
+                _operands((1, 2, 5, 5), (2, 2, 2, 2), (5, 4), 1, not _v1),
+                dilations=[2, 3],
+                paddings=[1, 1],
             ),
         ),
-        slope(
+        refuses=(
+            sample(_one, strides=[2, 2]),
+            sample(_one, groups=2),
+            sample(_one, deformable_groups=2),
+            sample({**_one, "Offset": normal(2, 6, 3, 3)}),
+        ),
+        slope=slope(
             "input offset filter d_output" + " mask" * (not _v1),
             "d_input d_offset d_filter" + " d_mask" * (not _v1),
         ),
-    )  # fmt: skip
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from . import formula as f
 from .operands import Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Specs, define
 from .rules import product, same, same_shape
 from .samples import normal, sample, uniform
 
@@ -40,20 +40,18 @@ def clip_shape(op: Inference) -> Mapping[str, Specs]:
 
 _STEP = {"current_step": uniform(1, low=4.0, high=5.0), "X": normal(3, 4)}
 define(
-    Op(
-        type=CLIP,
-        record=DgcClipByNorm,
-        shape=clip_shape,
-        formula=dgc_clip_by_norm,
-        samples=(
-            sample(_STEP, rampup_begin_step=4.0, max_norm=0.5),
-            sample(_STEP, rampup_begin_step=6.0, max_norm=0.5),
-        ),
-        refuses=(
-            sample(_STEP, rampup_begin_step=4.0, max_norm=0.0),
-            sample({**_STEP, "current_step": uniform(2)}, rampup_begin_step=4.0, max_norm=1.0),
-        ),
-    )
+    CLIP,
+    DgcClipByNorm,
+    clip_shape,
+    formula=dgc_clip_by_norm,
+    samples=(
+        sample(_STEP, rampup_begin_step=4.0, max_norm=0.5),
+        sample(_STEP, rampup_begin_step=6.0, max_norm=0.5),
+    ),
+    refuses=(
+        sample(_STEP, rampup_begin_step=4.0, max_norm=0.0),
+        sample({**_STEP, "current_step": uniform(2)}, rampup_begin_step=4.0, max_norm=1.0),
+    ),
 )
 
 
@@ -110,22 +108,18 @@ _STATE = {slot: normal(4, 5) for slot in ("U", "V", "Grad", "Param")}
 _STATE["current_step"] = uniform(1, low=4.2, high=4.8)
 _RAMP = {"rampup_begin_step": 2.0, "rampup_step": 4.0, "sparsity": [0.5, 0.75, 0.9]}
 define(
-    Op(
-        type=DGC,
-        record=Dgc,
-        shape=dgc_shape,
-        in_place={"U_out": "U", "V_out": "V"},
-        samples=(
-            sample(_STATE, **_RAMP),
-            sample(_STATE, **_RAMP, use_nesterov=False, regular_coeff=0.1, regular_type=2),
-            sample(
-                _STATE, **{**_RAMP, "rampup_begin_step": 5.0}, regular_coeff=0.1, regular_type=1
-            ),
-            sample(_STATE, rampup_begin_step=0.0, sparsity=[0.0]),
-        ),
-        refuses=(
-            sample(_STATE, **{**_RAMP, "sparsity": [1.5]}),
-            sample({**_STATE, "V": normal(4, 4)}, **_RAMP),
-        ),
-    )
+    DGC,
+    Dgc,
+    dgc_shape,
+    in_place={"U_out": "U", "V_out": "V"},
+    samples=(
+        sample(_STATE, **_RAMP),
+        sample(_STATE, **_RAMP, use_nesterov=False, regular_coeff=0.1, regular_type=2),
+        sample(_STATE, **{**_RAMP, "rampup_begin_step": 5.0}, regular_coeff=0.1, regular_type=1),
+        sample(_STATE, rampup_begin_step=0.0, sparsity=[0.0]),
+    ),
+    refuses=(
+        sample(_STATE, **{**_RAMP, "sparsity": [1.5]}),
+        sample({**_STATE, "V": normal(4, 4)}, **_RAMP),
+    ),
 )

@@ -27,16 +27,11 @@ class Eye(Operands):
 
 
 define(
-    Op(
-        type="eye",
-        record=Eye,
-        shape=eye_shape,
-        samples=(
-            sample(num_rows=3),
-            sample(num_rows=2, num_columns=4, dtype=int(VarType.INT64)),
-        ),
-        refuses=(sample(num_rows=0),),
-    )
+    "eye",
+    Eye,
+    eye_shape,
+    samples=(sample(num_rows=3), sample(num_rows=2, num_columns=4, dtype=int(VarType.INT64))),
+    refuses=(sample(num_rows=0),),
 )
 
 
@@ -53,13 +48,11 @@ class Diag(Operands):
 
 
 define(
-    Op(
-        type="diag",
-        record=Diag,
-        shape=diag_shape,
-        samples=(sample({"Diagonal": normal(4)}),),
-        refuses=(sample({"Diagonal": normal(2, 2)}),),
-    )
+    "diag",
+    Diag,
+    diag_shape,
+    samples=(sample({"Diagonal": normal(4)}),),
+    refuses=(sample({"Diagonal": normal(2, 2)}),),
 )
 
 
@@ -93,21 +86,19 @@ class DiagEmbed(DiagEmbedAttributes):
 
 
 define(
-    Op(
-        type="diag_embed",
-        record=DiagEmbed,
-        shape=diag_embed_shape,
-        samples=(
-            sample({"Input": normal(2, 3)}),
-            sample({"Input": normal(2, 3)}, offset=-1, dim1=0, dim2=2),
-            sample({"Input": normal(3)}, offset=2),
-        ),
-        refuses=(
-            sample({"Input": normal(2, 3)}, dim1=3),
-            sample({"Input": normal(2, 3)}, dim1=1, dim2=-2),
-        ),
+    "diag_embed",
+    DiagEmbed,
+    diag_embed_shape,
+    samples=(
+        sample({"Input": normal(2, 3)}),
+        sample({"Input": normal(2, 3)}, offset=-1, dim1=0, dim2=2),
+        sample({"Input": normal(3)}, offset=2),
     ),
-    slope("input d_out", "d_input"),
+    refuses=(
+        sample({"Input": normal(2, 3)}, dim1=3),
+        sample({"Input": normal(2, 3)}, dim1=1, dim2=-2),
+    ),
+    slope=slope("input d_out", "d_input"),
 )
 
 
@@ -143,21 +134,19 @@ class Diagonal(Operands):
 
 
 define(
-    Op(
-        type="diagonal",
-        record=Diagonal,
-        shape=diagonal_shape,
-        samples=(
-            sample({"Input": normal(3, 4)}, offset=1),
-            sample({"Input": normal(3, 2, 4)}, offset=-1, axis1=-1, axis2=0),
-        ),
-        refuses=(
-            sample({"Input": normal(3)}),
-            sample({"Input": normal(3, 4)}, offset=4),
-            sample({"Input": normal(3, 4)}, axis1=1),
-        ),
+    "diagonal",
+    Diagonal,
+    diagonal_shape,
+    samples=(
+        sample({"Input": normal(3, 4)}, offset=1),
+        sample({"Input": normal(3, 2, 4)}, offset=-1, axis1=-1, axis2=0),
     ),
-    slope("input d_out", "d_input"),
+    refuses=(
+        sample({"Input": normal(3)}),
+        sample({"Input": normal(3, 4)}, offset=4),
+        sample({"Input": normal(3, 4)}, axis1=1),
+    ),
+    slope=slope("input d_out", "d_input"),
 )
 
 
@@ -178,21 +167,19 @@ class TraceGrad(Trace, reads="input"):
 
 
 define(
-    Op(
-        type="trace",
-        record=Trace,
-        shape=trace_shape,
-        samples=(
-            sample({"Input": normal(3, 4)}),
-            sample({"Input": normal(3, 2, 4)}, offset=-1, dim1=2, dim2=0),
-        ),
-        refuses=(
-            sample({"Input": normal(3)}),
-            sample({"Input": normal(3, 4)}, dim1=2),
-            sample({"Input": normal(3, 4)}, offset=-3),
-        ),
+    "trace",
+    Trace,
+    trace_shape,
+    samples=(
+        sample({"Input": normal(3, 4)}),
+        sample({"Input": normal(3, 2, 4)}, offset=-1, dim1=2, dim2=0),
     ),
-    Op(type="trace_grad", record=TraceGrad),
+    refuses=(
+        sample({"Input": normal(3)}),
+        sample({"Input": normal(3, 4)}, dim1=2),
+        sample({"Input": normal(3, 4)}, offset=-3),
+    ),
+    slope=Op("trace_grad", TraceGrad),
 )
 
 
@@ -212,15 +199,13 @@ class TrilTriuGrad(TrilTriu, Gradient, reads=""): ...
 
 
 define(
-    Op(
-        type="tril_triu",
-        record=TrilTriu,
-        shape=tril_triu_shape,
-        samples=(
-            sample({"X": normal(3, 4)}, diagonal=-1),
-            sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
-        ),
-        refuses=(sample({"X": normal(3)}),),
+    "tril_triu",
+    TrilTriu,
+    tril_triu_shape,
+    samples=(
+        sample({"X": normal(3, 4)}, diagonal=-1),
+        sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
     ),
-    Op(type="tril_triu_grad", record=TrilTriuGrad, shape=tril_triu_shape),
+    refuses=(sample({"X": normal(3)}),),
+    slope=Op("tril_triu_grad", TrilTriuGrad, tril_triu_shape),
 )

@@ -24,13 +24,11 @@ class Seed(Drawn): ...
 
 
 define(
-    Op(
-        type="seed",
-        record=Seed,
-        shape=lambda op: {"Out": Spec((1,), VarType.INT32)},
-        random=True,
-        samples=(sample(seed=7), sample()),
-    )
+    "seed",
+    Seed,
+    lambda op: {"Out": Spec((1,), VarType.INT32)},
+    random=True,
+    samples=(sample(seed=7), sample()),
 )
 
 
@@ -51,15 +49,13 @@ class Randint(Drawn):
 
 
 define(
-    Op(
-        type="randint",
-        record=Randint,
-        numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        shape=randint_shape,
-        random=True,
-        samples=(sample(shape=[4, 5], low=-3, high=7, seed=5),),
-        refuses=(sample(shape=[2], low=3, high=3),),
-    )
+    "randint",
+    Randint,
+    randint_shape,
+    numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    random=True,
+    samples=(sample(shape=[4, 5], low=-3, high=7, seed=5),),
+    refuses=(sample(shape=[2], low=3, high=3),),
 )
 
 
@@ -75,14 +71,12 @@ class Randperm(Drawn):
 
 
 define(
-    Op(
-        type="randperm",
-        record=Randperm,
-        shape=randperm_shape,
-        random=True,
-        samples=(sample(n=9, seed=5), sample(n=4, dtype=int(VarType.INT32))),
-        refuses=(sample(n=0),),
-    )
+    "randperm",
+    Randperm,
+    randperm_shape,
+    random=True,
+    samples=(sample(n=9, seed=5), sample(n=4, dtype=int(VarType.INT32))),
+    refuses=(sample(n=0),),
 )
 
 
@@ -111,19 +105,17 @@ class GaussianLike(Drawn):
 
 for _name, _record in (("uniform", UniformLike), ("gaussian", GaussianLike)):
     define(
-        Op(
-            type=f"{_name}_random_batch_size_like",
-            record=_record,
-            lod=no_sequences,
-            shape=batch_size_like,
-            random=True,
-            by_place=lambda attrs: True,
-            samples=(
-                sample({"Input": normal(4, 2)}, shape=[-1, 3], seed=5),
-                sample({"Input": normal(4, 2)}, shape=[3, -1], output_dim_idx=1),
-            ),
-            refuses=(sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=2),),
-        )
+        f"{_name}_random_batch_size_like",
+        _record,
+        batch_size_like,
+        lod=no_sequences,
+        random=True,
+        by_place=lambda attrs: True,
+        samples=(
+            sample({"Input": normal(4, 2)}, shape=[-1, 3], seed=5),
+            sample({"Input": normal(4, 2)}, shape=[3, -1], output_dim_idx=1),
+        ),
+        refuses=(sample({"Input": normal(4, 2)}, shape=[-1, 3], input_dim_idx=2),),
     )
 
 
@@ -143,15 +135,13 @@ class SamplingId(Drawn):
 
 
 define(
-    Op(
-        type="sampling_id",
-        record=SamplingId,
-        shape=sampling_id_shape,
-        random=True,
-        by_place=lambda attrs: True,
-        samples=(sample({"X": distribution(5, 4)}, seed=3),),
-        refuses=(sample({"X": normal(3)}), sample({"X": normal(3, 2)}, min=2.0)),
-    )
+    "sampling_id",
+    SamplingId,
+    sampling_id_shape,
+    random=True,
+    by_place=lambda attrs: True,
+    samples=(sample({"X": distribution(5, 4)}, seed=3),),
+    refuses=(sample({"X": normal(3)}), sample({"X": normal(3, 2)}, min=2.0)),
 )
 
 
@@ -175,15 +165,13 @@ class RandomCrop(Operands):
 
 
 define(
-    Op(
-        type="random_crop",
-        record=RandomCrop,
-        shape=random_crop_shape,
-        random=True,
-        by_place=lambda attrs: True,
-        samples=(sample({"X": normal(3, 5, 4), "Seed": integers(1, high=9)}, shape=[2, 3]),),
-        refuses=(sample({"X": normal(3, 5), "Seed": integers(1, high=9)}, shape=[6]),),
-    )
+    "random_crop",
+    RandomCrop,
+    random_crop_shape,
+    random=True,
+    by_place=lambda attrs: True,
+    samples=(sample({"X": normal(3, 5, 4), "Seed": integers(1, high=9)}, shape=[2, 3]),),
+    refuses=(sample({"X": normal(3, 5), "Seed": integers(1, high=9)}, shape=[6]),),
 )
 
 
@@ -205,29 +193,21 @@ class ShuffleBatchGrad(ShuffleBatch, Gradient, reads="shuffle_idx"): ...
 
 
 define(
-    Op(
-        type="shuffle_batch",
-        record=ShuffleBatch,
-        shape=shuffle_batch_shape,
-        random=True,
-        by_place=lambda attrs: True,
-        samples=(sample({"X": normal(5, 3), "Seed": integers(1, high=9)}),),
-    ),
-    Op(
-        type="shuffle_batch_grad",
-        record=ShuffleBatchGrad,
-        shape=same("Out@GRAD", "X@GRAD"),
-    ),
+    "shuffle_batch",
+    ShuffleBatch,
+    shuffle_batch_shape,
+    random=True,
+    by_place=lambda attrs: True,
+    samples=(sample({"X": normal(5, 3), "Seed": integers(1, high=9)}),),
+    slope=Op("shuffle_batch_grad", ShuffleBatchGrad, same("Out@GRAD", "X@GRAD")),
 )
 define(
-    Op(
-        type="bernoulli",
-        record=Unary,
-        shape=same(),
-        random=True,
-        by_place=lambda attrs: True,
-        samples=(sample({"X": uniform(4, 5)}),),
-    )
+    "bernoulli",
+    Unary,
+    same(),
+    random=True,
+    by_place=lambda attrs: True,
+    samples=(sample({"X": uniform(4, 5)}),),
 )
 
 
@@ -248,19 +228,17 @@ class Multinomial(Unary):
 
 
 define(
-    Op(
-        type="multinomial",
-        record=Multinomial,
-        shape=multinomial_shape,
-        random=True,
-        by_place=lambda attrs: True,
-        samples=(
-            sample({"X": distribution(3, 6)}, num_samples=4),
-            sample({"X": distribution(5)}, num_samples=9, replacement=True),
-        ),
-        refuses=(
-            sample({"X": distribution(3, 4)}, num_samples=5),
-            sample({"X": distribution(2, 2, 2)}),
-        ),
-    )
+    "multinomial",
+    Multinomial,
+    multinomial_shape,
+    random=True,
+    by_place=lambda attrs: True,
+    samples=(
+        sample({"X": distribution(3, 6)}, num_samples=4),
+        sample({"X": distribution(5)}, num_samples=9, replacement=True),
+    ),
+    refuses=(
+        sample({"X": distribution(3, 4)}, num_samples=5),
+        sample({"X": distribution(2, 2, 2)}),
+    ),
 )

@@ -9,7 +9,18 @@ from ...strategies.types import INTEGERS, VarType
 from . import expr as e
 from .operands import Binary, BinaryGrad, Input, Operands
 from .pointwise import BINARY_GRADS
-from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define, differentiable
+from .registry import (
+    Grad,
+    Inference,
+    Op,
+    ShapeRule,
+    Shapes,
+    Spec,
+    Specs,
+    define,
+    differentiable,
+    register,
+)
 from .rules import merge_dims
 from .samples import integers, normal, sample, uniform
 from .second_order import Second, derived
@@ -157,24 +168,14 @@ def _define(
     grad = None
     if gradient is not None:
         backward = Op(
-            type=f"{name}_grad",
-            record=gradient,
+            f"{name}_grad",
+            gradient,
             in_place={"X@GRAD": "Out@GRAD"},
             views=_PASSED_ON.get(name, {}),
             shapes_of=("X", "Y") if name in _PASSED_ON else (),
         )
-        grad = Grad.of(define(differentiable(backward, _second_order(name), aligned=beside)))
-    define(
-        Op(
-            type=name,
-            record=Elementwise,
-            shape=shape,
-            grad=grad,
-            scalar=scalar,
-            in_place={"Out": "X"},
-            **settings,
-        )
-    )
+        grad = Grad.of(register(differentiable(backward, _second_order(name), aligned=beside)))
+    define(name, Elementwise, shape, grad=grad, scalar=scalar, in_place={"Out": "X"}, **settings)
 
 
 _SHAPES = (

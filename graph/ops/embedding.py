@@ -67,22 +67,20 @@ for _name, _last, _record, _gradient in (
     ("lookup_table_v2", (), LookupTable, LookupTableGrad),
 ):
     define(
-        Op(
-            type=_name,
-            linear=("W",),
-            record=_record,
-            shape=lookup_shape,
-            lod=like("Ids", "Out"),
-            samples=(
-                sample({"W": normal(7, 3), "Ids": integers(4, 2, *_last, high=7)}),
-                sample({"W": normal(7, 3), "Ids": integers(9, *_last, high=7)}, padding_idx=2),
-            ),
-            refuses=(
-                sample({"W": normal(7, 3), "Ids": normal(4, 2, *_last)}),
-                sample({"W": normal(7, 3), "Ids": integers(4, *_last, high=7)}, epmap=["ps:1"]),
-            ),
+        _name,
+        _record,
+        lookup_shape,
+        linear=("W",),
+        lod=like("Ids", "Out"),
+        samples=(
+            sample({"W": normal(7, 3), "Ids": integers(4, 2, *_last, high=7)}),
+            sample({"W": normal(7, 3), "Ids": integers(9, *_last, high=7)}, padding_idx=2),
         ),
-        Op(type=f"{_name}_grad", record=_gradient),
+        refuses=(
+            sample({"W": normal(7, 3), "Ids": normal(4, 2, *_last)}),
+            sample({"W": normal(7, 3), "Ids": integers(4, *_last, high=7)}, epmap=["ps:1"]),
+        ),
+        slope=Op(f"{_name}_grad", _gradient),
     )
 
 
@@ -111,21 +109,19 @@ def dequant_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="lookup_table_dequant",
-        record=LookupTableDequant,
-        shape=dequant_shape,
-        lod=like("Ids", "Out"),
-        samples=(
-            sample({"W": single(7, 4), "Ids": integers(4, 2, 1, high=7)}),
-            sample({"W": single(7, 3), "Ids": integers(9, 1, high=7)}, padding_idx=2),
-        ),
-        refuses=(
-            sample({"W": single(7, 4), "Ids": normal(4, 1)}),
-            sample({"W": single(7, 4), "Ids": integers(4, 2, high=7)}),
-            sample({"W": single(7, 2), "Ids": integers(4, 1, high=7)}),
-        ),
-    )
+    "lookup_table_dequant",
+    LookupTableDequant,
+    dequant_shape,
+    lod=like("Ids", "Out"),
+    samples=(
+        sample({"W": single(7, 4), "Ids": integers(4, 2, 1, high=7)}),
+        sample({"W": single(7, 3), "Ids": integers(9, 1, high=7)}, padding_idx=2),
+    ),
+    refuses=(
+        sample({"W": single(7, 4), "Ids": normal(4, 1)}),
+        sample({"W": single(7, 4), "Ids": integers(4, 2, high=7)}),
+        sample({"W": single(7, 2), "Ids": integers(4, 1, high=7)}),
+    ),
 )
 
 
@@ -163,17 +159,15 @@ def fused_embedding_seq_pool(a: FusedEmbeddingSeqPool) -> f.Results:
 
 _IDS = {"W": normal(7, 3), "Ids": integers(5, 1, high=7), "Ids@LOD": [offsets(2, 0, 3)]}
 define(
-    Op(
-        type="fused_embedding_seq_pool",
-        record=FusedEmbeddingSeqPool,
-        shape=sum_shape,
-        lod=no_sequences,
-        formula=fused_embedding_seq_pool,
-        samples=(sample(_IDS), sample(_IDS, padding_idx=2)),
-        refuses=(
-            sample(_IDS, combiner="mean"),
-            sample({"W": normal(7, 3), "Ids": integers(5, 2, high=7)}),
-        ),
+    "fused_embedding_seq_pool",
+    FusedEmbeddingSeqPool,
+    sum_shape,
+    lod=no_sequences,
+    formula=fused_embedding_seq_pool,
+    samples=(sample(_IDS), sample(_IDS, padding_idx=2)),
+    refuses=(
+        sample(_IDS, combiner="mean"),
+        sample({"W": normal(7, 3), "Ids": integers(5, 2, high=7)}),
     ),
-    slope("w ids d_out ids_lod", "d_w"),
+    slope=slope("w ids d_out ids_lod", "d_w"),
 )

@@ -62,14 +62,12 @@ for _name, _shape, _formula in (
     ("slogdeterminant", _signs_and_logs, _of_log_determinant),
 ):
     define(
-        Op(
-            type=_name,
-            record=Determinant,
-            shape=_shape,
-            samples=(sample({"Input": normal(3, 3)}), sample({"Input": definite(2, 2, 2)})),
-            refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
-        ),
-        Op(type=f"{_name}_grad", record=DeterminantGrad, formula=_formula),
+        _name,
+        Determinant,
+        _shape,
+        samples=(sample({"Input": normal(3, 3)}), sample({"Input": definite(2, 2, 2)})),
+        refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
+        slope=Op(f"{_name}_grad", DeterminantGrad, formula=_formula),
     )
 
 
@@ -144,18 +142,16 @@ def svd_slope(a: SvdGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="svd",
-        record=Svd,
-        shape=_svd_shape,
-        samples=(
-            sample({"X": normal(3, 3)}),
-            sample({"X": normal(2, 4, 3)}),
-            sample({"X": normal(2, 3)}),
-        ),
-        refuses=(sample({"X": normal(3)}),),
+    "svd",
+    Svd,
+    _svd_shape,
+    samples=(
+        sample({"X": normal(3, 3)}),
+        sample({"X": normal(2, 4, 3)}),
+        sample({"X": normal(2, 3)}),
     ),
-    Op(type="svd_grad", record=SvdGrad, formula=svd_slope),
+    refuses=(sample({"X": normal(3)}),),
+    slope=Op("svd_grad", SvdGrad, formula=svd_slope),
 )
 
 
@@ -195,18 +191,13 @@ def eigh_slope(a: EighGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="eigh",
-        record=Eigh,
-        shape=_eigh_shape,
-        samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 3, 3)}, UPLO="U")),
-        refuses=(sample({"X": normal(3, 2)}),),
-    ),
-    Op(
-        type="eigh_grad",
-        record=EighGrad,
-        shape=lambda op: {"X@GRAD": op.spec("Eigenvectors")},
-        formula=eigh_slope,
+    "eigh",
+    Eigh,
+    _eigh_shape,
+    samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 3, 3)}, UPLO="U")),
+    refuses=(sample({"X": normal(3, 2)}),),
+    slope=Op(
+        "eigh_grad", EighGrad, lambda op: {"X@GRAD": op.spec("Eigenvectors")}, formula=eigh_slope
     ),
 )
 
@@ -252,16 +243,14 @@ def qr_slope(a: QrGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="qr",
-        record=Qr,
-        shape=_qr_shape,
-        samples=(
-            sample({"X": normal(3, 3)}),
-            sample({"X": normal(2, 4, 3)}),
-            sample({"X": normal(2, 4)}),
-        ),
-        refuses=(sample({"X": normal(3)}),),
+    "qr",
+    Qr,
+    _qr_shape,
+    samples=(
+        sample({"X": normal(3, 3)}),
+        sample({"X": normal(2, 4, 3)}),
+        sample({"X": normal(2, 4)}),
     ),
-    Op(type="qr_grad", record=QrGrad, formula=qr_slope),
+    refuses=(sample({"X": normal(3)}),),
+    slope=Op("qr_grad", QrGrad, formula=qr_slope),
 )

@@ -100,36 +100,31 @@ class FusedFeedforwardGrad(FusedFeedforwardOperands):
 
 
 define(
-    Op(
-        type="fused_feedforward",
-        record=FusedFeedforward,
-        shape=feedforward_shape,
-        by_place=draws_by_row,
-        samples=(
-            sample(_operands(4)),
-            sample(_operands(2, 3), x_num_col_dims=2, approximate=True),
-            sample(_NO_BIAS),
-            sample(
-                _operands(2, 3, **_NORM, Residual=normal(2, 3, 4)),
-                x_num_col_dims=2,
-                pre_layer_norm=True,
-            ),
-            sample(_operands(5, Residual=normal(5, 4)), pre_layer_norm=True),
-            sample(
-                _operands(4),
-                dropout1={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3},
-                dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
-            ),
+    "fused_feedforward",
+    FusedFeedforward,
+    feedforward_shape,
+    by_place=draws_by_row,
+    samples=(
+        sample(_operands(4)),
+        sample(_operands(2, 3), x_num_col_dims=2, approximate=True),
+        sample(_NO_BIAS),
+        sample(
+            _operands(2, 3, **_NORM, Residual=normal(2, 3, 4)),
+            x_num_col_dims=2,
+            pre_layer_norm=True,
         ),
-        refuses=(
-            sample({**_operands(4), "Linear1Weight": normal(2, 5)}),
-            sample(_operands(4), act_method="tanh"),
+        sample(_operands(5, Residual=normal(5, 4)), pre_layer_norm=True),
+        sample(
+            _operands(4),
+            dropout1={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.3},
+            dropout2={**NO_DROPOUT, "is_test": True, "dropout_prob": 0.2},
         ),
     ),
-    Op(
-        type="fused_feedforward_grad",
-        record=FusedFeedforwardGrad,
-        shape=grads_like(*_SLOTS),
-        by_place=draws_by_row,
+    refuses=(
+        sample({**_operands(4), "Linear1Weight": normal(2, 5)}),
+        sample(_operands(4), act_method="tanh"),
+    ),
+    slope=Op(
+        "fused_feedforward_grad", FusedFeedforwardGrad, grads_like(*_SLOTS), by_place=draws_by_row
     ),
 )

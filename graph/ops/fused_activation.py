@@ -15,7 +15,7 @@ from typing import Any
 from .elementwise import broadcast_shape
 from .expr import Expr
 from .operands import Binary, Input, Output, attribute_name
-from .registry import OPS, Grad, Inference, Op, Spec, Specs, define
+from .registry import OPS, Grad, Inference, Spec, Specs, define
 from .samples import normal, sample
 
 ADD, MUL, FUSED = "elementwise_add", "elementwise_mul", "fused_elemwise_activation"
@@ -155,52 +155,48 @@ class FusedElemwiseActivationGrad(FusedElemwiseActivation, reads="x? y out? inte
 
 
 define(
-    Op(
-        type=FUSED,
-        record=FusedElemwiseActivation,
-        shape=fused_shape,
-        grad=Grad(
-            f"{FUSED}_grad",
-            ("X", "Y", "Out", "IntermediateOut", "Out@GRAD"),
-            ("X@GRAD", "Y@GRAD"),
-            attrs=backward_attrs,
+    FUSED,
+    FusedElemwiseActivation,
+    fused_shape,
+    grad=Grad(
+        f"{FUSED}_grad",
+        ("X", "Y", "Out", "IntermediateOut", "Out@GRAD"),
+        ("X@GRAD", "Y@GRAD"),
+        attrs=backward_attrs,
+    ),
+    in_place={"Out": "X"},
+    samples=(
+        sample(_WITH_BIAS, axis=1, functor_list=["tanh", ADD]),
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}, functor_list=["sigmoid", ADD]),
+        sample(
+            {"X": normal(2, 4), "Y": normal(4)},
+            functor_list=["gelu", ADD],
+            act_attrs={"approximate": True},
         ),
-        in_place={"Out": "X"},
-        samples=(
-            sample(_WITH_BIAS, axis=1, functor_list=["tanh", ADD]),
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}, functor_list=["sigmoid", ADD]),
-            sample(
-                {"X": normal(2, 4), "Y": normal(4)},
-                functor_list=["gelu", ADD],
-                act_attrs={"approximate": True},
-            ),
-            sample(_WITH_BIAS, axis=1, functor_list=["scale", ADD], act_attrs=_LINE),
-            sample(_WITH_BIAS, axis=1, functor_list=[ADD, "tanh"]),
-            sample(
-                {"X": normal(3, 4), "Y": normal(3, 4)},
-                functor_list=[ADD, "leaky_relu"],
-                act_attrs={"alpha": 0.1},
-            ),
-            sample(_WITH_BIAS, axis=1, functor_list=[ADD, "scale"], scale=2.0),
-            sample(_WITH_BIAS, axis=1, functor_list=[MUL, "scale"], scale=-0.5),
-            sample(_WITH_BIAS, axis=1, functor_list=[MUL, "tanh"]),
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}, functor_list=[MUL, "sigmoid"]),
-            sample(_WITH_BIAS, axis=1, functor_list=["gelu", MUL]),
-            sample({"X": normal(2, 4), "Y": normal(4)}, functor_list=["sigmoid", MUL]),
+        sample(_WITH_BIAS, axis=1, functor_list=["scale", ADD], act_attrs=_LINE),
+        sample(_WITH_BIAS, axis=1, functor_list=[ADD, "tanh"]),
+        sample(
+            {"X": normal(3, 4), "Y": normal(3, 4)},
+            functor_list=[ADD, "leaky_relu"],
+            act_attrs={"alpha": 0.1},
         ),
-        refuses=(
-            sample({"X": normal(3, 4), "Y": normal(3)}, functor_list=["relu", ADD]),
-            sample({"X": normal(3, 4), "Y": normal(4)}, functor_list=["relu", "mul"]),
-        ),
-    )
+        sample(_WITH_BIAS, axis=1, functor_list=[ADD, "scale"], scale=2.0),
+        sample(_WITH_BIAS, axis=1, functor_list=[MUL, "scale"], scale=-0.5),
+        sample(_WITH_BIAS, axis=1, functor_list=[MUL, "tanh"]),
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}, functor_list=[MUL, "sigmoid"]),
+        sample(_WITH_BIAS, axis=1, functor_list=["gelu", MUL]),
+        sample({"X": normal(2, 4), "Y": normal(4)}, functor_list=["sigmoid", MUL]),
+    ),
+    refuses=(
+        sample({"X": normal(3, 4), "Y": normal(3)}, functor_list=["relu", ADD]),
+        sample({"X": normal(3, 4), "Y": normal(4)}, functor_list=["relu", "mul"]),
+    ),
 )
 define(
-    Op(
-        type=f"{FUSED}_grad",
-        record=FusedElemwiseActivationGrad,
-        shape=fused_grad_shape,
-        in_place={"X@GRAD": "Out@GRAD"},
-        twins=_equal_gradients,
-        shapes_of=_told_shapes,
-    )
+    f"{FUSED}_grad",
+    FusedElemwiseActivationGrad,
+    fused_grad_shape,
+    in_place={"X@GRAD": "Out@GRAD"},
+    twins=_equal_gradients,
+    shapes_of=_told_shapes,
 )

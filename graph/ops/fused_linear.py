@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .operands import Binary, Input, Operands, Output, named
-from .registry import Grad, Inference, Op, Specs, define
+from .registry import Grad, Inference, Specs, define
 from .rules import grads_like, merge_dims, of_shape, product
 from .samples import normal, sample
 
@@ -98,39 +98,37 @@ class FusedGemmEpilogueGrad(Operands):
 
 
 define(
-    Op(
-        type=GEMM,
-        record=FusedGemmEpilogue,
-        shape=gemm_shape,
-        grad=Grad(
-            f"{GEMM}_grad",
-            {"DOut": "Out@GRAD", "X": "X", "Y": "Y", "Out": "Out", "ReserveSpace": "ReserveSpace"},
-            {"DX": "X@GRAD", "DY": "Y@GRAD", "DBias": "Bias@GRAD"},
-            attrs=backward_attrs,
+    GEMM,
+    FusedGemmEpilogue,
+    gemm_shape,
+    grad=Grad(
+        f"{GEMM}_grad",
+        {"DOut": "Out@GRAD", "X": "X", "Y": "Y", "Out": "Out", "ReserveSpace": "ReserveSpace"},
+        {"DX": "X@GRAD", "DY": "Y@GRAD", "DBias": "Bias@GRAD"},
+        attrs=backward_attrs,
+    ),
+    samples=(
+        sample(_ROW),
+        sample(_ROW, activation="relu"),
+        sample(_ROW, activation="gelu"),
+        sample(_ROW, activation="gelu", approximate=True),
+        sample(
+            {"X": normal(4, 3), "Y": normal(5, 4), "Bias": normal(5)},
+            trans_x=True,
+            trans_y=True,
+            activation="relu",
         ),
-        samples=(
-            sample(_ROW),
-            sample(_ROW, activation="relu"),
-            sample(_ROW, activation="gelu"),
-            sample(_ROW, activation="gelu", approximate=True),
-            sample(
-                {"X": normal(4, 3), "Y": normal(5, 4), "Bias": normal(5)},
-                trans_x=True,
-                trans_y=True,
-                activation="relu",
-            ),
-            sample({"X": normal(2, 3, 4), "Y": normal(4, 5), "Bias": normal(5)}),
-            sample(
-                {"X": normal(2, 3, 4), "Y": normal(12, 5), "Bias": normal(5)},
-                x_num_col_dims=1,
-                activation="gelu",
-            ),
+        sample({"X": normal(2, 3, 4), "Y": normal(4, 5), "Bias": normal(5)}),
+        sample(
+            {"X": normal(2, 3, 4), "Y": normal(12, 5), "Bias": normal(5)},
+            x_num_col_dims=1,
+            activation="gelu",
         ),
-        refuses=(
-            sample({**_ROW, "Bias": normal(4)}),
-            sample({**_ROW, "Y": normal(5, 5)}),
-            sample(_ROW, activation="tanh"),
-        ),
-    )
+    ),
+    refuses=(
+        sample({**_ROW, "Bias": normal(4)}),
+        sample({**_ROW, "Y": normal(5, 5)}),
+        sample(_ROW, activation="tanh"),
+    ),
 )
-define(Op(type=f"{GEMM}_grad", record=FusedGemmEpilogueGrad, shape=gemm_grad_shape))
+define(f"{GEMM}_grad", FusedGemmEpilogueGrad, gemm_grad_shape)

@@ -57,22 +57,20 @@ class FusedBatchNormActGrad(BatchNormGrad):
 
 
 define(
-    Op(
-        type=ACT,
-        record=FusedBatchNormAct,
-        shape=fused_norm_shape,
-        in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-        only_uses=uses_statistics,
-        needs=statistics_need,
-        samples=(
-            sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}),
-            sample({"X": normal(6, 3), **_PARAMETERS}, act_type="tanh"),
-            sample({"X": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"),
-            sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
-        ),
-        refuses=(sample({"X": normal(6, 3), **_PARAMETERS}, act_type="gelu"),),
+    ACT,
+    FusedBatchNormAct,
+    fused_norm_shape,
+    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+    only_uses=uses_statistics,
+    needs=statistics_need,
+    samples=(
+        sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}),
+        sample({"X": normal(6, 3), **_PARAMETERS}, act_type="tanh"),
+        sample({"X": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"),
+        sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
     ),
-    Op(type=f"{ACT}_grad", record=FusedBatchNormActGrad, in_place={"X@GRAD": "Y@GRAD"}),
+    refuses=(sample({"X": normal(6, 3), **_PARAMETERS}, act_type="gelu"),),
+    slope=Op(f"{ACT}_grad", FusedBatchNormActGrad, in_place={"X@GRAD": "Y@GRAD"}),
 )
 
 
@@ -98,27 +96,24 @@ class FusedBnAddActivationGrad(FusedBatchNormActGrad):
 
 
 define(
-    Op(
-        type=ADD_ACT,
-        record=FusedBnAddActivation,
-        shape=fused_norm_shape,
-        in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-        only_uses=uses_statistics,
-        needs=statistics_need,
-        samples=(
-            sample({"X": normal(4, 3, 2, 2), "Z": normal(4, 3, 2, 2), **_PARAMETERS}),
-            sample({"X": normal(6, 3), "Z": normal(6, 3), **_PARAMETERS}, act_type="sigmoid"),
-            sample(
-                {"X": normal(4, 2, 2, 3), "Z": normal(4, 2, 2, 3), **_PARAMETERS},
-                data_layout="NHWC",
-            ),
+    ADD_ACT,
+    FusedBnAddActivation,
+    fused_norm_shape,
+    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+    only_uses=uses_statistics,
+    needs=statistics_need,
+    samples=(
+        sample({"X": normal(4, 3, 2, 2), "Z": normal(4, 3, 2, 2), **_PARAMETERS}),
+        sample({"X": normal(6, 3), "Z": normal(6, 3), **_PARAMETERS}, act_type="sigmoid"),
+        sample(
+            {"X": normal(4, 2, 2, 3), "Z": normal(4, 2, 2, 3), **_PARAMETERS}, data_layout="NHWC"
         ),
-        refuses=(sample({"X": normal(6, 3), "Z": normal(3), **_PARAMETERS}),),
     ),
-    Op(
-        type=f"{ADD_ACT}_grad",
-        record=FusedBnAddActivationGrad,
-        shape=lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
+    refuses=(sample({"X": normal(6, 3), "Z": normal(3), **_PARAMETERS}),),
+    slope=Op(
+        f"{ADD_ACT}_grad",
+        FusedBnAddActivationGrad,
+        lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
         # Of the gradients, the first that is wanted; kernels read Y before they write that of X.
         in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},
         in_place_else={"X@GRAD": "Y"},
@@ -157,19 +152,17 @@ _EIGHT = {**{s: uniform(8, low=0.5, high=1.5) for s in STATISTICS}, "Bias": norm
 _IMAGES = {slot: normal(4, 8, 2, 2) for slot in ("X", "Z")}
 
 define(
-    Op(
-        type=MASKED,
-        record=MaskedBnAddActivation,
-        shape=_masked_shape,
-        in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-        only_uses=uses_statistics,
-        needs=statistics_need,
-        samples=(sample({**_IMAGES, **_EIGHT}),),
-        refuses=(sample({**_IMAGES, **_EIGHT}, act_type="tanh"),),
-    ),
-    Op(
-        type=f"{MASKED}_grad",
-        record=MaskedBnAddActivationGrad,
-        shape=lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
+    MASKED,
+    MaskedBnAddActivation,
+    _masked_shape,
+    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+    only_uses=uses_statistics,
+    needs=statistics_need,
+    samples=(sample({**_IMAGES, **_EIGHT}),),
+    refuses=(sample({**_IMAGES, **_EIGHT}, act_type="tanh"),),
+    slope=Op(
+        f"{MASKED}_grad",
+        MaskedBnAddActivationGrad,
+        lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
     ),
 )

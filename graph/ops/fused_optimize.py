@@ -75,13 +75,11 @@ def _define(single: Op, name: str) -> None:
     outputs = fused_slots(single, single.output_slots)
     attrs = {**single.attrs, **{own: [] for own in OWN[single.type]}}
     define(
-        Op(
-            type=name,
-            record=record(name, inputs, outputs, attrs),
-            shape=lambda op: _each(single, op),
-            in_place={slot.name: single.in_place[slot.name] for slot in outputs},
-            samples=(_sample(single),),
-        )
+        name,
+        record(name, inputs, outputs, attrs),
+        lambda op: _each(single, op),
+        in_place={slot.name: single.in_place[slot.name] for slot in outputs},
+        samples=(_sample(single),),
     )
 
 

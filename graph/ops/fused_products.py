@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from . import formula as f
 from .operands import Array, Input, Inputs, Operands, Output, Outputs, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
 from .samples import normal, sample
 
@@ -64,21 +64,19 @@ def fc(a: Fc) -> f.Results:
 
 _LAYER = {"Input": normal(2, 3, 4), "W": normal(4, 5), "Bias": normal(5)}
 define(
-    Op(
-        type="fc",
-        record=Fc,
-        shape=fc_shape,
-        formula=fc,
-        samples=(
-            sample(_LAYER, in_num_col_dims=2, activation_type="relu"),
-            sample({"Input": normal(2, 3, 4), "W": normal(12, 5)}),
-        ),
-        refuses=(
-            sample(_LAYER),
-            sample(_LAYER, in_num_col_dims=2, activation_type="tanh"),
-            sample({**_LAYER, "Bias": normal(4)}, in_num_col_dims=2),
-        ),
-    )
+    "fc",
+    Fc,
+    fc_shape,
+    formula=fc,
+    samples=(
+        sample(_LAYER, in_num_col_dims=2, activation_type="relu"),
+        sample({"Input": normal(2, 3, 4), "W": normal(12, 5)}),
+    ),
+    refuses=(
+        sample(_LAYER),
+        sample(_LAYER, in_num_col_dims=2, activation_type="tanh"),
+        sample({**_LAYER, "Bias": normal(4)}, in_num_col_dims=2),
+    ),
 )
 
 
@@ -111,17 +109,15 @@ def fusion_repeated_fc_relu(a: FusionRepeatedFcRelu) -> f.Results:
 
 _LAYERS = {"X": normal(3, 4), "W": [normal(4, 5), normal(5, 2)], "Bias": [normal(5), normal(2)]}
 define(
-    Op(
-        type="fusion_repeated_fc_relu",
-        record=FusionRepeatedFcRelu,
-        shape=repeated_shape,
-        formula=fusion_repeated_fc_relu,
-        samples=(sample(_LAYERS),),
-        refuses=(
-            sample({**_LAYERS, "Bias": [normal(5)]}),
-            sample({**_LAYERS, "W": [normal(4, 5), normal(4, 2)]}),
-        ),
-    )
+    "fusion_repeated_fc_relu",
+    FusionRepeatedFcRelu,
+    repeated_shape,
+    formula=fusion_repeated_fc_relu,
+    samples=(sample(_LAYERS),),
+    refuses=(
+        sample({**_LAYERS, "Bias": [normal(5)]}),
+        sample({**_LAYERS, "W": [normal(4, 5), normal(4, 2)]}),
+    ),
 )
 
 
@@ -154,12 +150,10 @@ def fusion_squared_mat_sub(a: FusionSquaredMatSub) -> f.Results:
 
 
 define(
-    Op(
-        type="fusion_squared_mat_sub",
-        record=FusionSquaredMatSub,
-        shape=squared_shape,
-        formula=fusion_squared_mat_sub,
-        samples=(sample({"X": normal(3, 4), "Y": normal(4, 2)}, scalar=0.5),),
-        refuses=(sample({"X": normal(3, 4), "Y": normal(3, 2)}),),
-    )
+    "fusion_squared_mat_sub",
+    FusionSquaredMatSub,
+    squared_shape,
+    formula=fusion_squared_mat_sub,
+    samples=(sample({"X": normal(3, 4), "Y": normal(4, 2)}, scalar=0.5),),
+    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 2)}),),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .region import Region, infer_body, region_shape
-from .registry import Inference, Op, Place, Spec, define
+from .registry import Inference, Place, Spec, define
 from .samples import normal, sample
 
 FUSION = "fusion_group"
@@ -59,17 +59,13 @@ def _places(op: Inference) -> list[Place]:
 
 
 define(
-    Op(
-        type=FUSION,
-        record=Region,
-        shape=region_shape,
-        places=_places,
-        samples=(
-            sample(
-                {"X": [normal(2, 3, 4), normal(3), normal(2, 3, 4)]},
-                body=_EXAMPLE,
-                results=[4, 5, 6],
-            ),
+    FUSION,
+    Region,
+    region_shape,
+    places=_places,
+    samples=(
+        sample(
+            {"X": [normal(2, 3, 4), normal(3), normal(2, 3, 4)]}, body=_EXAMPLE, results=[4, 5, 6]
         ),
-    )
+    ),
 )

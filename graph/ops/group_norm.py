@@ -105,25 +105,18 @@ def group_norm_grad(a: GroupNormGrad) -> f.Results:
 _CHANNELS = {"Scale": normal(4, away_from=(0.0,)), "Bias": normal(4)}
 
 define(
-    Op(
-        type="group_norm",
-        record=GroupNorm,
-        shape=group_norm_shape,
-        formula=group_norm,
-        samples=(
-            sample({"X": normal(2, 4, 3, 2), **_CHANNELS}, groups=2),
-            sample({"X": normal(2, 3, 2, 4), **_CHANNELS}, groups=2, data_layout="NHWC"),
-            sample({"X": normal(2, 4, 5)}, groups=1, epsilon=0.1),
-        ),
-        refuses=(
-            sample({"X": normal(2, 4, 3)}, groups=3),
-            sample({"X": normal(2, 4, 3), "Scale": normal(3)}, groups=2),
-        ),
+    "group_norm",
+    GroupNorm,
+    group_norm_shape,
+    formula=group_norm,
+    samples=(
+        sample({"X": normal(2, 4, 3, 2), **_CHANNELS}, groups=2),
+        sample({"X": normal(2, 3, 2, 4), **_CHANNELS}, groups=2, data_layout="NHWC"),
+        sample({"X": normal(2, 4, 5)}, groups=1, epsilon=0.1),
     ),
-    Op(
-        type="group_norm_grad",
-        record=GroupNormGrad,
-        shape=group_norm_grad_shape,
-        formula=group_norm_grad,
+    refuses=(
+        sample({"X": normal(2, 4, 3)}, groups=3),
+        sample({"X": normal(2, 4, 3), "Scale": normal(3)}, groups=2),
     ),
+    slope=Op("group_norm_grad", GroupNormGrad, group_norm_grad_shape, formula=group_norm_grad),
 )

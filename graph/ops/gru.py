@@ -72,23 +72,21 @@ def gru_shape(op: Inference) -> Mapping[str, Specs]:
 
 _X = {"Input": normal(5, 6), "Input@LOD": [offsets(2, 0, 3)], "Weight": normal(2, 6)}
 define(
-    Op(
-        type="gru",
-        record=Gru,
-        shape=gru_shape,
-        lod=like("Input", "Hidden"),
-        samples=(
-            sample({**_X, "Bias": normal(1, 6)}),
-            sample({**_X, "H0": normal(3, 2)}, origin_mode=True, is_reverse=True),
-            sample({**_X, "H0": normal(3, 2)}, gate_activation="identity", activation="sigmoid"),
-        ),
-        refuses=(
-            sample({**_X, "Bias": normal(1, 4)}),
-            sample({**_X, "Input": normal(5, 8)}),
-            sample({**_X, "Weight": normal(2, 4)}),
-            sample({**_X, "H0": normal(2, 2)}),
-            sample(_X, activation="softmax"),
-        ),
+    "gru",
+    Gru,
+    gru_shape,
+    lod=like("Input", "Hidden"),
+    samples=(
+        sample({**_X, "Bias": normal(1, 6)}),
+        sample({**_X, "H0": normal(3, 2)}, origin_mode=True, is_reverse=True),
+        sample({**_X, "H0": normal(3, 2)}, gate_activation="identity", activation="sigmoid"),
     ),
-    Op(type="gru_grad", record=GruGrad),
+    refuses=(
+        sample({**_X, "Bias": normal(1, 4)}),
+        sample({**_X, "Input": normal(5, 8)}),
+        sample({**_X, "Weight": normal(2, 4)}),
+        sample({**_X, "H0": normal(2, 2)}),
+        sample(_X, activation="softmax"),
+    ),
+    slope=Op("gru_grad", GruGrad),
 )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from ...strategies.types import VarType
 from .lod import shared
 from .operands import Unary
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .samples import integers, normal, sample
 
 
@@ -28,19 +28,17 @@ def _shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="hash",
-        record=Hash,
-        shape=_shape,
-        lod=shared,
-        samples=(
-            sample({"X": integers(3, 2, low=-9, high=99)}, num_hash=3, mod_by=1000),
-            sample({"X": integers(4, 9, low=0, high=2**40)}),
-        ),
-        refuses=(
-            sample({"X": normal(3, 2)}),
-            sample({"X": integers(3, high=9)}),
-            sample({"X": integers(3, 2, high=9)}, mod_by=0),
-        ),
-    )
+    "hash",
+    Hash,
+    _shape,
+    lod=shared,
+    samples=(
+        sample({"X": integers(3, 2, low=-9, high=99)}, num_hash=3, mod_by=1000),
+        sample({"X": integers(4, 9, low=0, high=2**40)}),
+    ),
+    refuses=(
+        sample({"X": normal(3, 2)}),
+        sample({"X": integers(3, high=9)}),
+        sample({"X": integers(3, 2, high=9)}, mod_by=0),
+    ),
 )

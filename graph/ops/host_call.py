@@ -13,7 +13,7 @@ from typing import Any
 
 from ...strategies.types import VarType
 from .operands import Inputs, Operands, Outputs
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 
 HOST_CALL = "host_call"
 ARRAY = -1  # in place of a number of levels
@@ -49,4 +49,4 @@ def _as_noted(op: Inference) -> Mapping[str, Specs]:
     return {"Out": [Spec(tuple(shape), VarType(dtype)) for shape, dtype in op.attr("specs")]}
 
 
-define(Op(type=HOST_CALL, record=HostCall, shape=_as_noted, by_place=lambda attrs: True))
+define(HOST_CALL, HostCall, _as_noted, by_place=lambda attrs: True)

@@ -116,47 +116,43 @@ class SliceGrad(SliceOperands):
 
 
 define(
-    Op(
-        type="slice",
-        linear=("Input",),
-        record=Slice,
-        numbers=_SLICE_NUMBERS,
-        lod=sliced,
-        shape=slice_shape,
-        parts=_one_run,
-        samples=(
-            sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
-            sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
-        ),
-        refuses=(
-            sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),
-            sample({"Input": normal(4, 5)}, axes=[1], starts=[0, 1], ends=[1]),
-            sample({"Input": normal(4, 5)}, axes=[1], starts=[5], ends=[6], decrease_axis=[1]),
-        ),
+    "slice",
+    Slice,
+    slice_shape,
+    linear=("Input",),
+    numbers=_SLICE_NUMBERS,
+    lod=sliced,
+    parts=_one_run,
+    samples=(
+        sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[1, -3], ends=[3, 1000]),
+        sample({"Input": normal(4, 5)}, axes=[1], starts=[2], ends=[3], decrease_axis=[1]),
     ),
-    Op(type="slice_grad", record=SliceGrad, numbers=_SLICE_NUMBERS, shapes_of=("Input",)),
+    refuses=(
+        sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1]),
+        sample({"Input": normal(4, 5)}, axes=[1], starts=[0, 1], ends=[1]),
+        sample({"Input": normal(4, 5)}, axes=[1], starts=[5], ends=[6], decrease_axis=[1]),
+    ),
+    slope=Op("slice_grad", SliceGrad, numbers=_SLICE_NUMBERS, shapes_of=("Input",)),
 )
 
 
 _WINDOWS = {"Input": normal(4, 5), "EndsTensorList": [lengths(3), lengths(5)]}
 define(
-    Op(
-        type="slice_at",
-        record=SliceAt,
-        lod=sliced,
-        shape=slice_shape,
-        reads_values=lambda attrs: tuple(_SLICE_NUMBERS),
-        samples=(
-            sample({**_WINDOWS, "StartsTensor": lengths(1, -3)}, axes=[0, 1]),
-            sample(
-                {**_WINDOWS, "StartsTensorList": [lengths(2), lengths(0)]},
-                axes=[0, 1],
-                decrease_axis=[0],
-            ),
+    "slice_at",
+    SliceAt,
+    slice_shape,
+    lod=sliced,
+    reads_values=lambda attrs: tuple(_SLICE_NUMBERS),
+    samples=(
+        sample({**_WINDOWS, "StartsTensor": lengths(1, -3)}, axes=[0, 1]),
+        sample(
+            {**_WINDOWS, "StartsTensorList": [lengths(2), lengths(0)]},
+            axes=[0, 1],
+            decrease_axis=[0],
         ),
-        refuses=(sample(_WINDOWS, axes=[0, 2], starts=[0, 0]),),
     ),
-    Op(type="slice_at_grad", record=SliceGrad),
+    refuses=(sample(_WINDOWS, axes=[0, 2], starts=[0, 0]),),
+    slope=Op("slice_at_grad", SliceGrad),
 )
 
 
@@ -178,18 +174,16 @@ class GatherGrad(Gather, Gradient, reads="x index"): ...
 
 
 define(
-    Op(
-        type="gather",
-        linear=("X",),
-        record=Gather,
-        lod=no_sequences,
-        shape=gather_shape,
-        samples=(
-            sample({"X": normal(5, 3), "Index": integers(1, high=5)}),
-            sample({"X": normal(5, 3), "Index": integers(6, high=5)}, overwrite=False),
-        ),
+    "gather",
+    Gather,
+    gather_shape,
+    linear=("X",),
+    lod=no_sequences,
+    samples=(
+        sample({"X": normal(5, 3), "Index": integers(1, high=5)}),
+        sample({"X": normal(5, 3), "Index": integers(6, high=5)}, overwrite=False),
     ),
-    Op(type="gather_grad", record=GatherGrad, shapes_of=("X",)),
+    slope=Op("gather_grad", GatherGrad, shapes_of=("X",)),
 )
 
 
@@ -216,17 +210,15 @@ class WhereGrad(Where, reads="condition x y"):
 
 
 define(
-    Op(
-        type="where",
-        linear=("X", "Y"),
-        record=Where,
-        shape=where_shape,
-        samples=(
-            sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),
-            sample({"Condition": booleans(1), "X": normal(3, 4), "Y": normal(3, 4)}),
-        ),
+    "where",
+    Where,
+    where_shape,
+    linear=("X", "Y"),
+    samples=(
+        sample({"Condition": booleans(3, 4), "X": normal(3, 4), "Y": normal(3, 4)}),
+        sample({"Condition": booleans(1), "X": normal(3, 4), "Y": normal(3, 4)}),
     ),
-    Op(type="where_grad", record=WhereGrad, shapes_of=("X", "Y")),
+    slope=Op("where_grad", WhereGrad, shapes_of=("X", "Y")),
 )
 
 
@@ -249,22 +241,20 @@ class GatherNdGrad(GatherNd, Gradient, reads="x index"): ...
 
 
 define(
-    Op(
-        type="gather_nd",
-        linear=("X",),
-        record=GatherNd,
-        shape=gather_nd_shape,
-        samples=(
-            sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
-            sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
-            sample({"X": normal(3, 4), "Index": integers(2, 0, high=3)}),
-        ),
-        refuses=(
-            sample({"X": normal(3), "Index": integers(5, 2, high=3)}),
-            sample({"X": normal(3), "Index": normal(5, 1)}),
-        ),
+    "gather_nd",
+    GatherNd,
+    gather_nd_shape,
+    linear=("X",),
+    samples=(
+        sample({"X": normal(3, 4), "Index": integers(5, 2, high=3)}),
+        sample({"X": normal(3, 4, 2), "Index": integers(2, 2, 1, high=3)}),
+        sample({"X": normal(3, 4), "Index": integers(2, 0, high=3)}),
     ),
-    Op(type="gather_nd_grad", record=GatherNdGrad, shapes_of=("X",)),
+    refuses=(
+        sample({"X": normal(3), "Index": integers(5, 2, high=3)}),
+        sample({"X": normal(3), "Index": normal(5, 1)}),
+    ),
+    slope=Op("gather_nd_grad", GatherNdGrad, shapes_of=("X",)),
 )
 
 
@@ -295,26 +285,24 @@ class ScatterGrad(Scatter, reads="ids updates"):
 
 
 define(
-    Op(
-        type="scatter",
-        record=Scatter,
-        lod=no_sequences,
-        shape=scatter_shape,
-        in_place={"Out": "X"},
-        samples=(
-            sample({"X": normal(5, 3), "Ids": integers(1, high=5), "Updates": normal(1, 3)}),
-            sample(
-                {"X": normal(5, 3), "Ids": integers(4, high=3), "Updates": normal(4, 3)},
-                overwrite=False,
-            ),
-        ),
-        refuses=(
-            sample({"X": normal(5, 3), "Ids": integers(2, high=5), "Updates": normal(3, 3)}),
-            sample({"X": normal(5, 3), "Ids": normal(2), "Updates": normal(2, 3)}),
-            sample({"X": normal(5, 3), "Ids": integers(2, 1, high=5), "Updates": normal(2, 3)}),
+    "scatter",
+    Scatter,
+    scatter_shape,
+    lod=no_sequences,
+    in_place={"Out": "X"},
+    samples=(
+        sample({"X": normal(5, 3), "Ids": integers(1, high=5), "Updates": normal(1, 3)}),
+        sample(
+            {"X": normal(5, 3), "Ids": integers(4, high=3), "Updates": normal(4, 3)},
+            overwrite=False,
         ),
     ),
-    Op(type="scatter_grad", record=ScatterGrad, shape=scatter_grad_shape),
+    refuses=(
+        sample({"X": normal(5, 3), "Ids": integers(2, high=5), "Updates": normal(3, 3)}),
+        sample({"X": normal(5, 3), "Ids": normal(2), "Updates": normal(2, 3)}),
+        sample({"X": normal(5, 3), "Ids": integers(2, 1, high=5), "Updates": normal(2, 3)}),
+    ),
+    slope=Op("scatter_grad", ScatterGrad, scatter_grad_shape),
 )
 
 
@@ -335,16 +323,14 @@ class ArgsortGrad(Argsort, Gradient, reads="x indices"): ...
 
 
 define(
-    Op(
-        type="argsort",
-        record=Argsort,
-        shape=argsort_shape,
-        samples=(
-            sample({"X": normal(3, 4)}),
-            sample({"X": normal(3, 4)}, axis=0, descending=True),
-            sample({"X": integers(3, 6, high=3)}, descending=True),
-        ),
-        refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    "argsort",
+    Argsort,
+    argsort_shape,
+    samples=(
+        sample({"X": normal(3, 4)}),
+        sample({"X": normal(3, 4)}, axis=0, descending=True),
+        sample({"X": integers(3, 6, high=3)}, descending=True),
     ),
-    Op(type="argsort_grad", record=ArgsortGrad, shape=same("X", "X@GRAD")),
+    refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    slope=Op("argsort_grad", ArgsortGrad, same("X", "X@GRAD")),
 )

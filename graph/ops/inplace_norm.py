@@ -106,26 +106,24 @@ _SAMPLES = (
 )
 
 define(
-    Op(
-        type="inplace_abn",
-        record=InplaceAbn,
-        shape=inplace_abn_shape,
-        numbers={"MomentumTensor": "momentum"},
-        in_place={"Y": "X", "MeanOut": "Mean", "VarianceOut": "Variance"},
-        only_uses=uses_statistics,
-        needs=statistics_need,
-        formula=inplace_abn,
-        samples=_SAMPLES,
-        refuses=(
-            sample({"X": normal(4, 2, 2, 2), **STATISTICS}),
-            sample({"X": normal(4, 3), **STATISTICS}, activation="relu"),
-            sample({"X": normal(4, 3), **STATISTICS}, use_sync_bn=True),
-        ),
+    "inplace_abn",
+    InplaceAbn,
+    inplace_abn_shape,
+    numbers={"MomentumTensor": "momentum"},
+    in_place={"Y": "X", "MeanOut": "Mean", "VarianceOut": "Variance"},
+    only_uses=uses_statistics,
+    needs=statistics_need,
+    formula=inplace_abn,
+    samples=_SAMPLES,
+    refuses=(
+        sample({"X": normal(4, 2, 2, 2), **STATISTICS}),
+        sample({"X": normal(4, 3), **STATISTICS}, activation="relu"),
+        sample({"X": normal(4, 3), **STATISTICS}, use_sync_bn=True),
     ),
-    Op(
-        type="inplace_abn_grad",
-        record=InplaceAbnGrad,
-        shape=inplace_abn_grad_shape,
+    slope=Op(
+        "inplace_abn_grad",
+        InplaceAbnGrad,
+        inplace_abn_grad_shape,
         formula=inplace_abn_grad,
         in_place={"X@GRAD": "Y@GRAD"},
     ),

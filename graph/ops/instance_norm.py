@@ -72,25 +72,19 @@ def _from_x_alone(a: InstanceNormGrad) -> f.Results:
     return _gradient(a.replace(saved_mean=None, saved_variance=None))
 
 
-_SLOPE = Op(type="instance_norm_grad", record=InstanceNormGrad, shape=instance_norm_grad_shape)
+_SLOPE = Op("instance_norm_grad", InstanceNormGrad, instance_norm_grad_shape)
 _SECOND = of_normed("SavedMean", "SavedVariance")
 _CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
 
 define(
-    Op(
-        type="instance_norm",
-        record=InstanceNorm,
-        shape=instance_norm_shape,
-        formula=instance_norm,
-        samples=(
-            sample({"X": normal(2, 3, 4, 2), **_CHANNELS}),
-            sample({"X": normal(2, 3, 4)}, epsilon=0.1),
-        ),
-        refuses=(sample({"X": normal(2, 4, 3), **_CHANNELS}),),
+    "instance_norm",
+    InstanceNorm,
+    instance_norm_shape,
+    formula=instance_norm,
+    samples=(
+        sample({"X": normal(2, 3, 4, 2), **_CHANNELS}),
+        sample({"X": normal(2, 3, 4)}, epsilon=0.1),
     ),
-    differentiable(
-        _SLOPE,
-        _SECOND,
-        formula=twice(_from_x_alone, _SLOPE, _SECOND),
-    ),
+    refuses=(sample({"X": normal(2, 4, 3), **_CHANNELS}),),
+    slope=differentiable(_SLOPE, _SECOND, formula=twice(_from_x_alone, _SLOPE, _SECOND)),
 )

@@ -13,7 +13,7 @@ import numpy as np
 from . import formula as f
 from .conv import as_given, channels_first
 from .operands import Array, Input, Inputs, Operands, Output, named
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import of_shape, sizes_read
 from .samples import lengths, normal, sample, table
 
@@ -201,35 +201,31 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
         attrs = {"align_corners": False, "align_mode": 0}
         samples.append(sample({"X": normal(*x)}, **outs, interp_method=method, **attrs))
     define(
-        Op(
-            type=op_type,
-            record=Interpolation,
-            numbers=numbers,
-            shape=interpolation_shape,
-            formula=interpolation,
-            samples=tuple(samples),
-            refuses=(
-                sample({"X": normal(*x)}, interp_method=method),
-                sample({"X": normal(*x[1:])}, **outs, interp_method=method),
-            ),
+        op_type,
+        Interpolation,
+        interpolation_shape,
+        numbers=numbers,
+        formula=interpolation,
+        samples=tuple(samples),
+        refuses=(
+            sample({"X": normal(*x)}, interp_method=method),
+            sample({"X": normal(*x[1:])}, **outs, interp_method=method),
         ),
-        slope("x out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
+        slope=slope("x out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
     )
     sizes_apart = [lengths(n) for n in outs.values()]
     define(
-        Op(
-            type=f"{op_type}_at",
-            record=InterpolationAt,
-            shape=interpolation_shape,
-            reads_values=lambda attrs: tuple(numbers),
-            formula=interpolation,
-            samples=(
-                sample({"X": normal(*x), "OutSize": lengths(*outs.values())}, interp_method=method),
-                sample({"X": normal(*x), "SizeTensor": sizes_apart}, interp_method=method),
-                sample({"X": normal(*x), "Scale": table([2.0])}, interp_method=method),
-            ),
-            refuses=(sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),),
-        )
+        f"{op_type}_at",
+        InterpolationAt,
+        interpolation_shape,
+        reads_values=lambda attrs: tuple(numbers),
+        formula=interpolation,
+        samples=(
+            sample({"X": normal(*x), "OutSize": lengths(*outs.values())}, interp_method=method),
+            sample({"X": normal(*x), "SizeTensor": sizes_apart}, interp_method=method),
+            sample({"X": normal(*x), "Scale": table([2.0])}, interp_method=method),
+        ),
+        refuses=(sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from . import formula as f
 from .operands import Input, Operands, Output, Unary
-from .registry import Inference, Op, ShapeRule, Specs, define, slope
+from .registry import Inference, ShapeRule, Specs, define, slope
 from .rules import merge_dims
 from .samples import definite, normal, sample
 
@@ -29,15 +29,13 @@ class Inverse(Operands):
 
 
 define(
-    Op(
-        type="inverse",
-        record=Inverse,
-        shape=square_matrices("Input", "Output"),
-        formula=lambda a: {"output": f.inverse(a.input)},
-        samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),
-        refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
-    ),
-    slope("output d_output", "d_input", shape=square_matrices("Output", "Input@GRAD")),
+    "inverse",
+    Inverse,
+    square_matrices("Input", "Output"),
+    formula=lambda a: {"output": f.inverse(a.input)},
+    samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),
+    refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
+    slope=slope("output d_output", "d_input", shape=square_matrices("Output", "Input@GRAD")),
 )
 
 
@@ -52,16 +50,11 @@ def cholesky(a: Cholesky) -> f.Results:
 
 
 define(
-    Op(
-        type="cholesky",
-        record=Cholesky,
-        shape=square_matrices("X", "Out"),
-        formula=cholesky,
-        samples=(
-            sample({"X": definite(3, 3)}),
-            sample({"X": definite(2, 2, 2)}, upper=True),
-        ),
-        refuses=(sample({"X": normal(3, 2)}),),
-    ),
-    slope("out d_out", "d_x", shape=square_matrices("Out", "X@GRAD")),
+    "cholesky",
+    Cholesky,
+    square_matrices("X", "Out"),
+    formula=cholesky,
+    samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 2, 2)}, upper=True)),
+    refuses=(sample({"X": normal(3, 2)}),),
+    slope=slope("out d_out", "d_x", shape=square_matrices("Out", "X@GRAD")),
 )

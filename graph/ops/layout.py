@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from .operands import Unary
-from .registry import Op, define
+from .registry import define
 from .rules import same
 from .samples import normal, sample
 
 transfer_layout = define(
-    Op(
-        type="transfer_layout",
-        record=Unary,
-        shape=same("X"),
-        samples=(sample({"X": normal(2, 3, 4, 5)}),),
-    )
+    "transfer_layout", Unary, same("X"), samples=(sample({"X": normal(2, 3, 4, 5)}),)
 )
 
 
@@ -22,10 +17,5 @@ class Memcpy(Unary):
 
 
 memcpy = define(
-    Op(
-        type="memcpy",
-        record=Memcpy,
-        shape=same("X"),
-        samples=(sample({"X": normal(2, 3)}, dst_place_type=1),),
-    )
+    "memcpy", Memcpy, same("X"), samples=(sample({"X": normal(2, 3)}, dst_place_type=1),)
 )

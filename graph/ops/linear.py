@@ -42,18 +42,16 @@ class MulGrad(Mul, BinaryGrad, reads="x y"): ...
 
 
 mul = define(
-    Op(
-        type="mul",
-        record=Mul,
-        shape=mul_shape,
-        samples=(
-            sample({"X": normal(3, 4), "Y": normal(4, 5)}),
-            sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}, x_num_col_dims=2),
-            sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 2)}, y_num_col_dims=2),
-        ),
-        refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
+    "mul",
+    Mul,
+    mul_shape,
+    samples=(
+        sample({"X": normal(3, 4), "Y": normal(4, 5)}),
+        sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}, x_num_col_dims=2),
+        sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 2)}, y_num_col_dims=2),
     ),
-    differentiable(Op(type="mul_grad", record=MulGrad), bilinear("X", "Y", "Out")),
+    refuses=(sample({"X": normal(3, 4), "Y": normal(5, 2)}),),
+    slope=differentiable(Op("mul_grad", MulGrad), bilinear("X", "Y", "Out")),
 )
 
 
@@ -115,33 +113,26 @@ class MatmulGrad(Matmul, BinaryGrad, reads="x y"): ...
 
 
 matmul = define(
-    Op(
-        type="matmul",
-        record=Matmul,
-        shape=matmul_shape,
-        samples=(
-            sample({"X": normal(3, 4), "Y": normal(4, 5)}),
-            sample(
-                {"X": normal(4, 3), "Y": normal(5, 4)},
-                transpose_X=True,
-                transpose_Y=True,
-                alpha=0.5,
-            ),
-            sample(
-                {"X": normal(2, 2, 3, 4), "Y": normal(2, 2, 5, 4)}, transpose_Y=True, alpha=0.125
-            ),
-            sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}),
-            sample({"X": normal(4), "Y": normal(4)}),
-            sample({"X": normal(4), "Y": normal(2, 4, 3)}),
-            sample({"X": normal(2, 3, 4), "Y": normal(4)}, alpha=2.0),
-            sample({"X": normal(3), "Y": normal(4)}, transpose_X=True, transpose_Y=True),
-            sample({"X": normal(2, 1, 3, 4), "Y": normal(3, 5, 4)}, transpose_Y=True),
-            sample({"X": normal(2, 2, 3, 4), "Y": normal(4, 4, 5)}),
+    "matmul",
+    Matmul,
+    matmul_shape,
+    samples=(
+        sample({"X": normal(3, 4), "Y": normal(4, 5)}),
+        sample(
+            {"X": normal(4, 3), "Y": normal(5, 4)}, transpose_X=True, transpose_Y=True, alpha=0.5
         ),
-        refuses=(
-            sample({"X": normal(3, 4), "Y": normal(5, 2)}),
-            sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
-        ),
+        sample({"X": normal(2, 2, 3, 4), "Y": normal(2, 2, 5, 4)}, transpose_Y=True, alpha=0.125),
+        sample({"X": normal(2, 3, 4), "Y": normal(4, 5)}),
+        sample({"X": normal(4), "Y": normal(4)}),
+        sample({"X": normal(4), "Y": normal(2, 4, 3)}),
+        sample({"X": normal(2, 3, 4), "Y": normal(4)}, alpha=2.0),
+        sample({"X": normal(3), "Y": normal(4)}, transpose_X=True, transpose_Y=True),
+        sample({"X": normal(2, 1, 3, 4), "Y": normal(3, 5, 4)}, transpose_Y=True),
+        sample({"X": normal(2, 2, 3, 4), "Y": normal(4, 4, 5)}),
     ),
-    differentiable(Op(type="matmul_grad", record=MatmulGrad), bilinear("X", "Y", "Out")),
+    refuses=(
+        sample({"X": normal(3, 4), "Y": normal(5, 2)}),
+        sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
+    ),
+    slope=differentiable(Op("matmul_grad", MatmulGrad), bilinear("X", "Y", "Out")),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from ...strategies.types import INTEGERS
 from .lod import no_sequences
 from .operands import Array, Input, Inputs, Operands, Output
-from .registry import OFFSETS, Inference, Op, Specs, define
+from .registry import OFFSETS, Inference, Specs, define
 from .rules import product
 from .samples import integers, normal, offsets, sample
 
@@ -165,127 +165,103 @@ def patches_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="lod_offsets",
-        record=OffsetsOfRows,
-        shape=offsets_shape,
-        needs=lambda attrs: {"Out": ("X",)},
-        lod=no_sequences,
-        samples=(sample({"X": offsets(2, 0, 3), "Rows": normal(5, 2)}),),
-    )
+    "lod_offsets",
+    OffsetsOfRows,
+    offsets_shape,
+    needs=lambda attrs: {"Out": ("X",)},
+    lod=no_sequences,
+    samples=(sample({"X": offsets(2, 0, 3), "Rows": normal(5, 2)}),),
 )
 define(
-    Op(
-        type="lod_from_lengths",
-        record=Offsets,
-        shape=lengths_shape,
-        lod=no_sequences,
-        samples=(sample({"X": integers(4, high=5)}), sample({"X": integers(3, 1, high=5)})),
-    )
+    "lod_from_lengths",
+    Offsets,
+    lengths_shape,
+    lod=no_sequences,
+    samples=(sample({"X": integers(4, high=5)}), sample({"X": integers(3, 1, high=5)})),
 )
 define(
-    Op(
-        type="lod_of_copies",
-        record=OffsetsOfCopies,
-        shape=copies_shape,
-        reads_values=lambda attrs: ("Y",),
-        lod=no_sequences,
-        samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(1, 2, 3)}),),
-    )
+    "lod_of_copies",
+    OffsetsOfCopies,
+    copies_shape,
+    reads_values=lambda attrs: ("Y",),
+    lod=no_sequences,
+    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(1, 2, 3)}),),
 )
 define(
-    Op(
-        type="lod_together",
-        record=OffsetsTogether,
-        shape=together_shape,
-        lod=no_sequences,
-        samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1, 0)]}),),
-    )
+    "lod_together",
+    OffsetsTogether,
+    together_shape,
+    lod=no_sequences,
+    samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1, 0)]}),),
 )
 define(
-    Op(
-        type="lod_joined",
-        record=OffsetsTogether,
-        shape=joined_shape,
-        lod=no_sequences,
-        samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1)]}),),
-    )
+    "lod_joined",
+    OffsetsTogether,
+    joined_shape,
+    lod=no_sequences,
+    samples=(sample({"X": [offsets(2, 0, 3), offsets(1, 1)]}),),
 )
 define(
-    Op(
-        type="lod_absolute",
-        record=OffsetsTogether,
-        shape=outermost_shape,
-        lod=no_sequences,
-        samples=(sample({"X": [offsets(1, 2), offsets(2, 0, 3)]}),),
-    )
+    "lod_absolute",
+    OffsetsTogether,
+    outermost_shape,
+    lod=no_sequences,
+    samples=(sample({"X": [offsets(1, 2), offsets(2, 0, 3)]}),),
 )
 define(
-    Op(
-        type="lod_reshaped",
-        record=OffsetsReshaped,
-        shape=offsets_shape,
-        needs=lambda attrs: {"Out": ("X",)},
-        lod=no_sequences,
-        samples=(sample({"X": offsets(2, 0, 4), "Rows": normal(6, 3)}, new_dim=6),),
-    )
+    "lod_reshaped",
+    OffsetsReshaped,
+    offsets_shape,
+    needs=lambda attrs: {"Out": ("X",)},
+    lod=no_sequences,
+    samples=(sample({"X": offsets(2, 0, 4), "Rows": normal(6, 3)}, new_dim=6),),
 )
 define(
-    Op(
-        type="lod_erased",
-        record=OffsetsErased,
-        shape=offsets_shape,
-        lod=no_sequences,
-        samples=(
-            sample({"X": offsets(2, 0, 3), "Rows": integers(5, 1, high=3)}, tokens=[1]),
-            sample({"X": offsets(2, 0, 3), "Rows": integers(5, high=3)}, tokens=[0, 2]),
+    "lod_erased",
+    OffsetsErased,
+    offsets_shape,
+    lod=no_sequences,
+    samples=(
+        sample({"X": offsets(2, 0, 3), "Rows": integers(5, 1, high=3)}, tokens=[1]),
+        sample({"X": offsets(2, 0, 3), "Rows": integers(5, high=3)}, tokens=[0, 2]),
+    ),
+)
+define(
+    "lod_aligned",
+    OffsetsAligned,
+    offsets_shape,
+    lod=no_sequences,
+    samples=(
+        sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=2)}),
+        sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=3)}, merge_repeated=False),
+    ),
+)
+define(
+    "lod_of_patches",
+    OffsetsOfPatches,
+    patches_shape,
+    needs=lambda attrs: {"Out": ()},
+    lod=no_sequences,
+    samples=(sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),),
+)
+define(
+    "lod_of_pairs",
+    OffsetsOfPairs,
+    equally_many,
+    lod=no_sequences,
+    samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
+)
+define(
+    "lod_of_images",
+    OffsetsOfImages,
+    equally_many,
+    lod=no_sequences,
+    samples=(
+        sample(
+            {"X": offsets(24, 0, 20), "Y": offsets(4, 1, 2), "Z": offsets(3, 0, 5)},
+            InputChannel=2,
+            OutputChannel=3,
+            StrideH=2,
         ),
-    )
-)
-define(
-    Op(
-        type="lod_aligned",
-        record=OffsetsAligned,
-        shape=offsets_shape,
-        lod=no_sequences,
-        samples=(
-            sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=2)}),
-            sample({"X": offsets(5, 0, 4), "Rows": integers(9, 1, high=3)}, merge_repeated=False),
-        ),
-    )
-)
-define(
-    Op(
-        type="lod_of_patches",
-        record=OffsetsOfPatches,
-        shape=patches_shape,
-        needs=lambda attrs: {"Out": ()},
-        lod=no_sequences,
-        samples=(sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),),
-    )
-)
-define(
-    Op(
-        type="lod_of_pairs",
-        record=OffsetsOfPairs,
-        shape=equally_many,
-        lod=no_sequences,
-        samples=(sample({"X": offsets(2, 0, 3), "Y": offsets(3, 1, 2)}, dim_t=2),),
-    )
-)
-define(
-    Op(
-        type="lod_of_images",
-        record=OffsetsOfImages,
-        shape=equally_many,
-        lod=no_sequences,
-        samples=(
-            sample(
-                {"X": offsets(24, 0, 20), "Y": offsets(4, 1, 2), "Z": offsets(3, 0, 5)},
-                InputChannel=2,
-                OutputChannel=3,
-                StrideH=2,
-            ),
-        ),
-    )
+    ),
 )

@@ -37,10 +37,7 @@ def _softmax_grad(a: SoftmaxGrad) -> f.Results:
 
 
 _SOFTMAX_GRAD = Op(
-    type="softmax_grad",
-    record=SoftmaxGrad,
-    shape=same("Out", "X@GRAD"),
-    in_place={"X@GRAD": "Out@GRAD"},
+    "softmax_grad", SoftmaxGrad, same("Out", "X@GRAD"), in_place={"X@GRAD": "Out@GRAD"}
 )
 _SECOND = Second(
     {"Out": "Out", "DOut": "Out@GRAD", "DDX": "X@GRAD@GRAD"},
@@ -49,15 +46,15 @@ _SECOND = Second(
 )
 
 define(
-    Op(
-        type="softmax",
-        record=Softmax,
-        shape=softmax_shape,
-        in_place={"Out": "X"},
-        samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 3, 4)}, axis=1)),
-        refuses=(sample({"X": normal(3, 5)}, axis=2),),
+    "softmax",
+    Softmax,
+    softmax_shape,
+    in_place={"Out": "X"},
+    samples=(sample({"X": normal(3, 5)}), sample({"X": normal(2, 3, 4)}, axis=1)),
+    refuses=(sample({"X": normal(3, 5)}, axis=2),),
+    slope=differentiable(
+        _SOFTMAX_GRAD, _SECOND, formula=twice(_softmax_grad, _SOFTMAX_GRAD, _SECOND)
     ),
-    differentiable(_SOFTMAX_GRAD, _SECOND, formula=twice(_softmax_grad, _SOFTMAX_GRAD, _SECOND)),
 )
 
 
@@ -108,19 +105,17 @@ class CrossEntropyGrad(CrossEntropy, reads="x label"):
 
 
 define(
-    Op(
-        type="cross_entropy",
-        record=CrossEntropy,
-        shape=cross_entropy_shape,
-        samples=(
-            sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
-            sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
-            sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
-            sample({"X": _PROBABILITIES, "Label": uniform(4, 5)}, soft_label=True),
-        ),
-        refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
+    "cross_entropy",
+    CrossEntropy,
+    cross_entropy_shape,
+    samples=(
+        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
+        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
+        sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
+        sample({"X": _PROBABILITIES, "Label": uniform(4, 5)}, soft_label=True),
     ),
-    Op(type="cross_entropy_grad", record=CrossEntropyGrad),
+    refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
+    slope=Op("cross_entropy_grad", CrossEntropyGrad),
 )
 
 
@@ -143,21 +138,19 @@ class CrossEntropyGrad2(Operands):
 
 
 define(
-    Op(
-        type="cross_entropy2",
-        record=CrossEntropy2,
-        shape=cross_entropy_shape,
-        samples=(
-            sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
-            sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
-            sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
-        ),
-        refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
+    "cross_entropy2",
+    CrossEntropy2,
+    cross_entropy_shape,
+    samples=(
+        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
+        sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
+        sample({"X": _PROBABILITIES, "Label": integers(4, high=5)}, ignore_index=2),
     ),
-    Op(
-        type="cross_entropy_grad2",
-        record=CrossEntropyGrad2,
-        shape=lambda op: {"X@GRAD": of_shape(op.shape("XShape")[:-1], op.spec("MatchX"))},
+    refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
+    slope=Op(
+        "cross_entropy_grad2",
+        CrossEntropyGrad2,
+        lambda op: {"X@GRAD": of_shape(op.shape("XShape")[:-1], op.spec("MatchX"))},
     ),
 )
 
@@ -186,28 +179,26 @@ class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropy, reads="label softmax"
 
 
 define(
-    Op(
-        type="softmax_with_cross_entropy",
-        record=SoftmaxWithCrossEntropy,
-        shape=fused_shape,
-        in_place={"Softmax": "Logits"},
-        samples=(
-            sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
-            sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
-            sample({"Logits": normal(4, 5), "Label": distribution(4, 5)}, soft_label=True),
-            sample({"Logits": normal(2, 5, 3), "Label": integers(2, 1, 3, high=5)}, axis=1),
-            sample({"Logits": normal(2, 5, 3), "Label": integers(2, 3, high=5)}, axis=1),
-            sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
-        ),
-        refuses=(
-            sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
-            sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
-        ),
+    "softmax_with_cross_entropy",
+    SoftmaxWithCrossEntropy,
+    fused_shape,
+    in_place={"Softmax": "Logits"},
+    samples=(
+        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
+        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
+        sample({"Logits": normal(4, 5), "Label": distribution(4, 5)}, soft_label=True),
+        sample({"Logits": normal(2, 5, 3), "Label": integers(2, 1, 3, high=5)}, axis=1),
+        sample({"Logits": normal(2, 5, 3), "Label": integers(2, 3, high=5)}, axis=1),
+        sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
     ),
-    Op(
-        type="softmax_with_cross_entropy_grad",
-        record=SoftmaxWithCrossEntropyGrad,
-        shape=same("Softmax", "Logits@GRAD"),
+    refuses=(
+        sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
+        sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
+    ),
+    slope=Op(
+        "softmax_with_cross_entropy_grad",
+        SoftmaxWithCrossEntropyGrad,
+        same("Softmax", "Logits@GRAD"),
         in_place={"Logits@GRAD": "Softmax"},
     ),
 )
@@ -231,21 +222,15 @@ class SigmoidCrossEntropyWithLogitsGrad(
 
 
 define(
-    Op(
-        type="sigmoid_cross_entropy_with_logits",
-        record=SigmoidCrossEntropyWithLogits,
-        shape=like_x,
-        samples=(
-            sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
-            sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
-        ),
-        refuses=(sample({"X": normal(4, 3), "Label": uniform(3, 4)}),),
+    "sigmoid_cross_entropy_with_logits",
+    SigmoidCrossEntropyWithLogits,
+    like_x,
+    samples=(
+        sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
+        sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
     ),
-    Op(
-        type="sigmoid_cross_entropy_with_logits_grad",
-        record=SigmoidCrossEntropyWithLogitsGrad,
-        shape=like_x,
-    ),
+    refuses=(sample({"X": normal(4, 3), "Label": uniform(3, 4)}),),
+    slope=Op("sigmoid_cross_entropy_with_logits_grad", SigmoidCrossEntropyWithLogitsGrad, like_x),
 )
 
 
@@ -263,16 +248,14 @@ class LogLoss(Operands):
 
 
 define(
-    Op(
-        type="log_loss",
-        record=LogLoss,
-        shape=log_loss_shape,
-        scalar=lambda predicted, labels, *, epsilon: (
-            -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
-        ),
-        samples=(sample({"Predicted": uniform(4, 1, low=0.2, high=0.8), "Labels": uniform(4, 1)}),),
+    "log_loss",
+    LogLoss,
+    log_loss_shape,
+    scalar=lambda predicted, labels, *, epsilon: (
+        -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
     ),
-    slope(
+    samples=(sample({"Predicted": uniform(4, 1, low=0.2, high=0.8), "Labels": uniform(4, 1)}),),
+    slope=slope(
         "predicted labels d_loss",
         "d_predicted",
         shape=log_loss_shape,
@@ -300,17 +283,21 @@ def _huber_slopes(residual: e.Expr, d_out: e.Expr, *, delta: float) -> tuple[e.E
     return -slope, slope
 
 
+class HuberLoss(Operands):
+    x: Input
+    y: Input
+    residual: Output
+    out: Output
+    delta: float = 1.0
+
+
 define(
-    Op(
-        type="huber_loss",
-        inputs=("X", "Y"),
-        outputs=("Residual", "Out"),
-        attrs={"delta": 1.0},
-        shape=huber_shape,
-        scalar=_huber,
-        samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
-    ),
-    slope(
+    "huber_loss",
+    HuberLoss,
+    huber_shape,
+    scalar=_huber,
+    samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
+    slope=slope(
         "residual d_out",
         "d_x d_y",
         shape=same("Residual", "X@GRAD", "Y@GRAD"),

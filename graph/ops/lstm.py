@@ -117,31 +117,29 @@ def lstm_shape(op: Inference) -> Mapping[str, Specs]:
 _X = {"Input": normal(5, 8), "Input@LOD": [offsets(2, 0, 3)], "Weight": normal(2, 8)}
 _STATES = {"H0": normal(3, 2), "C0": normal(3, 2)}
 define(
-    Op(
-        type="lstm",
-        record=Lstm,
-        shape=lstm_shape,
-        lod=like("Input", "Hidden", "Cell"),
-        samples=(
-            sample({**_X, "Bias": normal(1, 14)}),
-            sample({**_X, **_STATES, "Bias": normal(1, 14)}, is_reverse=True),
-            sample(
-                {**_X, **_STATES, "Bias": normal(1, 8)},
-                use_peepholes=False,
-                gate_activation="identity",
-                cell_activation="sigmoid",
-                candidate_activation="sigmoid",
-            ),
-        ),
-        refuses=(
-            sample({**_X, "Bias": normal(1, 8)}),
-            sample({**_X, "Bias": normal(1, 14), "Input": normal(5, 6)}),
-            sample({**_X, "Bias": normal(1, 14), "H0": normal(2, 2), "C0": normal(2, 2)}),
-            sample({**_X, "Bias": normal(1, 14)}, gate_activation="elu"),
-            sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
+    "lstm",
+    Lstm,
+    lstm_shape,
+    lod=like("Input", "Hidden", "Cell"),
+    samples=(
+        sample({**_X, "Bias": normal(1, 14)}),
+        sample({**_X, **_STATES, "Bias": normal(1, 14)}, is_reverse=True),
+        sample(
+            {**_X, **_STATES, "Bias": normal(1, 8)},
+            use_peepholes=False,
+            gate_activation="identity",
+            cell_activation="sigmoid",
+            candidate_activation="sigmoid",
         ),
     ),
-    Op(type="lstm_grad", record=LstmGrad),
+    refuses=(
+        sample({**_X, "Bias": normal(1, 8)}),
+        sample({**_X, "Bias": normal(1, 14), "Input": normal(5, 6)}),
+        sample({**_X, "Bias": normal(1, 14), "H0": normal(2, 2), "C0": normal(2, 2)}),
+        sample({**_X, "Bias": normal(1, 14)}, gate_activation="elu"),
+        sample({**_X, "Bias": normal(1, 14), "Input@LOD": [offsets(1, 2), offsets(2, 0, 3)]}),
+    ),
+    slope=Op("lstm_grad", LstmGrad),
 )
 
 
@@ -206,27 +204,25 @@ _XP = {
     "Bias": normal(1, 14),
 }
 define(
-    Op(
-        type="lstmp",
-        record=Lstmp,
-        shape=lstmp_shape,
-        lod=like("Input", "Projection", "Cell"),
-        samples=(
-            sample(_XP),
-            sample(
-                {**_XP, "H0": normal(3, 3), "C0": normal(3, 2)},
-                is_reverse=True,
-                cell_clip=0.4,
-                proj_clip=0.3,
-                proj_activation="identity",
-            ),
-        ),
-        refuses=(
-            sample({**_XP, "ProjWeight": normal(3, 3)}),
-            sample({**_XP, "Weight": normal(2, 8)}),
-            sample({**_XP, "H0": normal(3, 2)}),
-            sample(_XP, cell_clip=-1.0),
+    "lstmp",
+    Lstmp,
+    lstmp_shape,
+    lod=like("Input", "Projection", "Cell"),
+    samples=(
+        sample(_XP),
+        sample(
+            {**_XP, "H0": normal(3, 3), "C0": normal(3, 2)},
+            is_reverse=True,
+            cell_clip=0.4,
+            proj_clip=0.3,
+            proj_activation="identity",
         ),
     ),
-    Op(type="lstmp_grad", record=LstmpGrad),
+    refuses=(
+        sample({**_XP, "ProjWeight": normal(3, 3)}),
+        sample({**_XP, "Weight": normal(2, 8)}),
+        sample({**_XP, "H0": normal(3, 2)}),
+        sample(_XP, cell_clip=-1.0),
+    ),
+    slope=Op("lstmp_grad", LstmpGrad),
 )

@@ -71,23 +71,21 @@ class ConcatGrad(ConcatOperands):
 
 
 define(
-    Op(
-        type="concat",
-        linear=("X",),
-        record=Concat,
-        numbers={"AxisTensor": "axis"},
-        lod=joined,
-        shape=concat_shape,
-        parts=_along("Out", "X", lambda op: op.specs("X")),
-        samples=(
-            sample({"X": [normal(2, 3), normal(4, 3)]}),
-            sample({"X": [normal(2, 3, 2), normal(2, 1, 2), normal(2, 2, 2)]}, axis=1),
-        ),
-        refuses=(sample({"X": [normal(2, 3), normal(2, 4)]}, axis=0),),
+    "concat",
+    Concat,
+    concat_shape,
+    linear=("X",),
+    numbers={"AxisTensor": "axis"},
+    lod=joined,
+    parts=_along("Out", "X", lambda op: op.specs("X")),
+    samples=(
+        sample({"X": [normal(2, 3), normal(4, 3)]}),
+        sample({"X": [normal(2, 3, 2), normal(2, 1, 2), normal(2, 2, 2)]}, axis=1),
     ),
-    Op(
-        type="concat_grad",
-        record=ConcatGrad,
+    refuses=(sample({"X": [normal(2, 3), normal(2, 4)]}, axis=0),),
+    slope=Op(
+        "concat_grad",
+        ConcatGrad,
         numbers={"AxisTensor": "axis"},
         shapes_of=("X",),
         parts=_along("Out@GRAD", "X@GRAD", lambda op: op.specs("X")),
@@ -126,24 +124,22 @@ class Split(Operands):
 
 
 define(
-    Op(
-        type="split",
-        record=Split,
-        numbers={"AxisTensor": "axis", "SectionsTensorList": "sections"},
-        shape=lambda op: {"Out": _split(op)},
-        parts=_along("X", "Out", _split),
-        grad=Grad(
-            "concat",
-            {"X": "Out@GRAD", "AxisTensor": "AxisTensor"},
-            {"Out": "X@GRAD"},
-            attrs=lambda a: {"axis": a["axis"]},
-        ),
-        samples=(
-            sample({"X": normal(4, 6)}, num=3, axis=1),
-            sample({"X": normal(5, 2)}, sections=[1, -1], axis=0),
-        ),
-        refuses=(sample({"X": normal(4, 5)}, num=3, axis=1),),
-    )
+    "split",
+    Split,
+    lambda op: {"Out": _split(op)},
+    numbers={"AxisTensor": "axis", "SectionsTensorList": "sections"},
+    parts=_along("X", "Out", _split),
+    grad=Grad(
+        "concat",
+        {"X": "Out@GRAD", "AxisTensor": "AxisTensor"},
+        {"Out": "X@GRAD"},
+        attrs=lambda a: {"axis": a["axis"]},
+    ),
+    samples=(
+        sample({"X": normal(4, 6)}, num=3, axis=1),
+        sample({"X": normal(5, 2)}, sections=[1, -1], axis=0),
+    ),
+    refuses=(sample({"X": normal(4, 5)}, num=3, axis=1),),
 )
 
 
@@ -180,22 +176,20 @@ class StackGrad(Stack, reads=""):
 
 
 define(
-    Op(
-        type="stack",
-        linear=("X",),
-        record=Stack,
-        shape=stack_shape,
-        parts=_layers("Y", "X"),
-        samples=(
-            sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
-            sample({"X": [normal(4)] * 3}, axis=-1),
-        ),
-        refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
+    "stack",
+    Stack,
+    stack_shape,
+    linear=("X",),
+    parts=_layers("Y", "X"),
+    samples=(
+        sample({"X": [normal(2, 3), normal(2, 3)]}, axis=1),
+        sample({"X": [normal(4)] * 3}, axis=-1),
     ),
-    Op(
-        type="stack_grad",
-        record=StackGrad,
-        shape=lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
+    refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
+    slope=Op(
+        "stack_grad",
+        StackGrad,
+        lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
         parts=_layers("Y@GRAD", "X@GRAD"),
     ),
 )
@@ -232,29 +226,19 @@ class UnstackGrad(Unstack, reads=""):
 
 
 define(
-    Op(
-        type="unstack",
-        linear=("X",),
-        record=Unstack,
-        lod=no_sequences,
-        shape=unstack_shape,
-        parts=_layers("X", "Y"),
-        samples=(
-            sample({"X": normal(2, 3)}, num=2),
-            sample({"X": normal(2, 3, 2)}, axis=-2, num=3),
-        ),
-        refuses=(
-            sample({"X": normal(2, 3)}, num=3),
-            sample({"X": normal(2, 3)}, axis=2, num=2),
-            sample({"X": normal(3)}, num=3),
-        ),
+    "unstack",
+    Unstack,
+    unstack_shape,
+    linear=("X",),
+    lod=no_sequences,
+    parts=_layers("X", "Y"),
+    samples=(sample({"X": normal(2, 3)}, num=2), sample({"X": normal(2, 3, 2)}, axis=-2, num=3)),
+    refuses=(
+        sample({"X": normal(2, 3)}, num=3),
+        sample({"X": normal(2, 3)}, axis=2, num=2),
+        sample({"X": normal(3)}, num=3),
     ),
-    Op(
-        type="unstack_grad",
-        record=UnstackGrad,
-        shape=unstack_grad_shape,
-        parts=_layers("X@GRAD", "Y@GRAD"),
-    ),
+    slope=Op("unstack_grad", UnstackGrad, unstack_grad_shape, parts=_layers("X@GRAD", "Y@GRAD")),
 )
 
 
@@ -288,34 +272,30 @@ class ExpandGrad(Expand, Gradient, reads="x times_tensor expand_times_tensor"): 
 
 
 define(
-    Op(
-        type="expand",
-        linear=("X",),
-        record=Expand,
-        numbers=_EXPAND_NUMBERS,
-        shape=expand_shape,
-        views={"Out": "X"},
-        samples=(sample({"X": normal(2, 3)}, expand_times=[2, 3]),),
-        refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
-    ),
-    Op(
-        type="expand_grad",
-        record=ExpandGrad,
+    "expand",
+    Expand,
+    expand_shape,
+    linear=("X",),
+    numbers=_EXPAND_NUMBERS,
+    views={"Out": "X"},
+    samples=(sample({"X": normal(2, 3)}, expand_times=[2, 3]),),
+    refuses=(sample({"X": normal(2, 3)}, expand_times=[2]),),
+    slope=Op(
+        "expand_grad",
+        ExpandGrad,
         numbers=_EXPAND_NUMBERS,
         shapes_of=("X",),
         views={"X@GRAD": "Out@GRAD"},
     ),
 )
 define(
-    Op(
-        type="expand_at",
-        record=ExpandAt,
-        shape=expand_shape,
-        reads_values=lambda attrs: tuple(_EXPAND_NUMBERS),
-        samples=(
-            sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
-            sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
-        ),
-        refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
-    )
+    "expand_at",
+    ExpandAt,
+    expand_shape,
+    reads_values=lambda attrs: tuple(_EXPAND_NUMBERS),
+    samples=(
+        sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
+        sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
+    ),
+    refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
 )

@@ -55,21 +55,19 @@ def similarity_focus(a: SimilarityFocus) -> f.Results:
 
 
 define(
-    Op(
-        type="similarity_focus",
-        record=SimilarityFocus,
-        shape=similarity_focus_shape,
-        formula=similarity_focus,
-        samples=(
-            sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[0]),
-            sample({"X": normal(2, 3, 2, 4)}, axis=3, indexes=[2, 0]),
-        ),
-        refuses=(
-            sample({"X": normal(2, 3, 4)}, axis=1, indexes=[0]),
-            sample({"X": normal(2, 3, 4, 3)}, axis=0, indexes=[0]),
-            sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[3]),
-        ),
-    )
+    "similarity_focus",
+    SimilarityFocus,
+    similarity_focus_shape,
+    formula=similarity_focus,
+    samples=(
+        sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[0]),
+        sample({"X": normal(2, 3, 2, 4)}, axis=3, indexes=[2, 0]),
+    ),
+    refuses=(
+        sample({"X": normal(2, 3, 4)}, axis=1, indexes=[0]),
+        sample({"X": normal(2, 3, 4, 3)}, axis=0, indexes=[0]),
+        sample({"X": normal(2, 3, 4, 3)}, axis=1, indexes=[3]),
+    ),
 )
 
 
@@ -113,16 +111,11 @@ def cvm_grad(a: CvmGrad) -> f.Results:
 _COUNTED = {"X": uniform(3, 5), "CVM": uniform(3, 2)}
 
 define(
-    Op(
-        type="cvm",
-        record=Cvm,
-        shape=cvm_shape,
-        formula=cvm,
-        samples=(sample(_COUNTED), sample(_COUNTED, use_cvm=False)),
-        refuses=(
-            sample({**_COUNTED, "CVM": uniform(3, 3)}),
-            sample({**_COUNTED, "X": uniform(3, 2)}),
-        ),
-    ),
-    Op(type="cvm_grad", record=CvmGrad, formula=cvm_grad),
+    "cvm",
+    Cvm,
+    cvm_shape,
+    formula=cvm,
+    samples=(sample(_COUNTED), sample(_COUNTED, use_cvm=False)),
+    refuses=(sample({**_COUNTED, "CVM": uniform(3, 3)}), sample({**_COUNTED, "X": uniform(3, 2)})),
+    slope=Op("cvm_grad", CvmGrad, formula=cvm_grad),
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from .operands import Input, Inputs, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, hold_integers, match, merge_dims, product, same_shape
 from .samples import Sample, integers, normal, sample, uniform
 
@@ -37,29 +37,27 @@ class Accuracy(Operands):
 
 
 define(
-    Op(
-        type="accuracy",
-        record=Accuracy,
-        shape=accuracy_shape,
-        samples=(
-            sample(
-                {
-                    "Out": normal(6, 2),
-                    "Indices": integers(6, 2, high=4),
-                    "Label": integers(6, 1, high=4),
-                }
-            ),
+    "accuracy",
+    Accuracy,
+    accuracy_shape,
+    samples=(
+        sample(
+            {
+                "Out": normal(6, 2),
+                "Indices": integers(6, 2, high=4),
+                "Label": integers(6, 1, high=4),
+            }
         ),
-        refuses=(
-            sample(
-                {
-                    "Out": normal(6, 2),
-                    "Indices": integers(6, 2, high=4),
-                    "Label": integers(5, 1, high=4),
-                }
-            ),
+    ),
+    refuses=(
+        sample(
+            {
+                "Out": normal(6, 2),
+                "Indices": integers(6, 2, high=4),
+                "Label": integers(5, 1, high=4),
+            }
         ),
-    )
+    ),
 )
 
 
@@ -113,25 +111,23 @@ class Auc(Operands):
 
 
 define(
-    Op(
-        type="auc",
-        record=Auc,
-        shape=auc_shape,
-        in_place={"StatPosOut": "StatPos", "StatNegOut": "StatNeg"},
-        samples=(_auc_sample(0), _auc_sample(1), _auc_sample(3)),
-        refuses=(
-            sample(
-                {
-                    "Predict": uniform(4, 2),
-                    "Label": integers(4, 1, high=2),
-                    "StatPos": integers(5, high=1),
-                    "StatNeg": integers(5, high=1),
-                },
-                num_thresholds=7,
-                slide_steps=0,
-            ),
+    "auc",
+    Auc,
+    auc_shape,
+    in_place={"StatPosOut": "StatPos", "StatNegOut": "StatNeg"},
+    samples=(_auc_sample(0), _auc_sample(1), _auc_sample(3)),
+    refuses=(
+        sample(
+            {
+                "Predict": uniform(4, 2),
+                "Label": integers(4, 1, high=2),
+                "StatPos": integers(5, high=1),
+                "StatNeg": integers(5, high=1),
+            },
+            num_thresholds=7,
+            slide_steps=0,
         ),
-    )
+    ),
 )
 
 
@@ -163,23 +159,19 @@ class MeanIou(Operands):
 
 
 define(
-    Op(
-        type="mean_iou",
-        record=MeanIou,
-        shape=mean_iou_shape,
-        samples=(
-            sample(
-                {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 4, high=3)},
-                num_classes=5,
-            ),
+    "mean_iou",
+    MeanIou,
+    mean_iou_shape,
+    samples=(
+        sample(
+            {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 4, high=3)}, num_classes=5
         ),
-        refuses=(
-            sample(
-                {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 3, high=3)},
-                num_classes=5,
-            ),
+    ),
+    refuses=(
+        sample(
+            {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 3, high=3)}, num_classes=5
         ),
-    )
+    ),
 )
 
 
@@ -214,22 +206,18 @@ class PrecisionRecall(Operands):
 
 
 define(
-    Op(
-        type="precision_recall",
-        record=PrecisionRecall,
-        shape=precision_recall_shape,
-        samples=(
-            sample(_GUESSES, class_number=4),
-            sample(
-                {**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)}, class_number=4
-            ),
-        ),
-        refuses=(
-            sample(_GUESSES, class_number=0),
-            sample({**_GUESSES, "StatesInfo": uniform(3, 4)}, class_number=4),
-            sample({**_GUESSES, "Weights": uniform(8, 1)}, class_number=4),
-        ),
-    )
+    "precision_recall",
+    PrecisionRecall,
+    precision_recall_shape,
+    samples=(
+        sample(_GUESSES, class_number=4),
+        sample({**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)}, class_number=4),
+    ),
+    refuses=(
+        sample(_GUESSES, class_number=0),
+        sample({**_GUESSES, "StatesInfo": uniform(3, 4)}, class_number=4),
+        sample({**_GUESSES, "Weights": uniform(8, 1)}, class_number=4),
+    ),
 )
 
 PAIRS = ("PositivePair", "NegativePair", "NeutralPair")
@@ -272,21 +260,19 @@ class PositiveNegativePair(Operands):
 
 
 define(
-    Op(
-        type="positive_negative_pair",
-        record=PositiveNegativePair,
-        shape=positive_negative_pair_shape,
-        samples=(
-            sample(_RANKED),
-            sample(
-                {**_RANKED, "Weight": uniform(9, 1), **dict.fromkeys(_PAIRS_BEFORE, uniform(1))},
-                column=0,
-            ),
+    "positive_negative_pair",
+    PositiveNegativePair,
+    positive_negative_pair_shape,
+    samples=(
+        sample(_RANKED),
+        sample(
+            {**_RANKED, "Weight": uniform(9, 1), **dict.fromkeys(_PAIRS_BEFORE, uniform(1))},
+            column=0,
         ),
-        refuses=(
-            sample(_RANKED, column=2),
-            sample({**_RANKED, "Label": uniform(8, 1)}),
-            sample({**_RANKED, _PAIRS_BEFORE[0]: uniform(1)}),
-        ),
-    )
+    ),
+    refuses=(
+        sample(_RANKED, column=2),
+        sample({**_RANKED, "Label": uniform(8, 1)}),
+        sample({**_RANKED, _PAIRS_BEFORE[0]: uniform(1)}),
+    ),
 )

@@ -129,27 +129,25 @@ def _batch_norm_grad(a: BatchNormGrad) -> f.Results:
 
 
 _SECOND = of_normed("SavedMean", "SavedVariance")
-_SLOPE = Op(type="batch_norm_grad", record=BatchNormGrad, in_place={"X@GRAD": "Y@GRAD"})
+_SLOPE = Op("batch_norm_grad", BatchNormGrad, in_place={"X@GRAD": "Y@GRAD"})
 
 define(
-    Op(
-        type="batch_norm",
-        record=BatchNorm,
-        shape=batch_norm_shape,
-        numbers={"MomentumTensor": "momentum"},
-        in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-        only_uses=uses_statistics,
-        needs=statistics_need,
-        samples=(
-            sample({"X": normal(4, 3, 2, 2), **STATISTICS}),
-            sample({"X": normal(6, 3), **STATISTICS}),
-            sample({"X": normal(4, 2, 2, 3), **STATISTICS}, data_layout="NHWC"),
-            sample({"X": normal(4, 3, 2, 2), **STATISTICS}, is_test=True),
-            sample({"X": normal(4, 3, 2, 2), **STATISTICS}, use_global_stats=True),
-        ),
-        refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
+    "batch_norm",
+    BatchNorm,
+    batch_norm_shape,
+    numbers={"MomentumTensor": "momentum"},
+    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+    only_uses=uses_statistics,
+    needs=statistics_need,
+    samples=(
+        sample({"X": normal(4, 3, 2, 2), **STATISTICS}),
+        sample({"X": normal(6, 3), **STATISTICS}),
+        sample({"X": normal(4, 2, 2, 3), **STATISTICS}, data_layout="NHWC"),
+        sample({"X": normal(4, 3, 2, 2), **STATISTICS}, is_test=True),
+        sample({"X": normal(4, 3, 2, 2), **STATISTICS}, use_global_stats=True),
     ),
-    differentiable(_SLOPE, _SECOND, formula=twice(_batch_norm_grad, _SLOPE, _SECOND)),
+    refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
+    slope=differentiable(_SLOPE, _SECOND, formula=twice(_batch_norm_grad, _SLOPE, _SECOND)),
 )
 
 
@@ -204,23 +202,19 @@ def _layer_norm_grad(a: LayerNormGrad) -> f.Results:
 
 
 _SECOND_BY_ROW = of_normed("Mean", "Variance")
-_SLOPE_BY_ROW = Op(type="layer_norm_grad", record=LayerNormGrad)
+_SLOPE_BY_ROW = Op("layer_norm_grad", LayerNormGrad)
 
 define(
-    Op(
-        type="layer_norm",
-        record=LayerNorm,
-        shape=layer_norm_shape,
-        samples=(
-            sample({"X": normal(4, 6), "Scale": normal(6), "Bias": normal(6)}),
-            sample(
-                {"X": normal(2, 3, 4), "Scale": normal(4), "Bias": normal(4)}, begin_norm_axis=2
-            ),
-            sample({"X": normal(2, 3, 4)}),
-        ),
-        refuses=(sample({"X": normal(4, 6), "Scale": normal(5)}),),
+    "layer_norm",
+    LayerNorm,
+    layer_norm_shape,
+    samples=(
+        sample({"X": normal(4, 6), "Scale": normal(6), "Bias": normal(6)}),
+        sample({"X": normal(2, 3, 4), "Scale": normal(4), "Bias": normal(4)}, begin_norm_axis=2),
+        sample({"X": normal(2, 3, 4)}),
     ),
-    differentiable(
+    refuses=(sample({"X": normal(4, 6), "Scale": normal(5)}),),
+    slope=differentiable(
         _SLOPE_BY_ROW,
         _SECOND_BY_ROW,
         formula=twice(_layer_norm_grad, _SLOPE_BY_ROW, _SECOND_BY_ROW),

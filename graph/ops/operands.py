@@ -61,13 +61,6 @@ class Slot(NamedTuple):
     optional: bool
     parameter: str
 
-    @classmethod
-    def parse(cls, text: str, result: bool = False) -> Slot:
-        """Read a slot as ``text`` gives it; every result of a gradient op may be left out."""
-        name = text.rstrip("*?")
-        optional = "?" in text or (result and "@GRAD" in name)
-        return cls(name, "*" in text, optional, parameter_name(name))
-
     @property
     def text(self) -> str:
         """The slot as Paddle's prototypes have it: ``X``, ``X*`` (any number), ``X?``, ``X*?``."""
@@ -89,12 +82,16 @@ def attribute_name(parameter: str) -> str:
 
 
 class Declared(NamedTuple):
-    """The slots and attributes of a record; ``lods`` are the slots of offsets, which no program names."""
+    """The slots and attributes of a record; ``lods`` are the slots of offsets, which no program names.
+
+    ``kinds`` are attributes' types, as annotations say them.
+    """
 
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     attrs: Mapping[str, Any]
-    lods: tuple[Slot, ...] = ()
+    lods: tuple[Slot, ...]
+    kinds: Mapping[str, str]
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -150,7 +147,7 @@ class Operands:
             dispensable = bool(optional) or (side == "Output" and "@GRAD" in name)
             sides[side].append(Slot(str(name), kind != side, dispensable, field))
         inputs, outputs, lods = (tuple(slots) for slots in sides.values())
-        return Declared(inputs, outputs, attrs, lods)
+        return Declared(inputs, outputs, attrs, lods, {name: fields[name] for name in attrs})
 
 
 # Records of gradient ops that derive from their ops' -> what they read
@@ -186,7 +183,7 @@ def record(
         for slot in slots:
             kinds[slot.parameter] = side + "s" * slot.duplicable + " | None" * slot.optional
             defaults[slot.parameter] = named(slot.name)
-    kinds |= dict.fromkeys(attrs, "Any")
+    kinds |= {name: type(value).__name__ for name, value in attrs.items()}
     return type(name, (Operands,), {**defaults, "__annotations__": kinds})
 
 

@@ -49,19 +49,17 @@ class PadGrad(Pad, Gradient, reads=""): ...
 
 
 define(
-    Op(
-        type="pad",
-        linear=("X",),
-        made_linear={"pad_value": 0.0},
-        record=Pad,
-        shape=pad_shape,
-        samples=(sample({"X": normal(2, 3)}, paddings=[0, 1, 2, 0], pad_value=9.0),),
-        refuses=(
-            sample({"X": normal(2, 3)}, paddings=[0, 1]),
-            sample({"X": normal(2, 3)}, paddings=[0, -1, 0, 0]),
-        ),
+    "pad",
+    Pad,
+    pad_shape,
+    linear=("X",),
+    made_linear={"pad_value": 0.0},
+    samples=(sample({"X": normal(2, 3)}, paddings=[0, 1, 2, 0], pad_value=9.0),),
+    refuses=(
+        sample({"X": normal(2, 3)}, paddings=[0, 1]),
+        sample({"X": normal(2, 3)}, paddings=[0, -1, 0, 0]),
     ),
-    Op(type="pad_grad", record=PadGrad, shape=pad_grad_shape, shapes_of=("X",)),
+    slope=Op("pad_grad", PadGrad, pad_grad_shape, shapes_of=("X",)),
 )
 
 
@@ -109,27 +107,23 @@ class Pad2dGrad(Pad2dOperands):
 
 
 define(
-    Op(
-        type="pad2d",
-        linear=("X",),
-        made_linear={"pad_value": 0.0},
-        record=Pad2d,
-        numbers={"Paddings": "paddings"},
-        shape=pad2d_shape,
-        samples=(
-            sample({"X": normal(1, 2, 2, 3)}, paddings=[1, 0, 1, 2], pad_value=9.0),
-            sample({"X": normal(2, 2, 3, 17)}, paddings=[0, 1, 2, 1]),
-            sample({"X": normal(2, 1, 3, 3)}, paddings=[1, 2, 2, 1], mode="reflect"),
-            sample(
-                {"X": normal(1, 2, 3, 2)}, paddings=[3, 0, 1, 2], mode="edge", data_format="NHWC"
-            ),
-        ),
-        refuses=(
-            sample({"X": normal(1, 1, 2, 3)}, paddings=[2, 0, 0, 0], mode="reflect"),
-            sample({"X": normal(1, 1, 2, 3)}, paddings=[1, 0, 0, 0], mode="wrap"),
-            sample({"X": normal(1, 2, 3)}, paddings=[1, 0, 0, 0]),
-            sample({"X": normal(1, 1, 2, 3)}, paddings=[-1, 0, 0, 0]),
-        ),
+    "pad2d",
+    Pad2d,
+    pad2d_shape,
+    linear=("X",),
+    made_linear={"pad_value": 0.0},
+    numbers={"Paddings": "paddings"},
+    samples=(
+        sample({"X": normal(1, 2, 2, 3)}, paddings=[1, 0, 1, 2], pad_value=9.0),
+        sample({"X": normal(2, 2, 3, 17)}, paddings=[0, 1, 2, 1]),
+        sample({"X": normal(2, 1, 3, 3)}, paddings=[1, 2, 2, 1], mode="reflect"),
+        sample({"X": normal(1, 2, 3, 2)}, paddings=[3, 0, 1, 2], mode="edge", data_format="NHWC"),
     ),
-    Op(type="pad2d_grad", record=Pad2dGrad, numbers={"Paddings": "paddings"}, shapes_of=("X",)),
+    refuses=(
+        sample({"X": normal(1, 1, 2, 3)}, paddings=[2, 0, 0, 0], mode="reflect"),
+        sample({"X": normal(1, 1, 2, 3)}, paddings=[1, 0, 0, 0], mode="wrap"),
+        sample({"X": normal(1, 2, 3)}, paddings=[1, 0, 0, 0]),
+        sample({"X": normal(1, 1, 2, 3)}, paddings=[-1, 0, 0, 0]),
+    ),
+    slope=Op("pad2d_grad", Pad2dGrad, numbers={"Paddings": "paddings"}, shapes_of=("X",)),
 )

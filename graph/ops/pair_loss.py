@@ -12,7 +12,7 @@ from ...strategies.types import FLOATS
 from . import expr as e
 from .activation import logistic
 from .lod import no_sequences
-from .operands import Gradient, Input, Operands, Output
+from .operands import Binary, Gradient, Input, Operands, Output
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define, slope
 from .rules import (
     hold_floats,
@@ -48,40 +48,41 @@ def softplus(x: e.Expr) -> e.Expr:
 
 
 define(
-    Op(
-        type="minus",
-        inputs=("X", "Y"),
-        outputs=("Out",),
-        shape=alike("X", "Y"),
-        scalar=lambda x, y: x - y,
-        in_place={"Out": "X"},
-        grad=Grad(
-            "elementwise_sub_grad",
-            {"X": "X", "Y": "Y", "Out@GRAD": "Out@GRAD"},
-            {"X@GRAD": "X@GRAD", "Y@GRAD": "Y@GRAD"},
-            attrs=lambda attrs: {"axis": -1},
-        ),
-        samples=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
-        refuses=(sample({"X": normal(3, 4), "Y": normal(4)}),),
-    )
+    "minus",
+    Binary,
+    alike("X", "Y"),
+    scalar=lambda x, y: x - y,
+    in_place={"Out": "X"},
+    grad=Grad(
+        "elementwise_sub_grad",
+        {"X": "X", "Y": "Y", "Out@GRAD": "Out@GRAD"},
+        {"X@GRAD": "X@GRAD", "Y@GRAD": "Y@GRAD"},
+        attrs=lambda attrs: {"axis": -1},
+    ),
+    samples=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
+    refuses=(sample({"X": normal(3, 4), "Y": normal(4)}),),
 )
 
 _LOG_FLOOR = -100.0  # no logarithm of a probability is below
+
+
+class BceLoss(Operands):
+    x: Input
+    label: Input
+    out: Output
+
+
 define(
-    Op(
-        type="bce_loss",
-        inputs=("X", "Label"),
-        outputs=("Out",),
-        shape=alike("X", "Label"),
-        scalar=lambda x, label: (
-            (label - 1) * e.maximum(e.log(1 - x), _LOG_FLOOR)
-            - label * e.maximum(e.log(x), _LOG_FLOOR)
-        ),
-        in_place={"Out": "X"},
-        samples=(sample({"X": uniform(4, 3, low=0.1, high=0.9), "Label": uniform(4, 3)}),),
-        refuses=(sample({"X": uniform(4, 3), "Label": uniform(4)}),),
+    "bce_loss",
+    BceLoss,
+    alike("X", "Label"),
+    scalar=lambda x, label: (
+        (label - 1) * e.maximum(e.log(1 - x), _LOG_FLOOR) - label * e.maximum(e.log(x), _LOG_FLOOR)
     ),
-    slope(
+    in_place={"Out": "X"},
+    samples=(sample({"X": uniform(4, 3, low=0.1, high=0.9), "Label": uniform(4, 3)}),),
+    refuses=(sample({"X": uniform(4, 3), "Label": uniform(4)}),),
+    slope=slope(
         "x label d_out",
         "d_x",
         scalar=lambda x, label, d_out: d_out * (x - label) / e.maximum((1 - x) * x, 1e-12),
@@ -94,18 +95,21 @@ def _margin(logits: e.Expr, labels: e.Expr) -> e.Expr:
     return 1 - logits * (2 * labels - 1)
 
 
+class HingeLoss(Operands):
+    logits: Input
+    labels: Input
+    loss: Output
+
+
 define(
-    Op(
-        type="hinge_loss",
-        inputs=("Logits", "Labels"),
-        outputs=("Loss",),
-        shape=alike("Logits", "Labels", outputs=("Loss",)),
-        scalar=lambda logits, labels: e.maximum(_margin(logits, labels), 0),
-        in_place={"Loss": "Logits"},
-        samples=(sample({"Logits": normal(4, 1), "Labels": uniform(4, 1, low=0.5)}),),
-        refuses=(sample({"Logits": normal(4, 1), "Labels": uniform(3, 1)}),),
-    ),
-    slope(
+    "hinge_loss",
+    HingeLoss,
+    alike("Logits", "Labels", outputs=("Loss",)),
+    scalar=lambda logits, labels: e.maximum(_margin(logits, labels), 0),
+    in_place={"Loss": "Logits"},
+    samples=(sample({"Logits": normal(4, 1), "Labels": uniform(4, 1, low=0.5)}),),
+    refuses=(sample({"Logits": normal(4, 1), "Labels": uniform(3, 1)}),),
+    slope=slope(
         "logits labels d_loss",
         "d_logits",
         scalar=lambda logits, labels, d_loss: e.where(
@@ -135,53 +139,64 @@ def _share(shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 _REDUCTIONS = ("none", "batchmean", "mean", "sum")
-_KLDIV: dict[str, Any] = {"attrs": {"reduction": "mean"}, "aligned": _reduced, "counts": _share}
 _DIVERGING = {"X": normal(4, 3), "Target": distribution(4, 3)}
+
+
+class KldivLoss(Operands):
+    x: Input
+    target: Input
+    loss: Output
+    reduction: str = "mean"
+
+
 define(
-    Op(
-        type="kldiv_loss",
-        inputs=("X", "Target"),
-        outputs=("Loss",),
-        lod=no_sequences,
-        shape=kldiv_shape,
-        scalar=lambda x, target, *, share: e.where(
-            target > 0, share * target * (e.log(target) - x), 0
-        ),
-        samples=tuple(sample(_DIVERGING, reduction=name) for name in _REDUCTIONS),
-        refuses=(
-            sample({"X": normal(4, 3), "Target": normal(3, 4)}),
-            sample(_DIVERGING, reduction="average"),
-        ),
-        **_KLDIV,
+    "kldiv_loss",
+    KldivLoss,
+    kldiv_shape,
+    lod=no_sequences,
+    scalar=lambda x, target, *, share: e.where(target > 0, share * target * (e.log(target) - x), 0),
+    samples=tuple(sample(_DIVERGING, reduction=name) for name in _REDUCTIONS),
+    refuses=(
+        sample({"X": normal(4, 3), "Target": normal(3, 4)}),
+        sample(_DIVERGING, reduction="average"),
     ),
-    Op(
-        type="kldiv_loss_grad",
-        inputs=("X", "Target", "Loss@GRAD"),
-        outputs=("X@GRAD?",),
+    aligned=_reduced,
+    counts=_share,
+    slope=slope(
+        "x target d_loss",
+        "d_x",
         scalar=lambda x, target, d_loss, *, share: e.where(
             target > 0, -(share * target * d_loss), 0
         ),
-        **_KLDIV,
+        aligned=_reduced,
+        counts=_share,
     ),
 )
+
+
+class MarginRankLoss(Operands):
+    x1: Input
+    x2: Input
+    label: Input
+    activated: Output
+    out: Output
+    margin: float = 0.0
+
+
 define(
-    Op(
-        type="margin_rank_loss",
-        inputs=("X1", "X2", "Label"),
-        outputs=("Activated", "Out"),
-        attrs={"margin": 0.0},
-        shape=alike("X1", "X2", "Label", outputs=("Activated", "Out")),
-        scalar=lambda x1, x2, label, *, margin: (
-            e.where(label * (x2 - x1) + margin > 0, 1.0, 0.0),
-            e.maximum(label * (x2 - x1) + margin, 0),
-        ),
-        samples=(
-            sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}),
-            sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}, margin=0.3),
-        ),
-        refuses=(sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": normal(3, 1)}),),
+    "margin_rank_loss",
+    MarginRankLoss,
+    alike("X1", "X2", "Label", outputs=("Activated", "Out")),
+    scalar=lambda x1, x2, label, *, margin: (
+        e.where(label * (x2 - x1) + margin > 0, 1.0, 0.0),
+        e.maximum(label * (x2 - x1) + margin, 0),
     ),
-    slope(
+    samples=(
+        sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}),
+        sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}, margin=0.3),
+    ),
+    refuses=(sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": normal(3, 1)}),),
+    slope=slope(
         "activated label d_out",
         "d_x1 d_x2",
         shape=same("Label", "X1@GRAD", "X2@GRAD"),
@@ -199,17 +214,21 @@ def _modified_huber(x: e.Expr, y: e.Expr) -> tuple[e.Expr, e.Expr]:
     return agreement, e.where(agreement < -1, -4 * agreement, near)
 
 
+class ModifiedHuberLoss(Operands):
+    x: Input
+    y: Input
+    intermediate_val: Output
+    out: Output
+
+
 define(
-    Op(
-        type="modified_huber_loss",  # Zhang, "Solving large scale linear prediction problems", ICML 2004
-        inputs=("X", "Y"),
-        outputs=("IntermediateVal", "Out"),
-        shape=alike("X", "Y", outputs=("IntermediateVal", "Out")),
-        scalar=_modified_huber,
-        samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
-        refuses=(sample({"X": normal(4, 1), "Y": normal(3, 1)}),),
-    ),
-    slope(
+    "modified_huber_loss",  # Zhang, "Solving large scale linear prediction problems", ICML 2004
+    ModifiedHuberLoss,
+    alike("X", "Y", outputs=("IntermediateVal", "Out")),
+    scalar=_modified_huber,
+    samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
+    refuses=(sample({"X": normal(4, 1), "Y": normal(3, 1)}),),
+    slope=slope(
         "y intermediate_val d_out",
         "d_x",
         shape=same("IntermediateVal", "X@GRAD"),
@@ -231,18 +250,24 @@ def _rank_slopes(
 
 
 _RANKED = {"Label": uniform(4, 1), "Left": normal(4, 1), "Right": normal(4, 1)}
+
+
+class RankLoss(Operands):
+    label: Input
+    left: Input
+    right: Input
+    out: Output
+
+
 define(
-    Op(
-        type="rank_loss",  # Burges et al., "Learning to rank using gradient descent", ICML 2005
-        inputs=("Label", "Left", "Right"),
-        outputs=("Out",),
-        lod=no_sequences,
-        shape=alike("Left", "Right", "Label"),
-        scalar=lambda label, left, right: softplus(left - right) - label * (left - right),
-        samples=(sample(_RANKED),),
-        refuses=(sample({**_RANKED, "Label": uniform(3, 1)}),),
-    ),
-    slope("label left right d_out", "d_left d_right", scalar=_rank_slopes),
+    "rank_loss",  # Burges et al., "Learning to rank using gradient descent", ICML 2005
+    RankLoss,
+    alike("Left", "Right", "Label"),
+    lod=no_sequences,
+    scalar=lambda label, left, right: softplus(left - right) - label * (left - right),
+    samples=(sample(_RANKED),),
+    refuses=(sample({**_RANKED, "Label": uniform(3, 1)}),),
+    slope=slope("label left right d_out", "d_left d_right", scalar=_rank_slopes),
 )
 
 
@@ -296,34 +321,41 @@ def _smooth_l1_slopes(
 
 _APART = {"X": normal(3, 4), "Y": normal(3, 4)}
 _WEIGHTED = {**_APART, "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3, 4)}
-_SMOOTH_L1: dict[str, Any] = {"attrs": {"sigma": 1.0}, "aligned": _by_row}
+
+
+class SmoothL1Loss(Operands):
+    x: Input
+    y: Input
+    inside_weight: Input | None
+    outside_weight: Input | None
+    diff: Output
+    out: Output
+    sigma: float = 1.0
+
+
 define(
-    Op(
-        type="smooth_l1_loss",  # Girshick, arXiv 1504.08083
-        inputs=("X", "Y", "InsideWeight?", "OutsideWeight?"),
-        outputs=("Diff", "Out"),
-        lod=no_sequences,
-        shape=smooth_l1_shape,
-        scalar=_smooth_l1,
-        samples=(
-            sample(_APART),
-            sample(_WEIGHTED, sigma=2.0),
-            sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
-        ),
-        refuses=(
-            sample({"X": normal(3, 4), "Y": normal(4, 3)}),
-            sample({"X": normal(3), "Y": normal(3)}),
-            sample(_APART, sigma=0.0),
-        ),
-        **_SMOOTH_L1,
+    "smooth_l1_loss",  # Girshick, arXiv 1504.08083
+    SmoothL1Loss,
+    smooth_l1_shape,
+    lod=no_sequences,
+    scalar=_smooth_l1,
+    samples=(
+        sample(_APART),
+        sample(_WEIGHTED, sigma=2.0),
+        sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
     ),
-    Op(
-        type="smooth_l1_loss_grad",
-        inputs=("InsideWeight?", "OutsideWeight?", "Diff", "Out@GRAD"),
-        outputs=("X@GRAD?", "Y@GRAD?"),
+    refuses=(
+        sample({"X": normal(3, 4), "Y": normal(4, 3)}),
+        sample({"X": normal(3), "Y": normal(3)}),
+        sample(_APART, sigma=0.0),
+    ),
+    aligned=_by_row,
+    slope=slope(
+        "inside_weight outside_weight diff d_out",
+        "d_x d_y",
         shape=same("Diff", "X@GRAD", "Y@GRAD"),
         scalar=_smooth_l1_slopes,
-        **_SMOOTH_L1,
+        aligned=_by_row,
     ),
 )
 
@@ -344,23 +376,26 @@ def _teacher_student_slope(
     return e.where((x < soft_max_up_bound) & (x > soft_max_lower_bound), slope * d_y, 0)
 
 
-_BOUNDS = {"soft_max_up_bound": 15.0, "soft_max_lower_bound": -15.0}
+class TeacherStudentSigmoidLoss(Operands):
+    x: Input
+    label: Input
+    y: Output
+    soft_max_up_bound: float = 15.0
+    soft_max_lower_bound: float = -15.0
+
+
 define(
-    Op(
-        type="teacher_student_sigmoid_loss",
-        inputs=("X", "Label"),
-        outputs=("Y",),
-        attrs=_BOUNDS,
-        shape=alike("X", "Label", outputs=("Y",)),
-        scalar=_teacher_student,
-        in_place={"Y": "X"},
-        samples=(
-            sample({"X": normal(9, 1), "Label": uniform(9, 1, low=-2.0, high=2.0)}),
-            sample({"X": normal(5, 1), "Label": uniform(5, 1)}),
-        ),
-        refuses=(sample({"X": normal(4, 1), "Label": normal(3, 1)}),),
+    "teacher_student_sigmoid_loss",
+    TeacherStudentSigmoidLoss,
+    alike("X", "Label", outputs=("Y",)),
+    scalar=_teacher_student,
+    in_place={"Y": "X"},
+    samples=(
+        sample({"X": normal(9, 1), "Label": uniform(9, 1, low=-2.0, high=2.0)}),
+        sample({"X": normal(5, 1), "Label": uniform(5, 1)}),
     ),
-    slope("x label d_y", "d_x", scalar=_teacher_student_slope, in_place={"X@GRAD": "Y@GRAD"}),
+    refuses=(sample({"X": normal(4, 1), "Label": normal(3, 1)}),),
+    slope=slope("x label d_y", "d_x", scalar=_teacher_student_slope, in_place={"X@GRAD": "Y@GRAD"}),
 )
 
 
@@ -377,30 +412,33 @@ def label_smooth_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x}
 
 
+class LabelSmooth(Operands):
+    x: Input
+    prior_dist: Input | None
+    out: Output
+    epsilon: float = 0.0
+
+
 define(
-    Op(
-        type="label_smooth",  # Szegedy et al., arXiv 1512.00567
-        inputs=("X", "PriorDist?"),
-        outputs=("Out",),
-        attrs={"epsilon": 0.0},
-        shape=label_smooth_shape,
-        aligned=lambda shapes, attrs: (
-            {"prior_dist": (1,) * (len(shapes["x"]) - 1) + shapes["x"][-1:]}
-            if "prior_dist" in shapes
-            else {}
-        ),
-        counts=lambda shapes, attrs: {"classes": max(shapes["x"][-1], 1)},
-        scalar=lambda x, prior_dist=None, *, epsilon, classes: (
-            (1 - epsilon) * x + (epsilon / classes if prior_dist is None else epsilon * prior_dist)
-        ),
-        in_place={"Out": "X"},
-        samples=(
-            sample({"X": uniform(4, 3)}, epsilon=0.1),
-            sample({"X": uniform(2, 4, 3), "PriorDist": distribution(1, 3)}, epsilon=0.3),
-        ),
-        refuses=(sample({"X": uniform(4, 3), "PriorDist": distribution(1, 4)}),),
+    "label_smooth",  # Szegedy et al., arXiv 1512.00567
+    LabelSmooth,
+    label_smooth_shape,
+    aligned=lambda shapes, attrs: (
+        {"prior_dist": (1,) * (len(shapes["x"]) - 1) + shapes["x"][-1:]}
+        if "prior_dist" in shapes
+        else {}
     ),
-    slope(
+    counts=lambda shapes, attrs: {"classes": max(shapes["x"][-1], 1)},
+    scalar=lambda x, prior_dist=None, *, epsilon, classes: (
+        (1 - epsilon) * x + (epsilon / classes if prior_dist is None else epsilon * prior_dist)
+    ),
+    in_place={"Out": "X"},
+    samples=(
+        sample({"X": uniform(4, 3)}, epsilon=0.1),
+        sample({"X": uniform(2, 4, 3), "PriorDist": distribution(1, 3)}, epsilon=0.3),
+    ),
+    refuses=(sample({"X": uniform(4, 3), "PriorDist": distribution(1, 4)}),),
+    slope=slope(
         "d_out",
         "d_x",
         shape=same("Out@GRAD", "X@GRAD"),
@@ -438,17 +476,15 @@ _DETECTED = {
     "FgNum": integers(1, low=1, high=4),
 }
 define(
-    Op(
-        type="sigmoid_focal_loss",  # Lin et al., arXiv 1708.02002
-        record=SigmoidFocalLoss,
-        shape=focal_shape,
-        samples=(sample(_DETECTED), sample(_DETECTED, gamma=1.5, alpha=0.4)),
-        refuses=(
-            sample({**_DETECTED, "Label": integers(3, 1, high=3)}),
-            sample({**_DETECTED, "FgNum": normal(1)}),
-        ),
+    "sigmoid_focal_loss",  # Lin et al., arXiv 1708.02002
+    SigmoidFocalLoss,
+    focal_shape,
+    samples=(sample(_DETECTED), sample(_DETECTED, gamma=1.5, alpha=0.4)),
+    refuses=(
+        sample({**_DETECTED, "Label": integers(3, 1, high=3)}),
+        sample({**_DETECTED, "FgNum": normal(1)}),
     ),
-    Op(type="sigmoid_focal_loss_grad", record=SigmoidFocalLossGrad, shape=focal_shape),
+    slope=Op("sigmoid_focal_loss_grad", SigmoidFocalLossGrad, focal_shape),
 )
 
 

@@ -30,21 +30,19 @@ class IndexSelectGrad(IndexSelect, Gradient, reads="x index"): ...
 
 
 define(
-    Op(
-        type="index_select",
-        record=IndexSelect,
-        shape=index_select_shape,
-        samples=(
-            sample({"X": normal(5, 3), "Index": integers(6, high=5)}),
-            sample({"X": normal(2, 4, 3), "Index": integers(3, high=4)}, dim=-2),
-        ),
-        refuses=(
-            sample({"X": normal(5, 3), "Index": integers(6, high=5)}, dim=2),
-            sample({"X": normal(5, 3), "Index": integers(6, 1, high=5)}),
-            sample({"X": normal(5, 3), "Index": normal(6)}),
-        ),
+    "index_select",
+    IndexSelect,
+    index_select_shape,
+    samples=(
+        sample({"X": normal(5, 3), "Index": integers(6, high=5)}),
+        sample({"X": normal(2, 4, 3), "Index": integers(3, high=4)}, dim=-2),
     ),
-    Op(type="index_select_grad", record=IndexSelectGrad),
+    refuses=(
+        sample({"X": normal(5, 3), "Index": integers(6, high=5)}, dim=2),
+        sample({"X": normal(5, 3), "Index": integers(6, 1, high=5)}),
+        sample({"X": normal(5, 3), "Index": normal(6)}),
+    ),
+    slope=Op("index_select_grad", IndexSelectGrad),
 )
 
 
@@ -63,21 +61,19 @@ class IndexSampleGrad(IndexSample, Gradient, reads="x index"): ...
 
 
 define(
-    Op(
-        type="index_sample",
-        record=IndexSample,
-        shape=index_sample_shape,
-        samples=(
-            sample({"X": normal(3, 5), "Index": integers(3, 4, high=5)}),
-            sample({"X": normal(2, 1), "Index": integers(2, 3, high=1)}),
-        ),
-        refuses=(
-            sample({"X": normal(3, 5), "Index": integers(2, 4, high=5)}),
-            sample({"X": normal(3, 5), "Index": integers(3, high=5)}),
-            sample({"X": normal(3, 5), "Index": normal(3, 4)}),
-        ),
+    "index_sample",
+    IndexSample,
+    index_sample_shape,
+    samples=(
+        sample({"X": normal(3, 5), "Index": integers(3, 4, high=5)}),
+        sample({"X": normal(2, 1), "Index": integers(2, 3, high=1)}),
     ),
-    Op(type="index_sample_grad", record=IndexSampleGrad),
+    refuses=(
+        sample({"X": normal(3, 5), "Index": integers(2, 4, high=5)}),
+        sample({"X": normal(3, 5), "Index": integers(3, high=5)}),
+        sample({"X": normal(3, 5), "Index": normal(3, 4)}),
+    ),
+    slope=Op("index_sample_grad", IndexSampleGrad),
 )
 
 
@@ -112,22 +108,20 @@ class MultiplexGrad(Multiplex, reads="ids x"):
 _ROWS = [normal(4, 3), normal(4, 3)]
 
 define(
-    Op(
-        type="multiplex",
-        record=Multiplex,
-        lod=no_sequences,
-        shape=multiplex_shape,
-        samples=(
-            sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),
-            sample({"Ids": integers(2, 1, high=3), "X": [normal(2, 2, 2)] * 3}),
-        ),
-        refuses=(
-            sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3)]}),
-            sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3), normal(4, 2)]}),
-            sample({"Ids": integers(3, 1, high=2), "X": _ROWS}),
-        ),
+    "multiplex",
+    Multiplex,
+    multiplex_shape,
+    lod=no_sequences,
+    samples=(
+        sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),
+        sample({"Ids": integers(2, 1, high=3), "X": [normal(2, 2, 2)] * 3}),
     ),
-    Op(type="multiplex_grad", record=MultiplexGrad),
+    refuses=(
+        sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3)]}),
+        sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3), normal(4, 2)]}),
+        sample({"Ids": integers(3, 1, high=2), "X": _ROWS}),
+    ),
+    slope=Op("multiplex_grad", MultiplexGrad),
 )
 
 
@@ -157,31 +151,29 @@ class ScatterNdAddGrad(ScatterNdAdd, reads="index updates"):
 
 
 define(
-    Op(
-        type="scatter_nd_add",
-        record=ScatterNdAdd,
-        shape=scatter_nd_add_shape,
-        in_place={"Out": "X"},
-        samples=(
-            sample({"X": normal(3, 4), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
-            sample(
-                {
-                    "X": normal(3, 2, 2),
-                    "Index": integers(2, 4, 1, high=3),
-                    "Updates": normal(2, 4, 2, 2),
-                }
-            ),
-        ),
-        refuses=(
-            sample({"X": normal(3), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
-            sample({"X": normal(3, 4), "Index": integers(5, 1, high=3), "Updates": normal(5)}),
-            sample({"X": normal(3, 4), "Index": normal(5, 2), "Updates": normal(5)}),
+    "scatter_nd_add",
+    ScatterNdAdd,
+    scatter_nd_add_shape,
+    in_place={"Out": "X"},
+    samples=(
+        sample({"X": normal(3, 4), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
+        sample(
+            {
+                "X": normal(3, 2, 2),
+                "Index": integers(2, 4, 1, high=3),
+                "Updates": normal(2, 4, 2, 2),
+            }
         ),
     ),
-    Op(
-        type="scatter_nd_add_grad",
-        record=ScatterNdAddGrad,
-        shape=lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
+    refuses=(
+        sample({"X": normal(3), "Index": integers(5, 2, high=3), "Updates": normal(5)}),
+        sample({"X": normal(3, 4), "Index": integers(5, 1, high=3), "Updates": normal(5)}),
+        sample({"X": normal(3, 4), "Index": normal(5, 2), "Updates": normal(5)}),
+    ),
+    slope=Op(
+        "scatter_nd_add_grad",
+        ScatterNdAddGrad,
+        lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
         views={"X@GRAD": "Out@GRAD"},
     ),
 )
@@ -204,17 +196,15 @@ class ShardIndex(Unary):
 
 
 define(
-    Op(
-        type="shard_index",
-        record=ShardIndex,
-        shape=shard_index_shape,
-        samples=(
-            sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=1),
-            sample({"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7),
-        ),
-        refuses=(
-            sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=2),
-            sample({"X": normal(6, 1)}, index_num=20, nshards=2, shard_id=0),
-        ),
-    )
+    "shard_index",
+    ShardIndex,
+    shard_index_shape,
+    samples=(
+        sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=1),
+        sample({"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7),
+    ),
+    refuses=(
+        sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=2),
+        sample({"X": normal(6, 1)}, index_num=20, nshards=2, shard_id=0),
+    ),
 )

@@ -130,78 +130,68 @@ _REFUSES = (
 )
 
 define(
-    Op(
-        type="max_pool2d_with_index",
-        record=MaxPool,
-        shape=indexed_shape,
-        samples=_SAMPLES,
-        refuses=_REFUSES,
-    ),
-    Op(type="max_pool2d_with_index_grad", record=MaxPoolGrad),
+    "max_pool2d_with_index",
+    MaxPool,
+    indexed_shape,
+    samples=_SAMPLES,
+    refuses=_REFUSES,
+    slope=Op("max_pool2d_with_index_grad", MaxPoolGrad),
 )
 define(
-    Op(
-        type="max_pool3d_with_index",
-        record=MaxPool3d,
-        shape=indexed_shape,
-        samples=_OF_VOLUMES,
-        refuses=_REFUSES,
-    ),
-    slope("x mask d_out", "d_x"),
+    "max_pool3d_with_index",
+    MaxPool3d,
+    indexed_shape,
+    samples=_OF_VOLUMES,
+    refuses=_REFUSES,
+    slope=slope("x mask d_out", "d_x"),
 )
 define(
-    Op(
-        type="unpool",
-        record=Unpool,
-        shape=unpooled_shape,
-        samples=(
-            sample(
-                {"X": normal(2, 3, 1, 1), "Indices": integers(2, 3, 1, 1, high=12)},
-                ksize=[3, 4],
-                strides=[2, 2],
-            ),
-            sample(
-                {"X": normal(2, 2, 1, 1), "Indices": integers(2, 2, 1, 1, high=20)},
-                ksize=[3, 3],
-                output_size=[4, 5],
-            ),
+    "unpool",
+    Unpool,
+    unpooled_shape,
+    samples=(
+        sample(
+            {"X": normal(2, 3, 1, 1), "Indices": integers(2, 3, 1, 1, high=12)},
+            ksize=[3, 4],
+            strides=[2, 2],
         ),
-        refuses=(
-            sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 3, high=1)}),
-            sample({"X": normal(1, 1, 2, 2), "Indices": normal(1, 1, 2, 2)}),
+        sample(
+            {"X": normal(2, 2, 1, 1), "Indices": integers(2, 2, 1, 1, high=20)},
+            ksize=[3, 3],
+            output_size=[4, 5],
         ),
     ),
-    Op(type="unpool_grad", record=UnpoolGrad),
+    refuses=(
+        sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 3, high=1)}),
+        sample({"X": normal(1, 1, 2, 2), "Indices": normal(1, 1, 2, 2)}),
+    ),
+    slope=Op("unpool_grad", UnpoolGrad),
 )
 define(
-    Op(
-        type="unpool3d",
-        record=Unpool3d,
-        shape=unpooled_shape,
-        samples=(
-            sample(
-                {"X": normal(2, 3, 1, 1, 1), "Indices": integers(2, 3, 1, 1, 1, high=12)},
-                ksize=[2, 2, 3],
-            ),
+    "unpool3d",
+    Unpool3d,
+    unpooled_shape,
+    samples=(
+        sample(
+            {"X": normal(2, 3, 1, 1, 1), "Indices": integers(2, 3, 1, 1, 1, high=12)},
+            ksize=[2, 2, 3],
         ),
-        refuses=(sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 2, high=1)}),),
     ),
-    slope("x indices out d_out", "d_x"),
+    refuses=(sample({"X": normal(1, 1, 2, 2), "Indices": integers(1, 1, 2, 2, high=1)}),),
+    slope=slope("x indices out d_out", "d_x"),
 )
 define(
-    Op(
-        type="spp",
-        record=Pyramid,
-        shape=pyramid_shape,
-        samples=(
-            sample({"X": normal(2, 2, 5, 4)}, pyramid_height=2),
-            sample({"X": normal(2, 2, 7, 6)}, pyramid_height=3, pooling_type="avg"),
-        ),
-        refuses=(
-            sample({"X": normal(1, 1, 3, 3)}, pyramid_height=0),
-            sample({"X": normal(1, 1, 3, 3)}, pooling_type="sum"),
-            sample({"X": normal(1, 1, 5, 7)}, pyramid_height=3),
-        ),
+    "spp",
+    Pyramid,
+    pyramid_shape,
+    samples=(
+        sample({"X": normal(2, 2, 5, 4)}, pyramid_height=2),
+        sample({"X": normal(2, 2, 7, 6)}, pyramid_height=3, pooling_type="avg"),
     ),
-    Op(type="spp_grad", record=PyramidGrad),
+    refuses=(
+        sample({"X": normal(1, 1, 3, 3)}, pyramid_height=0),
+        sample({"X": normal(1, 1, 3, 3)}, pooling_type="sum"),
+        sample({"X": normal(1, 1, 5, 7)}, pyramid_height=3),
+    ),
+    slope=Op("spp_grad", PyramidGrad),
 )

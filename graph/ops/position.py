@@ -8,7 +8,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .samples import normal, offsets, sample
 from .sequence import bounds_of_rows, one_level
 
@@ -49,19 +49,17 @@ def add_position_encoding(a: AddPositionEncoding) -> f.Results:
 
 
 define(
-    Op(
-        type="add_position_encoding",
-        record=AddPositionEncoding,
-        shape=add_position_encoding_shape,
-        formula=add_position_encoding,
-        samples=(
-            sample({"X": normal(2, 3, 4)}),
-            sample({"X": normal(2, 5, 2)}, alpha=0.5, beta=2.0),
-            sample({"X": normal(5, 4), "X@LOD": [offsets(2, 0, 3)]}, alpha=0.5, beta=2.0),
-        ),
-        refuses=(sample({"X": normal(2, 3, 3)}), sample({"X": normal(2, 4)})),
+    "add_position_encoding",
+    AddPositionEncoding,
+    add_position_encoding_shape,
+    formula=add_position_encoding,
+    samples=(
+        sample({"X": normal(2, 3, 4)}),
+        sample({"X": normal(2, 5, 2)}, alpha=0.5, beta=2.0),
+        sample({"X": normal(5, 4), "X@LOD": [offsets(2, 0, 3)]}, alpha=0.5, beta=2.0),
     ),
-    slope(
+    refuses=(sample({"X": normal(2, 3, 3)}), sample({"X": normal(2, 4)})),
+    slope=slope(
         "d_out",
         "d_x",
         shape=lambda op: {"X@GRAD": op.spec("Out@GRAD")},

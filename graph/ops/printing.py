@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .operands import Input, Offsets, Operands, Output, named
-from .registry import Grad, Op, define
+from .registry import Grad, define
 from .samples import booleans, integers, normal, offsets, sample
 
 PRINT, PRINT_IF = "print", "print_if"
@@ -38,26 +38,22 @@ def _backward(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 define(
-    Op(
-        type=PRINT,
-        record=Print,
-        shape=lambda op: {"Out": op.spec("In")},
-        grad=Grad(PRINT, {"In": "Out@GRAD"}, {"Out": "In@GRAD"}, attrs=_backward),
-        in_place={"Out": "In"},
-        samples=(
-            sample({"In": normal(3, 2), "In@LOD": [offsets(2, 1)]}, summarize=3, message="rows"),
-            sample({"In": integers(4, high=9)}, first_n=1, print_phase="BACKWARD"),
-            sample({"In": booleans(2, 2)}, print_tensor_name=False),
-        ),
-    )
+    PRINT,
+    Print,
+    lambda op: {"Out": op.spec("In")},
+    grad=Grad(PRINT, {"In": "Out@GRAD"}, {"Out": "In@GRAD"}, attrs=_backward),
+    in_place={"Out": "In"},
+    samples=(
+        sample({"In": normal(3, 2), "In@LOD": [offsets(2, 1)]}, summarize=3, message="rows"),
+        sample({"In": integers(4, high=9)}, first_n=1, print_phase="BACKWARD"),
+        sample({"In": booleans(2, 2)}, print_tensor_name=False),
+    ),
 )
 
 define(
-    Op(
-        type=PRINT_IF,
-        record=PrintIf,
-        shape=lambda op: {"Out": op.spec("In")},
-        in_place={"Out": "In"},
-        samples=(sample({"In": normal(2), "Condition": booleans(1)}, message="taken"),),
-    )
+    PRINT_IF,
+    PrintIf,
+    lambda op: {"Out": op.spec("In")},
+    in_place={"Out": "In"},
+    samples=(sample({"In": normal(2), "Condition": booleans(1)}, message="taken"),),
 )

@@ -24,21 +24,19 @@ def dot_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="dot",
-        record=Binary,
-        shape=dot_shape,
-        formula=lambda a: {"out": (a.x * a.y).sum(-1, keepdims=True)},
-        samples=(
-            sample({"X": normal(4), "Y": normal(4)}),
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-        ),
-        refuses=(
-            sample({"X": normal(4), "Y": normal(3)}),
-            sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
-        ),
+    "dot",
+    Binary,
+    dot_shape,
+    formula=lambda a: {"out": (a.x * a.y).sum(-1, keepdims=True)},
+    samples=(
+        sample({"X": normal(4), "Y": normal(4)}),
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
     ),
-    Op(type="dot_grad", record=BinaryGrad),
+    refuses=(
+        sample({"X": normal(4), "Y": normal(3)}),
+        sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
+    ),
+    slope=Op("dot_grad", BinaryGrad),
 )
 
 
@@ -56,19 +54,17 @@ def bmm_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="bmm",
-        record=Binary,
-        shape=bmm_shape,
-        formula=lambda a: {"out": a.x @ a.y},
-        samples=(sample({"X": normal(2, 3, 4), "Y": normal(2, 4, 5)}),),
-        refuses=(
-            sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
-            sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
-            sample({"X": normal(3, 4), "Y": normal(4, 5)}),
-        ),
+    "bmm",
+    Binary,
+    bmm_shape,
+    formula=lambda a: {"out": a.x @ a.y},
+    samples=(sample({"X": normal(2, 3, 4), "Y": normal(2, 4, 5)}),),
+    refuses=(
+        sample({"X": normal(2, 3, 4), "Y": normal(2, 3, 4)}),
+        sample({"X": normal(2, 3, 4), "Y": normal(3, 4, 5)}),
+        sample({"X": normal(3, 4), "Y": normal(4, 5)}),
     ),
-    Op(type="bmm_grad", record=BinaryGrad),
+    slope=Op("bmm_grad", BinaryGrad),
 )
 
 
@@ -95,23 +91,19 @@ class Addmm(Operands):
 
 
 define(
-    Op(
-        type="addmm",
-        record=Addmm,
-        shape=addmm_shape,
-        formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
-        samples=(
-            sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
-            sample(
-                {"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0
-            ),
-        ),
-        refuses=(
-            sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(3, 5)}),
-            sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
-        ),
+    "addmm",
+    Addmm,
+    addmm_shape,
+    formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
+    samples=(
+        sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
+        sample({"Input": normal(1, 5), "X": normal(3, 4), "Y": normal(4, 5)}, Alpha=0.5, Beta=-2.0),
     ),
-    slope("input x y d_out", "d_input d_x d_y"),
+    refuses=(
+        sample({"Input": normal(3, 5), "X": normal(3, 4), "Y": normal(3, 5)}),
+        sample({"Input": normal(2, 5), "X": normal(3, 4), "Y": normal(4, 5)}),
+    ),
+    slope=slope("input x y d_out", "d_input d_x d_y"),
 )
 
 
@@ -140,18 +132,16 @@ def kron(a: Any) -> f.Results:
 
 
 define(
-    Op(
-        type="kron",
-        record=Binary,
-        shape=kron_shape,
-        formula=kron,
-        samples=(
-            sample({"X": normal(2, 3), "Y": normal(4, 2)}),
-            sample({"X": normal(3), "Y": normal(2, 2, 2)}),
-            sample({"X": normal(2, 2, 2), "Y": normal(2)}),
-        ),
+    "kron",
+    Binary,
+    kron_shape,
+    formula=kron,
+    samples=(
+        sample({"X": normal(2, 3), "Y": normal(4, 2)}),
+        sample({"X": normal(3), "Y": normal(2, 2, 2)}),
+        sample({"X": normal(2, 2, 2), "Y": normal(2)}),
     ),
-    Op(type="kron_grad", record=BinaryGrad),
+    slope=Op("kron_grad", BinaryGrad),
 )
 
 
@@ -189,22 +179,20 @@ def vector_product(x: Array, y: Array, dim: int) -> Array:
 
 
 define(
-    Op(
-        type="cross",
-        record=Cross,
-        shape=cross_shape,
-        formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
-        samples=(
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-            sample({"X": normal(3, 2, 3), "Y": normal(3, 2, 3)}, dim=-1),
-        ),
-        refuses=(
-            sample({"X": normal(2, 4), "Y": normal(2, 4)}),
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}, dim=1),
-            sample({"X": normal(3, 4), "Y": normal(3, 5)}),
-        ),
+    "cross",
+    Cross,
+    cross_shape,
+    formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
+    samples=(
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+        sample({"X": normal(3, 2, 3), "Y": normal(3, 2, 3)}, dim=-1),
     ),
-    slope(
+    refuses=(
+        sample({"X": normal(2, 4), "Y": normal(2, 4)}),
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}, dim=1),
+        sample({"X": normal(3, 4), "Y": normal(3, 5)}),
+    ),
+    slope=slope(
         "x y d_out",
         "d_x d_y",
         formula=lambda a: {
@@ -251,28 +239,21 @@ def bilinear_tensor_product(a: Bilinear) -> f.Results:
 
 
 define(
-    Op(
-        type="bilinear_tensor_product",
-        record=Bilinear,
-        shape=bilinear_shape,
-        formula=bilinear_tensor_product,
-        samples=(
-            sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 4, 5)}),
-            sample(
-                {
-                    "X": normal(2, 3),
-                    "Y": normal(2, 2),
-                    "Weight": normal(4, 3, 2),
-                    "Bias": normal(1, 4),
-                }
-            ),
-        ),
-        refuses=(
-            sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 5, 4)}),
-            sample({"X": normal(3, 4), "Y": normal(2, 5), "Weight": normal(2, 4, 5)}),
+    "bilinear_tensor_product",
+    Bilinear,
+    bilinear_shape,
+    formula=bilinear_tensor_product,
+    samples=(
+        sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 4, 5)}),
+        sample(
+            {"X": normal(2, 3), "Y": normal(2, 2), "Weight": normal(4, 3, 2), "Bias": normal(1, 4)}
         ),
     ),
-    slope("x y weight d_out", "d_x d_y d_weight d_bias", shape=bilinear_grad_shape),
+    refuses=(
+        sample({"X": normal(3, 4), "Y": normal(3, 5), "Weight": normal(2, 5, 4)}),
+        sample({"X": normal(3, 4), "Y": normal(2, 5), "Weight": normal(2, 4, 5)}),
+    ),
+    slope=slope("x y weight d_out", "d_x d_y d_weight d_bias", shape=bilinear_grad_shape),
 )
 
 
@@ -295,18 +276,16 @@ def conv_shift(a: Any) -> f.Results:
 
 
 define(
-    Op(
-        type="conv_shift",
-        record=Binary,
-        shape=conv_shift_shape,
-        formula=conv_shift,
-        samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
-        refuses=(
-            sample({"X": normal(2, 5), "Y": normal(2, 2)}),
-            sample({"X": normal(2, 3), "Y": normal(2, 5)}),
-        ),
+    "conv_shift",
+    Binary,
+    conv_shift_shape,
+    formula=conv_shift,
+    samples=(sample({"X": normal(2, 5), "Y": normal(2, 3)}),),
+    refuses=(
+        sample({"X": normal(2, 5), "Y": normal(2, 2)}),
+        sample({"X": normal(2, 3), "Y": normal(2, 5)}),
     ),
-    Op(type="conv_shift_grad", record=BinaryGrad),
+    slope=Op("conv_shift_grad", BinaryGrad),
 )
 
 
@@ -327,13 +306,11 @@ def fsp(a: Any) -> f.Results:
 
 
 define(
-    Op(
-        type="fsp",
-        record=Binary,
-        shape=fsp_shape,
-        formula=fsp,
-        samples=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 2, 4)}),),
-        refuses=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 4, 2)}),),
-    ),
-    Op(type="fsp_grad", record=BinaryGrad),
+    "fsp",
+    Binary,
+    fsp_shape,
+    formula=fsp,
+    samples=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 2, 4)}),),
+    refuses=(sample({"X": normal(2, 3, 2, 4), "Y": normal(2, 2, 4, 2)}),),
+    slope=Op("fsp_grad", BinaryGrad),
 )

@@ -16,7 +16,7 @@ from ...strategies.types import VarType
 from .box_choice import suppressed
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, named
-from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match
 from .samples import normal, offsets, sample, table, uniform
 
@@ -127,28 +127,24 @@ _MAPS = {
     "Variances": table([[[[1.0, 0.9, 0.8, 0.7]] * 2] * 3] * 2),
 }
 define(
-    Op(
-        type="generate_proposals",
-        record=GenerateProposals,
-        shape=proposals_shape,
-        reads_values=lambda attrs: _OF_MAPS,
-        lod=proposals_lod,
-        samples=(
-            sample(_MAPS),
-            sample(_MAPS, pre_nms_topN=8, post_nms_topN=3, nms_thresh=0.7, min_size=3.0),
-            sample(_MAPS, min_size=100.0),
-        ),
-        refuses=(sample({**_MAPS, "BboxDeltas": normal(2, 6, 2, 3)}),),
-    )
+    "generate_proposals",
+    GenerateProposals,
+    proposals_shape,
+    reads_values=lambda attrs: _OF_MAPS,
+    lod=proposals_lod,
+    samples=(
+        sample(_MAPS),
+        sample(_MAPS, pre_nms_topN=8, post_nms_topN=3, nms_thresh=0.7, min_size=3.0),
+        sample(_MAPS, min_size=100.0),
+    ),
+    refuses=(sample({**_MAPS, "BboxDeltas": normal(2, 6, 2, 3)}),),
 )
 define(
-    Op(
-        type="lod_of_proposals",
-        record=OffsetsOfProposals,
-        shape=offsets_of_images,
-        lod=no_sequences,
-        samples=(sample(_MAPS, post_nms_topN=3), sample(_MAPS, min_size=100.0)),
-    )
+    "lod_of_proposals",
+    OffsetsOfProposals,
+    offsets_of_images,
+    lod=no_sequences,
+    samples=(sample(_MAPS, post_nms_topN=3), sample(_MAPS, min_size=100.0)),
 )
 
 # -- collect_fpn_proposals --------------------------------------------------------------------------
@@ -211,28 +207,24 @@ _LEVELS = {
     "MultiLevelScores": [uniform(3, 1), uniform(4, 1)],
 }
 define(
-    Op(
-        type="collect_fpn_proposals",
-        record=CollectFpnProposals,
-        shape=collect_shape,
-        lod=collect_lod,
-        samples=(sample(_LEVELS, post_nms_topN=5), sample(_LEVELS, post_nms_topN=50)),
-        refuses=(sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1)]}, post_nms_topN=5),),
-    )
+    "collect_fpn_proposals",
+    CollectFpnProposals,
+    collect_shape,
+    lod=collect_lod,
+    samples=(sample(_LEVELS, post_nms_topN=5), sample(_LEVELS, post_nms_topN=50)),
+    refuses=(sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1)]}, post_nms_topN=5),),
 )
 define(
-    Op(
-        type="lod_collected",
-        record=OffsetsCollected,
-        shape=lambda op: {"Out": op.specs("X")[0]},
-        lod=no_sequences,
-        samples=(
-            sample(
-                {"X": [offsets(2, 1), offsets(1, 3)], "Y": [uniform(3, 1), uniform(4, 1)]},
-                post_nms_topN=5,
-            ),
+    "lod_collected",
+    OffsetsCollected,
+    lambda op: {"Out": op.specs("X")[0]},
+    lod=no_sequences,
+    samples=(
+        sample(
+            {"X": [offsets(2, 1), offsets(1, 3)], "Y": [uniform(3, 1), uniform(4, 1)]},
+            post_nms_topN=5,
         ),
-    )
+    ),
 )
 
 # -- distribute_fpn_proposals -----------------------------------------------------------------------
@@ -299,31 +291,27 @@ def distribute_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...] | list[tuple[A
 
 _REGIONS = table([[1.0, 2.0, 30.0, 40.0], [0.0, 0.0, 200.0, 300.0], [5.0, 5.0, 9.0, 9.0]])
 define(
-    Op(
-        type="distribute_fpn_proposals",
-        record=DistributeFpnProposals,
-        shape=distribute_shape,
-        reads_values=lambda attrs: ("FpnRois",),
-        lod=distribute_lod,
-        samples=(
-            sample({"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(2, 1)]}),
-            sample(
-                {"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(0, 3)]},
-                min_level=1,
-                max_level=3,
-                refer_level=2,
-                refer_scale=30,
-            ),
+    "distribute_fpn_proposals",
+    DistributeFpnProposals,
+    distribute_shape,
+    reads_values=lambda attrs: ("FpnRois",),
+    lod=distribute_lod,
+    samples=(
+        sample({"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(2, 1)]}),
+        sample(
+            {"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(0, 3)]},
+            min_level=1,
+            max_level=3,
+            refer_level=2,
+            refer_scale=30,
         ),
-        refuses=(sample({"FpnRois": normal(3, 5), "FpnRois@LOD": [offsets(3)]}),),
-    )
+    ),
+    refuses=(sample({"FpnRois": normal(3, 5), "FpnRois@LOD": [offsets(3)]}),),
 )
 define(
-    Op(
-        type="lod_distributed",
-        record=OffsetsDistributed,
-        shape=lambda op: {"Out": op.spec("X")},
-        lod=no_sequences,
-        samples=(sample({"FpnRois": _REGIONS, "X": offsets(2, 1)}, number=2),),
-    )
+    "lod_distributed",
+    OffsetsDistributed,
+    lambda op: {"Out": op.spec("X")},
+    lod=no_sequences,
+    samples=(sample({"FpnRois": _REGIONS, "X": offsets(2, 1)}, number=2),),
 )

@@ -97,15 +97,15 @@ def pyramid_hash_shape(op: Inference) -> Mapping[str, Specs]:
 
 for _op in (
     Op(
-        type="pyramid_hash",
-        record=PyramidHash,
-        shape=pyramid_hash_shape,
+        "pyramid_hash",
+        PyramidHash,
+        pyramid_hash_shape,
         lod=lambda op: {"Out": op.of("X")[-1:]},  # as many levels; the graph's reader has others
         grad=Grad(
             "pyramid_hash_grad", ("X", "W", "DropPos", "X_Temp_Out", "Out@GRAD"), ("X@GRAD",)
         ),
     ),
-    Op(type="pyramid_hash_grad", record=PyramidHashGrad),
+    Op("pyramid_hash_grad", PyramidHashGrad),
 ):
     BLOCK_OPS[_op.type] = _op
 
@@ -189,50 +189,44 @@ _WORDS = {"X": integers(6, 1, high=99), "X@LOD": [offsets(1, 3, 2)]}
 _TERMS = lengths(1, 0, 1, 0, *[0] * 14)
 _SIZES = {"num_emb": 4, "rand_len": 2, "space_len": 9, "pyramid_layer": 3}
 define(
-    Op(
-        type="pyramid_terms",
-        record=PyramidTerms,
-        shape=terms_shape,
-        lod=no_sequences,
-        random=True,
-        by_place=lambda attrs: True,
-        samples=(
-            sample(_WORDS, pyramid_layer=3),
-            sample(_WORDS, pyramid_layer=2, drop_out_percent=0.5),
-        ),
-        refuses=(
-            sample(_WORDS, pyramid_layer=1),
-            sample({**_WORDS, "X": normal(6, 1)}),
-            sample({**_WORDS, "X": integers(6, 2, high=99)}),
-        ),
-    )
+    "pyramid_terms",
+    PyramidTerms,
+    terms_shape,
+    lod=no_sequences,
+    random=True,
+    by_place=lambda attrs: True,
+    samples=(
+        sample(_WORDS, pyramid_layer=3),
+        sample(_WORDS, pyramid_layer=2, drop_out_percent=0.5),
+    ),
+    refuses=(
+        sample(_WORDS, pyramid_layer=1),
+        sample({**_WORDS, "X": normal(6, 1)}),
+        sample({**_WORDS, "X": integers(6, 2, high=99)}),
+    ),
 )
 define(
-    Op(
-        type="lod_of_terms",
-        record=OffsetsOfTerms,
-        shape=lambda op: {"Out": op.spec("X")},
-        lod=no_sequences,
-        samples=(
-            sample({"X": offsets(1, 3, 2)}, pyramid_layer=3),
-            sample({"X": offsets(1, 3, 2), "Terms": _TERMS}, pyramid_layer=3),
-        ),
-    )
+    "lod_of_terms",
+    OffsetsOfTerms,
+    lambda op: {"Out": op.spec("X")},
+    lod=no_sequences,
+    samples=(
+        sample({"X": offsets(1, 3, 2)}, pyramid_layer=3),
+        sample({"X": offsets(1, 3, 2), "Terms": _TERMS}, pyramid_layer=3),
+    ),
 )
 define(
-    Op(
-        type="pyramid_ids",
-        record=PyramidIds,
-        shape=ids_shape,
-        reads_values=lambda attrs: ("Out@LOD",),
-        lod=ids_lod,
-        samples=(
-            sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
-            sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),
-        ),
-        refuses=(
-            sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "rand_len": 3}),
-            sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "space_len": 0}),
-        ),
-    )
+    "pyramid_ids",
+    PyramidIds,
+    ids_shape,
+    reads_values=lambda attrs: ("Out@LOD",),
+    lod=ids_lod,
+    samples=(
+        sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
+        sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),
+    ),
+    refuses=(
+        sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "rand_len": 3}),
+        sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **{**_SIZES, "space_len": 0}),
+    ),
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...strategies.errors import Unsupported
 from .operands import Inputs, Operands, Outputs
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .registry import Grad, Inference, Spec, Specs, define
 from .rules import merge_dims
 
 PY_FUNC = "py_func"
@@ -118,19 +118,17 @@ class PyFunc(Operands):
 
 
 define(
-    Op(
-        type=PY_FUNC,
-        record=PyFunc,
-        shape=py_func_shape,
-        grad=Grad(
-            PY_FUNC,
-            {"X": "X+Out+Out@GRAD"},
-            {"Out": "X@GRAD"},
-            attrs=_backward,
-            exists=lambda attrs: attrs["backward_callable_id"] >= 0,
-            without="backward_skip_vars",
-        ),
-        # What a function returns may depend on more than its operands.
-        by_place=lambda attrs: True,
-    )
+    PY_FUNC,
+    PyFunc,
+    py_func_shape,
+    grad=Grad(
+        PY_FUNC,
+        {"X": "X+Out+Out@GRAD"},
+        {"Out": "X@GRAD"},
+        attrs=_backward,
+        exists=lambda attrs: attrs["backward_callable_id"] >= 0,
+        without="backward_skip_vars",
+    ),
+    # What a function returns may depend on more than its operands.
+    by_place=lambda attrs: True,
 )

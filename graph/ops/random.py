@@ -29,14 +29,12 @@ class UniformRandom(Operands):
 
 
 define(
-    Op(
-        type="uniform_random",
-        record=UniformRandom,
-        numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        shape=filled_shape,
-        random=True,
-        samples=(sample(shape=[40, 50], min=-2.0, max=3.0, seed=7),),
-    )
+    "uniform_random",
+    UniformRandom,
+    filled_shape,
+    numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    random=True,
+    samples=(sample(shape=[40, 50], min=-2.0, max=3.0, seed=7),),
 )
 
 
@@ -45,14 +43,12 @@ class UniformRandomAt(UniformRandom):
 
 
 define(
-    Op(
-        type="uniform_random_at",
-        record=UniformRandomAt,
-        shape=filled_shape,
-        random=True,
-        reads_values=lambda attrs: _SIZES,
-        samples=(sample({"ShapeTensor": lengths(40, 50)}, min=-2.0, max=3.0, seed=7),),
-    )
+    "uniform_random_at",
+    UniformRandomAt,
+    filled_shape,
+    random=True,
+    reads_values=lambda attrs: _SIZES,
+    samples=(sample({"ShapeTensor": lengths(40, 50)}, min=-2.0, max=3.0, seed=7),),
 )
 
 
@@ -69,14 +65,12 @@ class GaussianRandom(Operands):
 
 
 define(
-    Op(
-        type="gaussian_random",
-        record=GaussianRandom,
-        numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
-        shape=filled_shape,
-        random=True,
-        samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
-    )
+    "gaussian_random",
+    GaussianRandom,
+    filled_shape,
+    numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    random=True,
+    samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
 )
 
 
@@ -85,16 +79,12 @@ class GaussianRandomAt(GaussianRandom):
 
 
 define(
-    Op(
-        type="gaussian_random_at",
-        record=GaussianRandomAt,
-        shape=filled_shape,
-        random=True,
-        reads_values=lambda attrs: _SIZES,
-        samples=(
-            sample({"ShapeTensorList": [lengths(40), lengths(50)]}, mean=1.0, std=2.0, seed=7),
-        ),
-    )
+    "gaussian_random_at",
+    GaussianRandomAt,
+    filled_shape,
+    random=True,
+    reads_values=lambda attrs: _SIZES,
+    samples=(sample({"ShapeTensorList": [lengths(40), lengths(50)]}, mean=1.0, std=2.0, seed=7),),
 )
 
 
@@ -108,13 +98,11 @@ class TruncatedGaussianRandom(Operands):
 
 
 define(
-    Op(
-        type="truncated_gaussian_random",
-        record=TruncatedGaussianRandom,
-        shape=attribute_shape,
-        random=True,
-        samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
-    )
+    "truncated_gaussian_random",
+    TruncatedGaussianRandom,
+    attribute_shape,
+    random=True,
+    samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
 )
 
 
@@ -144,31 +132,27 @@ class DropoutGrad(Dropout, Gradient, reads="mask"): ...
 
 
 define(
-    Op(
-        type="dropout",
-        record=Dropout,
-        numbers={"Seed": "seed"},
-        numbers_set={"Seed": {"fix_seed": True}},
-        shape=dropout_shape,
-        in_place={"Out": "X"},
-        random=True,
-        by_place=lambda attrs: not attrs["is_test"],
-        samples=(
-            sample({"X": normal(40, 50)}, dropout_prob=0.3, seed=5),
-            sample({"X": normal(4, 5)}, is_test=True, dropout_prob=0.3),
-            sample({"X": normal(4, 5)}, dropout_implementation="upscale_in_train", seed=5),
-        ),
-        refuses=(sample({"X": normal(4, 5)}, dropout_prob=1.5),),
+    "dropout",
+    Dropout,
+    dropout_shape,
+    numbers={"Seed": "seed"},
+    numbers_set={"Seed": {"fix_seed": True}},
+    in_place={"Out": "X"},
+    random=True,
+    by_place=lambda attrs: not attrs["is_test"],
+    samples=(
+        sample({"X": normal(40, 50)}, dropout_prob=0.3, seed=5),
+        sample({"X": normal(4, 5)}, is_test=True, dropout_prob=0.3),
+        sample({"X": normal(4, 5)}, dropout_implementation="upscale_in_train", seed=5),
     ),
-    Op(
-        type="dropout_grad",
-        record=DropoutGrad,
-        shape=same("Out@GRAD", "X@GRAD"),
+    refuses=(sample({"X": normal(4, 5)}, dropout_prob=1.5),),
+    slope=Op(
+        "dropout_grad",
+        DropoutGrad,
+        same("Out@GRAD", "X@GRAD"),
         in_place={"X@GRAD": "Out@GRAD"},
         grad=Grad(  # the same mask again
-            "dropout_grad",
-            {"Mask": "Mask", "Out@GRAD": "X@GRAD@GRAD"},
-            {"X@GRAD": "Out@GRAD@GRAD"},
+            "dropout_grad", {"Mask": "Mask", "Out@GRAD": "X@GRAD@GRAD"}, {"X@GRAD": "Out@GRAD@GRAD"}
         ),
     ),
 )

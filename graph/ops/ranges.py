@@ -32,16 +32,14 @@ class Fill(Operands):
 
 
 define(
-    Op(
-        type="fill",
-        record=Fill,
-        shape=fill_shape,
-        samples=(
-            sample(shape=[2, 2], value=[1.0, 2.0, 3.0, 4.0]),
-            sample(shape=[2], value=[1.0, -2.0], dtype=int(VarType.INT64)),
-        ),
-        refuses=(sample(shape=[3], value=[1.0]),),
-    )
+    "fill",
+    Fill,
+    fill_shape,
+    samples=(
+        sample(shape=[2, 2], value=[1.0, 2.0, 3.0, 4.0]),
+        sample(shape=[2], value=[1.0, -2.0], dtype=int(VarType.INT64)),
+    ),
+    refuses=(sample(shape=[3], value=[1.0]),),
 )
 
 
@@ -50,15 +48,10 @@ class FillZerosLike2(Unary):
 
 
 define(
-    Op(
-        type="fill_zeros_like2",
-        record=FillZerosLike2,
-        shape=lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("dtype")))},
-        samples=(
-            sample({"X": normal(2, 3)}, dtype=int(VarType.INT32)),
-            sample({"X": normal(2)}),
-        ),
-    )
+    "fill_zeros_like2",
+    FillZerosLike2,
+    lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("dtype")))},
+    samples=(sample({"X": normal(2, 3)}, dtype=int(VarType.INT32)), sample({"X": normal(2)})),
 )
 
 
@@ -72,21 +65,12 @@ class Size(Operands):
     out: Output
 
 
+define("size", Size, lambda op: one_of(VarType.INT64), samples=(sample({"Input": normal(2, 3)}),))
 define(
-    Op(
-        type="size",
-        record=Size,
-        shape=lambda op: one_of(VarType.INT64),
-        samples=(sample({"Input": normal(2, 3)}),),
-    )
-)
-define(
-    Op(
-        type="is_empty",
-        record=Unary,
-        shape=lambda op: one_of(VarType.BOOL),
-        samples=(sample({"X": normal(2, 3)}), sample({"X": normal(2, 0)})),
-    )
+    "is_empty",
+    Unary,
+    lambda op: one_of(VarType.BOOL),
+    samples=(sample({"X": normal(2, 3)}), sample({"X": normal(2, 0)})),
 )
 
 
@@ -111,17 +95,15 @@ class Linspace(Operands):
 
 
 define(
-    Op(
-        type="linspace",
-        record=Linspace,
-        numbers={"Num": "num"},
-        shape=linspace_shape,
-        samples=(
-            sample({"Start": normal(1), "Stop": normal(1)}, num=5),
-            sample({"Start": normal(1), "Stop": normal(1)}, num=1),
-        ),
-        refuses=(sample({"Start": normal(1), "Stop": normal(1)}, num=0),),
-    )
+    "linspace",
+    Linspace,
+    linspace_shape,
+    numbers={"Num": "num"},
+    samples=(
+        sample({"Start": normal(1), "Stop": normal(1)}, num=5),
+        sample({"Start": normal(1), "Stop": normal(1)}, num=1),
+    ),
+    refuses=(sample({"Start": normal(1), "Stop": normal(1)}, num=0),),
 )
 
 
@@ -171,31 +153,27 @@ class RangeAt(Range):
 
 
 define(
-    Op(
-        type="range",
-        record=Range,
-        numbers=_RANGE_NUMBERS,
-        numbers_dtype="Start",
-        shape=range_shape,
-        samples=(
-            sample(start=1.0, end=4.0, step=0.5),
-            sample(start=5, end=-4, step=-2, dtype=int(VarType.INT64)),
-        ),
-        refuses=(sample(start=1.0, end=4.0, step=-1.0), sample(start=1.0, end=1.0)),
-    )
+    "range",
+    Range,
+    range_shape,
+    numbers=_RANGE_NUMBERS,
+    numbers_dtype="Start",
+    samples=(
+        sample(start=1.0, end=4.0, step=0.5),
+        sample(start=5, end=-4, step=-2, dtype=int(VarType.INT64)),
+    ),
+    refuses=(sample(start=1.0, end=4.0, step=-1.0), sample(start=1.0, end=1.0)),
 )
 define(
-    Op(
-        type="range_at",
-        record=RangeAt,
-        shape=range_shape,
-        reads_values=lambda attrs: tuple(_RANGE_NUMBERS),
-        samples=(
-            sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
-            sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
-        ),
-        refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
-    )
+    "range_at",
+    RangeAt,
+    range_shape,
+    reads_values=lambda attrs: tuple(_RANGE_NUMBERS),
+    samples=(
+        sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
+        sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
+    ),
+    refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
 )
 
 
@@ -219,17 +197,15 @@ class MeshgridGrad(Meshgrid, reads="x"):
 
 
 define(
-    Op(
-        type="meshgrid",
-        record=Meshgrid,
-        shape=meshgrid_shape,
-        samples=(
-            sample({"X": [normal(2), normal(3)]}),
-            sample({"X": [normal(2), normal(1), normal(4)]}),
-        ),
-        refuses=(sample({"X": [normal(2), normal(3, 1)]}),),
+    "meshgrid",
+    Meshgrid,
+    meshgrid_shape,
+    samples=(
+        sample({"X": [normal(2), normal(3)]}),
+        sample({"X": [normal(2), normal(1), normal(4)]}),
     ),
-    Op(type="meshgrid_grad", record=MeshgridGrad),
+    refuses=(sample({"X": [normal(2), normal(3, 1)]}),),
+    slope=Op("meshgrid_grad", MeshgridGrad),
 )
 
 
@@ -253,22 +229,20 @@ class ExpandAsGrad(ExpandAs, Gradient, reads="x target_tensor"): ...
 
 
 define(
-    Op(
-        type="expand_as",
-        record=ExpandAs,
-        lod=no_sequences,
-        shape=expand_as_shape,
-        samples=(
-            sample({"X": normal(2, 3), "target_tensor": normal(4, 3)}),
-            sample({"X": normal(2, 1), "target_tensor": normal(2, 5)}),
-        ),
-        refuses=(
-            sample({"X": normal(2, 3), "target_tensor": normal(3, 3)}),
-            sample({"X": normal(2, 3), "target_tensor": normal(2, 3, 1)}),
-            sample({"X": normal(0, 3), "target_tensor": normal(2, 3)}),
-        ),
+    "expand_as",
+    ExpandAs,
+    expand_as_shape,
+    lod=no_sequences,
+    samples=(
+        sample({"X": normal(2, 3), "target_tensor": normal(4, 3)}),
+        sample({"X": normal(2, 1), "target_tensor": normal(2, 5)}),
     ),
-    Op(type="expand_as_grad", record=ExpandAsGrad),
+    refuses=(
+        sample({"X": normal(2, 3), "target_tensor": normal(3, 3)}),
+        sample({"X": normal(2, 3), "target_tensor": normal(2, 3, 1)}),
+        sample({"X": normal(0, 3), "target_tensor": normal(2, 3)}),
+    ),
+    slope=Op("expand_as_grad", ExpandAsGrad),
 )
 
 
@@ -299,16 +273,14 @@ class Allclose(Operands):
 
 
 define(
-    Op(
-        type="allclose",
-        record=Allclose,
-        shape=allclose_shape,
-        samples=(
-            sample({"Input": normal(3, 4), "Other": normal(3, 4)}, atol=9.0),
-            sample({"Input": normal(3, 4), "Other": normal(3, 4)}),
-        ),
-        refuses=(sample({"Input": normal(3), "Other": normal(4)}),),
-    )
+    "allclose",
+    Allclose,
+    allclose_shape,
+    samples=(
+        sample({"Input": normal(3, 4), "Other": normal(3, 4)}, atol=9.0),
+        sample({"Input": normal(3, 4), "Other": normal(3, 4)}),
+    ),
+    refuses=(sample({"Input": normal(3), "Other": normal(4)}),),
 )
 
 
@@ -320,14 +292,12 @@ class EqualReduce(Operands):
 
 
 define(
-    Op(
-        type="equal_reduce",
-        record=EqualReduce,
-        shape=lambda op: one_of(VarType.BOOL),
-        samples=(
-            sample({"X": integers(2, high=1), "Y": integers(2, high=1)}),
-            sample({"X": booleans(9), "Y": booleans(9)}),
-            sample({"X": integers(2, high=1), "Y": integers(3, high=1)}),
-        ),
-    )
+    "equal_reduce",
+    EqualReduce,
+    lambda op: one_of(VarType.BOOL),
+    samples=(
+        sample({"X": integers(2, high=1), "Y": integers(2, high=1)}),
+        sample({"X": booleans(9), "Y": booleans(9)}),
+        sample({"X": integers(2, high=1), "Y": integers(3, high=1)}),
+    ),
 )

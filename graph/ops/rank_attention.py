@@ -10,7 +10,7 @@ from ...strategies.types import FLOATS, INTEGERS
 from . import formula as f
 from .lod import no_sequences
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import integers, normal, sample, table
 
@@ -66,20 +66,20 @@ def rank_attention(a: RankAttention) -> f.Results:
 _RANKS = [[1, 1, 0, 2, 1], [2, 1, 0, 2, 1], [0, 1, 2, 0, 0], [1, 2, 3, 2, 0]]
 _RANKED = {"X": normal(4, 3), "RankOffset": table(_RANKS), "RankParam": normal(12, 5)}
 define(
-    Op(
-        type="rank_attention",
-        record=RankAttention,
-        shape=rank_attention_shape,
-        lod=no_sequences,
-        formula=rank_attention,
-        samples=(sample(_RANKED, MaxRank=2),),
-        refuses=(
-            sample(_RANKED),
-            sample({**_RANKED, "RankParam": normal(9, 5)}, MaxRank=2),
-            sample({**_RANKED, "RankOffset": normal(4, 5)}, MaxRank=2),
-            sample({**_RANKED, "RankOffset": integers(3, 5, high=2)}, MaxRank=2),
-            sample({**_RANKED, "X": normal(4, 3, 1)}, MaxRank=2),
-        ),
+    "rank_attention",
+    RankAttention,
+    rank_attention_shape,
+    lod=no_sequences,
+    formula=rank_attention,
+    samples=(sample(_RANKED, MaxRank=2),),
+    refuses=(
+        sample(_RANKED),
+        sample({**_RANKED, "RankParam": normal(9, 5)}, MaxRank=2),
+        sample({**_RANKED, "RankOffset": normal(4, 5)}, MaxRank=2),
+        sample({**_RANKED, "RankOffset": integers(3, 5, high=2)}, MaxRank=2),
+        sample({**_RANKED, "X": normal(4, 3, 1)}, MaxRank=2),
     ),
-    slope("x rank_offset rank_param d_out", "d_rank_param"),  # as in Paddle, X gets no gradient
+    slope=slope(
+        "x rank_offset rank_param d_out", "d_rank_param"
+    ),  # as in Paddle, X gets no gradient
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .operands import Input, Operands, Outputs, Unary
-from .registry import Grad, Inference, Op, ShapeRule, Specs, define, slope
+from .registry import Grad, Inference, ShapeRule, Specs, define, slope
 from .rules import normal_axis, of_shape, same
 from .samples import normal, sample
 
@@ -26,17 +26,12 @@ class Flip(Unary):
 
 
 define(
-    Op(
-        type="flip",
-        record=Flip,
-        shape=axes_shape("dims"),
-        grad=Grad("flip", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
-        samples=(
-            sample({"X": normal(3, 4)}, dims=[0]),
-            sample({"X": normal(2, 3, 4)}, dims=[-1, 0]),
-        ),
-        refuses=(sample({"X": normal(3, 4)}, dims=[2]), sample({"X": normal(3)}, dims=[0, -1])),
-    )
+    "flip",
+    Flip,
+    axes_shape("dims"),
+    grad=Grad("flip", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+    samples=(sample({"X": normal(3, 4)}, dims=[0]), sample({"X": normal(2, 3, 4)}, dims=[-1, 0])),
+    refuses=(sample({"X": normal(3, 4)}, dims=[2]), sample({"X": normal(3)}, dims=[0, -1])),
 )
 
 
@@ -57,20 +52,18 @@ class Roll(Unary):
 
 
 define(
-    Op(
-        type="roll",
-        record=Roll,
-        shape=roll_shape,
-        samples=(
-            sample({"X": normal(3, 4)}, shifts=[1], dims=[0]),
-            sample({"X": normal(2, 3, 5)}, shifts=[-7, 1], dims=[-1, 1]),
-        ),
-        refuses=(
-            sample({"X": normal(3, 4)}, shifts=[1], dims=[2]),
-            sample({"X": normal(3, 4)}, shifts=[1, 2], dims=[0]),
-        ),
+    "roll",
+    Roll,
+    roll_shape,
+    samples=(
+        sample({"X": normal(3, 4)}, shifts=[1], dims=[0]),
+        sample({"X": normal(2, 3, 5)}, shifts=[-7, 1], dims=[-1, 1]),
     ),
-    slope("x d_out", "d_x"),
+    refuses=(
+        sample({"X": normal(3, 4)}, shifts=[1], dims=[2]),
+        sample({"X": normal(3, 4)}, shifts=[1, 2], dims=[0]),
+    ),
+    slope=slope("x d_out", "d_x"),
 )
 
 
@@ -90,14 +83,12 @@ class Unbind(Operands):
 
 
 define(
-    Op(
-        type="unbind",
-        record=Unbind,
-        shape=unbind_shape,
-        grad=Grad("stack", {"X": "Out@GRAD"}, {"Y": "X@GRAD"}),
-        samples=(sample({"X": normal(2, 3)}, axis=1), sample({"X": normal(3, 2, 2)}, axis=-2)),
-        refuses=(sample({"X": normal(2, 3)}, axis=2),),
-    )
+    "unbind",
+    Unbind,
+    unbind_shape,
+    grad=Grad("stack", {"X": "Out@GRAD"}, {"Y": "X@GRAD"}),
+    samples=(sample({"X": normal(2, 3)}, axis=1), sample({"X": normal(3, 2, 2)}, axis=-2)),
+    refuses=(sample({"X": normal(2, 3)}, axis=2),),
 )
 
 
@@ -138,17 +129,15 @@ class PixelShuffle(Unary):
 
 
 define(
-    Op(
-        type="pixel_shuffle",
-        record=PixelShuffle,
-        shape=pixel_shuffle_shape,
-        samples=(sample({"X": normal(2, 8, 2, 3)}, upscale_factor=2),),
-        refuses=(
-            sample({"X": normal(2, 6, 2, 3)}, upscale_factor=2),
-            sample({"X": normal(2, 4, 3)}, upscale_factor=2),
-        ),
+    "pixel_shuffle",
+    PixelShuffle,
+    pixel_shuffle_shape,
+    samples=(sample({"X": normal(2, 8, 2, 3)}, upscale_factor=2),),
+    refuses=(
+        sample({"X": normal(2, 6, 2, 3)}, upscale_factor=2),
+        sample({"X": normal(2, 4, 3)}, upscale_factor=2),
     ),
-    slope("d_out", "d_x", shape=pixel_shuffle_grad_shape),
+    slope=slope("d_out", "d_x", shape=pixel_shuffle_grad_shape),
 )
 
 
@@ -172,18 +161,16 @@ class SpaceToDepth(Unary):
 
 
 define(
-    Op(
-        type="space_to_depth",
-        record=SpaceToDepth,
-        shape=space_to_depth_shape,
-        samples=(sample({"X": normal(2, 8, 2, 4)}, blocksize=2),),
-        refuses=(
-            sample({"X": normal(2, 8, 3, 4)}, blocksize=2),
-            sample({"X": normal(2, 3, 4, 4)}, blocksize=2),
-            sample({"X": normal(2, 4, 4, 4)}, blocksize=1),
-        ),
+    "space_to_depth",
+    SpaceToDepth,
+    space_to_depth_shape,
+    samples=(sample({"X": normal(2, 8, 2, 4)}, blocksize=2),),
+    refuses=(
+        sample({"X": normal(2, 8, 3, 4)}, blocksize=2),
+        sample({"X": normal(2, 3, 4, 4)}, blocksize=2),
+        sample({"X": normal(2, 4, 4, 4)}, blocksize=1),
     ),
-    slope("x d_out", "d_x"),
+    slope=slope("x d_out", "d_x"),
 )
 
 
@@ -204,14 +191,12 @@ class ShuffleChannel(Unary):
 
 
 define(
-    Op(
-        type="shuffle_channel",
-        record=ShuffleChannel,
-        shape=shuffle_channel_shape,
-        samples=(sample({"X": normal(2, 6, 2, 3)}, group=2),),
-        refuses=(sample({"X": normal(2, 6, 2, 3)}, group=4), sample({"X": normal(2, 6)}, group=2)),
-    ),
-    slope("d_out", "d_x", shape=shuffle_channel_shape),
+    "shuffle_channel",
+    ShuffleChannel,
+    shuffle_channel_shape,
+    samples=(sample({"X": normal(2, 6, 2, 3)}, group=2),),
+    refuses=(sample({"X": normal(2, 6, 2, 3)}, group=4), sample({"X": normal(2, 6)}, group=2)),
+    slope=slope("d_out", "d_x", shape=shuffle_channel_shape),
 )
 
 
@@ -234,18 +219,16 @@ class TemporalShift(Unary):
 
 
 define(
-    Op(
-        type="temporal_shift",
-        record=TemporalShift,
-        shape=temporal_shift_shape,
-        samples=(
-            sample({"X": normal(6, 5, 2, 1)}, seg_num=3, shift_ratio=0.3),
-            sample({"X": normal(2, 3, 1, 2)}, seg_num=1),
-        ),
-        refuses=(
-            sample({"X": normal(5, 4, 2, 2)}, seg_num=2),
-            sample({"X": normal(4, 4, 2, 2)}, seg_num=2, shift_ratio=0.6),
-        ),
+    "temporal_shift",
+    TemporalShift,
+    temporal_shift_shape,
+    samples=(
+        sample({"X": normal(6, 5, 2, 1)}, seg_num=3, shift_ratio=0.3),
+        sample({"X": normal(2, 3, 1, 2)}, seg_num=1),
     ),
-    slope("d_out", "d_x", shape=temporal_shift_shape),
+    refuses=(
+        sample({"X": normal(5, 4, 2, 2)}, seg_num=2),
+        sample({"X": normal(4, 4, 2, 2)}, seg_num=2, shift_ratio=0.6),
+    ),
+    slope=slope("d_out", "d_x", shape=temporal_shift_shape),
 )

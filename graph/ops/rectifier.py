@@ -8,8 +8,8 @@ from typing import Any
 
 from . import expr as e
 from .activation import define_activation, logistic
-from .operands import Operands, SlopeOfBoth, Unary
-from .registry import Inference, Op, Shapes, Specs, define
+from .operands import Input, Operands, Output, SlopeOfBoth, Unary
+from .registry import Inference, Op, Shapes, Specs, define, slope
 from .rules import product
 from .samples import normal, sample
 
@@ -163,41 +163,43 @@ def _beside_channels(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
 
 
 _IMAGE = normal(2, 3, 2, 2, away_from=(0.0,))
-_PRELU: dict[str, Any] = {
-    "attrs": {"mode": "all"},
-    "shape": prelu_shape,
-    "aligned": _beside_channels,
-}
+
+
+class Prelu(Operands):
+    x: Input
+    alpha: Input
+    out: Output
+    mode: str = "all"
+
+
 define(
-    Op(
-        type="prelu",  # He et al., arXiv 1502.01852
-        inputs=("X", "Alpha"),
-        outputs=("Out",),
-        scalar=lambda x, alpha: e.where(x > 0, x, alpha * x),
-        in_place={"Out": "X"},
-        samples=(
-            sample({"X": _IMAGE, "Alpha": normal(1)}),
-            sample({"X": _IMAGE, "Alpha": normal(1, 3, 1, 1)}, mode="channel"),
-            sample({"X": normal(4, 3, away_from=(0.0,)), "Alpha": normal(3)}, mode="channel"),
-            sample({"X": _IMAGE, "Alpha": normal(1, 3, 2, 2)}, mode="element"),
-        ),
-        refuses=(
-            sample({"X": _IMAGE, "Alpha": normal(3)}),
-            sample({"X": _IMAGE, "Alpha": normal(2)}, mode="channel"),
-            sample({"X": _IMAGE, "Alpha": normal(3)}, mode="element"),
-            sample({"X": _IMAGE, "Alpha": normal(1)}, mode="each"),
-        ),
-        **_PRELU,
+    "prelu",  # He et al., arXiv 1502.01852
+    Prelu,
+    prelu_shape,
+    aligned=_beside_channels,
+    scalar=lambda x, alpha: e.where(x > 0, x, alpha * x),
+    in_place={"Out": "X"},
+    samples=(
+        sample({"X": _IMAGE, "Alpha": normal(1)}),
+        sample({"X": _IMAGE, "Alpha": normal(1, 3, 1, 1)}, mode="channel"),
+        sample({"X": normal(4, 3, away_from=(0.0,)), "Alpha": normal(3)}, mode="channel"),
+        sample({"X": _IMAGE, "Alpha": normal(1, 3, 2, 2)}, mode="element"),
     ),
-    Op(
-        type="prelu_grad",
-        inputs=("X", "Alpha", "Out@GRAD"),
-        outputs=("X@GRAD?", "Alpha@GRAD?"),
+    refuses=(
+        sample({"X": _IMAGE, "Alpha": normal(3)}),
+        sample({"X": _IMAGE, "Alpha": normal(2)}, mode="channel"),
+        sample({"X": _IMAGE, "Alpha": normal(3)}, mode="element"),
+        sample({"X": _IMAGE, "Alpha": normal(1)}, mode="each"),
+    ),
+    slope=slope(
+        "x alpha d_out",
+        "d_x d_alpha",
+        shape=prelu_shape,
+        aligned=_beside_channels,
         scalar=lambda x, alpha, d_out: (
             e.where(x > 0, d_out, alpha * d_out),
             e.where(x > 0, 0, x * d_out),
         ),
-        **_PRELU,
     ),
 )
 
@@ -229,19 +231,17 @@ class MaxoutGrad(SlopeOfBoth, MaxoutAttributes): ...
 
 
 define(
-    Op(
-        type="maxout",  # Goodfellow et al., arXiv 1302.4389
-        record=Maxout,
-        shape=maxout_shape,
-        samples=(
-            sample({"X": normal(2, 6, 3, 2)}, groups=2),
-            sample({"X": normal(2, 3, 2, 6)}, groups=3, axis=-1),
-        ),
-        refuses=(
-            sample({"X": normal(2, 6, 3, 2)}, groups=4),
-            sample({"X": normal(2, 6, 3, 2)}, groups=2, axis=2),
-            sample({"X": normal(2, 6)}, groups=2),
-        ),
+    "maxout",  # Goodfellow et al., arXiv 1302.4389
+    Maxout,
+    maxout_shape,
+    samples=(
+        sample({"X": normal(2, 6, 3, 2)}, groups=2),
+        sample({"X": normal(2, 3, 2, 6)}, groups=3, axis=-1),
     ),
-    Op(type="maxout_grad", record=MaxoutGrad),
+    refuses=(
+        sample({"X": normal(2, 6, 3, 2)}, groups=4),
+        sample({"X": normal(2, 6, 3, 2)}, groups=2, axis=2),
+        sample({"X": normal(2, 6)}, groups=2),
+    ),
+    slope=Op("maxout_grad", MaxoutGrad),
 )

@@ -51,19 +51,17 @@ def lstm_unit(a: LstmUnit) -> f.Results:
 
 
 define(
-    Op(
-        type="lstm_unit",
-        record=LstmUnit,
-        shape=lstm_unit_shape,
-        lod=no_sequences,
-        formula=lstm_unit,
-        samples=(
-            sample({"X": normal(3, 8), "C_prev": normal(3, 2)}),
-            sample({"X": normal(2, 4), "C_prev": normal(2, 1)}, forget_bias=1.0),
-        ),
-        refuses=(sample({"X": normal(3, 8), "C_prev": normal(3, 3)}),),
+    "lstm_unit",
+    LstmUnit,
+    lstm_unit_shape,
+    lod=no_sequences,
+    formula=lstm_unit,
+    samples=(
+        sample({"X": normal(3, 8), "C_prev": normal(3, 2)}),
+        sample({"X": normal(2, 4), "C_prev": normal(2, 1)}, forget_bias=1.0),
     ),
-    slope("x c_prev c d_c d_h", "d_x d_c_prev"),
+    refuses=(sample({"X": normal(3, 8), "C_prev": normal(3, 3)}),),
+    slope=slope("x c_prev c d_c d_h", "d_x d_c_prev"),
 )
 
 _ACTIVATIONS = (lambda x: x, _sigmoid, f.tanh, lambda x: f.maximum(x, 0))  # by number
@@ -164,20 +162,15 @@ def gru_unit_grad(a: GruUnitGrad) -> f.Results:
 _GRU = {"Input": normal(3, 6), "HiddenPrev": normal(3, 2), "Weight": normal(2, 6)}
 
 define(
-    Op(
-        type="gru_unit",
-        record=GruUnit,
-        shape=gru_unit_shape,
-        lod=no_sequences,
-        formula=gru_unit,
-        samples=(
-            sample({**_GRU, "Bias": normal(1, 6)}),
-            sample(_GRU, activation=3, gate_activation=1, origin_mode=True),
-        ),
-        refuses=(
-            sample({**_GRU, "Weight": normal(2, 5)}),
-            sample(_GRU, activation=4),
-        ),
+    "gru_unit",
+    GruUnit,
+    gru_unit_shape,
+    lod=no_sequences,
+    formula=gru_unit,
+    samples=(
+        sample({**_GRU, "Bias": normal(1, 6)}),
+        sample(_GRU, activation=3, gate_activation=1, origin_mode=True),
     ),
-    Op(type="gru_unit_grad", record=GruUnitGrad, formula=gru_unit_grad),
+    refuses=(sample({**_GRU, "Weight": normal(2, 5)}), sample(_GRU, activation=4)),
+    slope=Op("gru_unit_grad", GruUnitGrad, formula=gru_unit_grad),
 )

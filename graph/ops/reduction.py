@@ -26,15 +26,13 @@ def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="mean",
-        linear=("X",),
-        record=Unary,
-        shape=scalar_like,
-        samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
-        refuses=(sample({"X": booleans(3, 4)}),),
-    ),
-    Op(type="mean_grad", record=SlopeOfX, shape=mean_grad_shape, shapes_of=("X",)),
+    "mean",
+    Unary,
+    scalar_like,
+    linear=("X",),
+    samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+    refuses=(sample({"X": booleans(3, 4)}),),
+    slope=Op("mean_grad", SlopeOfX, mean_grad_shape, shapes_of=("X",)),
 )
 
 
@@ -57,20 +55,15 @@ class Sum(Operands):
 
 
 define(
-    Op(
-        type="sum",
-        record=Sum,
-        shape=sum_shape,
-        grad=Grad(
-            "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"
-        ),
-        in_place={"Out": "X"},
-        samples=(
-            sample({"X": [normal(3, 4), normal(3, 4), normal(3, 4)]}),
-            sample({"X": [normal(5)]}),
-        ),
-        refuses=(sample({"X": [normal(3, 4), normal(4, 3)]}),),
-    )
+    "sum",
+    Sum,
+    sum_shape,
+    grad=Grad(
+        "scale", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}, attrs=lambda a: {"scale": 1.0}, each="X"
+    ),
+    in_place={"Out": "X"},
+    samples=(sample({"X": [normal(3, 4), normal(3, 4), normal(3, 4)]}), sample({"X": [normal(5)]})),
+    refuses=(sample({"X": [normal(3, 4), normal(4, 3)]}),),
 )
 
 
@@ -148,15 +141,13 @@ def _define(
     refuses: tuple[object, ...] = (),
 ) -> None:
     define(
-        Op(
-            type=name,
-            record=Reduce,
-            shape=shape,
-            samples=samples,
-            refuses=(sample({"X": normal(3, 4)}, dim=[2]), *refuses),
-            linear=linear,
-        ),
-        Op(type=f"{name}_grad", record=gradient, shapes_of=("X",) if linear else ()),
+        name,
+        Reduce,
+        shape,
+        samples=samples,
+        refuses=(sample({"X": normal(3, 4)}, dim=[2]), *refuses),
+        linear=linear,
+        slope=Op(f"{name}_grad", gradient, shapes_of=("X",) if linear else ()),
     )
 
 
@@ -176,27 +167,23 @@ def logic_shape(op: Inference) -> Mapping[str, Specs]:
 
 for _name in ("reduce_all", "reduce_any"):
     define(
-        Op(
-            type=_name,
-            record=Reduce,
-            shape=logic_shape,
-            samples=(
-                sample({"X": booleans(3, 4)}, dim=[0]),
-                sample({"X": booleans(3, 2)}, dim=[-1], keep_dim=True),
-                sample({"X": booleans(2, 2)}, reduce_all=True),
-            ),
-            refuses=(sample({"X": normal(3, 4)}), sample({"X": booleans(3, 4)}, dim=[2])),
-        )
+        _name,
+        Reduce,
+        logic_shape,
+        samples=(
+            sample({"X": booleans(3, 4)}, dim=[0]),
+            sample({"X": booleans(3, 2)}, dim=[-1], keep_dim=True),
+            sample({"X": booleans(2, 2)}, reduce_all=True),
+        ),
+        refuses=(sample({"X": normal(3, 4)}), sample({"X": booleans(3, 4)}, dim=[2])),
     )
 
 for _name in ("isfinite", "isnan", "isinf"):
     define(
-        Op(
-            type=_name,
-            record=Unary,
-            shape=lambda op: {"Out": Spec((1,), VarType.BOOL)},
-            samples=(sample({"X": normal(3, 4)}), sample({"X": Draw((3, 4), "special")})),
-        )
+        _name,
+        Unary,
+        lambda op: {"Out": Spec((1,), VarType.BOOL)},
+        samples=(sample({"X": normal(3, 4)}), sample({"X": Draw((3, 4), "special")})),
     )
 
 
@@ -214,35 +201,31 @@ class Cumsum(Unary):
 
 
 define(
-    Op(
-        type="cumsum",
-        record=Cumsum,
-        shape=cumsum_shape,
-        grad=Grad(
-            "cumsum",
-            {"X": "Out@GRAD"},
-            {"Out": "X@GRAD"},
-            attrs=lambda a: {**a, "reverse": not a["reverse"]},
-        ),
-        samples=(
-            sample({"X": normal(3, 4)}),
-            sample({"X": normal(3, 4)}, axis=0, exclusive=True),
-            sample({"X": normal(3, 4)}, reverse=True),
-            sample({"X": normal(2, 3, 2)}, axis=1, reverse=True, exclusive=True),
-        ),
-        refuses=(sample({"X": normal(3, 4)}, axis=2),),
-    )
+    "cumsum",
+    Cumsum,
+    cumsum_shape,
+    grad=Grad(
+        "cumsum",
+        {"X": "Out@GRAD"},
+        {"Out": "X@GRAD"},
+        attrs=lambda a: {**a, "reverse": not a["reverse"]},
+    ),
+    samples=(
+        sample({"X": normal(3, 4)}),
+        sample({"X": normal(3, 4)}, axis=0, exclusive=True),
+        sample({"X": normal(3, 4)}, reverse=True),
+        sample({"X": normal(2, 3, 2)}, axis=1, reverse=True, exclusive=True),
+    ),
+    refuses=(sample({"X": normal(3, 4)}, axis=2),),
 )
 
 
 define(
-    Op(
-        type="squared_l2_norm",
-        record=Unary,
-        shape=scalar_like,
-        samples=(sample({"X": normal(3, 4)}),),
-    ),
-    Op(type="squared_l2_norm_grad", record=SlopeOfX),
+    "squared_l2_norm",
+    Unary,
+    scalar_like,
+    samples=(sample({"X": normal(3, 4)}),),
+    slope=Op("squared_l2_norm_grad", SlopeOfX),
 )
 
 
@@ -251,13 +234,11 @@ class ClipByNorm(Unary):
 
 
 define(
-    Op(
-        type="clip_by_norm",
-        record=ClipByNorm,
-        shape=same("X"),
-        samples=(
-            sample({"X": normal(3, 4)}, max_norm=0.5),
-            sample({"X": normal(2, 2)}, max_norm=100.0),
-        ),
-    )
+    "clip_by_norm",
+    ClipByNorm,
+    same("X"),
+    samples=(
+        sample({"X": normal(3, 4)}, max_norm=0.5),
+        sample({"X": normal(2, 2)}, max_norm=100.0),
+    ),
 )

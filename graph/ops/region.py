@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .operands import Inputs, Operands, Outputs
-from .registry import OPS, Inference, Op, Spec, Specs, define
+from .registry import OPS, Inference, Spec, Specs, define
 from .samples import normal, sample
 
 REGION = "xla_region"
@@ -70,11 +70,9 @@ class Region(Operands):
 
 
 define(
-    Op(
-        type=REGION,
-        record=Region,
-        shape=region_shape,
-        in_place={"Out": "X"},
-        samples=(sample({"X": [normal(3, 4), normal(3, 4)]}, body=_EXAMPLE, results=[3, 2]),),
-    )
+    REGION,
+    Region,
+    region_shape,
+    in_place={"Out": "X"},
+    samples=(sample({"X": [normal(3, 4), normal(3, 4)]}, body=_EXAMPLE, results=[3, 2]),),
 )

@@ -119,60 +119,50 @@ _REFUSES = (
 )
 
 define(
-    Op(
-        type="roi_pool",
-        record=RoiPool,
-        shape=_pooled(False, "Argmax"),
-        lod=no_sequences,
-        samples=(
-            sample({**_x(), **_AT}, **_BINS),
-            sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.5),
-        ),
-        refuses=_REFUSES,
+    "roi_pool",
+    RoiPool,
+    _pooled(False, "Argmax"),
+    lod=no_sequences,
+    samples=(
+        sample({**_x(), **_AT}, **_BINS),
+        sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.5),
     ),
-    Op(type="roi_pool_grad", record=RoiPoolGrad, shape=_slopes),
+    refuses=_REFUSES,
+    slope=Op("roi_pool_grad", RoiPoolGrad, _slopes),
 )
 define(
-    Op(
-        type="roi_align",
-        record=RoiAlign,
-        shape=_pooled(),
-        lod=no_sequences,
-        samples=(
-            sample({**_x(), **_AT}, **_BINS),
-            sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.7, sampling_ratio=2),
-        ),
-        refuses=_REFUSES,
+    "roi_align",
+    RoiAlign,
+    _pooled(),
+    lod=no_sequences,
+    samples=(
+        sample({**_x(), **_AT}, **_BINS),
+        sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.7, sampling_ratio=2),
     ),
-    Op(type="roi_align_grad", record=RoiAlignGrad, shape=_slopes),
+    refuses=_REFUSES,
+    slope=Op("roi_align_grad", RoiAlignGrad, _slopes),
 )
 define(
-    Op(
-        type="psroi_pool",
-        record=PsroiPool,
-        shape=_pooled(True),
-        lod=no_sequences,
-        samples=(
-            sample({**_x(12), **_AT}, **_BINS, output_channels=2),
-            sample({**_x(6), **_AT}, **_BINS, spatial_scale=0.5),
-        ),
-        refuses=(*_REFUSES, sample({**_x(7), **_AT}, **_BINS)),
+    "psroi_pool",
+    PsroiPool,
+    _pooled(True),
+    lod=no_sequences,
+    samples=(
+        sample({**_x(12), **_AT}, **_BINS, output_channels=2),
+        sample({**_x(6), **_AT}, **_BINS, spatial_scale=0.5),
     ),
-    Op(type="psroi_pool_grad", record=PsroiPoolGrad, shape=_slopes),
+    refuses=(*_REFUSES, sample({**_x(7), **_AT}, **_BINS)),
+    slope=Op("psroi_pool_grad", PsroiPoolGrad, _slopes),
 )
 define(
-    Op(
-        type="prroi_pool",
-        record=PrroiPool,
-        shape=_pooled(),
-        lod=no_sequences,
-        samples=(
-            sample({**_x(), **_AT}, **_BINS),
-            sample(
-                {**_x(), "ROIs": _ROIS, "BatchRoINums": table([1, 2])}, **_BINS, spatial_scale=0.7
-            ),
-        ),
-        refuses=_REFUSES,
+    "prroi_pool",
+    PrroiPool,
+    _pooled(),
+    lod=no_sequences,
+    samples=(
+        sample({**_x(), **_AT}, **_BINS),
+        sample({**_x(), "ROIs": _ROIS, "BatchRoINums": table([1, 2])}, **_BINS, spatial_scale=0.7),
     ),
-    Op(type="prroi_pool_grad", record=PrroiPoolGrad, shape=_slopes),
+    refuses=_REFUSES,
+    slope=Op("prroi_pool_grad", PrroiPoolGrad, _slopes),
 )

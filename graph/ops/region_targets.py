@@ -16,7 +16,7 @@ from .box_choice import overlap
 from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import OFFSETS, Inference, Op, Spec, Specs, define
+from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
@@ -151,19 +151,17 @@ _ANCHORS = {
     ),
 }
 define(
-    Op(
-        type="rpn_target_assign",
-        record=RpnTargetAssign,
-        shape=anchors_shape,
-        reads_values=lambda attrs: ("Anchor", "GtBoxes", "IsCrowd", "ImInfo", "GtBoxes@LOD"),
-        lod=no_sequences,
-        random=True,
-        samples=(
-            sample(_ANCHORS, use_random=False),
-            sample(_ANCHORS, use_random=False, rpn_batch_size_per_im=2, rpn_straddle_thresh=-1.0),
-        ),
-        refuses=(sample({**_ANCHORS, "GtBoxes": uniform(3, 5)}),),
-    )
+    "rpn_target_assign",
+    RpnTargetAssign,
+    anchors_shape,
+    reads_values=lambda attrs: ("Anchor", "GtBoxes", "IsCrowd", "ImInfo", "GtBoxes@LOD"),
+    lod=no_sequences,
+    random=True,
+    samples=(
+        sample(_ANCHORS, use_random=False),
+        sample(_ANCHORS, use_random=False, rpn_batch_size_per_im=2, rpn_straddle_thresh=-1.0),
+    ),
+    refuses=(sample({**_ANCHORS, "GtBoxes": uniform(3, 5)}),),
 )
 
 # -- generate_proposal_labels -----------------------------------------------------------------------
@@ -297,36 +295,32 @@ _CANDIDATES = {
 }
 _FEW = {"class_nums": 3, "use_random": False}
 define(
-    Op(
-        type="generate_proposal_labels",
-        record=GenerateProposalLabels,
-        shape=regions_shape,
-        reads_values=lambda attrs: (*_OF_REGIONS, "RpnRois@LOD", "GtBoxes@LOD"),
-        lod=regions_lod,
-        random=True,
-        samples=(
-            sample(_CANDIDATES, **_FEW),
-            sample(_CANDIDATES, **_FEW, batch_size_per_im=2, fg_fraction=0.5, fg_thresh=0.6),
-            sample(_CANDIDATES, **_FEW, is_cascade_rcnn=True, is_cls_agnostic=True),
-        ),
-        refuses=(sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),),
-    )
+    "generate_proposal_labels",
+    GenerateProposalLabels,
+    regions_shape,
+    reads_values=lambda attrs: (*_OF_REGIONS, "RpnRois@LOD", "GtBoxes@LOD"),
+    lod=regions_lod,
+    random=True,
+    samples=(
+        sample(_CANDIDATES, **_FEW),
+        sample(_CANDIDATES, **_FEW, batch_size_per_im=2, fg_fraction=0.5, fg_thresh=0.6),
+        sample(_CANDIDATES, **_FEW, is_cascade_rcnn=True, is_cls_agnostic=True),
+    ),
+    refuses=(sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),),
 )
 define(
-    Op(
-        type="lod_of_regions",
-        record=OffsetsOfRegions,
-        shape=lambda op: {"Out": OFFSETS._replace(shape=op.shape("Y"))},
-        lod=no_sequences,
-        samples=(
-            sample(
-                {
-                    **{s: v for s, v in _CANDIDATES.items() if "@" not in s},
-                    "X": offsets(3, 1),
-                    "Y": offsets(2, 1),
-                },
-                **_FEW,
-            ),
+    "lod_of_regions",
+    OffsetsOfRegions,
+    lambda op: {"Out": OFFSETS._replace(shape=op.shape("Y"))},
+    lod=no_sequences,
+    samples=(
+        sample(
+            {
+                **{s: v for s, v in _CANDIDATES.items() if "@" not in s},
+                "X": offsets(3, 1),
+                "Y": offsets(2, 1),
+            },
+            **_FEW,
         ),
-    )
+    ),
 )

@@ -3,15 +3,20 @@
 A declaration says what an op is, never how a device computes it: a record of its slots and attributes
 (Paddle's; see ``operands.py``), a rule from operand shapes to result shapes, its gradient op, a scalar
 expression where one fits, and samples that the conformance suite runs. Kernels are found by op type in
-``executor/kernels``.
+``executor/kernels``::
+
+    define(
+        "dot", Dot, dot_shape, formula=dot, samples=(sample({"X": normal(4), "Y": normal(4)}),),
+        slope=Op("dot_grad", DotGrad),  # or slope("x y d_out", "d_x d_y"), whose record follows from the op's
+    )
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, ParamSpec
 
 import numpy as np
 
@@ -19,7 +24,7 @@ from ...strategies.errors import ShapeError
 from ...strategies.types import VarType
 from .formula import Formula, gradient
 from .lod import LodRule, shared
-from .operands import Declared, Operands, Slot, lod_slot, named, parameter_name, slope_record
+from .operands import Operands, Slot, lod_slot, parameter_name, record, slope_record
 from .second_order import Second, derived
 from .update import Update
 
@@ -208,17 +213,17 @@ def like_operands(op: Inference) -> Mapping[str, Specs]:
     return {slot: op.specs(source) for slot, source in sources if op.has(source)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Op:
     """One operator's declaration; ``define`` puts it in the table."""
 
     type: str
     record: Record = Operands  # slots and attributes
-    inputs: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    attrs: Mapping[str, Any] = field(default_factory=dict)
     shape: ShapeRule = like_operands
-    grad: Grad | None = None
+    _: KW_ONLY
+    grad: Grad | None = None  # its gradient, where another op computes it
+    # its gradient op, or what makes it from this one; None once both are in the table
+    slope: Op | Callable[[Op], Op] | None = None
     # f(inputs..., *, attributes...) -> expr.Expr, or one for each output; an input that may be left out is
     # a parameter whose default is None
     scalar: Callable[..., Any] | None = None
@@ -270,16 +275,15 @@ class Op:
     needs: Callable[[Mapping[str, Any]], Mapping[str, Sequence[str]]] = lambda attrs: {}
     samples: tuple[Any, ...] = ()
     refuses: tuple[Any, ...] = ()  # samples that the shape rule must turn down
+    inputs: tuple[str, ...] = field(init=False)
+    outputs: tuple[str, ...] = field(init=False)
+    attrs: Mapping[str, Any] = field(init=False)
     input_slots: tuple[Slot, ...] = field(init=False)
     output_slots: tuple[Slot, ...] = field(init=False)
     lod_slots: tuple[Slot, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         declared = self.record.declared()
-        if self.record is Operands:
-            inputs = tuple(map(Slot.parse, self.inputs))
-            outputs = tuple(Slot.parse(text, result=True) for text in self.outputs)
-            declared = Declared(inputs, outputs, self.attrs)
         object.__setattr__(self, "input_slots", declared.inputs)
         object.__setattr__(self, "output_slots", declared.outputs)
         object.__setattr__(self, "lod_slots", declared.lods)
@@ -383,20 +387,35 @@ def slope(
     """
 
     def declare(op: Op) -> Op:
-        slots = Declared(op.input_slots, op.output_slots, op.attrs, op.lod_slots)
-        record = slope_record(slots, reads, writes)
-        gradient_op = Op(type=f"{op.type}_grad", record=record, **settings)
+        record = slope_record(op.record.declared(), reads, writes)
+        gradient_op = Op(f"{op.type}_grad", record, **settings)
         return gradient_op if second is None else differentiable(gradient_op, second)
 
     return declare
 
 
-def define(op: Op, slope: Op | Callable[[Op], Op] | None = None) -> Op:
+P = ParamSpec("P")
+
+
+def _defining(declare: Callable[P, Op]) -> Callable[P, Op]:
+    """Return what makes a declaration, adds it to the table, and returns it."""
+
+    def define(*slots: P.args, **settings: P.kwargs) -> Op:
+        return register(declare(*slots, **settings))
+
+    return define
+
+
+define = _defining(Op)
+
+
+def register(op: Op) -> Op:
     """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
 
     The gradient op of an op with a formula has one, too, derived from it unless told. A gradient op that
     computes element by element gets a gradient op, too, if it names none.
     """
+    slope = op.slope
     if slope is not None:
         slope = slope if isinstance(slope, Op) else slope(op)
         if op.formula is not None and slope.formula is None:
@@ -404,7 +423,7 @@ def define(op: Op, slope: Op | Callable[[Op], Op] | None = None) -> Op:
         second = _second_order(slope)
         slope = slope if second is None else differentiable(slope, second)
         slope = replace(slope, grad=again(op)) if op.linear else slope
-        op = replace(op, grad=Grad.of(slope))
+        op = replace(op, grad=Grad.of(slope), slope=None)
     for declared in (op, slope):
         if declared is not None:
             assert declared.type not in OPS, f"{declared.type} is declared twice"
@@ -447,26 +466,22 @@ def differentiable(
     results = {f"{slot.name}@GRAD" for slot in slope.output_slots}
     above = {slot for slot, of in second.reads.items() if of in results}
     optional = {*slope.numbers, *second.optional, *(above if len(above) > 1 else ())}
-    fields: dict[str, Any] = {}
-    kinds: dict[str, str] = {}
-    for slot in second.reads:
-        name = parameters[slot] if slot in slope.numbers else parameter_name(slot)
-        fields[name], kinds[name] = named(slot), "Input | None" if slot in optional else "Input"
-    for slot in second.writes:
-        fields[parameter_name(slot)] = named(slot)
-        kinds[parameter_name(slot)] = "Output | None"
-    kinds |= dict.fromkeys(slope.attrs, "Any")
+
+    def read(slot: str) -> Slot:
+        parameter = parameters[slot] if slot in slope.numbers else parameter_name(slot)
+        return Slot(slot, False, slot in optional, parameter)
+
+    reads = map(read, second.reads)
+    writes = [Slot(slot, False, True, parameter_name(slot)) for slot in second.writes]
     declared = Op(
-        type=f"{slope.type}_grad",
-        record=type(
-            "SecondOrder", (Operands,), {**fields, **slope.attrs, "__annotations__": kinds}
-        ),
+        f"{slope.type}_grad",
+        record("SecondOrder", reads, writes, slope.attrs),
+        _like(second.like),
         numbers=slope.numbers,
-        shape=_like(second.like),
         scalar=second.scalar,
         **settings,
     )
-    define(declared)
+    register(declared)
     return replace(slope, grad=Grad(declared.type, second.reads, second.writes, exists=exists))
 
 

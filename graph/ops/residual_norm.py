@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from .norm import LayerNorm, LayerNormGrad, layer_norm_shape
 from .operands import Input, Output
-from .registry import Inference, Op, Specs, define
+from .registry import Inference, Specs, define
 from .rules import grads_like, merge_dims
 from .samples import normal, sample, uniform
 
@@ -52,23 +52,19 @@ _STATISTICS = {"Mean": normal(4), "Variance": uniform(4, low=0.5, high=2.0)}
 _SLOPES = {"X": _ROWS, "Y@GRAD": _ROWS, "Addend": _ROWS, **_STATISTICS}
 
 define(
-    Op(
-        type=ADD_NORM,
-        record=AddLayerNorm,
-        shape=_add_norm_shape,
-        samples=(
-            sample({"X": _ROWS, "Z": _ROWS, **_PARAMETERS}),
-            sample({"X": normal(2, 3, 4), "Z": normal(2, 3, 4)}, begin_norm_axis=2),
-        ),
-        refuses=(sample({"X": _ROWS, "Z": _LONE, **_PARAMETERS}),),
-    )
+    ADD_NORM,
+    AddLayerNorm,
+    _add_norm_shape,
+    samples=(
+        sample({"X": _ROWS, "Z": _ROWS, **_PARAMETERS}),
+        sample({"X": normal(2, 3, 4), "Z": normal(2, 3, 4)}, begin_norm_axis=2),
+    ),
+    refuses=(sample({"X": _ROWS, "Z": _LONE, **_PARAMETERS}),),
 )
 define(
-    Op(
-        type=NORM_GRAD_ADD,
-        record=LayerNormGradAdd,
-        shape=_grad_add_shape,
-        samples=(sample({**_SLOPES, **_PARAMETERS}), sample(_SLOPES)),
-        refuses=(sample({**_SLOPES, "Addend": _LONE}),),
-    )
+    NORM_GRAD_ADD,
+    LayerNormGradAdd,
+    _grad_add_shape,
+    samples=(sample({**_SLOPES, **_PARAMETERS}), sample(_SLOPES)),
+    refuses=(sample({**_SLOPES, "Addend": _LONE}),),
 )

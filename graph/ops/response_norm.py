@@ -62,16 +62,14 @@ def lrn_grad(a: LrnGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="lrn",
-        record=Lrn,
-        shape=lrn_shape,
-        formula=lrn,
-        samples=(
-            sample({"X": normal(2, 6, 2, 2)}, alpha=0.5),
-            sample({"X": normal(2, 2, 2, 4)}, n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
-        ),
-        refuses=(sample({"X": normal(2, 6, 2)}), sample({"X": normal(2, 6, 2, 2)}, n=4)),
+    "lrn",
+    Lrn,
+    lrn_shape,
+    formula=lrn,
+    samples=(
+        sample({"X": normal(2, 6, 2, 2)}, alpha=0.5),
+        sample({"X": normal(2, 2, 2, 4)}, n=3, beta=0.5, k=1.0, alpha=0.1, data_format="NHWC"),
     ),
-    Op(type="lrn_grad", record=LrnGrad, formula=lrn_grad),
+    refuses=(sample({"X": normal(2, 6, 2)}), sample({"X": normal(2, 6, 2, 2)}, n=4)),
+    slope=Op("lrn_grad", LrnGrad, formula=lrn_grad),
 )

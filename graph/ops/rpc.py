@@ -201,4 +201,4 @@ for _type, _record in (
     ("save", Save),
     ("delete_var", DeleteVar),
 ):
-    MESSAGE_OPS[_type] = Op(type=_type, record=_record, shape=as_declared, lod=no_sequences)
+    MESSAGE_OPS[_type] = Op(_type, _record, as_declared, lod=no_sequences)

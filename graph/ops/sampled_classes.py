@@ -182,42 +182,38 @@ _SCORES = {
 }
 _SHARES = {"num_total_classes": 6, "num_neg_samples": 3, "height": 6}
 define(
-    Op(
-        type="nce",
-        record=Nce,
-        shape=nce_shape,
-        random=True,
-        by_place=lambda attrs: not attrs["custom_neg_classes"],
-        samples=(
-            sample({**_X, "Bias": normal(6, 1)}, **_FIXED),
-            sample({**_X, "SampleWeight": uniform(4, 1)}, sampler=LOG_UNIFORM, **_FIXED),
-            sample(
-                {**_X, "Label": integers(4, 2, high=6), "CustomDistProbs": distribution(6)},
-                sampler=CUSTOM,
-                **_FIXED,
-            ),
-        ),
-        refuses=(
-            sample(_X, num_total_classes=5, num_neg_samples=3),
-            sample(_X, num_total_classes=6, num_neg_samples=3, sampler=2),
-            sample(_X, num_total_classes=6, num_neg_samples=3, sampler=3),
-            sample(_X, num_total_classes=6, num_neg_samples=2, custom_neg_classes=[0, 6]),
+    "nce",
+    Nce,
+    nce_shape,
+    random=True,
+    by_place=lambda attrs: not attrs["custom_neg_classes"],
+    samples=(
+        sample({**_X, "Bias": normal(6, 1)}, **_FIXED),
+        sample({**_X, "SampleWeight": uniform(4, 1)}, sampler=LOG_UNIFORM, **_FIXED),
+        sample(
+            {**_X, "Label": integers(4, 2, high=6), "CustomDistProbs": distribution(6)},
+            sampler=CUSTOM,
+            **_FIXED,
         ),
     ),
-    Op(type="nce_grad", record=NceGrad, formula=nce_gradient),
+    refuses=(
+        sample(_X, num_total_classes=5, num_neg_samples=3),
+        sample(_X, num_total_classes=6, num_neg_samples=3, sampler=2),
+        sample(_X, num_total_classes=6, num_neg_samples=3, sampler=3),
+        sample(_X, num_total_classes=6, num_neg_samples=2, custom_neg_classes=[0, 6]),
+    ),
+    slope=Op("nce_grad", NceGrad, formula=nce_gradient),
 )
 define(
-    Op(
-        type="nce_rows",
-        record=NceRows,
-        shape=lambda op: rows_of_scores(op, op.spec("SampleLabels"), op.spec("Input")),
-        formula=nce_rows,
-        lod=no_sequences,
-        samples=(
-            sample({**_SCORES, "SampleWeight": uniform(4, 1)}, **_SHARES),
-            sample(_SCORES, sampler=LOG_UNIFORM, **_SHARES),
-            sample({**_SCORES, "CustomDistProbs": distribution(6)}, sampler=CUSTOM, **_SHARES),
-        ),
+    "nce_rows",
+    NceRows,
+    lambda op: rows_of_scores(op, op.spec("SampleLabels"), op.spec("Input")),
+    formula=nce_rows,
+    lod=no_sequences,
+    samples=(
+        sample({**_SCORES, "SampleWeight": uniform(4, 1)}, **_SHARES),
+        sample(_SCORES, sampler=LOG_UNIFORM, **_SHARES),
+        sample({**_SCORES, "CustomDistProbs": distribution(6)}, sampler=CUSTOM, **_SHARES),
     ),
 )
 
@@ -288,28 +284,24 @@ _GIVEN = {
     "CustomizedProbabilities": uniform(3, 4, low=0.1),
 }
 define(
-    Op(
-        type="sample_logits",
-        record=SampleLogits,
-        shape=sample_logits_shape,
-        random=True,
-        samples=(
-            sample(_GIVEN, use_customized_samples=True, num_samples=3),
-            sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=4),
-        ),
-        refuses=(
-            sample(_GIVEN, use_customized_samples=True, num_samples=2),
-            sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=7),
-            sample({"Logits": normal(3, 6), "Labels": integers(2, 2, high=6)}, num_samples=3),
-            sample(_GIVEN, num_samples=3, uniq=False),
-        ),
+    "sample_logits",
+    SampleLogits,
+    sample_logits_shape,
+    random=True,
+    samples=(
+        sample(_GIVEN, use_customized_samples=True, num_samples=3),
+        sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=4),
     ),
-    Op(
-        type="sample_logits_grad",
-        record=SampleLogitsGrad,
-        shape=lambda op: {
-            "Logits@GRAD": of_shape(op.shape("LogitsDim")[:-1], op.spec("LogitsDim"))
-        },
+    refuses=(
+        sample(_GIVEN, use_customized_samples=True, num_samples=2),
+        sample({"Logits": normal(3, 6), "Labels": integers(3, 2, high=6)}, num_samples=7),
+        sample({"Logits": normal(3, 6), "Labels": integers(2, 2, high=6)}, num_samples=3),
+        sample(_GIVEN, num_samples=3, uniq=False),
+    ),
+    slope=Op(
+        "sample_logits_grad",
+        SampleLogitsGrad,
+        lambda op: {"Logits@GRAD": of_shape(op.shape("LogitsDim")[:-1], op.spec("LogitsDim"))},
         formula=sample_logits_gradient,
     ),
 )

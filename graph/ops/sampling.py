@@ -11,7 +11,7 @@ import numpy as np
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import match, merge_dims, of_shape
 from .samples import normal, sample, uniform
 
@@ -46,22 +46,20 @@ def affine_channel(a: AffineChannel) -> f.Results:
 _CHANNELS = {"Scale": normal(3), "Bias": normal(3)}
 
 define(
-    Op(
-        type="affine_channel",
-        record=AffineChannel,
-        shape=affine_channel_shape,
-        formula=affine_channel,
-        samples=(
-            sample({"X": normal(2, 3, 4, 2), **_CHANNELS}, data_layout="NCHW"),
-            sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NHWC"),
-            sample({"X": normal(4, 3), **_CHANNELS}),
-        ),
-        refuses=(
-            sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NCHW"),
-            sample({"X": normal(3), **_CHANNELS}),
-        ),
+    "affine_channel",
+    AffineChannel,
+    affine_channel_shape,
+    formula=affine_channel,
+    samples=(
+        sample({"X": normal(2, 3, 4, 2), **_CHANNELS}, data_layout="NCHW"),
+        sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NHWC"),
+        sample({"X": normal(4, 3), **_CHANNELS}),
     ),
-    slope(
+    refuses=(
+        sample({"X": normal(2, 4, 2, 3), **_CHANNELS}, data_layout="NCHW"),
+        sample({"X": normal(3), **_CHANNELS}),
+    ),
+    slope=slope(
         "x scale d_out",
         "d_x d_scale d_bias",
         shape=lambda op: {
@@ -112,22 +110,20 @@ def _middles(size: int, align_corners: bool) -> Array:
 
 
 define(
-    Op(
-        type="affine_grid",
-        record=AffineGrid,
-        numbers={"OutputShape": "output_shape"},
-        shape=affine_grid_shape,
-        formula=affine_grid,
-        samples=(
-            sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4, 3]),
-            sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 2, 5], align_corners=False),
-        ),
-        refuses=(
-            sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4]),
-            sample({"Theta": normal(2, 3, 3)}, output_shape=[2, 3, 4, 3]),
-        ),
+    "affine_grid",
+    AffineGrid,
+    affine_grid_shape,
+    numbers={"OutputShape": "output_shape"},
+    formula=affine_grid,
+    samples=(
+        sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4, 3]),
+        sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 2, 5], align_corners=False),
     ),
-    slope(
+    refuses=(
+        sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4]),
+        sample({"Theta": normal(2, 3, 3)}, output_shape=[2, 3, 4, 3]),
+    ),
+    slope=slope(
         "output_shape_tensor d_output",
         "d_theta",
         numbers={"OutputShape": "output_shape"},
@@ -215,25 +211,23 @@ def neighbours(place: Array, size: int, mode: str = "bilinear") -> list[tuple[Ar
 _GRID = uniform(2, 3, 2, 2, low=-1.3, high=1.3)
 
 define(
-    Op(
-        type="grid_sampler",
-        record=GridSampler,
-        shape=grid_sampler_shape,
-        formula=grid_sampler,
-        samples=(
-            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}),
-            sample(
-                {"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, padding_mode="border"
-            ),
-            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, padding_mode="reflection"),
-            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, mode="nearest"),
+    "grid_sampler",
+    GridSampler,
+    grid_sampler_shape,
+    formula=grid_sampler,
+    samples=(
+        sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}),
+        sample(
+            {"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, padding_mode="border"
         ),
-        refuses=(
-            sample({"X": normal(2, 3, 4), "Grid": _GRID}),
-            sample({"X": normal(3, 3, 4, 5), "Grid": _GRID}),
-            sample({"X": normal(2, 3, 0, 5), "Grid": _GRID}),
-            sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, mode="cubic"),
-        ),
+        sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, padding_mode="reflection"),
+        sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, align_corners=False, mode="nearest"),
     ),
-    slope("x grid d_output", "d_x d_grid"),
+    refuses=(
+        sample({"X": normal(2, 3, 4), "Grid": _GRID}),
+        sample({"X": normal(3, 3, 4, 5), "Grid": _GRID}),
+        sample({"X": normal(2, 3, 0, 5), "Grid": _GRID}),
+        sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}, mode="cubic"),
+    ),
+    slope=slope("x grid d_output", "d_x d_grid"),
 )

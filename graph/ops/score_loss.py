@@ -43,25 +43,23 @@ class ScoreLossGrad(ScoreLoss, reads="logits label log_sum"):
 
 
 define(
-    Op(
-        type=SCORE_LOSS,
-        record=ScoreLoss,
-        shape=score_loss_shape,
-        samples=(
-            sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
-            sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
-            sample({"Logits": normal(2, 3, 8), "Label": integers(2, 3, 1, high=8)}, wide=True),
-            sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
-        ),
-        refuses=(
-            sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
-            sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
-        ),
+    SCORE_LOSS,
+    ScoreLoss,
+    score_loss_shape,
+    samples=(
+        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
+        sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
+        sample({"Logits": normal(2, 3, 8), "Label": integers(2, 3, 1, high=8)}, wide=True),
+        sample({"Logits": normal(4, 5), "Label": integers(4, high=5)}),
     ),
-    Op(
-        type=f"{SCORE_LOSS}_grad",
-        record=ScoreLossGrad,
-        shape=same("Logits", "Logits@GRAD"),
+    refuses=(
+        sample({"Logits": normal(4, 5), "Label": integers(3, high=5)}),
+        sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
+    ),
+    slope=Op(
+        f"{SCORE_LOSS}_grad",
+        ScoreLossGrad,
+        same("Logits", "Logits@GRAD"),
         in_place={"Logits@GRAD": "Logits"},
     ),
 )

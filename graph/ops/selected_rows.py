@@ -17,7 +17,7 @@ from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import of_shape, product, same
 from .samples import integers, lengths, normal, offsets, sample
 
@@ -29,14 +29,12 @@ class HandedOn(Operands):
 
 for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
     define(
-        Op(
-            type=_op_type,
-            record=HandedOn,
-            shape=same(),
-            formula=lambda a: {"out": a.x},
-            lod=no_sequences,
-            samples=(sample({"X": normal(4, 3)}),),
-        )
+        _op_type,
+        HandedOn,
+        same(),
+        formula=lambda a: {"out": a.x},
+        lod=no_sequences,
+        samples=(sample({"X": normal(4, 3)}),),
     )
 
 
@@ -73,32 +71,28 @@ def embedding_rows(a: EmbeddingRows) -> f.Results:
 
 
 define(
-    Op(
-        type="embedding_rows",
-        record=EmbeddingRows,
-        shape=embedding_rows_shape,
-        formula=embedding_rows,
-        views={"Rows": "Ids", "Values": "Out@GRAD"},
-        keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
-        lod=no_sequences,
-        samples=(
-            sample({"Ids": integers(4, 1, high=7), "Out@GRAD": normal(4, 3)}, height=7),
-            sample(
-                {"Ids": integers(2, 5, high=7), "Out@GRAD": normal(2, 5, 3)},
-                height=7,
-                padding_idx=-2,
-            ),
-            sample(
-                {
-                    "Ids": integers(5, 1, high=7),
-                    "Ids@LOD": [offsets(2, 0, 3)],
-                    "Out@GRAD": normal(3, 4),
-                },
-                height=7,
-            ),
+    "embedding_rows",
+    EmbeddingRows,
+    embedding_rows_shape,
+    formula=embedding_rows,
+    views={"Rows": "Ids", "Values": "Out@GRAD"},
+    keeps_order=lambda attrs, slots: attrs["padding_idx"] == -1 and "Ids@LOD" not in slots,
+    lod=no_sequences,
+    samples=(
+        sample({"Ids": integers(4, 1, high=7), "Out@GRAD": normal(4, 3)}, height=7),
+        sample(
+            {"Ids": integers(2, 5, high=7), "Out@GRAD": normal(2, 5, 3)}, height=7, padding_idx=-2
         ),
-        refuses=(sample({"Ids": normal(4), "Out@GRAD": normal(4, 3)}, height=7),),
-    )
+        sample(
+            {
+                "Ids": integers(5, 1, high=7),
+                "Ids@LOD": [offsets(2, 0, 3)],
+                "Out@GRAD": normal(3, 4),
+            },
+            height=7,
+        ),
+    ),
+    refuses=(sample({"Ids": normal(4), "Out@GRAD": normal(4, 3)}, height=7),),
 )
 
 
@@ -111,13 +105,11 @@ class MergeRows(Operands):
 
 
 define(
-    Op(
-        type="merge_rows",
-        record=MergeRows,
-        shape=lambda op: {"OutRows": op.spec("Rows"), "OutValues": op.spec("Values")},
-        lod=no_sequences,
-        samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=4),),
-    )
+    "merge_rows",
+    MergeRows,
+    lambda op: {"OutRows": op.spec("Rows"), "OutValues": op.spec("Values")},
+    lod=no_sequences,
+    samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=4),),
 )
 
 
@@ -136,14 +128,12 @@ def take_shape(op: Inference) -> Mapping[str, Specs]:
 
 _ROWS = {"Table": normal(7, 3), "Rows": lengths(0, 2, 5)}
 define(
-    Op(
-        type="take_rows",
-        record=TakeRows,
-        shape=take_shape,
-        lod=no_sequences,
-        samples=(sample(_ROWS),),
-        refuses=(sample({**_ROWS, "Table": normal(7)}),),
-    )
+    "take_rows",
+    TakeRows,
+    take_shape,
+    lod=no_sequences,
+    samples=(sample(_ROWS),),
+    refuses=(sample({**_ROWS, "Table": normal(7)}),),
 )
 
 
@@ -162,15 +152,13 @@ def put_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="put_rows",
-        record=PutRows,
-        shape=put_shape,
-        in_place={"Out": "Table"},
-        lod=no_sequences,
-        samples=(sample({**_ROWS, "Values": normal(3, 3)}),),
-        refuses=(sample({**_ROWS, "Values": normal(3, 2)}),),
-    )
+    "put_rows",
+    PutRows,
+    put_shape,
+    in_place={"Out": "Table"},
+    lod=no_sequences,
+    samples=(sample({**_ROWS, "Values": normal(3, 3)}),),
+    refuses=(sample({**_ROWS, "Values": normal(3, 2)}),),
 )
 
 
@@ -193,14 +181,12 @@ def dense_rows(a: DenseRows) -> f.Results:
 
 
 define(
-    Op(
-        type="dense_rows",
-        record=DenseRows,
-        shape=dense_shape,
-        formula=dense_rows,
-        lod=no_sequences,
-        samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
-    )
+    "dense_rows",
+    DenseRows,
+    dense_shape,
+    formula=dense_rows,
+    lod=no_sequences,
+    samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
 )
 
 
@@ -236,11 +222,9 @@ def meeting_shape(op: Inference) -> Mapping[str, Specs]:
 
 for _op_type in (GATHER_ROWS, SPREAD_ROWS):
     define(
-        Op(
-            type=_op_type,
-            record=RowsCollective,
-            shape=meeting_shape,
-            reads_values=lambda attrs: ("Counts",),
-            lod=no_sequences,
-        )
+        _op_type,
+        RowsCollective,
+        meeting_shape,
+        reads_values=lambda attrs: ("Counts",),
+        lod=no_sequences,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences
 from .operands import Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import of_shape, product
 from .samples import booleans, integers, normal, sample
 
@@ -28,18 +28,16 @@ def where_index_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="where_index",
-        record=WhereIndex,
-        shape=where_index_shape,
-        reads_values=lambda attrs: ("Condition",),
-        lod=no_sequences,
-        samples=(
-            sample({"Condition": booleans(3, 4)}),
-            sample({"Condition": integers(7, high=2)}),
-            sample({"Condition": normal(2, 2, 2)}),
-        ),
-    )
+    "where_index",
+    WhereIndex,
+    where_index_shape,
+    reads_values=lambda attrs: ("Condition",),
+    lod=no_sequences,
+    samples=(
+        sample({"Condition": booleans(3, 4)}),
+        sample({"Condition": integers(7, high=2)}),
+        sample({"Condition": normal(2, 2, 2)}),
+    ),
 )
 
 
@@ -85,31 +83,27 @@ def unique_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="unique",
-        record=Unique,
-        shape=unique_shape,
-        reads_values=lambda attrs: ("X",),
-        lod=no_sequences,
-        samples=(
-            sample({"X": integers(7, high=4)}),
-            sample({"X": integers(7, high=4)}, is_sorted=True, dtype=int(VarType.INT64)),
-            sample({"X": integers(6, 2, high=2)}, is_sorted=True, axis=[0]),
-        ),
-        refuses=(
-            sample({"X": integers(3, 2, high=2)}),
-            sample({"X": integers(7, high=4)}, dtype=int(VarType.FP32)),
-        ),
-    )
+    "unique",
+    Unique,
+    unique_shape,
+    reads_values=lambda attrs: ("X",),
+    lod=no_sequences,
+    samples=(
+        sample({"X": integers(7, high=4)}),
+        sample({"X": integers(7, high=4)}, is_sorted=True, dtype=int(VarType.INT64)),
+        sample({"X": integers(6, 2, high=2)}, is_sorted=True, axis=[0]),
+    ),
+    refuses=(
+        sample({"X": integers(3, 2, high=2)}),
+        sample({"X": integers(7, high=4)}, dtype=int(VarType.FP32)),
+    ),
 )
 define(
-    Op(
-        type="unique_with_counts",
-        record=UniqueWithCounts,
-        shape=unique_shape,
-        reads_values=lambda attrs: ("X",),
-        lod=no_sequences,
-        samples=(sample({"X": integers(7, high=4)}),),
-        refuses=(sample({"X": integers(3, 2, high=2)}),),
-    )
+    "unique_with_counts",
+    UniqueWithCounts,
+    unique_shape,
+    reads_values=lambda attrs: ("X",),
+    lod=no_sequences,
+    samples=(sample({"X": integers(7, high=4)}),),
+    refuses=(sample({"X": integers(3, 2, high=2)}),),
 )

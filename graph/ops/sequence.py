@@ -102,29 +102,27 @@ def sequence_pool(a: SequencePool) -> f.Results:
 
 _LENGTHS, _EMPTY = offsets(2, 0, 3), offsets(0, 0)
 define(
-    Op(
-        type="sequence_pool",
-        record=SequencePool,
-        shape=pool_shape,
-        formula=sequence_pool,
-        lod=lambda op: {"Out": op.of("X")[:-1]},
-        samples=(
-            *(
-                sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype=kind, pad_value=-9.0)
-                for kind in POOLS
-            ),
-            *(
-                sample({"X": normal(0, 3), "X@LOD": [_EMPTY]}, pooltype=kind, pad_value=-9.0)
-                for kind in POOLS
-            ),
-            sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
+    "sequence_pool",
+    SequencePool,
+    pool_shape,
+    formula=sequence_pool,
+    lod=lambda op: {"Out": op.of("X")[:-1]},
+    samples=(
+        *(
+            sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype=kind, pad_value=-9.0)
+            for kind in POOLS
         ),
-        refuses=(
-            sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype="MEDIAN"),
-            sample({"X": integers(5, 1, high=3), "X@LOD": [_LENGTHS]}),
+        *(
+            sample({"X": normal(0, 3), "X@LOD": [_EMPTY]}, pooltype=kind, pad_value=-9.0)
+            for kind in POOLS
         ),
+        sample({"X": normal(6, 2, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
     ),
-    Op(type="sequence_pool_grad", record=SequencePoolGrad),
+    refuses=(
+        sample({"X": normal(5, 3), "X@LOD": [_LENGTHS]}, pooltype="MEDIAN"),
+        sample({"X": integers(5, 1, high=3), "X@LOD": [_LENGTHS]}),
+    ),
+    slope=Op("sequence_pool_grad", SequencePoolGrad),
 )
 
 
@@ -175,19 +173,17 @@ def sequence_softmax_grad(a: SequenceSoftmaxGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="sequence_softmax",
-        record=SequenceSoftmax,
-        shape=softmax_shape,
-        formula=sequence_softmax,
-        samples=(
-            sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
-            sample({"X": normal(0, 1), "X@LOD": [_EMPTY]}),
-            sample({"X": normal(6), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
-        ),
-        refuses=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
+    "sequence_softmax",
+    SequenceSoftmax,
+    softmax_shape,
+    formula=sequence_softmax,
+    samples=(
+        sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
+        sample({"X": normal(0, 1), "X@LOD": [_EMPTY]}),
+        sample({"X": normal(6), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),
     ),
-    Op(type="sequence_softmax_grad", record=SequenceSoftmaxGrad, formula=sequence_softmax_grad),
+    refuses=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
+    slope=Op("sequence_softmax_grad", SequenceSoftmaxGrad, formula=sequence_softmax_grad),
 )
 
 
@@ -256,35 +252,30 @@ def sequence_expand(a: SequenceExpand) -> f.Results:
 
 _SHORT, _LONG = offsets(1, 2), offsets(2, 0, 1)
 define(
-    Op(
-        type="sequence_expand",
-        record=SequenceExpand,
-        shape=expand_shape,
-        reads_values=lambda attrs: ("Out@LOD", "Y@LOD"),
-        lod=expand_lod,
-        formula=sequence_expand,
-        samples=(
-            sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
-            sample(
-                {
-                    "X": normal(4, 2),
-                    "Y": normal(8, 1),
-                    "X@LOD": [offsets(2, 2)],
-                    "Y@LOD": [offsets(2, 2), offsets(3, 3, 1, 1)],
-                    "Out@LOD": [offsets(2, 2, 2, 2)],
-                },
-                ref_level=0,
-            ),
-        ),
-        refuses=(
-            sample({"X": normal(4, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
-            sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}, ref_level=1),
+    "sequence_expand",
+    SequenceExpand,
+    expand_shape,
+    reads_values=lambda attrs: ("Out@LOD", "Y@LOD"),
+    lod=expand_lod,
+    formula=sequence_expand,
+    samples=(
+        sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
+        sample(
+            {
+                "X": normal(4, 2),
+                "Y": normal(8, 1),
+                "X@LOD": [offsets(2, 2)],
+                "Y@LOD": [offsets(2, 2), offsets(3, 3, 1, 1)],
+                "Out@LOD": [offsets(2, 2, 2, 2)],
+            },
+            ref_level=0,
         ),
     ),
-    Op(
-        type="sequence_expand_grad",
-        record=SequenceExpandGrad,
+    refuses=(
+        sample({"X": normal(4, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}),
+        sample({"X": normal(3, 2), "Y": normal(3, 1), "Y@LOD": [_LONG]}, ref_level=1),
     ),
+    slope=Op("sequence_expand_grad", SequenceExpandGrad),
 )
 
 
@@ -306,18 +297,14 @@ def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="sequence_expand_as",
-        record=SequenceExpandAs,
-        shape=expand_as_shape,
-        lod=like("Y", "Out"),
-        formula=lambda a: {
-            "out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y")),
-        },
-        samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
-        refuses=(sample({"X": normal(4, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
-    ),
-    slope("x y d_out y_lod", "d_x"),
+    "sequence_expand_as",
+    SequenceExpandAs,
+    expand_as_shape,
+    lod=like("Y", "Out"),
+    formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
+    samples=(sample({"X": normal(3, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
+    refuses=(sample({"X": normal(4, 2), "Y": normal(5, 1), "Y@LOD": [_LENGTHS]}),),
+    slope=slope("x y d_out y_lod", "d_x"),
 )
 
 
@@ -345,15 +332,13 @@ def sequence_reverse(a: SequenceReverse) -> f.Results:
 
 
 define(
-    Op(
-        type="sequence_reverse",
-        record=SequenceReverse,
-        shape=reverse_shape,
-        formula=sequence_reverse,
-        grad=Grad("sequence_reverse", {"X": "Y@GRAD"}, {"Y": "X@GRAD"}),
-        samples=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
-        refuses=(sample({"X": normal(6, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),),
-    ),
+    "sequence_reverse",
+    SequenceReverse,
+    reverse_shape,
+    formula=sequence_reverse,
+    grad=Grad("sequence_reverse", {"X": "Y@GRAD"}, {"Y": "X@GRAD"}),
+    samples=(sample({"X": normal(5, 2), "X@LOD": [_LENGTHS]}),),
+    refuses=(sample({"X": normal(6, 2), "X@LOD": [offsets(1, 2), offsets(2, 3, 1)]}),),
 )
 
 
@@ -410,31 +395,26 @@ def sequence_pad(a: SequencePad) -> f.Results:
 
 
 define(
-    Op(
-        type="sequence_pad",
-        record=SequencePad,
-        shape=pad_shape,
-        reads_values=lambda attrs: ("X@LOD",) if attrs["padded_length"] == -1 else (),
-        needs=lambda attrs: {"Length": ("X@LOD",)},
-        lod=no_sequences,
-        formula=sequence_pad,
-        samples=(
-            sample({"X": normal(5, 3), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
-            sample(
-                {"X": normal(5, 2, 2), "PadValue": normal(2, 2), "X@LOD": [_LENGTHS]},
-                padded_length=4,
-            ),
-            sample({"X": normal(0, 3), "PadValue": normal(1), "X@LOD": [_EMPTY]}, padded_length=4),
+    "sequence_pad",
+    SequencePad,
+    pad_shape,
+    reads_values=lambda attrs: ("X@LOD",) if attrs["padded_length"] == -1 else (),
+    needs=lambda attrs: {"Length": ("X@LOD",)},
+    lod=no_sequences,
+    formula=sequence_pad,
+    samples=(
+        sample({"X": normal(5, 3), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
+        sample(
+            {"X": normal(5, 2, 2), "PadValue": normal(2, 2), "X@LOD": [_LENGTHS]}, padded_length=4
         ),
-        refuses=(
-            sample({"X": normal(5), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
-            sample({"X": normal(5, 3), "PadValue": normal(2), "X@LOD": [_LENGTHS]}),
-            sample(
-                {"X": normal(5, 3), "PadValue": normal(1), "X@LOD": [_LENGTHS]}, padded_length=2
-            ),
-        ),
+        sample({"X": normal(0, 3), "PadValue": normal(1), "X@LOD": [_EMPTY]}, padded_length=4),
     ),
-    slope("x d_out x_lod", "d_x"),
+    refuses=(
+        sample({"X": normal(5), "PadValue": normal(1), "X@LOD": [_LENGTHS]}),
+        sample({"X": normal(5, 3), "PadValue": normal(2), "X@LOD": [_LENGTHS]}),
+        sample({"X": normal(5, 3), "PadValue": normal(1), "X@LOD": [_LENGTHS]}, padded_length=2),
+    ),
+    slope=slope("x d_out x_lod", "d_x"),
 )
 
 
@@ -471,23 +451,21 @@ def sequence_unpad(a: SequenceUnpad) -> f.Results:
 
 
 define(
-    Op(
-        type="sequence_unpad",
-        record=SequenceUnpad,
-        shape=unpad_shape,
-        reads_values=lambda attrs: ("Length",),
-        lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
-        formula=sequence_unpad,
-        samples=(
-            sample({"X": normal(3, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
-            sample({"X": normal(3, 4), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
-        ),
-        refuses=(
-            sample({"X": normal(3, 2, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
-            sample({"X": normal(2, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
-        ),
+    "sequence_unpad",
+    SequenceUnpad,
+    unpad_shape,
+    reads_values=lambda attrs: ("Length",),
+    lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
+    formula=sequence_unpad,
+    samples=(
+        sample({"X": normal(3, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
+        sample({"X": normal(3, 4), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
     ),
-    slope("x length? d_out out_lod", "d_x"),
+    refuses=(
+        sample({"X": normal(3, 2, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
+        sample({"X": normal(2, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
+    ),
+    slope=slope("x length? d_out out_lod", "d_x"),
 )
 
 
@@ -529,33 +507,29 @@ def sequence_mask(a: SequenceMask) -> f.Results:
 
 
 define(
-    Op(
-        type="sequence_mask",
-        record=SequenceMask,
-        shape=mask_shape,
-        numbers={"MaxLenTensor": "maxlen"},
-        reads_values=lambda attrs: ("X",) if attrs["maxlen"] == -1 else (),
-        lod=no_sequences,
-        formula=sequence_mask,
-        samples=(
-            sample({"X": integers(4, high=5)}, maxlen=4),
-            sample({"X": integers(2, 3, high=5)}, out_dtype=int(VarType.FP32)),
-        ),
-        refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
+    "sequence_mask",
+    SequenceMask,
+    mask_shape,
+    numbers={"MaxLenTensor": "maxlen"},
+    reads_values=lambda attrs: ("X",) if attrs["maxlen"] == -1 else (),
+    lod=no_sequences,
+    formula=sequence_mask,
+    samples=(
+        sample({"X": integers(4, high=5)}, maxlen=4),
+        sample({"X": integers(2, 3, high=5)}, out_dtype=int(VarType.FP32)),
     ),
+    refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
 )
 
 define(
-    Op(
-        type="sequence_mask_at",
-        record=SequenceMaskAt,
-        shape=mask_shape,
-        reads_values=lambda attrs: ("MaxLenTensor",),
-        lod=no_sequences,
-        formula=sequence_mask,
-        samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
-        refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
-    ),
+    "sequence_mask_at",
+    SequenceMaskAt,
+    mask_shape,
+    reads_values=lambda attrs: ("MaxLenTensor",),
+    lod=no_sequences,
+    formula=sequence_mask,
+    samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
+    refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
 )
 
 
@@ -603,19 +577,17 @@ def reset_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 
 define(
-    Op(
-        type="lod_reset",
-        record=LodReset,
-        shape=reset_shape,
-        lod=reset_lod,
-        formula=lambda a: {"out": a.x},
-        samples=(sample({"X": normal(5, 2)}, target_lod=[0, 2, 5]),),
-        refuses=(
-            sample({"X": normal(5, 2)}),
-            sample({"X": normal(5, 2)}, target_lod=[0, 2, 4]),
-            sample({"X": normal(5, 2)}, target_lod=[1, 5]),
-            sample({"X": normal(5, 2), "Y": normal(4, 1), "Y@LOD": [offsets(2, 2)]}),
-        ),
+    "lod_reset",
+    LodReset,
+    reset_shape,
+    lod=reset_lod,
+    formula=lambda a: {"out": a.x},
+    samples=(sample({"X": normal(5, 2)}, target_lod=[0, 2, 5]),),
+    refuses=(
+        sample({"X": normal(5, 2)}),
+        sample({"X": normal(5, 2)}, target_lod=[0, 2, 4]),
+        sample({"X": normal(5, 2)}, target_lod=[1, 5]),
+        sample({"X": normal(5, 2), "Y": normal(4, 1), "Y@LOD": [offsets(2, 2)]}),
     ),
-    slope("x d_out", "d_x"),
+    slope=slope("x d_out", "d_x"),
 )

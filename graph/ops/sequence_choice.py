@@ -14,7 +14,7 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import LodRule, Lods, no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output
-from .registry import OFFSETS, Grad, Inference, Op, Spec, Specs, define
+from .registry import OFFSETS, Grad, Inference, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
 from .samples import Draw, booleans, normal, offsets, sample
 
@@ -289,147 +289,144 @@ def _mask(*truth: int) -> Draw:
 
 _THREE, _TWO = _table((2, 3), (0, 2), (1, 0)), _table((0, 2), (1, 1))
 
-for _op in (
-    Op(
-        type="lod_rank_table",
-        record=RankTable,
-        shape=table_shape,
-        needs=lambda attrs: {"Out": ("X@LOD",)},
-        lod=lambda op: {"Out": op.of("X")[: op.attrs["level"]]},  # those around the sequences
-        samples=(sample(_ROWS), sample(_NESTED), sample(_NESTED, level=1)),
-        refuses=(sample({"X": normal(5, 2)}), sample(_ROWS, level=1)),
+define(
+    "lod_rank_table",
+    RankTable,
+    table_shape,
+    needs=lambda attrs: {"Out": ("X@LOD",)},
+    lod=lambda op: {"Out": op.of("X")[: op.attrs["level"]]},  # those around the sequences
+    samples=(sample(_ROWS), sample(_NESTED), sample(_NESTED, level=1)),
+    refuses=(sample({"X": normal(5, 2)}), sample(_ROWS, level=1)),
+)
+define(
+    "max_sequence_len",
+    MaxSequenceLen,
+    lambda op: {"Out": Spec((1,), VarType.INT64)},
+    lod=no_sequences,
+    samples=(sample({"RankTable": _THREE}),),
+)
+define(
+    "reorder_lod_tensor_by_rank",
+    ReorderByRank,
+    reordered_shape,
+    grad=Grad(
+        "reorder_lod_tensor_by_rank_grad",
+        {"X": "Out@GRAD", "RankTable": "RankTable"},
+        {"Out": "X@GRAD"},
     ),
-    Op(
-        type="max_sequence_len",
-        record=MaxSequenceLen,
-        shape=lambda op: {"Out": Spec((1,), VarType.INT64)},
-        lod=no_sequences,
-        samples=(sample({"RankTable": _THREE}),),
+    lod=_chosen_lod(RANK),
+    samples=(
+        sample({**_ROWS, "RankTable": _THREE}),
+        sample({"X": normal(3, 2), "RankTable": _THREE}),
+        sample({**_NESTED, "RankTable": _TWO}),
     ),
-    Op(
-        type="reorder_lod_tensor_by_rank",
-        record=ReorderByRank,
-        shape=reordered_shape,
-        grad=Grad(
-            "reorder_lod_tensor_by_rank_grad",
-            {"X": "Out@GRAD", "RankTable": "RankTable"},
-            {"Out": "X@GRAD"},
-        ),
-        lod=_chosen_lod(RANK),
-        samples=(
-            sample({**_ROWS, "RankTable": _THREE}),
-            sample({"X": normal(3, 2), "RankTable": _THREE}),
-            sample({**_NESTED, "RankTable": _TWO}),
-        ),
-        refuses=(sample({**_ROWS, "RankTable": _TWO}), sample({**_ROWS, "RankTable": _mask(1)})),
+    refuses=(sample({**_ROWS, "RankTable": _TWO}), sample({**_ROWS, "RankTable": _mask(1)})),
+)
+define(
+    "reorder_lod_tensor_by_rank_grad",
+    ReorderByRankGrad,
+    lambda op: {"Out": op.spec("X")},
+    lod=_chosen_lod(UNRANK),
+)
+define(
+    "shrink_rnn_memory",
+    ShrinkRnnMemory,
+    shrunk_shape,
+    grad=Grad("shrink_rnn_memory_grad", ("X", "Out@GRAD"), ("X@GRAD",)),
+    reads_values=lambda attrs: ("RankTable", "I", "X@LOD"),
+    lod=_chosen_lod(LONGER, "I"),
+    views={"Out": "X"},
+    cuts=True,
+    samples=(
+        sample({**_ROWS, **_FIRST, "RankTable": _THREE}),
+        sample({"X": normal(2, 2), **_FIRST, "RankTable": _THREE}),
+        sample({**_NESTED, **_FIRST, "RankTable": _TWO}),
     ),
-    Op(
-        type="reorder_lod_tensor_by_rank_grad",
-        record=ReorderByRankGrad,
-        shape=lambda op: {"Out": op.spec("X")},
-        lod=_chosen_lod(UNRANK),
+    refuses=(sample({"X": normal(1, 2), **_FIRST, "RankTable": _THREE}),),
+)
+define("shrink_rnn_memory_grad", ShrinkRnnMemoryGrad)
+define(
+    "split_lod_tensor",
+    SplitLodTensor,
+    split_shape,
+    grad=Grad(
+        "merge_lod_tensor",
+        {"X": "X", "Mask": "Mask", "InTrue": "OutTrue@GRAD", "InFalse": "OutFalse@GRAD"},
+        {"Out": "X@GRAD"},
     ),
-    Op(
-        type="shrink_rnn_memory",
-        record=ShrinkRnnMemory,
-        shape=shrunk_shape,
-        grad=Grad("shrink_rnn_memory_grad", ("X", "Out@GRAD"), ("X@GRAD",)),
-        reads_values=lambda attrs: ("RankTable", "I", "X@LOD"),
-        lod=_chosen_lod(LONGER, "I"),
-        views={"Out": "X"},
-        cuts=True,
-        samples=(
-            sample({**_ROWS, **_FIRST, "RankTable": _THREE}),
-            sample({"X": normal(2, 2), **_FIRST, "RankTable": _THREE}),
-            sample({**_NESTED, **_FIRST, "RankTable": _TWO}),
-        ),
-        refuses=(sample({"X": normal(1, 2), **_FIRST, "RankTable": _THREE}),),
+    reads_values=lambda attrs: ("Mask", "X@LOD"),
+    lod=_split_lod,
+    samples=(
+        sample({"X": normal(4, 2), "Mask": booleans(4, 1)}),
+        sample({**_ROWS, "Mask": _mask(1, 0, 0)}),
+        sample({**_NESTED, "Mask": _mask(0, 1)}),
+        sample({**_NESTED, "Mask": _mask(1, 0, 1)}, level=1),
     ),
-    Op(type="shrink_rnn_memory_grad", record=ShrinkRnnMemoryGrad),
-    Op(
-        type="split_lod_tensor",
-        record=SplitLodTensor,
-        shape=split_shape,
-        grad=Grad(
-            "merge_lod_tensor",
-            {"X": "X", "Mask": "Mask", "InTrue": "OutTrue@GRAD", "InFalse": "OutFalse@GRAD"},
-            {"Out": "X@GRAD"},
-        ),
-        reads_values=lambda attrs: ("Mask", "X@LOD"),
-        lod=_split_lod,
-        samples=(
-            sample({"X": normal(4, 2), "Mask": booleans(4, 1)}),
-            sample({**_ROWS, "Mask": _mask(1, 0, 0)}),
-            sample({**_NESTED, "Mask": _mask(0, 1)}),
-            sample({**_NESTED, "Mask": _mask(1, 0, 1)}, level=1),
-        ),
-        refuses=(sample({**_ROWS, "Mask": booleans(5, 1)}),),
+    refuses=(sample({**_ROWS, "Mask": booleans(5, 1)}),),
+)
+define(
+    "merge_lod_tensor",
+    MergeLodTensor,
+    merged_shape,
+    grad=Grad(
+        "split_lod_tensor",
+        {"X": "Out@GRAD", "Mask": "Mask"},
+        {"OutTrue": "InTrue@GRAD", "OutFalse": "InFalse@GRAD"},
     ),
-    Op(
-        type="merge_lod_tensor",
-        record=MergeLodTensor,
-        shape=merged_shape,
-        grad=Grad(
-            "split_lod_tensor",
-            {"X": "Out@GRAD", "Mask": "Mask"},
-            {"OutTrue": "InTrue@GRAD", "OutFalse": "InFalse@GRAD"},
+    reads_values=lambda attrs: ("Mask",),
+    lod=_merged_lod,
+    samples=(
+        sample(
+            {
+                "X": normal(3, 1),
+                "Mask": _mask(0, 1, 0),
+                "InTrue": normal(1, 2),
+                "InFalse": normal(2, 2),
+            }
         ),
-        reads_values=lambda attrs: ("Mask",),
-        lod=_merged_lod,
-        samples=(
-            sample(
-                {
-                    "X": normal(3, 1),
-                    "Mask": _mask(0, 1, 0),
-                    "InTrue": normal(1, 2),
-                    "InFalse": normal(2, 2),
-                }
-            ),
-            sample(
-                {
-                    "X": normal(3, 1),
-                    "Mask": _mask(0, 1, 0),
-                    "InTrue": normal(2, 2),
-                    "InTrue@LOD": [offsets(2)],
-                    "InFalse": normal(4, 2),
-                    "InFalse@LOD": [offsets(1, 3)],
-                }
-            ),
-        ),
-        refuses=(
-            sample(
-                {
-                    "X": normal(3, 1),
-                    "Mask": _mask(0, 1, 0),
-                    "InTrue": normal(1, 3),
-                    "InFalse": normal(2, 2),
-                }
-            ),
-            sample(
-                {
-                    "X": normal(3, 1),
-                    "Mask": _mask(1, 1, 0),
-                    "InTrue": normal(1, 2),
-                    "InFalse": normal(2, 2),
-                }
-            ),
+        sample(
+            {
+                "X": normal(3, 1),
+                "Mask": _mask(0, 1, 0),
+                "InTrue": normal(2, 2),
+                "InTrue@LOD": [offsets(2)],
+                "InFalse": normal(4, 2),
+                "InFalse@LOD": [offsets(1, 3)],
+            }
         ),
     ),
-    Op(
-        type="lod_picked",
-        record=OffsetsPicked,
-        shape=picked_shape,
-        reads_values=lambda attrs: ("X", "Y", "I"),
-        lod=no_sequences,
-        samples=(
-            sample({"X": [offsets(*_LENGTHS)], "Y": _THREE}),
-            sample({"X": [offsets(2, 1), offsets(3, 1, 2)], "Y": _table((1, 2), (0, 1))}),
-            sample({"X": [offsets(3, 2, 0)], "Y": _table((2, 3), (0, 2), (1, 0))}, by=UNRANK),
-            sample({"X": [offsets(3, 2, 0)], "Y": _THREE, **_FIRST}, by=LONGER),
-            sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=TRUE),
-            sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=FALSE),
-            sample({"X": [offsets(*_LENGTHS)], "Y": _mask(0, 1, 1)}, by=MERGED),
+    refuses=(
+        sample(
+            {
+                "X": normal(3, 1),
+                "Mask": _mask(0, 1, 0),
+                "InTrue": normal(1, 3),
+                "InFalse": normal(2, 2),
+            }
+        ),
+        sample(
+            {
+                "X": normal(3, 1),
+                "Mask": _mask(1, 1, 0),
+                "InTrue": normal(1, 2),
+                "InFalse": normal(2, 2),
+            }
         ),
     ),
-):
-    define(_op)
+)
+define(
+    "lod_picked",
+    OffsetsPicked,
+    picked_shape,
+    reads_values=lambda attrs: ("X", "Y", "I"),
+    lod=no_sequences,
+    samples=(
+        sample({"X": [offsets(*_LENGTHS)], "Y": _THREE}),
+        sample({"X": [offsets(2, 1), offsets(3, 1, 2)], "Y": _table((1, 2), (0, 1))}),
+        sample({"X": [offsets(3, 2, 0)], "Y": _table((2, 3), (0, 2), (1, 0))}, by=UNRANK),
+        sample({"X": [offsets(3, 2, 0)], "Y": _THREE, **_FIRST}, by=LONGER),
+        sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=TRUE),
+        sample({"X": [offsets(*_LENGTHS)], "Y": _mask(1, 0, 1)}, by=FALSE),
+        sample({"X": [offsets(*_LENGTHS)], "Y": _mask(0, 1, 1)}, by=MERGED),
+    ),
+)

@@ -14,7 +14,7 @@ from ...strategies.types import FLOATS
 from . import formula as f
 from .lod import Lods
 from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import of_shape
 from .samples import normal, offsets, sample
 from .sequence import one_level, result
@@ -128,20 +128,18 @@ _IMAGES = {
 }
 _SIZES = {"InputChannel": 2, "OutputChannel": 3, "KernelH": 3, "KernelW": 2, "StrideH": 2}
 define(
-    Op(
-        type="var_conv_2d",
-        record=VarConv2d,
-        shape=var_conv_shape,
-        reads_values=lambda attrs: ("Out@LOD",),
-        lod=var_conv_lod,
-        formula=var_conv_2d,
-        samples=(sample(_IMAGES, **_SIZES),),
-        refuses=(
-            sample({**_IMAGES, "W": normal(3, 6)}, **_SIZES),
-            sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),
-            sample({**_IMAGES, "X": normal(22, 2)}, **_SIZES),
-            sample(_IMAGES, **_SIZES, StrideW=0),
-        ),
+    "var_conv_2d",
+    VarConv2d,
+    var_conv_shape,
+    reads_values=lambda attrs: ("Out@LOD",),
+    lod=var_conv_lod,
+    formula=var_conv_2d,
+    samples=(sample(_IMAGES, **_SIZES),),
+    refuses=(
+        sample({**_IMAGES, "W": normal(3, 6)}, **_SIZES),
+        sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),
+        sample({**_IMAGES, "X": normal(22, 2)}, **_SIZES),
+        sample(_IMAGES, **_SIZES, StrideW=0),
     ),
-    slope("x row column w d_out x_lod row_lod column_lod out_lod", "d_x d_w"),
+    slope=slope("x row column w d_out x_lod row_lod column_lod out_lod", "d_x d_w"),
 )

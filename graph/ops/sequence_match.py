@@ -8,7 +8,7 @@ from typing import Any
 from . import formula as f
 from .lod import Lods
 from .operands import Input, Offsets, Operands, Output
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import match, of_shape, product
 from .samples import normal, offsets, sample
 from .sequence import one_level, result
@@ -76,18 +76,13 @@ _MATCH = {
     "Out@LOD": [offsets(12, 0, 12)],
 }
 define(
-    Op(
-        type="match_matrix_tensor",
-        record=MatchMatrixTensor,
-        shape=match_shape,
-        reads_values=lambda attrs: ("Out@LOD",),
-        lod=match_lod,
-        formula=match_matrix_tensor,
-        samples=(sample(_MATCH, dim_t=2),),
-        refuses=(
-            sample(_MATCH, dim_t=1),
-            sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2),
-        ),
-    ),
-    slope("x y w tmp d_out x_lod y_lod out_lod", "d_x d_y d_w"),
+    "match_matrix_tensor",
+    MatchMatrixTensor,
+    match_shape,
+    reads_values=lambda attrs: ("Out@LOD",),
+    lod=match_lod,
+    formula=match_matrix_tensor,
+    samples=(sample(_MATCH, dim_t=2),),
+    refuses=(sample(_MATCH, dim_t=1), sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2)),
+    slope=slope("x y w tmp d_out x_lod y_lod out_lod", "d_x d_y d_w"),
 )

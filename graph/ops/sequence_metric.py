@@ -11,7 +11,7 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
@@ -71,30 +71,28 @@ _PAIR = {
     "Refs@LOD": [offsets(2, 1, 3)],
 }
 define(
-    Op(
-        type="edit_distance",
-        record=EditDistance,
-        shape=distance_shape,
-        lod=no_sequences,
-        samples=(
-            sample(_PAIR),
-            sample(_PAIR, normalized=True),
-            sample(
-                {
-                    "Hyps": integers(3, 4, high=3),
-                    "Refs": integers(3, 5, high=3),
-                    "HypsLength": lengths(4, 0, 2),
-                    "RefsLength": lengths(3, 2, 5),
-                },
-                normalized=True,
-            ),
+    "edit_distance",
+    EditDistance,
+    distance_shape,
+    lod=no_sequences,
+    samples=(
+        sample(_PAIR),
+        sample(_PAIR, normalized=True),
+        sample(
+            {
+                "Hyps": integers(3, 4, high=3),
+                "Refs": integers(3, 5, high=3),
+                "HypsLength": lengths(4, 0, 2),
+                "RefsLength": lengths(3, 2, 5),
+            },
+            normalized=True,
         ),
-        refuses=(
-            sample({**_PAIR, "Refs@LOD": [offsets(2, 4)]}),
-            sample({**_PAIR, "Hyps": normal(7, 1)}),
-            sample({"Hyps": integers(7, 1, high=3), "Refs": integers(6, 1, high=3)}),
-        ),
-    )
+    ),
+    refuses=(
+        sample({**_PAIR, "Refs@LOD": [offsets(2, 4)]}),
+        sample({**_PAIR, "Hyps": normal(7, 1)}),
+        sample({"Hyps": integers(7, 1, high=3), "Refs": integers(6, 1, high=3)}),
+    ),
 )
 
 
@@ -147,26 +145,23 @@ def align_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 _PATHS = {"Input": integers(9, 1, high=3), "Input@LOD": [offsets(5, 0, 4)]}
 define(
-    Op(
-        type="ctc_align",
-        record=CtcAlign,
-        shape=align_shape,
-        reads_values=lambda attrs: ("Input", "Input@LOD"),
-        reads_none_with="InputLength",
-        lod=align_lod,
-        samples=(
-            sample(_PATHS),
-            sample(_PATHS, blank=2, merge_repeated=False),
-            sample(
-                {"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0, 3)},
-                padding_value=-1,
-            ),
+    "ctc_align",
+    CtcAlign,
+    align_shape,
+    reads_values=lambda attrs: ("Input", "Input@LOD"),
+    reads_none_with="InputLength",
+    lod=align_lod,
+    samples=(
+        sample(_PATHS),
+        sample(_PATHS, blank=2, merge_repeated=False),
+        sample(
+            {"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0, 3)}, padding_value=-1
         ),
-        refuses=(
-            sample({"Input": integers(9, 1, high=3)}),
-            sample({"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0)}),
-        ),
-    )
+    ),
+    refuses=(
+        sample({"Input": integers(9, 1, high=3)}),
+        sample({"Input": integers(3, 5, high=3), "InputLength": lengths(5, 0)}),
+    ),
 )
 
 
@@ -213,26 +208,24 @@ def _tags(scheme: str, types: int = 2) -> dict[str, Any]:
 
 
 define(
-    Op(
-        type="chunk_eval",
-        record=ChunkEval,
-        shape=chunk_shape,
-        lod=no_sequences,
-        samples=(
-            *(sample(_tags(scheme), num_chunk_types=2, chunk_scheme=scheme) for scheme in SCHEMES),
-            sample(_tags("IOB", 3), num_chunk_types=3, excluded_chunk_types=[1]),
-            sample(
-                {
-                    "Inference": integers(3, 5, high=5),
-                    "Label": integers(3, 5, high=5),
-                    "SeqLength": lengths(5, 2, 0),
-                },
-                num_chunk_types=2,
-            ),
+    "chunk_eval",
+    ChunkEval,
+    chunk_shape,
+    lod=no_sequences,
+    samples=(
+        *(sample(_tags(scheme), num_chunk_types=2, chunk_scheme=scheme) for scheme in SCHEMES),
+        sample(_tags("IOB", 3), num_chunk_types=3, excluded_chunk_types=[1]),
+        sample(
+            {
+                "Inference": integers(3, 5, high=5),
+                "Label": integers(3, 5, high=5),
+                "SeqLength": lengths(5, 2, 0),
+            },
+            num_chunk_types=2,
         ),
-        refuses=(
-            sample(_tags("IOB"), num_chunk_types=2, chunk_scheme="BIO"),
-            sample({"Inference": integers(4, 1, high=3), "Label": integers(4, 1, high=3)}),
-        ),
-    )
+    ),
+    refuses=(
+        sample(_tags("IOB"), num_chunk_types=2, chunk_scheme="BIO"),
+        sample({"Inference": integers(4, 1, high=3), "Label": integers(4, 1, high=3)}),
+    ),
 )

@@ -11,7 +11,7 @@ from ...strategies.types import INTEGERS
 from . import formula as f
 from .lod import Lods, no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import hold_integers, is_column, match, of_shape, one_dtype
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level, result
@@ -72,24 +72,19 @@ def _cut(first: tuple[int, ...], length: tuple[int, ...]) -> dict[str, Any]:
 
 
 define(
-    Op(
-        type="sequence_slice",
-        record=SequenceSlice,
-        shape=slice_shape,
-        reads_values=lambda attrs: ("Length", "Offset", "X@LOD"),
-        lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
-        formula=sequence_slice,
-        samples=(
-            sample(_cut((1, 0, 0), (1, 0, 2))),
-            sample(_cut((0, 0, 1), (0, 0, 2))),
-        ),
-        refuses=(
-            sample(_cut((1, 0, 0), (2, 0, 2))),
-            sample(_cut((-1, 0, 0), (1, 0, 2))),
-            sample(_cut((1, 0), (1, 0))),
-        ),
+    "sequence_slice",
+    SequenceSlice,
+    slice_shape,
+    reads_values=lambda attrs: ("Length", "Offset", "X@LOD"),
+    lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
+    formula=sequence_slice,
+    samples=(sample(_cut((1, 0, 0), (1, 0, 2))), sample(_cut((0, 0, 1), (0, 0, 2)))),
+    refuses=(
+        sample(_cut((1, 0, 0), (2, 0, 2))),
+        sample(_cut((-1, 0, 0), (1, 0, 2))),
+        sample(_cut((1, 0), (1, 0))),
     ),
-    slope("x offset length d_out x_lod out_lod", "d_x"),
+    slope=slope("x offset length d_out x_lod out_lod", "d_x"),
 )
 
 
@@ -141,28 +136,26 @@ def sequence_concat(a: SequenceConcat) -> f.Results:
 
 
 define(
-    Op(
-        type="sequence_concat",
-        record=SequenceConcat,
-        shape=concat_shape,
-        lod=concat_lod,
-        formula=sequence_concat,
-        samples=(
-            sample(
-                {
-                    "X": [normal(5, 2), normal(4, 2), normal(2, 2)],
-                    "X@LOD": [_LENGTHS, offsets(1, 3, 0), offsets(0, 1, 1)],
-                }
-            ),
-            sample({"X": [integers(5, 1, high=4)], "X@LOD": [_LENGTHS]}),
+    "sequence_concat",
+    SequenceConcat,
+    concat_shape,
+    lod=concat_lod,
+    formula=sequence_concat,
+    samples=(
+        sample(
+            {
+                "X": [normal(5, 2), normal(4, 2), normal(2, 2)],
+                "X@LOD": [_LENGTHS, offsets(1, 3, 0), offsets(0, 1, 1)],
+            }
         ),
-        refuses=(
-            sample({"X": [normal(5, 2), normal(4, 3)], "X@LOD": [_LENGTHS, offsets(1, 3, 0)]}),
-            sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS, offsets(1, 3)]}),
-            sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS]}),
-        ),
+        sample({"X": [integers(5, 1, high=4)], "X@LOD": [_LENGTHS]}),
     ),
-    slope("x d_out x_lod", "d_x"),
+    refuses=(
+        sample({"X": [normal(5, 2), normal(4, 3)], "X@LOD": [_LENGTHS, offsets(1, 3, 0)]}),
+        sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS, offsets(1, 3)]}),
+        sample({"X": [normal(5, 2), normal(4, 2)], "X@LOD": [_LENGTHS]}),
+    ),
+    slope=slope("x d_out x_lod", "d_x"),
 )
 
 
@@ -194,16 +187,14 @@ def reshape_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 
 define(
-    Op(
-        type="sequence_reshape",
-        record=SequenceReshape,
-        shape=reshape_shape,
-        lod=reshape_lod,
-        formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
-        samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
-        refuses=(sample({"X": normal(4, 6)}, new_dim=5), sample({"X": normal(4, 6)}, new_dim=0)),
-    ),
-    slope("x d_out", "d_x"),
+    "sequence_reshape",
+    SequenceReshape,
+    reshape_shape,
+    lod=reshape_lod,
+    formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
+    samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
+    refuses=(sample({"X": normal(4, 6)}, new_dim=5), sample({"X": normal(4, 6)}, new_dim=0)),
+    slope=slope("x d_out", "d_x"),
 )
 
 
@@ -242,18 +233,16 @@ def sequence_scatter(a: SequenceScatter) -> f.Results:
 
 _SCATTER = {"X": normal(4, 3), "Ids": integers(5, 1, high=3), "Ids@LOD": [_LENGTHS]}
 define(
-    Op(
-        type="sequence_scatter",
-        record=SequenceScatter,
-        shape=scatter_shape,
-        formula=sequence_scatter,
-        samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
-        refuses=(
-            sample({**_SCATTER, "Updates": normal(4, 1)}),
-            sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),
-        ),
+    "sequence_scatter",
+    SequenceScatter,
+    scatter_shape,
+    formula=sequence_scatter,
+    samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
+    refuses=(
+        sample({**_SCATTER, "Updates": normal(4, 1)}),
+        sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),
     ),
-    slope(
+    slope=slope(
         "ids updates d_out ids_lod",
         "d_updates d_x",
         shape=lambda op: {"X@GRAD": op.spec("Out@GRAD"), "Updates@GRAD": op.spec("Updates")},
@@ -291,17 +280,15 @@ def erase_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 
 define(
-    Op(
-        type="sequence_erase",
-        record=SequenceErase,
-        shape=erase_shape,
-        reads_values=lambda attrs: ("X",),
-        lod=erase_lod,
-        samples=(
-            sample({"X": integers(6, 1, high=4)}, tokens=[1, 3]),
-            sample({"X": integers(6, high=4)}, tokens=[0]),
-            sample({"X": integers(4, 1, high=4)}),
-        ),
-        refuses=(sample({"X": normal(6, 1)}), sample({"X": integers(6, 2, high=4)})),
-    )
+    "sequence_erase",
+    SequenceErase,
+    erase_shape,
+    reads_values=lambda attrs: ("X",),
+    lod=erase_lod,
+    samples=(
+        sample({"X": integers(6, 1, high=4)}, tokens=[1, 3]),
+        sample({"X": integers(6, high=4)}, tokens=[0]),
+        sample({"X": integers(4, 1, high=4)}),
+    ),
+    refuses=(sample({"X": normal(6, 1)}), sample({"X": integers(6, 2, high=4)})),
 )

@@ -86,35 +86,33 @@ def sequence_conv(a: SequenceConv) -> f.Results:
 _CONV = {"X": normal(5, 2), "X@LOD": [_LENGTHS]}
 _CONV_3 = {**_CONV, "Filter": normal(6, 4)}
 define(
-    Op(
-        type="sequence_conv",
-        record=SequenceConv,
-        shape=conv_shape,
-        formula=sequence_conv,
-        samples=(
-            sample(_CONV_3, contextLength=3, contextStart=-1),
-            sample(_CONV_3, contextLength=3, contextStart=-3),
-            sample({**_CONV, "Filter": normal(4, 3)}, contextLength=2, contextStart=1),
-            sample(
-                {**_CONV_3, "PaddingData": normal(2, 2)},
-                contextLength=3,
-                contextStart=-1,
-                paddingTrainable=True,
-            ),
-        ),
-        refuses=(
-            sample(_CONV_3, contextLength=2),
-            sample(_CONV_3, contextLength=3, contextStride=2),
-            sample(
-                {**_CONV_3, "PaddingData": normal(3, 2)},
-                contextLength=3,
-                contextStart=-1,
-                paddingTrainable=True,
-            ),
-            sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
+    "sequence_conv",
+    SequenceConv,
+    conv_shape,
+    formula=sequence_conv,
+    samples=(
+        sample(_CONV_3, contextLength=3, contextStart=-1),
+        sample(_CONV_3, contextLength=3, contextStart=-3),
+        sample({**_CONV, "Filter": normal(4, 3)}, contextLength=2, contextStart=1),
+        sample(
+            {**_CONV_3, "PaddingData": normal(2, 2)},
+            contextLength=3,
+            contextStart=-1,
+            paddingTrainable=True,
         ),
     ),
-    slope("x padding_data filter d_out x_lod", "d_padding_data d_filter d_x"),
+    refuses=(
+        sample(_CONV_3, contextLength=2),
+        sample(_CONV_3, contextLength=3, contextStride=2),
+        sample(
+            {**_CONV_3, "PaddingData": normal(3, 2)},
+            contextLength=3,
+            contextStart=-1,
+            paddingTrainable=True,
+        ),
+        sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
+    ),
+    slope=slope("x padding_data filter d_out x_lod", "d_padding_data d_filter d_x"),
 )
 
 
@@ -152,21 +150,19 @@ def row_conv(a: RowConv) -> f.Results:
 
 
 define(
-    Op(
-        type="row_conv",
-        record=RowConv,
-        shape=row_conv_shape,
-        formula=row_conv,
-        samples=(
-            sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 2)}),
-            sample({"X": normal(2, 4, 3), "Filter": normal(2, 3)}),
-        ),
-        refuses=(
-            sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 3)}),
-            sample({"X": normal(5, 2), "Filter": normal(3, 2)}),
-        ),
+    "row_conv",
+    RowConv,
+    row_conv_shape,
+    formula=row_conv,
+    samples=(
+        sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 2)}),
+        sample({"X": normal(2, 4, 3), "Filter": normal(2, 3)}),
     ),
-    slope("x filter d_out x_lod", "d_filter d_x", lod=no_sequences),
+    refuses=(
+        sample({"X": normal(5, 2), "X@LOD": [_LENGTHS], "Filter": normal(3, 3)}),
+        sample({"X": normal(5, 2), "Filter": normal(3, 2)}),
+    ),
+    slope=slope("x filter d_out x_lod", "d_filter d_x", lod=no_sequences),
 )
 
 
@@ -201,21 +197,19 @@ def sequence_enumerate(a: SequenceEnumerate) -> f.Results:
 
 
 define(
-    Op(
-        type="sequence_enumerate",
-        record=SequenceEnumerate,
-        shape=enumerate_shape,
-        formula=sequence_enumerate,
-        samples=(
-            sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=2),
-            sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=4, pad_value=-1),
-        ),
-        refuses=(
-            sample({"X": integers(5, high=9), "X@LOD": [_LENGTHS]}),
-            sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=1),
-            sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
-        ),
-    )
+    "sequence_enumerate",
+    SequenceEnumerate,
+    enumerate_shape,
+    formula=sequence_enumerate,
+    samples=(
+        sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=2),
+        sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=4, pad_value=-1),
+    ),
+    refuses=(
+        sample({"X": integers(5, high=9), "X@LOD": [_LENGTHS]}),
+        sample({"X": integers(5, 1, high=9), "X@LOD": [_LENGTHS]}, win_size=1),
+        sample({"X": normal(5, 1), "X@LOD": [_LENGTHS]}),
+    ),
 )
 
 
@@ -281,24 +275,22 @@ def patch_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 
 define(
-    Op(
-        type="im2sequence",
-        record=Im2Sequence,
-        shape=im2sequence_shape,
-        lod=patch_lod,
-        formula=im2sequence,
-        samples=(
-            sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),
-            sample({"X": normal(2, 2, 3, 3)}, kernels=[3, 2], paddings=[1, 0, 2, 1]),
-        ),
-        refuses=(
-            sample({"X": normal(2, 4, 5)}, kernels=[2, 2]),
-            sample({"X": normal(2, 3, 4, 5)}, kernels=[6, 2]),
-            sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], paddings=[1, 1]),
-            sample({"X": normal(1, 3, 4, 5), "Y": normal(1, 2)}, kernels=[2, 2]),
-        ),
+    "im2sequence",
+    Im2Sequence,
+    im2sequence_shape,
+    lod=patch_lod,
+    formula=im2sequence,
+    samples=(
+        sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),
+        sample({"X": normal(2, 2, 3, 3)}, kernels=[3, 2], paddings=[1, 0, 2, 1]),
     ),
-    slope("x d_out", "d_x"),
+    refuses=(
+        sample({"X": normal(2, 4, 5)}, kernels=[2, 2]),
+        sample({"X": normal(2, 3, 4, 5)}, kernels=[6, 2]),
+        sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], paddings=[1, 1]),
+        sample({"X": normal(1, 3, 4, 5), "Y": normal(1, 2)}, kernels=[2, 2]),
+    ),
+    slope=slope("x d_out", "d_x"),
 )
 
 
@@ -355,16 +347,14 @@ _PAIRS = {
     "COLUMN@LOD": [offsets(3, 0, 2)],
 }
 define(
-    Op(
-        type="sequence_topk_avg_pooling",
-        record=SequenceTopKAvgPooling,
-        shape=topk_shape,
-        lod=like("ROW", "Out"),
-        samples=(sample(_PAIRS, topks=[1, 3], channel_num=2),),
-        refuses=(
-            sample(_PAIRS, topks=[3, 1], channel_num=2),
-            sample({**_PAIRS, "X": normal(20, 2)}, topks=[1]),
-        ),
+    "sequence_topk_avg_pooling",
+    SequenceTopKAvgPooling,
+    topk_shape,
+    lod=like("ROW", "Out"),
+    samples=(sample(_PAIRS, topks=[1, 3], channel_num=2),),
+    refuses=(
+        sample(_PAIRS, topks=[3, 1], channel_num=2),
+        sample({**_PAIRS, "X": normal(20, 2)}, topks=[1]),
     ),
-    Op(type="sequence_topk_avg_pooling_grad", record=SequenceTopKAvgPoolingGrad),
+    slope=Op("sequence_topk_avg_pooling_grad", SequenceTopKAvgPoolingGrad),
 )

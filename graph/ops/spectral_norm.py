@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from . import formula as f
 from .operands import Array, Input, Operands, Output
-from .registry import Inference, Op, Specs, define, slope
+from .registry import Inference, Specs, define, slope
 from .rules import match, normal_axis, product
 from .samples import normal, sample
 
@@ -50,21 +50,17 @@ def spectral_norm(a: SpectralNorm) -> f.Results:
 
 
 define(
-    Op(
-        type="spectral_norm",
-        record=SpectralNorm,
-        shape=spectral_norm_shape,
-        formula=spectral_norm,
-        samples=(
-            sample({"Weight": normal(3, 4), "U": normal(3), "V": normal(4)}, power_iters=0),
-            sample(
-                {"Weight": normal(2, 3, 2), "U": normal(3), "V": normal(4)}, dim=1, power_iters=0
-            ),
-        ),
-        refuses=(
-            sample({"Weight": normal(3, 4), "U": normal(4), "V": normal(3)}),
-            sample({"Weight": normal(3), "U": normal(3), "V": normal(1)}),
-        ),
+    "spectral_norm",
+    SpectralNorm,
+    spectral_norm_shape,
+    formula=spectral_norm,
+    samples=(
+        sample({"Weight": normal(3, 4), "U": normal(3), "V": normal(4)}, power_iters=0),
+        sample({"Weight": normal(2, 3, 2), "U": normal(3), "V": normal(4)}, dim=1, power_iters=0),
     ),
-    slope("weight u v d_out", "d_weight"),
+    refuses=(
+        sample({"Weight": normal(3, 4), "U": normal(4), "V": normal(3)}),
+        sample({"Weight": normal(3), "U": normal(3), "V": normal(1)}),
+    ),
+    slope=slope("weight u v d_out", "d_weight"),
 )

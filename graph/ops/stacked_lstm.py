@@ -89,9 +89,9 @@ def cudnn_lstm_shape(op: Inference) -> Mapping[str, Specs]:
 
 for _op in (
     Op(
-        type="cudnn_lstm",
-        record=CudnnLstm,
-        shape=cudnn_lstm_shape,
+        "cudnn_lstm",
+        CudnnLstm,
+        cudnn_lstm_shape,
         lod=lambda op: {},
         grad=Grad(
             "cudnn_lstm_grad",
@@ -102,6 +102,6 @@ for _op in (
             ("Input@GRAD", "InitH@GRAD", "InitC@GRAD", "W@GRAD"),
         ),
     ),
-    Op(type="cudnn_lstm_grad", record=CudnnLstmGrad),
+    Op("cudnn_lstm_grad", CudnnLstmGrad),
 ):
     BLOCK_OPS[_op.type] = _op

@@ -68,32 +68,28 @@ class StridedSliceGrad(StridedSliceOperands):
 
 
 define(
-    Op(
-        type="strided_slice",
-        linear=("Input",),
-        record=StridedSlice,
-        numbers=_NUMBERS,
-        shape=strided_slice_shape,
-        samples=(
-            sample(
-                {"Input": normal(4, 5)}, axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]
-            ),
-            sample(
-                {"Input": normal(3, 4)},
-                axes=[0, 1],
-                starts=[1, 3],
-                ends=[2, -1],
-                strides=[1, -1],
-                decrease_axis=[0],
-            ),
-        ),
-        refuses=(
-            sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1], strides=[1]),
-            sample({"Input": normal(4, 5)}, axes=[1], starts=[0], ends=[1], strides=[0]),
-            sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0], ends=[1], strides=[1]),
+    "strided_slice",
+    StridedSlice,
+    strided_slice_shape,
+    linear=("Input",),
+    numbers=_NUMBERS,
+    samples=(
+        sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0, -1], ends=[4, 0], strides=[2, -2]),
+        sample(
+            {"Input": normal(3, 4)},
+            axes=[0, 1],
+            starts=[1, 3],
+            ends=[2, -1],
+            strides=[1, -1],
+            decrease_axis=[0],
         ),
     ),
-    Op(type="strided_slice_grad", record=StridedSliceGrad, numbers=_NUMBERS),
+    refuses=(
+        sample({"Input": normal(4, 5)}, axes=[2], starts=[0], ends=[1], strides=[1]),
+        sample({"Input": normal(4, 5)}, axes=[1], starts=[0], ends=[1], strides=[0]),
+        sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0], ends=[1], strides=[1]),
+    ),
+    slope=Op("strided_slice_grad", StridedSliceGrad, numbers=_NUMBERS),
 )
 
 
@@ -109,16 +105,11 @@ class Reverse(Unary):
 
 
 define(
-    Op(
-        type="reverse",
-        record=Reverse,
-        lod=no_sequences,
-        shape=reverse_shape,
-        grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
-        samples=(
-            sample({"X": normal(3, 4)}, axis=[0]),
-            sample({"X": normal(2, 3, 4)}, axis=[-1, 0]),
-        ),
-        refuses=(sample({"X": normal(3, 4)}, axis=[2]),),
-    )
+    "reverse",
+    Reverse,
+    reverse_shape,
+    lod=no_sequences,
+    grad=Grad("reverse", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
+    samples=(sample({"X": normal(3, 4)}, axis=[0]), sample({"X": normal(2, 3, 4)}, axis=[-1, 0])),
+    refuses=(sample({"X": normal(3, 4)}, axis=[2]),),
 )

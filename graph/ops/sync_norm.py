@@ -15,7 +15,7 @@ from dataclasses import replace
 from ...strategies.types import VarType
 from .norm import batch_norm_shape
 from .operands import Input, Operands, Output
-from .registry import OPS, Inference, Op, Spec, Specs, define
+from .registry import OPS, Inference, Spec, Specs, define, register
 from .samples import normal, sample, uniform
 
 PARTIAL, APPLY = "batch_norm_partial", "batch_norm_apply"
@@ -80,16 +80,14 @@ class BatchNormPartial(Operands):
 
 
 define(
-    Op(
-        type=PARTIAL,
-        record=BatchNormPartial,
-        shape=partial_shape,
-        samples=(
-            sample({"X": normal(4, 3, 2, 2)}),
-            sample({"X": normal(6, 3)}),
-            sample({"X": normal(4, 2, 2, 3)}, data_layout="NHWC"),
-        ),
-    )
+    PARTIAL,
+    BatchNormPartial,
+    partial_shape,
+    samples=(
+        sample({"X": normal(4, 3, 2, 2)}),
+        sample({"X": normal(6, 3)}),
+        sample({"X": normal(4, 2, 2, 3)}, data_layout="NHWC"),
+    ),
 )
 
 
@@ -112,19 +110,17 @@ class BatchNormApply(Operands):
 
 
 define(
-    Op(
-        type=APPLY,
-        record=BatchNormApply,
-        shape=apply_shape,
-        in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
-        needs=lambda attrs: _OF_ALL_ROWS,
-        samples=(
-            sample({"X": normal(4, 3, 2, 2), **_RUNNING, "Stats": _STATS}),
-            sample({"X": normal(6, 3), **_RUNNING, "Stats": _STATS}),
-            sample({"X": normal(4, 2, 2, 3), **_RUNNING, "Stats": _STATS}, data_layout="NHWC"),
-        ),
-        refuses=(sample({"X": normal(4, 3), **_RUNNING, "Stats": uniform(6)}),),
-    )
+    APPLY,
+    BatchNormApply,
+    apply_shape,
+    in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
+    needs=lambda attrs: _OF_ALL_ROWS,
+    samples=(
+        sample({"X": normal(4, 3, 2, 2), **_RUNNING, "Stats": _STATS}),
+        sample({"X": normal(6, 3), **_RUNNING, "Stats": _STATS}),
+        sample({"X": normal(4, 2, 2, 3), **_RUNNING, "Stats": _STATS}, data_layout="NHWC"),
+    ),
+    refuses=(sample({"X": normal(4, 3), **_RUNNING, "Stats": uniform(6)}),),
 )
 
 
@@ -139,18 +135,16 @@ class BatchNormGradPartial(Operands):
 
 
 define(
-    Op(
-        type=GRAD_PARTIAL,
-        record=BatchNormGradPartial,
-        shape=grad_partial_shape,
-        samples=(
-            sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),
-            sample(
-                {"X": normal(4, 2, 2, 3), **_PER_CHANNEL, "Y@GRAD": normal(4, 2, 2, 3)},
-                data_layout="NHWC",
-            ),
+    GRAD_PARTIAL,
+    BatchNormGradPartial,
+    grad_partial_shape,
+    samples=(
+        sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),
+        sample(
+            {"X": normal(4, 2, 2, 3), **_PER_CHANNEL, "Y@GRAD": normal(4, 2, 2, 3)},
+            data_layout="NHWC",
         ),
-    )
+    ),
 )
 
 
@@ -170,26 +164,24 @@ class BatchNormGradApply(Operands):
 
 
 define(
-    Op(
-        type=GRAD_APPLY,
-        record=BatchNormGradApply,
-        shape=grad_apply_shape,
-        samples=(
-            sample(
-                {
-                    "X": normal(4, 3, 2, 2),
-                    "Scale": normal(3),
-                    **_PER_CHANNEL,
-                    "Y@GRAD": normal(4, 3, 2, 2),
-                    "Local": normal(6),
-                    "Total": normal(6),
-                    "Stats": _STATS,
-                }
-            ),
+    GRAD_APPLY,
+    BatchNormGradApply,
+    grad_apply_shape,
+    samples=(
+        sample(
+            {
+                "X": normal(4, 3, 2, 2),
+                "Scale": normal(3),
+                **_PER_CHANNEL,
+                "Y@GRAD": normal(4, 3, 2, 2),
+                "Local": normal(6),
+                "Total": normal(6),
+                "Stats": _STATS,
+            }
         ),
-    )
+    ),
 )
 _slope = OPS["batch_norm"].grad
 assert _slope is not None
-define(replace(OPS["batch_norm"], type=SYNC, grad=replace(_slope, type=SYNC_GRAD)))
-define(replace(OPS["batch_norm_grad"], type=SYNC_GRAD, grad=None))
+register(replace(OPS["batch_norm"], type=SYNC, grad=replace(_slope, type=SYNC_GRAD)))
+register(replace(OPS["batch_norm_grad"], type=SYNC_GRAD, grad=None))

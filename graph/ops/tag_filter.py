@@ -126,48 +126,44 @@ _TAGS = {"Ins_tag": _tags(0, 1, 5, 2, 3, 7), "Ins_tag@LOD": [offsets(2, 1, 3)]}
 _ROWS = {"Ins": normal(6, 2), "Ins@LOD": [offsets(2, 1, 3)], **_TAGS}
 
 define(
-    Op(
-        type="filter_by_instag",
-        record=FilterByInstag,
-        shape=filtered_shape,
-        reads_values=lambda attrs: ("Ins_tag", "Filter_tag", "Ins@LOD", "Ins_tag@LOD"),
-        lod=filtered_lod,
-        samples=(
-            sample({**_ROWS, "Filter_tag": lengths(3, 0)}),
-            sample({**_ROWS, "Filter_tag": _tags(9)}, out_val_if_empty=4),
-            sample({"Ins": normal(3, 2), **_TAGS, "Filter_tag": lengths(5)}, is_lod=False),
-            sample(
-                {"Ins": normal(3, 2), "Ins_tag": lengths(4, 1, 4), "Filter_tag": lengths(4)},
-                is_lod=False,
-            ),
-        ),
-        refuses=(
-            sample({"Ins": normal(3, 2), **_TAGS, "Filter_tag": lengths(5)}),
-            sample({**_ROWS, "Ins_tag@LOD": [offsets(2, 4)], "Filter_tag": lengths(5)}),
-            sample({**_ROWS, "Ins_tag": normal(6, 1), "Filter_tag": lengths(5)}),
-            sample({**_ROWS, "Ins": normal(6, 2, 2), "Filter_tag": lengths(5)}),
+    "filter_by_instag",
+    FilterByInstag,
+    filtered_shape,
+    reads_values=lambda attrs: ("Ins_tag", "Filter_tag", "Ins@LOD", "Ins_tag@LOD"),
+    lod=filtered_lod,
+    samples=(
+        sample({**_ROWS, "Filter_tag": lengths(3, 0)}),
+        sample({**_ROWS, "Filter_tag": _tags(9)}, out_val_if_empty=4),
+        sample({"Ins": normal(3, 2), **_TAGS, "Filter_tag": lengths(5)}, is_lod=False),
+        sample(
+            {"Ins": normal(3, 2), "Ins_tag": lengths(4, 1, 4), "Filter_tag": lengths(4)},
+            is_lod=False,
         ),
     ),
-    Op(type="filter_by_instag_grad", record=FilterByInstagGrad),
+    refuses=(
+        sample({"Ins": normal(3, 2), **_TAGS, "Filter_tag": lengths(5)}),
+        sample({**_ROWS, "Ins_tag@LOD": [offsets(2, 4)], "Filter_tag": lengths(5)}),
+        sample({**_ROWS, "Ins_tag": normal(6, 1), "Filter_tag": lengths(5)}),
+        sample({**_ROWS, "Ins": normal(6, 2, 2), "Filter_tag": lengths(5)}),
+    ),
+    slope=Op("filter_by_instag_grad", FilterByInstagGrad),
 )
 define(
-    Op(
-        type="lod_tagged",
-        record=OffsetsTagged,
-        shape=tagged_shape,
-        reads_values=lambda attrs: ("Y", "YLod", "Tags"),
-        lod=no_sequences,
-        samples=(
-            sample(
-                {
-                    "X": offsets(2, 1, 3),
-                    "Y": _tags(0, 1, 5, 2, 3, 7),
-                    "YLod": offsets(2, 1, 3),
-                    "Tags": lengths(3, 0),
-                }
-            ),
-            sample({"X": offsets(2, 1), "Y": lengths(4, 1), "Tags": lengths(1)}),
-            sample({"Y": integers(5, high=2), "Tags": lengths(7)}, of_rows=False),
+    "lod_tagged",
+    OffsetsTagged,
+    tagged_shape,
+    reads_values=lambda attrs: ("Y", "YLod", "Tags"),
+    lod=no_sequences,
+    samples=(
+        sample(
+            {
+                "X": offsets(2, 1, 3),
+                "Y": _tags(0, 1, 5, 2, 3, 7),
+                "YLod": offsets(2, 1, 3),
+                "Tags": lengths(3, 0),
+            }
         ),
-    )
+        sample({"X": offsets(2, 1), "Y": lengths(4, 1), "Tags": lengths(1)}),
+        sample({"Y": integers(5, high=2), "Tags": lengths(7)}, of_rows=False),
+    ),
 )

@@ -84,4 +84,4 @@ for _type, _record, _shape in (
     ("c_sync_calc_stream", CSyncCalcStream, like_operand),
     ("c_sync_comm_stream", CSyncCommStream, like_operand),
 ):
-    MESSAGE_OPS[_type] = Op(type=_type, record=_record, shape=_shape, lod=no_sequences)
+    MESSAGE_OPS[_type] = Op(_type, _record, _shape, lod=no_sequences)

@@ -9,7 +9,7 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences
 from .operands import Input, Operands, Output
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import product
 from .samples import integers, normal, sample, table
 
@@ -66,26 +66,22 @@ _TREE = {
 }
 _ENDS = {"layer_offset_lod": [0, 2, 6]}
 define(
-    Op(
-        type="tdm_sampler",
-        record=TdmSampler,
-        shape=tdm_sampler_shape,
-        lod=no_sequences,
-        random=True,
-        by_place=lambda attrs: True,
-        samples=(
-            sample(_TREE, neg_samples_num_list=[1, 3], **_ENDS),
-            sample(
-                _TREE, neg_samples_num_list=[0, 2], output_positive=False, seed=3, dtype=3, **_ENDS
-            ),
-        ),
-        refuses=(
-            sample({**_TREE, "X": integers(5, 2, high=4)}, neg_samples_num_list=[1, 2], **_ENDS),
-            sample({**_TREE, "X": normal(5, 1)}, neg_samples_num_list=[1, 2], **_ENDS),
-            sample(_TREE, neg_samples_num_list=[1, 4], **_ENDS),
-            sample(_TREE, neg_samples_num_list=[1], **_ENDS),
-            sample(_TREE, neg_samples_num_list=[1, 2], layer_offset_lod=[0, 2, 7]),
-            sample(_TREE, neg_samples_num_list=[0, 0], output_positive=False, **_ENDS),
-        ),
-    )
+    "tdm_sampler",
+    TdmSampler,
+    tdm_sampler_shape,
+    lod=no_sequences,
+    random=True,
+    by_place=lambda attrs: True,
+    samples=(
+        sample(_TREE, neg_samples_num_list=[1, 3], **_ENDS),
+        sample(_TREE, neg_samples_num_list=[0, 2], output_positive=False, seed=3, dtype=3, **_ENDS),
+    ),
+    refuses=(
+        sample({**_TREE, "X": integers(5, 2, high=4)}, neg_samples_num_list=[1, 2], **_ENDS),
+        sample({**_TREE, "X": normal(5, 1)}, neg_samples_num_list=[1, 2], **_ENDS),
+        sample(_TREE, neg_samples_num_list=[1, 4], **_ENDS),
+        sample(_TREE, neg_samples_num_list=[1], **_ENDS),
+        sample(_TREE, neg_samples_num_list=[1, 2], layer_offset_lod=[0, 2, 7]),
+        sample(_TREE, neg_samples_num_list=[0, 0], output_positive=False, **_ENDS),
+    ),
 )

@@ -11,7 +11,7 @@ from ...strategies.types import VarType, to_numpy
 from . import formula as f
 from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Op, Spec, Specs, define, slope
+from .registry import Inference, Spec, Specs, define, slope
 from .rules import hold_floats, hold_integers, match, of_shape, one_dtype, same_shape
 from .sampled_classes import rows_of_scores
 from .samples import integers, normal, sample, uniform
@@ -82,22 +82,20 @@ _TREE = {
 }
 
 define(
-    Op(
-        type="tree_conv",
-        record=TreeConv,
-        shape=tree_conv_shape,
-        formula=tree_conv,
-        samples=(
-            sample(_TREE),
-            sample({**_TREE, "EdgeSet": integers(2, 1, 2, low=1, high=3)}, max_depth=3),
-        ),
-        refuses=(
-            sample({**_TREE, "EdgeSet": normal(2, 3, 2)}),
-            sample({**_TREE, "Filter": normal(3, 2, 2, 2)}),
-            sample(_TREE, max_depth=1),
-        ),
+    "tree_conv",
+    TreeConv,
+    tree_conv_shape,
+    formula=tree_conv,
+    samples=(
+        sample(_TREE),
+        sample({**_TREE, "EdgeSet": integers(2, 1, 2, low=1, high=3)}, max_depth=3),
     ),
-    slope("nodes_vector edge_set filter d_out", "d_nodes_vector d_filter"),
+    refuses=(
+        sample({**_TREE, "EdgeSet": normal(2, 3, 2)}),
+        sample({**_TREE, "Filter": normal(3, 2, 2, 2)}),
+        sample(_TREE, max_depth=1),
+    ),
+    slope=slope("nodes_vector edge_set filter d_out", "d_nodes_vector d_filter"),
 )
 
 
@@ -129,17 +127,15 @@ def gather_tree(a: GatherTree) -> f.Results:
 
 
 define(
-    Op(
-        type="gather_tree",
-        record=GatherTree,
-        shape=gather_tree_shape,
-        formula=gather_tree,
-        samples=(sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3)}),),
-        refuses=(
-            sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 2, high=2)}),
-            sample({"Ids": normal(4, 2, 3), "Parents": integers(4, 2, 3, high=3)}),
-        ),
-    )
+    "gather_tree",
+    GatherTree,
+    gather_tree_shape,
+    formula=gather_tree,
+    samples=(sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3)}),),
+    refuses=(
+        sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 2, high=2)}),
+        sample({"Ids": normal(4, 2, 3), "Parents": integers(4, 2, 3, high=3)}),
+    ),
 )
 
 
@@ -183,18 +179,13 @@ def tdm_child(a: TdmChild) -> f.Results:
 
 _TREE = {"X": integers(4, 1, high=7), "TreeInfo": integers(7, 5, high=7)}
 define(
-    Op(
-        type="tdm_child",
-        record=TdmChild,
-        shape=tdm_child_shape,
-        lod=like("X", "Child", "LeafMask"),
-        formula=tdm_child,
-        samples=(
-            sample(_TREE, child_nums=2),
-            sample(_TREE, child_nums=2, dtype=3),
-        ),
-        refuses=(sample(_TREE, child_nums=3), sample({**_TREE, "X": normal(4, 1)}, child_nums=2)),
-    )
+    "tdm_child",
+    TdmChild,
+    tdm_child_shape,
+    lod=like("X", "Child", "LeafMask"),
+    formula=tdm_child,
+    samples=(sample(_TREE, child_nums=2), sample(_TREE, child_nums=2, dtype=3)),
+    refuses=(sample(_TREE, child_nums=3), sample({**_TREE, "X": normal(4, 1)}, child_nums=2)),
 )
 
 
@@ -318,38 +309,34 @@ _COSTS = {
 }
 
 define(
-    Op(
-        type="hierarchical_sigmoid",
-        record=HierarchicalSigmoid,
-        shape=hierarchical_sigmoid_shape,
-        formula=hierarchical_sigmoid,
-        in_place={"W_Out": "W"},
-        only_uses=lambda attrs: True,
-        needs=lambda attrs: {"W_Out": ("W",)},
-        samples=(
-            sample({**_CLASSES, "Bias": normal(5, 1)}, num_classes=6),
-            sample({**_CLASSES, "Label": integers(4, high=6)}, num_classes=6),
-            sample(_CUSTOM, num_classes=5),
-        ),
-        refuses=(
-            sample(_CLASSES, num_classes=1),
-            sample(_CLASSES, num_classes=9),
-            sample({**_CLASSES, "Label": integers(3, 1, high=6)}, num_classes=6),
-            sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
-        ),
+    "hierarchical_sigmoid",
+    HierarchicalSigmoid,
+    hierarchical_sigmoid_shape,
+    formula=hierarchical_sigmoid,
+    in_place={"W_Out": "W"},
+    only_uses=lambda attrs: True,
+    needs=lambda attrs: {"W_Out": ("W",)},
+    samples=(
+        sample({**_CLASSES, "Bias": normal(5, 1)}, num_classes=6),
+        sample({**_CLASSES, "Label": integers(4, high=6)}, num_classes=6),
+        sample(_CUSTOM, num_classes=5),
     ),
-    slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
+    refuses=(
+        sample(_CLASSES, num_classes=1),
+        sample(_CLASSES, num_classes=9),
+        sample({**_CLASSES, "Label": integers(3, 1, high=6)}, num_classes=6),
+        sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
+    ),
+    slope=slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
 )
 define(
-    Op(
-        type="hierarchical_sigmoid_rows",
-        record=HierarchicalSigmoidRows,
-        shape=lambda op: rows_of_scores(op, op.spec("PreOut"), op.spec("X")),
-        formula=hierarchical_sigmoid_rows,
-        lod=no_sequences,
-        samples=(
-            sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=6, height=5),
-            sample({**_CUSTOM_WAY, **_COSTS}, num_classes=5, height=5),
-        ),
+    "hierarchical_sigmoid_rows",
+    HierarchicalSigmoidRows,
+    lambda op: rows_of_scores(op, op.spec("PreOut"), op.spec("X")),
+    formula=hierarchical_sigmoid_rows,
+    lod=no_sequences,
+    samples=(
+        sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=6, height=5),
+        sample({**_CUSTOM_WAY, **_COSTS}, num_classes=5, height=5),
     ),
 )

@@ -56,42 +56,40 @@ class UnfoldGrad(UnfoldAttributes):
 
 
 define(
-    Op(
-        type="unfold",
-        record=Unfold,
-        shape=unfold_shape,
-        samples=(
-            sample(
-                {"X": normal(2, 2, 4, 3)},
-                kernel_sizes=[2, 2],
-                strides=[1, 1],
-                paddings=[0, 0, 0, 0],
-                dilations=[1, 1],
-            ),
-            sample(
-                {"X": normal(1, 2, 5, 6)},
-                kernel_sizes=[3, 2],
-                strides=[2, 1],
-                paddings=[1, 0, 2, 3],
-                dilations=[1, 3],
-            ),
+    "unfold",
+    Unfold,
+    unfold_shape,
+    samples=(
+        sample(
+            {"X": normal(2, 2, 4, 3)},
+            kernel_sizes=[2, 2],
+            strides=[1, 1],
+            paddings=[0, 0, 0, 0],
+            dilations=[1, 1],
         ),
-        refuses=(
-            sample(
-                {"X": normal(1, 2, 2, 2)},
-                kernel_sizes=[3, 3],
-                strides=[1, 1],
-                paddings=[0, 0, 0, 0],
-                dilations=[1, 1],
-            ),
-            sample(
-                {"X": normal(1, 2, 4, 4)},
-                kernel_sizes=[3, 3],
-                strides=[0, 1],
-                paddings=[0, 0, 0, 0],
-                dilations=[1, 1],
-            ),
+        sample(
+            {"X": normal(1, 2, 5, 6)},
+            kernel_sizes=[3, 2],
+            strides=[2, 1],
+            paddings=[1, 0, 2, 3],
+            dilations=[1, 3],
         ),
     ),
-    Op(type="unfold_grad", record=UnfoldGrad),
+    refuses=(
+        sample(
+            {"X": normal(1, 2, 2, 2)},
+            kernel_sizes=[3, 3],
+            strides=[1, 1],
+            paddings=[0, 0, 0, 0],
+            dilations=[1, 1],
+        ),
+        sample(
+            {"X": normal(1, 2, 4, 4)},
+            kernel_sizes=[3, 3],
+            strides=[0, 1],
+            paddings=[0, 0, 0, 0],
+            dilations=[1, 1],
+        ),
+    ),
+    slope=Op("unfold_grad", UnfoldGrad),
 )

@@ -59,19 +59,17 @@ def norm_grad(a: NormGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="norm",
-        record=Norm,
-        lod=no_sequences,
-        shape=norm_shape,
-        formula=norm,
-        samples=(
-            sample({"X": normal(3, 4)}, axis=1),
-            sample({"X": normal(2, 3, 2)}, axis=-2, epsilon=0.1),
-        ),
-        refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    "norm",
+    Norm,
+    norm_shape,
+    lod=no_sequences,
+    formula=norm,
+    samples=(
+        sample({"X": normal(3, 4)}, axis=1),
+        sample({"X": normal(2, 3, 2)}, axis=-2, epsilon=0.1),
     ),
-    Op(type="norm_grad", record=NormGrad, formula=norm_grad),
+    refuses=(sample({"X": normal(3, 4)}, axis=2),),
+    slope=Op("norm_grad", NormGrad, formula=norm_grad),
 )
 
 
@@ -137,22 +135,20 @@ def cos_sim_grad(a: CosSimGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="cos_sim",
-        record=CosSim,
-        shape=cos_sim_shape,
-        formula=cos_sim,
-        samples=(
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-            sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
-        ),
-        refuses=(
-            sample({"X": normal(3, 4), "Y": normal(2, 4)}),
-            sample({"X": normal(3, 4), "Y": normal(3, 5)}),
-            sample({"X": normal(4), "Y": normal(4)}),
-        ),
+    "cos_sim",
+    CosSim,
+    cos_sim_shape,
+    formula=cos_sim,
+    samples=(
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+        sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
     ),
-    Op(type="cos_sim_grad", record=CosSimGrad, formula=cos_sim_grad),
+    refuses=(
+        sample({"X": normal(3, 4), "Y": normal(2, 4)}),
+        sample({"X": normal(3, 4), "Y": normal(3, 5)}),
+        sample({"X": normal(4), "Y": normal(4)}),
+    ),
+    slope=Op("cos_sim_grad", CosSimGrad, formula=cos_sim_grad),
 )
 
 
@@ -223,19 +219,17 @@ def p_norm_grad(a: PNormGrad) -> f.Results:
 
 
 define(
-    Op(
-        type="p_norm",
-        record=PNorm,
-        shape=p_norm_shape,
-        formula=p_norm,
-        samples=(
-            sample({"X": normal(3, 4)}),
-            sample({"X": normal(2, 3, 2)}, porder=3.0, axis=1, keepdim=True),
-            sample({"X": normal(5)}, porder=1.0, axis=0),
-        ),
-        refuses=(sample({"X": normal(3, 4)}, axis=2), sample({"X": normal(3, 4)}, porder=0.0)),
+    "p_norm",
+    PNorm,
+    p_norm_shape,
+    formula=p_norm,
+    samples=(
+        sample({"X": normal(3, 4)}),
+        sample({"X": normal(2, 3, 2)}, porder=3.0, axis=1, keepdim=True),
+        sample({"X": normal(5)}, porder=1.0, axis=0),
     ),
-    Op(type="p_norm_grad", record=PNormGrad, formula=p_norm_grad),
+    refuses=(sample({"X": normal(3, 4)}, axis=2), sample({"X": normal(3, 4)}, porder=0.0)),
+    slope=Op("p_norm_grad", PNormGrad, formula=p_norm_grad),
 )
 
 
@@ -257,18 +251,16 @@ def _axes(a: Any) -> list[int] | None:
 
 
 define(
-    Op(
-        type="frobenius_norm",
-        record=Reduce,
-        shape=reduce_shape,
-        formula=frobenius_norm,
-        samples=(
-            sample({"X": normal(3, 4)}, dim=[0, 1], reduce_all=True),
-            sample({"X": normal(2, 3, 2)}, dim=[-1, 0], keep_dim=True),
-        ),
-        refuses=(sample({"X": normal(3, 4)}, dim=[2]),),
+    "frobenius_norm",
+    Reduce,
+    reduce_shape,
+    formula=frobenius_norm,
+    samples=(
+        sample({"X": normal(3, 4)}, dim=[0, 1], reduce_all=True),
+        sample({"X": normal(2, 3, 2)}, dim=[-1, 0], keep_dim=True),
     ),
-    Op(type="frobenius_norm_grad", record=ReduceGradOfOut, formula=frobenius_norm_grad),
+    refuses=(sample({"X": normal(3, 4)}, dim=[2]),),
+    slope=Op("frobenius_norm_grad", ReduceGradOfOut, formula=frobenius_norm_grad),
 )
 
 
@@ -278,14 +270,12 @@ def one_number(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="l1_norm",
-        record=Unary,
-        shape=one_number,
-        formula=lambda a: {"out": f.absolute(a.x).sum().reshape(1)},
-        samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
-    ),
-    Op(type="l1_norm_grad", record=SlopeOfX),
+    "l1_norm",
+    Unary,
+    one_number,
+    formula=lambda a: {"out": f.absolute(a.x).sum().reshape(1)},
+    samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
+    slope=Op("l1_norm_grad", SlopeOfX),
 )
 
 
@@ -327,19 +317,17 @@ def _spread(x: Array, like: Array) -> Array:
 
 
 define(
-    Op(
-        type="dist",
-        record=Dist,
-        shape=dist_shape,
-        formula=dist,
-        samples=(
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-            sample({"X": normal(2, 3, 4), "Y": normal(3, 1)}, p=3.0),
-            sample({"X": normal(3, 1), "Y": normal(4)}, p=math.inf),
-        ),
-        refuses=(sample({"X": normal(3, 4), "Y": normal(3, 5)}),),
+    "dist",
+    Dist,
+    dist_shape,
+    formula=dist,
+    samples=(
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+        sample({"X": normal(2, 3, 4), "Y": normal(3, 1)}, p=3.0),
+        sample({"X": normal(3, 1), "Y": normal(4)}, p=math.inf),
     ),
-    Op(type="dist_grad", record=DistGrad, formula=dist_grad),
+    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 5)}),),
+    slope=Op("dist_grad", DistGrad, formula=dist_grad),
 )
 
 
@@ -366,16 +354,14 @@ def squared_l2_distance(a: SquaredL2Distance) -> f.Results:
 
 
 define(
-    Op(
-        type="squared_l2_distance",
-        record=SquaredL2Distance,
-        shape=squared_l2_distance_shape,
-        formula=squared_l2_distance,
-        samples=(
-            sample({"X": normal(3, 4), "Y": normal(3, 4)}),
-            sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
-        ),
-        refuses=(sample({"X": normal(3, 4), "Y": normal(2, 4)}),),
+    "squared_l2_distance",
+    SquaredL2Distance,
+    squared_l2_distance_shape,
+    formula=squared_l2_distance,
+    samples=(
+        sample({"X": normal(3, 4), "Y": normal(3, 4)}),
+        sample({"X": normal(3, 2, 2), "Y": normal(1, 2, 2)}),
     ),
-    slope("x y sub_result d_out", "d_x d_y"),
+    refuses=(sample({"X": normal(3, 4), "Y": normal(2, 4)}),),
+    slope=slope("x y sub_result d_out", "d_x d_y"),
 )

@@ -63,16 +63,16 @@ def _define_views(
     ):
         reads = {slot.name for slot in grad_record.declared().inputs}
         gradient = Op(
-            type=f"{form}_grad",
-            record=grad_record,
-            shape=grad_rule,
+            f"{form}_grad",
+            grad_record,
+            grad_rule,
             numbers={slot: attr for slot, attr in numbers.items() if slot in reads},
             views=views,
             keeps_order=keeps_order,
         )
         if views and "linear" not in settings:
             gradient = differentiable(gradient, copied(), views={"DDOut": "DDX"})
-        define(Op(type=form, record=record, shape=rule, **settings), gradient)
+        define(form, record, rule, **settings, slope=gradient)
 
 
 class XShapeGrad(Gradient):
@@ -184,17 +184,15 @@ def reshape_at_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="reshape_at",
-        record=ReshapeAt,
-        shape=reshape_at_shape,
-        reads_values=lambda attrs: ("ShapeTensor", "Shape"),
-        samples=(
-            sample({"X": normal(2, 3, 4), "Shape": lengths(0, -1)}),
-            sample({"X": normal(4, 3), "ShapeTensor": [lengths(2), lengths(6)]}, shape=[-1, 6]),
-        ),
-        refuses=(sample({"X": normal(3, 4), "Shape": lengths(5, 2)}),),
-    )
+    "reshape_at",
+    ReshapeAt,
+    reshape_at_shape,
+    reads_values=lambda attrs: ("ShapeTensor", "Shape"),
+    samples=(
+        sample({"X": normal(2, 3, 4), "Shape": lengths(0, -1)}),
+        sample({"X": normal(4, 3), "ShapeTensor": [lengths(2), lengths(6)]}, shape=[-1, 6]),
+    ),
+    refuses=(sample({"X": normal(3, 4), "Shape": lengths(5, 2)}),),
 )
 
 
@@ -255,17 +253,15 @@ def unsqueeze_at_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 define(
-    Op(
-        type="unsqueeze_at",
-        record=UnsqueezeAt,
-        shape=unsqueeze_at_shape,
-        reads_values=lambda attrs: ("AxesTensorList", "AxesTensor"),
-        samples=(
-            sample({"X": normal(3, 4), "AxesTensor": lengths(0, 2)}),
-            sample({"X": normal(3, 4), "AxesTensorList": [lengths(1), lengths(0)]}),
-        ),
-        refuses=(sample({"X": normal(3, 4), "AxesTensor": lengths(4)}),),
-    )
+    "unsqueeze_at",
+    UnsqueezeAt,
+    unsqueeze_at_shape,
+    reads_values=lambda attrs: ("AxesTensorList", "AxesTensor"),
+    samples=(
+        sample({"X": normal(3, 4), "AxesTensor": lengths(0, 2)}),
+        sample({"X": normal(3, 4), "AxesTensorList": [lengths(1), lengths(0)]}),
+    ),
+    refuses=(sample({"X": normal(3, 4), "AxesTensor": lengths(4)}),),
 )
 
 

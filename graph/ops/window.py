@@ -52,22 +52,20 @@ class Crop(Operands):
 
 
 define(
-    Op(
-        type="crop",
-        record=Crop,
-        numbers=_OFFSETS,
-        shape=crop_shape,
-        samples=(
-            sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[1, 2]),
-            sample({"X": normal(3, 4, 2), "Y": normal(2, 2, 2)}, offsets=[0, 1, 0]),
-        ),
-        refuses=(
-            sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[3, 2]),
-            sample({"X": normal(4, 5)}, shape=[2], offsets=[0]),
-            sample({"X": normal(4, 5)}, shape=[2, 2], offsets=[-1, 0]),
-        ),
+    "crop",
+    Crop,
+    crop_shape,
+    numbers=_OFFSETS,
+    samples=(
+        sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[1, 2]),
+        sample({"X": normal(3, 4, 2), "Y": normal(2, 2, 2)}, offsets=[0, 1, 0]),
     ),
-    slope("x offsets_tensor d_out", "d_x", numbers=_OFFSETS),
+    refuses=(
+        sample({"X": normal(4, 5)}, shape=[2, 3], offsets=[3, 2]),
+        sample({"X": normal(4, 5)}, shape=[2], offsets=[0]),
+        sample({"X": normal(4, 5)}, shape=[2, 2], offsets=[-1, 0]),
+    ),
+    slope=slope("x offsets_tensor d_out", "d_x", numbers=_OFFSETS),
 )
 
 
@@ -83,18 +81,16 @@ class CropTensor(Operands):
 
 
 define(
-    Op(
-        type="crop_tensor",
-        record=CropTensor,
-        numbers=_NUMBERS,
-        shape=crop_shape,
-        samples=(sample({"X": normal(4, 5)}, shape=[2, -1], offsets=[1, 2]),),
-        refuses=(
-            sample({"X": normal(4, 5)}, shape=[2, 4], offsets=[0, 2]),
-            sample({"X": normal(4, 5)}, shape=[2, 0], offsets=[0, 2]),
-        ),
+    "crop_tensor",
+    CropTensor,
+    crop_shape,
+    numbers=_NUMBERS,
+    samples=(sample({"X": normal(4, 5)}, shape=[2, -1], offsets=[1, 2]),),
+    refuses=(
+        sample({"X": normal(4, 5)}, shape=[2, 4], offsets=[0, 2]),
+        sample({"X": normal(4, 5)}, shape=[2, 0], offsets=[0, 2]),
     ),
-    slope("x offsets_whole offsets_tensor d_out", "d_x", numbers=_OFFSETS_OF_EITHER),
+    slope=slope("x offsets_whole offsets_tensor d_out", "d_x", numbers=_OFFSETS_OF_EITHER),
 )
 
 
@@ -118,20 +114,18 @@ class PadConstantLike(Operands):
 
 
 define(
-    Op(
-        type="pad_constant_like",
-        record=PadConstantLike,
-        shape=pad_constant_like_shape,
-        samples=(
-            sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
-            sample({"X": normal(2, 3), "Y": normal(2, 3)}),
-        ),
-        refuses=(
-            sample({"X": normal(2, 3), "Y": normal(2, 4)}),
-            sample({"X": normal(2, 3), "Y": normal(2)}),
-        ),
+    "pad_constant_like",
+    PadConstantLike,
+    pad_constant_like_shape,
+    samples=(
+        sample({"X": normal(4, 5), "Y": normal(2, 3)}, pad_value=1.5),
+        sample({"X": normal(2, 3), "Y": normal(2, 3)}),
     ),
-    slope("y d_out", "d_y"),
+    refuses=(
+        sample({"X": normal(2, 3), "Y": normal(2, 4)}),
+        sample({"X": normal(2, 3), "Y": normal(2)}),
+    ),
+    slope=slope("y d_out", "d_y"),
 )
 
 
@@ -188,32 +182,28 @@ def partial_concat_shape(op: Inference) -> Mapping[str, Specs]:
 _TWO = [normal(2, 4), normal(2, 4)]
 
 define(
-    Op(
-        type="partial_concat",
-        record=PartialConcat,
-        shape=partial_concat_shape,
-        samples=(
-            sample({"X": _TWO}, start_index=1, length=2),
-            sample({"X": [normal(3, 4)] * 3}, start_index=-3),
-        ),
-        refuses=(
-            sample({"X": _TWO}, start_index=4),
-            sample({"X": _TWO}, start_index=2, length=3),
-            sample({"X": [normal(2, 4), normal(2, 3)]}),
-        ),
+    "partial_concat",
+    PartialConcat,
+    partial_concat_shape,
+    samples=(
+        sample({"X": _TWO}, start_index=1, length=2),
+        sample({"X": [normal(3, 4)] * 3}, start_index=-3),
     ),
-    Op(type="partial_concat_grad", record=PartialConcatGrad),
+    refuses=(
+        sample({"X": _TWO}, start_index=4),
+        sample({"X": _TWO}, start_index=2, length=3),
+        sample({"X": [normal(2, 4), normal(2, 3)]}),
+    ),
+    slope=Op("partial_concat_grad", PartialConcatGrad),
 )
 define(
-    Op(
-        type="partial_sum",
-        record=PartialSum,
-        shape=lambda op: {"Out": of_shape(partial_width(op), op.specs("X")[0])},
-        samples=(
-            sample({"X": _TWO}, start_index=1, length=2),
-            sample({"X": [normal(3, 4)] * 3}, start_index=-3),
-        ),
-        refuses=(sample({"X": _TWO}, length=5),),
+    "partial_sum",
+    PartialSum,
+    lambda op: {"Out": of_shape(partial_width(op), op.specs("X")[0])},
+    samples=(
+        sample({"X": _TWO}, start_index=1, length=2),
+        sample({"X": [normal(3, 4)] * 3}, start_index=-3),
     ),
-    Op(type="partial_sum_grad", record=PartialSumGrad),
+    refuses=(sample({"X": _TWO}, length=5),),
+    slope=Op("partial_sum_grad", PartialSumGrad),
 )

@@ -74,21 +74,19 @@ _ANCHORS = {"class_num": 2, "anchors": [10, 13, 16, 30, 33, 23], "downsample_rat
 _MAP = {**_ANCHORS, "anchor_mask": [0, 2]}
 
 define(
-    Op(
-        type="yolov3_loss",
-        record=YoloLoss,
-        shape=yolo_loss_shape,
-        lod=no_sequences,
-        samples=(
-            sample(_YOLO, **_MAP),
-            sample({**_YOLO, "GTScore": uniform(2, 3)}, **_MAP, ignore_thresh=0.3, scale_x_y=1.2),
-            sample(_YOLO, **_ANCHORS, anchor_mask=[1, 2], use_label_smooth=False),
-        ),
-        refuses=(
-            sample(_YOLO, **_ANCHORS, anchor_mask=[1]),
-            sample(_YOLO, **_ANCHORS, anchor_mask=[1, 3]),
-            sample({**_YOLO, "GTLabel": integers(2, 2, high=2)}, **_MAP),
-        ),
+    "yolov3_loss",
+    YoloLoss,
+    yolo_loss_shape,
+    lod=no_sequences,
+    samples=(
+        sample(_YOLO, **_MAP),
+        sample({**_YOLO, "GTScore": uniform(2, 3)}, **_MAP, ignore_thresh=0.3, scale_x_y=1.2),
+        sample(_YOLO, **_ANCHORS, anchor_mask=[1, 2], use_label_smooth=False),
     ),
-    Op(type="yolov3_loss_grad", record=YoloLossGrad),
+    refuses=(
+        sample(_YOLO, **_ANCHORS, anchor_mask=[1]),
+        sample(_YOLO, **_ANCHORS, anchor_mask=[1, 3]),
+        sample({**_YOLO, "GTLabel": integers(2, 2, high=2)}, **_MAP),
+    ),
+    slope=Op("yolov3_loss_grad", YoloLossGrad),
 )

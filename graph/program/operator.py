@@ -377,7 +377,7 @@ def _unbuilt(type: str) -> Op:
     def shape(inference: Inference) -> NoReturn:
         raise Unsupported(f"the operator {type!r} is not built.{nearest(type, OPS)}")
 
-    return Op(type=type, shape=shape)
+    return Op(type, shape=shape)
 
 
 def _names(op_type: str, slot: str, args: Any) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
-from ..layers.helper import LayerHelper
+from ..layers.helper import LayerHelper, layer
 from ..layers.shape import cast, fill_constant
 from ..program.block import Block, ProgramBlocks
 from ..program.program import Program, default_main_program
@@ -49,7 +49,7 @@ class GradientClipBase:
 
 def _clipped(parameter: Parameter, grad: Variable, op_type: str, attrs: dict[str, Any]) -> Variable:
     with grad.block.program.optimized_guard([parameter, grad]):
-        return LayerHelper(op_type).apply(op_type, {"X": grad}, attrs)
+        return layer(op_type, x=grad, **attrs)
 
 
 class GradientClipByValue(GradientClipBase):
@@ -114,7 +114,7 @@ class GradientClipByGlobalNorm(GradientClipBase):
             with program.optimized_guard([parameter, grad]):
                 helper = LayerHelper("elementwise_mul")
                 own = factor if factor.dtype == grad.dtype else cast(factor, grad.dtype)
-                clipped.append((parameter, helper.apply("elementwise_mul", {"X": grad, "Y": own})))
+                clipped.append((parameter, helper.layer("elementwise_mul", x=grad, y=own)))
         return clipped
 
     @staticmethod
@@ -122,17 +122,15 @@ class GradientClipByGlobalNorm(GradientClipBase):
         with program.optimized_guard([parameter, grad]):
             if grad.dtype in (VarType.FP16, VarType.BF16):  # squares would leave the range
                 grad = cast(grad, "float32")
-            square = LayerHelper("square").apply("square", {"X": grad})
-            return LayerHelper("reduce_sum").apply(
-                "reduce_sum", {"X": square}, {"reduce_all": True}
-            )
+            square = layer("square", x=grad)
+            return layer("reduce_sum", x=square, reduce_all=True)
 
     def _factor(self, squares: list[Variable]) -> Variable:
-        total = LayerHelper("sum").apply("sum", {"X": squares})
-        norm = LayerHelper("sqrt").apply("sqrt", {"X": total})
+        total = layer("sum", x=squares)
+        norm = layer("sqrt", x=total)
         limit = fill_constant([1], norm.dtype, self.clip_norm)
-        larger = LayerHelper("elementwise_max").apply("elementwise_max", {"X": limit, "Y": norm})
-        return LayerHelper("elementwise_div").apply("elementwise_div", {"X": limit, "Y": larger})
+        larger = layer("elementwise_max", x=limit, y=norm)
+        return layer("elementwise_div", x=limit, y=larger)
 
 
 class BaseErrorClipAttr:

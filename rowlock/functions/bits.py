@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..graph.layers.arguments import check_variable
-from ..graph.layers.helper import LayerHelper
+from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import Unsupported
 
 
 def _of_bits(op_type: str, x: Variable, y: Variable | None, out: Variable | None) -> Variable:
-    inputs = {"X": x} if y is None else {"X": x, "Y": y}
-    for argument, operand in zip("xy", inputs.values(), strict=False):
+    inputs = {"x": x} if y is None else {"x": x, "y": y}
+    for argument, operand in inputs.items():
         check_variable(operand, argument, op_type)
-    helper = LayerHelper(op_type)
-    result = helper.new(x.dtype) if out is None else out
-    helper.append_op(op_type, inputs, {"Out": result})
-    return result
+    return layer(op_type, **inputs, out=out)
 
 
 def _two(op_type: str, text: str) -> Callable[..., Variable]:

@@ -7,9 +7,8 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import unary
-from ..graph.layers.arguments import Floats
+from ..graph.layers.arguments import Floats, integer, number
 from ..graph.layers.helper import constant_layer, layer
-from ..graph.layers.numbers import integer, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue

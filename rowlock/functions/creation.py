@@ -79,9 +79,7 @@ def full_like(x: Variable, fill_value: Any, dtype: Any = None, name: str | None 
         fill_value = float(fill_value)
     kind = None if dtype is None else int(to_var_type(dtype))
     attrs = {"value": float(fill_value), "dtype": kind}
-    return LayerHelper("full_like", name).apply(
-        "fill_any_like", {"X": x}, attrs, stop_gradient=True
-    )
+    return LayerHelper("full_like", name).layers("fill_any_like", "Out", "Out", x=x, **attrs)[0]
 
 
 def ones_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:

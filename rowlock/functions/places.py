@@ -10,8 +10,7 @@ import numpy as np
 
 from ..graph.layers import moves, picks, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable
-from ..graph.layers.numbers import integer
+from ..graph.layers.arguments import check_variable, integer
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions

@@ -123,11 +123,8 @@ def unique(
         return_counts: also return how often each comes.
     """
     helper = LayerHelper("unique", name)
-    kind = to_var_type(dtype)
-    slots = ("Indices", "Index", "Counts")
-    outputs = {"Out": helper.new(x.dtype, True), **{s: helper.new(kind, True) for s in slots}}
     attrs = {
-        "dtype": int(kind),
+        "dtype": to_var_type(dtype),
         "return_index": return_index,
         "return_inverse": return_inverse,
         "return_counts": return_counts,
@@ -136,9 +133,10 @@ def unique(
     }
     if axis is None and x.ndim != 1:
         x = layers.reshape(x, [-1])
-    helper.append_op("unique", {"X": x}, outputs, attrs)
-    options = zip(slots, (return_index, return_inverse, return_counts), strict=True)
-    results = [outputs["Out"], *(outputs[slot] for slot, is_wanted in options if is_wanted)]
+    slots = "Out Indices Index Counts"
+    elements, *others = helper.layers("unique", slots, slots, x=x, **attrs)
+    options = zip(others, (return_index, return_inverse, return_counts), strict=True)
+    results = [elements, *(result for result, is_wanted in options if is_wanted)]
     return results[0] if len(results) == 1 else tuple(results)
 
 

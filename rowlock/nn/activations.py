@@ -8,8 +8,7 @@ from typing import Any
 from ..functions.creation import full_like
 from ..graph.layers import activations, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats
-from ..graph.layers.numbers import integer, number
+from ..graph.layers.arguments import Floats, integer, number
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue

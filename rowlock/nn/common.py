@@ -12,10 +12,9 @@ import numpy as np
 from ..functions import math as functions
 from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, check_variable
+from ..graph.layers.arguments import Floats, check_variable, integer
 from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper
-from ..graph.layers.numbers import integer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
@@ -155,9 +154,7 @@ def embedding(
     padding = -1 if padding_idx is None else padding_idx % rows
     attrs = {"is_sparse": sparse, "padding_idx": padding}
     inputs = {"W": weight, "Ids": x}
-    return LayerHelper("embedding", name).apply(
-        "lookup_table_v2", inputs, attrs, dtype=weight.dtype
-    )
+    return LayerHelper("embedding", name).layer("lookup_table_v2", **inputs, **attrs)
 
 
 def one_hot(x: Variable, num_classes: int = -1, name: str | None = None) -> Variable:
@@ -223,17 +220,9 @@ def batch_norm(
 def append_batch_norm(op_type: str, inputs: Any, attrs: Any, name: str | None = None) -> Variable:
     """Append the op, which also writes its running statistics, and return what it normalised."""
     helper = LayerHelper("batch_norm", name)
-    mean, variance = inputs["Mean"], inputs["Variance"]
-    out = helper.new(inputs["X"].dtype)
-    outputs = {
-        "Y": out,
-        "MeanOut": mean,
-        "VarianceOut": variance,
-        "SavedMean": helper.new(mean.dtype, True),
-        "SavedVariance": helper.new(mean.dtype, True),
-    }
-    helper.append_op(op_type, inputs, outputs, attrs)
-    return out
+    running = {"mean_out": inputs["Mean"], "variance_out": inputs["Variance"]}
+    results = ("Y SavedMean SavedVariance", "SavedMean SavedVariance")
+    return helper.layers(op_type, *results, **inputs, **running, **attrs)[0]
 
 
 def layer_norm(
@@ -259,11 +248,9 @@ def layer_norm(
     for slot, parameter in (("Scale", weight), ("Bias", bias)):
         if parameter is not None:
             inputs[slot] = parameter if parameter.ndim == 1 else layers.reshape(parameter, flat)
-    out, mean, variance = helper.new(x.dtype), helper.new(x.dtype), helper.new(x.dtype)
-    mean.stop_gradient = variance.stop_gradient = True
     attrs = {"epsilon": epsilon, "begin_norm_axis": len(shape) - len(sizes)}
-    helper.append_op("layer_norm", inputs, {"Y": out, "Mean": mean, "Variance": variance}, attrs)
-    return out
+    results = ("Y Mean Variance", "Mean Variance")
+    return helper.layers("layer_norm", *results, **inputs, **attrs)[0]
 
 
 def normalize(

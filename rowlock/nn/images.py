@@ -7,8 +7,9 @@ from typing import Any
 
 from ..graph.layers import images
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import integer
 from ..graph.layers.helper import layer
-from ..graph.layers.numbers import as_variables, integer
+from ..graph.layers.numbers import as_variables
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported

@@ -112,7 +112,7 @@ def bilinear(
     """x1 weight[k] x2 + bias[k]: [N, A], [N, B] and [K, A, B] to [N, K]; bias is [1, K]."""
     inputs = {"X": x1, "Y": x2, "Weight": weight, "Bias": bias}
     helper = LayerHelper("bilinear", name)
-    return helper.apply("bilinear_tensor_product", inputs, dtype=x1.dtype)
+    return helper.layer("bilinear_tensor_product", **inputs)
 
 
 publish_definitions(__name__, withhold=(channels_last, group_norm))

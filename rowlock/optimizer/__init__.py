@@ -133,9 +133,7 @@ class Adadelta(methods.AdadeltaOptimizer):
     ) -> None:
         options = (parameters, as_regularizer(weight_decay), grad_clip, name)
         super().__init__(learning_rate, epsilon, rho, *options)
-
-    def _attrs(self) -> dict[str, Any]:
-        return {**super()._attrs(), "with_rate": True}
+        self._attrs = {**self._attrs, "with_rate": True}
 
 
 class Adamax(methods.AdamaxOptimizer):
@@ -181,10 +179,8 @@ class Lamb(methods.LambOptimizer):
         options = (parameters, None, grad_clip, exclude_from_weight_decay_fn, name)
         super().__init__(learning_rate, lamb_weight_decay, beta1, beta2, epsilon, *options)
         self._multi_precision = bool(multi_precision)
-        self._always_adapt = bool(always_adapt)
-
-    def _attrs(self) -> dict[str, Any]:
-        return {**super()._attrs(), "always_adapt": self._always_adapt, "corrects_bias": True}
+        settings = {"always_adapt": bool(always_adapt), "corrects_bias": True}
+        self._attrs = {**self._attrs, **settings}
 
 
 class LBFGS(Optimizer):

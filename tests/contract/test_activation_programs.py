@@ -147,6 +147,16 @@ def test_rectifiers_with_drawn_slopes_and_noise() -> None:
         (lambda x, k: L.prelu(x, 3), TypeError, "mode must be a string"),
         (lambda x, k: L.prelu(x, "all", param_attr=False), TypeError, "param_attr cannot be False"),
         (lambda x, k: L.brelu(x, "a"), TypeError, "t_min must be a number"),
+        (
+            lambda x, k: L.l2_normalize(x, -1, "a"),
+            TypeError,
+            "l2_normalize: epsilon must be a number, got 'a'",
+        ),
+        (
+            lambda x, k: L.cross_entropy(x, k, ignore_index=0.5),
+            TypeError,
+            "must be an int, got 0.5",
+        ),
         (lambda x, k: L.selu(k), TypeError, "x must hold floats"),
         (lambda x, k: L.mish(x, 0), ValueError, "threshold must be above 0"),
         (lambda x, k: L.maxout(x, 2, axis=2), ValueError, "axis is 1"),

@@ -66,7 +66,7 @@ def test_slots_are_named_after_fields(field: str, slot: str) -> None:
 
 
 def test_an_op_is_bound_to_arrays_defaults_filled_in() -> None:
-    op = Op(type="scaled", record=Scaled)
+    op = Op("scaled", Scaled)
     x, out = np.ones(2), np.zeros(2)
     a = op.bound({"X": [x], "Terms": [x, out]}, {"Out": [out]}, {"by": 2.0, "op_role": 1})
     assert isinstance(a, Scaled)

@@ -11,7 +11,7 @@ from typing import Any
 
 from ....strategies.errors import InvalidArgument, InvalidState, InvalidType, InvalidValue
 from ....strategies.types import VarType
-from ...layers.helper import LayerHelper
+from ...layers.helper import LayerHelper, layer, layers
 from ...layers.io import create_global_var
 from ...layers.shape import cast
 from ...program import unique_name
@@ -151,7 +151,7 @@ class MixedPrecision:
                 loss = cast(loss, "float32")
             if self._scaling.used:
                 factors = {"X": loss, "Y": self._loss_scaling}
-                loss = LayerHelper("elementwise_mul").apply("elementwise_mul", factors)
+                loss = layer("elementwise_mul", **factors)
             self._scaled_loss = loss
             return self._optimizer.backward(
                 loss, startup_program, parameter_list, no_grad_set, callbacks
@@ -202,37 +202,33 @@ class MixedPrecision:
         for grads in groups:
             helper = LayerHelper("check_finite_and_unscale")
             flags.append(helper.new("bool", stop_gradient=True))
-            helper.append_op(
-                helper.layer_type,
-                {"X": grads, "Scale": self._loss_scaling},
-                {"Out": grads, "FoundInfinite": flags[-1]},
-            )
+            fields = {"x": grads, "scale": self._loss_scaling, "found_infinite": flags[-1]}
+            helper.layers(helper.layer_type, "", **fields, out=grads)
         if len(flags) == 1:
             return flags[0]
-        all_flags = LayerHelper("concat").apply("concat", {"X": flags}, {"axis": 0})
-        return LayerHelper("reduce_any").apply("reduce_any", {"X": all_flags}, {"reduce_all": True})
+        all_flags = layer("concat", x=flags, axis=0)
+        return layer("reduce_any", x=all_flags, reduce_all=True)
 
     def _rescale(self, groups: list[list[Variable]], found_infinite: Variable) -> None:
         """Append the zeroing of each type's gradients; the first also updates the scale."""
         good, bad = self._counters
         settings = ("incr_every_n_steps", "decr_every_n_nan_or_inf", "incr_ratio", "decr_ratio")
         for i, grads in enumerate(groups):
-            LayerHelper("update_loss_scaling").append_op(
+            layers(
                 "update_loss_scaling",
-                {
-                    "X": grads,
-                    "FoundInfinite": found_infinite,
-                    "PrevLossScaling": self._loss_scaling,
-                    "InGoodSteps": good,
-                    "InBadSteps": bad,
-                },
-                {
-                    "Out": grads,
-                    "LossScaling": self._loss_scaling,
-                    "OutGoodSteps": good,
-                    "OutBadSteps": bad,
-                },
-                {**{n: getattr(self._scaling, n) for n in settings}, "stop_update": i > 0},
+                None,
+                "",
+                x=grads,
+                found_infinite=found_infinite,
+                prev_loss_scaling=self._loss_scaling,
+                in_good_steps=good,
+                in_bad_steps=bad,
+                out=grads,
+                loss_scaling=self._loss_scaling,
+                out_good_steps=good,
+                out_bad_steps=bad,
+                stop_update=i > 0,
+                **{name: getattr(self._scaling, name) for name in settings},
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....strategies.errors import InvalidArgument, InvalidType, InvalidValue
@@ -59,11 +59,11 @@ class AdamW(AdamOptimizer):
         self._lr_ratio = lr_ratio
         self._decays = apply_decay_param_fun
 
-    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+    def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
         decays = self._decays is None or self._decays(parameter.name)
         ratio = 1.0 if self._lr_ratio is None else self._lr_ratio(parameter)
         own = {"coeff": self._coeff, "with_decay": bool(decays), "lr_ratio": float(ratio)}
-        return {**self._attrs(), **own}
+        return {**self._attrs, **own}
 
 
 def _refuse(*, weight_decay: Any, epsilon: Any, **betas: Any) -> None:

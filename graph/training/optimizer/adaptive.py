@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ....strategies.errors import InvalidType, InvalidValue
@@ -17,14 +18,14 @@ class NAdam(Method):
     """
 
     type = "nadam"
-    slots = {  # noqa: RUF012
+    slots: Mapping[str, str] = {
         "momentum_decay_pow": "MomentumDecayPow",
         "beta2_pow": "Beta2Pow",
         "mu_product": "MuProduct",
         "moment1": "Moment1",
         "moment2": "Moment2",
     }
-    starts = {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0}  # noqa: RUF012
+    starts: Mapping[str, float] = {"momentum_decay_pow": 1.0, "beta2_pow": 1.0, "mu_product": 1.0}
 
     def __init__(
         self,
@@ -41,10 +42,7 @@ class NAdam(Method):
         decay = as_regularizer(weight_decay)
         super().__init__(learning_rate, parameters, decay, grad_clip, name)
         coefficients = {"epsilon": epsilon, "momentum_decay": momentum_decay}
-        self._numbers = _checked("NAdam", learning_rate, beta1, beta2, **coefficients)
-
-    def _attrs(self) -> dict[str, Any]:
-        return self._numbers
+        self._attrs = _checked("NAdam", learning_rate, beta1, beta2, **coefficients)
 
 
 class RAdam(Method):
@@ -55,14 +53,14 @@ class RAdam(Method):
     """
 
     type = "radam"
-    slots = {  # noqa: RUF012
+    slots: Mapping[str, str] = {
         "beta1_pow": "Beta1Pow",
         "beta2_pow": "Beta2Pow",
         "rho": "Rho",
         "moment1": "Moment1",
         "moment2": "Moment2",
     }
-    starts = {"beta1_pow": 1.0, "beta2_pow": 1.0, "rho": 1.0}  # noqa: RUF012
+    starts: Mapping[str, float] = {"beta1_pow": 1.0, "beta2_pow": 1.0, "rho": 1.0}
 
     def __init__(
         self,
@@ -77,10 +75,7 @@ class RAdam(Method):
     ) -> None:
         decay = as_regularizer(weight_decay)
         super().__init__(learning_rate, parameters, decay, grad_clip, name)
-        self._numbers = _checked("RAdam", learning_rate, beta1, beta2, epsilon=epsilon)
-
-    def _attrs(self) -> dict[str, Any]:
-        return self._numbers
+        self._attrs = _checked("RAdam", learning_rate, beta1, beta2, epsilon=epsilon)
 
 
 class Rprop(Method):
@@ -96,7 +91,7 @@ class Rprop(Method):
 
     type = "rprop"
     has_master = True
-    slots = {"prevs": "Prev", "learning_rates": "LearningRates"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"prevs": "Prev", "learning_rates": "LearningRates"}
     uses_rate = False
 
     def __init__(
@@ -123,10 +118,7 @@ class Rprop(Method):
         self._multi_precision = bool(multi_precision)
         self.starts = {"learning_rates": float(learning_rate)}
         ends = {"learning_rate_min": float(low), "learning_rate_max": float(high)}
-        self._numbers = {**ends, "eta_negative": float(shrinks), "eta_positive": float(grows)}
-
-    def _attrs(self) -> dict[str, Any]:
-        return self._numbers
+        self._attrs = {**ends, "eta_negative": float(shrinks), "eta_positive": float(grows)}
 
 
 class ASGD(Method):
@@ -140,7 +132,7 @@ class ASGD(Method):
 
     type = "asgd"
     has_master = True
-    slots = {"d": "D", "y": "Y"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"d": "D", "y": "Y"}
 
     def __init__(
         self,

@@ -206,15 +206,16 @@ class ModelAverage(_Averages, Optimizer):
             state = helper.create_global(name, size, kind, ConstantInitializer(0.0))
             self._accumulators[word, parameter.name] = state
         names = (*self._SUMS, *self._COUNTS)
-        helper.append_op(
+        states = {n: self._state(n, parameter) for n in names}
+        helper.layers(
             "average_accumulates",
-            {"param": _wide(parameter), **{f"in_{n}": self._state(n, parameter) for n in names}},
-            {f"out_{n}": self._state(n, parameter) for n in names},
-            {
-                "average_window": self.average_window,
-                "min_average_window": self.min_average_window,
-                "max_average_window": self.max_average_window,
-            },
+            "",
+            param=_wide(parameter),
+            **{f"in_{name}": state for name, state in states.items()},
+            **{f"out_{name}": state for name, state in states.items()},
+            average_window=self.average_window,
+            min_average_window=self.min_average_window,
+            max_average_window=self.max_average_window,
         )
 
     def _mean(self, parameter: Parameter) -> Variable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....strategies.errors import InvalidType, InvalidValue
@@ -17,7 +17,7 @@ class LarsMomentumOptimizer(Method):
     """
 
     type = "lars_momentum"
-    slots = {"velocity": "Velocity"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"velocity": "Velocity"}
 
     def __init__(
         self,
@@ -33,10 +33,7 @@ class LarsMomentumOptimizer(Method):
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         numbers = {"lars_coeff": lars_coeff, "lars_weight_decay": lars_weight_decay}
         require_numbers("LarsMomentum", momentum=momentum, **numbers)
-        self._numbers = {"mu": momentum, **{name: float(n) for name, n in numbers.items()}}
-
-    def _attrs(self) -> dict[str, Any]:
-        return self._numbers
+        self._attrs = {"mu": momentum, **{name: float(n) for name, n in numbers.items()}}
 
 
 class LambOptimizer(AdamOptimizer):
@@ -72,9 +69,9 @@ class LambOptimizer(AdamOptimizer):
             )
         self._weight_decay, self._excludes = lamb_weight_decay, excludes
 
-    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+    def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
         excluded = self._excludes is not None and self._excludes(parameter)
-        return {**self._attrs(), "weight_decay": 0.0 if excluded else self._weight_decay}
+        return {**self._attrs, "weight_decay": 0.0 if excluded else self._weight_decay}
 
 
 class DpsgdOptimizer(Method):
@@ -98,13 +95,12 @@ class DpsgdOptimizer(Method):
         for argument, value in (("clip", clip), ("batch_size", batch_size)):
             if value <= 0:
                 raise InvalidValue(f"Dpsgd: {argument} must be above 0, got {value!r}.")
-        self._clip, self._batch_size, self._sigma = clip, batch_size, sigma
+        self._attrs = {"clip": clip, "batch_size": batch_size, "sigma": sigma}
         # not 0: the same noise in every step, for a search for mistakes
         self._seed: int | None = None
 
-    def _attrs(self) -> dict[str, Any]:
-        numbers = {"clip": self._clip, "batch_size": self._batch_size, "sigma": self._sigma}
-        return {**numbers, "seed": self._seed or 0}
+    def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
+        return {**self._attrs, "seed": self._seed or 0}
 
 
 LarsMomentum = LarsMomentumOptimizer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ....strategies.errors import InvalidType, InvalidValue
@@ -43,7 +43,7 @@ class DGCMomentumOptimizer(MomentumOptimizer):
         InvalidValue: a number that cannot work.
     """
 
-    slots = {"_dgc_u_": "Velocity"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"_dgc_u_": "Velocity"}
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class DGCMomentumOptimizer(MomentumOptimizer):
             if self._clip_norm is not None:
                 clip = {**begin, "max_norm": float(self._clip_norm)}
                 inputs = {"X": grad, "current_step": step}
-                grad = helper.apply(CLIP, inputs, clip, dtype=grad.dtype, stop_gradient=True)
+                grad = helper.layers(CLIP, "Out", "Out", **inputs, **clip)[0]
         part = helper.new(grad.dtype, stop_gradient=True)
         u, v = (self._state(name, parameter) for name in ("_dgc_u_", "_dgc_v_"))
-        inputs = {"U": u, "V": v, "Grad": grad, "Param": parameter, "current_step": step}
+        operands = {"u": u, "v": v, "grad": grad, "param": parameter, "current_step": step}
         decay: Any = parameter.regularizer or self.regularization
         if decay is not None and not isinstance(decay, (L1DecayRegularizer, L2DecayRegularizer)):
             raise InvalidType(
@@ -122,13 +122,13 @@ class DGCMomentumOptimizer(MomentumOptimizer):
             )
         attrs = {
             **self._ramp,
-            "m": float(self._momentum),
-            "use_nesterov": self._use_nesterov,
+            "m": float(self._attrs["mu"]),
+            "use_nesterov": self._attrs["use_nesterov"],
             "regular_coeff": float(decay.coeff) if decay else 0.0,
             "regular_type": 0 if not decay else 2 if isinstance(decay, L2DecayRegularizer) else 1,
         }
         with block.program.role_guard(OpRole.Backward, [parameter.name, part.name]):
-            helper.append_op(DGC, inputs, {"U_out": u, "V_out": v, "Grad_out": part}, attrs)
+            helper.layers(DGC, "", **operands, **attrs, U_out=u, V_out=v, Grad_out=part)
         return part
 
     def _create_state(self, parameter: Parameter) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ....strategies.errors import InvalidArgument, InvalidValue
@@ -26,25 +27,24 @@ def require_numbers(optimizer: str, **arguments: Any) -> None:
 class Method(Optimizer):
     """An optimizer whose op reads and writes accumulators: ``slots`` maps accumulator to slot."""
 
-    slots: dict[str, str] = {}  # noqa: RUF012 - a constant of the class
-    powers: dict[str, str] = {}  # noqa: RUF012 - accumulators of one element
-    starts: dict[str, float] = {}  # noqa: RUF012 - accumulator -> its first value, if not 0
-    outputs: dict[str, str] = {}  # noqa: RUF012 - accumulator -> output slot, if not its slot and Out
+    slots: Mapping[str, str] = {}
+    powers: Mapping[str, str] = {}  # accumulators of one element, which begin as their beta
+    starts: Mapping[str, float] = {}  # accumulator -> its first value, if not 0
+    outputs: Mapping[str, str] = {}  # accumulator -> output slot, if not its slot and Out
     writes_powers = True
     uses_rate = True
+    _attrs: Mapping[str, Any] = {}  # of the op
 
-    def _attrs(self) -> dict[str, Any]:
-        return {}
-
-    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
+    def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
         """Return the attributes of one parameter's update."""
-        return self._attrs()
+        return self._attrs
 
     def _create_state(self, parameter: Parameter) -> None:
         for name in self.slots:
             self._add_state(name, parameter, fill=self.starts.get(name, 0.0))
         for name in self.powers:
-            self._add_state(name, parameter, fill=getattr(self, f"_{name[:5]}"), shape=[1])
+            beta = self._attrs[name.removesuffix("_pow_acc")]
+            self._add_state(name, parameter, fill=beta, shape=[1])
 
     def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
         inputs: dict[str, Any] = {"Param": parameter, "Grad": grad}
@@ -77,7 +77,7 @@ class MomentumOptimizer(Method):
 
     type = "momentum"
     has_master = True
-    slots = {"velocity": "Velocity"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"velocity": "Velocity"}
 
     def __init__(
         self,
@@ -91,11 +91,7 @@ class MomentumOptimizer(Method):
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         require_numbers("Momentum", momentum=momentum)
-        self._momentum = momentum
-        self._use_nesterov = bool(use_nesterov)
-
-    def _attrs(self) -> dict[str, Any]:
-        return {"mu": self._momentum, "use_nesterov": self._use_nesterov}
+        self._attrs = {"mu": momentum, "use_nesterov": bool(use_nesterov)}
 
 
 class AdamOptimizer(Method):
@@ -103,8 +99,8 @@ class AdamOptimizer(Method):
 
     type = "adam"
     has_master = skips = True
-    slots = {"moment1": "Moment1", "moment2": "Moment2"}  # noqa: RUF012
-    powers = {"beta1_pow_acc": "Beta1Pow", "beta2_pow_acc": "Beta2Pow"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"moment1": "Moment1", "moment2": "Moment2"}
+    powers: Mapping[str, str] = {"beta1_pow_acc": "Beta1Pow", "beta2_pow_acc": "Beta2Pow"}
 
     def __init__(
         self,
@@ -121,22 +117,19 @@ class AdamOptimizer(Method):
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         if isinstance(beta1, Variable) or isinstance(beta2, Variable):
             raise InvalidArgument("Adam: beta1 and beta2 must be numbers; variables are not built.")
-        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
+        self._attrs = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
         self._lazy_mode = bool(lazy_mode)
 
-    def _attrs(self) -> dict[str, Any]:
-        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
-
-    def _attrs_of(self, parameter: Parameter) -> dict[str, Any]:
-        return {**self._attrs(), "lazy_mode": self._lazy_mode}
+    def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
+        return {**self._attrs, "lazy_mode": self._lazy_mode}
 
 
 class AdamaxOptimizer(Method):
     """Adam with the infinity norm."""
 
     type = "adamax"
-    slots = {"moment": "Moment", "inf_norm": "InfNorm"}  # noqa: RUF012
-    powers = {"beta1_pow_acc": "Beta1Pow"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"moment": "Moment", "inf_norm": "InfNorm"}
+    powers: Mapping[str, str] = {"beta1_pow_acc": "Beta1Pow"}
     writes_powers = False
 
     def __init__(
@@ -151,23 +144,22 @@ class AdamaxOptimizer(Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
-
-    def _attrs(self) -> dict[str, Any]:
-        return {"beta1": self._beta1, "beta2": self._beta2, "epsilon": self._epsilon}
+        self._attrs = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
 
     def _finish(self, block: Block, pairs: ParamGrads) -> None:
         for parameter, grad in pairs:
             with block.program.optimized_guard([parameter, grad]), name_scope("adamx"):
                 power = self._state("beta1_pow_acc", parameter)
-                block.append_op("scale", {"X": power}, {"Out": power}, {"scale": self._beta1})
+                block.append_op(
+                    "scale", {"X": power}, {"Out": power}, {"scale": self._attrs["beta1"]}
+                )
 
 
 class AdagradOptimizer(Method):
     """m += g^2; p -= lr g / (sqrt(m) + epsilon)."""
 
     type = "adagrad"
-    slots = {"moment": "Moment"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"moment": "Moment"}
 
     def __init__(
         self,
@@ -180,21 +172,15 @@ class AdagradOptimizer(Method):
         initial_accumulator_value: float = 0.0,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        self._epsilon = epsilon
-        self._initial = initial_accumulator_value
-
-    def _create_state(self, parameter: Parameter) -> None:
-        self._add_state("moment", parameter, fill=self._initial)
-
-    def _attrs(self) -> dict[str, Any]:
-        return {"epsilon": self._epsilon}
+        self._attrs = {"epsilon": epsilon}
+        self.starts = {"moment": initial_accumulator_value}
 
 
 class DecayedAdagradOptimizer(Method):
     """m = decay m + (1 - decay) g^2; p -= lr g / (sqrt(m) + epsilon)."""
 
     type = "decayed_adagrad"
-    slots = {"moment": "Moment"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"moment": "Moment"}
 
     def __init__(
         self,
@@ -207,17 +193,14 @@ class DecayedAdagradOptimizer(Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        self._decay, self._epsilon = decay, epsilon
-
-    def _attrs(self) -> dict[str, Any]:
-        return {"decay": self._decay, "epsilon": self._epsilon}
+        self._attrs = {"decay": decay, "epsilon": epsilon}
 
 
 class AdadeltaOptimizer(Method):
     """Adadelta. The learning rate is accepted and unused, as in Paddle."""
 
     type = "adadelta"
-    slots = {  # noqa: RUF012
+    slots: Mapping[str, str] = {
         "_avg_squared_grad": "AvgSquaredGrad",
         "_avg_squared_update": "AvgSquaredUpdate",
     }
@@ -234,10 +217,7 @@ class AdadeltaOptimizer(Method):
         name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
-        self._epsilon, self._rho = epsilon, rho
-
-    def _attrs(self) -> dict[str, Any]:
-        return {"epsilon": self._epsilon, "rho": self._rho}
+        self._attrs = {"epsilon": epsilon, "rho": rho}
 
 
 class RMSPropOptimizer(Method):
@@ -247,7 +227,7 @@ class RMSPropOptimizer(Method):
     """
 
     type = "rmsprop"
-    slots = {  # noqa: RUF012
+    slots: Mapping[str, str] = {
         "momentum": "Moment",
         "mean_square": "MeanSquare",
         "mean_grad": "MeanGrad",
@@ -267,16 +247,8 @@ class RMSPropOptimizer(Method):
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         require_numbers("RMSProp", rho=rho, epsilon=epsilon, momentum=momentum)
-        self._rho, self._epsilon, self._momentum = rho, epsilon, momentum
-        self._centered = bool(centered)
-
-    def _attrs(self) -> dict[str, Any]:
-        return {
-            "epsilon": self._epsilon,
-            "decay": self._rho,
-            "momentum": self._momentum,
-            "centered": self._centered,
-        }
+        numbers = {"epsilon": epsilon, "decay": rho, "momentum": momentum}
+        self._attrs = {**numbers, "centered": bool(centered)}
 
 
 class FtrlOptimizer(Method):
@@ -286,8 +258,8 @@ class FtrlOptimizer(Method):
     """
 
     type = "ftrl"
-    slots = {"squared": "SquaredAccumulator", "linear": "LinearAccumulator"}  # noqa: RUF012
-    outputs = {"squared": "SquaredAccumOut", "linear": "LinearAccumOut"}  # noqa: RUF012
+    slots: Mapping[str, str] = {"squared": "SquaredAccumulator", "linear": "LinearAccumulator"}
+    outputs: Mapping[str, str] = {"squared": "SquaredAccumOut", "linear": "LinearAccumOut"}
 
     def __init__(
         self,
@@ -302,10 +274,7 @@ class FtrlOptimizer(Method):
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         require_numbers("Ftrl", l1=l1, l2=l2, lr_power=lr_power)
-        self._l1, self._l2, self._lr_power = l1, l2, lr_power
-
-    def _attrs(self) -> dict[str, Any]:
-        return {"l1": self._l1, "l2": self._l2, "lr_power": self._lr_power}
+        self._attrs = {"l1": l1, "l2": l2, "lr_power": lr_power}
 
 
 SGD = SGDOptimizer

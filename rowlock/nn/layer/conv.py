@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ...functions.framework import get_default_dtype
+from ...graph.layers.arguments import integer
 from ...graph.layers.initializer import NormalInitializer
-from ...graph.layers.numbers import integer
 from ...graph.program.variable import Variable
 from ...names import publish_definitions
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue

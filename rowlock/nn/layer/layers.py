@@ -13,8 +13,8 @@ import numpy as np
 
 from ...executor.feed.scope import global_scope
 from ...functions.creation import assign
+from ...graph.layers.arguments import integer
 from ...graph.layers.helper import LayerHelper
-from ...graph.layers.numbers import integer
 from ...graph.program import unique_name
 from ...graph.program.program import default_startup_program
 from ...graph.program.variable import Parameter, Variable
