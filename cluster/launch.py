@@ -21,6 +21,7 @@ from ..executor.saving.served import save_arrays
 from ..executor.servers.launchers import register_saver, register_server_launcher
 from ..executor.servers.local import ThreadLauncher
 from ..strategies.current import current_config, pop_config, push_config
+from ..strategies.errors import InvalidType
 
 if TYPE_CHECKING:
     from ..executor.rpc.messages import Wire
@@ -117,10 +118,20 @@ def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterCo
     """Choose how the next parallel programs are launched; returns the configuration now in force.
 
     ``configure(launcher="threads")`` is short for ``configure(ClusterConfig(launcher="threads"))``.
+
+    Raises:
+        InvalidType: neither a configuration alone nor fields by name.
+        StrategyError: a field that does not exist, or cannot have this value.
     """
     from ..strategies.cluster import ClusterConfig
 
-    config = config if config is not None else ClusterConfig(**settings)
+    if config is None:
+        config = ClusterConfig(**settings)
+    elif not isinstance(config, ClusterConfig) or settings:
+        raise InvalidType(
+            f"configure: a ClusterConfig or fields of one by name are needed, such as launcher='threads', "
+            f"got {config!r}{' and ' + ', '.join(settings) if settings else ''}."
+        )
     push_config(config)
     return config
 

@@ -16,7 +16,9 @@ import runpy
 import sys
 from collections.abc import Sequence
 from types import ModuleType
+from typing import NoReturn
 
+_USAGE = "usage: python -m rowlock.alias script.py [arguments], or -m module [arguments]"
 _PADDLE, _ROWLOCK = "paddle", __package__ or "rowlock"
 
 
@@ -86,14 +88,24 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.argv[:] = arguments[1:]
         runpy.run_module(own, run_name="__main__", alter_sys=True)
         return
+    if arguments[:1] in (["-h"], ["--help"]):
+        print(_USAGE)
+        return
     if not arguments or arguments[0].startswith("-"):
-        sys.exit("usage: python -m rowlock.alias script.py [arguments], or -m module [arguments]")
+        _refuse(_USAGE)
     script = arguments[0]
     if not os.path.exists(script):
-        sys.exit(f"python -m rowlock.alias: there is no file {script!r}.")
+        _refuse(
+            f"python -m rowlock.alias: there is no file {script!r} (looked for from {os.getcwd()!r})."
+        )
     sys.argv[:] = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(script))
     runpy.run_path(script, run_name="__main__")
+
+
+def _refuse(text: str) -> NoReturn:
+    print(text, file=sys.stderr)
+    sys.exit(2)  # as of every command line that cannot be
 
 
 install()

@@ -152,7 +152,6 @@ def write_pictures(report: Any, history: History, out: Path) -> None:
 
     from rowlock.graph.report.report import to_dot, to_svg
 
-    out.mkdir(parents=True, exist_ok=True)
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     left.plot(history.losses)
@@ -177,19 +176,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seeds", type=_positive, nargs="+", default=[1], help="one training run per seed"
     )
-    parser.add_argument("--epochs", type=_positive, default=12)
+    parser.add_argument("--epochs", type=_positive, default=12, help="passes over the images")
     parser.add_argument(
         "--batch", type=_positive, default=64, help="images per step, over all replicas"
     )
-    parser.add_argument("--replicas", type=_positive, default=2)
-    parser.add_argument("--launcher", choices=["ray", "threads"], default="ray")
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"))
+    parser.add_argument("--replicas", type=_positive, default=2, help="CPU places")
+    parser.add_argument(
+        "--launcher", choices=["ray", "threads"], default="ray", help="what replicas are"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/demo"), help="a folder for pictures and the graph"
+    )
     args = parser.parse_args(argv)
     if not args.replicas <= args.batch <= TRAINED_ON:
         parser.error(
             f"--batch must be at least --replicas ({args.replicas}) and at most {TRAINED_ON} images, "
             f"got {args.batch}"
         )
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)  # not first when everything is trained
+    except OSError as error:
+        parser.error(f"--out {args.out}: no folder can be made there ({error.strerror})")
     finals = []
     with cluster(launcher=args.launcher):
         for seed in args.seeds:

@@ -65,6 +65,10 @@ class MissingFile(EnforceNotMet, FileNotFoundError, ValueError):
     """A file or folder to load from is not there."""
 
 
+class NotSaved(EnforceNotMet, OSError):
+    """A file cannot be written; ``errno`` says why (a full disk, a folder that is read-only)."""
+
+
 class DamagedFile(EnforceNotMet, RuntimeError, ValueError):
     """A file to load is truncated, damaged, or no file of that kind; names the file and the byte."""
 

@@ -406,10 +406,8 @@ class _Program:
             return source
         if source.flags.c_contiguous:
             return source.reshape(term.shape)
-        view = source.view()
-        try:
-            view.shape = term.shape  # NumPy refuses what would be a copy
-        except (AttributeError, ValueError):
+        view = source.reshape(term.shape)
+        if not self.dev.xp.may_share_memory(view, source):  # strides that no view of this shape has
             copy = self.dev.scratch(term.shape, term.dtype)
             self.steps += self.means.copy(self.dev, copy.reshape(source.shape), source)
             return copy

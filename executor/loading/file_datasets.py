@@ -479,6 +479,7 @@ class DatasetFactory:
             raise Unsupported(f"{datafeed_class} {_ENGINES}. Use InMemoryDataset or QueueDataset.")
         if datafeed_class not in kinds:
             raise InvalidValue(
-                f"create_dataset: no dataset is called {datafeed_class!r}.{nearest(str(datafeed_class), kinds)}"
+                f"create_dataset: no dataset is called {datafeed_class!r}, only "
+                f"{' and '.join(kinds)}."
             )
         return kinds[datafeed_class]()

@@ -6,13 +6,17 @@ A reader finds the old files or the new ones, also after a save that was killed.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from ...strategies.errors import InvalidValue, MissingFile
+from ...strategies.errors import EnforceNotMet, InvalidValue, MissingFile, NotSaved
+
+_NEW_FILE = re.compile(r"\..+\.[0-9a-f]{8}\.saving")
+_ABANDONED_S = 3600.0  # whoever wrote a new file this long ago, and has not renamed it, was killed
 
 
 class Replacement:
@@ -28,8 +32,17 @@ class Replacement:
 
     @contextmanager
     def open(self, path: str) -> Iterator[BinaryIO]:
-        """Open the new content of ``path`` for writing; missing folders are created."""
+        """Open the new content of ``path`` for writing; missing folders are created.
+
+        Raises:
+            NotSaved: it cannot be written, now or in the block.
+        """
         path = os.path.realpath(path)
+        with _told(path), self._open(path) as file:
+            yield file
+
+    @contextmanager
+    def _open(self, path: str) -> Iterator[BinaryIO]:
         folder, name = os.path.split(path)
         os.makedirs(folder, exist_ok=True)
         beside = os.path.join(folder, f".{name[:100]}.{secrets.token_hex(4)}.saving")
@@ -43,14 +56,22 @@ class Replacement:
             yield file
 
     def commit(self) -> None:
-        """Let the new files take their places."""
-        for beside, _ in self._renames:
-            _force(beside, os.O_RDWR)
+        """Let the new files take their places.
+
+        Raises:
+            NotSaved: the disk does not take one.
+        """
+        for beside, path in self._renames:
+            with _told(path):
+                _force(beside, os.O_RDWR)
         while self._renames:
-            os.replace(*self._renames[0])
-            _, path = self._renames.pop(0)
-            if not self._renames or os.path.dirname(self._renames[0][1]) != os.path.dirname(path):
-                _force(os.path.dirname(path), os.O_RDONLY)
+            with _told(self._renames[0][1]):
+                os.replace(*self._renames[0])
+                _, path = self._renames.pop(0)
+                folder = os.path.dirname(path)
+                if not self._renames or os.path.dirname(self._renames[0][1]) != folder:
+                    _force(folder, os.O_RDONLY)
+                    _sweep(path)
 
     def discard(self) -> None:
         """Delete the new files."""
@@ -62,6 +83,22 @@ class Replacement:
         self._renames.clear()
 
 
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Say of a system's error which file it kept from being saved."""
+    try:
+        yield
+    except EnforceNotMet:
+        raise
+    except OSError as error:
+        failure = NotSaved(
+            f"{path!r} cannot be saved: {error.strerror or error}. Make room there, let this user write, "
+            f"or save elsewhere; each file that was there before is still whole."
+        )
+        failure.errno = error.errno
+        raise failure from error
+
+
 def _forget_cached(path: str) -> None:
     """Drop the kernel's page cache of the old file, to leave its memory to the new one."""
     if hasattr(os, "posix_fadvise"):
@@ -70,6 +107,18 @@ def _forget_cached(path: str) -> None:
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(handle)
+
+
+def _sweep(path: str) -> None:
+    """Delete the new files that killed saves left beside a file which was saved just now."""
+    with suppress(OSError):  # the save is done, whatever becomes of these
+        latest = os.stat(path).st_mtime  # by the clock of the file system, not of this host
+        with os.scandir(os.path.dirname(path)) as entries:
+            for entry in entries:
+                if _NEW_FILE.fullmatch(entry.name):
+                    with suppress(OSError):
+                        if entry.stat(follow_symlinks=False).st_mtime < latest - _ABANDONED_S:
+                            os.unlink(entry.path)
 
 
 def _force(path: str, flags: int) -> None:

@@ -164,6 +164,11 @@ class LayerHelper:
         """Apply the activation op named ``act`` (or described by ``{"type": ..., attrs}``)."""
         if act is None:
             return x
+        if not isinstance(act, str | dict) or (isinstance(act, dict) and "type" not in act):
+            raise InvalidType(
+                f"{self.layer_type}: act must be the name of an operator such as 'relu', or a dict of its type "
+                f"and attributes, got {act!r}."
+            )
         attrs = {"type": act} if isinstance(act, str) else dict(act)
         op_type = attrs.pop("type")
         if declaration(op_type) is None:

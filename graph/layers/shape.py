@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ def _reduce(op_type: str) -> Callable[..., Variable]:
     def function(
         input: Variable, dim: Any = None, keep_dim: bool = False, name: str | None = None
     ) -> Variable:
-        dims = [dim] if isinstance(dim, int) else list(dim or [])
+        several = () if dim is None else dim if isinstance(dim, Iterable) else [dim]
+        dims = [integer(axis, "dim", op_type) for axis in several]
         attrs = {"dim": dims or [0], "keep_dim": keep_dim, "reduce_all": not dims}
         return layer(op_type, name, x=input, **attrs)
 
@@ -222,10 +223,15 @@ def fill_constant(
         inputs["ValueTensor"] = value
     else:
         integral = kind in (VarType.INT32, VarType.INT64)
-        if integral and not math.isfinite(float(value)):
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise InvalidType(
+                f"fill_constant: value must be a number or a Variable, got {value!r}."
+            ) from None
+        if integral and not math.isfinite(number):
             raise InvalidValue(f"fill_constant: no {kind.name} is {value!r}. Use a whole number.")
-        text = str(int(value)) if integral else str(float(value))
-        attrs |= {"value": float(value), "str_value": text}
+        attrs |= {"value": number, "str_value": str(int(value) if integral else number)}
     helper.layers("fill_constant", "", out=out, **inputs, **attrs)
     out.stop_gradient = True
     return out

@@ -8,7 +8,7 @@ from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, Spec, Specs, define
-from .rules import normal_axis, of_shape, product, same, sizes_read
+from .rules import hold_integers, normal_axis, of_shape, product, same, sizes_read
 from .samples import integers, lengths, normal, offsets, sample
 
 
@@ -244,6 +244,7 @@ define(
 
 def one_hot_shape(op: Inference) -> Mapping[str, Specs]:
     """A last dimension of ``depth``; the first form of the op replaces X's last dimension if that is 1."""
+    hold_integers(op, "X")
     op.require(op.attr("depth") > 0, f"depth must be above 0, got {op.attr('depth')}")
     shape = op.shape("X")
     if op.op.type == "one_hot" and len(shape) > 1 and shape[-1] in (1, -1):

@@ -159,6 +159,7 @@ define(
 def gather_shape(op: Inference) -> Mapping[str, Specs]:
     """Rows of X at the indices."""
     x, index = op.spec("X"), op.shape("Index")
+    hold_integers(op, "Index")
     op.require(
         len(index) == 1 or (len(index) == 2 and index[1] == 1), "Index must be a list of rows"
     )

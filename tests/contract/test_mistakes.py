@@ -41,6 +41,27 @@ def test_a_loss_that_no_parameter_leads_to_is_refused() -> None:
         fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=[])
 
 
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda x: fluid.layers.fc(x, 3, act=np.tanh), "fc: act must be the name of an operator"),
+        (lambda x: fluid.layers.fc(x, 3, act={"axis": 1}), r"or a dict .* got {'axis': 1}"),
+        (
+            lambda x: fluid.layers.gather(x, fluid.data("i", [2])),
+            "gather: Index must hold integers",
+        ),
+        (lambda x: fluid.layers.one_hot(x, 3), "one_hot: X must hold integers"),
+        (lambda x: fluid.layers.fill_constant([2], "float32", "a"), "value must be a number"),
+        (lambda x: fluid.layers.reduce_sum(x, dim="a"), "reduce_sum: dim must be"),
+        (lambda x: rowlock.configure("threads"), "fields of one by name .* got 'threads'"),
+        (lambda x: rowlock.configure(rowlock.ClusterConfig(), spares=1), "and spares"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_where_it_is_said(build: Any, said: str) -> None:
+    with pytest.raises(EnforceNotMet, match=said):
+        build(fluid.data("x", [None, 3]))
+
+
 def test_a_loss_minimized_twice_is_warned_of_and_two_losses_are_not() -> None:
     x, loss = _net()
     fluid.optimizer.SGD(0.1).minimize(loss, parameter_list=["fc_0.w_0"])

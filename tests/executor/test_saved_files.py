@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 import rowlock.fluid as fluid
 import rowlock.static as static
+from rowlock.executor.saving.files import replacing
 from rowlock.graph.program.formats.messages import decode, encode
 from rowlock.graph.program.formats.state_writer import write_state
 from rowlock.strategies.errors import (
@@ -23,6 +25,7 @@ from rowlock.strategies.errors import (
     InvalidValue,
     MissingFile,
     NotInitialized,
+    NotSaved,
     StateMismatch,
 )
 from rowlock.strategies.types import to_numpy
@@ -326,6 +329,32 @@ for step in range(1, 1000):
     fluid.io.save_params(None, sys.argv[1], main, "params")
     fluid.save(main, sys.argv[1] + "/state")
 """
+
+
+def test_a_save_that_cannot_be_written_names_the_file(exe: fluid.Executor, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    main = fluid.Program()
+    main.global_block().create_parameter(shape=[3], dtype="float32", name="w")
+    fluid.global_scope().var("w").get_tensor().set(np.ones(3, np.float32))
+    with pytest.raises(NotSaved, match=r"file/w' cannot be saved: .* Make room there") as caught:
+        fluid.io.save_params(exe, str(tmp_path / "file"), main)
+    assert isinstance(caught.value, OSError) and caught.value.errno == errno.EEXIST
+    full = pytest.raises(NotSaved, match="cannot be saved: No space left on device")
+    with full as caught, replacing() as files, files.open(str(tmp_path / "w")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.errno == errno.ENOSPC and os.listdir(tmp_path) == ["file"]
+
+
+def test_what_killed_saves_left_goes_an_hour_later(tmp_path: Path) -> None:
+    old, live = tmp_path / ".w.0123abcd.saving", tmp_path / ".w.4567abcd.saving"
+    similar = tmp_path / "notes.0123abcd.saving"  # the user's
+    for file in (old, live, similar):
+        file.write_bytes(b"half a tensor")
+    for file in (old, similar):
+        os.utime(file, (0, time.time() - 2 * 3600))
+    with replacing() as files, files.open(str(tmp_path / "w")) as file:
+        file.write(b"a tensor")
+    assert sorted(os.listdir(tmp_path)) == [live.name, similar.name, "w"]
 
 
 @pytest.mark.kills

@@ -25,6 +25,7 @@ from rowlock.strategies.errors import InvalidArgument, ResourceExhausted
         (["demo", "--replicas", "-2"], "--replicas: a whole number"),
         (["demo", "--batch", "1"], "--batch must be at least --replicas (2)"),
         (["demo", "--batch", "5000"], "at most 1437 images"),
+        (["demo", "--out", __file__], f"--out {__file__}: no folder can be made there"),
         (["ops", "relu", "tanh"], "unrecognized arguments: tanh"),
         (["ops", "--what"], "unrecognized arguments: --what"),
         (["ops", "--json"], "--json needs --table"),

@@ -116,7 +116,7 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
     process = subprocess.run(
         [*command[:3], "absent.py"], capture_output=True, text=True, timeout=240
     )
-    assert process.returncode == 1 and "there is no file 'absent.py'" in process.stderr
+    assert process.returncode == 2 and "there is no file 'absent.py'" in process.stderr
 
 
 def test_the_version_of_the_interface() -> None:
