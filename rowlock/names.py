@@ -29,7 +29,11 @@ CURES = {
     "paddle.real": "There are no complex numbers: keep the parts in two variables.",
     "paddle.set_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
     "fluid.enable_dygraph": "Programs are always static: leave it out.",
-    "fluid.dygraph": "Write layers with rowlock.nn, or fluid.layers, into a program.",
+    "fluid.proto": "program.desc.serialize_to_string() writes a program, Program.parse_from_string reads it.",
+    "fluid.load_op_library": "fluid.layers.py_func calls a Python function as an op.",
+    "fluid.contrib.slim": "fluid.contrib.mixed_precision trains in float16; nothing prunes or quantizes.",
+    "fluid.contrib.Compressor": "Nothing prunes, distils or quantizes programs.",
+    "fluid.contrib.QuantizeTranspiler": "fluid.contrib.mixed_precision trains in float16; nothing quantizes.",
 }
 
 

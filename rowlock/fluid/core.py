@@ -16,6 +16,8 @@ from ..executor.inference.tensors import (
     paddle_tensor_to_bytes,
 )
 from ..graph.program import role
+from ..graph.program.formats.inference import stamp_versions
+from ..graph.program.program import Program
 from ..graph.program.program_graph import ProgramGraph as Graph
 from ..names import publish_listed
 from ..strategies.errors import EnforceNotMet, EOFException
@@ -82,6 +84,15 @@ class _Globals:
         return name in FLAGS
 
 
+def save_op_compatible_info(desc: Program) -> bool:
+    """Write into ``program.desc`` what a saved model says of the Paddle that can run it, and return True.
+
+    ``save_inference_model`` does it by itself.
+    """
+    stamp_versions(desc)
+    return True
+
+
 AnalysisPredictor = PaddlePredictor
 _globals = _Globals()
 
@@ -127,6 +138,7 @@ __all__ = [
     "op_proto_and_checker_maker",
     "paddle_dtype_size",
     "paddle_tensor_to_bytes",
+    "save_op_compatible_info",
 ]
 
 publish_listed(__name__)

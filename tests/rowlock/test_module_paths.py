@@ -23,7 +23,9 @@ PATHS = [
     "fluid.core",
     "fluid.data_feeder",
     "fluid.dataset",
+    "fluid.contrib.mixed_precision.decorator",
     "fluid.default_scope_funcs",
+    "fluid.dygraph",
     "fluid.evaluator",
     "fluid.executor",
     "fluid.framework",
@@ -59,6 +61,8 @@ PATHS = [
     "fluid.layers.sequence_lod",
     "fluid.layers.tensor",
     "fluid.layers.utils",
+    "inference",
+    "utils.plot",
 ]
 
 
