@@ -17,6 +17,8 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from .names import NotBuilt
+
 _PADDLE, _ROWLOCK = "paddle", __package__ or "rowlock"
 
 
@@ -35,6 +37,8 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         try:
             if importlib.util.find_spec(_own(fullname)) is None:
                 return None
+        except NotBuilt:  # it says what to use instead
+            raise
         except ModuleNotFoundError:
             return None
         return importlib.util.spec_from_loader(fullname, self)
