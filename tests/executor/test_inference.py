@@ -171,7 +171,7 @@ def test_clones_predict_in_threads(folder: Path) -> None:
     assert not failures
 
 
-def test_mistakes_are_named(folder: Path) -> None:
+def test_mistakes_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = predictor_of(folder)
     points, words = PaddleTensor(POINTS), PaddleTensor(ROWS, "words", [[0, 1, 3]])
     with pytest.raises(FeedError, match=r"takes 2 tensors \(x, words\), got 1"):
@@ -196,6 +196,7 @@ def test_mistakes_are_named(folder: Path) -> None:
         AnalysisConfig(str(folder)).enable_tensorrt_engine(workspace_size=1 << 20)
     config = AnalysisConfig(str(folder))
     config.enable_use_gpu(100, 0)
+    monkeypatch.setattr("rowlock.executor.device.place.gpu_count", lambda: 0)
     with pytest.raises(InvalidArgument, match="no GPU"):
         create_paddle_predictor(config)
     with pytest.raises(InvalidType, match="elements of <U1"):
