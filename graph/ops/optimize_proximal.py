@@ -39,8 +39,8 @@ def ftrl(
 ) -> Results:
     """s += g^2, z += g - (s_new^-power - s^-power) / lr p; p = (l1 sign(z) - z) / (s^-power / lr + 2 l2).
 
-    0 where \\|z\\| is at most l1, as where no gradient ever came (s = 0). Follow the regularized leader, McMahan
-    et al., KDD 2013.
+    0 where \\|z\\| is at most l1, as where no gradient ever came (s = 0). Follow the regularized leader,
+    McMahan et al., KDD 2013.
     """
     squared = squared_accumulator + grad * grad
     root = _power(squared, -lr_power)
