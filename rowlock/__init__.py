@@ -24,6 +24,7 @@ _SUBPACKAGES = (
     "distributed",
     "fluid",
     "incubate",
+    "inference",
     "io",
     "linalg",
     "metric",

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import NoReturn
 
+from .names import NotBuilt
+
 _USAGE = "usage: python -m rowlock.alias script.py [arguments], or -m module [arguments]"
 _PADDLE, _ROWLOCK = "paddle", __package__ or "rowlock"
 
@@ -37,6 +39,8 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         try:
             if importlib.util.find_spec(_own(fullname)) is None:
                 return None
+        except NotBuilt:  # it says what to use instead
+            raise
         except ModuleNotFoundError:
             return None
         return importlib.util.spec_from_loader(fullname, self)

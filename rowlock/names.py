@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.machinery
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -29,7 +31,11 @@ CURES = {
     "paddle.real": "There are no complex numbers: keep the parts in two variables.",
     "paddle.set_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
     "fluid.enable_dygraph": "Programs are always static: leave it out.",
-    "fluid.dygraph": "Write layers with rowlock.nn, or fluid.layers, into a program.",
+    "fluid.proto": "program.desc.serialize_to_string() writes a program, Program.parse_from_string reads it.",
+    "fluid.load_op_library": "fluid.layers.py_func calls a Python function as an op.",
+    "fluid.contrib.slim": "fluid.contrib.mixed_precision trains in float16; nothing prunes or quantizes.",
+    "fluid.contrib.Compressor": "Nothing prunes, distils or quantizes programs.",
+    "fluid.contrib.QuantizeTranspiler": "fluid.contrib.mixed_precision trains in float16; nothing quantizes.",
 }
 
 
@@ -98,14 +104,45 @@ def listing(module: str) -> Callable[[], list[str]]:
     return lambda: sorted(sys.modules[module].__all__)
 
 
+class NotBuilt(ModuleNotFoundError):
+    """An import of a name of Paddle's that is not built."""
+
+
+class _Refusals(importlib.abc.MetaPathFinder):
+    """Says what to use instead where ``from rowlock.x import name`` or ``import rowlock.x.name`` finds nothing.
+
+    Python drops the text of a module's AttributeError from such an ImportError.
+    """
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Return None, or raise for a name of Paddle's."""
+        module, _, name = fullname.rpartition(".")
+        if module.split(".")[0] == _PACKAGE and (text := _of_paddle(module, name)):
+            raise NotBuilt(text)
+        return None
+
+
+_PACKAGE = __name__.split(".")[0]
+sys.meta_path.append(_Refusals())
+
+
+def _of_paddle(module: str, name: str) -> str | None:
+    """Return what to say of a name that Paddle has in a module, or None if it has none."""
+    path = module.removeprefix("rowlock").removeprefix(".") or "paddle"
+    if name not in paddle_names().get(path, ()) and f"{path}.{name}" not in CURES:
+        return None
+    cure = CURES.get(f"{path}.{name}", f"{COVERAGE} lists the names built.")
+    return f"{path}.{name} is Paddle's, and Rowlock has not built it. {cure}"
+
+
 def _refusal(module: str, name: str) -> str:
     from .strategies.errors import nearest
 
     if name.startswith("__"):  # Python looks these up in every module
         return f"module {module!r} has no attribute {name!r}"
-    path = module.removeprefix("rowlock").removeprefix(".") or "paddle"
     present = list(getattr(sys.modules.get(module), "__all__", ()))
-    if name in paddle_names().get(path, ()) or f"{path}.{name}" in CURES:
-        cure = CURES.get(f"{path}.{name}", f"{COVERAGE} lists the names built.")
-        return f"{path}.{name} is Paddle's, and Rowlock has not built it. {cure}"
-    return f"module {module!r} has no attribute {name!r}.{nearest(name, present)}"
+    return _of_paddle(module, name) or (
+        f"module {module!r} has no attribute {name!r}.{nearest(name, present)}"
+    )

@@ -344,9 +344,16 @@ def refuse_uneven(
     even = fewest > 0 and not any(count % fewest for count in rows.values())
     if places > 1 and len(set(rows.values())) > 1 and (fewest % places or not even):
         counts = ", ".join(f"{name!r} has {count}" for name, count in rows.items())
+        flat = [name for name in rows if variables[name].lod_level and name not in lods]
+        cure = f"Feed equally many, or a list of {places} dicts, one for each place."
+        if flat:
+            cure = (
+                f"{flat[0]!r} is declared with lod_level={variables[flat[0]].lod_level}, and is fed without "
+                f"sequences: feed fluid.create_lod_tensor(rows, lengths, place)."
+            )
         raise FeedError(
             f"the feeds of one batch differ in their rows: {counts}. They cannot be split over {places} places "
-            f"so that rows stay together. Feed equally many, or a list of {places} dicts, one for each place."
+            f"so that rows stay together. {cure}"
         )
 
 

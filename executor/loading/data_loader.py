@@ -224,7 +224,16 @@ class PyReader(GeneratorLoader):
     ) -> None:
         super().__init__(feed_list, capacity, iterable, return_list, drop_last=True)
 
-    decorate_sample_generator = GeneratorLoader.set_sample_generator
+    def decorate_sample_generator(
+        self,
+        sample_generator: Generator,
+        batch_size: int,
+        drop_last: bool = True,
+        places: Any = None,
+    ) -> GeneratorLoader:
+        """Do what :meth:`set_sample_generator` does."""
+        return self.set_sample_generator(sample_generator, batch_size, drop_last, places)
+
     decorate_sample_list_generator = GeneratorLoader.set_sample_list_generator
     decorate_batch_generator = GeneratorLoader.set_batch_generator
 

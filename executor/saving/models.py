@@ -19,7 +19,7 @@ from ...graph.program.formats.program import order_as_copied, parse, serialize
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
 from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile
-from ..feed.scope import global_scope
+from ..feed.scope import Scope, global_scope
 from .files import inside, reading, replacing
 from .variables import is_persistable, load_variables, program_of, select_variables, write_values
 
@@ -204,9 +204,13 @@ def read_program(path: str) -> bytes:
 
 
 def load_model(
-    data: bytes, label: str, folder: str | None, params: str | bytes | None
+    data: bytes,
+    label: str,
+    folder: str | None,
+    params: str | bytes | None,
+    scope: Scope | None = None,
 ) -> list[Any]:
-    """Return program, names to feed and variables to fetch, its parameters loaded."""
+    """Return program, names to feed and variables to fetch, its parameters loaded (default: global scope)."""
     if data[:1] == b"{":
         raise DamagedFile(
             f"{label} is no program but JSON: Paddle 3's own format (PIR). Save it in Paddle 3 with the "
@@ -222,7 +226,7 @@ def load_model(
             )
     variables = select_variables(program, None, is_persistable)
     if variables:
-        load_variables(variables, folder, params)
+        load_variables(variables, folder, params, scope)
     return [program, feeds, [block.var(name) for name in fetches]]
 
 

@@ -168,9 +168,12 @@ def write_values(file: BinaryIO, names: Iterable[str], scope: Scope) -> None:
 
 
 def load_variables(
-    variables: list[Variable], dirname: str | None, filename: str | bytes | None
+    variables: list[Variable],
+    dirname: str | None,
+    filename: str | bytes | None,
+    scope: Scope | None = None,
 ) -> None:
-    """Load values into the global scope: from a folder, a file in it, or (without a folder) from bytes.
+    """Load values into a scope (None: the global one): from a folder, a file in it, or bytes without a folder.
 
     Every file is looked through before the first value is changed.
 
@@ -180,30 +183,31 @@ def load_variables(
         StateMismatch: a value has another shape than the program's variable.
     """
     ordered = sorted(variables, key=lambda v: v.name)
+    scope = global_scope() if scope is None else scope
     if dirname is None and not isinstance(filename, bytes):
         raise InvalidValue(
             "name a folder (dirname), or give the bytes of the variables as filename."
         )
     with ExitStack() as stack:
         if isinstance(filename, bytes) and dirname is None:
-            _load_together(ordered, io.BytesIO(filename), "the bytes of the variables")
+            _load_together(ordered, io.BytesIO(filename), "the bytes of the variables", scope)
         elif filename is not None:
             path = os.path.join(os.fspath(dirname or ""), os.fsdecode(filename))
-            _load_together(ordered, stack.enter_context(reading(path)), repr(path))
+            _load_together(ordered, stack.enter_context(reading(path)), repr(path), scope)
         else:
-            _load_each(ordered, os.fspath(dirname or ""))
+            _load_each(ordered, os.fspath(dirname or ""), scope)
 
 
-def _load_together(variables: list[Variable], file: BinaryIO, label: str) -> None:
+def _load_together(variables: list[Variable], file: BinaryIO, label: str, scope: Scope) -> None:
     tensors = TensorFile(file, label)
     entries = tensors.scan(len(variables))
     for variable, entry in zip(variables, entries, strict=True):
         check_shape(variable, entry.shape, label)
     for variable, entry in zip(variables, entries, strict=True):
-        _fill(variable.name, entry, tensors)
+        _fill(scope, variable.name, entry, tensors)
 
 
-def _load_each(variables: list[Variable], folder: str) -> None:
+def _load_each(variables: list[Variable], folder: str, scope: Scope) -> None:
     cure = " Was it saved into one file? Then name it (filename, params_filename)."
     paths = [inside(folder, v.name) for v in variables]
     for filling in (False, True):
@@ -212,7 +216,7 @@ def _load_each(variables: list[Variable], folder: str) -> None:
                 tensors = TensorFile(file, repr(path))
                 (entry,) = tensors.scan(1)
                 if filling:
-                    _fill(variable.name, entry, tensors)
+                    _fill(scope, variable.name, entry, tensors)
                 else:
                     check_shape(variable, entry.shape, repr(path))
 
@@ -234,8 +238,8 @@ def check_shape(variable: Variable, shape: tuple[int, ...], label: str) -> None:
         )
 
 
-def _fill(name: str, entry: Entry, tensors: TensorFile) -> None:
-    tensor = global_scope().home(name).get_tensor()
+def _fill(scope: Scope, name: str, entry: Entry, tensors: TensorFile) -> None:
+    tensor = scope.home(name).get_tensor()
     tensors.read(entry, tensor.allocate(entry.shape, entry.dtype))
     tensor.set_lod(entry.lod)
     tensor.written()

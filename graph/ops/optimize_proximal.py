@@ -39,16 +39,18 @@ def ftrl(
 ) -> Results:
     """s += g^2, z += g - (s_new^-power - s^-power) / lr p; p = (l1 sign(z) - z) / (s^-power / lr + 2 l2).
 
-    0 where \\|z\\| is at most l1. Follow the regularized leader, McMahan et al., KDD 2013.
+    0 where \\|z\\| is at most l1, as where no gradient ever came (s = 0). Follow the regularized leader,
+    McMahan et al., KDD 2013.
     """
     squared = squared_accumulator + grad * grad
     root = _power(squared, -lr_power)
     grown = (root - _power(squared_accumulator, -lr_power)) / learning_rate
     linear = linear_accumulator + grad - grown * param
+    scale = root / learning_rate + 2 * l2
     return {
         "squared_accumulator": squared,
         "linear_accumulator": linear,
-        "param": _shrunk(-linear, l1) / (root / learning_rate + 2 * l2),
+        "param": _shrunk(-linear, l1) / e.where(scale > 0, scale, 1.0),
     }
 
 

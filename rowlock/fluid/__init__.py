@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from ..cluster import launch as _launch  # noqa: F401 - registers the launchers
@@ -87,6 +88,8 @@ from .transpiler import (
 def __getattr__(name: str) -> Any:
     if name in ("BuildStrategy", "ExecutionStrategy"):  # they import Pydantic
         return getattr(compiler, name)
+    if name == "dygraph":  # it imports rowlock.nn
+        return importlib.import_module(".dygraph", __name__)
     return missing(__name__)(name)
 
 
@@ -134,6 +137,7 @@ __all__ = [
     "default_main_program",
     "default_startup_program",
     "device_guard",
+    "dygraph",
     "embedding",
     "evaluator",
     "executor",

@@ -1,11 +1,23 @@
-"""``fluid.core``: the errors and type numbers that programs name."""
+"""``fluid.core``: errors, type numbers, and predictors, as programs name them."""
 
 from typing import Any
 
 from ..executor.device.place import CPUPlace, CUDAPinnedPlace, CUDAPlace, gpu_count
-from ..executor.device.tensor import LoDTensor
+from ..executor.device.tensor import LoDTensor, Tensor
 from ..executor.feed.scope import Scope
+from ..executor.inference.config import AnalysisConfig
+from ..executor.inference.predictor import PaddlePredictor, create_paddle_predictor
+from ..executor.inference.tensors import (
+    PaddleBuf,
+    PaddleDType,
+    PaddleTensor,
+    ZeroCopyTensor,
+    paddle_dtype_size,
+    paddle_tensor_to_bytes,
+)
 from ..graph.program import role
+from ..graph.program.formats.inference import stamp_versions
+from ..graph.program.program import Program
 from ..graph.program.program_graph import ProgramGraph as Graph
 from ..names import publish_listed
 from ..strategies.errors import EnforceNotMet, EOFException
@@ -72,6 +84,16 @@ class _Globals:
         return name in FLAGS
 
 
+def save_op_compatible_info(desc: Program) -> bool:
+    """Write into ``program.desc`` what a saved model says of the Paddle that can run it, and return True.
+
+    ``save_inference_model`` does it by itself.
+    """
+    stamp_versions(desc)
+    return True
+
+
+AnalysisPredictor = PaddlePredictor
 _globals = _Globals()
 
 
@@ -91,6 +113,8 @@ def get_cuda_device_count() -> int:
 
 
 __all__ = [
+    "AnalysisConfig",
+    "AnalysisPredictor",
     "CPUPlace",
     "CUDAPinnedPlace",
     "CUDAPlace",
@@ -98,13 +122,23 @@ __all__ = [
     "EnforceNotMet",
     "Graph",
     "LoDTensor",
+    "PaddleBuf",
+    "PaddleDType",
+    "PaddlePredictor",
+    "PaddleTensor",
     "Scope",
+    "Tensor",
     "VarDesc",
     "VarType",
+    "ZeroCopyTensor",
+    "create_paddle_predictor",
     "get_cuda_device_count",
     "globals",
     "is_compiled_with_cuda",
     "op_proto_and_checker_maker",
+    "paddle_dtype_size",
+    "paddle_tensor_to_bytes",
+    "save_op_compatible_info",
 ]
 
 publish_listed(__name__)

@@ -1,4 +1,4 @@
-"""``paddle.utils``: names of variables, and trying the installation."""
+"""``paddle.utils``: names of variables, curves, and trying the installation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from types import ModuleType
 
 from ..fluid.install_check import run_check
 from ..names import publish_listed
-from . import unique_name
+from . import plot, unique_name
+from .plot import Ploter
 
 
 def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
@@ -23,6 +24,6 @@ def try_import(module_name: str, err_msg: str | None = None) -> ModuleType:
         raise ImportError(message, name=module_name) from None
 
 
-__all__ = ["run_check", "try_import", "unique_name"]
+__all__ = ["Ploter", "plot", "run_check", "try_import", "unique_name"]
 
 publish_listed(__name__)

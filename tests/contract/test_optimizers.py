@@ -310,3 +310,20 @@ def test_dgc_of_small_parameters_is_momentum_for_ever() -> None:
 def test_dgc_refuses(options: dict[str, Any], error: type[Exception], problem: str) -> None:
     with pytest.raises(error, match=problem):
         dgc(**options)
+
+
+def test_ftrl_zeroes_what_no_gradient_reached() -> None:
+    """Rows that no step looked up are 0 afterwards, as in Paddle; they were 0 / 0."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        words = fluid.data("words", [None, 1], "int64")
+        table = fluid.ParamAttr("table", initializer=fluid.initializer.Constant(0.5))
+        loss = fluid.layers.reduce_sum(fluid.embedding(words, [4, 2], param_attr=table))
+        fluid.optimizer.Ftrl(0.5).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for _ in range(2):
+            exe.run(main, feed={"words": np.array([[1], [3], [3]])}, fetch_list=[])
+        rows = fluid.global_scope().find_var("table").get_tensor().numpy()
+    assert not rows[[0, 2]].any() and np.isfinite(rows).all() and rows[[1, 3]].all()

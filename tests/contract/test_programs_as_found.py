@@ -11,7 +11,7 @@ import pytest
 import rowlock.fluid as fluid
 from rowlock.fluid.contrib.layers import basic_lstm
 from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
-from rowlock.strategies.errors import FeedError
+from rowlock.strategies.errors import ExecutionError, FeedError
 
 layers = fluid.layers
 
@@ -102,3 +102,32 @@ def test_statistics_are_averaged_behind_rows_that_values_choose(program: Any) ->
     rows, summed = run(program, {"x": images}, chosen, total)
     assert rows.shape == (0, 2)
     np.testing.assert_allclose(summed, [2, 2, 2])
+
+
+def test_words_fed_without_their_sentences_are_named(threads: None, program: Any) -> None:
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    y = fluid.data("y", [None, 1])
+    total = layers.sequence_pool(layers.cast(words, "float32"), "sum") + y
+    compiled = fluid.CompiledProgram(program).with_data_parallel(places=fluid.cpu_places(2))
+    feed = {"words": np.ones((5, 1), "int64"), "y": np.ones((2, 1), "float32")}
+    with pytest.raises(
+        FeedError, match=r"'words' is declared with lod_level=1, .*create_lod_tensor"
+    ):
+        run(compiled, feed, total)
+
+
+def test_an_image_with_fewer_labels_than_boxes_is_named(program: Any) -> None:
+    """Before, a box of the first image took the label of the next one."""
+    x = fluid.data("x", [None, 1, 1], lod_level=1)
+    match = fluid.data("match", [None, 2], "int32")
+    out, _ = layers.target_assign(x, match, mismatch_value=-1)
+    labels = fluid.create_lod_tensor(
+        np.arange(3, dtype="float32").reshape(3, 1, 1), [[1, 2]], fluid.CPUPlace()
+    )
+    feed = {"x": labels, "match": np.array([[0, -1], [1, 0]], "int32")}
+    assert run(program, feed, out)[0].ravel().tolist() == [0, -1, 2, 1]
+    feed["match"] = np.array([[0, 1], [1, 0]], "int32")
+    with pytest.raises(
+        ExecutionError, match="image 0 has 1 rows in X, and a box of it matches row 1"
+    ):
+        run(program, feed, out)

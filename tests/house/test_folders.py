@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # what lies in the room itself.
 ORDER = {
     "executor": """
+        inference
         saving metrics loading
         .
         servers

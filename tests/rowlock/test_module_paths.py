@@ -23,7 +23,9 @@ PATHS = [
     "fluid.core",
     "fluid.data_feeder",
     "fluid.dataset",
+    "fluid.contrib.mixed_precision.decorator",
     "fluid.default_scope_funcs",
+    "fluid.dygraph",
     "fluid.evaluator",
     "fluid.executor",
     "fluid.framework",
@@ -59,6 +61,8 @@ PATHS = [
     "fluid.layers.sequence_lod",
     "fluid.layers.tensor",
     "fluid.layers.utils",
+    "inference",
+    "utils.plot",
 ]
 
 
@@ -84,6 +88,19 @@ def test_a_name_that_is_nearly_right() -> None:
     assert said.count("Did you mean") == 1  # Python adds none of its own
 
 
+def test_an_import_of_what_is_not_built_says_what_to_use() -> None:
+    with pytest.raises(ImportError, match=r"distributed\.fleet is Paddle's.*incubate\.fleet\.coll"):
+        from rowlock.distributed import fleet  # noqa: F401
+    with pytest.raises(ModuleNotFoundError, match=r"fluid\.proto is Paddle's.*parse_from_string"):
+        importlib.import_module("rowlock.fluid.proto")
+    with pytest.raises(ImportError, match=r"generate_mask_labels is Paddle's"):
+        from rowlock.fluid.layers import generate_mask_labels  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        from rowlock.fluid import nothing  # noqa: F401
+    with pytest.raises(ModuleNotFoundError, match=r"No module named 'rowlock\.fluid\.nothing'"):
+        importlib.import_module("rowlock.fluid.nothing")
+
+
 SCRIPT = """
 import sys
 import traceback
@@ -96,6 +113,10 @@ assert paddle is rowlock and nn.fc is fc and fluid.__spec__.name == "rowlock.flu
 assert sys.modules["paddle.fluid"] is sys.modules["rowlock.fluid"]
 try:
     import paddle.fluid.nothing
+except ImportError as error:
+    print(error)
+try:
+    import paddle.distributed.fleet
 except ImportError as error:
     print(error)
 assert paddle.__version__ == paddle.version.full_version == "1.8.5"
@@ -112,6 +133,7 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stderr
     assert "['--epochs', '3'] __main__" in process.stdout
     assert "No module named 'paddle.fluid.nothing'" in process.stdout
+    assert "fluid.incubate.fleet.collective has fleets for static programs." in process.stdout
     assert "Rowlock 0.1.0, with the API of PaddlePaddle 1.8.5" in process.stdout
     process = subprocess.run(
         [*command[:3], "absent.py"], capture_output=True, text=True, timeout=240

@@ -188,3 +188,43 @@ def test_names_that_libraries_on_paddle_call() -> None:
             fluid.Executor(fluid.CPUPlace()).run(fluid.default_startup_program())
             assert fluid.executor._fetch_var(weight).shape == (2,)
             assert fluid.executor._fetch_var("kept", scope, return_numpy=False).shape() == [2]
+
+
+def test_static_programs_ask_whether_a_net_is_imperative() -> None:
+    assert not fluid.dygraph.enabled() and not isinstance(fluid.Program(), fluid.dygraph.Layer)
+    assert isinstance(rowlock.nn.Linear(2, 3), fluid.dygraph.Layer)
+    with pytest.raises(NotImplementedError, match=r"fluid\.dygraph\.guard: .* no imperative"):
+        fluid.dygraph.guard(fluid.CPUPlace())
+    with pytest.raises(NotImplementedError, match="feed arrays to Executor"):
+        fluid.dygraph.to_variable(np.ones(2))
+    with pytest.raises(AttributeError, match=r"nothing prunes or quantizes"):
+        _ = fluid.contrib.slim
+
+
+def test_curves(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    curves = rowlock.utils.Ploter("train", "test")
+    curves.append("train", 1, np.float32(0.5))
+    with pytest.raises(NotFound, match=r"no curve 'tran', but train, test\. Did you mean 'train'"):
+        curves.append("tran", 1, 0.5)
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="DISABLE_PLOT=True"):
+        curves.plot(str(tmp_path / "curves.png"))
+    monkeypatch.setenv("DISABLE_PLOT", "True")
+    curves.plot()
+    curves.reset()
+
+
+def test_a_program_that_users_save_themselves_says_what_can_run_it() -> None:
+    program = fluid.Program()
+    bare = program.desc.serialize_to_string()
+    assert fluid.core.save_op_compatible_info(program.desc)
+    assert len(program.desc.serialize_to_string()) > len(bare)
+
+
+def test_pyreaders_generators_have_their_names(program: Any) -> None:
+    reader = fluid.io.PyReader([fluid.data("x", [None, 1])], capacity=2)
+    reader.decorate_sample_generator(
+        sample_generator=lambda: iter([(1.0,), (2.0,)]), batch_size=2, places=[fluid.CPUPlace()]
+    )
+    ((batch,),) = list(reader())
+    assert np.asarray(batch["x"]).ravel().tolist() == [1, 2]

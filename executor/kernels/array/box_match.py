@@ -60,7 +60,13 @@ def target_assign(dev: Device, a: TargetAssign) -> Step:
         a.out[...], a.out_weight[...] = a.mismatch_value, 0
         for number, match in enumerate(a.match_indices):
             at = np.flatnonzero(match >= 0)
-            a.out[number, at] = a.x[a.x_lod[-1][number] + match[at], columns[at]]
+            first, last = a.x_lod[-1][number : number + 2]
+            if match.max(initial=-1) >= last - first:
+                raise ValueError(
+                    f"target_assign: image {number} has {last - first} rows in X, and a box of it matches row "
+                    f"{match.max()}: feed as many rows (labels) as objects (boxes) for each image"
+                )
+            a.out[number, at] = a.x[first + match[at], columns[at]]
             a.out_weight[number, at] = 1
             if a.neg_indices is not None:
                 begin, end = a.neg_indices_lod[-1][number : number + 2]

@@ -1,0 +1,44 @@
+"""``fluid.dygraph``: what static programs ask of it. What begins an imperative mode is refused."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from ..names import publish_listed
+from ..nn.layer.layers import Layer
+from ..strategies.errors import Unsupported
+
+__all__ = ["Layer", "enabled", "guard", "to_variable"]
+
+
+def enabled() -> bool:
+    """Return False: there is no imperative mode."""
+    return False
+
+
+def guard(place: Any = None) -> NoReturn:
+    """Refuse.
+
+    Raises:
+        Unsupported: there is no imperative mode.
+    """
+    _refuse("guard")
+
+
+def to_variable(value: Any, name: str | None = None, zero_copy: Any = None) -> NoReturn:
+    """Refuse.
+
+    Raises:
+        Unsupported: there is no imperative mode.
+    """
+    _refuse("to_variable")
+
+
+def _refuse(name: str) -> NoReturn:
+    raise Unsupported(
+        f"fluid.dygraph.{name}: Rowlock runs static-graph programs; there is no imperative (dygraph) mode. "
+        f"Declare inputs by fluid.data, build a program from layers, and feed arrays to Executor.run."
+    )
+
+
+publish_listed(__name__)
