@@ -306,6 +306,42 @@ def test_gradients_are_slopes(net: Callable[[Any, float], Any], limit: float) ->
     np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
 
 
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("where", ["outside", "in_a_branch"])
+def test_gradients_read_what_a_persistable_held(where: str, places: int, threads: None) -> None:
+    draw = np.random.RandomState(0)
+    value, way, weights = draw.randn(4, 2), 1e-6 * draw.randn(4, 2), draw.randn(2, 2)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2], "float64")
+        x.stop_gradient = False
+        w = L.create_parameter([2, 2], "float64", name="w")
+        v = L.matmul(x, w)
+        if where == "outside":
+            L.assign(w * 3.0, w)
+        else:
+            L.cond(_below(w, 100.0), lambda: L.assign(w * 3.0, w), lambda: L.assign(w + 0.0, w))
+        loss = L.reduce_mean(L.square(L.matmul(v, w)))
+        (slope,) = fluid.gradients(loss, [x])
+    exe, program, scope = fluid.Executor(fluid.CPUPlace()), main, fluid.Scope()
+    exe.run(startup, scope=scope)
+    if places > 1:
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss.name, places=fluid.cpu_places(places)
+        )
+
+    def run(value: Any, fetches: Any) -> Any:
+        scope.find_var("w").get_tensor().set(weights, fluid.CPUPlace())
+        return exe.run(program, {"x": value}, [fetches], scope=scope)[0]
+
+    slope = run(value, slope) / places
+    above, below = (run(value + s * way, loss).mean() for s in (1, -1))
+    np.testing.assert_allclose((slope * way).sum() * 2, above - below, rtol=1e-4)
+    np.testing.assert_allclose(
+        np.array(scope.find_var("w").get_tensor()), weights * 3.0, rtol=1e-12
+    )
+
+
 OF_ONE_BLOCK = (
     overwritten_by_its_square,
     overwritten_by_another,
