@@ -209,6 +209,16 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             if source in values and op.inputs.get(slot) == names[source]
         }
 
+    def _place(self, op: Operator) -> Value:
+        """Return the index of an entry: around loops, which count it back, a gradient op has that of its op."""
+        place = self._operand(op, "I", op.inputs)
+        if op.block.idx or self._overwritten.isdisjoint(op.inputs["I"]):
+            return place
+        if not op.role & OpRole.Backward:
+            self.readings.append(Reading(op, {"I": (place,)}, {}))
+        (then,) = self._as_then(op).get("I", (place,))
+        return then or place
+
     def _as_updated(self, value: Value | None) -> Value | None:
         """Return the value that updates gave a parameter, or the value itself."""
         while value in self._updated:

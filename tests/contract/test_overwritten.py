@@ -342,6 +342,34 @@ def test_gradients_read_what_a_persistable_held(where: str, places: int, threads
     )
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["known_rounds", "rounds_of_data"])
+def test_each_pass_over_a_loop_begins_where_its_counter_ended(known: bool) -> None:
+    draw = np.random.RandomState(0)
+    value, way = 0.5 * draw.randn(3, 2), 1e-6 * draw.randn(3, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [3, 2], "float64")
+        x.stop_gradient = False
+        i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
+        if not known:
+            rounds = rounds + L.cast(L.reduce_sum(x) * 0.0, "int64")
+        entries, going = L.array_write(x * 1.0, i), L.less_than(i, rounds)
+        with L.While(going).block():
+            v = L.array_read(entries, i)
+            L.increment(i)
+            L.array_write(L.tanh(v * v + x), i, entries)
+            L.less_than(i, rounds, cond=going)
+        y = L.array_read(entries, i)
+        losses = [L.reduce_mean(y * y), L.reduce_mean(L.tanh(y))]
+        slopes = [fluid.gradients(loss, [x])[0] for loss in (*losses, losses[0])]
+    exe = fluid.Executor(fluid.CPUPlace())
+    first, second, again = (float((s * way).sum() * 2) for s in exe.run(main, {"x": value}, slopes))
+    above, below = (exe.run(main, {"x": value + s * way}, losses) for s in (1, -1))
+    expected = [float(np.ravel(a - b)[0]) for a, b in zip(above, below, strict=True)]
+    np.testing.assert_allclose([first, second], expected, rtol=1e-4, atol=1e-12)
+    assert again == first
+
+
 OF_ONE_BLOCK = (
     overwritten_by_its_square,
     overwritten_by_another,
