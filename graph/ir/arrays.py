@@ -16,7 +16,7 @@ from ..ops.host_call import no_entry
 from ..ops.registry import Spec
 from ..program.known import computed
 from ..program.operator import Operator
-from ..program.role import EMPTY_VAR, GRAD_SUFFIX
+from ..program.role import EMPTY_VAR, GRAD_SUFFIX, differentiated_name
 from .block_reader import node_of
 from .graph import Node, Value
 from .host_calls import HostCalls
@@ -250,7 +250,7 @@ class Arrays(HostCalls):
         x, table = (self._operand(op, slot, op.inputs) for slot in ("X", "RankTable"))
         (name,), (result,) = op.inputs["X"], op.outputs["Out"]
         slope = GRAD_SUFFIX in result
-        forward = self.current.get(name.partition(GRAD_SUFFIX)[0])
+        forward = self.current.get(differentiated_name(name))
         if slope and forward is not None:
             self.sequences.levels[x] = self.sequences.levels.get(forward, ())
         levels = self._levels(x)
@@ -276,7 +276,7 @@ class Arrays(HostCalls):
         row = [max(size, 0) for size in array.spec.shape[1:]]
         options = {"row": row, "dtype": to_numpy(array.spec.dtype).name, "levels": within}
         if GRAD_SUFFIX in result:
-            forward = self._read(op.block, result.partition(GRAD_SUFFIX)[0])
+            forward = self._read(op.block, differentiated_name(result))
             assert forward is not None
             operands, levels = [*operands, forward], self._levels(forward)
             function, options = "lod_tensor_to_array_grad", {}

@@ -18,7 +18,7 @@ from ..program.formats.executable import computed_attributes, computed_ops
 from ..program.known import READ_IN_STEPS, numbers_in_use
 from ..program.operator import Operator
 from ..program.program import Program
-from ..program.role import EMPTY_VAR, GRAD_SUFFIX, OpRole
+from ..program.role import EMPTY_VAR, GRAD_SUFFIX, OpRole, differentiated_name
 from ..program.variable import Variable
 from .block_reader import Reading, Values, finished, node_of
 from .branches import Branches
@@ -45,11 +45,6 @@ def from_program(program: Program, feed_names: Sequence[str]) -> Graph:
 
 def _computes(op: Operator) -> bool:
     return op.role & 0xFF == OpRole.Forward
-
-
-def _differentiated(gradient: str) -> str:
-    """Return the name of the variable of which another is the gradient."""
-    return gradient.partition(GRAD_SUFFIX)[0].rpartition("grad/")[2]
 
 
 class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
@@ -179,7 +174,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
 
     def _forward(self, gradient: Value) -> Value:
         """Return the value of which another is the gradient, or that itself."""
-        return self.current.get(gradient.name.partition(GRAD_SUFFIX)[0], gradient)
+        return self.current.get(differentiated_name(gradient.name), gradient)
 
     def _as_then(self, op: Operator) -> dict[str, tuple[Value | None, ...]]:
         """Return by slot what a gradient op reads of names that have several values: what its op had.
@@ -188,7 +183,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         """
         if not op.role & OpRole.Backward or self._overwritten.isdisjoint(op.input_arg_names):
             return {}
-        results = {_differentiated(name) for name in op.input_arg_names if GRAD_SUFFIX in name}
+        results = {differentiated_name(name) for name in op.input_arg_names if GRAD_SUFFIX in name}
         passes = max(name.count("grad/") for name in op.input_arg_names)
         for reading in reversed(self.readings):
             forward, grad = reading.op, reading.op.declaration.grad

@@ -370,6 +370,35 @@ def test_each_pass_over_a_loop_begins_where_its_counter_ended(known: bool) -> No
     assert again == first
 
 
+def test_each_pass_over_steps_of_sequences_gives_slopes() -> None:
+    draw = np.random.RandomState(0)
+    value, way = 0.5 * draw.randn(5, 2), 1e-6 * draw.randn(5, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2], "float64", lod_level=1)
+        x.stop_gradient = False
+        net = L.DynamicRNN()
+        with net.block():
+            step = net.step_input(x)
+            state = net.memory(shape=[2], value=0.1, dtype="float64")
+            new = L.tanh(step * step + state)
+            net.update_memory(state, new)
+            net.output(new)
+        losses = [L.reduce_mean(net() * 2.0), L.reduce_mean(L.tanh(net()))]
+        slopes = [fluid.gradients(loss, [x])[0] for loss in losses]
+    exe = fluid.Executor(fluid.CPUPlace())
+
+    def run(value: Any, fetches: Any) -> Any:
+        feed = {"x": fluid.create_lod_tensor(value, [[2, 3]], fluid.CPUPlace())}
+        values = exe.run(main, feed, fetches, return_numpy=False)
+        return [np.array(value) for value in values]
+
+    above, below = (run(value + s * way, losses) for s in (1, -1))
+    for slope, high, low in zip(run(value, slopes), above, below, strict=True):
+        difference = float(np.ravel(high - low)[0])
+        np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
+
+
 OF_ONE_BLOCK = (
     overwritten_by_its_square,
     overwritten_by_another,
