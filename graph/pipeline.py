@@ -33,6 +33,7 @@ from .passes import (
     keep_relu_masks,
     narrow_casts,
     order,
+    overwritten_states,
     place_updates,
     reduce_in_float32,
     scale_loss_gradient,
@@ -82,6 +83,7 @@ PIPELINE: tuple[Pass, ...] = (
     order.DELAY,
     order.BARRIER_AT_END,
     commit.PASS,
+    overwritten_states.PASS,
     order.ORDER,
     build_cinn_pass.PASS,
 )

@@ -16,7 +16,7 @@ from ..ops.host_call import no_entry
 from ..ops.registry import Spec
 from ..program.known import computed
 from ..program.operator import Operator
-from ..program.role import EMPTY_VAR, GRAD_SUFFIX
+from ..program.role import EMPTY_VAR, GRAD_SUFFIX, differentiated_name
 from .block_reader import node_of
 from .graph import Node, Value
 from .host_calls import HostCalls
@@ -40,13 +40,13 @@ class Arrays(HostCalls):
             if elements is not None:
                 self.constants[result] = elements
 
-    def _index(self, op: Operator, array: str) -> int | None:
-        """Return which entry is meant; None if that is known only when the program runs.
+    def _index(self, op: Operator, array: str, place: Value) -> int | None:
+        """Return which entry is meant, whose index is ``place``; None if only a step tells.
 
         Raises:
             InvalidValue: it is negative.
         """
-        index = self.constants.get(self._operand(op, "I", op.inputs))
+        index = self.constants.get(place)
         if index is None:
             return None
         number = int(np.ravel(index)[0])
@@ -74,10 +74,10 @@ class Arrays(HostCalls):
         return [entry for entry in entries if entry is not None]
 
     def _array_read(self, op: Operator) -> Iterator[Node]:
-        name = op.inputs["X"][0]
-        index = self._index(op, name)
+        name, place = op.inputs["X"][0], self._place(op)
+        index = self._index(op, name, place)
         if index is None or self._is_array(name):
-            yield from self._entry_read(op, name)
+            yield from self._entry_read(op, name, place)
             return
         entries = self.arrays.get(name, ())
         entry = entries[index] if index < len(entries) else None
@@ -99,18 +99,18 @@ class Arrays(HostCalls):
             yield node_of(op, kind, {"X": (entry,)}, {"Out": (value,)})
 
     def _array_write(self, op: Operator) -> Iterator[Node]:
-        name = op.outputs["Out"][0]
-        index = self._index(op, name)
+        name, place = op.outputs["Out"][0], self._place(op)
+        index = self._index(op, name, place)
         if index is None or self._is_array(name):
-            yield from self._entry_written(op, name)
+            yield from self._entry_written(op, name, place)
             return
         yield from self._put(op, name, index, self._operand(op, "X", op.inputs))
 
-    def _entry_read(self, op: Operator, name: str) -> Iterator[Node]:
+    def _entry_read(self, op: Operator, name: str, index: Value) -> Iterator[Node]:
         """Read an entry that is known only when the program runs."""
         yield from self._gathered(op, name)
         (result,) = op.outputs["Out"]
-        array, index = self._read(op.block, name), self._operand(op, "I", op.inputs)
+        array = self._read(op.block, name)
         assert array is not None
         if op.inputs.get("X_W"):  # the gradient of a write
             like = self._operand(op, "X_W", op.inputs)
@@ -125,9 +125,9 @@ class Arrays(HostCalls):
         entry = self._tensor(op.block, result, self.array_levels[array])
         yield self._call(op, op.type, [array, index], [entry], {"array": name})
 
-    def _entry_written(self, op: Operator, name: str) -> Iterator[Node]:
+    def _entry_written(self, op: Operator, name: str, index: Value) -> Iterator[Node]:
         """Write an entry that is known only when the program runs."""
-        value, index = (self._operand(op, slot, op.inputs) for slot in ("X", "I"))
+        value = self._operand(op, "X", op.inputs)
         if not self._is_array(name):
             self.arrays.setdefault(name, ())
         yield from self._gathered(op, name)
@@ -250,7 +250,7 @@ class Arrays(HostCalls):
         x, table = (self._operand(op, slot, op.inputs) for slot in ("X", "RankTable"))
         (name,), (result,) = op.inputs["X"], op.outputs["Out"]
         slope = GRAD_SUFFIX in result
-        forward = self.current.get(name.partition(GRAD_SUFFIX)[0])
+        forward = self.current.get(differentiated_name(name))
         if slope and forward is not None:
             self.sequences.levels[x] = self.sequences.levels.get(forward, ())
         levels = self._levels(x)
@@ -276,7 +276,7 @@ class Arrays(HostCalls):
         row = [max(size, 0) for size in array.spec.shape[1:]]
         options = {"row": row, "dtype": to_numpy(array.spec.dtype).name, "levels": within}
         if GRAD_SUFFIX in result:
-            forward = self._read(op.block, result.partition(GRAD_SUFFIX)[0])
+            forward = self._read(op.block, differentiated_name(result))
             assert forward is not None
             operands, levels = [*operands, forward], self._levels(forward)
             function, options = "lod_tensor_to_array_grad", {}

@@ -73,6 +73,10 @@ class BlockReader(ABC):
         """Return a new value for a name that ``block`` sees."""
 
     @abstractmethod
+    def _place(self, op: Operator) -> Value:
+        """Return the index of the entry of an array that an op reads or writes."""
+
+    @abstractmethod
     def _forget_levels(self, name: str) -> None:
         """Forget the sequences of a variable that is written again."""
 

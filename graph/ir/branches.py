@@ -179,7 +179,10 @@ class Branches(DataLoops):
             self._go_back(scope)
             yield from self._printing_if(op, taken, self._nodes(block))
             inner = self.current
-        operands = zip(op.inputs.get("Input", ()), op.outputs.get("Input@GRAD", ()), strict=True)
+        names = op.inputs.get("Input", ())
+        # No operand has a gradient where the branch only ends those of what it overwrites.
+        gradients = op.outputs.get("Input@GRAD", [EMPTY_VAR] * len(names))
+        operands = zip(names, gradients, strict=True)
         above, fresh = self._above(op, "Out"), begins_with_write(block)
         for operand, name in operands:
             if name == EMPTY_VAR:

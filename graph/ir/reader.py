@@ -18,7 +18,7 @@ from ..program.formats.executable import computed_attributes, computed_ops
 from ..program.known import READ_IN_STEPS, numbers_in_use
 from ..program.operator import Operator
 from ..program.program import Program
-from ..program.role import EMPTY_VAR, GRAD_SUFFIX, OpRole
+from ..program.role import EMPTY_VAR, GRAD_SUFFIX, OpRole, differentiated_name
 from ..program.variable import Variable
 from .block_reader import Reading, Values, finished, node_of
 from .branches import Branches
@@ -47,11 +47,6 @@ def _computes(op: Operator) -> bool:
     return op.role & 0xFF == OpRole.Forward
 
 
-def _differentiated(gradient: str) -> str:
-    """Return the name of the variable of which another is the gradient."""
-    return gradient.partition(GRAD_SUFFIX)[0].rpartition("grad/")[2]
-
-
 class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
     """Follows the program's ops in order and gives every write its own value."""
 
@@ -68,6 +63,9 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         self._overwritten = self._rewritten | forward & {*feed_names, *lasting}
         # By the identity of a reading, which must live as long
         self._differentiated: dict[tuple[int, int, int], Reading] = {}
+        self._updated: dict[
+            Value | None, Value
+        ] = {}  # a parameter's value by that from before an update
         self.feeds = tuple(map(self._feed, feed_names))
 
     def read(self) -> Graph:
@@ -121,6 +119,8 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
             if names
         }
         inputs |= self._as_then(op)
+        updates = op.output_arg_names if op.role & OpRole.Optimize else ()
+        before = {name: v for name in updates if (v := self.current.get(name)) and v.kind == STATE}
         outputs = {
             slot: tuple(self._write(op.block, name) for name in names)
             for slot, names in op.outputs.items()
@@ -130,6 +130,7 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         derives = self.inside or any(v in self.unlike for vs in inputs.values() for v in vs)
         if derives or any(not v.spec.shape or v.name in self._rewritten for v in written):
             outputs = self._with_shapes(op, inputs, outputs, attrs)
+        self._updated |= {value: self.current[name] for name, value in before.items()}
         for value in (v for values in outputs.values() for v in values if v is not None):
             self._forget_levels(value.name)
         names = (*op.input_arg_names, *op.output_arg_names)
@@ -173,13 +174,16 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
 
     def _forward(self, gradient: Value) -> Value:
         """Return the value of which another is the gradient, or that itself."""
-        return self.current.get(gradient.name.partition(GRAD_SUFFIX)[0], gradient)
+        return self.current.get(differentiated_name(gradient.name), gradient)
 
     def _as_then(self, op: Operator) -> dict[str, tuple[Value | None, ...]]:
-        """Return by slot what a gradient op reads of names that have several values: what its op had."""
+        """Return by slot what a gradient op reads of names that have several values: what its op had.
+
+        Of parameters that were updated since then it reads the new values, as in Paddle.
+        """
         if not op.role & OpRole.Backward or self._overwritten.isdisjoint(op.input_arg_names):
             return {}
-        results = {_differentiated(name) for name in op.input_arg_names if GRAD_SUFFIX in name}
+        results = {differentiated_name(name) for name in op.input_arg_names if GRAD_SUFFIX in name}
         passes = max(name.count("grad/") for name in op.input_arg_names)
         for reading in reversed(self.readings):
             forward, grad = reading.op, reading.op.declaration.grad
@@ -195,10 +199,26 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         names = forward.outputs | forward.inputs
         values = {**reading.outputs, **reading.inputs}
         return {
-            slot: values[source]
+            slot: tuple(map(self._as_updated, values[source]))
             for slot, source in grad.reads().items()
             if source in values and op.inputs.get(slot) == names[source]
         }
+
+    def _place(self, op: Operator) -> Value:
+        """Return the index of an entry: around loops, which count it back, a gradient op has that of its op."""
+        place = self._operand(op, "I", op.inputs)
+        if op.block.idx or self._overwritten.isdisjoint(op.inputs["I"]):
+            return place
+        if not op.role & OpRole.Backward:
+            self.readings.append(Reading(op, {"I": (place,)}, {}))
+        (then,) = self._as_then(op).get("I", (place,))
+        return then or place
+
+    def _as_updated(self, value: Value | None) -> Value | None:
+        """Return the value that updates gave a parameter, or the value itself."""
+        while value in self._updated:
+            value = self._updated[value]
+        return value
 
     def _forget_levels(self, name: str) -> None:
         """Forget the sequences of a variable that is written again."""

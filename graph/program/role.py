@@ -36,6 +36,14 @@ def grad_name(name: str) -> str:
     return name + GRAD_SUFFIX
 
 
+def differentiated_name(gradient: str) -> str:
+    """Return the name of the variable of which another is the gradient, in whatever pass; else the name."""
+    name, suffix, _ = gradient.partition(GRAD_SUFFIX)
+    while suffix and name.startswith("grad/"):
+        name = name.removeprefix("grad/")
+    return name
+
+
 def recomputed_name(name: str, number: int) -> str:
     """Return the name under which the backward pass computes a variable again, in a numbered segment."""
     return f"{name}{_RECOMPUTED}{number}"

@@ -125,6 +125,32 @@ def test_two_places_take_the_same_steps(case: str, how: str, threads: None) -> N
     train(case, PARALLEL[how])
 
 
+@pytest.mark.parametrize("build", [None, *PARALLEL.values()], ids=["one_place", *PARALLEL])
+def test_a_second_optimizer_differentiates_at_the_weights_that_the_first_one_left(
+    build: dict[str, Any] | None, threads: None
+) -> None:
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        y = fluid.data("x", [None, 1])
+        for name, value in (("w1", 0.5), ("w2", 0.2)):
+            start = fluid.initializer.Constant(value)
+            y = fluid.layers.fc(y, 1, param_attr=fluid.ParamAttr(name, start), bias_attr=False)
+        loss = fluid.layers.mean(y)
+        for target in (loss, fluid.layers.mean(y)):
+            fluid.optimizer.SGD(0.1).minimize(target)
+    exe, program, scope = fluid.Executor(fluid.CPUPlace()), main, fluid.Scope()
+    exe.run(startup, scope=scope)
+    if build is not None:
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss.name, BuildStrategy(**build), places=fluid.cpu_places(2)
+        )
+    exe.run(program, {"x": np.full((2, 1), 3.0, "f4")}, scope=scope)
+    w1, w2 = (np.array(scope.find_var(name).get_tensor()).item() for name in ("w1", "w2"))
+    between = 0.2 - 0.1 * (3 * 0.5)  # w2, which the second gradient of w1 reads
+    np.testing.assert_allclose(w2, between - 0.1 * (3 * 0.5), rtol=1e-5)
+    np.testing.assert_allclose(w1, 0.5 - 0.1 * (3 * 0.2) - 0.1 * (3 * between), rtol=1e-5)
+
+
 # -- recomputation ------------------------------------------------------------------------------
 
 

@@ -306,6 +306,99 @@ def test_gradients_are_slopes(net: Callable[[Any, float], Any], limit: float) ->
     np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
 
 
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("where", ["outside", "in_a_branch"])
+def test_gradients_read_what_a_persistable_held(where: str, places: int, threads: None) -> None:
+    draw = np.random.RandomState(0)
+    value, way, weights = draw.randn(4, 2), 1e-6 * draw.randn(4, 2), draw.randn(2, 2)
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2], "float64")
+        x.stop_gradient = False
+        w = L.create_parameter([2, 2], "float64", name="w")
+        v = L.matmul(x, w)
+        if where == "outside":
+            L.assign(w * 3.0, w)
+        else:
+            L.cond(_below(w, 100.0), lambda: L.assign(w * 3.0, w), lambda: L.assign(w + 0.0, w))
+        loss = L.reduce_mean(L.square(L.matmul(v, w)))
+        (slope,) = fluid.gradients(loss, [x])
+    exe, program, scope = fluid.Executor(fluid.CPUPlace()), main, fluid.Scope()
+    exe.run(startup, scope=scope)
+    if places > 1:
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss.name, places=fluid.cpu_places(places)
+        )
+
+    def run(value: Any, fetches: Any) -> Any:
+        scope.find_var("w").get_tensor().set(weights, fluid.CPUPlace())
+        return exe.run(program, {"x": value}, [fetches], scope=scope)[0]
+
+    slope = run(value, slope) / places
+    above, below = (run(value + s * way, loss).mean() for s in (1, -1))
+    np.testing.assert_allclose((slope * way).sum() * 2, above - below, rtol=1e-4)
+    np.testing.assert_allclose(
+        np.array(scope.find_var("w").get_tensor()), weights * 3.0, rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known_rounds", "rounds_of_data"])
+def test_each_pass_over_a_loop_begins_where_its_counter_ended(known: bool) -> None:
+    draw = np.random.RandomState(0)
+    value, way = 0.5 * draw.randn(3, 2), 1e-6 * draw.randn(3, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [3, 2], "float64")
+        x.stop_gradient = False
+        i, rounds = L.fill_constant([1], "int64", 0), L.fill_constant([1], "int64", 3)
+        if not known:
+            rounds = rounds + L.cast(L.reduce_sum(x) * 0.0, "int64")
+        entries, going = L.array_write(x * 1.0, i), L.less_than(i, rounds)
+        with L.While(going).block():
+            v = L.array_read(entries, i)
+            L.increment(i)
+            L.array_write(L.tanh(v * v + x), i, entries)
+            L.less_than(i, rounds, cond=going)
+        y = L.array_read(entries, i)
+        losses = [L.reduce_mean(y * y), L.reduce_mean(L.tanh(y))]
+        slopes = [fluid.gradients(loss, [x])[0] for loss in (*losses, losses[0])]
+    exe = fluid.Executor(fluid.CPUPlace())
+    first, second, again = (float((s * way).sum() * 2) for s in exe.run(main, {"x": value}, slopes))
+    above, below = (exe.run(main, {"x": value + s * way}, losses) for s in (1, -1))
+    expected = [float(np.ravel(a - b)[0]) for a, b in zip(above, below, strict=True)]
+    np.testing.assert_allclose([first, second], expected, rtol=1e-4, atol=1e-12)
+    assert again == first
+
+
+def test_each_pass_over_steps_of_sequences_gives_slopes() -> None:
+    draw = np.random.RandomState(0)
+    value, way = 0.5 * draw.randn(5, 2), 1e-6 * draw.randn(5, 2)
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2], "float64", lod_level=1)
+        x.stop_gradient = False
+        net = L.DynamicRNN()
+        with net.block():
+            step = net.step_input(x)
+            state = net.memory(shape=[2], value=0.1, dtype="float64")
+            new = L.tanh(step * step + state)
+            net.update_memory(state, new)
+            net.output(new)
+        losses = [L.reduce_mean(net() * 2.0), L.reduce_mean(L.tanh(net()))]
+        slopes = [fluid.gradients(loss, [x])[0] for loss in losses]
+    exe = fluid.Executor(fluid.CPUPlace())
+
+    def run(value: Any, fetches: Any) -> Any:
+        feed = {"x": fluid.create_lod_tensor(value, [[2, 3]], fluid.CPUPlace())}
+        values = exe.run(main, feed, fetches, return_numpy=False)
+        return [np.array(value) for value in values]
+
+    above, below = (run(value + s * way, losses) for s in (1, -1))
+    for slope, high, low in zip(run(value, slopes), above, below, strict=True):
+        difference = float(np.ravel(high - low)[0])
+        np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-4, atol=1e-12)
+
+
 OF_ONE_BLOCK = (
     overwritten_by_its_square,
     overwritten_by_another,
