@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -43,11 +44,16 @@ class _Computation(NamedTuple):
     calls: Sequence[Callable[[], Any]]
 
 
-class Inferred(NamedTuple):
-    """Specs of a program's values, by position (None: not inferred yet), and the elements that are known."""
+@dataclass(slots=True)
+class Inferred:
+    """Specs of a program's values, by position (None: not inferred yet), and the elements that are known.
+
+    ``whole``: all specs, once they were completed.
+    """
 
     specs: list[Spec | None]
     elements: dict[int, np.ndarray]
+    whole: list[Spec] | None = None
 
 
 class _Rule(NamedTuple):
@@ -123,12 +129,14 @@ class Shapes:
 
     def complete(self, inferred: Inferred) -> list[Spec]:
         """Return the exact spec of every value."""
-        self._apply(self._rest, inferred)
-        both = zip(inferred.specs[:-1], self._declared, strict=True)
-        return [spec or declared for spec, declared in both]
+        if inferred.whole is None:
+            self._apply(self._rest, inferred)
+            both = zip(inferred.specs[:-1], self._declared, strict=True)
+            inferred.whole = [spec or declared for spec, declared in both]
+        return inferred.whole
 
     def _apply(self, rules: Sequence[_Rule], inferred: Inferred) -> None:
-        specs, elements = inferred
+        specs, elements = inferred.specs, inferred.elements
         for rule in rules:
             if rule.by_elements:  # which hardly ever come again
                 results = self._inferred(rule, specs, elements)
