@@ -13,7 +13,7 @@ from ...graph.ir.graph import STATE
 from ...graph.ir.known_values import known_values
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
-from ...graph.ops.registry import OPS, Inference, Spec
+from ...graph.ops.registry import OPS, Inference, Op, Spec
 from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..host.arena import spec_of
@@ -65,6 +65,7 @@ class _Rule(NamedTuple):
     """
 
     record: NodeRecord
+    op: Op
     read: Callable[[Sequence[Any]], Any]
     writes: list[int]
     places: list[tuple[str, int]]
@@ -173,9 +174,11 @@ class Shapes:
             slot: ["" if i < 0 else values[i].name for i in positions]
             for slot, positions in record.inputs.items()
         }
-        telling = OPS[record.op].values_read(record.attrs, record.inputs)
+        op = OPS[record.op]
+        telling = op.values_read(record.attrs, record.inputs)
         return _Rule(
             record,
+            op,
             picked([i for positions in record.inputs.values() for i in positions]),
             [i for positions in record.outputs.values() for i in positions if i >= 0],
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
@@ -193,12 +196,11 @@ class Shapes:
         elements: Mapping[int, np.ndarray],
     ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
-        record = rule.record
-        op = OPS[record.op]
+        record, op, known = rule.record, rule.op, elements.get
         read = {slot: [specs[i] for i in ids] for slot, ids in record.inputs.items()}
 
         def values_of(slot: str) -> list[np.ndarray | None]:
-            return [elements.get(i) for i in record.inputs.get(slot, ())]
+            return [known(i) for i in record.inputs.get(slot, ())]
 
         results = op.infer(Inference(op, read, record.attrs, rule.names, record.where, values_of))
         return [

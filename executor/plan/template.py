@@ -94,6 +94,7 @@ class PlanTemplate:
         if elsewhere is not None and elsewhere._learned and self._is_like(elsewhere):
             self._map, self._learned = elsewhere._map.moved(sizes, self._first), True
             self.apart |= elsewhere.apart
+        self._varying = self._map.varying
         self._slack = self._slack_of_all()
         self._instructions = tuple([self._sharing(k) for k in range(len(plan.instructions))])
         self._calls = [call for instruction in self._instructions for call in instruction.calls]
@@ -101,7 +102,7 @@ class PlanTemplate:
             0,
             *accumulate(len(instruction.calls) for instruction in self._instructions),
         ]
-        self._variable: _Variable | None = None  # since it learned last
+        self._variable: _Variable | None = None  # since it learned last what varies
 
     @property
     def _usable(self) -> bool:
@@ -110,7 +111,7 @@ class PlanTemplate:
 
     def learn(self, sizes: np.ndarray, plan: Sized) -> bool:
         """Take another plan into account; return whether it is, or any was before, like the first."""
-        numbers, misses = self._first.copy(), set[int]()
+        numbers, misses, apart = self._first.copy(), set[int](), len(self.apart)
         for k, part in enumerate(_parts(plan, self._buffers)):
             if k in self.apart:
                 continue
@@ -125,7 +126,10 @@ class PlanTemplate:
         if misses <= self.apart:
             self.apart.update(self._owners[self._map.learn(sizes, numbers)].tolist())
             self._learned = True
-        self._slack, self._variable = self._slack_of_all(), None
+        varying = self._map.varying
+        if len(self.apart) > apart or (varying != self._varying).any():
+            self._varying, self._variable = varying, None
+            self._slack = self._slack_of_all()
         return self._learned
 
     def _slack_of_all(self) -> np.ndarray:
@@ -135,7 +139,7 @@ class PlanTemplate:
         for k, (part, begin, end) in enumerate(ends):
             if k not in self.apart:
                 slack[begin + (part.ends or [0])[-1] : end] = True
-        return (slack & self._map.varying).nonzero()[0]
+        return (slack & self._varying).nonzero()[0]
 
     def _is_like(self, other: PlanTemplate) -> bool:
         """Tell whether numbers of another template are those of the same calls."""
@@ -172,7 +176,7 @@ class PlanTemplate:
 
     def _variable_now(self) -> _Variable:
         """Return what makes that of plans which does not read its numbers from ``words``."""
-        places, makers = _Numbers(self._map.varying, self._first), []
+        places, makers = _Numbers(self._varying, self._first), []
         for k, (instruction, part) in enumerate(zip(self._instructions, self._parts, strict=False)):
             if k in self.apart:
                 continue
