@@ -42,7 +42,7 @@ class AffineMap:
         whole = np.concatenate([steps, changes], 1)
         varying = np.flatnonzero(np.any(whole, 0))
         return _Solver(
-            firsts,
+            list(zip(firsts, self._sizes[firsts].tolist(), strict=True)),
             steps[:, firsts].tolist(),
             list(zip(which.tolist(), least, most, strict=True)),
             np.concatenate([self._sizes, self._values]),
@@ -97,10 +97,10 @@ class AffineMap:
         if self._confirmations < _CONFIRMATIONS:
             return None
         solver, point = self._solver, sizes.tolist()
-        if any(not least <= point[k] <= most for k, least, most in solver.ranges):
-            return None
-        begin = self._sizes
-        left, counts = [point[k] - int(begin[k]) for k in solver.firsts], list[int]()
+        for k, least, most in solver.ranges:
+            if not least <= point[k] <= most:
+                return None
+        left, counts = [point[k] - begin for k, begin in solver.firsts], list[int]()
         for k, step in enumerate(solver.pivots):
             # Numbers of many sizes overflow on the way, and come back
             count, rest = divmod((left[k] + _HALF) % (2 * _HALF) - _HALF, step[k])
@@ -118,12 +118,12 @@ class AffineMap:
 class _Solver(NamedTuple):
     """What tells the values at a point.
 
-    ``firsts``: the first size that each step changes, and ``pivots``, by step, how it changes these.
-    ``ranges``: numbers of sizes, and the least and the most of each. ``begin`` are the sizes of one point and,
-    behind them, its values; those ``varying`` differ elsewhere, by ``changes`` of each step.
+    ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
+    changes these. ``ranges``: numbers of sizes, and the least and the most of each. ``begin`` are the sizes of
+    that point and, behind them, its values; those ``varying`` differ elsewhere, by ``changes`` of each step.
     """
 
-    firsts: list[int]
+    firsts: list[tuple[int, int]]
     pivots: list[list[int]]
     ranges: list[tuple[int, int, int]]
     begin: np.ndarray
