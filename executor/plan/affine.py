@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+_HALF = 1 << 63  # of what an integer is told from
 _CONFIRMATIONS = 3  # points at which a function was what those before told, until it is relied on
 
 
@@ -26,18 +28,35 @@ class AffineMap:
         self._confirmations = 0
 
     @cached_property
-    def _matrices(self) -> tuple[list[int], np.ndarray, np.ndarray, np.ndarray]:
-        """The first size of each step, the steps at these sizes, the steps, and the changes of the values."""
+    def _solver(self) -> _Solver:
+        """What tells the values at a point, from what is known now."""
         firsts = [first for first, _, _ in self._steps]
-        steps = np.array([step for _, step, _ in self._steps]).reshape(len(firsts), -1)
-        changes = np.array([change for _, _, change in self._steps]).reshape(len(firsts), -1)
-        return firsts, steps[:, firsts], steps, changes
+        steps = np.array([step for _, step, _ in self._steps])
+        changes = np.array([change for _, _, change in self._steps])
+        ranges = np.stack([self._least, self._most])
+        # A size that is a multiple of another one is in its range where that is.
+        both = np.concatenate([steps, ranges - self._sizes])
+        both //= np.maximum(np.gcd.reduce(both, 0), 1)
+        _, which = np.unique(both, axis=1, return_index=True)
+        least, most = ranges[:, which].tolist()
+        whole = np.concatenate([steps, changes], 1)
+        varying = np.flatnonzero(np.any(whole, 0))
+        return _Solver(
+            list(zip(firsts, self._sizes[firsts].tolist(), strict=True)),
+            steps[:, firsts].tolist(),
+            list(zip(which.tolist(), least, most, strict=True)),
+            np.concatenate([self._sizes, self._values]),
+            varying,
+            whole[:, varying],
+        )
 
     @property
     def varying(self) -> np.ndarray:
         """Which values are other ones at other points."""
-        changes = [change != 0 for _, _, change in self._steps]
-        return np.any([np.zeros(len(self._values), bool), *changes], axis=0)
+        varying = np.zeros(len(self._values), bool)
+        for _, _, change in self._steps:
+            varying |= change != 0
+        return varying
 
     def learn(self, sizes: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Take a point into account; return the numbers of the values that are no affine functions."""
@@ -45,7 +64,7 @@ class AffineMap:
             if sizes.tobytes() in self._known:
                 return np.zeros(0, np.int64)
             self._known.add(sizes.tobytes())
-        self.__dict__.pop("_matrices", None)
+        self.__dict__.pop("_solver", None)
         self._least, self._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
         step, change = sizes - self._sizes, values - self._values
         for k, (first, known, known_change) in enumerate(self._steps):
@@ -75,17 +94,38 @@ class AffineMap:
 
     def at(self, sizes: np.ndarray) -> np.ndarray | None:
         """Return the values at a point, a new array; None where they do not follow from those known."""
-        if self._confirmations < _CONFIRMATIONS or not self.covers(sizes):
+        if self._confirmations < _CONFIRMATIONS:
             return None
-        if not self._steps:
-            return self._values.copy() if (sizes == self._sizes).all() else None
-        firsts, pivots, steps, changes = self._matrices
-        step = sizes - self._sizes
-        left, counts = step[firsts], np.zeros(len(firsts), np.int64)
-        for k, pivot in enumerate(pivots):
-            count, rest = divmod(int(left[k]), int(pivot[k]))
+        solver, point = self._solver, sizes.tolist()
+        for k, least, most in solver.ranges:
+            if not least <= point[k] <= most:
+                return None
+        left, counts = [point[k] - begin for k, begin in solver.firsts], list[int]()
+        for k, step in enumerate(solver.pivots):
+            # Numbers of many sizes overflow on the way, and come back
+            count, rest = divmod((left[k] + _HALF) % (2 * _HALF) - _HALF, step[k])
             if rest:
                 return None
-            if count:  # numbers of many sizes overflow on the way, and come back
-                left, counts[k] = left - count * pivot, count
-        return None if (counts @ steps != step).any() else self._values + counts @ changes
+            counts.append(count)
+            if count:
+                left = [n - count * change for n, change in zip(left, step, strict=True)]
+        known = solver.begin.copy()
+        known[solver.varying] += np.array(counts, np.int64) @ solver.changes
+        alike = known[: len(sizes)].tobytes() == sizes.tobytes()
+        return known[len(sizes) :] if alike else None
+
+
+class _Solver(NamedTuple):
+    """What tells the values at a point.
+
+    ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
+    changes these. ``ranges``: numbers of sizes, and the least and the most of each. ``begin`` are the sizes of
+    that point and, behind them, its values; those ``varying`` differ elsewhere, by ``changes`` of each step.
+    """
+
+    firsts: list[tuple[int, int]]
+    pivots: list[list[int]]
+    ranges: list[tuple[int, int, int]]
+    begin: np.ndarray
+    varying: np.ndarray
+    changes: np.ndarray

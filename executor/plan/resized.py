@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import cache, cached_property, lru_cache
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -107,7 +107,7 @@ class Resizer:
         instructions = [
             instruction for group in bound.instructions.values() for instruction in group
         ]
-        return self._of(partial(Plan, instructions, sized.inputs, sized.fetched), bound)
+        return Plan(instructions, sized.inputs, sized.fetched, **self._others_of(bound))
 
     def _fresh(self, specs: Sequence[Spec]) -> tuple[_Bound, Sized] | None:
         """Bind all nodes for values of other sizes; None: some of these need another place."""
@@ -131,12 +131,13 @@ class Resizer:
         complete: Callable[[], Sequence[Spec]],
     ) -> Plan:
         """Return the plan that a template makes, in which nodes of other kinds are bound."""
-        bound = _Bound({}, self._device)
-        if template.apart:
-            specs, planned = complete(), self._memory.arena.plan
-            planned = replace(planned, specs=planned.usage.stored(specs))
-            bound = self._bound(specs, self._memory.resized(specs, planned), template.apart)
-        return self._of(partial(SizedPlan, template, values, bound.instructions), bound)
+        if not template.apart:
+            return SizedPlan(template, values, {}, **self._others)
+        specs, planned = complete(), self._memory.arena.plan
+        planned = replace(planned, specs=planned.usage.stored(specs))
+        bound = self._bound(specs, self._memory.resized(specs, planned), template.apart)
+        others = self._others_of(bound)
+        return SizedPlan(template, values, bound.instructions, **others)
 
     def _bound(
         self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None
@@ -169,16 +170,21 @@ class Resizer:
             instructions[at] = [early, *instructions[at]]
         return _Bound(instructions, device, emission.vote, at + len(instructions[at]))
 
-    def _of(self, make: Callable[..., Plan], bound: _Bound) -> Plan:
-        """Return a plan; ``make`` has its instructions and arrays."""
-        return make(
-            device=bound.device,
-            temporaries=(self._count, self._nbytes + bound.device.scratch_bytes),
-            replica=self._part.peers.rank,
-            vote=bound.vote,
-            late=bound.late,
-            waited=self._waited,
-        )
+    def _others_of(self, bound: _Bound) -> dict[str, Any]:
+        """Return what a plan has beside instructions and arrays."""
+        return {
+            "device": bound.device,
+            "temporaries": (self._count, self._nbytes + bound.device.scratch_bytes),
+            "replica": self._part.peers.rank,
+            "vote": bound.vote,
+            "late": bound.late,
+            "waited": self._waited,
+        }
+
+    @cached_property
+    def _others(self) -> dict[str, Any]:
+        """That of a plan none of whose instructions is bound for it."""
+        return self._others_of(_Bound({}, self._device))
 
     def _array(
         self, position: int, specs: Sequence[Spec], memory: ValueMemory, fetched: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from ...graph.ir.graph import STATE
 from ...graph.ir.known_values import known_values
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
-from ...graph.ops.registry import OPS, Inference, Spec
+from ...graph.ops.registry import OPS, Inference, Op, Spec
 from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..host.arena import spec_of
@@ -43,11 +44,16 @@ class _Computation(NamedTuple):
     calls: Sequence[Callable[[], Any]]
 
 
-class Inferred(NamedTuple):
-    """Specs of a program's values, by position (None: not inferred yet), and the elements that are known."""
+@dataclass(slots=True)
+class Inferred:
+    """Specs of a program's values, by position (None: not inferred yet), and the elements that are known.
+
+    ``whole``: all specs, once they were completed.
+    """
 
     specs: list[Spec | None]
     elements: dict[int, np.ndarray]
+    whole: list[Spec] | None = None
 
 
 class _Rule(NamedTuple):
@@ -59,6 +65,7 @@ class _Rule(NamedTuple):
     """
 
     record: NodeRecord
+    op: Op
     read: Callable[[Sequence[Any]], Any]
     writes: list[int]
     places: list[tuple[str, int]]
@@ -123,12 +130,14 @@ class Shapes:
 
     def complete(self, inferred: Inferred) -> list[Spec]:
         """Return the exact spec of every value."""
-        self._apply(self._rest, inferred)
-        both = zip(inferred.specs[:-1], self._declared, strict=True)
-        return [spec or declared for spec, declared in both]
+        if inferred.whole is None:
+            self._apply(self._rest, inferred)
+            both = zip(inferred.specs[:-1], self._declared, strict=True)
+            inferred.whole = [spec or declared for spec, declared in both]
+        return inferred.whole
 
     def _apply(self, rules: Sequence[_Rule], inferred: Inferred) -> None:
-        specs, elements = inferred
+        specs, elements = inferred.specs, inferred.elements
         for rule in rules:
             if rule.by_elements:  # which hardly ever come again
                 results = self._inferred(rule, specs, elements)
@@ -165,9 +174,11 @@ class Shapes:
             slot: ["" if i < 0 else values[i].name for i in positions]
             for slot, positions in record.inputs.items()
         }
-        telling = OPS[record.op].values_read(record.attrs, record.inputs)
+        op = OPS[record.op]
+        telling = op.values_read(record.attrs, record.inputs)
         return _Rule(
             record,
+            op,
             picked([i for positions in record.inputs.values() for i in positions]),
             [i for positions in record.outputs.values() for i in positions if i >= 0],
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
@@ -185,12 +196,11 @@ class Shapes:
         elements: Mapping[int, np.ndarray],
     ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
-        record = rule.record
-        op = OPS[record.op]
+        record, op, known = rule.record, rule.op, elements.get
         read = {slot: [specs[i] for i in ids] for slot, ids in record.inputs.items()}
 
         def values_of(slot: str) -> list[np.ndarray | None]:
-            return [elements.get(i) for i in record.inputs.get(slot, ())]
+            return [known(i) for i in record.inputs.get(slot, ())]
 
         results = op.infer(Inference(op, read, record.attrs, rule.names, record.where, values_of))
         return [

@@ -94,6 +94,7 @@ class PlanTemplate:
         if elsewhere is not None and elsewhere._learned and self._is_like(elsewhere):
             self._map, self._learned = elsewhere._map.moved(sizes, self._first), True
             self.apart |= elsewhere.apart
+        self._varying = self._map.varying
         self._slack = self._slack_of_all()
         self._instructions = tuple([self._sharing(k) for k in range(len(plan.instructions))])
         self._calls = [call for instruction in self._instructions for call in instruction.calls]
@@ -101,7 +102,7 @@ class PlanTemplate:
             0,
             *accumulate(len(instruction.calls) for instruction in self._instructions),
         ]
-        self._variable: _Variable | None = None  # since it learned last
+        self._variable: _Variable | None = None  # since it learned last what varies
 
     @property
     def _usable(self) -> bool:
@@ -110,7 +111,7 @@ class PlanTemplate:
 
     def learn(self, sizes: np.ndarray, plan: Sized) -> bool:
         """Take another plan into account; return whether it is, or any was before, like the first."""
-        numbers, misses = self._first.copy(), set[int]()
+        numbers, misses, apart = self._first.copy(), set[int](), len(self.apart)
         for k, part in enumerate(_parts(plan, self._buffers)):
             if k in self.apart:
                 continue
@@ -125,19 +126,20 @@ class PlanTemplate:
         if misses <= self.apart:
             self.apart.update(self._owners[self._map.learn(sizes, numbers)].tolist())
             self._learned = True
-        self._slack, self._variable = self._slack_of_all(), None
+        varying = self._map.varying
+        if len(self.apart) > apart or (varying != self._varying).any():
+            self._varying, self._variable = varying, None
+            self._slack = self._slack_of_all()
         return self._learned
 
     def _slack_of_all(self) -> np.ndarray:
-        """Return the places of all numbers that must not be below zero."""
+        """Return the places of all numbers that vary, and must not be below zero."""
+        slack = np.zeros(len(self._first), bool)
         ends = zip(self._parts, self._begins, self._begins[1:], strict=False)
-        places = [
-            place
-            for k, (part, begin, end) in enumerate(ends)
-            if k not in self.apart
-            for place in range(begin + (part.ends or [0])[-1], end)
-        ]
-        return np.array(places, np.int64)
+        for k, (part, begin, end) in enumerate(ends):
+            if k not in self.apart:
+                slack[begin + (part.ends or [0])[-1] : end] = True
+        return (slack & self._varying).nonzero()[0]
 
     def _is_like(self, other: PlanTemplate) -> bool:
         """Tell whether numbers of another template are those of the same calls."""
@@ -148,9 +150,8 @@ class PlanTemplate:
     def values(self, sizes: np.ndarray) -> np.ndarray | None:
         """Return the numbers of a plan for these sizes, if they are known and it fits into memory."""
         values = self._map.at(sizes) if self._usable else None
-        if values is None or (values[self._slack] < 0).any():
-            return None
-        return values
+        fits = values is not None and values[self._slack].min(initial=0) >= 0
+        return values if fits else None
 
     @cached_property
     def nbytes(self) -> int:
@@ -175,7 +176,7 @@ class PlanTemplate:
 
     def _variable_now(self) -> _Variable:
         """Return what makes that of plans which does not read its numbers from ``words``."""
-        places, makers = _Numbers(self._map.varying, self._first), []
+        places, makers = _Numbers(self._varying, self._first), []
         for k, (instruction, part) in enumerate(zip(self._instructions, self._parts, strict=False)):
             if k in self.apart:
                 continue
@@ -296,20 +297,39 @@ def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> _Maker |
     if kind is np.ndarray and (buffer := _buffer_of(known, buffers)) is not None:
         return _array_maker(known, places, buffer)
     if kind is tuple:
-        makers = [_maker(each, places, buffers) for each in known]
-        if not any(makers):
-            return None
-        both = list(zip(known, makers, strict=True))
-        return lambda numbers: tuple([x if make is None else make(numbers) for x, make in both])
+        return _tuple_maker(known, [_maker(each, places, buffers) for each in known])
     if kind is Memo:
         return lambda numbers: Memo()
-    if kind is partial or kind is FunctionType or isinstance(known, _RECORDS):
+    if kind is partial:
+        return _partial_maker(known, [_maker(each, places, buffers) for each in _inside(known)])
+    if kind is FunctionType or isinstance(known, _RECORDS):
         inside = _maker(_inside(known), places, buffers)
         return inside and (lambda numbers: _of_inside(known, inside(numbers)))
     if kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
         owner = _maker(known.__self__, places, buffers)
         return owner and (lambda numbers: getattr(owner(numbers), known.__name__))
     return None
+
+
+def _tuple_maker(known: tuple[Any, ...], makers: Sequence[_Maker | None]) -> _Maker | None:
+    varying = [(k, make) for k, make in enumerate(makers) if make is not None]
+
+    def make_tuple(numbers: list[int]) -> tuple[Any, ...]:
+        items = list(known)
+        for k, make in varying:
+            items[k] = make(numbers)
+        return tuple(items)
+
+    return make_tuple if varying else None
+
+
+def _partial_maker(known: partial[Any], makers: Sequence[_Maker | None]) -> _Maker | None:
+    function, arguments, keywords = makers
+    if function is None and keywords is None:
+        func, others = known.func, known.keywords
+        return arguments and (lambda numbers: partial(func, *arguments(numbers), **others))
+    inside = _tuple_maker(_inside(known), makers)
+    return inside and (lambda numbers: _of_inside(known, inside(numbers)))
 
 
 def _array_maker(known: np.ndarray, places: _Numbers, buffer: _Buffer) -> _Maker | None:
@@ -327,6 +347,8 @@ def _array_maker(known: np.ndarray, places: _Numbers, buffer: _Buffer) -> _Maker
         whole = np.ndarray(shape, dtype, memory, offset, steps)
         before, at = (slice(None),) * axis, mine.start + 1 + axis
         count = places.pick(slice(at, at + 1)).start
+        if not axis:
+            return lambda numbers: whole[: numbers[count]]
         return lambda numbers: whole[(*before, slice(numbers[count]))]
     picked, cut = places.pick(mine), 1 + known.ndim
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -686,7 +686,7 @@ class Replica:
     ) -> BoundPlan:
         self.bindings += 1
         shapes = segment.cache.shapes
-        complete = cache(partial(shapes.complete, inferred))  # may be asked for more than once
+        complete = partial(shapes.complete, inferred)
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
         dealt = loaded.parallel and segment is loaded

@@ -126,6 +126,14 @@ class Inference:
         """
         return None if self._values is None else self._values(slot)[position]
 
+    def count(self, slot: str) -> int:
+        """Return how many variables a slot has."""
+        return len(self._read.get(slot, ()))
+
+    def values(self, slot: str) -> Sequence[np.ndarray | None]:
+        """Return :meth:`value` of all that a slot reads."""
+        return () if self._values is None else self._values(slot)
+
     def require(self, holds: bool, problem: str) -> None:
         """Refuse the operands with ``problem`` unless ``holds``."""
         if not holds:

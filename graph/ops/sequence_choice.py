@@ -23,25 +23,26 @@ RANK, UNRANK, LONGER = "rank", "unrank", "longer"
 TRUE, FALSE, MERGED = "true", "false", "merged"
 
 
-def chosen(by: str, y: np.ndarray, i: np.ndarray | None = None) -> np.ndarray:
+def chosen(by: str, y: np.ndarray) -> np.ndarray:
     """Return the numbers of sequences in the order in which a result has them.
 
     ``y`` is a rank table or a mask. By ``rank``: all, the longest first; ``unrank``: all of these, in the order
-    from before; ``longer``: those of ranked sequences that are longer than ``i``; ``true`` and ``false``: those
-    that a mask names; ``merged``: all, where those that it names stand before the others, in the places that it
-    gives them.
+    from before; ``true`` and ``false``: those that a mask names; ``merged``: all, where those that it names
+    stand before the others, in the places that it gives them.
     """
     if by == RANK:
         return y[:, 0]
     if by == UNRANK:
         return np.argsort(y[:, 0])
-    if by == LONGER:
-        assert i is not None
-        return np.arange(np.count_nonzero(y[:, 1] > i.reshape(-1)[0]))
     mask = y.reshape(-1).astype(bool)
     if by == MERGED:
         return np.argsort(np.argsort(~mask, kind="stable"))
     return np.flatnonzero(mask == (by == TRUE))
+
+
+def longer(table: np.ndarray, i: np.ndarray) -> int:
+    """Return how many of the ranked sequences are longer than ``i``: they are the first."""
+    return int(np.count_nonzero(table[:, 1] > i.reshape(-1)[0]))
 
 
 def within(level: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -59,12 +60,15 @@ def rows_of(levels: Levels, numbers: np.ndarray) -> np.ndarray:
 
 
 def picked(levels: Levels, by: str, y: np.ndarray, i: np.ndarray | None = None) -> np.ndarray:
-    """Return the offsets of what lies in the sequences that a result has, of the last level."""
+    """Return the offsets of what lies in the sequences that a result has, of the last level.
+
+    By ``longer`` than ``i`` are the first of ranked sequences; else see :func:`chosen`.
+    """
     *outer, last = levels
-    numbers = chosen(by, y, i)
-    if by != LONGER:
-        return within(last, rows_of(outer, numbers))[0]
-    return np.asarray(last[: first_rows(outer, len(numbers)) + 1])
+    if by == LONGER:
+        assert i is not None
+        return np.asarray(last[: first_rows(outer, longer(y, i)) + 1])
+    return within(last, rows_of(outer, chosen(by, y)))[0]
 
 
 def first_rows(levels: Levels, count: int) -> int:
@@ -144,9 +148,8 @@ class OffsetsPicked(Operands):
 
 def _levels(op: Inference, slot: str) -> Levels | None:
     """Return the levels of a slot, none if it has no sequences; None: they are not known yet."""
-    specs = op.specs(slot) if op.has(slot) else []
-    levels = [op.value(slot, k) for k in range(len(specs))]
-    return None if any(level is None for level in levels) else levels  # type: ignore[return-value]
+    levels = [level for level in op.values(slot) if level is not None]
+    return levels if len(levels) == op.count(slot) else None
 
 
 def _count(op: Inference, slot: str, level: int = 0) -> int:
@@ -189,7 +192,7 @@ def shrunk_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(product(op.shape("I")) in (1, -1), "I must have one element")
     if table is None or i is None or levels is None:
         return {"Out": of_shape((-1, *x.shape[1:]), x)}
-    rows, count = len(chosen(LONGER, table, i)), _count(op, "X")
+    rows, count = longer(table, i), _count(op, "X")
     op.require(rows <= count, f"{rows} sequences are longer than I, X has {count}")
     return {"Out": of_shape((first_rows(levels, rows), *x.shape[1:]), x)}
 
@@ -238,8 +241,13 @@ def picked_shape(op: Inference) -> Mapping[str, Specs]:
     levels, y = _levels(op, "X"), op.value("Y")
     if levels is None or y is None:
         return {"Out": OFFSETS}
-    numbers = chosen(op.attr("by"), y, op.value("I") if op.has("I") else None)
-    return {"Out": OFFSETS._replace(shape=(len(rows_of(levels[:-1], numbers)) + 1,))}
+    by, i = op.attr("by"), op.value("I") if op.has("I") else None
+    if by == LONGER:
+        assert i is not None
+        count = first_rows(levels[:-1], longer(y, i))
+    else:
+        count = len(rows_of(levels[:-1], chosen(by, y)))
+    return {"Out": of_shape((count + 1,), OFFSETS)}
 
 
 def _picked(op: Lods[Any], levels: Sequence[Any], by: str, y: str, i: str = "") -> tuple[Any, ...]:
