@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import glob
 import itertools
 import os
@@ -140,6 +141,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
     counts = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path not in long, -counts[item.path]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect tests without garbage collections, and keep them out of later ones, which would take 0.4 s."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_report_header() -> str:
