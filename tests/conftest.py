@@ -74,8 +74,9 @@ def _marked(every: list[Any], drawn: Iterable[int], slow: Iterable[int]) -> list
 
 
 def draws(few: int, many: int) -> pytest.MarkDecorator:
-    """Run a test on ``few`` of its random cases in ``make test``, and on ``many`` as a slow test."""
-    return pytest.mark.parametrize("draws", [few, pytest.param(many, marks=pytest.mark.slow)])
+    """Run a test on ``few`` random cases in ``make test``; on ``many``, these among them, as a slow test."""
+    cases = [(few, pytest.mark.some), (many, pytest.mark.slow)]
+    return pytest.mark.parametrize("draws", [pytest.param(n, marks=mark) for n, mark in cases])
 
 
 def sample(cases: int, draws: int) -> list[int]:
