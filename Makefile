@@ -31,9 +31,10 @@ checks: $(VENV)/.dev
 test-fast: $(VENV)/.dev
 	$(BESIDE) -n 2 -m "not slow and not ray and not kills and not cuda" --ignore-glob="*/test_random_*"
 
-# One run of them: what the tests of a file share is collected, compiled and started once.
+# One run of them: what the tests of a file share is collected, compiled and started once. Slow tests have the
+# cases of those that are marked "some".
 all-checks: $(VENV)/.dev
-	$(BESIDE) -n 3 --ignore=tests/attack
+	$(BESIDE) -n 3 -m "not some" --ignore=tests/attack
 
 test-all: lint
 	$(MAKE) --no-print-directory --jobs 2 types all-checks

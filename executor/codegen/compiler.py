@@ -15,14 +15,23 @@ import llvmlite.ir as ir
 import numba
 import numpy as np
 from numba.core import types
-from numba.core.codegen import get_host_cpu_features
+from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen, get_host_cpu_features
+from numba.core.compiler import Flags, compile_extra
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
 # A product may be rounded together with the sum that it enters; :func:`plus` may be split over the lanes of a
 # vector. Nothing is assumed of nan, of infinities or of the sign of zero. Numba's rewrites are for calls on
-# arrays, which sources do not have; neither Python nor C calls a helper. Both would take a sixth of the time.
-_OPTIONS: dict[str, Any] = {"fastmath": {"contract"}, "error_model": "numpy", "no_rewrites": True}
-_HELPER = {**_OPTIONS, "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+# arrays, which sources do not have; Numba's wrappers are for callers in Python and C. All of them take time.
+_ENTRY: dict[str, Any] = {
+    "fastmath": {"contract"},
+    "error_model": "numpy",
+    "no_rewrites": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
+}
+_HELPER = {**_ENTRY, "forceinline": True}
 
 
 def _pointer(element: Any) -> Any:
@@ -191,21 +200,66 @@ PRELUDE: dict[str, Any] = {
 }
 
 
-def object_code(source: str, entry: str, symbol: str) -> bytes:
-    """Compile ``entry(words)`` of a source; the result exports one function, ``symbol``.
+class _Library(CPUCodeLibrary):
+    """Optimized code that Numba's own engine does not run, and makes no machine code of."""
 
-    Other functions in the source are compiled into it.
+    def _finalize_specific(self) -> None:
+        pass
+
+
+class _Codegen(JITCPUCodegen):
+    """Numba's choice of passes for this processor, on such code."""
+
+    _library_class: Any = _Library
+
+    def _add_module(self, module: Any) -> None:
+        pass
+
+
+@functools.cache
+def _target() -> Any:
+    """Return what Numba knows of this processor, with code that stays out of Numba's engine."""
+    return cpu_target.target_context.subtarget(_internal_codegen=_Codegen("rowlock"))
+
+
+def object_code(source: str, entry: str, symbol: str) -> bytes:
+    """Compile ``entry(words)``, the last function of a source; the result exports one function, ``symbol``.
+
+    The functions before it are compiled into it.
+    """
+    end = source.index(f"def {entry}(")
+    names = dict(_helpers(source[:end]))
+    exec(compile(source[end:], f"<{symbol}>", "exec"), names)
+    flags: Any = Flags()
+    cpu_target.options.parse_as_flags(flags, _ENTRY)
+    flags.no_compile = True  # leaves the library open, which is closed when its text is asked for
+    with global_compiler_lock:
+        result = compile_extra(
+            cpu_target.typing_context,
+            _target(),
+            names[entry],
+            (types.CPointer(types.int64),),
+            types.void,
+            flags,
+            {},
+        )
+        result.library.finalize()
+        text = result.library.get_llvm_str()
+    return _exported(llvm.parse_assembly(text), result.fndesc.mangled_name, symbol, _machine())
+
+
+@functools.lru_cache(64)
+def _helpers(source: str) -> dict[str, Any]:
+    """Return the functions of a source, and those of :data:`PRELUDE`, for others to call.
+
+    Most sources that have any share them with others; each is compiled when it is first called.
     """
     names: dict[str, Any] = dict(PRELUDE)
-    before = set(names)
-    exec(compile(source, f"<{symbol}>", "exec"), names)
-    helpers = [n for n in names if n not in before and callable(names[n]) and n != entry]
-    for name in helpers:
-        names[name] = numba.njit(**_HELPER)(names[name])
-    main = numba.cfunc(types.void(types.CPointer(types.int64)), **_OPTIONS)(names[entry])
-    inner = main.native_name.removeprefix("cfunc.")
-    module = llvm.parse_assembly(main.inspect_llvm())
-    return _exported(module, inner, symbol, _machine())
+    exec(compile(source, "<helpers>", "exec"), names)
+    for name, value in names.items():
+        if name not in PRELUDE and callable(value):
+            names[name] = numba.njit(**_HELPER)(value)
+    return names
 
 
 @functools.cache

@@ -233,7 +233,11 @@ def compared(results: Arrays, expected: Any, what: str = "", values: bool = True
 
 @pytest.mark.parametrize(
     ("libraries", "part"),
-    [(False, 1), (True, 3), pytest.param(True, 1, marks=pytest.mark.slow)],
+    [
+        (False, 1),
+        pytest.param(True, 3, marks=pytest.mark.some),
+        pytest.param(True, 1, marks=pytest.mark.slow),
+    ],
     ids=["numpy", "some, by libraries", "libraries"],
 )
 @pytest.mark.parametrize("name", sorted(RECORD))
