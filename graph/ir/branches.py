@@ -170,8 +170,8 @@ class Branches(DataLoops):
         forward = self._of(op, "Scope")
         if isinstance(forward, DataLoop):
             pairs = zip(op.inputs.get("Out", ()), op.inputs.get("Out@GRAD", ()), strict=False)
-            names = [(grad_name(x), name) for x, name in pairs if name != EMPTY_VAR]
-            yield from self._gradient_on_data(op, forward, "Input", names)
+            behind = [(grad_name(x), name) for x, name in pairs if name != EMPTY_VAR]
+            yield from self._gradient_on_data(op, forward, "Input", behind)
             return
         block, (scope, overwritten, condition) = block_of(op), forward
         taken = condition.values[_TAKEN]
