@@ -36,12 +36,14 @@ def fed_to(segment: ReplicaProgram, values: Values) -> list[Any]:
     Raises:
         ExecutionError: nothing was written to some of it: a branch was not taken, a loop made no round.
     """
-    missing = [i for i in segment.feeds if i not in values]
-    if missing:
-        reader = next((n for n in segment.nodes if missing[0] in n.touches()), None)
+    try:
+        return [values[i] for i in segment.feeds]
+    except KeyError:
+        missing = next(i for i in segment.feeds if i not in values)
+        reader = next((node for node in segment.nodes if missing in node.touches()), None)
         where = f" (operator {reader.op}, built at {reader.where})" if reader else ""
-        raise ExecutionError(f"{Unwritten(segment.values[missing[0]].name).refusal}{where}")
-    return [values[i] for i in segment.feeds]
+        refusal = Unwritten(segment.values[missing].name).refusal
+        raise ExecutionError(f"{refusal}{where}") from None
 
 
 class Allowance(NamedTuple):

@@ -17,6 +17,7 @@ from math import prod
 from ...strategies.errors import ShapeError, Unsupported
 from ...strategies.types import VarType
 from ..ops.printing import PRINT, PRINT_IF
+from ..ops.python_function import PY_FUNC
 from ..ops.registry import Spec
 from ..ops.rings import MEETINGS
 from ..program.block import Block
@@ -29,28 +30,10 @@ from .graph import Node, Value
 _FLAG = Spec((1,), VarType.BOOL)
 _TAKEN = "taken"
 _LIGHT = {
-    *(
-        "assign_value",
-        "cast",
-        "concat",
-        "dropout",
-        "fill_constant",
-        "fill_zeros_like",
-        "gaussian_random",
-    ),
-    *("increment", "mean", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min"),
-    *(
-        "reduce_prod",
-        "reduce_sum",
-        "scale",
-        "select_input",
-        "shape",
-        "size",
-        "slice",
-        "split",
-        "stack",
-    ),
-    *("sum", "uniform_random", "unstack", "where", PRINT),
+    *("assign_value", "cast", "concat", "dropout", "fill_constant", "fill_zeros_like"),
+    *("gaussian_random", "increment", "mean", "reduce_all", "reduce_any", "reduce_max"),
+    *("reduce_mean", "reduce_min", "reduce_prod", "reduce_sum", "scale", "select_input", "shape"),
+    *("size", "slice", "split", "stack", "sum", "uniform_random", "unstack", "where", PRINT),
 }
 _NO = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
 
@@ -100,7 +83,7 @@ class Branches(DataLoops):
     def _branch(self, op: Operator) -> Iterator[Node]:
         """Read the body of a ``conditional_block``, then choose the values of the variables around it."""
         block = block_of(op)
-        _check_no_meeting(op, block)
+        _check_effects(op, block)
         taken = yield from self._condition(op)
         if op.attrs.get("is_scalar_condition") and not _is_light(block):
             yield from self._branch_if_taken(op, taken)
@@ -312,17 +295,21 @@ def _is_light(block: Block) -> bool:
     return True
 
 
-def _check_no_meeting(op: Operator, block: Block) -> None:
-    """Refuse ops that places compute together: not all of them may take the branch.
+def _check_effects(op: Operator, block: Block) -> None:
+    """Refuse ops with effects beside their results, unless they run only where the branch is taken.
+
+    What prints in a branch for some rows does nothing where there are none.
 
     Raises:
-        Unsupported: the branch, or a block in it, holds a collective.
+        Unsupported: the branch, or a block in it, holds a collective, which other places may not come to; or
+            it is computed for some rows, of which there may be none, and calls Python.
     """
+    refused = MEETINGS if op.attrs.get("is_scalar_condition") else {*MEETINGS, PY_FUNC}
     for body_op in block.ops:
-        if body_op.type in MEETINGS:
+        if body_op.type in refused:
             raise Unsupported(
-                f"{op.type}: {body_op.type!r} cannot stand in a branch, which other places may not take. "
-                f"{body_op.where or op.where}"
+                f"{op.type}: {body_op.type!r} cannot stand in a branch, which may not be taken, or not on all "
+                f"places. {body_op.where or op.where}"
             )
         if "sub_block" in body_op.attrs:
-            _check_no_meeting(op, block_of(body_op))
+            _check_effects(op, block_of(body_op))

@@ -10,7 +10,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import ExecutionError, ShapeError
+from rowlock.strategies.errors import ExecutionError, ShapeError, Unsupported
 
 pytestmark = pytest.mark.usefixtures("fresh_programs")
 L = fluid.layers
@@ -128,6 +128,22 @@ def test_a_branch_that_changes_the_shape_of_a_variable_is_refused() -> None:
     do_if(positive(x), lambda: L.assign(L.reduce_sum(L.matmul(x, x), dim=0), y))
     with pytest.raises(ShapeError, match=r"is FP32\[2\] where the branch is taken and FP32\[2,2\]"):
         run(ONES, y)
+
+
+def test_python_in_a_branch_for_some_rows_is_refused() -> None:
+    x = fluid.data("x", [2, 2])
+    branches = L.IfElse(L.less_than(x[:, 0:1], L.fill_constant([1], "float32", 0.0)))
+    with branches.true_block():
+        rows = branches.input(x)
+        block = fluid.default_main_program().current_block()
+        out = block.create_var(name="out", shape=[-1, 2], dtype="float32")
+        L.py_func(np.array, rows, out)
+        branches.output(out)
+    with branches.false_block():
+        branches.output(branches.input(x))
+    (result,) = branches()
+    with pytest.raises(Unsupported, match=r"'py_func' cannot stand in a branch.* in test_python"):
+        run(ONES, result)
 
 
 def train(skips: bool, monkeypatch: pytest.MonkeyPatch, places: list[Any]) -> list[np.ndarray]:
