@@ -148,7 +148,8 @@ class OffsetsPicked(Operands):
 
 def _levels(op: Inference, slot: str) -> Levels | None:
     """Return the levels of a slot, none if it has no sequences; None: they are not known yet."""
-    levels = [level for level in op.values(slot) if level is not None]
+    known = op.values(slot) if op.has(slot) else ()
+    levels = [level for level in known if level is not None]
     return levels if len(levels) == op.count(slot) else None
 
 

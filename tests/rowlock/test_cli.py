@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         cli.main(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"rowlock {rowlock.__version__}\n"
+    assert capsys.readouterr().out == f"rowlock {version('rowlock')}\n"
 
 
 def test_the_package_says_that_it_is_typed() -> None:
