@@ -281,10 +281,10 @@ class _Reader:
     def _build(self) -> None:
         state, target = self._pop(), self._stack[-1] if self._stack else None
         if isinstance(target, _DType):
-            order: Any = state[1] if type(state) is tuple and len(state) > 1 else None
-            if type(order) is not str or order not in ("<", ">", "|", "="):
+            is_told = type(state) is tuple and len(state) > 1 and type(state[1]) is str
+            if not is_told or state[1] not in ("<", ">", "|", "="):
                 self._fail("an element type has no byte order")
-            target.dtype = target.dtype.newbyteorder(order)
+            target.dtype = target.dtype.newbyteorder(state[1])
         elif isinstance(target, _Array):
             if type(state) is not tuple or len(state) not in (4, 5):
                 self._fail("an array is described by shape, type and elements")
