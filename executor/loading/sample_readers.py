@@ -43,6 +43,44 @@ def batch(reader: Generator, batch_size: int, drop_last: bool = False) -> Genera
     return batches
 
 
+def batch_by_length(
+    reader: Generator,
+    batch_size: int,
+    buf_size: int,
+    length: Callable[[Any], int] = lambda sample: len(sample[0]),
+    drop_last: bool = False,
+) -> Generator:
+    """Return a reader of lists of ``batch_size`` samples that are about as long, in random order.
+
+    Within windows of about ``buf_size`` samples, in whole batches, those that follow each other by ``length``
+    (that of the first field unless told) come together; which of equal ones do, and the order of a window's
+    batches, are drawn (Python's ``random``). So padding is short, and steps meet few numbers of rows. One batch
+    of the last window may be shorter; ``drop_last`` leaves as many samples out, drawn from that window.
+
+    Raises:
+        InvalidValue: ``batch_size`` is not above 0, or ``buf_size`` is less than it.
+    """
+    if batch_size < 1:
+        raise InvalidValue(f"batch_by_length: batch_size must be above 0, got {batch_size!r}.")
+    if buf_size < batch_size:
+        raise InvalidValue(
+            f"batch_by_length: buf_size must hold a batch of {batch_size} samples, got {buf_size!r}."
+        )
+
+    def batches() -> Iterator[list[Any]]:
+        samples = iter(reader())
+        while window := list(islice(samples, buf_size // batch_size * batch_size)):
+            random.shuffle(window)
+            if drop_last:
+                del window[len(window) // batch_size * batch_size :]
+            window.sort(key=length)
+            firsts = range(0, len(window), batch_size)
+            for first in random.sample(firsts, len(firsts)):
+                yield window[first : first + batch_size]
+
+    return batches
+
+
 def shuffle(reader: Generator, buf_size: int) -> Generator:
     """Return a reader that shuffles within windows of ``buf_size`` samples (Python's ``random``)."""
 

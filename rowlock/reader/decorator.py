@@ -1,6 +1,7 @@
 """``paddle.reader.decorator``: where Paddle keeps ``paddle.reader``."""
 
 from ..executor.loading.sample_readers import ComposeNotAligned as ComposeNotAligned
+from ..executor.loading.sample_readers import batch_by_length as batch_by_length
 from ..executor.loading.sample_readers import buffered as buffered
 from ..executor.loading.sample_readers import cache as cache
 from ..executor.loading.sample_readers import chain as chain

@@ -13,6 +13,7 @@ import pytest
 
 import rowlock as paddle
 import rowlock.fluid as fluid
+from rowlock.strategies.errors import InvalidValue
 
 
 def numbers(count: int = 5):
@@ -42,6 +43,32 @@ def test_readers_of_readers() -> None:
     assert sorted(r.shuffle(numbers(), 3)()) == [0, 1, 2, 3, 4]
     assert list(paddle.batch(numbers(), 2)()) == [[0, 1], [2, 3], [4]]
     assert list(fluid.io.batch(numbers(), 2, drop_last=True)()) == [[0, 1], [2, 3]]
+
+
+def test_batches_hold_samples_of_like_length() -> None:
+    draw = random.Random(5)
+    sentences = [([k] * draw.randint(1, 30), k) for k in range(103)]
+    read = paddle.reader.batch_by_length(lambda: iter(sentences), 4, 50)
+    random.seed(1)
+    first, second = list(read()), list(read())
+    for batches in (first, second):
+        assert sorted(sample for group in batches for sample in group) == sorted(sentences)
+        assert sorted(map(len, batches)) == [3, *[4] * 25]
+        spread = [max(n) - min(n) for n in ([len(words) for words, _ in b] for b in batches)]
+        assert sum(spread) / len(spread) < 5  # of batches in the order given: 19
+    assert first != second
+    dropped = paddle.reader.batch_by_length(lambda: iter(sentences), 4, 50, drop_last=True)
+    assert [len(group) for group in dropped()] == [4] * 25
+    by_label = paddle.reader.batch_by_length(
+        lambda: iter(sentences), 2, 103, lambda sample: sample[1]
+    )
+    assert all(a[1] + 1 == b[1] for a, b in (group for group in by_label() if len(group) == 2))
+    for sizes, text in (
+        ((0, 9), "batch_size must be above 0, got 0"),
+        ((4, 3), "hold a batch of 4"),
+    ):
+        with pytest.raises(InvalidValue, match=text):
+            paddle.reader.batch_by_length(lambda: iter(sentences), *sizes)
 
 
 @pytest.mark.parametrize("order", [False, True])
