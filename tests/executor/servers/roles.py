@@ -18,6 +18,7 @@ from rowlock import fluid
 Feed = dict[str, Any]
 _ports = itertools.count(20000)
 _global_scope = threading.Lock()  # what saves and loads takes the process's
+_building = threading.Lock()  # the default program and unique names are the process's
 JOIN_S = 200.0
 
 
@@ -84,19 +85,20 @@ def transpiled(
     config: Callable[[Any], None] | None = None,
 ) -> tuple[Any, Any, Any, Any]:
     """Return a transpiler and what a trainer runs: program, startup program and loss."""
-    main, startup, loss = built(net)
-    settings = fluid.DistributeTranspilerConfig()
-    settings.sync_mode = sync
-    if config is not None:
-        config(settings)
-    transpiler = fluid.DistributeTranspiler(settings)
-    transpiler.transpile(
-        trainer, program=main, pservers=",".join(servers), trainers=trainers,
-        sync_mode=sync, startup_program=startup,
-    )  # fmt: skip
-    for endpoint in servers:
-        transpiler.get_pserver_programs(endpoint)
-    return transpiler, transpiler.get_trainer_program(wait_port=False), startup, loss
+    with _building:
+        main, startup, loss = built(net)
+        settings = fluid.DistributeTranspilerConfig()
+        settings.sync_mode = sync
+        if config is not None:
+            config(settings)
+        transpiler = fluid.DistributeTranspiler(settings)
+        transpiler.transpile(
+            trainer, program=main, pservers=",".join(servers), trainers=trainers,
+            sync_mode=sync, startup_program=startup,
+        )  # fmt: skip
+        for endpoint in servers:
+            transpiler.get_pserver_programs(endpoint)
+        return transpiler, transpiler.get_trainer_program(wait_port=False), startup, loss
 
 
 def persistables(program: Any, scope: Any) -> dict[str, np.ndarray]:
