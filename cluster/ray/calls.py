@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import ray
 from ray.exceptions import RayError
 
+from ...executor.host.interrupts import interruptible
 from ...executor.replica.message import Message
 from ...strategies.errors import CollectiveError
 
 _WATCH_S = 0.25
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Raise as it is what a signal's handler (Ctrl-C) raised while Ray's compiled code ran.
-
-    That code may return a result all the same, which Python reports as a SystemError.
-    """
-    try:
-        yield
-    except SystemError as error:
-        if error.__cause__ is None:
-            raise
-        raise error.__cause__ from None
 
 
 class _Exchange:
@@ -114,12 +100,12 @@ class ActorCalls:
         deadline = time.monotonic() + within
         calls, answers = exchange.calls, exchange.answers
         while waiting := {calls[r]: r for r in calls if r in ranks and r not in answers}:
-            with _interruptible():
+            with interruptible:
                 ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_WATCH_S)
             for reference in ready:
                 rank = waiting[reference]
                 try:
-                    with _interruptible():
+                    with interruptible:
                         answers[rank] = _own(ray.get(reference))
                 except RayError:
                     raise self._lost(rank) from None
@@ -132,7 +118,7 @@ class ActorCalls:
         """Tell, without waiting, whether :meth:`finish` would wait."""
         exchange = self._under_way.get(number)
         calls = list(exchange.calls.values()) if exchange is not None else []
-        with _interruptible():
+        with interruptible:
             return len(ray.wait(calls, num_returns=len(calls), timeout=0)[0]) == len(calls)
 
     def give_up(self, number: int) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from ...graph.program.program import Program
 from ...strategies.errors import EnforceNotMet, EOFException, ExecutionError, InvalidState
 from ..host.bounded_queue import BoundedQueue
+from ..host.interrupts import interruptible
 
 Batch = Mapping[str, Any]  # the feed of one place: arrays or tensors by variable name
 Source = Callable[[], Iterator[Batch]]
@@ -35,7 +36,8 @@ class Prefetch:
             name="rowlock-reader",
             daemon=True,
         )
-        self._thread.start()
+        with interruptible:
+            self._thread.start()
         # The thread knows only queue and event, so that a forgotten reader ends it.
         self._finalizer = weakref.finalize(self, self._unwanted.set)
 
@@ -77,7 +79,8 @@ class Prefetch:
         """End the thread. One that is stuck in the user's generator is left to end with the process."""
         self._unwanted.set()
         if self._thread is not threading.current_thread():  # the garbage collector runs anywhere
-            self._thread.join(_ENDING_S)
+            with interruptible:
+                self._thread.join(_ENDING_S)
 
 
 def _fill(source: Source, batches: BoundedQueue, unwanted: threading.Event) -> None:

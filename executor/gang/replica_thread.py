@@ -6,6 +6,7 @@ import threading
 import time
 from queue import Empty, SimpleQueue
 
+from ..host.interrupts import interruptible
 from ..replica.message import Message
 from ..replica.orders import OK
 from ..replica.replica import Replica
@@ -27,7 +28,8 @@ class ReplicaThread(threading.Thread):
         self.asked: SimpleQueue[Asked | None] = SimpleQueue()
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._last = self._finished = -1
-        self.start()
+        with interruptible:
+            self.start()
 
     def ask(self, number: int, message: Message | None, answers: dict[int, Message]) -> None:
         """Put a question behind those that were asked before."""

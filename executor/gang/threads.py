@@ -20,6 +20,7 @@ from ...strategies.types import is_low
 from ..cuda.runtime import Runtime
 from ..cuda.transfers import Arriving
 from ..device.place import Place, runtime_of
+from ..host.interrupts import interruptible
 from ..plan.group import WHEN, CollectiveGroup, Ints, When
 from ..replica.agreement import NO_STEP, format_step, mismatch_message
 from ..replica.message import Message
@@ -62,7 +63,7 @@ class _Meeting:
         Raises:
             CollectiveError: a rank failed, is missing after ``within`` seconds, or came for something else.
         """
-        with self.turn:
+        with interruptible, self.turn:
             self._refuse_aborted(tag[0])
             self.tags[rank] = tag
             self.arrived += 1
@@ -157,8 +158,8 @@ class ThreadGroup(CollectiveGroup):
         self, array: np.ndarray, op: str = "sum", when: When = WHEN
     ) -> Callable[[], None]:
         """Return a call that does :meth:`all_reduce` on this array."""
-        what = _in_words(f"all_reduce/{op}", array, when)
-        return partial(self._all_reduce, array, when.within, what, _COMBINE[op])
+        request = _in_words(f"all_reduce/{op}", array, when)
+        return partial(self._all_reduce, array, when.within, request, _COMBINE[op])
 
     def reduce_parts(
         self, array: np.ndarray, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
@@ -396,8 +397,10 @@ class ThreadDelivery:
         if self._catching_up is None:
             # On a thread of its own, which no interrupt strikes: writes are made once.
             self._catching_up = threading.Thread(target=self._catch_up, daemon=True)
-            self._catching_up.start()
-        self._catching_up.join()
+            with interruptible:
+                self._catching_up.start()
+        with interruptible:
+            self._catching_up.join()
         self._exchanges.clear()
         self._catching_up = None
 
@@ -447,8 +450,9 @@ class ThreadDelivery:
         self.broken = True
         for worker in self._workers.values():
             worker.asked.put(None)
-        for worker in self._workers.values():
-            worker.join(_ENDING_S)
+        with interruptible:
+            for worker in self._workers.values():
+                worker.join(_ENDING_S)
         self._workers = {}
         for replica in self.replicas:
             replica.close()

@@ -20,6 +20,7 @@ import numpy as np
 from ...graph.ops.collective import COLLECTIVES
 from ...strategies.errors import CollectiveAborted, ExecutionError
 from ..host.cores import openmp_threads
+from ..host.interrupts import interruptible
 from .instruction import Instruction
 
 MEASURED_STEPS = 2  # steps run in order before lanes are dealt
@@ -228,7 +229,8 @@ class Lanes:
         for worker in self._workers:
             while worker.finished != self._round:
                 try:
-                    worker.done.acquire()
+                    with interruptible:
+                        worker.done.acquire()
                 except BaseException as interrupt:
                     self._fail(self._instructions[0], interrupt)
 
@@ -284,7 +286,8 @@ class Lanes:
         for worker in self._workers:
             worker.ending = True
             worker.go.release()
-            worker.join()
+            with interruptible:
+                worker.join()
         self._workers = []
 
 
@@ -305,7 +308,8 @@ class _Worker(threading.Thread):
         self.ending = False
         self.finished = 0
         self.go, self.done = threading.Semaphore(0), threading.Semaphore(0)
-        self.start()
+        with interruptible:
+            self.start()
 
     def run(self) -> None:
         while True:
