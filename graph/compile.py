@@ -142,7 +142,7 @@ def _informed(
         keeps_masks=masks,
         folds_residuals=folds,
         drops_weights=able["cudnn"].takes.get(FUSED) if "cudnn" in able else None,
-        rows=back_end == "numpy" and counted_before(graph, target),
+        rows=(back_end == "numpy" or target.trainers == 1) and counted_before(graph, target),
     )
 
 

@@ -15,7 +15,7 @@ from ..plan.group import WHEN, CollectiveGroup, Ints, When
 class StagedGroup(CollectiveGroup):
     """One rank's handle, for GPUs that NCCL does not join.
 
-    Every buffer has a twin in the group's own memory. Arrays are parts of such buffers.
+    Every buffer has a twin in the group's own memory, where its parts meet; other arrays meet in any memory.
     """
 
     def __init__(self, group: CollectiveGroup, runtime: Runtime) -> None:
@@ -42,13 +42,13 @@ class StagedGroup(CollectiveGroup):
         self._group.release(entry[1])
 
     def _twin(self, array: Any) -> np.ndarray:
-        """Return the part of a buffer's twin that stands for an array."""
+        """Return the memory of the host in which an array meets: in its buffer's twin, if it is in one."""
         address = self._runtime.address(array)
         for buffer, twin in self._twins:
             offset = address - self._runtime.address(buffer)
             if offset >= 0 and offset + array.nbytes <= buffer.nbytes:
                 return twin[offset : offset + array.nbytes].view(array.dtype).reshape(array.shape)
-        raise ValueError("this array is in no buffer of the group")
+        return np.empty(array.shape, array.dtype)
 
     def _staged(self, array: Any, work: Callable[[np.ndarray], None]) -> None:
         """Bring an array to the host, let it meet the others there, and bring it back."""

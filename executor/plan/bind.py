@@ -6,8 +6,10 @@ instructions wait for, and ``emission.py`` their calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.lowering.memory import ALL_MEMORY_OPTIONS, GPU_ALIGNMENT, MemoryOptions
@@ -31,7 +33,8 @@ class Binder:
     ``peers`` with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
     buffers of its own, and copies what it is fed. ``memory_options``: how temporaries may share memory.
     ``cache`` is what other plans of this program and rank have as well. ``make`` is the kind of plan.
-    ``sized_by_step``: persistables that the plan has memory of its own for.
+    ``sized_by_step``: persistables that the plan has memory of its own for. ``known``: elements of values that
+    are the same in every step of the plan, by position.
     """
 
     def __init__(
@@ -49,13 +52,14 @@ class Binder:
         cache: BindingCache | None = None,
         make: Callable[..., Plan] = Plan,
         sized_by_step: SizedByStep | None = None,
+        known: Mapping[int, np.ndarray] | None = None,
     ) -> None:
         self.program, self._device, self._make = program, device, make
         self._cache = cache if cache is not None else BindingCache(program)
         self._part = self._cache.part(peers, idle)
         in_place = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
         self._memory = ValueMemory(
-            self._part, specs, allocate, buckets, in_place, self._cache, sized_by_step
+            self._part, specs, allocate, buckets, in_place, self._cache, sized_by_step, known
         )
         if device.runtime is not None:
             memory_options = memory_options._replace(alignment=GPU_ALIGNMENT)

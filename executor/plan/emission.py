@@ -19,7 +19,7 @@ from ..kernels.cuda.copies import moved
 from ..kernels.registry import bind_record
 from .binding_cache import BindingCache, Form
 from .collectives import bind_collective, bind_ring
-from .group import When
+from .group import CollectiveGroup, When
 from .instruction import EARLY_FETCH, Instruction
 from .memory import ValueMemory
 from .numerics import looks
@@ -141,7 +141,7 @@ class Emission:
             (x,), (out,) = sources, results
             return bind_ring(node, peers.group, x, out, self.device, self._when(node))
         if node.op in (GATHER_ROWS, SPREAD_ROWS):
-            return [bind_rows(node, peers.group, self.memory.at, self._when(node))]
+            return self._rows(node, peers.group)
         bucket = self.memory.buckets.by_number.get(node.attrs["bucket"])
         values = self.memory.at(node.inputs.get("X", ()))
         copy = self.device.xp.copyto
@@ -149,6 +149,14 @@ class Emission:
         return bind_collective(
             node, peers.group, bucket, values, peers.rank, copy, self._when(node), step
         )
+
+    def _rows(self, node: NodeRecord, group: CollectiveGroup) -> list[Call]:
+        copy, when = self.device.xp.copyto, self._when(node)
+        calls = bind_rows(node, group, self.memory.at, self.memory.known, copy, when)
+        if self.part.inputs.isdisjoint(i for ids in node.outputs.values() for i in ids):
+            # Another rank needs the rows: here their memory is that of others from the next instruction on.
+            calls += [call.finish for call in calls if isinstance(call, Fork)]
+        return calls
 
     def _when(self, node: NodeRecord) -> When:
         number = node.attrs["bucket"]

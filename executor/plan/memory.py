@@ -61,6 +61,7 @@ class ValueMemory:
 
     Arrays are made when they are first asked for: plans of other shapes have most instructions already.
     ``fed`` are arrays in which feeds stand in every step, by position; ``allocate`` returns a persistable's.
+    ``known``: elements of values that are the same in every step of the plan, by position.
     ``puts`` are the calls behind what writes a persistable of ``sized_by_step``.
 
     Raises:
@@ -77,8 +78,9 @@ class ValueMemory:
         fed: Mapping[int, Any],
         cache: BindingCache,
         sized_by_step: SizedByStep | None = None,
+        known: Mapping[int, np.ndarray] | None = None,
     ) -> None:
-        self._part, self.program = part, part.program
+        self._part, self.program, self.known = part, part.program, known or {}
         self.puts: dict[int, Callable[[], None]] = {}
         self.specs, self.buckets, self.fed = specs, buckets, fed
         self._usage = self._usage_of(part, cache)

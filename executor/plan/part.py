@@ -70,6 +70,11 @@ class RankPart:
         )
 
     @cached_property
+    def inputs(self) -> frozenset[int]:
+        """Positions of the values that this rank's nodes read."""
+        return frozenset(i for n in self.nodes for ids in n.inputs.values() for i in ids if i >= 0)
+
+    @cached_property
     def states(self) -> tuple[int, ...]:
         """Positions of the persistables that this rank's nodes touch, or that are fetched from it."""
         program, used = self.program, {i for node in self.nodes for i in node.touches()}

@@ -98,6 +98,15 @@ class Shapes:
         by_elements = (i for rule in rules if rule.by_elements for i in rule.writes)
         states = (i for i, _ in self._states)
         self._telling = picked((*program.feeds, *states, *by_elements))
+        self._met = sorted(
+            {
+                i
+                for rule in rules
+                if rule.record.op in COLLECTIVES
+                for slot in rule.op.values_read(rule.record.attrs, rule.record.inputs)
+                for i in rule.record.inputs[slot]
+            }
+        )
 
     def infer(
         self,
@@ -162,6 +171,10 @@ class Shapes:
     def telling(self, inferred: Inferred) -> tuple[Spec | None, ...]:
         """Return those of a program's specs from which all others follow."""
         return self._telling(inferred.specs)
+
+    def met(self, inferred: Inferred) -> dict[int, np.ndarray]:
+        """Return the elements that collectives read, by position: how many rows each rank brings."""
+        return {i: inferred.elements[i] for i in self._met}
 
     def _rule(self, number: int, record: NodeRecord) -> _Rule:
         values = self._program.values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,39 +29,60 @@ def bind_gather(
 
     def gather() -> None:
         now = counts()
-        own, ends = int(now[group.rank]), np.cumsum(now)
-        end = int(ends[group.rank])
         for what, (part, whole) in columns.items():
+            own, target, ends = _ways(group, whole, now)
             if own:
-                whole[end - own : end] = part[:own]
-            width = whole.shape[1] if whole.ndim > 1 else 1
-            row, ranks = whole.reshape(-1), range(group.size)
+                target[...] = part[:own]
             about = When(when.within, f"{when.tag} {what}")
-            group.broadcast_parts(row, (ends * width).tolist(), ranks, about)
+            group.broadcast_parts(whole.reshape(-1), ends, range(group.size), about)
 
     return gather
+
+
+def _ways(group: CollectiveGroup, whole: Any, counts: Sequence[int]) -> tuple[int, Any, list[int]]:
+    """Return how many rows this rank brings, where they go, and where in ``whole`` those of each rank end."""
+    own, ends = int(counts[group.rank]), np.cumsum(counts)
+    end, width = int(ends[group.rank]), whole.shape[1] if whole.ndim > 1 else 1
+    return own, whole[end - own : end], (ends * width).tolist()
 
 
 def bind_rows(
     node: NodeRecord,
     group: CollectiveGroup,
     arrays: Callable[[Sequence[int]], list[Any]],
+    known: Mapping[int, np.ndarray],
+    copy: Callable[[Any, Any], Any],
     when: When,
-) -> Call:
-    """Return the call that gathers the rows of a gradient from all ranks, or spreads those of its root."""
+) -> list[Call]:
+    """Return the calls that gather the rows of a gradient from all ranks, or spread those of its root.
+
+    How many there are is read when a step runs, or ``known`` now, by position of the value that tells it: then
+    a graph can hold the calls.
+    """
     columns = {
         what: (*arrays(node.inputs[what]), *arrays(node.outputs[f"Out{what}"]))
         for what in ("Rows", "Values")
     }
-    (counts,) = arrays(node.inputs["Counts"])
     number, root = node.attrs["number"], node.attrs["root"]
+    (position,) = node.inputs["Counts"]
+    counts = known[position] if position in known else arrays([position])[0]
 
-    def of_root() -> Sequence[int]:
+    def now() -> Sequence[int]:
+        if node.op != SPREAD_ROWS:
+            return counts[number]
         total = int(counts[number].sum())
         return [total if rank == root else 0 for rank in range(group.size)]
 
-    spreads = node.op == SPREAD_ROWS
-    return bind_gather(group, columns, of_root if spreads else lambda: counts[number], when)
+    if position not in known:
+        return [bind_gather(group, columns, now, when)]
+    calls: list[Call] = []
+    for what, (part, whole) in columns.items() if sum(now()) else ():
+        own, target, ends = _ways(group, whole, now())
+        if own:
+            calls.append(partial(copy, target, part[:own]))
+        row, about = whole.reshape(-1), When(when.within, f"{when.tag} {what}")
+        calls.append(group.bound_broadcast_parts(row, ends, range(group.size), about))
+    return calls
 
 
 class SparseSum:

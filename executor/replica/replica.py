@@ -667,11 +667,14 @@ class Replica:
             self.forget_plans(loaded.scope)
         fed = [_with_a_row(a) for a in feeds] if idle else feeds
         inferred = segment.cache.shapes.begin([spec_of(a) for a in fed], scope.spec, fed)
-        shapes = None if lasting else (segment.cache.shapes.telling(inferred), idle)
+        # What a graph holds is the same whenever it is launched.
+        known = segment.cache.shapes.met(inferred) if self.runtime is not None else {}
+        telling = segment.cache.shapes.telling(inferred)
+        shapes = None if lasting else (telling, idle, *(a.tobytes() for a in known.values()))
         bound = segment.plans.alike(shapes)
         if bound is None:
             with gc_paused():
-                bound = self._bind(loaded, segment, inferred, feeds, idle, lasting)
+                bound = self._bind(loaded, segment, inferred, feeds, known, idle, lasting)
         segment.plans.keep(key, shapes, bound)
         return bound
 
@@ -681,6 +684,7 @@ class Replica:
         segment: Segment,
         inferred: Inferred,
         feeds: Sequence[Any],
+        known: Mapping[int, np.ndarray],
         idle: bool,
         lasting: bool,
     ) -> BoundPlan:
@@ -715,6 +719,7 @@ class Replica:
             cache=segment.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
             sized_by_step=self._sized_by_step(loaded, program),
+            known=known,
         )
         fed = feeds if lasting else None
         bound = BoundPlan(program, binder.plan(), binder, fed, self.post, direct)

@@ -41,7 +41,7 @@ def nce(
         sampler: how: "uniform", "log_uniform" (smaller ones more often), "custom_dist".
         custom_dist: how often each class is drawn, for "custom_dist".
         seed: other than 0: the same are drawn in each step.
-        is_sparse: the gradient of the weight is rows on CPU places; the bias's is dense.
+        is_sparse: the gradient of the weight is rows; the bias's is dense.
     """
     if sampler not in _SAMPLERS:
         raise InvalidValue(f"nce: sampler is one of {', '.join(_SAMPLERS)}, got {sampler!r}.")

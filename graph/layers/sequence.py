@@ -353,7 +353,7 @@ def fused_embedding_seq_pool(
 ) -> Variable:
     """Return the sum of the rows of a [vocabulary, width] table that each sequence of ids names.
 
-    With ``is_sparse`` the gradient is rows on CPU places. Rows of ``padding_idx`` (negative: from the end)
+    With ``is_sparse`` the gradient is rows. Rows of ``padding_idx`` (negative: from the end)
     count as zeros.
     """
     helper = LayerHelper("fused_embedding_seq_pool")

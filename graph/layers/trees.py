@@ -199,7 +199,7 @@ def hsigmoid(
         num_classes: of the default tree 2 or more; with ``is_custom`` the nodes that are no classes.
         path_table: [N, steps], the nodes on each row's way, -1 behind its end; only with ``is_custom``.
         path_code: [N, steps], 0 or 1 for each.
-        is_sparse: with ``is_custom`` the weight's gradient is rows on CPU places.
+        is_sparse: with ``is_custom`` the weight's gradient is rows.
 
     Raises:
         InvalidType, InvalidValue: an argument does not fit.

@@ -184,9 +184,9 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
         if stays(grad) is False:
             raise Unsupported(
                 f"Adam(lazy_mode=True): the gradient of '{param}' cannot stay rows, and a "
-                f"dense update would move all rows. Rows need CPU places, and on several of them what is "
-                f"looked up must be fed, or computed before a loop or a shape that data decide. Built at "
-                f"{node.where}."
+                f"dense update would move all rows. On several places what is looked up must be fed, or "
+                f"computed before a loop or a shape that data decide, and several trainers need CPU places. "
+                f"Built at {node.where}."
             )
 
 

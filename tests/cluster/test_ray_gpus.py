@@ -21,7 +21,9 @@ def trained(places, launcher):
     main.random_seed = startup.random_seed = 5
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x, y = fluid.data("x", [None, 6]), fluid.data("y", [None, 1])
-        hidden = fluid.layers.fc(x, 6, act="tanh")
+        ids = fluid.data("ids", [None, 2], "int64")
+        looked_up = fluid.layers.reduce_sum(fluid.embedding(ids, [9, 6], is_sparse=True), 1)
+        hidden = fluid.layers.fc(x + looked_up, 6, act="tanh")
         loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     build = fluid.BuildStrategy()
@@ -41,7 +43,8 @@ def trained(places, launcher):
             if launcher == "ray" and number == 2:
                 os.kill(run._parallel.gang.delivery.where[1]["pid"], signal.SIGKILL)
             x = rng.standard_normal((8, 6)).astype("f4")
-            losses += [float(v) for v in exe.run(run, {"x": x, "y": x.sum(1, keepdims=True)}, [loss])[0]]
+            feed = {"x": x, "y": x.sum(1, keepdims=True), "ids": rng.integers(0, 9, (8, 2))}
+            losses += [float(v) for v in exe.run(run, feed, [loss])[0]]
         told = str(run.explain())
         values = {name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names}
     return losses, values, told

@@ -46,10 +46,7 @@ def numbers_of(
     return [float(text) for text in re.findall(r"-?\d+\.?\d*", capsys.readouterr().out)]
 
 
-ON_CPUS = pytest.mark.cpu  # gradients stay rows there alone
-ALONE = [
-    pytest.param(c, marks=ON_CPUS if "--lazy" in c else ()) for c in RECORD if "--places" not in c
-]
+ALONE = [c for c in RECORD if "--places" not in c]
 
 
 @pytest.mark.parametrize("command", ALONE)

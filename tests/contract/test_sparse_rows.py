@@ -134,7 +134,6 @@ def notes(program: Any) -> list[str]:
     return [note for note in program.explain().graph.notes if note.startswith("sparse_rows")]
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", METHODS)
 def test_rows_train_like_dense_gradients(method: str, mode: str) -> None:
@@ -166,7 +165,6 @@ def test_tables_alone_train_like_dense_ones(mode: str) -> None:
     np.testing.assert_allclose(*results, atol=1e-6)
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("treatment", TREATMENTS)
 def test_gradients_are_clipped_decayed_and_scaled_as_rows(treatment: str, mode: str) -> None:
@@ -178,10 +176,7 @@ def test_gradients_are_clipped_decayed_and_scaled_as_rows(treatment: str, mode: 
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(case, marks=pytest.mark.cpu if "lazy" in case else ())
-        for case in PADDLE["cases"]
-    ],
+    [case for case in PADDLE["cases"]],
 )
 def test_tables_are_paddles(case: str) -> None:
     entry, table = PADDLE["cases"][case], np.array(PADDLE["table"], "f4")
@@ -222,7 +217,6 @@ def class_net(layer: str, method: str, sparse: bool = True) -> tuple[Any, Any, A
     return main, startup, loss
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("method", ["sgd", "adagrad", "lazy adam"])
 @pytest.mark.parametrize("layer", class_rows.LAYERS)
 def test_weights_of_classes_are_paddles(layer: str, method: str) -> None:
@@ -237,7 +231,6 @@ def test_weights_of_classes_are_paddles(layer: str, method: str) -> None:
                 np.testing.assert_allclose(array, steps[step], rtol=1e-5, atol=2e-6)
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("layer", class_rows.LAYERS)
 def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None:
@@ -261,7 +254,6 @@ def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None
         np.testing.assert_allclose(rows, dense, atol=1e-6)
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("places", [1, 2])
 def test_sums_over_sequences_have_rows(places: int) -> None:
     tables = []
@@ -290,7 +282,6 @@ def test_sums_over_sequences_have_rows(places: int) -> None:
     np.testing.assert_allclose(*tables, atol=1e-6)
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["sgd", "momentum"])
 def test_tables_in_low_precision(method: str, mode: str) -> None:
@@ -336,7 +327,6 @@ def test_a_gradient_is_read_as_a_whole(places: int) -> None:
         np.testing.assert_allclose(grad, gradients[0], atol=1e-6)
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("places", [1, 2])
 def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) -> None:
     net = Net(METHODS["adagrad"], True)
@@ -355,7 +345,6 @@ def test_an_id_outside_the_table_is_named_and_the_next_run_works(places: int) ->
         exe.run(program, {**feed, "words": feed["words"] - 1}, [net.loss])
 
 
-@pytest.mark.cpu
 def test_adam_in_lazy_mode_moves_only_rows_that_were_looked_up() -> None:
     """The numbers are Paddle 1.8.5's: the gradient of each id is (1, 2)."""
     main, startup = fluid.Program(), fluid.Program()
@@ -375,7 +364,6 @@ def test_adam_in_lazy_mode_moves_only_rows_that_were_looked_up() -> None:
     np.testing.assert_allclose(w[:, 0], [0.858025, 1.925587, 2.941888, 3.84273], atol=2e-6)
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
 @pytest.mark.parametrize("method", ["sgd", "adagrad", "lazy"])
 def test_memory_of_a_step_is_that_of_its_rows(method: str, mode: str) -> None:
@@ -392,7 +380,6 @@ def test_memory_of_a_step_is_that_of_its_rows(method: str, mode: str) -> None:
     assert planned[0].group() == planned[1].group()
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("mode", ["reduce", "verified"])
 def test_lazy_rows_are_alike_in_any_mode(mode: str) -> None:
     def method() -> Any:
@@ -406,7 +393,6 @@ def test_lazy_rows_are_alike_in_any_mode(mode: str) -> None:
     np.testing.assert_array_equal(*tables)
 
 
-@pytest.mark.cpu
 def test_a_lazy_update_that_would_be_dense_is_refused() -> None:
     """How many rows each of several places brings is known before a step; one place need not know."""
     main, startup = fluid.Program(), fluid.Program()
@@ -476,7 +462,6 @@ def in_a_loop(rows: Any, words: Any) -> Any:
     ]
 
 
-@pytest.mark.cpu
 @pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
 @pytest.mark.parametrize("body", [expanded, step_by_step, in_a_loop])
 def test_rows_meet_in_programs_whose_shapes_are_data(body: Any, mode: str) -> None:

@@ -26,6 +26,7 @@ pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
 Kernels = dict[str, CudaKernel]
 INDEXING = (
     "lookup_table", "lookup_table_v2", "gather", "gather_nd", "scatter", "one_hot", "one_hot_v2", "argsort",
+    "merge_rows", "take_rows", "put_rows",
 )  # fmt: skip
 CASES = cases(*INDEXING)
 SLOPES = [(n, i) for n, i in CASES if OPS[n].grad and (n, i) != ("argsort", 2)]  # of integers
@@ -87,6 +88,34 @@ def _added(dev: Any, index: Any, source: Any, target: Any) -> Any:
     dev.runtime.execute([*sums.steps, *sums.into(arrays[2], arrays[1])])
     dev.runtime.synchronize()
     return arrays[2] if dev.xp is np else arrays[2].get()
+
+
+@pytest.mark.parametrize("dtype", [*low_types(), "float64"])
+@pytest.mark.parametrize("name", ["merge_rows", "take_rows", "put_rows"])
+def test_rows_of_other_element_types(name: str, dtype: Any) -> None:
+    check_forward(name, 0, dtype)
+
+
+@pytest.mark.parametrize(("rows", "count"), [(3, 2500), (70000, 300), (700, 3000), (2, 1)])
+def test_rows_are_merged_behind_each_other(rows: int, count: int) -> None:
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, rows + 1, count)  # those that are left of an earlier merging among them
+    values = rng.standard_normal((count, 4)).astype("f4")
+    named = np.unique(index[index < rows])
+    left = count - len(named)
+    whole = np.zeros((rows + 1, 4))
+    np.add.at(whole, index, values.astype("f8"))
+    results = run(
+        OPS["merge_rows"],
+        {"Rows": [index], "Values": [values]},
+        {"height": rows},
+        dev=gpu(),
+        back_end="cuda",
+    )
+    (numbers,), (sums,) = results["OutRows"], results["OutValues"]
+    np.testing.assert_array_equal(numbers, [*named, *[rows] * left])
+    np.testing.assert_allclose(sums[: len(named)], whole[named], rtol=1e-5, atol=1e-5)
+    assert not sums[len(named) :].any()
 
 
 IDS = np.array([[0], [9], [3]])

@@ -135,9 +135,14 @@ class Sums:
             arrays = [self._keys, self._places, keys, places, counts]
             self.steps.append(launch(dev, _PLACE, tiles, [*arrays, *words]))
             self._keys, keys, self._places, places = keys, self._keys, places, self._places
-        self._ends = dev.scratch((rows, 2), np.int32)
-        self.steps += filled(dev, self._ends, 0)
-        self._run(_ENDS, [self._keys, self._ends, rows, self._size])
+        self._ends = self._find_ends()
+
+    def _find_ends(self) -> Array:
+        """Return between which sorted positions the terms of each sum stand [sums, 2], once steps have run."""
+        ends = self._dev.scratch((self._rows, 2), np.int32)
+        self.steps += filled(self._dev, ends, 0)
+        self._run(_ENDS, [self._keys, ends, self._rows, self._size])
+        return ends
 
     def _run(self, kernel: CudaKernel, arguments: list[Any]) -> None:
         blocks = enough_blocks(self._dev, self._size)
@@ -154,7 +159,8 @@ class Sums:
             return []
         if not self._size:
             return [] if keep else filled(self._dev, target, 0)
-        dev, per = self._dev, target.size // self._rows
+        dev, rows = self._dev, len(self._ends)
+        per = target.size // rows
         lanes = max(1, 16 // target.itemsize)
         if widest(dev, target.itemsize, per, [], [target, source]) < 16:
             lanes = 1
@@ -169,10 +175,29 @@ class Sums:
             arguments = [ahead, source, self._keys, self._places, *words]
             blocks = enough_blocks(dev, count)
             steps.append(launch(dev, _runs(kind, lanes), blocks, arguments))
-        words = [self._rows, units]
-        arguments = [target, source, ahead, self._places, self._ends, *words]
-        blocks = enough_blocks(dev, self._rows * units)
+        arguments = [target, source, ahead, self._places, self._ends, rows, units]
+        blocks = enough_blocks(dev, rows * units)
         return [*steps, launch(dev, _sums(kind, lanes, keep, last), blocks, arguments)]
+
+
+class MergedSums(Sums):
+    """Sums for those of ``rows`` rows that ``index`` names, behind each other, and for none behind them.
+
+    ``numbers`` (int64, as many as ``index``) get these rows in order, and ``rows`` behind them.
+    """
+
+    def __init__(self, dev: Device, index: Array, rows: int, numbers: Array) -> None:
+        self._numbers = numbers
+        super().__init__(dev, index, rows)
+
+    def _find_ends(self) -> Array:
+        group = self._dev.scratch((self._size,), np.int32)
+        ends = self._dev.scratch((self._size, 2), np.int32)
+        arguments = [self._keys, group, ends, self._numbers, self._rows, self._size]
+        self._run(_FIRSTS, arguments)
+        self.steps.append(launch(self._dev, _SCAN, 1, [group, self._size]))
+        self._run(_GROUPS, arguments)
+        return ends
 
 
 def _sum_type(dtype: Any) -> Any:
@@ -306,6 +331,37 @@ _ENDS = CudaKernel(
     if (i == count - 1 || keys[i + 1] != key) ends[2 * key + 1] = i + 1;
   }""",
 )
+
+# Whether a sorted position is the first of its row: its sum over those before is the number of the row's group.
+_FIRSTS = CudaKernel(
+    "sort_firsts",
+    (("const int*", "keys"), ("int*", "group"), ("int*", "ends"), ("long long*", "numbers"),
+     ("int", "rows"), ("int", "count")),
+    """
+  for (int i = thread_index(); i < count; i += thread_count()) {
+    group[i] = keys[i] < rows && (i == 0 || keys[i - 1] != keys[i]);
+    ends[2 * i] = ends[2 * i + 1] = 0;
+    numbers[i] = rows;
+  }""",
+)  # fmt: skip
+
+_GROUPS = CudaKernel(
+    "sort_groups",
+    (("const int*", "keys"), ("int*", "group"), ("int*", "ends"), ("long long*", "numbers"),
+     ("int", "rows"), ("int", "count")),
+    """
+  for (int i = thread_index(); i < count; i += thread_count()) {
+    const int key = keys[i];
+    if (key >= rows) continue;
+    const bool first = i == 0 || keys[i - 1] != key;
+    const int at = first ? group[i] : group[i] - 1;
+    if (first) {
+      numbers[at] = key;
+      ends[2 * at] = i;
+    }
+    if (i == count - 1 || keys[i + 1] != key) ends[2 * at + 1] = i + 1;
+  }""",
+)  # fmt: skip
 
 
 def _c_sum(kind: str) -> str:

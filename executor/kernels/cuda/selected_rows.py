@@ -1,0 +1,67 @@
+"""Gradients of embeddings as rows, on a GPU: merged by row, taken out of a table and put back.
+
+How many rows are left when equal ones are merged stays on the GPU: those left over have the number behind the
+table's last, and no kernel asks for their count.
+"""
+
+from __future__ import annotations
+
+from ....graph.ops.operands import Array
+from ....graph.ops.selected_rows import MergeRows, PutRows, TakeRows
+from ...codegen.cuda_source import c_type
+from ...cuda.kernel import CudaKernel
+from ...cuda.runtime import Step
+from ...device.device import Device
+from .by_index import MergedSums
+from .copies import MOST, UNITS, divisor, moved, widest
+from .support import cuda, enough_blocks, launch
+
+
+@cuda("merge_rows")
+def merge_rows(dev: Device, a: MergeRows) -> list[Step]:
+    """Add up the values of equal rows, in the order of their places: the same sum every time."""
+    sums = MergedSums(dev, a.rows, a.height, a.out_rows)
+    return [*sums.steps, *sums.into(a.out_values, a.values)]
+
+
+@cuda("take_rows")
+def take_rows(dev: Device, a: TakeRows) -> list[Step]:
+    """Copy rows; what is left over among merged rows gets the last one."""
+    return _between(dev, "take", a.table, a.rows, a.out)
+
+
+@cuda("put_rows")
+def put_rows(dev: Device, a: PutRows) -> list[Step]:
+    """Write the rows that there are."""
+    return [*moved(dev, a.out, a.table), *_between(dev, "put", a.out, a.rows, a.values)]
+
+
+def _between(dev: Device, way: str, table: Array, rows: Array, values: Array) -> list[Step]:
+    """Return the copies between rows of a table and ``values`` [len(rows), width]; ``way`` is take or put."""
+    if not values.size:
+        return []
+    if values.size >= MOST:
+        half = len(rows) // 2
+        return [
+            *_between(dev, way, table, rows[:half], values[:half]),
+            *_between(dev, way, table, rows[half:], values[half:]),
+        ]
+    per = values.size // rows.size
+    width = widest(dev, values.itemsize, per, [], [table, values])
+    units = per * values.itemsize // width
+    taken = "values[i] = table[(row < height ? row : height - 1) * units + (i - k * units)];"
+    put = "if (row < height) table[row * units + (i - k * units)] = values[i];"
+    body = f"""
+  for (unsigned i = thread_index(); i < count; i += thread_count()) {{
+    const unsigned k = over(i, magic, shift);
+    const long long row = rows[k];
+    {taken if way == "take" else put}
+  }}"""
+    unit, kind = UNITS[width], c_type(rows.dtype)
+    parameters = [(f"{unit}*", "table"), (f"const {kind}*", "rows"), (f"{unit}*", "values")]
+    parameters += [("unsigned", n) for n in ("count", "units", "magic", "shift")]
+    parameters.append(("long long", "height"))
+    kernel = CudaKernel(f"{way}_rows_{width}", tuple(parameters), body, ("index.cuh",))
+    count = rows.size * units
+    arguments = [table, rows, values, count, units, *divisor(units), len(table)]
+    return [launch(dev, kernel, enough_blocks(dev, count), arguments)]
