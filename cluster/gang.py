@@ -30,7 +30,7 @@ from .channel.heartbeat import HeartbeatMonitor
 from .channel.listener import SECRET_BYTES, Listener
 from .primitives.shm import forget_segments
 from .ray.calls import ActorCalls
-from .ray.nodes import GPU
+from .ray.nodes import GPU, reachable
 from .ray.placement import reserve, reserve_another
 from .ray.replica_handle import NodeProbes, ReplicaHandle, describe, end_all, teach
 from .ray.session import join_ray, leave_ray, session, unjoined
@@ -327,10 +327,9 @@ class RayDelivery:
     def _instead_of(self, replica: ReplicaHandle) -> ReplicaHandle:
         """Return a new actor: in the bundle of a lost one, or where one is missing if its node is lost, too."""
         node = replica.where["node"]
-        heard = replica.near or self._probes.look(replica, _LOOK_S) is not None
-        (self._cut_off.discard if heard else self._cut_off.add)(node)
-        alive = {n["NodeID"] for n in ray.nodes() if n["Alive"]}
-        if heard and node in alive and node not in self._unfit:
+        there = reachable(node, _LOOK_S)
+        (self._cut_off.discard if there else self._cut_off.add)(node)
+        if there and node not in self._unfit:
             return ReplicaHandle(replica.reservation, replica.bundle, self.config)
         without = self._cut_off.union(self._unfit)
         occupied = [member.where["node"] for member in self._members if member.alive]

@@ -15,6 +15,7 @@ from ..primitives.doorway import (
     STRANGERS,
     Claim,
     Doorway,
+    dial,
     introduce,
     prepared,
 )
@@ -114,9 +115,7 @@ def connect(
     while True:
         connection = None
         try:
-            connection = _beside(local_name) if local_name else None
-            if connection is None:
-                connection = socket.create_connection((host, port), timeout=PATIENCE_S)
+            connection = dial(host, port, local_name, PATIENCE_S)
             introduce(connection, secret, Claim(replica, purpose), PATIENCE_S)
             return prepared(connection)
         except OSError as error:
@@ -131,14 +130,3 @@ def connect(
                 connection.close()
             raise
         time.sleep(_AGAIN_S)
-
-
-def _beside(name: str) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX)
-    connection.settimeout(PATIENCE_S)
-    try:
-        connection.connect(name)
-    except OSError:  # the driver is on another host
-        connection.close()
-        return None
-    return connection

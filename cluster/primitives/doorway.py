@@ -54,6 +54,23 @@ def _proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:
     return hmac.digest(secret, role + hello + nonce, "sha256")
 
 
+def dial(host: str, port: int, local_name: str, within: float) -> socket.socket:
+    """Return a connection, through the listener's Unix socket ("": it has none) if that is on this host.
+
+    Raises:
+        OSError: nothing listens there, or it does not answer in time.
+    """
+    if local_name:
+        near = socket.socket(socket.AF_UNIX)
+        near.settimeout(within)
+        try:
+            near.connect(local_name)
+            return near
+        except OSError:  # the listener is on another host
+            near.close()
+    return socket.create_connection((host, port), timeout=within)
+
+
 def introduce(connection: socket.socket, secret: bytes, claim: Claim, within: float) -> None:
     """Prove to the party called that this one knows the secret, once that one has.
 

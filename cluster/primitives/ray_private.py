@@ -19,6 +19,7 @@ PUT = ("ray.experimental.internal_kv", "_internal_kv_put")
 GET = ("ray.experimental.internal_kv", "_internal_kv_get")
 DELETE = ("ray.experimental.internal_kv", "_internal_kv_del")
 CONFIG = ("ray._raylet", "Config")
+TOKENS = ("ray._raylet", "AuthenticationTokenLoader")
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 _NAMESPACE = "rowlock"
 
@@ -54,16 +55,20 @@ def leave_parents_node() -> None:
 def authenticate(environment: MutableMapping[str, str], path: str) -> None:
     """Have the processes of an environment prove themselves with the token in a file, if it names no other way.
 
-    Without the private part this process could not join such a Ray any more: no token is asked for then.
+    The mode "token" alone names none: Ray sets it in a process that starts a Ray, and its children inherit it.
+    Without the private parts this process could not join such a Ray any more: no token is asked for then.
     """
-    if MODE in environment or TOKEN in environment or TOKEN_PATH in environment:
+    mode, own_path = environment.get(MODE, "token"), environment.get(TOKEN_PATH, path)
+    if mode.lower() != "token" or own_path != path or TOKEN in environment:
         return
-    config = part(*CONFIG)
-    renew = getattr(config, "initialize", None)
-    environment[MODE] = "disabled" if renew is None else "token"
-    environment[TOKEN_PATH] = path
-    if environment is os.environ and renew is not None:
-        renew("")  # Ray read its environment when it was imported
+    renew, tokens = getattr(part(*CONFIG), "initialize", None), part(*TOKENS)
+    if renew is None or tokens is None:
+        environment[MODE] = "disabled"
+        return
+    environment.update({MODE: "token", TOKEN_PATH: path})
+    if environment is os.environ:
+        renew("")  # Ray read its environment when it was imported,
+        tokens.instance().reset_cache()  # and the token of another Ray that this process was in
 
 
 # -- a table that all processes of a Ray cluster share ------------------------------------------------

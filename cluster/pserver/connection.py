@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...executor.replica.message import Message
 from ..channel.frame import ChannelClosed
-from ..primitives.doorway import Claim, introduce, prepared
+from ..primitives.doorway import Claim, dial, introduce, prepared
 from .address import Address
 from .receiver import Receiver
 from .segments import Sender
@@ -102,23 +102,10 @@ def open_socket(address: Address, caller: int, purpose: int, within: float) -> s
         Refused: what listens there does not know the secret.
         OSError: nothing listens there, or it does not answer in time.
     """
-    sock = _beside(address.local_name, within)
-    if sock is None:
-        sock = socket.create_connection((address.host, address.port), timeout=within)
+    sock = dial(address.host, address.port, address.local_name, within)
     try:
         introduce(sock, address.secret, Claim(caller, purpose, address.generation), within)
         return prepared(sock)
     except BaseException:
         sock.close()
         raise
-
-
-def _beside(name: str, within: float) -> socket.socket | None:
-    sock = socket.socket(socket.AF_UNIX)
-    sock.settimeout(within)
-    try:
-        sock.connect(name)
-    except OSError:  # the server is on another host
-        sock.close()
-        return None
-    return sock

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import math
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, islice, repeat
@@ -55,6 +57,16 @@ def nodes() -> list[Node]:
         if entry["Alive"]
     ]
     return sorted(cluster_nodes, key=lambda node: (_sortable(node.address), node.id))
+
+
+def reachable(node: str, within: float) -> bool:
+    """Tell whether a node lives and takes connections, as a kernel does however busy its host is."""
+    for entry in ray.nodes():
+        if entry["NodeID"] == node and entry["Alive"]:
+            address = entry["NodeManagerAddress"], entry["NodeManagerPort"]
+            with contextlib.suppress(OSError), socket.create_connection(address, within):
+                return True
+    return False
 
 
 def assign_nodes(

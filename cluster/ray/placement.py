@@ -103,13 +103,18 @@ def _usable(without: Container[str]) -> list[Node]:
 def _plan_free(
     size: int, cluster_nodes: Sequence[Node], config: ClusterConfig
 ) -> list[Node] | None:
-    """Return the node of each replica by what is free now; None if that is not enough, or not known."""
+    """Return the node of each replica by what is free now; None if that is not enough, or not known.
+
+    Of what replicas do not need, others may hold all: a slow reservation moves no replica that needs nothing.
+    """
     free = free_per_node()
     if free is None:
         return None
-    free_nodes = [
-        Node(node.id, node.address, free.get(node.id, {}), node.labels) for node in cluster_nodes
-    ]
+    free_nodes = []
+    for node in cluster_nodes:
+        left = free.get(node.id, {})
+        needed = {name: left.get(name, 0.0) for name in needs(config)}
+        free_nodes.append(Node(node.id, node.address, {**node.resources, **needed}, node.labels))
     try:
         return plan(size, free_nodes, config)
     except PlacementError:

@@ -80,10 +80,14 @@ def _folder() -> Path:
 def _running(folder: Path) -> str | None:
     """Return the address of the one that runs, None without one."""
     try:
-        address: str = json.loads((folder / _HEAD).read_text())["address"]
+        head = json.loads((folder / _HEAD).read_text())
+        address: str = head["address"]
+        command = Path(f"/proc/{head['keeper']}/cmdline").read_bytes()
     except (OSError, ValueError, KeyError):
         return None
-    return address if _answers(int(address.rpartition(":")[2])) else None
+    # A keeper that was killed leaves its file, and others may listen at that port or have that number since.
+    is_kept = os.fsencode(folder) in command.split(b"\0")
+    return address if is_kept and _answers(int(address.rpartition(":")[2])) else None
 
 
 def _answers(port: int) -> bool:

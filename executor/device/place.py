@@ -156,14 +156,14 @@ def runtime_of(place: Place) -> Runtime | None:
     return open_gpu(place.device_id) if isinstance(place, CUDAPlace) else None
 
 
-def check_source(place: object, argument: str) -> None:
+def check_source(place: object) -> None:
     """Refuse a value that is no place that data can come from.
 
     Raises:
         InvalidValue: it is no place.
     """
     if not isinstance(place, CUDAPinnedPlace):
-        check_place(place, argument)
+        check_place(place, "places")
 
 
 def check_place(place: object, argument: str) -> Place:

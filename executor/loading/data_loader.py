@@ -86,7 +86,7 @@ class GeneratorLoader:
             if not places:
                 raise InvalidArgument("there are no places to feed: the place list is empty.")
             for place in places:
-                check_source(place, "places")
+                check_source(place)
             self._places = len(places)
         self._reader.source = source
         return self

@@ -167,7 +167,7 @@ def _places(places: Any) -> list[Any]:
     if not listed:
         raise InvalidArgument("there are no places to feed: the place list is empty.")
     for place in listed:
-        check_source(place, "places")
+        check_source(place)
     return listed
 
 

@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Dims, Fork, Properties, Step
 from ..host.arena import Region
-
-if TYPE_CHECKING:
-    from ..cuda.dnn import Dnn
-    from ..cuda.gemm import Blas
+from .on_host import HostMemoryRuntime
 
 
 class NullStream:
@@ -57,7 +53,7 @@ class NullFork(Fork):
         """Do nothing."""
 
 
-class NullRuntime:
+class NullRuntime(HostMemoryRuntime):
     """One GPU (see :class:`~..cuda.runtime.Runtime`) with an H200's properties.
 
     ``call_counts`` counts the calls that reached a stream by kind, ``launch_counts`` the kernels that were
@@ -65,7 +61,6 @@ class NullRuntime:
     """
 
     name = "null"
-    xp = np
     nccl = None
 
     def __init__(self) -> None:
@@ -74,20 +69,6 @@ class NullRuntime:
         self.compute, self.copies = NullStream(), NullStream()
         self.call_counts: Counter[str] = Counter()
         self.launch_counts: Counter[str] = Counter()
-
-    @cached_property
-    def blas(self) -> Blas:
-        """Products are bound as NumPy's, and not computed."""
-        from ..cuda.gemm import ReferenceBlas
-
-        return ReferenceBlas()
-
-    @cached_property
-    def dnn(self) -> Dnn:
-        """Convolutions, norms and attention are bound as NumPy's, and not computed."""
-        from .reference_dnn import ReferenceDnn
-
-        return ReferenceDnn()
 
     def versions(self) -> dict[str, str]:
         """All libraries are here."""
@@ -105,22 +86,9 @@ class NullRuntime:
         """Return host memory."""
         return np.empty(nbytes, np.uint8)
 
-    def pin(self, array: np.ndarray) -> None:
-        """Host memory is as good as pinned."""
-
-    def unpin(self, array: np.ndarray) -> None:
-        """It stays as it was."""
-
-    def give_back(self) -> None:
-        """Memory goes back as soon as it is not used."""
-
     def memory(self) -> tuple[int, int]:
         """All of it is free."""
         return self.properties.memory, self.properties.memory
-
-    def address(self, array: np.ndarray) -> int:
-        """Return an array's address."""
-        return int(array.ctypes.data)
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return a call that does nothing."""
@@ -169,6 +137,3 @@ class NullRuntime:
 
     def synchronize(self) -> None:
         """There is nothing to wait for."""
-
-    def use(self) -> None:
-        """Any thread may use it."""

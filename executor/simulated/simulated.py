@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +23,8 @@ from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
 from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
+from .on_host import HostMemoryRuntime
 from .streams import ALLOCATED, LOOK_S, NOT_YET, SimulatedStream, in_graph
-
-if TYPE_CHECKING:
-    from ..cuda.dnn import Dnn
-    from ..cuda.gemm import Blas
 
 COUNT = "ROWLOCK_SIMULATED_GPUS"  # in the environment: how many GPUs to simulate
 MEMORY = "ROWLOCK_SIMULATED_GPU_BYTES"  # of memory for each (default: 4 GiB)
@@ -76,11 +73,10 @@ class SimulatedFork(Fork):
         return None if self._stream.advance(self._point) else NOT_YET
 
 
-class SimulatedRuntime:
+class SimulatedRuntime(HostMemoryRuntime):
     """One simulated GPU (see :class:`~..cuda.runtime.Runtime`)."""
 
     name = "simulated"
-    xp = np
 
     def __init__(self, index: int = 0) -> None:
         if host_compiler() is None:
@@ -93,20 +89,6 @@ class SimulatedRuntime:
         self.compute, self.copies = self.stream(), self.stream()
         self._used_bytes = 0
         self._pinned = MemoryRanges()
-
-    @cached_property
-    def blas(self) -> Blas:
-        """Products by NumPy."""
-        from ..cuda.gemm import ReferenceBlas
-
-        return ReferenceBlas()
-
-    @cached_property
-    def dnn(self) -> Dnn:
-        """Convolutions, norms and attention by NumPy."""
-        from .reference_dnn import ReferenceDnn
-
-        return ReferenceDnn()
 
     @cached_property
     def nccl(self) -> Any:
@@ -144,22 +126,9 @@ class SimulatedRuntime:
         """Tell whether an array lies in memory that ``pinned`` gave."""
         return array in self._pinned
 
-    def pin(self, array: np.ndarray) -> None:
-        """Any host memory will do."""
-
-    def unpin(self, array: np.ndarray) -> None:
-        """Nothing was done."""
-
-    def give_back(self) -> None:
-        """Memory goes back as soon as it is not used."""
-
     def memory(self) -> tuple[int, int]:
         """Return free and all bytes."""
         return self.properties.memory - self._used_bytes, self.properties.memory
-
-    def address(self, array: np.ndarray) -> int:
-        """Return an array's address."""
-        return int(array.ctypes.data)
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the call that runs a kernel."""
@@ -223,9 +192,6 @@ class SimulatedRuntime:
         """Do everything."""
         for stream in self._streams:
             stream.reach(stream.put)
-
-    def use(self) -> None:
-        """Any thread may run it."""
 
 
 class HostLaunch:

@@ -10,7 +10,7 @@ from ...strategies.types import FLOATS
 from . import expr as e
 from . import operands
 from .operands import Input, Operands, Unary, named
-from .registry import Grad, Inference, ShapeRule, Specs, define, slope
+from .registry import Grad, Inference, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
 from .second_order import Second
@@ -29,15 +29,11 @@ class Activation(Unary, Libraries): ...
 _WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
 
 
-def float_like(source: str, target: str) -> ShapeRule:
-    """``target`` is like ``source``, which must be of a float type."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        spec = op.spec(source)
-        op.require(spec.dtype in FLOATS, f"{source} must be of a float type: cast it first")
-        return {target: spec}
-
-    return rule
+def float_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, which must be of a float type."""
+    x = op.spec("X")
+    op.require(x.dtype in FLOATS, "X must be of a float type: cast it first")
+    return {"Out": x}
 
 
 def define_activation(
@@ -62,7 +58,7 @@ def define_activation(
     define(
         name,
         record,
-        same("X") if name in _WHOLE_TOO else float_like("X", "Out"),
+        same("X") if name in _WHOLE_TOO else float_shape,
         scalar=scalar,
         in_place={"Out": "X"},
         samples=samples,

@@ -108,12 +108,8 @@ def _check_mask(op: Inference, scores: tuple[int, ...]) -> None:
 _CAUSAL = table(np.triu(np.full((3, 3), -12345.5), 1))
 
 
-def _qkv(*lead: int, queries: int = 3, keys: int = 5, width: int = 4) -> dict[str, object]:
-    return {
-        "Q": normal(*lead, queries, width),
-        "K": normal(*lead, keys, width),
-        "V": normal(*lead, keys, width + 2),
-    }
+def _qkv(*lead: int, keys: int = 5) -> dict[str, object]:
+    return {"Q": normal(*lead, 3, 4), "K": normal(*lead, keys, 4), "V": normal(*lead, keys, 6)}
 
 
 class FusedDotProductAttentionOperands(Operands):

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from .operands import Input, Operands, Outputs, Unary
-from .registry import Grad, Inference, ShapeRule, Specs, define, slope
+from .registry import Grad, Inference, Specs, define, slope
 from .rules import normal_axis, of_shape, same
 from .samples import normal, sample
 
 
-def axes_shape(attr: str) -> ShapeRule:
-    """Return the rule of ops whose result is like X, whose dimensions an attribute names."""
-
-    def rule(op: Inference) -> Mapping[str, Specs]:
-        axes = [normal_axis(op, axis, len(op.shape("X"))) for axis in op.attr(attr)]
-        op.require(len(set(axes)) == len(axes), f"{attr} {op.attr(attr)} names a dimension twice")
-        return same()(op)
-
-    return rule
+def flip_shape(op: Inference) -> Mapping[str, Specs]:
+    """Like X, whose dimensions ``dims`` names, each once."""
+    dims = op.attr("dims")
+    axes = [normal_axis(op, axis, len(op.shape("X"))) for axis in dims]
+    op.require(len(set(axes)) == len(axes), f"dims {dims} names a dimension twice")
+    return {"Out": op.spec("X")}
 
 
 class Flip(Unary):
@@ -28,7 +25,7 @@ class Flip(Unary):
 define(
     "flip",
     Flip,
-    axes_shape("dims"),
+    flip_shape,
     grad=Grad("flip", {"X": "Out@GRAD"}, {"Out": "X@GRAD"}),
     samples=(sample({"X": normal(3, 4)}, dims=[0]), sample({"X": normal(2, 3, 4)}, dims=[-1, 0])),
     refuses=(sample({"X": normal(3, 4)}, dims=[2]), sample({"X": normal(3)}, dims=[0, -1])),

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ...strategies.types import VarType
-from .norm import batch_norm_shape
+from .norm import STATISTICS, batch_norm_shape
 from .operands import Input, Operands, Output
 from .registry import OPS, Inference, Spec, Specs, define, register
 from .samples import normal, sample, uniform
@@ -65,12 +65,6 @@ _OF_ALL_ROWS = {
 }
 _STATS = uniform(7, low=1.0, high=2.0)
 _PER_CHANNEL = {"SavedMean": normal(3), "SavedVariance": uniform(3, low=0.5, high=2.0)}
-_RUNNING = {
-    "Scale": uniform(3, low=0.5, high=1.5),
-    "Bias": normal(3),
-    "Mean": normal(3),
-    "Variance": uniform(3, low=0.5, high=2.0),
-}
 
 
 class BatchNormPartial(Operands):
@@ -116,11 +110,11 @@ define(
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     needs=lambda attrs: _OF_ALL_ROWS,
     samples=(
-        sample({"X": normal(4, 3, 2, 2), **_RUNNING, "Stats": _STATS}),
-        sample({"X": normal(6, 3), **_RUNNING, "Stats": _STATS}),
-        sample({"X": normal(4, 2, 2, 3), **_RUNNING, "Stats": _STATS}, data_layout="NHWC"),
+        sample({"X": normal(4, 3, 2, 2), **STATISTICS, "Stats": _STATS}),
+        sample({"X": normal(6, 3), **STATISTICS, "Stats": _STATS}),
+        sample({"X": normal(4, 2, 2, 3), **STATISTICS, "Stats": _STATS}, data_layout="NHWC"),
     ),
-    refuses=(sample({"X": normal(4, 3), **_RUNNING, "Stats": uniform(6)}),),
+    refuses=(sample({"X": normal(4, 3), **STATISTICS, "Stats": uniform(6)}),),
 )
 
 

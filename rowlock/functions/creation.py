@@ -92,9 +92,7 @@ def zeros_like(x: Variable, dtype: Any = None, name: str | None = None) -> Varia
     return full_like(x, 0.0, dtype, name)
 
 
-def empty_like(x: Variable, dtype: Any = None, name: str | None = None) -> Variable:
-    """A tensor of unspecified elements, which are zeros, in the shape of ``x``."""
-    return zeros_like(x, dtype, name)
+empty_like = zeros_like  # elements that are not specified are zeros
 
 
 def _numbers(layer: str, *values: Any) -> None:

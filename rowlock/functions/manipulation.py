@@ -112,9 +112,7 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
     return layers.expand(view, times, name) if max(times) > 1 else layers.assign(view)
 
 
-def broadcast_to(x: Variable, shape: Any, name: str | None = None) -> Variable:
-    """x repeated along its dimensions of size 1, to ``shape``."""
-    return expand(x, shape, name)
+broadcast_to = expand
 
 
 def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -176,31 +174,13 @@ def scatter_nd_add(
     return picks.scatter_nd_add(x, index, updates, name)
 
 
-def reshape_(x: Variable, shape: Any, name: str | None = None) -> Variable:
-    """As ``reshape``: in a static program the result is a variable of its own."""
-    return reshape(x, shape, name)
-
-
-def squeeze_(x: Variable, axis: Any = None, name: str | None = None) -> Variable:
-    """As ``squeeze``: in a static program the result is a variable of its own."""
-    return squeeze(x, axis, name)
-
-
-def unsqueeze_(x: Variable, axis: Any, name: str | None = None) -> Variable:
-    """As ``unsqueeze``: in a static program the result is a variable of its own."""
-    return unsqueeze(x, axis, name)
+# In a static program the result of what works in place elsewhere is a variable of its own.
+reshape_, squeeze_, unsqueeze_, scatter_ = reshape, squeeze, unsqueeze, scatter
 
 
 def tanh_(x: Variable, name: str | None = None) -> Variable:
     """As ``tanh``: in a static program the result is a variable of its own."""
     return unary.tanh(x, name)
-
-
-def scatter_(
-    x: Variable, index: Variable, updates: Variable, overwrite: bool = True, name: str | None = None
-) -> Variable:
-    """As ``scatter``: in a static program the result is a variable of its own."""
-    return scatter(x, index, updates, overwrite, name)
 
 
 def shape(input: Variable) -> Variable:

@@ -102,9 +102,7 @@ def multinomial(
     return draws.multinomial(x, num_samples, replacement, name)
 
 
-def standard_normal(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
-    """From the standard normal distribution."""
-    return randn(shape, dtype, name)
+standard_normal = randn
 
 
 publish_definitions(__name__)

@@ -248,9 +248,7 @@ def elu_(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return unary.elu(x, alpha, name)
 
 
-def softmax_(x: Variable, axis: int = -1, dtype: Any = None, name: str | None = None) -> Variable:
-    """As ``softmax``: in a static program the result is a variable of its own."""
-    return softmax(x, axis, dtype, name)
+softmax_ = softmax  # in a static program the result is a variable of its own
 
 
 SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772  # the limit of selu towards -infinity

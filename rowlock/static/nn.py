@@ -37,6 +37,7 @@ conv3d = conv.conv3d
 conv3d_transpose = conv.conv3d_transpose
 batch_norm = layers.batch_norm
 layer_norm = layers.layer_norm
+embedding = layers.embedding_v2
 row_conv = sequence.row_conv
 sequence_conv = sequence.sequence_conv
 sequence_expand = sequence.sequence_expand
@@ -80,21 +81,6 @@ def fc(
 ) -> Variable:
     """Fully connected layer: [..., size]."""
     return layers.fc(x, size, num_flatten_dims, weight_attr, bias_attr, activation, name)
-
-
-def embedding(
-    input: Variable,
-    size: Sequence[int],
-    is_sparse: bool = False,
-    is_distributed: bool = False,
-    padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
-) -> Variable:
-    """Rows of a [vocabulary, width] table for ids [...]."""
-    return layers.embedding_v2(
-        input, size, is_sparse, is_distributed, padding_idx, param_attr, dtype
-    )
 
 
 __all__ = [

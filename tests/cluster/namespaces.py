@@ -276,6 +276,15 @@ class Hosts:
         """Return the ids of all processes of a host."""
         return [int(pid) for pid in ip("netns", "pids", self._names[host]).split()]
 
+    def process(self, host: int, command: str) -> int:
+        """Return the id of a host's process whose command line begins so."""
+        (pid,) = (
+            pid
+            for pid in self.processes(host)
+            if Path(f"/proc/{pid}/cmdline").read_text().startswith(command)
+        )
+        return pid
+
     def exists(self) -> bool:
         """Tell whether anything of it is there: a namespace, or its folder."""
         return bool(set(self.names) & set(namespaces())) or os.path.exists(self._folder)

@@ -226,6 +226,14 @@ def test_nodes_that_others_hold_are_passed_over(monkeypatch: pytest.MonkeyPatch)
     assert fake.requests == ["122", "233"] and fake.removed == 1
 
 
+def test_replicas_that_need_nothing_stay_where_they_were_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeRay(monkeypatch, ["NO_RESOURCES", "CREATED"])
+    fake.free["id2"] = {"CPU": 0.0}
+    assert placement.reserve(3, ClusterConfig()) == "122"
+
+
 def test_what_is_free_nowhere_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeRay(monkeypatch, ["NO_RESOURCES", "NO_RESOURCES", "CREATED"])
     fake.free = {}

@@ -36,7 +36,7 @@ def steps_of(dev: Device, op: str, a: CrfOperands | CrfDecoding) -> Callable[[],
     return padded
 
 
-def tags_of(xp: Any, op: str, label: Array, rows: Array, count: int) -> Any:
+def tags_of(label: Array, rows: Array, count: int) -> Any:
     """Return the labels of rows.
 
     Raises:
@@ -45,7 +45,8 @@ def tags_of(xp: Any, op: str, label: Array, rows: Array, count: int) -> Any:
     tags = label.reshape(-1)[rows]
     if tags.size and (int(tags.min()) < 0 or int(tags.max()) >= count):
         wrong = tags[(tags < 0) | (tags >= count)][0]
-        raise InvalidValue(outside(op, count, "label", "tags of Emission").format(int(wrong)))
+        problem = outside("linear_chain_crf", count, "label", "tags of Emission")
+        raise InvalidValue(problem.format(int(wrong)))
     return tags
 
 
@@ -74,7 +75,7 @@ def linear_chain_crf(dev: Device, a: LinearChainCrf) -> Step:
         loss = xp.zeros(a.log_likelihood.shape[0], x.dtype)
         xp.add.at(loss, steps.sequence, (xp.log(scale) + largest)[:, 0])
         loss[order] += xp.log(alpha[final] @ transition[1])
-        tags = tags_of(xp, "linear_chain_crf", a.label, rows, count)
+        tags = tags_of(a.label, rows, count)
         xp.add.at(loss, steps.sequence, -x[xp.arange(len(x)), tags])
         first = len(order)
         loss[order] -= a.transition[0, tags[:first]] + a.transition[1, tags[final]]
@@ -112,7 +113,7 @@ def linear_chain_crf_grad(dev: Device, a: LinearChainCrfGrad) -> Step:
             coming /= coming.sum(1, keepdims=True)
             beta[begin : begin + end - after] = coming @ transition[2:].T
         d = a.d_log_likelihood.reshape(-1)[steps.sequence][:, None]
-        tags = tags_of(xp, "linear_chain_crf", a.label, rows, count)
+        tags = tags_of(a.label, rows, count)
         d_x = alpha * beta
         d_x *= d / d_x.sum(1, keepdims=True)
         d_x[xp.arange(len(rows)), tags] -= d[:, 0]

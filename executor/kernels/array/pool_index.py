@@ -79,27 +79,27 @@ def max_pool_grad(dev: Device, a: ops.MaxPoolGrad) -> list[Step]:
     ]
 
 
-def checked_places(op: str, index: Array, sizes: tuple[int, ...]) -> Step:
+def checked_places(index: Array, sizes: tuple[int, ...]) -> Step:
     """Return a call that refuses places outside of a channel.
 
     Raises (when called):
-        InvalidValue: names op, slot, the place, and how many there are.
+        InvalidValue: names the place, and how many there are.
     """
     count = math.prod(sizes)
 
     def check() -> None:
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= count:
-            raise InvalidValue(wrong_place(op, low if low < 0 else high, sizes))
+            raise InvalidValue(wrong_place(low if low < 0 else high, sizes))
 
     return check if index.size else lambda: None
 
 
-def wrong_place(op: str, place: int, sizes: tuple[int, ...]) -> str:
+def wrong_place(place: int, sizes: tuple[int, ...]) -> str:
     """Return the sentence for a place outside of a channel."""
     extent = " x ".join(map(str, sizes))
     return (
-        f"{op}: Indices holds {place}, which is outside the {math.prod(sizes)} elements ({extent}) of a "
+        f"unpool: Indices holds {place}, which is outside the {math.prod(sizes)} elements ({extent}) of a "
         "channel of the result; indices count from 0 in each channel"
     )
 
@@ -110,7 +110,7 @@ def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
     rows, starts = _rows(dev, a.indices, math.prod(sizes))
     flat = a.out.reshape(-1)
     return [
-        checked_places("unpool", a.indices, sizes),
+        checked_places(a.indices, sizes),
         partial(a.out.fill, 0),
         partial(xp.add, a.indices, starts, rows),
         lambda: flat.__setitem__(rows.reshape(-1), xp.ascontiguousarray(a.x).reshape(-1)),

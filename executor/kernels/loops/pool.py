@@ -279,7 +279,7 @@ def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
 
     def check() -> None:
         if wrong[0]:
-            raise InvalidValue(wrong_place("unpool", int(wrong[1]), sizes))
+            raise InvalidValue(wrong_place(int(wrong[1]), sizes))
 
     return [partial(a.out.fill, 0), call, check]
 

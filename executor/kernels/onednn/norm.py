@@ -65,9 +65,9 @@ def _batch_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
 
 
 @shared
-def _batch_backward(x: Layout, epsilon: float, flags: int) -> Primitive:
-    settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
-    hint = _batch_forward(x, epsilon, flags & ~_GIVEN).descriptor
+def _batch_backward(x: Layout, flags: int) -> Primitive:
+    settings = (ctypes.c_float(0.0), ctypes.c_uint(flags))
+    hint = _batch_forward(x, 0.0, flags & ~_GIVEN).descriptor
     what = f"gradient of batch norm of {x}"
     make = "batch_normalization_backward"
     return Primitive(make, BACKWARD, x, x, x, *settings, hint, attributes(), what=what)
@@ -171,7 +171,7 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     spread = dev.scratch(a.scale.shape, a.scale.dtype)
     reads = {SRC: x, D_DST: d_y, SCALE: a.scale, MEAN: a.saved_mean, VARIANCE: spread}
     writes = {D_SRC: d_x, D_SCALE: a.d_scale, D_SHIFT: a.d_bias}
-    compiled = _batch_backward(last(x.shape), 0.0, flags)
+    compiled = _batch_backward(last(x.shape), flags)
     if compiled.implementation == _CHANNEL_BY_CHANNEL:
         return _by_numpy(array_norm.batch_norm_grad, dev, a, ("x", "d_y"), ("d_x",))
     return [

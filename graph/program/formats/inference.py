@@ -50,11 +50,12 @@ def inference_program(
     return clone
 
 
-def stamp_versions(program: Program, compatible: bool = True) -> None:
+def stamp_versions(program: Program) -> None:
     """Write into a program the Paddle version of its file, and which of its ops changed since the last one."""
-    program.file_fields = {"version": {"version": PADDLE_VERSION}}
-    if compatible:
-        program.file_fields["op_compatible_map"] = decode("OpCompatibleMap", compatible_map())
+    program.file_fields = {
+        "version": {"version": PADDLE_VERSION},
+        "op_compatible_map": decode("OpCompatibleMap", compatible_map()),
+    }
 
 
 def prepend_feed_ops(
