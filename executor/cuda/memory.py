@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..host.arena import Memory
+from ..host.numbered import Memo
 from .device_assert import DeviceAsserts
 from .runtime import Event, Runtime
 
@@ -37,6 +38,7 @@ class DeviceMemory:
         self._scratch: Held | None = None
         self._beside: Any = None
         self.host = Memory()  # scratch of ops on the host
+        self.memo = Memo(self.host.memo.capacity)
         self.asserts = DeviceAsserts(runtime)
         self.ticks = runtime.empty(8 * len(_TICKS)).view(np.int64)
         self._clocks = [runtime.pinned(8 * len(_TICKS)).view(np.int64) for _ in range(_IN_FLIGHT)]

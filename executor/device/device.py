@@ -19,12 +19,13 @@ from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Dims, Runtime, Step, describe_memory
 from ..host.arena import Memory, aligned, aligned_bytes
 from ..host.memory import total_memory
+from ..host.numbered import Memo, Rebound
 from ..host.writes import Writes
 
 # A prime: steps, rounds and rounds of inner loops fall together by accident alone.
 _ROUNDS = (1 << 61) - 1
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Rebound)
 
 _METHODS = {
     "add": "sum",
@@ -105,6 +106,7 @@ class Device:
         self.own_bytes = 0  # of arrays that instructions keep
         self.compiled_bytes = 0  # of a library's code that was compiled for them
         self._bytes_before = 0  # bytes of both before the instruction being bound
+        self.shared: list[Rebound] = []  # what the instruction being bound has together with others
         self._region_bytes = 0  # bytes of the lane's region that calls being bound have
         self.region_bytes = 0  # and the most that any calls of the instruction have
         self._most: dict[int, int] = {}  # by region: the most that one instruction has of it
@@ -150,14 +152,21 @@ class Device:
         if not isinstance(self.memory, Memory):
             return make()
         region, begin = self.memory.scratch(self.lane), self._region_bytes
-        bound, nbytes = region.bound.get((key, begin), (None, 0))
+        bound = cast(T | None, region.bound.get((key, begin)))
         if bound is not None:
-            self._cut(nbytes)
-            return cast(T, bound)
-        bound = make()
-        if self.memory.scratch(self.lane) is region:  # not a larger one
-            region.bound[key, begin] = bound, self._region_bytes - begin
+            self._cut(bound.scratch)
+        else:
+            bound = make()
+            if self.memory.scratch(self.lane) is region:  # not a larger one
+                bound.scratch = self._region_bytes - begin
+                region.keep((key, begin), bound)
+        self.shared.append(bound)
         return bound
+
+    @property
+    def memo(self) -> Memo:
+        """What calls remember of runs of any plan on the same memory."""
+        return Memo(1) if self.memory is None else self.memory.memo
 
     @property
     def gpu(self) -> int | None:
@@ -234,7 +243,7 @@ class Device:
         self.op, self.where = op, where
         self._bytes_before = self.own_bytes + self.compiled_bytes
         self.lane, self.output, self.operands, self.tied = lane, output, operands, False
-        self.uneven, self.region_bytes = uneven, 0
+        self.uneven, self.region_bytes, self.shared = uneven, 0, []
 
     @property
     def instruction_bytes(self) -> int:

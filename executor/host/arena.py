@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import mmap
+from collections import deque
 from collections.abc import Hashable
 from copy import copy
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -17,12 +19,13 @@ from ...graph.ir.capabilities import CHANNELS_LAST, ROUNDED_LAST
 from ...graph.lowering.memory import ALIGNMENT, MemoryPlan, aligned
 from ...graph.ops.registry import Spec
 from ...strategies.types import to_numpy, to_var_type
-from .bounded_dict import BoundedDict
+from .numbered import Memo, Rebound
 from .writes import address
 
 _LEAST, _LEAST_SCRATCH = 64 << 20, 1 << 30  # bytes of address space
 _ROOM = 4  # reserve so many times the bytes needed now: larger shapes may follow
-_BOUND_KEPT = 64  # by region
+_BOUND_KEPT = 64  # by region, without a plan that has it
+_REMEMBERED = 32  # runs: batches that come again and again have a few orders each
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Python names it from 3.13 on
 
 
@@ -47,7 +50,8 @@ def aligned_bytes(xp: ModuleType, nbytes: int) -> Any:
 class Region:
     """Reserved address space. Views of it stay usable after :meth:`give_back`.
 
-    ``bound`` is what kernels bound to it for any plan, and the bytes from where on that takes, by what it is.
+    ``bound`` is what kernels bound to it for any plan, by what it is and where it begins: as long as a plan
+    has it, or a while longer.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -58,9 +62,15 @@ class Region:
             raise MemoryError(str(error)) from error
         self.bytes = np.frombuffer(self._map, np.uint8)
         self.capacity = capacity
-        self.bound: BoundedDict[Hashable, tuple[Any, int]] = BoundedDict(_BOUND_KEPT)
+        self.bound: WeakValueDictionary[Hashable, Rebound] = WeakValueDictionary()
+        self._latest: deque[Rebound] = deque(maxlen=_BOUND_KEPT)
         with contextlib.suppress(OSError):  # huge pages, as NumPy requests for its own arrays
             self._map.madvise(mmap.MADV_HUGEPAGE)
+
+    def keep(self, key: Hashable, bound: Rebound) -> None:
+        """Keep what was bound to it."""
+        self.bound[key] = bound
+        self._latest.append(bound)
 
     def give_back(self) -> None:
         """Give the pages back to the host; their content is lost."""
@@ -68,9 +78,13 @@ class Region:
 
 
 class Memory:
-    """Memory of plans of which one runs at a time: an arena, and scratch memory for each lane."""
+    """Memory of plans of which one runs at a time: an arena, and scratch memory for each lane.
+
+    ``memo``: what their calls remember.
+    """
 
     def __init__(self) -> None:
+        self.memo = Memo(_REMEMBERED)
         self._arena: Region | None = None
         self._scratch: dict[int, Region] = {}
         self.taken = 0  # bytes of the arena that may have pages

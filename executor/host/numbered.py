@@ -10,6 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from .bounded_dict import BoundedDict
+
 
 class NumberedCall(partial[Any]):
     """A call of a function of numbers: addresses, sizes and strides. It keeps ``alive`` what they tell of."""
@@ -43,8 +45,14 @@ class Fields:
 
 
 class Rebound:
-    """Something that is bound to memory, and to no sizes: calls for all sizes share it."""
+    """Something that is bound to memory, and to no sizes: calls for all sizes share it.
+
+    ``scratch`` are the bytes of scratch memory that it has, ``nbytes`` those that it takes beside.
+    """
+
+    scratch = 0
+    nbytes = 0
 
 
-class Memo(dict[Any, Any]):
-    """What a call remembers of its last run; a call for other sizes has one of its own."""
+class Memo(BoundedDict[Any, Any]):
+    """What calls remember of their last runs, by what tells these apart: calls for all sizes share it."""

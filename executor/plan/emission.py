@@ -107,7 +107,8 @@ class Emission:
         if node is self.part.vote_at:
             calls = self._with_vote(node, calls)
         scratch, own = side.region_bytes, side.instruction_bytes
-        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, own)
+        parts = tuple(side.shared)
+        return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, own, parts)
 
     def _with_vote(self, node: NodeRecord, calls: list[Call]) -> list[Call]:
         """Return the calls of the last collective with those of the vote, which meets there."""

@@ -22,7 +22,8 @@ class SharedPart(Hashable, Protocol):
 class Instruction:
     """One op bound to its buffers: ``calls`` is all that a step does for it; ``scratch``: bytes beside them.
 
-    ``own``: bytes of arrays, and of a library's code, that nothing else has.
+    ``own``: bytes of arrays, and of a library's code, that nothing else has; ``parts`` are what other
+    instructions may have as well.
     """
 
     op: str
@@ -32,6 +33,7 @@ class Instruction:
     calls: tuple[Callable[[], Any], ...]
     scratch: int = 0
     own: int = 0
+    parts: tuple[SharedPart, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -44,3 +46,8 @@ class Instruction:
 
     def __str__(self) -> str:
         return f"{', '.join(self.writes)} = {self.op}({', '.join(self.reads)})"
+
+
+def with_parts(instructions: Sequence[Instruction]) -> list[SharedPart]:
+    """Return instructions and their parts."""
+    return [*instructions, *(part for each in instructions for part in each.parts)]

@@ -14,7 +14,7 @@ from ...strategies.errors import CollectiveError, ExecutionError
 from ..cuda.device_vote import DeviceVote
 from ..device.device import Device
 from .group import Agree
-from .instruction import Instruction, SharedPart
+from .instruction import Instruction, SharedPart, with_parts
 from .run import Event, LaneFailed, Lanes, timed
 
 
@@ -77,7 +77,7 @@ class Plan:
         calls: list[Callable[[], Any]] | None = None,
     ) -> None:
         self._instructions = tuple(instructions)
-        self.parts: Sequence[SharedPart] = self._instructions
+        self.parts: Sequence[SharedPart] = with_parts(self._instructions)
         self.vote = vote
         self._late = late
         self.temporaries = temporaries

@@ -22,7 +22,7 @@ from ...graph.ops.operands import Operands
 from ..host.numbered import Fields, Memo, NumberedCall, Rebound
 from ..host.writes import address
 from .affine import AffineMap
-from .instruction import CALL_BYTES, Instruction
+from .instruction import CALL_BYTES, Instruction, SharedPart, with_parts
 from .plan import Plan
 
 Call = Callable[[], Any]
@@ -158,6 +158,11 @@ class PlanTemplate:
         """Bytes of what its plans have in common."""
         return sum(instruction.nbytes for instruction in self._instructions)
 
+    @cached_property
+    def parts(self) -> list[SharedPart]:
+        """What its instructions have together with others."""
+        return with_parts(self._instructions)[len(self._instructions) :]
+
     def instance(self, values: np.ndarray, bound: Mapping[int, Sequence[Instruction]]) -> _Instance:
         """Return what a plan with these numbers has; ``bound`` is what stands for those that are apart."""
         variable = self._variable = self._variable or self._variable_now()
@@ -224,7 +229,8 @@ class SizedPlan(Plan):
         own = template.instance(values, bound)
         super().__init__(own.instructions, own.inputs, own.fetched, calls=own.calls, **others)
         self.words, self.values = template.words, values
-        self.parts = template, *(instruction for group in bound.values() for instruction in group)
+        apart = [instruction for group in bound.values() for instruction in group]
+        self.parts = template, *template.parts, *with_parts(apart)
         self._nbytes = values.nbytes + own.nbytes
 
     @property
@@ -298,8 +304,6 @@ def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> _Maker |
         return _array_maker(known, places, buffer)
     if kind is tuple:
         return _tuple_maker(known, [_maker(each, places, buffers) for each in known])
-    if kind is Memo:
-        return lambda numbers: Memo()
     if kind is partial:
         return _partial_maker(known, [_maker(each, places, buffers) for each in _inside(known)])
     if kind is FunctionType or isinstance(known, _RECORDS):
@@ -429,8 +433,8 @@ def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]
         return kind, known
     if isinstance(known, _SAME):
         return known
-    if kind is Memo:
-        return kind
+    if kind is Memo:  # that of the memory
+        return Memo.__name__
     if not depth:
         raise _Unknown
     if kind is tuple:

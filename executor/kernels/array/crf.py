@@ -23,7 +23,7 @@ def steps_of(dev: Device, op: str, a: CrfOperands | CrfDecoding) -> Callable[[],
     """Return what tells the order of rows by time: of LoD sequences, or of a padded batch."""
     x, length = a.emission, a.length
     if length is None:
-        return by_offsets(dev.xp, op, "Emission", a.emission_lod[-1], len(x))
+        return by_offsets(dev, op, "Emission", a.emission_lod[-1], len(x))
 
     def padded() -> TimeSteps:
         counts, steps = on_host(length).reshape(-1), x.shape[1]

@@ -46,7 +46,7 @@ def _forward(dev: Device, a: Gru, factors: Factors) -> Step:
     """With update u, reset r and candidate c: (1 - u) h + u c, or u h + (1 - u) c in ``origin_mode``."""
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
-    steps_of = by_offsets(dev.xp, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
     like = partial(dev.scratch, dtype=a.input.dtype)
     pair, last = _factors(dev, a, count, factors)  # first: where they lie, rows make no difference
     gates = like((rows, 3 * width)) if a.batch_gate is None else a.batch_gate
@@ -90,7 +90,7 @@ def _forward(dev: Device, a: Gru, factors: Factors) -> Step:
 def _backward(dev: Device, a: GruGrad, factors: Factors) -> Step:
     xp, rows, width = dev.xp, len(a.input), a.weight.shape[0]
     count = a.input_lod[-1].shape[0] - 1
-    steps_of = by_offsets(dev.xp, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps_of = by_offsets(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
     like = partial(dev.scratch, dtype=a.input.dtype)
     pair, last = _factors(dev, a, count, factors, turned=True)
     d_gates, into = like((rows, 3 * width)), like((rows, width))

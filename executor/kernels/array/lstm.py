@@ -140,7 +140,7 @@ def _forward(
     """
     xp = dev.xp
     rows, width = len(a.input), hidden.shape[1]
-    steps_of = by_offsets(dev.xp, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
     cells = means.cells(dev, a)
     like = partial(dev.scratch, dtype=a.input.dtype)
     gates = like((rows, 4 * width)) if a.batch_gate is None else a.batch_gate
@@ -189,7 +189,7 @@ def _backward(
     The first of ``factors`` is what that of gates is multiplied by.
     """
     xp, rows = dev.xp, len(a.input)
-    steps_of = by_offsets(dev.xp, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps_of = by_offsets(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
     cells = means.cells(dev, a)
     width, count = cells.width, a.input_lod[-1].shape[0] - 1
     like = partial(dev.scratch, dtype=a.input.dtype)

@@ -15,7 +15,7 @@ import numpy as np
 from ....graph.ops.operands import Array
 from ....strategies.errors import SequenceError
 from ...device.device import Device
-from ...host.numbered import Fields, Memo
+from ...host.numbered import Fields
 
 
 class TimeSteps:
@@ -54,22 +54,24 @@ def on_host(array: Any) -> Any:
 
 
 def by_offsets(
-    xp: Any, op: str, slot: str, offsets: Array, rows: int, is_reverse: bool = False
+    dev: Device, op: str, slot: str, offsets: Array, rows: int, is_reverse: bool = False
 ) -> Callable[[], TimeSteps]:
-    """Return what tells the order of rows that offsets cut, when a step runs; equal ones are sorted once."""
-    known = Memo()
+    """Return what tells the order of rows that offsets cut, when a step runs.
+
+    Equal ones are sorted once, of whichever instructions: backwards they are those of the way forwards.
+    """
+    xp, known = dev.xp, dev.memo
 
     def steps_now() -> TimeSteps:
         ends = on_host(offsets)
-        key = ends.tobytes()
-        if key not in known:
-            if ends[-1] != rows:
-                raise SequenceError(
-                    f"{op}: the sequences of {slot} end at row {ends[-1]}, and it has {rows} rows"
-                )
-            known.clear()
-            known[key] = TimeSteps(xp, ends[:-1], np.diff(ends), 1, is_reverse)
-        steps: TimeSteps = known[key]
+        if ends[-1] != rows:
+            raise SequenceError(
+                f"{op}: the sequences of {slot} end at row {ends[-1]}, and it has {rows} rows"
+            )
+        key = xp, is_reverse, ends.tobytes()
+        steps: TimeSteps | None = known.get(key)
+        if steps is None:
+            steps = known[key] = TimeSteps(xp, ends[:-1], np.diff(ends), 1, is_reverse)
         return steps
 
     return steps_now

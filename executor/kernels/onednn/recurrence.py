@@ -21,6 +21,7 @@ from ..registry import Step, kernel, nonempty
 from .linear import matmul_of
 from .primitive import DST, SRC, WEIGHTS, Format, Layout, Memory, layout_of
 
+_CALL_BYTES = 8 << 10  # as measured: objects of the library for its memory, mostly
 _SIZES = 32  # numbers of rows that are compiled for, at most: others take the next larger
 
 
@@ -46,6 +47,7 @@ class _Products(Rebound):
                 packs.append((wanted, memory))
                 self.packs.append(pack)
             self.calls += primitive.bind(dev, {SRC: left, WEIGHTS: memory}, {DST: out})
+        self.nbytes = len(self.calls) * _CALL_BYTES
 
 
 class PackedFactor(Factor):
