@@ -165,7 +165,7 @@ class LoadedProgram(Segment):
         self.whole = _program_of(order)
         *earlier, last = cut(self.whole)
         budget = PlanBudget[BoundPlan]()
-        shared = [] if twin is None else [part.buckets for part in twin.meeting]
+        shared = [] if twin is None else [part.buckets for part in twin.meets_in]
         self.earlier = _load(self.whole, earlier, budget, group, shared)
         if runtime is not None:  # a plan holds a graph on the GPU
             budget = PlanBudget[BoundPlan](most=0)
@@ -192,7 +192,7 @@ class LoadedProgram(Segment):
         self.parallel = self.threads > 1 or self.overlap
         self.spare = cores > self.threads
         self.memory: Memory | None = None  # of its own; else that of the replica
-        self.meets_early = len(self.meeting) > 1
+        self.meets_early = len(self.meets_in) > 1
         self.alive: Plan | None = None
         self.last: Plan | None = None
         self.tracing = False
@@ -204,7 +204,7 @@ class LoadedProgram(Segment):
         return self.whole.meetings if self.options.rings else self.whole.schedule
 
     @property
-    def meeting(self) -> list[Segment]:
+    def meets_in(self) -> list[Segment]:
         """The segments in which it may meet its peers: the last, and those before it that have collectives."""
         earlier = [part for part in self.earlier if isinstance(part, Segment)]
         return [*(part for part in earlier if part.program.buckets), self]
@@ -212,7 +212,7 @@ class LoadedProgram(Segment):
     def release(self) -> None:
         """Give back what plans hold, and the memory in which values meet."""
         self.forget_plans()
-        for part in self.meeting:
+        for part in self.meets_in:
             part.buckets.release()
 
     def forget_plans(self) -> None:

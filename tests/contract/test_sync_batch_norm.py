@@ -264,11 +264,11 @@ def test_what_lasts_is_written_behind_a_cut_that_follows_from_the_last_collectiv
             x, ids = fluid.data("x", [None, 6]), fluid.data("ids", [None, 1], "int64")
             rows = L.where(L.reduce_sum(L.batch_norm(x, momentum=0.8), 1) > -99.0)
             table = L.create_parameter([4, 3], "float32")
-            found = L.gather(table, L.reshape(L.gather(ids, rows), [-1]))
+            looked_up = L.gather(table, L.reshape(L.gather(ids, rows), [-1]))
         fluid.Executor().run(startup, scope=scope)
-        return main, scope, found
+        return main, scope, looked_up
 
-    (main, scope, found), (alone, own, plain) = build(), build()
+    (main, scope, looked_up), (alone, own, plain) = build(), build()
     exe = fluid.Executor()
     program = fluid.CompiledProgram(main).with_data_parallel(
         places=fluid.cpu_places(2), build_strategy=BuildStrategy(sync_batch_norm=True)
@@ -278,9 +278,9 @@ def test_what_lasts_is_written_behind_a_cut_that_follows_from_the_last_collectiv
         feed = {"x": x * last, "ids": np.array([[0], [1], [2], [last]], "int64")}
         if last == 9:
             with pytest.raises(ExecutionError, match="gather"):
-                exe.run(program, feed, [found], scope=scope)
+                exe.run(program, feed, [looked_up], scope=scope)
             continue
-        (rows,) = exe.run(program, feed, [found], scope=scope)
+        (rows,) = exe.run(program, feed, [looked_up], scope=scope)
         np.testing.assert_allclose(rows, exe.run(alone, feed, [plain], scope=own)[0], atol=1e-6)
     for name in ("batch_norm_0.w_1", "batch_norm_0.w_2"):
         np.testing.assert_allclose(
