@@ -57,7 +57,8 @@ class Emission:
 
     def _vote(self) -> Vote:
         part, peers = self.part, self.part.peers
-        vote = Vote({k: self.memory.fetched(i) for k, i in part.early_fetches().items()})
+        early = part.early_fetches() if peers.decide else {}
+        vote = Vote({k: self.memory.fetched(i) for k, i in early.items()})
         vote.on_device = part.device_vote
         if peers.group is not None and peers.group.asynchronous:
             when = When(peers.within, f"schedule {self._schedule}")
@@ -111,7 +112,7 @@ class Emission:
         return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, own, parts)
 
     def _with_vote(self, node: NodeRecord, calls: list[Call]) -> list[Call]:
-        """Return the calls of the last collective with those of the vote, which meets there."""
+        """Return the calls of the last collective with those of the vote, which meets there, if it does."""
         group, vote = self.part.peers.group, self.vote
         assert group is not None and vote is not None, "a rank without peers has no vote"
         if vote.on_device is not None:
@@ -122,6 +123,8 @@ class Emission:
             calls = [*calls, Waiting(group.landed, when), *self._check()]
         else:  # who leaves the collective knows that all peers do
             calls = [*self._check(), *calls]
+        if not self.part.peers.decide:
+            return calls
         return [*calls, vote.come, partial(group.vote, when), vote.go]
 
     def _check(self) -> list[Call]:

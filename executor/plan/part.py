@@ -22,6 +22,7 @@ class Peers:
 
     ``schedule``: what they must do alike, as a hash (empty: all of the program). ``gpus_vote``: the host may
     learn only later whether a step happened, if their GPUs can tell (see :attr:`RankPart.device_vote`).
+    ``decide``: they vote on the step; else it goes on behind the plan, in another segment.
     """
 
     group: CollectiveGroup | None = None
@@ -29,6 +30,7 @@ class Peers:
     within: float = DEADLINE_S
     schedule: str = ""
     gpus_vote: bool = False
+    decide: bool = True
 
     def waited(self) -> float:
         """Return the seconds that collectives waited for peers so far."""
@@ -42,7 +44,8 @@ class RankPart:
     """The nodes of a program that one rank runs.
 
     ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch (``skipped``).
-    ``vote_at`` is the last collective, at which all ranks vote (None: a rank without peers).
+    ``vote_at`` is the last collective, at which all ranks vote if they decide on the step here, and else wait
+    for the results of all (None: a rank without peers).
     """
 
     def __init__(self, program: ReplicaProgram, peers: Peers, idle: bool) -> None:

@@ -165,11 +165,12 @@ class LoadedProgram(Segment):
         self.whole = _program_of(order)
         *earlier, last = cut(self.whole)
         budget = PlanBudget[BoundPlan]()
-        self.earlier = _load(self.whole, earlier, budget)
+        shared = [] if twin is None else [part.buckets for part in twin.meets_in]
+        self.earlier = _load(self.whole, earlier, budget, group, shared)
         if runtime is not None:  # a plan holds a graph on the GPU
             budget = PlanBudget[BoundPlan](most=0)
         assert isinstance(last, ReplicaProgram), "a program ends with a segment"
-        super().__init__(last, group, budget, None if twin is None else twin.buckets)
+        super().__init__(last, group, budget, shared[-1] if shared else None)
         self.openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
         self.options = options = order.options
         self.alone = options.alone
@@ -191,6 +192,7 @@ class LoadedProgram(Segment):
         self.parallel = self.threads > 1 or self.overlap
         self.spare = cores > self.threads
         self.memory: Memory | None = None  # of its own; else that of the replica
+        self.meets_early = len(self.meets_in) > 1
         self.alive: Plan | None = None
         self.last: Plan | None = None
         self.tracing = False
@@ -201,6 +203,18 @@ class LoadedProgram(Segment):
         """What ranks must do alike, as a hash."""
         return self.whole.meetings if self.options.rings else self.whole.schedule
 
+    @property
+    def meets_in(self) -> list[Segment]:
+        """The segments in which it may meet its peers: the last, and those before it that have collectives."""
+        earlier = [part for part in self.earlier if isinstance(part, Segment)]
+        return [*(part for part in earlier if part.program.buckets), self]
+
+    def release(self) -> None:
+        """Give back what plans hold, and the memory in which values meet."""
+        self.forget_plans()
+        for part in self.meets_in:
+            part.buckets.release()
+
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""
         self.alive = self.last = None
@@ -210,15 +224,20 @@ class LoadedProgram(Segment):
 
 
 def _load(
-    program: ReplicaProgram, parts: Sequence[Part], budget: PlanBudget[BoundPlan]
+    program: ReplicaProgram,
+    parts: Sequence[Part],
+    budget: PlanBudget[BoundPlan],
+    group: CollectiveGroup | None = None,
+    shared: Iterable[Buckets] = (),
 ) -> list[Segment | HostCall]:
-    """Return what runs parts of a program that meet no peers."""
+    """Return what runs parts of a program; collectives meet in ``shared`` buckets, if there are any."""
 
     def load_block(block: ReplicaProgram) -> list[Segment | HostCall]:
         return _load(block, cut_block(block), budget)
 
+    buckets = iter(shared)
     return [
-        Segment(part, None, budget)
+        Segment(part, group, budget, next(buckets, None) if part.buckets else None)
         if isinstance(part, ReplicaProgram)
         else HostCall(part, program.values, load_block)
         for part in parts

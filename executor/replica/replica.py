@@ -158,9 +158,7 @@ class Replica:
         for number in [
             n for n, program in self.programs.items() if program.options.trainers == order.name
         ]:
-            loaded = self.programs.pop(number)
-            loaded.forget_plans()
-            loaded.buckets.release()
+            self.programs.pop(number).release()
         seat = self.trainers.pop(order.name, None)
         if seat is not None and seat.group is not None:
             if order.reason:
@@ -230,8 +228,7 @@ class Replica:
         for program in order.programs:
             loaded = self.programs.pop(program, None)
             if loaded is not None:
-                loaded.forget_plans()
-                loaded.buckets.release()
+                loaded.release()
         for scope in order.scopes:
             self.scopes.pop(scope, None)
         return orders.OK
@@ -596,6 +593,8 @@ class Replica:
                 "computes from rows. Feed at least one row for each place."
             )
         values: Values = dict(zip(loaded.whole.feeds, feeds, strict=True))
+        if loaded.meets_early:
+            self._begin_collectives(loaded, now.step)
         self._run_parts(loaded, now, loaded.earlier, values, {})
         return fed_to(loaded.program, values)
 
@@ -621,6 +620,7 @@ class Replica:
             if bound is None:
                 bound = self._keep_plan(loaded, part, key, fed, False, False)
             bound.plan.device.clock.show(now)
+            self._under_way = bound.plan if part.program.buckets else self._under_way
             bound.plan.run(fed)
             lent = len(part.program.fetches) if totals and self.runtime is None else 0
             fetched = bound.plan.fetched(lent=lent)
@@ -712,7 +712,7 @@ class Replica:
             complete(),
             scope.allocate,
             segment.buckets,
-            self._peers(loaded),
+            self._peers(loaded, segment),
             idle=idle,
             fed=feeds if lasting and not idle else None,
             memory_options=loaded.options.memory_options,
@@ -745,14 +745,15 @@ class Replica:
                 if loaded.scope == number and name in loaded.whole.needed_names():
                     loaded.forget_plans()
 
-    def _peers(self, loaded: LoadedProgram) -> Peers:
-        seat = loaded.seat
+    def _peers(self, loaded: LoadedProgram, segment: Segment) -> Peers:
+        seat, decide = loaded.seat, segment is loaded
         if loaded.options.trainers:
             schedule = loaded.schedule if loaded.options.rings else ""
-            return Peers(seat.group, seat.rank, self.within, schedule)
+            return Peers(seat.group, seat.rank, self.within, schedule, decide=decide)
         rank = None if self.in_driver else self.rank
         group = None if loaded.alone else seat.group
-        return Peers(group, rank, self.within, gpus_vote=not loaded.earlier)
+        gpus_vote = not loaded.earlier
+        return Peers(group, rank, self.within, gpus_vote=gpus_vote, decide=decide)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ...strategies.errors import Unsupported
-from ..ops.collective import COLLECTIVES
+from ..ops.collective import ALL_REDUCE, COLLECTIVES, RING_OPS
 from ..ops.host_call import HOST_CALL
-from .graph import FEED, STATE
+from .graph import EVERYWHERE, FEED, STATE
 from .known_values import reads_elements, unknown
 from .replica_program import NodeRecord, ReplicaProgram
 
@@ -28,12 +28,13 @@ def first_segment(program: ReplicaProgram) -> ReplicaProgram:
 
 
 def cut(program: ReplicaProgram) -> tuple[Part, ...]:
-    """Return the parts of a program, in order.
+    """Return the parts of a program, in order; of copies of a program all ranks have the same.
 
-    The first and the last are segments; the last has the program's fetches, and all its collectives.
+    The first and the last are segments; the last has the program's fetches, and all collectives but those on
+    which a cut depends.
 
     Raises:
-        Unsupported: what is behind a cut depends on a collective.
+        Unsupported: a cut depends on what one rank alone has.
     """
     cuts = list(_cuts(program))
     if len(cuts) == 1 and not _calls(program.nodes):
@@ -94,8 +95,6 @@ def _cuts(program: ReplicaProgram) -> Iterator[list[int]]:
         ready = [k for k in pending if program.nodes[k].op == HOST_CALL and waits[k] <= done]
         prompt = [k for k in ready if program.nodes[k].attrs["function"] != "write_to_array"]
         part = prompt or _segment_nodes(program, pending, waits, done) or ready
-        if not part:
-            _refuse(program, pending)
         if part[0] in ready:
             yield from ([k] for k in part)
         else:
@@ -124,9 +123,14 @@ def _segment_nodes(
 def _waits(program: ReplicaProgram, cuts: set[int]) -> list[set[int]]:
     """Return, by node, the numbers of those that must have run before.
 
-    Collectives, and what changes persistables, wait for all cuts: a step that fails there changes nothing.
+    What changes persistables, and collectives on which no cut depends, wait for all cuts: a step that fails
+    there changes nothing. Those of trainers, whose programs may differ, keep their order.
+
+    Raises:
+        Unsupported: a cut depends on what one rank alone has.
     """
     writer: dict[int, int] = {}
+    ring: set[int] = set()  # the last collective of trainers
     users: dict[str, set[int]] = {}  # of a persistable, since it was written
     waits, changes = list[set[int]](), set[int]()
     for k, node in enumerate(program.nodes):
@@ -139,12 +143,16 @@ def _waits(program: ReplicaProgram, cuts: set[int]) -> list[set[int]]:
         for i in node.touches():
             if program.values[i].kind == STATE:
                 users.setdefault(program.values[i].name, set()).add(k)
+        if node.op in RING_OPS:
+            before, ring = before | ring, {k}
         waits.append(before - {k})
     needed = set(cuts)
     for k in range(len(waits))[::-1]:
         needed |= waits[k] if k in needed else set()
     for k, node in enumerate(program.nodes):
-        if node.op in COLLECTIVES or (k in changes and k not in needed):
+        if k in needed:
+            _check_everywhere(program, node, waits, cuts)
+        elif node.op in COLLECTIVES or k in changes:
             waits[k] |= cuts
     return waits
 
@@ -155,14 +163,27 @@ def _may_cut(program: ReplicaProgram, number: int) -> bool:
     return node.op == HOST_CALL or unknown(before, node, program.values)
 
 
-def _refuse(program: ReplicaProgram, pending: Collection[int]) -> None:
-    """Raise Unsupported: what is left waits for a collective that waits for it."""
-    meeting = next(program.nodes[k] for k in pending if program.nodes[k].op in COLLECTIVES)
-    node = next(program.nodes[k] for k in pending if _may_cut(program, k))
-    what = node.attrs["function"] if node.op == HOST_CALL else node.op
+def _check_everywhere(
+    program: ReplicaProgram, node: NodeRecord, waits: Sequence[set[int]], cuts: Collection[int]
+) -> None:
+    """Refuse a node on which a cut depends and whose results not all ranks have.
+
+    Raises:
+        Unsupported: it names the first such cut.
+    """
+    alike = node.op not in COLLECTIVES or node.op == ALL_REDUCE or node.op in RING_OPS
+    if alike and node.at == EVERYWHERE:
+        return
+    behind = {next(k for k, other in enumerate(program.nodes) if other is node)}
+    for k, before in enumerate(waits):
+        if not before.isdisjoint(behind):
+            behind.add(k)
+    cut_node = program.nodes[min(behind.intersection(cuts))]
+    is_call = cut_node.op == HOST_CALL
     raise Unsupported(
-        f"{what}: the shape of its result depends on what is computed behind {meeting.op}, where replicas have "
-        f"met already; put it before the gradients. Built at {node.where}."
+        f"{cut_node.attrs['function'] if is_call else cut_node.op}: what it computes depends on a gradient "
+        f"that its owner alone has behind {node.op} (Reduce mode, or rows of an is_sparse table): put it "
+        f"before the gradients, or use AllReduce and is_sparse=False. Built at {cut_node.where}."
     )
 
 
@@ -190,7 +211,11 @@ def _segment(
         feeds=(*fed, *crossing),
         fetches=program.fetches if last else tuple(sorted(here & later)),
         place_states=program.place_states if last else (),
-        buckets=program.buckets if last else (),
+        buckets=tuple(
+            tuple(i for i in node.inputs.get("X", ()) if i >= 0)
+            for node in own
+            if node.op in COLLECTIVES
+        ),
         checked=tuple(numbers.index(k) for k in program.checked if k in numbers),
     )
 

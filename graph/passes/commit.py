@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from ..ir.graph import STATE, TEMP, Graph, Node, Value
 from ..ops.collective import BARRIER, COLLECTIVES
+from ..ops.host_call import HOST_CALL
 from ..ops.registry import OPS
 from ..program.role import OpRole
 from .replicated import place_states, replicated
@@ -26,7 +27,8 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     A persistable that an earlier op must write (batch-norm statistics, counters, the first of two updates,
     what an owner updates and broadcasts) is written beside the old value and copied over it at the end. A
     program that writes without any collective gets a barrier as its vote; so does one that fetches a value
-    computed from a place's own rows and the last collective's results, for that must be known before the vote.
+    computed from a place's own rows and the last collective's results, for that must be known before the vote;
+    and one that is cut behind its last collective, where a place may fail.
     """
     states = [value for node in graph.nodes for value in _changed_states(node)]
     collectives = [node for node in graph.nodes if node.op in COLLECTIVES]
@@ -35,7 +37,8 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     own_values = _own_values(graph, target)
     if not states and not own_values:
         return graph
-    if target.checks or not collectives or collectives[-1] in _needed_nodes(graph, own_values):
+    needed = _needed_nodes(graph, own_values, filter(_may_cut, graph.nodes))
+    if target.checks or not collectives or collectives[-1] in needed:
         collectives.append(_barrier())
     vote = collectives[-1]
     early = _before_the_vote(graph, collectives, own_values)
@@ -58,6 +61,11 @@ def _changed_states(node: Node) -> list[Value]:
     reads = {value.name for value in node.reads() if value.kind == STATE}
     only_uses = all(value.name in reads for value in writes) and OPS[node.op].only_uses(node.attrs)
     return [] if only_uses else writes
+
+
+def _may_cut(node: Node) -> bool:
+    """Tell whether a step may be cut at a node (see ``graph/ir/segments.py``)."""
+    return node.op == HOST_CALL or bool(OPS[node.op].values_read(node.attrs, node.inputs))
 
 
 def _own_values(graph: Graph, target: Target) -> set[Value]:

@@ -654,15 +654,17 @@ def _accumulate(
     parts |= {name: [name] for name in arriving}
     numbers: dict[str, Iterator[int]] = defaultdict(count)
     complete: set[str] = set()
+    forward: dict[str, str] = {}  # of what a sum of parts is the gradient, by its name
     result: list[GradOp] = []
     for op in grads:
+        forward |= op.of
         if op.type == _OVERWRITTEN:
             complete.update(op.read())
             continue
         reads = list(dict.fromkeys(op.read()))
         for name in reads:
             if len(parts.get(name, ())) > 1:
-                result.append(_sum(name, parts[name]))
+                result.append(_sum(name, parts[name], forward))
                 # An op that may leave the variable as it was reads a part of what stood there before.
                 parts[name], writers[name] = [name], result[-1:]
             elif name in seeds and parts.get(name) == [seeds[name]]:
@@ -697,7 +699,7 @@ def _accumulate(
                 parts_so_far.append(own)
                 writers[name].append(op)
         result.append(op)
-    result += [_sum(name, names) for name, names in parts.items() if len(names) > 1]
+    result += [_sum(name, names, forward) for name, names in parts.items() if len(names) > 1]
     return result
 
 
@@ -706,8 +708,9 @@ def _behind(writer: GradOp, ops: list[GradOp]) -> list[GradOp]:
     return ops[next(i for i, op in enumerate(ops) if op is writer) + 1 :]
 
 
-def _sum(name: str, parts: list[str]) -> GradOp:
-    return GradOp("sum", {"X": list(parts)}, {"Out": [name]}, {})
+def _sum(name: str, parts: list[str], forward: Mapping[str, str]) -> GradOp:
+    of = {name: forward[name]} if name in forward else {}
+    return GradOp("sum", {"X": list(parts)}, {"Out": [name]}, {}, of)
 
 
 # -- appending --------------------------------------------------------------------------------------

@@ -50,6 +50,10 @@ def net_in_a_branch(x: Any, w: Any, limit: float) -> Any:
     )
 
 
+def net_of_squares(x: Any, w: Any, limit: float) -> Any:
+    return over(x, lambda a, h: L.tanh(L.matmul(h, w) + a * a))
+
+
 def net_in_a_loop(x: Any, w: Any, limit: float) -> Any:
     return loop(3, lambda h: over(h, lambda a, b: L.tanh(L.matmul(b, w) + a)), x)[0]
 
@@ -113,6 +117,7 @@ def joined_states(x: Any, w: Any, limit: float) -> Any:
 
 NETS = (
     net_in_a_branch,
+    net_of_squares,
     net_in_a_loop,
     branches_in_a_net,
     loop_in_a_net,
@@ -148,3 +153,27 @@ def test_gradients_are_slopes(net: Callable[..., Any], limit: float) -> None:
         way = 1e-6 * draw.randn(*value.shape)
         difference = at({**values, name: value + way}) - at({**values, name: value - way})
         np.testing.assert_allclose((slope * way).sum() * 2, difference, rtol=1e-5, atol=1e-14)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_gradients_of_two_losses_are_slopes_of_each(net: Callable[..., Any]) -> None:
+    """A step's value has the name of its sequence, of which the pass before declared a gradient."""
+    draw = np.random.RandomState(0)
+    values = {"x": draw.randn(*SHAPE), "w": draw.randn(3, 3) * 0.4}
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        operands = [fluid.data(name, value.shape, "float64") for name, value in values.items()]
+        for operand in operands:
+            operand.stop_gradient = False
+        y = net(*operands, 1.5)
+        losses = [L.reduce_mean(y * y), L.reduce_mean(L.tanh(y))]
+        slopes = [fluid.gradients(loss, operands) for loss in (*losses, losses[0])]
+    exe = fluid.Executor(fluid.CPUPlace())
+    first, second, again = (exe.run(main, values, of_loss) for of_loss in slopes)
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for k, (name, value) in enumerate(values.items()):
+        way = 1e-6 * draw.randn(*value.shape)
+        high, low = (exe.run(main, {**values, name: v}, losses) for v in (value + way, value - way))
+        for slope, up, down in zip((first[k], second[k]), high, low, strict=True):
+            np.testing.assert_allclose((slope * way).sum() * 2, up - down, rtol=1e-5, atol=1e-14)

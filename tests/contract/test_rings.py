@@ -140,6 +140,28 @@ def test_each_collective(gang: str, rows: int | None) -> None:
             np.testing.assert_array_equal(value, KINDS[kind](xs, rank), err_msg=kind)
 
 
+def test_a_step_is_cut_between_two_collectives(gang: str) -> None:
+    """What follows from the second is known before the first has to be: they keep their order all the same."""
+    ends, xs = endpoints(2), [np.arange(12, dtype="float32").reshape(4, 3) - k for k in (7, 2)]
+    programs = []
+    for rank in range(2):
+        main, startup = meeting(rank, ends, 4, ["c_allreduce_max", "c_allreduce_sum"])
+        with fluid.program_guard(main, startup):
+            rows = fluid.layers.where(main.global_block().var("c_allreduce_sum") > 0.0)
+        programs.append((main, startup, rows))
+
+    def run(rank: int) -> list[np.ndarray]:
+        (main, startup, rows), scope, exe = programs[rank], fluid.Scope(), fluid.Executor()
+        exe.run(startup, scope=scope)
+        for _ in range(3):
+            fetched = exe.run(main, {"x": xs[rank]}, [rows, "c_allreduce_max"], scope=scope)
+        return fetched
+
+    for rows, largest in all_well(at_once([partial(run, rank) for rank in range(2)])):
+        np.testing.assert_array_equal(rows, np.argwhere(xs[0] + xs[1] > 0))
+        np.testing.assert_array_equal(largest, np.maximum(*xs))
+
+
 def test_ranks_that_meet_for_other_things(gang: str) -> None:
     ends = endpoints(2)
     kinds = [["c_allreduce_sum"], ["c_allreduce_max"]]

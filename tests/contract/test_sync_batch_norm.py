@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.errors import ExecutionError, Unsupported
 from tests.contract.nets import OPTIMIZERS, assert_close, device_copies
 
+L = fluid.layers
 SHAPES = {"NCHW": [2, 5, 5], "NHWC": [5, 5, 2], "rows": [6]}
 
 
@@ -169,3 +172,144 @@ def test_it_asks_for_program_order(threads: None) -> None:
     )
     net.exe.run(program, net.feed(4, 0), [], scope=net.scope)
     assert build.enable_sequential_execution
+
+
+class Cut:
+    """A regression between whose two batch norms a step is cut, at what follows from the first.
+
+    ``cut`` computes it from a hidden layer, a weight and the number of rounds, which is fed.
+    """
+
+    def __init__(self, cut: Callable[[Any, Any, Any], Any]) -> None:
+        self.main, startup, self.scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        self.main.random_seed = startup.random_seed = 3
+        with fluid.program_guard(self.main, startup), fluid.unique_name.guard():
+            x, y = fluid.data("x", [None, 6]), fluid.data("y", [None, 1])
+            rounds = fluid.data("rounds", [1], "int64")
+            hidden = L.batch_norm(L.fc(x, 5), act="tanh", momentum=0.8)
+            hidden = cut(hidden, L.create_parameter([5, 5], "float32"), rounds)
+            hidden = L.batch_norm(hidden, act="tanh", momentum=0.8)
+            self.out = L.fc(hidden, 1)
+            self.loss = L.mean(L.square_error_cost(self.out, y))
+            fluid.optimizer.Momentum(0.1, 0.9).minimize(self.loss)
+        self.exe = fluid.Executor()
+        self.exe.run(startup, scope=self.scope)
+
+    def spread(self, places: int, **fields: Any) -> fluid.CompiledProgram:
+        build = BuildStrategy(
+            sync_batch_norm=True,
+            gradient_scale_strategy=BuildStrategy.GradientScaleStrategy.SampleWeighted,
+            **fields,
+        )
+        return fluid.CompiledProgram(self.main).with_data_parallel(
+            loss_name=self.loss.name, places=fluid.cpu_places(places), build_strategy=build
+        )
+
+    def step(self, program: Any, number: int, rows: int = 7) -> np.ndarray:
+        draw = np.random.default_rng(number)
+        x = draw.standard_normal((rows, 6)) + np.arange(rows)[:, None]
+        feed = {"x": x.astype("float32"), "y": draw.random((rows, 1), "float32")}
+        feed["rounds"] = np.array([number], "int64")
+        return self.exe.run(program, feed, [self.out], scope=self.scope)[0]
+
+    values = Normed.values
+
+
+def rounds_of_a_loop(hidden: Any, w: Any, rounds: Any) -> Any:
+    i = L.fill_constant([1], "int64", 0)
+
+    def body(i: Any, h: Any) -> list[Any]:
+        return [L.increment(i), L.tanh(L.matmul(h, w)) + h]
+
+    return L.while_loop(lambda i, h: L.less_than(i, rounds), body, [i, hidden])[1]
+
+
+def rows_that_values_choose(hidden: Any, w: Any, rounds: Any) -> Any:
+    rows = L.where(L.reduce_sum(L.abs(hidden), 1) > 0.3)
+    chosen = L.matmul(L.gather(hidden, rows), w)
+    return L.scatter(L.zeros_like(hidden), L.reshape(rows, [-1]), chosen) + hidden
+
+
+def branch_that_is_skipped(hidden: Any, w: Any, rounds: Any) -> Any:
+    few = L.less_than(rounds, L.fill_constant([1], "int64", 2))
+    return L.cond(few, lambda: L.matmul(hidden, w), lambda: L.matmul(hidden * 2.0, w))
+
+
+CUTS = (rounds_of_a_loop, rows_that_values_choose, branch_that_is_skipped)
+
+
+@pytest.mark.parametrize("mode", ["AllReduce", "Reduce"])
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_step_may_be_cut_behind_it(gang: str, cut: Callable[..., Any], mode: str) -> None:
+    """All replicas run the same segments, so they meet in each at the same point of their order."""
+    spread, alone = Cut(cut), Cut(cut)
+    way = getattr(BuildStrategy.ReduceStrategy, mode)
+    program = spread.spread(3, reduce_strategy=way)
+    for number in range(4):
+        out, expected = spread.step(program, number), alone.step(alone.main, number)
+        np.testing.assert_allclose(out, expected, atol=1e-5)
+    assert_close(spread.values(), alone.values(), 1e-5)
+    assert "a step is cut into" in str(program.explain())
+
+
+def test_what_lasts_is_written_behind_a_cut_that_follows_from_the_last_collective(
+    threads: None,
+) -> None:
+    """Its vote is a barrier behind the cut: a place that fails there keeps all from writing."""
+
+    def build() -> tuple[fluid.Program, fluid.Scope, Any]:
+        main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+        startup.random_seed = 3
+        with fluid.program_guard(main, startup), fluid.unique_name.guard():
+            x, ids = fluid.data("x", [None, 6]), fluid.data("ids", [None, 1], "int64")
+            rows = L.where(L.reduce_sum(L.batch_norm(x, momentum=0.8), 1) > -99.0)
+            table = L.create_parameter([4, 3], "float32")
+            looked_up = L.gather(table, L.reshape(L.gather(ids, rows), [-1]))
+        fluid.Executor().run(startup, scope=scope)
+        return main, scope, looked_up
+
+    (main, scope, looked_up), (alone, own, plain) = build(), build()
+    exe = fluid.Executor()
+    program = fluid.CompiledProgram(main).with_data_parallel(
+        places=fluid.cpu_places(2), build_strategy=BuildStrategy(sync_batch_norm=True)
+    )
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
+    for last in (2, 9, 3):
+        feed = {"x": x * last, "ids": np.array([[0], [1], [2], [last]], "int64")}
+        if last == 9:
+            with pytest.raises(ExecutionError, match="gather"):
+                exe.run(program, feed, [looked_up], scope=scope)
+            continue
+        (rows,) = exe.run(program, feed, [looked_up], scope=scope)
+        np.testing.assert_allclose(rows, exe.run(alone, feed, [plain], scope=own)[0], atol=1e-6)
+    for name in ("batch_norm_0.w_1", "batch_norm_0.w_2"):
+        np.testing.assert_allclose(
+            scope.find_var(name).get_tensor(), own.find_var(name).get_tensor(), atol=1e-5
+        )
+        first, second = device_copies(program, name)
+        assert first.tobytes() == second.tobytes()
+
+
+def test_a_cut_that_follows_from_what_an_owner_alone_has_is_refused(threads: None) -> None:
+    main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 6])
+        loss = L.reduce_mean(L.fc(x, 1))
+        (slope,) = (g for p, g in fluid.backward.append_backward(loss) if len(p.shape) == 2)
+        rows = L.where(slope > 0.0)
+    exe = fluid.Executor()
+    exe.run(startup, scope=scope)
+    feed = {"x": np.ones((4, 6), "float32")}
+    for mode in ("AllReduce", "Reduce"):
+        build = BuildStrategy(reduce_strategy=getattr(BuildStrategy.ReduceStrategy, mode))
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, places=fluid.cpu_places(2), build_strategy=build
+        )
+        if mode == "AllReduce":
+            (at,) = exe.run(program, feed, [rows], scope=scope)
+            assert at.tolist() == [[k, 0] for k in range(6)] * 2
+            continue
+        with pytest.raises(
+            Unsupported, match=r"where_index.*its owner alone.*test_sync_batch_norm"
+        ):
+            exe.run(program, feed, [rows], scope=scope)
