@@ -50,6 +50,14 @@ def test_parameters_have_paddles_names(program: Any) -> None:
     ]
 
 
+def test_global_variables_have_paddles_names(program: Any) -> None:
+    """A file of what Paddle saved has one for each name."""
+    weights = layers.create_global_var([2], 0.5, "float32", persistable=True)
+    helper = fluid.layer_helper.LayerHelper("mask")
+    mask = helper.create_global_variable(dtype="float32", shape=[2], persistable=True)
+    assert [weights.name, mask.name] == ["_generated_var_0", "_generated_var_1"]
+
+
 def test_a_schedule_of_the_users_own_counts_steps(program: Any) -> None:
     rate = 0.5 * _decay_step_counter(begin=3)
     assert run(program, {}, rate)[0] == 1.5
