@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...graph.program.program import Program
-from ...graph.program.sizes import Sizes, open_ops, with_sizes
+from ...graph.program.sizes import (
+    Dims,
+    Sizes,
+    contradicted,
+    open_ops,
+    reads_sizes,
+    with_open,
+    with_sizes,
+)
 from ...strategies.errors import FeedError
 from ..feed.feeds import FeedShard
 from ..host.bounded_dict import BoundedDict
@@ -16,6 +24,11 @@ class SizedPrograms:
     """A program, or its copies by the sizes that they are for."""
 
     def __init__(self, program: Program) -> None:
+        self._reads_sizes = reads_sizes(program)
+        self._open: Dims = frozenset()  # whose declared size some feed did not have
+        self._take(program)
+
+    def _take(self, program: Program) -> None:
         self.program = program
         self._needed = bool(open_ops(program))
         self._rows: bool | None = None  # whether dimension 0 counts, too
@@ -27,6 +40,16 @@ class SizedPrograms:
         Raises:
             FeedError: places are fed sequences of different lengths.
         """
+        if self._reads_sizes:
+            dims = [contradicted(self.program, _shapes(shard)) for shard in shards]
+            if more := frozenset().union(*dims):
+                self._open |= more
+                self._take(with_open(self.program, more))
+        program, sizes = self._for_sizes(shards)
+        opened = tuple((name, (dim,)) for name, dim in sorted(self._open))
+        return program, (*opened, *sizes)
+
+    def _for_sizes(self, shards: Sequence[FeedShard]) -> tuple[Program, Sizes]:
         if not self._needed:
             return self.program, ()
         if self._rows is None:
@@ -34,7 +57,7 @@ class SizedPrograms:
             without, rows = (open_ops(with_sizes(self.program, shapes, r)) for r in (False, True))
             self._rows = rows < without
             self._needed = rows < open_ops(self.program)
-            return self.of(shards)
+            return self._for_sizes(shards)
         sizes, *others = [self._sizes(shard) for shard in shards]
         for other in others:
             if other != sizes:

@@ -222,7 +222,11 @@ class QueueDataset(DatasetBase):
 
 
 class InMemoryDataset(DatasetBase):
-    """Reads its files once (``load_into_memory``), and may shuffle the samples between passes."""
+    """Reads its files once (``load_into_memory``), and may shuffle the samples between passes.
+
+    Numbers 0 in sequences are padding, as they are to Paddle's: they are left out, but for one where a sample
+    has nothing else.
+    """
 
     _feed_name = "MultiSlotInMemoryDataFeed"
 
@@ -287,6 +291,9 @@ class InMemoryDataset(DatasetBase):
             raise InvalidState("there is nothing to wait for: call preload_into_memory first.")
         preload, self._preload = self._preload, None
         self._keep(preload.wait())
+
+    def _records(self, files: Sequence[str]) -> Iterator[Records]:
+        return (records.without_padding(self._slots) for records in super()._records(files))
 
     def _keep(self, records: Records) -> None:
         self._memory = self._original = records

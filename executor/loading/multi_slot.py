@@ -118,6 +118,18 @@ class Column:
         offsets = self.offsets[first : last + 1]
         return Column(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
 
+    def without_padding(self) -> Column:
+        """Return the samples without their values 0 (floats: below 1e-6); of nothing else one 0 stays."""
+        padding = np.abs(self.values, dtype=np.float64) < 1e-6
+        if not padding.any():
+            return self
+        begins = self.offsets[:-1]
+        alone = begins[np.logical_and.reduceat(padding, begins)]
+        values = np.where(padding, 0, self.values).astype(self.values.dtype)
+        stay = ~padding
+        stay[alone] = True
+        return Column.of(values[stay], np.add.reduceat(stay, begins, dtype=np.int64))
+
     def take(self, order: Array) -> Column:
         """Return the samples of these numbers, in this order."""
         counts = self.counts[order]
@@ -148,6 +160,13 @@ class Records:
         """Return the samples of these numbers, in this order."""
         ids = tuple(self.ids[i] for i in order) if self.ids else ()
         return Records(tuple(c.take(order) for c in self.columns), ids)
+
+    def without_padding(self, slots: Sequence[Slot]) -> Records:
+        """Return the samples with what pads their sequences left out."""
+        pairs = zip(slots, self.columns, strict=True)
+        return Records(
+            tuple(c.without_padding() if s.shape is None else c for s, c in pairs), self.ids
+        )
 
     def feed(self, slots: Sequence[Slot]) -> Batch:
         """Return the samples as one batch, by the names of variables."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType
 from ...strategies.types import VarType
+from ..program import unique_name
 from ..program.program import default_main_program, is_outermost
 from ..program.variable import Variable
 from ..program.where import user_frames, user_line
@@ -111,6 +112,8 @@ def create_global_var(
 ) -> Variable:
     """Create a variable filled with ``value`` by the startup program. No gradient flows through it."""
     filled = ConstantInitializer(float(value), force_cpu)
+    # the name that Paddle gives, so that what it saved is found
+    name = name or unique_name.generate("_generated_var")
     return LayerHelper("global_var").create_global(
         name, shape, dtype, filled, persistable=persistable, stop_gradient=True
     )

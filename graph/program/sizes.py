@@ -2,6 +2,7 @@
 
 A recurrent block is computed once for each step. Where the program leaves open how many there are, and they
 follow from the sizes that came, a copy of it is made for these, in which all that follows from them is known.
+Where it declares other sizes than came (``layers.data`` does not check them), a copy leaves these open.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from .program import Program
 from .seeds import keep_seed
 
 Sizes = tuple[tuple[str, tuple[int, ...]], ...]  # of feeds, by name
+Dims = frozenset[tuple[str, int]]  # of feeds: name and dimension
+_READ_SIZES = frozenset(
+    {"recurrent", "shape", "size"}
+)  # number of steps, or results, follow from sizes
 
 
 def open_ops(program: Program) -> int:
@@ -27,6 +32,37 @@ def _is_open(op: Operator) -> bool:
         return False
     shapes = [op.block.var_recursive(name).shape for name in op.inputs.get("inputs", ())]
     return all(shape is None or shape[0] < 0 for shape in shapes)
+
+
+def reads_sizes(program: Program) -> bool:
+    """Tell whether a program computes something else if sizes are not those that it declares."""
+    return any(op.type in _READ_SIZES for block in program.blocks for op in block.ops)
+
+
+def contradicted(program: Program, shapes: Mapping[str, tuple[int, ...]]) -> Dims:
+    """Return the dimensions that are declared to have another size than in these shapes of feeds."""
+    variables = program.global_block().vars
+    dims: set[tuple[str, int]] = set()
+    for name, shape in shapes.items():
+        variable = variables.get(name)
+        if variable is None or variable.persistable or variable.shape is None:
+            continue
+        if len(variable.shape) == len(shape):
+            pairs = enumerate(zip(variable.shape, shape, strict=True))
+            dims |= {(name, i) for i, (old, size) in pairs if old >= 0 and old != size}
+    return frozenset(dims)
+
+
+def with_open(program: Program, dims: Dims) -> Program:
+    """Return a copy of a program in which the sizes of these dimensions are not known."""
+    opened = copy_program(program)
+    keep_seed(program, opened)
+    for name, dim in dims:
+        variable = opened.global_block().vars[name]
+        assert variable.shape is not None
+        variable.shape = (*variable.shape[:dim], -1, *variable.shape[dim + 1 :])
+    _infer(opened.global_block())
+    return opened
 
 
 def with_sizes(program: Program, shapes: Mapping[str, tuple[int, ...]], rows: bool) -> Program:

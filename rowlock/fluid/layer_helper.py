@@ -109,7 +109,6 @@ class LayerHelper(helper.LayerHelper):
         self, persistable: bool = False, *args: Any, **kwargs: Any
     ) -> Variable:
         """Create a variable in the first block of the main program."""
-        kwargs.setdefault("name", self.new_name())
         return self.main_program.global_block().create_var(*args, persistable=persistable, **kwargs)
 
     def create_or_get_global_variable(

@@ -157,6 +157,26 @@ def test_compressed_files_and_names_of_samples(tmp_path: Path, net: Any) -> None
         memory.load_into_memory()
 
 
+def test_zeros_pad_sequences_in_memory(tmp_path: Path) -> None:
+    """What Paddle 1.8.5 feeds of these lines; its QueueDataset keeps zeros."""
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        ids = fluid.data("ids", [None, 1], "int64", lod_level=1)
+        weights = fluid.data("weights", [None, 1], "float32", lod_level=1)
+        dense = fluid.data("dense", [None, 2], "int64")
+    path = tmp_path / "padded.txt"
+    path.write_text("2 0 5 2 0.0 1.5 2 0 1\n1 0 1 0.0 2 0 0\n3 0 0 7 3 1e-7 -1e-6 2e-6 2 0 3\n")
+    batches = dataset_of([ids, weights, dense], [str(path)], "InMemoryDataset").batches()
+    values = [{name: np.asarray(value) for name, value in batch.items()} for batch in batches]
+    lods = [
+        batch["ids"].lod() for batch in dataset_of([ids, weights, dense], [str(path)]).batches()
+    ]
+    assert lods == [[[0, 2, 3]], [[0, 3]]]
+    assert [batch["ids"].ravel().tolist() for batch in values] == [[5, 0], [7]]
+    np.testing.assert_allclose(values[0]["weights"].ravel(), [1.5, 0])
+    np.testing.assert_allclose(values[1]["weights"].ravel(), [2e-6])
+    assert [batch["dense"].tolist() for batch in values] == [[[0, 1], [0, 0]], [[0, 3]]]
+
+
 def test_shuffles(tmp_path: Path, net: Any) -> None:
     _, _, variables, _ = net
     memory = dataset_of(variables, cases.write_files(str(tmp_path)), "InMemoryDataset")

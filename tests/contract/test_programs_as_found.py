@@ -50,6 +50,14 @@ def test_parameters_have_paddles_names(program: Any) -> None:
     ]
 
 
+def test_global_variables_have_paddles_names(program: Any) -> None:
+    """A file of what Paddle saved has one for each name."""
+    weights = layers.create_global_var([2], 0.5, "float32", persistable=True)
+    helper = fluid.layer_helper.LayerHelper("mask")
+    mask = helper.create_global_variable(dtype="float32", shape=[2], persistable=True)
+    assert [weights.name, mask.name] == ["_generated_var_0", "_generated_var_1"]
+
+
 def test_a_schedule_of_the_users_own_counts_steps(program: Any) -> None:
     rate = 0.5 * _decay_step_counter(begin=3)
     assert run(program, {}, rate)[0] == 1.5
@@ -131,3 +139,36 @@ def test_an_image_with_fewer_labels_than_boxes_is_named(program: Any) -> None:
         ExecutionError, match="image 0 has 1 rows in X, and a box of it matches row 1"
     ):
         run(program, feed, out)
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_sizes_that_layers_data_declares_need_not_be_fed(
+    threads: None, program: Any, places: int
+) -> None:
+    """As seq2seq nets of PaddleNLP declare their words: before, only the first of a sentence was read."""
+    x = layers.data("x", [-1, 1, 1])
+    lengths = layers.data("lengths", [-1], dtype="int32")
+    time = layers.shape(x)[1]
+    mask = layers.sequence_mask(lengths, maxlen=time, dtype="float32")
+    by_step = layers.transpose(x, [1, 0, 2])
+    net = layers.StaticRNN()
+    with net.step():
+        word = net.step_input(by_step)
+        total = net.memory(shape=[-1, 1], batch_ref=by_step)
+        net.update_memory(total, total + word)
+        net.step_output(total + word)
+    sums = layers.transpose(net(), [1, 0, 2])
+    outs = [mask, sums]
+    exe = fluid.Executor(fluid.CPUPlace())
+    compiled = program
+    if places > 1:
+        compiled = fluid.CompiledProgram(program).with_data_parallel(
+            places=fluid.cpu_places(places)
+        )
+    for words in (1, 3, 2):
+        array = np.arange(4 * words, dtype="float32").reshape(4, words, 1)
+        feed = {"x": array, "lengths": np.array([1, 2, 1, 1], "int32")}
+        results = exe.run(compiled, feed=feed, fetch_list=outs)
+        expected = np.arange(words) < feed["lengths"][:, None]
+        np.testing.assert_array_equal(results[0], expected)
+        np.testing.assert_array_equal(results[1], np.cumsum(array, 1))
