@@ -30,7 +30,8 @@ class ParallelEnv:
     @property
     def device_id(self) -> int:
         """The first GPU that FLAGS_selected_gpus names, 0 without it."""
-        return int(os.environ.get("FLAGS_selected_gpus", "0").split(",")[0] or 0)
+        gpus = os.environ.get("FLAGS_selected_gpus", "")  # noqa: SIM112 - Paddle's name
+        return int(gpus.split(",")[0] or 0)
 
     @property
     def trainer_endpoints(self) -> list[str]:
