@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,7 @@ class CompiledProgram(Runnable):
         self._scope: Scope | None = None
         self._place: Place | None = None
         self._tracing = False
+        self._hints: tuple[str, ...] = ()  # a fleet's switches without effect
 
     def __repr__(self) -> str:
         how = "one place"
@@ -231,6 +233,7 @@ class CompiledProgram(Runnable):
         report = explain(self._parallel) if self._parallel is not None else None
         if report is None:
             raise InvalidState("explain() tells about a program that has run; run it first.")
+        report = replace(report, ignored=(*report.ignored, *self._hints))
         if self._trainer_run is not None:
             for line in self._trainer_run.describe():
                 report = replace(report, graph=report.graph.noted(line))
@@ -361,3 +364,34 @@ class CompiledProgram(Runnable):
         if source._parallel.gang.delivery.broken and source._scope is not None:
             source._parallel = source._prepare(own, source._scope)
         return source._parallel
+
+
+class ParallelForm:
+    """How a program that a fleet distributed is run: compiled, and compiled anew when it has changed.
+
+    ``Executor.run`` finds it at the program (``Program.parallel_form``), which users run as it is.
+    ``hints`` are switches of the fleet without effect, which ``explain()`` then lists.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        loss_name: str,
+        build: BuildStrategy,
+        execution: ExecutionStrategy,
+        hints: Sequence[str] = (),
+    ) -> None:
+        self._program, self._loss_name, self._hints = program, loss_name, tuple(hints)
+        self._build, self._execution = build, execution
+        self._compiled: CompiledProgram | None = None
+
+    def compiled(self) -> CompiledProgram:
+        """Return the compiled form of the program as it is now."""
+        compiled = self._compiled
+        if compiled is None or compiled._compiled_version != self._program.version:
+            build, execution = self._build.model_copy(), self._execution.model_copy()
+            compiled = CompiledProgram(self._program)
+            compiled.with_data_parallel(self._loss_name, build, execution)
+            compiled._hints = self._hints
+            self._compiled = compiled
+        return compiled

@@ -86,6 +86,7 @@ class Executor:
         if not isinstance(scope, Scope):
             raise InvalidType(f"Executor.run: scope must be a Scope, got {type(scope).__name__}.")
         fetch_names, updates = fetch_names_of(fetch_list)
+        program = runnable_form(program)
         if isinstance(program, Program):
             serving, exchange = self._trainer_runs.role_of(program)
             if serving:
@@ -139,6 +140,7 @@ class Executor:
         """
         if self._closed:
             raise InvalidState("this executor is closed.")
+        program = runnable_form(program)
         if not isinstance(program, Runnable):
             raise InvalidType(
                 f"Executor.run_async takes a CompiledProgram, got {type(program).__name__}: a step on this "
@@ -187,7 +189,7 @@ class Executor:
         """
         check_dataset(dataset)
         printing = Printing.of(fetch_list, fetch_info, print_period)
-        program = default_main_program() if program is None else program
+        program = runnable_form(default_main_program() if program is None else program)
 
         def step(batch: Batch, names: Sequence[str]) -> list[Any]:
             return self.run(program, dict(batch), list(names), scope=scope, return_numpy=False)
@@ -241,6 +243,12 @@ class Executor:
     def bindings(self) -> int:
         """How many times plain programs were bound to memory in this process."""
         return self._host_runs.bindings
+
+
+def runnable_form(program: Any) -> Any:
+    """Return what is run where a user names ``program``: a fleet's compiled form of it, or itself."""
+    form = program.parallel_form if isinstance(program, Program) else None
+    return program if form is None else form.compiled()
 
 
 def only_initialises(program: Program) -> bool:

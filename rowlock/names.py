@@ -16,8 +16,17 @@ COVERAGE = "docs/coverage.md"
 
 # What to use instead of names that are not built.
 CURES = {
-    "distributed.fleet": "fluid.incubate.fleet.collective has fleets for static programs.",
     "paddle.DataParallel": "CompiledProgram(program).with_data_parallel(loss_name) runs it on many places.",
+    "distributed.fleet.distributed_model": "Programs are static: distributed_optimizer is enough.",
+    "distributed.fleet.distributed_scaler": "DistributedStrategy.amp scales the loss.",
+    "distributed.spawn": "python -m rowlock.distributed.launch script.py starts workers.",
+    "static.IpuCompiledProgram": "CPUPlace and CUDAPlace are what programs run on.",
+    "static.IpuStrategy": "CPUPlace and CUDAPlace are what programs run on.",
+    "static.ipu_shard_guard": "A program runs whole on each place.",
+    "static.set_ipu_shard": "A program runs whole on each place.",
+    "static.xpu_places": "CPUPlace and CUDAPlace are what programs run on.",
+    "static.amp.debugging": "CompiledProgram.explain() tells which ops compute in low precision.",
+    "static.nn.static_pylayer": "static.py_func calls Python functions as an op and as its gradient.",
     "paddle.amp": "static.amp.decorate(optimizer) trains programs in mixed precision.",
     "paddle.distribution": "fluid.layers has Normal, Uniform, Categorical and MultivariateNormalDiag.",
     "paddle.jit": "Programs are always static: build them under static.program_guard.",

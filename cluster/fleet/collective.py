@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from ...executor.compiled_program import CompiledProgram
-from ...executor.driver.mixed_precision import OptimizerWithMixedPrecision
+from ...executor.compiled_program import ParallelForm
 from ...executor.executor import Executor
 from ...executor.saving.models import save_inference_model
 from ...executor.saving.programs import load_persistables, save_persistables
 from ...graph.program.program import Program, default_startup_program
-from ...graph.training.amp.lists import AutoMixedPrecisionLists18
-from ...graph.training.amp.optimizer import MixedPrecision, Scaling
-from ...graph.training.amp.rewrite import Rules
-from ...graph.training.optimizer import DGCMomentumOptimizer, RecomputeOptimizer
 from ...graph.transpiler.config import DistributeTranspilerConfig
 from ...graph.transpiler.distribute import DistributeTranspiler
 from ...strategies.errors import (
@@ -23,15 +18,16 @@ from ...strategies.errors import (
     InvalidArgument,
     InvalidState,
     InvalidType,
-    InvalidValue,
     MissingFile,
     Unsupported,
 )
 from ...strategies.log import log
 from .files import LocalFS
 from .fleet import DistributedOptimizer, Fleet, Mode
+from .training import Training, training_of
 
 if TYPE_CHECKING:
+    from ...strategies.distributed import DistributedStrategy as Strategy2x
     from ...strategies.fleet import DistributedStrategy
 
 _PREFIX = "__paddle_fleet_checkpoint__"
@@ -66,6 +62,7 @@ class Collective(Fleet):
         super().__init__(Mode.COLLECTIVE)
         self.startup_program: Program | None = None
         self.main_program: Any = None
+        self._form: ParallelForm | None = None
         self._origin_program: Program | None = None
         self._transpiled_program: Program | None = None
 
@@ -90,7 +87,7 @@ class Collective(Fleet):
         _warn("stop_worker")
 
     def distributed_optimizer(
-        self, optimizer: Any, strategy: DistributedStrategy | None = None
+        self, optimizer: Any, strategy: DistributedStrategy | Strategy2x | None = None
     ) -> CollectiveOptimizer:
         """Return an optimizer whose ``minimize`` also makes :attr:`main_program`.
 
@@ -263,19 +260,19 @@ class CollectiveOptimizer(DistributedOptimizer):
 
     Raises:
         InvalidType: this is no optimizer, or no DistributedStrategy.
-        Unsupported: ``use_dist_fc``.
     """
 
     def __init__(
         self,
         optimizer: Any,
-        strategy: DistributedStrategy | None = None,
+        strategy: DistributedStrategy | Strategy2x | None = None,
         owner: Collective | None = None,
     ) -> None:
+        from ...strategies.distributed import DistributedStrategy as Strategy2x
         from ...strategies.fleet import DistributedStrategy
 
         super().__init__(optimizer, DistributedStrategy() if strategy is None else strategy)
-        if not isinstance(self._strategy, DistributedStrategy):
+        if not isinstance(self._strategy, (DistributedStrategy, Strategy2x)):
             raise InvalidType(
                 f"a collective fleet takes a DistributedStrategy, got {type(strategy).__name__}."
             )
@@ -294,13 +291,13 @@ class CollectiveOptimizer(DistributedOptimizer):
         Raises:
             InvalidState: ``fleet.init`` was not called.
             InvalidValue: switches that do not go together.
+            Unsupported: a switch that is not built, such as ``use_dist_fc``.
         """
         own = self._fleet
         if not own._is_initialized:
             raise InvalidState("minimize: call fleet.init(role_maker) first.")
-        strategy: DistributedStrategy = self._strategy
-        self._check_mode(strategy)
-        self._wrap(strategy)
+        training = training_of(self._strategy, own.worker_num())
+        self._optimizer = training.wrapped(self._optimizer)
         main = loss.block.program
         startup = default_startup_program() if startup_program is None else startup_program
         outcome = self._optimizer.minimize(loss, startup, parameter_list, no_grad_set)
@@ -308,55 +305,19 @@ class CollectiveOptimizer(DistributedOptimizer):
         own._origin_program = main.clone(for_test=False)
         own._transpiled_program = main
         if own.worker_num() > 1:
-            self._transpile(strategy, startup, main)
-        own.main_program = (
-            main if strategy.mode == "collective" else self._compiled(strategy, main, loss)
-        )
+            self._transpile(training, startup, main)
+        own._form = None if training.mode == "collective" else self._form(training, main, loss)
+        own.main_program = main if own._form is None else own._form.compiled()
         return outcome
 
-    @staticmethod
-    def _check_mode(strategy: DistributedStrategy) -> None:
-        if strategy.use_dist_fc:
-            raise Unsupported(
-                "DistributedStrategy.use_dist_fc: a classifier's classes cannot be divided among workers."
-            )
-        if strategy.use_local_sgd:
-            strategy.mode, strategy.collective_mode = "collective", "local_sgd"
-        if strategy.collective_mode is not None and strategy.mode != "collective":
-            raise InvalidArgument(
-                f"DistributedStrategy.collective_mode={strategy.collective_mode!r} needs mode='collective', it "
-                f"is {strategy.mode!r}."
-            )
-
-    def _wrap(self, strategy: DistributedStrategy) -> None:
-        """Put recomputation and mixed precision around the optimizer, as asked for."""
-        if strategy.forward_recompute:
-            if not strategy.recompute_checkpoints:
-                raise InvalidValue(
-                    "DistributedStrategy.forward_recompute needs recompute_checkpoints: variables whose values "
-                    "are kept."
-                )
-            if isinstance(self._optimizer, (RecomputeOptimizer, MixedPrecision)):
-                _refuse_twice("forward_recompute", self._optimizer)
-            self._optimizer = RecomputeOptimizer(self._optimizer)
-            self._optimizer._set_checkpoints(strategy.recompute_checkpoints)
-        if strategy.use_amp:
-            if isinstance(self._optimizer, (MixedPrecision, DGCMomentumOptimizer)):
-                _refuse_twice("use_amp", self._optimizer)
-            rules = Rules(AutoMixedPrecisionLists18(), eager=False)
-            scaling = Scaling(strategy.amp_loss_scaling, dynamic=True)
-            self._optimizer = OptimizerWithMixedPrecision(
-                self._optimizer, rules, scaling, skips=False
-            )
-
-    def _transpile(self, strategy: DistributedStrategy, startup: Program, main: Program) -> None:
+    def _transpile(self, training: Training, startup: Program, main: Program) -> None:
         own = self._fleet
         config = DistributeTranspilerConfig()
-        config.mode = strategy.mode
-        config.collective_mode = strategy.collective_mode or "grad_allreduce"
-        config.nccl_comm_num = strategy.nccl_comm_num
-        config.use_hierarchical_allreduce = strategy.use_hierarchical_allreduce
-        config.hierarchical_allreduce_inter_nranks = strategy.hierarchical_allreduce_inter_nranks
+        config.mode = training.mode
+        config.collective_mode = training.collective_mode or "grad_allreduce"
+        config.nccl_comm_num = training.nccl_comm_num
+        config.use_hierarchical_allreduce = training.use_hierarchical_allreduce
+        config.hierarchical_allreduce_inter_nranks = training.hierarchical_allreduce_inter_nranks
         endpoints = own.worker_endpoints()
         DistributeTranspiler(config).transpile(
             trainer_id=own.worker_index(),
@@ -366,21 +327,13 @@ class CollectiveOptimizer(DistributedOptimizer):
             current_endpoint=endpoints[own.worker_index()],
         )
 
-    def _compiled(self, strategy: DistributedStrategy, main: Program, loss: Any) -> CompiledProgram:
-        own, build = self._fleet, strategy.build_strategy()
+    def _form(self, training: Training, main: Program, loss: Any) -> ParallelForm:
+        own, build = self._fleet, training.build
         build.num_trainers = own.worker_num()
         build.trainer_id = own.worker_index()
         if own.worker_num() > 1:
             build.trainers_endpoints = list(own.worker_endpoints())
-        return CompiledProgram(main).with_data_parallel(
-            loss_name=loss.name, build_strategy=build, exec_strategy=strategy.exec_strategy
-        )
-
-
-def _refuse_twice(switch: str, optimizer: Any) -> NoReturn:
-    raise InvalidValue(
-        f"DistributedStrategy.{switch} does not go with {type(optimizer).__name__}: leave one of them out."
-    )
+        return ParallelForm(main, loss.name, build, training.execution, training.hints)
 
 
 fleet = Collective()

@@ -18,7 +18,10 @@ def job_parser(command: str, description: str | None, log_dir: str | None) -> Ar
     """Return a parser of what all jobs have; ``log_dir`` is the default."""
     line = ArgumentParser(command, description=description)
     line.add_argument(
-        "--cluster_node_ips", default="127.0.0.1", help="addresses of all hosts, with commas"
+        "--cluster_node_ips",
+        "--ips",
+        default="127.0.0.1",
+        help="addresses of all hosts, with commas",
     )
     line.add_argument("--node_ip", default="127.0.0.1", help="the address of this host")
     line.add_argument(

@@ -409,3 +409,57 @@ def _checked_id(current_id: int, count: int, word: str) -> int:
             f"current_id must be from 0 to {count - 1} for a {word}, got {current_id}."
         )
     return current_id
+
+
+class CloudRoleMaker(PaddleCloudRoleMaker):
+    """Paddle 2.x's PaddleCloudRoleMaker: a process whose environment names no job trains alone.
+
+    ``options`` of Paddle's own meeting place (``init_timeout_seconds``, ``path``) are taken and not needed.
+    """
+
+    def __init__(self, is_collective: bool = False, **options: Any) -> None:
+        super().__init__(is_collective)
+
+    def _generate(self) -> None:
+        names = ("PADDLE_TRAINER_ENDPOINTS",) if self._is_collective else _PSERVERS
+        if any(name in os.environ for name in names):
+            super()._generate()
+        else:
+            self._worker_endpoints, self._current_id, self._role = [_ALONE], 0, Role.WORKER
+
+
+class DefinedRoleMaker(RoleMakerBase):
+    """Paddle 2.x's UserDefinedRoleMaker: the part that the arguments name.
+
+    With ``is_collective``: ``current_id`` and ``worker_endpoints``. With servers: ``current_id``, ``role``,
+    ``server_endpoints``, and ``worker_num`` or ``worker_endpoints``.
+
+    Raises:
+        InvalidType: an unknown argument, or one of a wrong type.
+        InvalidValue: a number out of range, an unknown role, or endpoints that are none.
+    """
+
+    _KNOWN = ("current_id", "role", "worker_num", "worker_endpoints", "server_endpoints", "path")
+
+    def __init__(
+        self, is_collective: bool = False, init_gloo: bool = False, **options: Any
+    ) -> None:
+        super().__init__()
+        for name in options:
+            if name not in self._KNOWN:
+                raise InvalidType(
+                    f"UserDefinedRoleMaker has no argument {name!r}; it takes {', '.join(self._KNOWN)}."
+                )
+        current_id, workers = options.get("current_id", 0), options.get("worker_endpoints") or []
+        if is_collective:
+            maker: RoleMakerBase = UserDefinedCollectiveRoleMaker(current_id, workers)
+        else:
+            count = options.get("worker_num", 0) or len(workers)
+            role, servers = options.get("role", Role.WORKER), options.get("server_endpoints")
+            maker = UserDefinedRoleMaker(current_id, role, count, servers)
+            maker._worker_endpoints = _listed("worker_endpoints", workers) if workers else []
+        self.__dict__.update(maker.__dict__)
+
+
+_PSERVERS = ("PADDLE_PSERVERS_IP_PORT_LIST", "TRAINING_ROLE")
+_ALONE = "127.0.0.1:6170"  # Paddle's endpoint of a worker without a job

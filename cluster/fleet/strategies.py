@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...graph.transpiler.config import DistributeTranspilerConfig
-from ...strategies.errors import InvalidType, InvalidValue, nearest
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported, nearest
 
 if TYPE_CHECKING:
     from ...strategies.build import BuildStrategy
+    from ...strategies.distributed import DistributedStrategy as Strategy2x
     from ...strategies.execution import ExecutionStrategy
 
 _COMMUNICATOR = {  # Paddle's settings of the threads that send and receive
@@ -275,11 +276,16 @@ class StrategyFactory:
 
 
 def strategy_of(config: Any) -> DistributedStrategy:
-    """Return a strategy, or the one that a transpiler's settings describe (None: sync).
+    """Return a strategy, or the one that a transpiler's settings or 2.x's switches describe (None: sync).
 
     Raises:
-        InvalidType: neither.
+        InvalidType: none of these.
+        Unsupported: a switch of Paddle 2.x that servers do not have.
     """
+    from ...strategies.distributed import DistributedStrategy as Strategy2x
+
+    if isinstance(config, Strategy2x):
+        return _of_switches(config)
     if config is None:
         return SyncStrategy()
     if isinstance(config, DistributedStrategy):
@@ -298,4 +304,24 @@ def strategy_of(config: Any) -> DistributedStrategy:
     else:
         strategy = HalfAsyncStrategy()
     strategy.set_program_config(config)
+    return strategy
+
+
+def _of_switches(switches: Strategy2x) -> DistributedStrategy:
+    """Return the mode that ``a_sync`` and its ``k_steps`` say."""
+    switches.hints()
+    for name in ("amp", "recompute", "gradient_merge", "lars", "lamb", "dgc", "localsgd"):
+        if getattr(switches, name):
+            raise Unsupported(
+                f"DistributedStrategy.{name} is a collective fleet's: with servers, put what it stands for "
+                f"around the optimizer, or call fleet.init(is_collective=True)."
+            )
+    steps = switches.a_sync_configs.k_steps
+    if not switches.a_sync:
+        strategy: DistributedStrategy = SyncStrategy()
+    else:
+        strategy = GeoStrategy(steps) if steps > 0 else AsyncStrategy()
+    strategy.set_build_strategy(switches.build_strategy)
+    if switches.execution_strategy.changes():
+        strategy.set_execute_strategy(switches.execution_strategy)
     return strategy

@@ -14,7 +14,7 @@ from ..program.variable import Variable
 from .arguments import integer, number
 from .boxes import box_coder, iou_similarity, prior_box
 from .conv import conv2d
-from .helper import LayerHelper, layer, layers
+from .helper import LayerHelper, constant_layer, layer, layers
 from .label_loss import smooth_l1
 from .loss import softmax_with_cross_entropy
 from .shape import cast, concat, flatten, reduce_sum, reshape, shape, slice, transpose
@@ -163,6 +163,52 @@ def multiclass_nms2(
     attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
     out, index = _suppress("multiclass_nms2", bboxes, scores, attrs, name)
     return (out, index) if return_index else out
+
+
+def retinanet_detection_output(
+    bboxes: list[Variable],
+    scores: list[Variable],
+    anchors: list[Variable],
+    im_info: Variable,
+    score_threshold: float = 0.05,
+    nms_top_k: int = 1000,
+    keep_top_k: int = 100,
+    nms_threshold: float = 0.3,
+    nms_eta: float = 1.0,
+) -> Variable:
+    """What RetinaNet finds: [K, 6], a sequence for each image, best first.
+
+    Rows are class (from 1), score and box.
+
+    Args:
+        bboxes: of each map offsets [N, M, 4] from ``anchors`` [M, 4]; ``scores`` [N, M, classes].
+        im_info: [N, 3] heights, widths, and the factor of images since; boxes are of images before it.
+        score_threshold: boxes with lower scores are left out, but of the last map.
+        nms_top_k: how many scores of each map are looked at, ``keep_top_k``: how many boxes of an image stay.
+        nms_threshold: of which overlap on the lower one of a class goes.
+        nms_eta: as in Paddle 1, whatever is asked for.
+
+    Raises:
+        InvalidType: an argument has another type.
+    """
+    for name, maps in (("bboxes", bboxes), ("scores", scores), ("anchors", anchors)):
+        if not isinstance(maps, list):
+            raise InvalidType(
+                f"retinanet_detection_output: {name} must be a list of variables, one a map, got "
+                f"{type(maps).__name__}."
+            )
+    return constant_layer(
+        "retinanet_detection_output",
+        BBoxes=bboxes,
+        Scores=scores,
+        Anchors=anchors,
+        ImInfo=im_info,
+        score_threshold=score_threshold,
+        nms_top_k=nms_top_k,
+        nms_threshold=nms_threshold,
+        keep_top_k=keep_top_k,
+        nms_eta=1.0,
+    )
 
 
 def detection_output(

@@ -101,6 +101,45 @@ def rpn_target_assign(
     return (scores, gather(reshape(bbox_pred, shape=[-1, 4]), places), *expected)
 
 
+def retinanet_target_assign(
+    bbox_pred: Variable,
+    cls_logits: Variable,
+    anchor_box: Variable,
+    anchor_var: Variable,
+    gt_boxes: Variable,
+    gt_labels: Variable,
+    is_crowd: Variable,
+    im_info: Variable,
+    num_classes: int = 1,
+    positive_overlap: float = 0.5,
+    negative_overlap: float = 0.4,
+) -> tuple[Variable, ...]:
+    """What RetinaNet learns (Lin et al., arXiv 1708.02002): scores [B, num_classes] and offsets [F, 4].
+
+    Behind them: labels [B, 1] (0: background), expected offsets and weights [F, 4], and int32 [N, 1]: one more
+    than how many anchors of each image have an object.
+
+    Args:
+        bbox_pred: offsets [N, anchors, 4]; ``cls_logits`` [N, anchors, num_classes].
+        gt_labels: int32 [objects, 1], from 1; the others are those of :func:`rpn_target_assign`.
+        positive_overlap: from which overlap on an anchor has an object; each object also has its best one.
+        negative_overlap: below which it is background.
+    """
+    inputs = {
+        "Anchor": anchor_box,
+        "GtBoxes": gt_boxes,
+        "GtLabels": gt_labels,
+        "IsCrowd": is_crowd,
+        "ImInfo": im_info,
+    }
+    attrs = {"positive_overlap": positive_overlap, "negative_overlap": negative_overlap}
+    results = "LocationIndex ScoreIndex TargetLabel TargetBBox BBoxInsideWeight ForegroundNumber"
+    op_type = "retinanet_target_assign"
+    places, scored, *expected = layers(op_type, None, results, results, **inputs, **attrs)
+    scores = gather(reshape(cls_logits, shape=[-1, num_classes]), scored)
+    return (scores, gather(reshape(bbox_pred, shape=[-1, 4]), places), *expected)
+
+
 def generate_proposal_labels(
     rpn_rois: Variable,
     gt_classes: Variable,

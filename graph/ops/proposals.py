@@ -315,3 +315,135 @@ define(
     lod=no_sequences,
     samples=(sample({"FpnRois": _REGIONS, "X": offsets(2, 1)}, number=2),),
 )
+
+# -- retinanet_detection_output ---------------------------------------------------------------------
+
+
+class PyramidAttributes(Operands):
+    boxes: Inputs = named("BBoxes")
+    scores: Inputs
+    anchors: Inputs
+    im_info: Input
+    score_threshold: float = 0.05
+    nms_top_k: int = 1000
+    nms_threshold: float = 0.3
+    nms_eta: float = 1.0
+    keep_top_k: int = 100
+
+
+class RetinanetDetectionOutput(PyramidAttributes):
+    out: Output
+
+
+class OffsetsOfDetections(PyramidAttributes):
+    out: Output
+
+
+def detections(a: Any) -> list[Array]:
+    """Return what is found in each image, [K, 6] each: class (from 1), score and box, best first.
+
+    Of each map the best ``nms_top_k`` scores count that are above the threshold, of the last map above 0: Lin
+    et al., arXiv 1708.02002, section 4.1.
+    """
+    images = []
+    for n, (height, width, scale) in enumerate(a.im_info):
+        last = np.array([np.round(width / scale), np.round(height / scale)] * 2) - 1
+        rows = []
+        for level, (deltas, scores, anchors) in enumerate(
+            zip(a.boxes, a.scores, a.anchors, strict=True)
+        ):
+            own, classes = scores[n].reshape(-1), scores.shape[2]
+            at = np.flatnonzero(own > (a.score_threshold if level < len(a.scores) - 1 else 0.0))
+            at = at[np.argsort(-own[at], kind="stable")]
+            at = at[: a.nms_top_k] if a.nms_top_k > -1 else at
+            anchor, label = np.divmod(at, classes)
+            boxes = _moved(anchors.reshape(-1, 4)[anchor], deltas[n][anchor])
+            boxes = np.clip(boxes / scale, 0, last.astype(boxes.dtype))
+            rows.append(
+                np.concatenate([1 + label[:, None].astype(own.dtype), own[at, None], boxes], 1)
+            )
+        images.append(_best_of_classes(np.concatenate(rows).astype(a.scores[0].dtype), a))
+    return images
+
+
+def _moved(anchors: Array, deltas: Array) -> Array:
+    sizes = anchors[:, 2:] - anchors[:, :2] + 1
+    middles = anchors[:, :2] + sizes / 2 + deltas[:, :2] * sizes
+    sizes = np.exp(deltas[:, 2:]) * sizes
+    return np.concatenate([middles - sizes / 2, middles + sizes / 2 - 1], 1)
+
+
+def _best_of_classes(rows: Array, a: Any) -> Array:
+    """Return the rows that stay where boxes of one class overlap, and of all classes the best."""
+    stay = []
+    for label in np.unique(rows[:, 0]):
+        at = np.flatnonzero(rows[:, 0] == label)
+        best = suppressed(rows[at, 2:], rows[at, 1], a.nms_threshold, a.nms_eta, False)
+        stay.append(at[best])
+    chosen = rows[np.concatenate(stay)] if stay else rows
+    most = a.keep_top_k if a.keep_top_k > -1 else len(chosen)
+    return chosen[np.argsort(-chosen[:, 1], kind="stable")[:most]]
+
+
+_OF_PYRAMID = ("BBoxes", "Scores", "Anchors", "ImInfo")
+
+
+def detections_shape(op: Inference) -> Mapping[str, Specs]:
+    """[K, 6]."""
+    hold_floats(op, "BBoxes", "Scores", "Anchors")
+    maps = [op.specs(slot) for slot in ("BBoxes", "Scores", "Anchors")]
+    op.require(len({len(own) for own in maps}) == 1, "BBoxes, Scores and Anchors must be as many")
+    for boxes, scores, anchors in zip(*maps, strict=True):
+        ranks = (len(boxes.shape), len(scores.shape), len(anchors.shape)) == (3, 3, 2)
+        fits = ranks and boxes.shape[2] == anchors.shape[1] == 4
+        op.require(fits, "maps must have BBoxes [N, M, 4], Scores [N, M, C] and Anchors [M, 4]")
+        counts = {boxes.shape[1], scores.shape[1], anchors.shape[0]} - {-1}
+        op.require(len(counts) <= 1, "a map must have as many boxes as scores and anchors")
+    match(op, ImInfo="N 3")
+    operands = known_operands(op, PyramidAttributes)
+    count = -1 if operands is None else sum(map(len, detections(operands)))
+    return {"Out": Spec((count, 6), maps[1][0].dtype)}
+
+
+def detections_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """What is found in each image."""
+    inputs = {s: [op.value(s, k) for k in range(op.uses(s))] for s in _OF_PYRAMID}
+    attrs = {name: op.attrs[name] for name in PyramidAttributes.declared().attrs}
+    return {"Out": (op.level("lod_of_detections", inputs, attrs),)}
+
+
+def offsets_of_infos(op: Inference) -> Mapping[str, Specs]:
+    """One more than there are images."""
+    images = op.shape("ImInfo")[0]
+    return {"Out": OFFSETS._replace(shape=(images + 1 if images >= 0 else -1,))}
+
+
+_PYRAMID: dict[str, Any] = {
+    "BBoxes": [normal(2, 3, 4), normal(2, 2, 4)],
+    "Scores": [uniform(2, 3, 2), uniform(2, 2, 2)],
+    "Anchors": [
+        table([[4.0, 3.0, 21.0, 24.0], [2.5, 9.0, 33.0, 19.0], [5.0, 4.0, 21.0, 25.0]]),
+        table([[0.0, 0.0, 39.0, 49.0], [3.0, 1.0, 35.0, 45.0]]),
+    ],
+    "ImInfo": table([[40.0, 50.0, 1.0], [30.0, 60.0, 2.0]]),
+}
+_LIMITS = {"nms_top_k": 4, "keep_top_k": 3, "score_threshold": 0.5, "nms_eta": 0.9}
+define(
+    "retinanet_detection_output",
+    RetinanetDetectionOutput,
+    detections_shape,
+    reads_values=lambda attrs: _OF_PYRAMID,
+    lod=detections_lod,
+    samples=(sample(_PYRAMID), sample(_PYRAMID, **_LIMITS)),
+    refuses=(
+        sample({**_PYRAMID, "Scores": [uniform(2, 3, 2), uniform(2, 3, 2)]}),
+        sample({**_PYRAMID, "Anchors": _PYRAMID["Anchors"][:1]}),
+    ),
+)
+define(
+    "lod_of_detections",
+    OffsetsOfDetections,
+    offsets_of_infos,
+    lod=no_sequences,
+    samples=(sample(_PYRAMID), sample(_PYRAMID, **_LIMITS)),
+)

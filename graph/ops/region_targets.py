@@ -79,8 +79,36 @@ class AnchorTargets(NamedTuple):
     weights: Array
 
 
-def anchor_targets(a: Any, ends: Array, choose: Choose = first) -> AnchorTargets:
+class Match(NamedTuple):
+    """Anchors of one image, by number: those of objects (``front``), of background, and each one's object."""
+
+    front: Array
+    back: Array
+    owner: Array
+
+    def learnt(self) -> tuple[Array, Array, Array]:
+        """Return the anchors of objects, those whose offsets are learnt, and their weights.
+
+        Background has none of the former; where it takes one, the first anchor stands in its place.
+        """
+        both = np.isin(self.back, self.front).sum()
+        real = np.sort(np.setdiff1d(self.front, self.back))
+        places = np.concatenate([np.repeat(self.front[:1], both), real])
+        return real, places, np.repeat([0.0, 1.0], [both, len(real)])
+
+
+def matched(anchors: Array, objects: Array, positive: float, negative: float) -> Match:
     """Match anchors with objects: those with much in common, and of each object those with the most."""
+    share = overlap(anchors, objects, False, nearby=True)
+    most = share.max(1, initial=0)
+    owner = share.argmax(1) if len(objects) else np.zeros(len(anchors), np.int64)
+    best = (np.abs(share - share.max(0, initial=0)) < _SAME).any(1)
+    front = np.flatnonzero(best | (most >= positive))
+    return Match(front, np.flatnonzero(most < negative), owner)
+
+
+def anchor_targets(a: Any, ends: Array, choose: Choose = first) -> AnchorTargets:
+    """Match anchors that do not reach outside with objects; no more than a number of an image count."""
     images: list[tuple[Array, ...]] = []
     crowds, objects_of = parts(a.is_crowd.reshape(-1), ends), parts(a.gt_boxes, ends)
     anchors = a.anchor.reshape(-1, 4)
@@ -93,22 +121,17 @@ def anchor_targets(a: Any, ends: Array, choose: Choose = first) -> AnchorTargets
             high = anchors[:, 2:] < np.array([width, height]) + edge
             inside = np.flatnonzero(((anchors[:, :2] >= -edge) & high).all(1))
         objects = objects[crowd == 0] * scale
-        share = overlap(anchors[inside], objects, False, nearby=True)
-        most, owner = share.max(1, initial=0), (share.argmax(1) if len(objects) else inside * 0)
-        best = (np.abs(share - share.max(0, initial=0)) < _SAME).any(1)
+        limits = a.rpn_positive_overlap, a.rpn_negative_overlap
+        front, back, owner = matched(anchors[inside], objects, *limits)
         batch = a.rpn_batch_size_per_im
-        front, back = best | (most >= a.rpn_positive_overlap), most < a.rpn_negative_overlap
         # Where anchors are drawn the best one of an object is no background: else the draw told how many count.
-        back = np.flatnonzero(back & ~front if a.use_random else back)
+        back = np.setdiff1d(back, front) if a.use_random else back
         limit = (
             int(a.rpn_fg_fraction * batch) if a.rpn_fg_fraction > 0 and batch > 0 else len(inside)
         )
-        front = choose(np.flatnonzero(front), limit)
+        front = choose(front, limit)
         back = choose(back, batch - len(front))
-        both = np.isin(back, front)
-        real = np.sort(np.setdiff1d(front, back))
-        places = np.concatenate([np.repeat(front[:1], both.sum()), real])
-        weights = np.repeat([0.0, 1.0], [both.sum(), len(real)])
+        real, places, weights = Match(front, back, owner).learnt()
         labels = np.repeat([1, 0], [len(real), len(back)])
         moved = offsets_of(anchors[inside[places]], objects[owner[places]])
         rows = (inside[places], inside[np.concatenate([real, np.sort(back)])])
@@ -162,6 +185,90 @@ define(
         sample(_ANCHORS, use_random=False, rpn_batch_size_per_im=2, rpn_straddle_thresh=-1.0),
     ),
     refuses=(sample({**_ANCHORS, "GtBoxes": uniform(3, 5)}),),
+)
+
+# -- retinanet_target_assign ------------------------------------------------------------------------
+
+
+class ClassAttributes(Operands):
+    anchor: Input
+    gt_boxes: Input
+    gt_labels: Input
+    is_crowd: Input
+    im_info: Input
+    gt_boxes_lod: Offsets
+    positive_overlap: float = 0.5
+    negative_overlap: float = 0.4
+
+
+class RetinanetTargetAssign(ClassAttributes):
+    location_index: Output
+    score_index: Output
+    target_b_box: Output
+    target_label: Output
+    b_box_inside_weight: Output
+    foreground_number: Output
+
+
+def class_targets(a: Any, ends: Array) -> tuple[AnchorTargets, Array]:
+    """Match all anchors with objects, whose classes are the labels; count those learnt in each image, and one.
+
+    Lin et al., "Focal Loss for Dense Object Detection", arXiv 1708.02002, section 4.
+    """
+    images: list[tuple[Array, ...]] = []
+    columns = (a.gt_boxes, a.gt_labels.reshape(-1), a.is_crowd.reshape(-1))
+    lists = (parts(rows, ends) for rows in columns)
+    anchors = a.anchor.reshape(-1, 4)
+    for number, (objects, classes, crowd, info) in enumerate(zip(*lists, a.im_info, strict=True)):
+        objects, classes = objects[crowd == 0] * info[2], classes[crowd == 0]
+        pairs = matched(anchors, objects, a.positive_overlap, a.negative_overlap)
+        real, places, weights = pairs.learnt()
+        labels = np.concatenate([classes[pairs.owner[real]], np.zeros_like(pairs.back)])
+        moved = offsets_of(anchors[places], objects[pairs.owner[places]])
+        first_row = number * len(anchors)
+        scores = np.concatenate([real, pairs.back]) + first_row
+        images.append((places + first_row, scores, moved, labels, weights))
+    counts = np.array([len(places) + 1 for places, *_ in images])
+    whole = (np.concatenate(side) for side in zip(*images, strict=True))
+    return AnchorTargets(*whole), counts
+
+
+def classes_shape(op: Inference) -> Mapping[str, Specs]:
+    """[F] anchors with an object, offsets [F, 4]; [B] whose labels are [B, 1]; and [N, 1] counts."""
+    anchor = op.spec("Anchor")
+    match(op, {"sequences": op.sequences("GtBoxes")}, GtBoxes="objects 4", ImInfo="sequences 3")
+    hold_integers(op, "IsCrowd", "GtLabels")
+    ends, sizes = op.offsets("GtBoxes"), (-1, -1)
+    operands = known_operands(op, ClassAttributes)
+    if operands is not None and ends is not None:
+        targets, _ = class_targets(operands, ends)
+        sizes = len(targets.places), len(targets.scores)
+    shapes = {"LocationIndex": (sizes[0],), "ScoreIndex": (sizes[1],), "TargetLabel": (sizes[1], 1)}
+    shapes["ForegroundNumber"] = (op.shape("ImInfo")[0], 1)
+    places = Spec((sizes[0], 4), anchor.dtype)
+    integers = {slot: Spec(shape, VarType.INT32) for slot, shape in shapes.items()}
+    return {**integers, "TargetBBox": places, "BBoxInsideWeight": places}
+
+
+_CLASSES = {**_ANCHORS, "GtLabels": table([[1], [3], [2]])}
+define(
+    "retinanet_target_assign",
+    RetinanetTargetAssign,
+    classes_shape,
+    reads_values=lambda attrs: (
+        "Anchor",
+        "GtBoxes",
+        "GtLabels",
+        "IsCrowd",
+        "ImInfo",
+        "GtBoxes@LOD",
+    ),
+    lod=no_sequences,
+    samples=(
+        sample(_CLASSES),
+        sample(_CLASSES, positive_overlap=0.9, negative_overlap=0.95),
+    ),
+    refuses=(sample({**_CLASSES, "GtBoxes": uniform(3, 5)}),),
 )
 
 # -- generate_proposal_labels -----------------------------------------------------------------------

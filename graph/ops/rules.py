@@ -90,10 +90,12 @@ def known_operands(op: Inference, record: type[Operands]) -> Operands | None:
 
     For ops whose results have sizes that follow from elements (``reads_values``), and that compute both alike.
     """
-    slots = record.declared().inputs
-    values = {slot.parameter: op.value(slot.name) if op.has(slot.name) else None for slot in slots}
-    if any(op.has(slot.name) and values[slot.parameter] is None for slot in slots):
-        return None
+    values: dict[str, Any] = {}
+    for slot in record.declared().inputs:
+        elements = op.values(slot.name) if op.has(slot.name) else ()
+        if any(value is None for value in elements) or len(elements) < op.count(slot.name):
+            return None
+        values[slot.parameter] = list(elements) if slot.duplicable else next(iter(elements), None)
     return record.of({**op.attrs, **values})
 
 

@@ -277,6 +277,11 @@ class ProgramBlocks:
         self._ps_endpoint: str | None = None
         self._distributed_lookup_table: str | None = None
         self.file_fields: dict[str, Any] = {}  # versions, as in the file that it was loaded from
+        # What an executor runs in its place: see executor/compiled_program.py ParallelForm.
+        self.parallel_form: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "parallel_form": None}  # copies run on their own
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy (copy.deepcopy, pickle, an argument of a Ray task) is another program than the one that it was

@@ -82,12 +82,13 @@ class DistributeTranspiler:
         Raises:
             InvalidType, InvalidValue: an argument that cannot work.
             InvalidState: the program was rewritten before.
-            Unsupported: the program steps its learning rate on the trainer.
+            Unsupported: servers update, and the trainer's script steps the learning rate.
         """
         main = _program("program", program, default_main_program)
         startup = _program("startup_program", startup_program, default_startup_program)
         _check_fresh(main)
         if self.config.mode == "pserver":
+            _check_rate(main)
             checked = check_topology(trainer_id, trainers, pservers, sync_mode)
             topology = self._topology(checked, sync_mode)
             write = geo.rewrite if self.config.geo_sgd_mode else _rewrite
@@ -299,6 +300,9 @@ def _check_fresh(main: Program) -> None:
             "transpile: this program was rewritten before. Build it again, or transpile a clone that was made "
             "before the first call."
         )
+
+
+def _check_rate(main: Program) -> None:
     if main.lr_scheduler is not None:
         raise Unsupported(
             "transpile: the program's learning rate is stepped by the trainer's script (paddle.optimizer.lr), "

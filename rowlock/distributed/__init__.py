@@ -1,4 +1,4 @@
-"""``paddle.distributed``: starting the processes of a job, and file systems.
+"""``paddle.distributed``: starting the processes of a job, the fleet that they are, and their files.
 
 ``python -m rowlock.distributed.launch script.py`` starts workers, ``launch_ps`` workers and parameter servers.
 ``launch(servers, trainers)`` starts both from one program, as actors and tasks of Ray.
@@ -11,13 +11,27 @@ from typing import Any
 
 from ..names import missing, publish_listed
 from . import fs_wrapper
+from .parallel import ParallelEnv, get_rank, get_world_size, init_parallel_env
 
-__all__ = ["TrainerProgram", "fs_wrapper", "launch"]
+__all__ = [
+    "InMemoryDataset",
+    "ParallelEnv",
+    "QueueDataset",
+    "TrainerProgram",
+    "fleet",
+    "fs_wrapper",
+    "get_rank",
+    "get_world_size",
+    "init_parallel_env",
+    "launch",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "launch":  # a module that can be called
-        return importlib.import_module(".launch", __name__)
+    if name in ("fleet", "launch"):  # ``launch`` is a module that can be called
+        return importlib.import_module(f".{name}", __name__)
+    if name in ("InMemoryDataset", "QueueDataset"):
+        return getattr(importlib.import_module(".datasets", __name__), name)
     if name == "TrainerProgram":
         return importlib.import_module("..cluster.pserver.topology", __name__).TrainerProgram
     return missing(__name__)(name)

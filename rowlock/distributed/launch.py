@@ -1,7 +1,8 @@
-"""``python -m rowlock.distributed.launch script.py``: start the workers of a job without servers on this host.
+"""``python -m rowlock.distributed.launch script.py``: start the workers of a job on this host.
 
 Each gets PADDLE_TRAINER_ID, PADDLE_CURRENT_ENDPOINT, PADDLE_TRAINERS_NUM, PADDLE_TRAINER_ENDPOINTS and
-FLAGS_selected_gpus. They meet in the Ray cluster of RAY_ADDRESS, or in one that is started for them.
+FLAGS_selected_gpus. They meet in the Ray cluster of RAY_ADDRESS, or in one that is started for them. With
+``--server_num`` or ``--servers`` parameter servers are started too, as by ``launch_ps``.
 
 The module can be called, too: ``rowlock.distributed.launch(servers, trainers)``.
 """
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ..alias import is_installed
 from ..cluster.fleet.command_line import job_parser, run_command
-from ..cluster.fleet.jobs import cloud_hosts, collective_members
+from ..cluster.fleet.jobs import cloud_hosts, collective_members, free_ports, server_members
 from ..cluster.fleet.processes import JobProcess
 from ..executor.device.gpus import local_gpus
 from ..strategies.errors import InvalidValue
@@ -39,7 +40,13 @@ def parser() -> ArgumentParser:
     line.add_argument(
         "--nproc_per_node", type=int, help="workers on each host (one for each GPU, or one)"
     )
-    line.add_argument("--selected_gpus", help="numbers of GPUs, with commas, one for each worker")
+    line.add_argument(
+        *("--selected_gpus", "--gpus", "--devices"),
+        help="numbers of GPUs, with commas, one for each worker",
+    )
+    line.add_argument("--server_num", type=int, help="how many parameter servers, beside workers")
+    line.add_argument("--worker_num", type=int, help="how many workers (with servers: as many)")
+    line.add_argument("--servers", help="the servers' endpoints, with commas, in place of ports")
     line.add_argument(
         "--log_level", type=int, default=20, help="above 20: do not print the settings"
     )
@@ -57,6 +64,10 @@ def members(arguments: Namespace) -> list[JobProcess]:
     Raises:
         InvalidValue: its parts contradict each other.
     """
+    if arguments.server_num is not None or arguments.servers:
+        return _with_servers(arguments)
+    if arguments.nproc_per_node is None:
+        arguments.nproc_per_node = arguments.worker_num
     gpus = _gpus(arguments)
     count = arguments.nproc_per_node if arguments.nproc_per_node is not None else len(gpus) or 1
     if count < 1 or (gpus and count != len(gpus)):
@@ -67,6 +78,23 @@ def members(arguments: Namespace) -> list[JobProcess]:
         cloud_hosts(arguments)
     hosts = [ip.strip() for ip in arguments.cluster_node_ips.split(",")]
     return collective_members(hosts, arguments.node_ip, count, arguments.started_port, gpus)
+
+
+def _with_servers(arguments: Namespace) -> list[JobProcess]:
+    """Return the workers and servers of a job on this host."""
+    if "," in arguments.cluster_node_ips:
+        raise InvalidValue(
+            "--ips names several hosts; workers and servers are started on this one. Start others by hand, "
+            "with the same PADDLE_PSERVERS_IP_PORT_LIST and RAY_ADDRESS."
+        )
+    servers = [text.strip() for text in (arguments.servers or "").split(",") if text.strip()]
+    count = len(servers) if arguments.server_num is None else arguments.server_num
+    if count < 1 or (servers and count != len(servers)):
+        raise InvalidValue(
+            f"--server_num is {count}, and --servers lists {len(servers)}: name one, or make them agree."
+        )
+    workers = count if arguments.worker_num is None else arguments.worker_num
+    return server_members(workers, servers or [f"127.0.0.1:{port}" for port in free_ports(count)])
 
 
 def _gpus(arguments: Namespace) -> list[str]:

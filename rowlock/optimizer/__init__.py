@@ -160,8 +160,6 @@ class Lamb(methods.LambOptimizer):
     Without decay of weights a step is scaled by norms only if ``always_adapt``.
     """
 
-    writes_powers = True
-
     def __init__(
         self,
         learning_rate: Any = 0.001,
@@ -179,8 +177,7 @@ class Lamb(methods.LambOptimizer):
         options = (parameters, None, grad_clip, exclude_from_weight_decay_fn, name)
         super().__init__(learning_rate, lamb_weight_decay, beta1, beta2, epsilon, *options)
         self._multi_precision = bool(multi_precision)
-        settings = {"always_adapt": bool(always_adapt), "corrects_bias": True}
-        self._attrs = {**self._attrs, **settings}
+        self.correct_bias(bool(always_adapt))
 
 
 class LBFGS(Optimizer):

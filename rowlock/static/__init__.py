@@ -14,7 +14,7 @@ from ..executor.feed.scope import Scope, global_scope, scope_guard
 from ..executor.parallel_executor import ParallelExecutor
 from ..graph.layers.io import create_global_var, create_parameter
 from ..graph.layers.loss import accuracy
-from ..graph.layers.metric import auc
+from ..graph.layers.metric import auc, ctr_metric_bundle
 from ..graph.layers.param_attr import WeightNormParamAttr
 from ..graph.layers.printing import Print as _print
 from ..graph.layers.python_function import py_func
@@ -109,6 +109,7 @@ __all__ = [
     "cpu_places",
     "create_global_var",
     "create_parameter",
+    "ctr_metric_bundle",
     "cuda_places",
     "data",
     "default_main_program",

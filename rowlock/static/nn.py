@@ -30,6 +30,7 @@ from ..graph.layers import control_flow, conv, loops, recurrent, sequence
 from ..graph.layers import nn as layers
 from ..graph.program.variable import Variable
 from ..names import publish_listed
+from ..strategies.errors import Unsupported
 
 conv2d = conv.conv2d
 conv2d_transpose = conv.conv2d_transpose
@@ -83,6 +84,33 @@ def fc(
     return layers.fc(x, size, num_flatten_dims, weight_attr, bias_attr, activation, name)
 
 
+def sparse_embedding(
+    input: Variable,
+    size: Sequence[int],
+    padding_idx: int | None = None,
+    is_test: bool = False,
+    entry: Any = None,
+    table_class: str = "MemorySparseTable",
+    param_attr: Any = None,
+    dtype: Any = "float32",
+    slot: int | None = None,
+) -> Variable:
+    """Rows of a [vocabulary, width] table for ids [...]; servers, where there are any, hold the table.
+
+    Every optimizer updates the rows that a step looked up. ``is_test``, ``table_class`` and ``slot`` are
+    accepted as Paddle does.
+
+    Raises:
+        Unsupported: ``entry``: a table has all its rows from the beginning.
+    """
+    if entry is not None:
+        raise Unsupported(
+            f"sparse_embedding: entry={type(entry).__name__} admits rows as they occur, and a table has all "
+            f"its rows, size[0], from the beginning. Leave it out."
+        )
+    return layers.embedding_v2(input, size, True, False, padding_idx, param_attr, dtype)
+
+
 __all__ = [
     "StaticRNN",
     "batch_norm",
@@ -119,6 +147,7 @@ __all__ = [
     "sequence_slice",
     "sequence_softmax",
     "sequence_unpad",
+    "sparse_embedding",
     "spectral_norm",
     "switch_case",
     "while_loop",

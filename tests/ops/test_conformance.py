@@ -86,7 +86,8 @@ HOST_ONLY = {
     *("bipartite_match", "target_assign", "mine_hard_examples", "lod_mined"),
     *("generate_proposals", "lod_of_proposals", "collect_fpn_proposals", "lod_collected"),
     *("distribute_fpn_proposals", "lod_distributed", "rpn_target_assign"),
-    *("generate_proposal_labels", "lod_of_regions"),
+    *("generate_proposal_labels", "lod_of_regions", "retinanet_target_assign"),
+    *("retinanet_detection_output", "lod_of_detections"),
 }
 GRADS = sorted({op.grad.type for op in OPS.values() if op.grad})
 FORWARD = sorted(n for n, op in OPS.items() if op.samples and n not in COLLECTIVES | RANDOM)

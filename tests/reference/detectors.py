@@ -132,7 +132,40 @@ class Detectors:
         return layers.sum(losses), best
 
 
-NETS = ("ssd", "yolo", "rcnn")
+    def retinanet(self):
+        """One stage on two maps, whose classes learn by the focal loss."""
+        fluid, layers = self.fluid, self.layers
+        image = fluid.data("image", [None, 3, SIDE, SIDE])
+        box, info = fluid.data("box", [None, 4], lod_level=1), fluid.data("info", [None, 3])
+        label = fluid.data("label", [None, 1], "int32", lod_level=1)
+        crowd = fluid.data("crowd", [None, 1], "int32", lod_level=1)
+        box = layers.scale(box, float(SIDE))
+        first = self.conv(image, 6, 4)
+        maps, scores, deltas, tables, spreads = [first, self.conv(first, 6, 2)], [], [], [], []
+        for x, size in zip(maps, (8.0, 16.0)):
+            anchors, variances = layers.anchor_generator(
+                x, [size], [0.5, 1.0, 2.0], [1.0, 1.0, 1.0, 1.0], stride=[size / 2, size / 2]
+            )
+            tables.append(layers.reshape(anchors, [-1, 4]))
+            spreads.append(layers.reshape(variances, [-1, 4]))
+            logits = layers.transpose(self.conv(x, 3 * CLASSES, act=None), [0, 2, 3, 1])
+            scores.append(layers.reshape(logits, [0, -1, CLASSES]))
+            moved = layers.transpose(self.conv(x, 12, act=None), [0, 2, 3, 1])
+            deltas.append(layers.reshape(moved, [0, -1, 4]))
+        logits, places, labels, expected, weight, count = layers.retinanet_target_assign(
+            layers.concat(deltas, 1), layers.concat(scores, 1), layers.concat(tables), layers.concat(spreads),
+            box, label, crowd, info, CLASSES, 0.5, 0.4,
+        )  # fmt: skip
+        count = layers.reduce_sum(count)
+        loss = layers.reduce_sum(layers.sigmoid_focal_loss(logits, labels, count, 2.0, 0.25))
+        moved = layers.reduce_sum(layers.smooth_l1(places, expected, weight, weight, 3.0))
+        loss = loss + moved / layers.cast(count, "float32")
+        chances = [layers.sigmoid(part) for part in scores]
+        best = layers.retinanet_detection_output(deltas, chances, tables, info, 0.4, 30, 9, 0.5)
+        return loss, best
+
+
+NETS = ("ssd", "yolo", "rcnn", "retinanet")
 
 
 def feeds(fluid):

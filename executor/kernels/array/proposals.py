@@ -68,3 +68,19 @@ def lod_distributed(dev: Device, a: ops.OffsetsDistributed) -> Step:
         a.out[...] = before[a.x]
 
     return run
+
+
+@kernel("retinanet_detection_output", on=ON)
+def retinanet_detection_output(dev: Device, a: ops.RetinanetDetectionOutput) -> Step:
+    def run() -> None:
+        a.out[...] = np.concatenate(ops.detections(a))
+
+    return run
+
+
+@kernel("lod_of_detections", on=ON)
+def lod_of_detections(dev: Device, a: ops.OffsetsOfDetections) -> Step:
+    def run() -> None:
+        a.out[...] = bounds(ops.detections(a))
+
+    return run

@@ -42,6 +42,18 @@ def rpn_target_assign(dev: Device, a: ops.RpnTargetAssign) -> Step:
     return run
 
 
+@kernel("retinanet_target_assign", on=ON)
+def retinanet_target_assign(dev: Device, a: ops.RetinanetTargetAssign) -> Step:
+    def run() -> None:
+        targets, counts = ops.class_targets(a, a.gt_boxes_lod[-1])
+        a.location_index[...], a.score_index[...] = targets.places, targets.scores
+        a.target_b_box[...], a.target_label[:, 0] = targets.offsets, targets.labels
+        a.b_box_inside_weight[...] = targets.weights[:, None]
+        a.foreground_number[:, 0] = counts
+
+    return run
+
+
 @kernel("generate_proposal_labels", on=ON)
 def generate_proposal_labels(dev: Device, a: ops.GenerateProposalLabels) -> Step:
     choose = _chooser(dev, a.use_random)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....strategies.errors import InvalidType, InvalidValue
@@ -13,7 +13,8 @@ from .methods import AdamOptimizer, Method, require_numbers
 class LarsMomentumOptimizer(Method):
     """Momentum whose rate is scaled, for each parameter, by the norms of parameter and gradient.
 
-    ``lars_coeff`` tells how far a layer is trusted to change, ``lars_weight_decay`` is the decay of weights.
+    ``lars_coeff`` tells how far a layer is trusted to change, ``lars_weight_decay`` is the decay of weights,
+    which parameters with a word of ``exclude_from_weight_decay`` in their name do not have.
     """
 
     type = "lars_momentum"
@@ -29,11 +30,17 @@ class LarsMomentumOptimizer(Method):
         regularization: Any = None,
         grad_clip: Any = None,
         name: str | None = None,
+        exclude_from_weight_decay: Sequence[str] | None = None,
     ) -> None:
         super().__init__(learning_rate, parameter_list, regularization, grad_clip, name)
         numbers = {"lars_coeff": lars_coeff, "lars_weight_decay": lars_weight_decay}
         require_numbers("LarsMomentum", momentum=momentum, **numbers)
         self._attrs = {"mu": momentum, **{name: float(n) for name, n in numbers.items()}}
+        self._excluded = tuple(exclude_from_weight_decay or ())
+
+    def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
+        excluded = any(word in parameter.name for word in self._excluded)
+        return {**self._attrs, "lars_weight_decay": 0.0} if excluded else self._attrs
 
 
 class LambOptimizer(AdamOptimizer):
@@ -68,6 +75,11 @@ class LambOptimizer(AdamOptimizer):
                 f"Lamb: exclude_from_weight_decay_fn must be a function of a parameter, got {excludes!r}."
             )
         self._weight_decay, self._excludes = lamb_weight_decay, excludes
+
+    def correct_bias(self, always_adapt: bool = False) -> None:
+        """Correct moments for their bias, as Paddle 2.x does; see the op for ``always_adapt``."""
+        self.writes_powers = True
+        self._attrs = {**self._attrs, "always_adapt": always_adapt, "corrects_bias": True}
 
     def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
         excluded = self._excludes is not None and self._excludes(parameter)

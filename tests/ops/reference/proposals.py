@@ -209,3 +209,77 @@ def generate_proposal_labels(ins: Slots, attrs: Slots) -> Slots:
 @reference("lod_of_regions")
 def lod_of_regions(ins: Slots, attrs: Slots) -> Slots:
     return {"Out": np.cumsum([0, *map(len, regions(ins, attrs, ins["X"], ins["Y"]))])}
+
+
+@reference("retinanet_target_assign")
+def retinanet_target_assign(ins: Slots, attrs: Slots) -> Slots:
+    names = ("LocationIndex", "ScoreIndex", "TargetBBox", "TargetLabel", "BBoxInsideWeight")
+    columns: Slots = {name: [] for name in (*names, "ForegroundNumber")}
+    anchors = ins["Anchor"]
+    for n, (begin, end) in enumerate(pairwise(ins["GtBoxes@LOD"][-1])):
+        objects = [
+            (ins["GtBoxes"][k] * ins["ImInfo"][n, 2], ins["GtLabels"].ravel()[k])
+            for k in range(begin, end)
+            if not ins["IsCrowd"].ravel()[k]
+        ]
+        share = [[shared(anchor, thing) for thing, _ in objects] for anchor in anchors]
+        tops = [max(column) for column in zip(*share, strict=True)]
+        front, back = [], []
+        for k, row in enumerate(share):
+            best = any(abs(s - top) < 1e-5 for s, top in zip(row, tops, strict=True))
+            if best or max(row) >= attrs["positive_overlap"]:
+                front.append(k)
+            if max(row) < attrs["negative_overlap"]:
+                back.append(k)
+        real = [k for k in front if k not in back]
+        fake = [front[0]] * (len(front) - len(real))
+        first = n * len(anchors)
+        for k in fake + real:
+            columns["TargetBBox"].append(offsets(anchors[k], objects[int(np.argmax(share[k]))][0]))
+        columns["LocationIndex"] += [first + k for k in fake + real]
+        columns["ScoreIndex"] += [first + k for k in real + back]
+        labels = [objects[int(np.argmax(share[k]))][1] for k in real] + [0] * len(back)
+        columns["TargetLabel"] += [[label] for label in labels]
+        columns["BBoxInsideWeight"] += [[0.0] * 4] * len(fake) + [[1.0] * 4] * len(real)
+        columns["ForegroundNumber"].append([len(fake) + len(real) + 1])
+    return {name: np.array(rows) for name, rows in columns.items()}
+
+
+def detections(ins: Slots, attrs: Slots) -> list[list[Any]]:
+    """The rows of each image: class, score and box."""
+    images = []
+    for n, (height, width, scale) in enumerate(ins["ImInfo"]):
+        by_class: dict[int, list[Any]] = {}
+        for level, scores in enumerate(ins["Scores"]):
+            lowest = attrs["score_threshold"] if level + 1 < len(ins["Scores"]) else 0
+            ranked = sorted(
+                ((-s, m, c) for (m, c), s in np.ndenumerate(scores[n]) if s > lowest),
+                key=lambda entry: entry[0],
+            )
+            for minus, m, c in ranked[: attrs["nms_top_k"]]:
+                anchor, delta = ins["Anchors"][level][m], ins["BBoxes"][level][n, m]
+                size = anchor[2:] - anchor[:2] + 1
+                middle = anchor[:2] + size / 2 + delta[:2] * size
+                size = size * np.exp(delta[2:])
+                box = np.array([*(middle - size / 2), *(middle + size / 2 - 1)]) / scale
+                last = [round(width / scale) - 1, round(height / scale) - 1] * 2
+                box = np.minimum(np.maximum(box, 0), last)
+                by_class.setdefault(c + 1, []).append((-minus, box))
+        rows = []
+        for label, pairs in sorted(by_class.items()):
+            scores, boxes = [s for s, _ in pairs], [b for _, b in pairs]
+            stay = staying(boxes, scores, attrs["nms_threshold"], attrs["nms_eta"], 1)
+            rows += [[label, scores[k], *boxes[k]] for k in stay]
+        best = sorted(rows, key=lambda row: -row[1])
+        images.append(best if attrs["keep_top_k"] < 0 else best[: attrs["keep_top_k"]])
+    return images
+
+
+@reference("retinanet_detection_output")
+def retinanet_detection_output(ins: Slots, attrs: Slots) -> Slots:
+    return {"Out": np.array([row for image in detections(ins, attrs) for row in image])}
+
+
+@reference("lod_of_detections")
+def lod_of_detections(ins: Slots, attrs: Slots) -> Slots:
+    return {"Out": np.cumsum([0, *map(len, detections(ins, attrs))])}

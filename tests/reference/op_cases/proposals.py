@@ -5,6 +5,7 @@ from tables import NO_GRADIENT, OUTPUT_COUNT, case, normal, offsets
 NO_GRADIENT |= {
     *("generate_proposals", "collect_fpn_proposals", "distribute_fpn_proposals"),
     *("rpn_target_assign", "generate_proposal_labels"),
+    *("retinanet_target_assign", "retinanet_detection_output"),
 }
 OUTPUT_COUNT["distribute_fpn_proposals"] = lambda attrs, arrays: attrs["max_level"] - attrs["min_level"] + 1
 INFO = [[2, 3], "float32", "values", [90.0, 80.0, 1.0, 60.0, 100.0, 2.0]]
@@ -108,4 +109,33 @@ def generate_proposal_labels(p):
         "use_random": False,
         "is_cascade_rcnn": cascade,
         "is_cls_agnostic": p.any(False, True),
+    }
+
+
+@case("retinanet_target_assign", 10)
+def retinanet_target_assign(p):
+    counts = p.any([2, 3], [1, 1])
+    inputs = dict(objects(p, counts), Anchor=[[40, 4], "float32", "values", boxes(p, 40)])
+    inputs["GtLabels"] = [[sum(counts), 1], "int32", "integers", 1, 4]
+    inputs["GtLabels@LOD"] = offsets(counts)
+    return inputs, {
+        "positive_overlap": p.any(0.5, 0.3),
+        "negative_overlap": p.any(0.4, 0.2),
+    }
+
+
+@case("retinanet_detection_output", 10)
+def retinanet_detection_output(p):
+    counts, classes = (8, p.any(2, 5)), p.any(1, 3)
+    return {
+        "BBoxes": [normal([2, count, 4]) for count in counts],
+        "Scores": [[[2, count, classes], "float32", "uniform", 0.0, 1.0] for count in counts],
+        "Anchors": [[[count, 4], "float32", "values", boxes(p, count)] for count in counts],
+        "ImInfo": INFO,
+    }, {
+        "score_threshold": p.any(0.05, 0.6, 2.0),
+        "nms_top_k": p.any(3, 1000),
+        "nms_threshold": p.any(0.3, 0.6),
+        "keep_top_k": p.any(4, 100),
+        "nms_eta": p.any(1.0, 0.9),
     }
