@@ -27,7 +27,7 @@ PATHS = [
     *(("cublaslt", op) for op in ("matmul", "mul", "fused_gemm_epilogue", "fused_feedforward")),
     *(("cudnn", op) for op in ("conv2d", "batch_norm", ATTENTION)),
     *(("cuda", op) for op in ("gelu", "softmax", "layer_norm", "reduce_sum", "pool2d", "transpose2",
-                              "lookup_table_v2", "softmax_with_cross_entropy", "adamw")),
+                              "lookup_table_v2", "softmax_with_cross_entropy", "adamw", "sequence_softmax")),
 ]  # fmt: skip
 
 
