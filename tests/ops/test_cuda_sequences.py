@@ -11,6 +11,7 @@ from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
+from tests.ops.cuda_cases import cases, check_forward
 from tests.ops.gpu import assert_compile_for_a_gpu, gpu, needs_compiler
 
 pytestmark = needs_compiler
@@ -66,6 +67,21 @@ def test_softmax(lengths: list[int]) -> None:
     (out,) = compare("sequence_softmax", {"X": x, "X@LOD": ends}, {"Out": x})
     inputs = {"X": x, "X@LOD": ends, "Out": out, "Out@GRAD": d}
     compare("sequence_softmax_grad", inputs, {"X@GRAD": x})
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), cases("lod_from_lengths", "lod_offsets", "lod_reshaped")
+)
+def test_offsets_are_computed_where_they_are_read(name: str, index: int) -> None:
+    check_forward(name, index, "float32")
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64"])
+@pytest.mark.parametrize("count", [1, 31, 32, 100])
+def test_offsets_of_many_lengths(count: int, kind: str) -> None:
+    lengths = np.random.default_rng(count).integers(0, 9, (count, 1)).astype(kind)
+    (out,) = compare("lod_from_lengths", {"X": lengths}, {"Out": np.zeros(count + 1, np.int64)})
+    np.testing.assert_array_equal(np.diff(out), lengths[:, 0])
 
 
 def test_sequences_that_do_not_end_with_the_rows_are_refused() -> None:

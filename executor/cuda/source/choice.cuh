@@ -106,8 +106,8 @@ EVERYWHERE void block_count_hits(const G* guesses, const L* labels, float* accur
 }
 
 // Running sums of rows, 32 elements at a time (G = 32) or one after the other (G = 1).
-template <class T, class A, bool EXCLUSIVE, bool REVERSE, int G>
-EVERYWHERE void warp_running_sums(const T* x, T* out, long long rows, int width, int stride) {
+template <class T, class A, bool EXCLUSIVE, bool REVERSE, int G, class R>
+EVERYWHERE void warp_running_sums(const T* x, R* out, long long rows, int width, int stride) {
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const long long start = row_start<G>(r, width, stride);
     A before = 0;
@@ -125,7 +125,7 @@ EVERYWHERE void warp_running_sums(const T* x, T* out, long long rows, int width,
         without = __shfl_sync(0xffffffffu, sum, (threadIdx.x & 31) - 1);
         if ((threadIdx.x & 31) == 0) without = 0;
       }
-      if (k < width) out[where] = element<T>(before + (EXCLUSIVE ? without : sum));
+      if (k < width) out[where] = element<R>(before + (EXCLUSIVE ? without : sum));
       if constexpr (G == 32) before += __shfl_sync(0xffffffffu, sum, 31);
       else before += own;
     }
