@@ -39,6 +39,26 @@ def _looked_at(dev: Device, index: Any, limit: int, problem: str) -> list[Step]:
     return [check] if index.size else []
 
 
+def _sequence_of(dev: Device, op: str, what: str, offsets: Any, out: Any) -> list[Step]:
+    xp = dev.xp
+
+    def number() -> None:
+        if dev.runtime is not None:  # the host does not see offsets on a GPU
+            out[...] = xp.searchsorted(offsets[1:], xp.arange(out.size), side="right")
+            return
+        if offsets[-1] != out.size:
+            raise SequenceError(
+                f"{op}: the sequences of {what} end at row {offsets[-1]}, and it has {out.size} rows"
+            )
+        out[...] = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+
+    return [number]
+
+
+def _multiplied(dev: Device, x: Any, y: Any, out: Any) -> list[Step]:
+    return [partial(dev.xp.matmul, x, y, out)]
+
+
 @dataclass(frozen=True)
 class Means:
     """How a back end computes the parts of a formula.
@@ -46,6 +66,7 @@ class Means:
     ``loops`` evaluates expressions into outputs, which may be sums; ``rows`` copies rows of a source by number;
     ``row_sums`` adds up rows by number, always in one order; ``copy`` copies an array into another.
     ``row_of_largest`` writes the first row of the largest element, by sequence and column.
+    ``sequence_of`` writes the number of each row's sequence, ``matmul`` a product of (stacks of) matrices.
     ``inside`` refuses numbers that are not from 0 to a limit, with a sentence that has ``{}`` for the number.
     ``one_pass``: loops compute what their outputs have in common once.
     """
@@ -57,6 +78,8 @@ class Means:
     one_pass: bool = True
     copy: Callable[[Device, Any, Any], list[Step]] = _copied
     inside: Callable[[Device, Any, int, str], list[Step]] = _looked_at
+    sequence_of: Callable[[Device, str, str, Any, Any], list[Step]] = _sequence_of
+    matmul: Callable[[Device, Any, Any, Any], list[Step]] = _multiplied
 
 
 _VIEWS = {"reshape", "transpose", "broadcast", "slice", "constant", "checked"}
@@ -441,13 +464,13 @@ class _Program:
                 self.steps += self.means.copy(dev, part, array)
                 start = end
         elif term.fn == "matmul":
-            self.steps.append(partial(xp.matmul, first, args[1], out))
+            self.steps += self.means.matmul(dev, first, args[1], out)
         elif term.fn in ("inverse", "cholesky"):
             self.steps.append(partial(_factor, dev, self.op, term.fn, first, out))
         elif term.fn == "segments":
-            self.steps.append(partial(_segments, dev, self.op, term.options, first, out))
+            self.steps += self.means.sequence_of(dev, self.op, term.options, first, out)
         elif term.fn == "segment_argmax":
-            self.steps += self.means.row_of_largest(self.dev, first, args[1], out)
+            self.steps += self.means.row_of_largest(dev, first, args[1], out)
         elif term.fn == "argmax":
             self.steps.append(lambda: xp.copyto(out, first.argmax(term.options)))
         else:
@@ -467,16 +490,3 @@ def _factor(dev: Device, op: str, fn: str, matrices: Any, out: Any) -> None:
         dev.xp.copyto(out, compute(matrices))
     except np.linalg.LinAlgError as error:
         raise InvalidValue(f"{op}: a matrix has no {fn}: {error}.") from None
-
-
-def _segments(dev: Device, op: str, what: str, offsets: Any, out: Any) -> None:
-    """Write the number of each row's sequence."""
-    if dev.runtime is None:  # the host does not see offsets on a GPU
-        if offsets[-1] != out.size:
-            raise SequenceError(
-                f"{op}: the sequences of {what} end at row {offsets[-1]}, and it has {out.size} rows"
-            )
-        out[...] = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    else:
-        xp = dev.xp
-        out[...] = xp.searchsorted(offsets[1:], xp.arange(out.size), side="right")

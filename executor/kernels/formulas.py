@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,13 @@ from ...graph.ops.registry import OPS, Op
 from ...strategies.types import LOW, VarType
 from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
-from .array.formula import formula_steps, loops_of_calls, row_of_largest
+from .array.formula import formula_steps, loops_of_calls
 from .array.manipulation import copied
+from .cublaslt.product import product
 from .cuda.by_index import Sums, inside, picked
+from .cuda.copies import filled
 from .cuda.elementwise import CUDA
+from .cuda.sequences import row_of_largest, sequence_of
 from .loops import by_index
 from .loops.elementwise import NUMBA
 from .loops.sequence import WRITTEN
@@ -73,6 +77,24 @@ def _cuda_row_sums(dev: Device, index: Array, values: Array, out: Array) -> list
     return [*steps, *more, *sums.steps, *sums.into(target, values)]
 
 
+def _cuda_row_of_largest(dev: Device, offsets: Array, x: Array, out: Array) -> list[Step]:
+    steps, (offsets, x) = _in_order(dev, offsets, x)
+    return [*steps, *row_of_largest(dev, offsets, x, out)]
+
+
+def _cuda_sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:
+    steps, (offsets,) = _in_order(dev, offsets)
+    return [*steps, *sequence_of(dev, op, what, offsets, out)]
+
+
+def _cuda_matmul(dev: Device, x: Array, y: Array, out: Array) -> list[Step]:
+    """Multiply by cuBLASLt, whose products a graph can hold, if it is there and takes the elements."""
+    assert dev.runtime is not None
+    if not dev.runtime.versions().get("cublaslt") or out.dtype.kind != "f":
+        return [partial(dev.xp.matmul, x, y, out)]
+    return product(dev, x, y, out) if x.size else filled(dev, out, 0)
+
+
 def _copied(dev: Device, target: Array, source: Array) -> list[Step]:
     if target.dtype != source.dtype:
         return copied(dev, target, source)
@@ -82,7 +104,15 @@ def _copied(dev: Device, target: Array, source: Array) -> list[Step]:
 NUMBA_MEANS = Means(
     _loops_here, by_index.rows, by_index.row_sums, by_index.row_of_largest, copy=_copied
 )
-CUDA_MEANS = Means(CUDA.bind, _cuda_rows, _cuda_row_sums, row_of_largest, inside=inside)
+CUDA_MEANS = Means(
+    CUDA.bind,
+    _cuda_rows,
+    _cuda_row_sums,
+    _cuda_row_of_largest,
+    inside=inside,
+    sequence_of=_cuda_sequence_of,
+    matmul=_cuda_matmul,
+)
 
 
 def register() -> None:

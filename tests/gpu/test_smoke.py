@@ -24,10 +24,11 @@ ATTENTION = "fused_dot_product_attention"
 LAYOUT = {"batch_norm": CHANNELS_LAST, "conv2d": CHANNELS_LAST}  # of images in low precision
 NEEDS = {"cuda": "cuda", "cublaslt": "cublaslt", "cudnn": "cudnn"}
 PATHS = [
-    *(("cublaslt", op) for op in ("matmul", "mul", "fused_gemm_epilogue", "fused_feedforward")),
+    *(("cublaslt", op) for op in ("matmul", "mul", "fused_gemm_epilogue", "fused_feedforward", "lstm",
+                                  "gru")),
     *(("cudnn", op) for op in ("conv2d", "batch_norm", ATTENTION)),
     *(("cuda", op) for op in ("gelu", "softmax", "layer_norm", "reduce_sum", "pool2d", "transpose2",
-                              "lookup_table_v2", "softmax_with_cross_entropy", "adamw")),
+                              "lookup_table_v2", "softmax_with_cross_entropy", "adamw", "sequence_softmax")),
 ]  # fmt: skip
 
 

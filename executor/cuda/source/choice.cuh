@@ -58,6 +58,23 @@ EVERYWHERE void block_choose(const T* x, T* out, long long* columns, long long r
   }
 }
 
+// The first row of the largest, by sequence and column; `count` of them.
+template <class T, class A, class I, int G>
+EVERYWHERE void block_row_of_largest(const I* ends, const T* x, long long* out, long long rows, long long count,
+                                     long long width) {
+  for (long long k = first_row<G>(); k < count; k += rows_at_once<G>()) {
+    const long long sequence = k / width, column = k - sequence * width;
+    const long long end = min((long long)ends[sequence + 1], rows);
+    Choice<A> best = {0, -1};
+    for (long long r = ends[sequence] + thread_of_group<G>(); r < end; r += G) {
+      const Choice<A> found = {(A)wide(x[r * width + column]), (int)r};
+      if (wins<false, true>(found, best)) best = found;
+    }
+    best = block_or_warp_choose<G, false, true>(best);
+    if (thread_of_group<G>() == 0) out[k] = best.column;
+  }
+}
+
 // Put what comes back for each of `count` columns of a row in its place, and 0 elsewhere.
 template <class T> EVERYWHERE void put_back(const long long* columns, const T* d_out, T* d_x, long long rows, int width, int count) {
   for (long long r = first_row<32>(); r < rows; r += rows_at_once<32>()) {
@@ -89,8 +106,8 @@ EVERYWHERE void block_count_hits(const G* guesses, const L* labels, float* accur
 }
 
 // Running sums of rows, 32 elements at a time (G = 32) or one after the other (G = 1).
-template <class T, class A, bool EXCLUSIVE, bool REVERSE, int G>
-EVERYWHERE void warp_running_sums(const T* x, T* out, long long rows, int width, int stride) {
+template <class T, class A, bool EXCLUSIVE, bool REVERSE, int G, class R>
+EVERYWHERE void warp_running_sums(const T* x, R* out, long long rows, int width, int stride) {
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const long long start = row_start<G>(r, width, stride);
     A before = 0;
@@ -108,7 +125,7 @@ EVERYWHERE void warp_running_sums(const T* x, T* out, long long rows, int width,
         without = __shfl_sync(0xffffffffu, sum, (threadIdx.x & 31) - 1);
         if ((threadIdx.x & 31) == 0) without = 0;
       }
-      if (k < width) out[where] = element<T>(before + (EXCLUSIVE ? without : sum));
+      if (k < width) out[where] = element<R>(before + (EXCLUSIVE ? without : sum));
       if constexpr (G == 32) before += __shfl_sync(0xffffffffu, sum, 31);
       else before += own;
     }

@@ -87,7 +87,8 @@ def _segment_argmax(xp: Any, offsets: Any, values: Any, out: Any) -> None:
     else:
         largest = xp.full(out.shape, -xp.inf, values.dtype)
         xp.maximum.at(largest, number, values)
-    position = xp.where(values == largest[number], xp.arange(rows)[:, None], rows)
+    best = (values == largest[number]) | (values != values)  # what is not a number is the largest
+    position = xp.where(best, xp.arange(rows)[:, None], rows)
     out.fill(rows)
     if xp is np:
         out[filled] = np.minimum.reduceat(position, starts, axis=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....graph.ops.lod_levels import OffsetsOfRows, OffsetsReshaped
+from ....graph.ops.lod_levels import Offsets, OffsetsOfRows, OffsetsReshaped
 from ....graph.ops.operands import Array
 from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
@@ -44,6 +44,23 @@ def lod_reshaped(dev: Device, a: OffsetsReshaped) -> list[Step]:
         f"{a.new_dim}. Choose new_dim so that it divides each sequence."
     )
     return _each(dev, "lod_reshaped", a.x, a.out, body, sizes, problem)
+
+
+@cuda("lod_from_lengths")
+def lod_from_lengths(dev: Device, a: Offsets) -> list[Step]:
+    """Running sums of lengths behind a zero, by one warp."""
+    lengths, steps = a.x.reshape(-1), list[Step]()
+    if not lengths.flags.c_contiguous:
+        ordered = dev.scratch(lengths.shape, lengths.dtype)
+        steps, lengths = moved(dev, ordered, lengths), ordered
+    kind = c_type(lengths.dtype)
+    body = f"""
+  if (thread_index() == 0) out[0] = 0;
+  warp_running_sums<{kind}, long long, false, false, 32>(lengths, out + 1, 1, count, 1);"""
+    parameters = (("long long*", "out"), (f"const {kind}*", "lengths"), ("int", "count"))
+    name, includes = f"lod_from_lengths_{kind}".replace(" ", "_"), ("reduce.cuh", "choice.cuh")
+    kernel = CudaKernel(name, parameters, body, includes)
+    return [*steps, launch(dev, kernel, 1, [a.out, lengths, lengths.size], 32)]
 
 
 def _each(

@@ -1,0 +1,254 @@
+// LSTM and GRU over sequences: a block takes one sequence through all its steps, so only its own threads wait for
+// each other, and how many steps there are is read from the offsets. Thread i has cells i, i + blockDim.x, ...
+// of each step; weights are read with neighbours side by side. Legend: `width` cells, `back` numbers that a step
+// reads of the one before (an LSTM's projection, else its cells).
+#pragma once
+
+struct Sigmoid {  // by tanh, which cannot overflow
+  template <class T> static EVERYWHERE T of(T x) { return (T)0.5 * tanh((T)0.5 * x) + (T)0.5; }
+  template <class T> static EVERYWHERE T slope(T y) { return ((T)1 - y) * y; }
+};
+struct Tanh {
+  template <class T> static EVERYWHERE T of(T x) { return tanh(x); }
+  template <class T> static EVERYWHERE T slope(T y) { return (T)1 - y * y; }
+};
+struct Relu {
+  template <class T> static EVERYWHERE T of(T x) { return x > 0 || x != x ? x : (T)0; }
+  template <class T> static EVERYWHERE T slope(T y) { return y > 0 ? (T)1 : (T)0; }
+};
+struct Identity {
+  template <class T> static EVERYWHERE T of(T x) { return x; }
+  template <class T> static EVERYWHERE T slope(T y) { return (T)1; }
+};
+// A limit of 0 is none.
+template <class T> EVERYWHERE T clipped(T x, T limit) {
+  return limit == 0 ? x : x > limit ? limit : x < -limit ? -limit : x;
+}
+template <class T> EVERYWHERE T clipped_slope(T x, T limit) {
+  return limit == 0 || (x < limit && x > -limit) ? (T)1 : (T)0;
+}
+
+template <class I> EVERYWHERE int offset(const I* ends, int sequence, int rows) {
+  return (int)max(0LL, min((long long)ends[sequence], (long long)rows));
+}
+
+// The order of rows by time, as `array/time_steps.py` has it: `order` of sequences, longest first, and where the
+// rows of each step start.
+template <class I>
+EVERYWHERE void order_by_time(const I* ends, int* order, int* starts, long long* word, volatile long long* noted,
+                              int assertion, int rows, int count) {
+  if (thread_index() == 0 && ends[count] != rows) refuse(word, noted, assertion, ends[count]);
+  for (long long k = thread_index(); k < count + rows; k += thread_count()) {
+    const int one = (int)k, step = (int)(k - count);
+    const int own = one < count ? offset(ends, one + 1, rows) - offset(ends, one, rows) : 0;
+    int ahead = 0;
+    for (int other = 0; other < count; other++) {
+      const int length = offset(ends, other + 1, rows) - offset(ends, other, rows);
+      ahead += one < count ? length > own || (length == own && other < one) : min(length, step);
+    }
+    if (one < count) order[ahead] = one;
+    else starts[step] = ahead;
+  }
+}
+
+// The steps of the sequence that a block takes.
+struct Walk {
+  const int* starts;
+  int rank, sequence, begin, length;
+  bool reverse;
+  template <class I>
+  EVERYWHERE Walk(const I* ends, const int* order, const int* starts, int rows, bool reverse)
+      : starts(starts), rank(blockIdx.x), sequence(order[rank]), begin(offset(ends, sequence, rows)),
+        length(offset(ends, sequence + 1, rows) - begin), reverse(reverse) {}
+  EVERYWHERE long long row(int step) const { return begin + (reverse ? length - 1 - step : step); }
+  EVERYWHERE long long place(int step) const { return starts[step] + rank; }  // by time
+  // What step `step` reads of the one before: a row of `by_row`, of the first states, or nothing.
+  template <class T> EVERYWHERE const T* before(int step, const T* by_row, const T* first, int width) const {
+    return step ? by_row + row(step - 1) * width : first ? first + (long long)sequence * width : 0;
+  }
+};
+
+// sums[m] += the row `left` times column m * apart of `right`, which begins at the thread's own.
+template <int M, class T>
+EVERYWHERE void add_products(T (&sums)[M], const T* left, const T* right, int inner, int ld, int apart) {
+#pragma unroll 8
+  for (int k = 0; k < inner; k++) {
+    const T factor = left[k];
+#pragma unroll
+    for (int m = 0; m < M; m++) sums[m] += factor * right[(long long)k * ld + m * apart];
+  }
+}
+template <class T> EVERYWHERE T row_times(const T* left, const T* right, int inner, int ld) {
+  T sums[4] = {};  // of every fourth row, so that additions do not wait for each other
+  const int whole = inner / 4 * 4;
+#pragma unroll 4
+  for (int k = 0; k < whole; k += 4)
+#pragma unroll
+    for (int m = 0; m < 4; m++) sums[m] += left[k + m] * right[(long long)(k + m) * ld];
+  for (int k = whole; k < inner; k++) sums[0] += left[k] * right[(long long)k * ld];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// ---- LSTM ------------------------------------------------------------------------------------------------
+// Gates: candidate, input, forget, output. `gates`, `active` and `hidden` lie by time, `cell` and `fed` by row;
+// without a projection, `fed` is what goes out, and `hidden` is null.
+template <class T, class I, class Gate, class Cell, class Candidate, class Projected, bool PEEPHOLES>
+EVERYWHERE void block_lstm(const T* x, const T* weight, const T* bias, const T* h0, const T* c0, const T* proj,
+                           const I* ends, const int* order, const int* starts, T* gates, T* active, T* cell, T* hidden,
+                           T* fed, int rows, int width, int back, int reverse, T cell_clip, T proj_clip) {
+  const Walk walk(ends, order, starts, rows, reverse);
+  for (int step = 0; step < walk.length; step++) {
+    const long long row = walk.row(step), place = walk.place(step);
+    const T* last = walk.before<T>(step, fed, h0, back);
+    const T* kept = walk.before<T>(step, cell, c0, width);
+    T* out = hidden ? hidden + place * width : fed + row * width;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+      T sums[4];
+      for (int k = 0; k < 4; k++) sums[k] = x[row * 4 * width + k * width + i] + bias[k * width + i];
+      if (last) add_products(sums, last, weight + i, back, 4 * width, width);
+      const T c = kept ? kept[i] : (T)0;
+      if (PEEPHOLES) sums[1] += bias[4 * width + i] * c, sums[2] += bias[5 * width + i] * c;
+      const T candidate = Candidate::of(sums[0]), put = Gate::of(sums[1]), keep = Gate::of(sums[2]);
+      const T s = clipped(candidate * put + keep * c, cell_clip);
+      if (PEEPHOLES) sums[3] += bias[6 * width + i] * s;
+      const T goes = Gate::of(sums[3]), a = Cell::of(s);
+      T* gate = gates + place * 4 * width + i;
+      gate[0] = candidate, gate[width] = put, gate[2 * width] = keep, gate[3 * width] = goes;
+      cell[row * width + i] = s;
+      active[place * width + i] = a;
+      out[i] = goes * a;
+    }
+    __syncthreads();
+    if (!hidden) continue;
+    for (int p = threadIdx.x; p < back; p += blockDim.x)
+      fed[row * back + p] = clipped(Projected::of(row_times(out, proj + p, width, back)), proj_clip);
+    __syncthreads();
+  }
+}
+
+// Back through the steps: `d_x` are the slopes of gates' sums, by row; `d_h0` and `d_c0` those of what a step reads
+// of the one before, of which `before` gets the part that was fed back. `turned` and `proj_turned` are transposes;
+// `d_projected` are the slopes of the projection's products, by time, and `holes` what adds up to those of peepholes.
+template <class T, class I, class Gate, class Cell, class Candidate, class Projected, bool PEEPHOLES>
+EVERYWHERE void block_lstm_grad(const T* gates, const T* active, const T* cell, const T* fed, const T* turned,
+                                const T* bias, const T* h0, const T* c0, const T* proj_turned, const T* d_fed,
+                                const T* d_cells, const I* ends, const int* order, const int* starts, T* d_x, T* d_h0,
+                                T* d_c0, T* before, T* holes, T* d_projected, int rows, int width, int back,
+                                int reverse, T cell_clip, T proj_clip) {
+  const Walk walk(ends, order, starts, rows, reverse);
+  T* d_last = d_h0 + (long long)walk.sequence * back;
+  T* d_kept = d_c0 + (long long)walk.sequence * width;
+  for (int p = threadIdx.x; p < back; p += blockDim.x) d_last[p] = 0;
+  for (int i = threadIdx.x; i < width; i += blockDim.x) d_kept[i] = 0;
+  for (int step = walk.length - 1; step >= 0; step--) {
+    const long long row = walk.row(step), place = walk.place(step);
+    const T* last = walk.before(step, fed, h0, back);
+    const T* kept = walk.before(step, cell, c0, width);
+    for (int p = threadIdx.x; p < back; p += blockDim.x) {
+      if (d_fed) d_last[p] += d_fed[row * back + p];
+      before[row * back + p] = last ? last[p] : (T)0;
+      if (!d_projected) continue;
+      const T r = fed[row * back + p];
+      d_projected[place * back + p] = d_last[p] * clipped_slope(r, proj_clip) * Projected::slope(r);
+    }
+    if (d_projected) __syncthreads();
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+      const T d = d_projected ? row_times(d_projected + place * back, proj_turned + i, back, width) : d_last[i];
+      const T* gate = gates + place * 4 * width + i;
+      const T candidate = gate[0], put = gate[width], keep = gate[2 * width], goes = gate[3 * width];
+      const T a = active[place * width + i], s = cell[row * width + i], c = kept ? kept[i] : (T)0;
+      const T d_goes = d * a * Gate::slope(goes);
+      T d_s = d_kept[i] + d * goes * Cell::slope(a);
+      if (d_cells) d_s += d_cells[row * width + i];
+      if (PEEPHOLES) d_s += d_goes * bias[6 * width + i];
+      d_s *= clipped_slope(s, cell_clip);
+      const T d_put = d_s * candidate * Gate::slope(put), d_keep = d_s * c * Gate::slope(keep);
+      T* to = d_x + row * 4 * width + i;
+      to[0] = d_s * put * Candidate::slope(candidate);
+      to[width] = d_put, to[2 * width] = d_keep, to[3 * width] = d_goes;
+      d_s *= keep;
+      if (PEEPHOLES) {
+        d_s += d_put * bias[4 * width + i] + d_keep * bias[5 * width + i];
+        T* hole = holes + row * 3 * width + i;
+        hole[0] = c * d_put, hole[width] = c * d_keep, hole[2 * width] = s * d_goes;
+      }
+      d_kept[i] = d_s;
+    }
+    __syncthreads();
+    for (int p = threadIdx.x; p < back; p += blockDim.x)
+      d_last[p] = row_times(d_x + row * 4 * width, turned + p, 4 * width, back);
+  }
+}
+
+// ---- GRU -------------------------------------------------------------------------------------------------
+// Gates: update, reset, candidate. `gates`, `after_reset` and `by_time` lie by time, `hidden` by row. `pair` are
+// the weights of update and reset, `single` those of the candidate. With update u, candidate c and h from before:
+// (1 - u) h + u c, or u h + (1 - u) c (ORIGIN).
+template <class T, class I, class Gate, class Act, bool ORIGIN>
+EVERYWHERE void block_gru(const T* x, const T* pair, const T* single, const T* bias, const T* h0, const I* ends,
+                          const int* order, const int* starts, T* gates, T* after_reset, T* by_time, T* hidden,
+                          int rows, int width, int reverse) {
+  const Walk walk(ends, order, starts, rows, reverse);
+  for (int step = 0; step < walk.length; step++) {
+    const long long row = walk.row(step), place = walk.place(step);
+    const T* last = walk.before<T>(step, hidden, h0, width);
+    const T* from = x + row * 3 * width;
+    T* gate = gates + place * 3 * width;
+    T* reset_last = after_reset + place * width;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+      T sums[2];
+      for (int k = 0; k < 2; k++) sums[k] = from[k * width + i] + (bias ? bias[k * width + i] : (T)0);
+      if (last) add_products(sums, last, pair + i, width, 2 * width, width);
+      const T reset = Gate::of(sums[1]);
+      gate[i] = Gate::of(sums[0]), gate[width + i] = reset;
+      reset_last[i] = last ? reset * last[i] : (T)0;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+      const T product = last ? row_times(reset_last, single + i, width, width) : (T)0;
+      const T c = Act::of(from[2 * width + i] + (bias ? bias[2 * width + i] : (T)0) + product);
+      const T h = last ? last[i] : (T)0, u = gate[i];
+      const T out = ORIGIN ? (h - c) * u + c : (c - h) * u + h;
+      gate[2 * width + i] = c;
+      by_time[place * width + i] = out;
+      hidden[row * width + i] = out;
+    }
+    __syncthreads();
+  }
+}
+
+// Back through the steps; `before` and `reset_before` get what the products read, by row.
+template <class T, class I, class Gate, class Act, bool ORIGIN>
+EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hidden, const T* pair_turned,
+                               const T* single_turned, const T* h0, const T* d_hidden, const I* ends, const int* order,
+                               const int* starts, T* d_x, T* d_h0, T* before, T* reset_before, int rows, int width,
+                               int reverse) {
+  const Walk walk(ends, order, starts, rows, reverse);
+  T* d_last = d_h0 + (long long)walk.sequence * width;
+  for (int i = threadIdx.x; i < width; i += blockDim.x) d_last[i] = 0;
+  for (int step = walk.length - 1; step >= 0; step--) {
+    const long long row = walk.row(step), place = walk.place(step);
+    const T* last = walk.before(step, hidden, h0, width);
+    const T* gate = gates + place * 3 * width;
+    T* to = d_x + row * 3 * width;
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+      const T u = gate[i], c = gate[2 * width + i], h = last ? last[i] : (T)0;
+      const T d = d_last[i] + d_hidden[row * width + i], d_first = d * u, d_second = d - d_first;
+      to[i] = (ORIGIN ? h - c : c - h) * d * Gate::slope(u);
+      to[2 * width + i] = (ORIGIN ? d_second : d_first) * Act::slope(c);
+      d_last[i] = ORIGIN ? d_first : d_second;
+      before[row * width + i] = h;
+      reset_before[row * width + i] = after_reset[place * width + i];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < width; i += blockDim.x) {
+      const T reset = gate[width + i];
+      const T d = last ? row_times(to + 2 * width, single_turned + i, width, width) : (T)0;
+      to[width + i] = last ? d * last[i] * Gate::slope(reset) : (T)0;
+      d_last[i] += d * reset;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; last && i < width; i += blockDim.x)
+      d_last[i] += row_times(to, pair_turned + i, 2 * width, width);
+  }
+}

@@ -1,0 +1,200 @@
+"""LSTM and GRU over sequences: a launch for all steps (``cuda/time_steps.py``), and a product for each weight.
+
+What goes back in time is the launch's work; it keeps by row what each step read of the one before, so that
+the slopes of weights are products over all rows. What is narrower than single precision is computed in that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....graph.ir.graph import Node
+from ....graph.ops.gru import Gru, GruGrad
+from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
+from ....graph.ops.operands import Array
+from ....strategies.types import VarType, to_numpy
+from ...device.device import Device
+from ..cuda.copies import moved
+from ..cuda.launches import Maybe, ints, numbers, read, written
+from ..cuda.time_steps import MOST_BYTES, TimeOrder
+from ..registry import F, Step, kernel, nonempty
+from .product import product
+from .support import column_sums
+
+
+def _takes(node: Node) -> bool:
+    """Floats must be of one type, and the weights of a step fit."""
+    dtypes = {v.spec.dtype for v in (*node.reads(), *node.writes())} - {VarType.INT64}
+    slots = (node.inputs.get(name, ()) for name in ("Weight", "ProjWeight"))
+    weights = [v.spec for slot in slots for v in slot if v is not None]
+    nbytes = sum(to_numpy(s.dtype).itemsize * s.shape[0] * s.shape[1] for s in weights)
+    return dtypes in ({VarType.FP32}, {VarType.FP64}) and nbytes <= MOST_BYTES
+
+
+def _on(op_type: str) -> Callable[[F], F]:
+    register: Callable[[Any], Any] = kernel(
+        op_type, on=("cublaslt",), takes=_takes, needs=("cuda",)
+    )
+    return lambda function: register(nonempty(op_type, function))
+
+
+def _like(dev: Device, array: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return an array, or scratch in the place of one that is not wanted."""
+    return dev.scratch(shape, dtype) if array is None else array
+
+
+def _turned(dev: Device, steps: list[Step], matrix: Array) -> Array:
+    """Return scratch for a transpose, and add the calls that write it."""
+    target: Array = dev.scratch(matrix.shape[::-1], matrix.dtype)
+    steps += moved(dev, target, matrix.T)
+    return target
+
+
+def _kinds(a: LstmOperands) -> list[str]:
+    projected = vars(a).get("proj_activation", "identity")
+    names = (a.gate_activation, a.cell_activation, a.candidate_activation, projected)
+    return [*(name.capitalize() for name in names), "true" if a.use_peepholes else "false"]
+
+
+def _lstm(dev: Device, op: str, a: Lstm | Lstmp, fed: Array | None) -> list[Step]:
+    """Run all steps; ``fed`` gets what a step reads of the one before: what goes out, or its projection."""
+    x, rows, back = a.input, len(a.input), a.weight.shape[0]
+    width = a.weight.shape[1] // 4
+    order = TimeOrder(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    proj = a.proj_weight if isinstance(a, Lstmp) else None
+    hidden = None
+    if isinstance(a, Lstmp):
+        hidden = _like(dev, a.batch_hidden, (rows, width), x.dtype)
+    operands = read(
+        x=x, weight=a.weight, bias=a.bias, h0=Maybe(a.h0, x), c0=Maybe(a.c0, x), proj=Maybe(proj, x)
+    )
+    results = written(
+        gates=_like(dev, a.batch_gate, (rows, 4 * width), x.dtype),
+        active=_like(dev, a.batch_cell_pre_act, (rows, width), x.dtype),
+        cell=_like(dev, a.cell, (rows, width), x.dtype),
+        hidden=Maybe(hidden, x),
+        fed=_like(dev, fed, (rows, back), x.dtype),
+    )
+    sizes, clips = ints(back=back), _clips(a, x)
+    run = order.launch("block_lstm", _kinds(a), operands, results, width, sizes, clips)
+    return [*order.steps, run]
+
+
+def _clips(a: LstmOperands, like: Array) -> list[Any]:
+    clips = {name: float(vars(a).get(name, 0.0)) for name in ("cell_clip", "proj_clip")}
+    return numbers(like, **clips)
+
+
+def _lstm_grad(
+    dev: Device, op: str, a: LstmGrad | LstmpGrad, fed: Array, d_fed: Array | None
+) -> list[Step]:
+    """Go back through all steps; ``d_fed`` is the gradient of what went out."""
+    x, rows, back = a.input, len(a.input), a.weight.shape[0]
+    width, count = a.weight.shape[1] // 4, a.input_lod[-1].shape[0] - 1
+    like = x.dtype
+    order = TimeOrder(dev, op, "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps = order.steps
+    proj = d_projected = None
+    if isinstance(a, LstmpGrad):
+        proj = _turned(dev, steps, a.proj_weight)
+        d_projected = dev.scratch((rows, back), like)
+    d_x = _like(dev, a.d_input, (rows, 4 * width), like)
+    before = dev.scratch((rows, back), like)
+    holes = dev.scratch((rows, 3 * width), like) if a.use_peepholes else None
+    operands = read(
+        gates=a.batch_gate, active=a.batch_cell_pre_act, cell=a.cell, fed=fed,
+        turned=_turned(dev, steps, a.weight), bias=a.bias, h0=Maybe(a.h0, x), c0=Maybe(a.c0, x),
+        proj_turned=Maybe(proj, x), d_fed=Maybe(d_fed, x), d_cells=Maybe(a.d_cell, x),
+    )  # fmt: skip
+    results = written(
+        d_x=d_x,
+        d_h0=_like(dev, a.d_h0, (count, back), like),
+        d_c0=_like(dev, a.d_c0, (count, width), like),
+        before=before,
+        holes=Maybe(holes, x),
+        d_projected=Maybe(d_projected, x),
+    )
+    sizes, clips = ints(back=back), _clips(a, x)
+    steps.append(order.launch("block_lstm_grad", _kinds(a), operands, results, width, sizes, clips))
+    if a.d_weight is not None:
+        steps += product(dev, before.T, d_x, a.d_weight)
+    if a.d_bias is not None:
+        steps += column_sums(dev, d_x, a.d_bias[0, : 4 * width])
+        if holes is not None:
+            steps += column_sums(dev, holes, a.d_bias[0, 4 * width :])
+    if isinstance(a, LstmpGrad) and d_projected is not None and a.d_proj_weight is not None:
+        steps += product(dev, a.batch_hidden.T, d_projected, a.d_proj_weight)
+    return steps
+
+
+@_on("lstm")
+def lstm(dev: Device, a: Lstm) -> list[Step]:
+    return _lstm(dev, "lstm", a, a.hidden)
+
+
+@_on("lstm_grad")
+def lstm_grad(dev: Device, a: LstmGrad) -> list[Step]:
+    return _lstm_grad(dev, "lstm", a, a.hidden, a.d_hidden)
+
+
+@_on("lstmp")
+def lstmp(dev: Device, a: Lstmp) -> list[Step]:
+    return _lstm(dev, "lstmp", a, a.projection)
+
+
+@_on("lstmp_grad")
+def lstmp_grad(dev: Device, a: LstmpGrad) -> list[Step]:
+    return _lstm_grad(dev, "lstmp", a, a.projection, a.d_projection)
+
+
+def _parts(weight: Array) -> tuple[Array, Array]:
+    """View what lies in the memory of a GRU's weight: [D, 2D] of update and reset, [D, D] of the candidate."""
+    width = weight.shape[0]
+    flat = weight.reshape(-1)
+    pair, single = flat[: 2 * width * width], flat[2 * width * width :]
+    return pair.reshape(width, 2 * width), single.reshape(width, width)
+
+
+def _gru_kinds(a: Gru | GruGrad) -> list[str]:
+    names = (a.gate_activation, a.activation)
+    return [*(name.capitalize() for name in names), "true" if a.origin_mode else "false"]
+
+
+@_on("gru")
+def gru(dev: Device, a: Gru) -> list[Step]:
+    x, rows, width = a.input, len(a.input), a.weight.shape[0]
+    order = TimeOrder(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    pair, single = _parts(a.weight)
+    operands = read(x=x, pair=pair, single=single, bias=Maybe(a.bias, x), h0=Maybe(a.h0, x))
+    results = written(
+        gates=_like(dev, a.batch_gate, (rows, 3 * width), x.dtype),
+        after_reset=_like(dev, a.batch_reset_hidden_prev, (rows, width), x.dtype),
+        by_time=_like(dev, a.batch_hidden, (rows, width), x.dtype),
+        hidden=_like(dev, a.hidden, (rows, width), x.dtype),
+    )
+    return [*order.steps, order.launch("block_gru", _gru_kinds(a), operands, results, width)]
+
+
+@_on("gru_grad")
+def gru_grad(dev: Device, a: GruGrad) -> list[Step]:
+    x, rows, width = a.input, len(a.input), a.weight.shape[0]
+    order = TimeOrder(dev, "gru", "Input", a.input_lod[-1], rows, a.is_reverse)
+    steps = order.steps
+    d_x = _like(dev, a.d_input, (rows, 3 * width), x.dtype)
+    before, reset_before = (dev.scratch((rows, width), x.dtype) for _ in range(2))
+    pair, single = (_turned(dev, steps, part) for part in _parts(a.weight))
+    operands = read(
+        gates=a.batch_gate, after_reset=a.batch_reset_hidden_prev, hidden=a.hidden,
+        pair_turned=pair, single_turned=single, h0=Maybe(a.h0, x), d_hidden=a.d_hidden,
+    )  # fmt: skip
+    d_h0 = _like(dev, a.d_h0, (order.count, width), x.dtype)
+    results = written(d_x=d_x, d_h0=d_h0, before=before, reset_before=reset_before)
+    steps.append(order.launch("block_gru_grad", _gru_kinds(a), operands, results, width))
+    if a.d_weight is not None:
+        d_pair, d_single = _parts(a.d_weight)
+        steps += product(dev, before.T, d_x[:, : 2 * width], d_pair)
+        steps += product(dev, reset_before.T, d_x[:, 2 * width :], d_single)
+    if a.d_bias is not None:
+        steps += column_sums(dev, d_x, a.d_bias[0])
+    return steps

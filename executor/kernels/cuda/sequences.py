@@ -1,0 +1,41 @@
+"""Rows and their sequences on a GPU: kernels read offsets where they lie, so one graph serves all lengths."""
+
+from __future__ import annotations
+
+from ....graph.ops.operands import Array
+from ...codegen.cuda_source import c_type
+from ...cuda.runtime import Step
+from ...device.device import Device
+from .by_index import REFUSAL
+from .launches import Argument, call, longs, read, written
+from .rows import accumulator
+from .support import enough_blocks
+
+_FEW = 32  # columns; of so few a warp looks through the rows
+
+
+def refusing(dev: Device, op: str, what: str, rows: int) -> list[Argument]:
+    """Return what a kernel passes to ``refuse`` of offsets that do not end where the rows do."""
+    problem = f"{op}: the sequences of {what} end at row {{}}, and it has {rows} rows"
+    names = (f"{kind} {name}" for kind, name in REFUSAL)
+    return list(zip(names, dev.assertion(problem), strict=True))
+
+
+def sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:
+    """Return the call that writes the number of each row's sequence; errors name ``op`` and ``what``."""
+    arguments = [*read(ends=offsets), *written(out=out), *refusing(dev, op, what, out.size)]
+    arguments += longs(rows=out.size, count=offsets.size - 1)
+    includes = ("assert.cuh", "sequences.cuh")
+    blocks = enough_blocks(dev, out.size)
+    return [call(dev, "number_rows", (c_type(offsets.dtype),), arguments, blocks, includes)]
+
+
+def row_of_largest(dev: Device, offsets: Array, x: Array, out: Array) -> list[Step]:
+    """Return the call that writes the first row of the largest, by sequence and column; -1 of no rows."""
+    group = 32 if x.shape[1] < _FEW else 1
+    kinds = (c_type(x.dtype), c_type(accumulator(x.dtype)), c_type(offsets.dtype), str(group))
+    arguments = [*read(ends=offsets, x=x), *written(out=out)]
+    arguments += longs(rows=x.shape[0], count=out.size, width=x.shape[1])
+    includes = ("reduce.cuh", "choice.cuh")
+    blocks = enough_blocks(dev, out.size * group)
+    return [call(dev, "block_row_of_largest", kinds, arguments, blocks, includes)]
