@@ -41,22 +41,21 @@ class AffineMap:
         least, most = ranges[:, which].tolist()
         whole = np.concatenate([steps, changes], 1)
         varying = np.flatnonzero(np.any(whole, 0))
+        begin = np.concatenate([self._sizes, self._values])
         return _Solver(
             list(zip(firsts, self._sizes[firsts].tolist(), strict=True)),
             steps[:, firsts].tolist(),
             list(zip(which.tolist(), least, most, strict=True)),
-            np.concatenate([self._sizes, self._values]),
+            begin,
             varying,
+            begin[varying],
             whole[:, varying],
         )
 
     @property
-    def varying(self) -> np.ndarray:
-        """Which values are other ones at other points."""
-        varying = np.zeros(len(self._values), bool)
-        for _, _, change in self._steps:
-            varying |= change != 0
-        return varying
+    def functions(self) -> np.ndarray:
+        """What is known of each value's function, int64 [1 + steps, values]: equal columns, equal functions."""
+        return np.stack([self._values, *(change for _, _, change in self._steps)])
 
     def learn(self, sizes: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Take a point into account; return the numbers of the values that are no affine functions."""
@@ -110,7 +109,7 @@ class AffineMap:
             if count:
                 left = [n - count * change for n, change in zip(left, step, strict=True)]
         known = solver.begin.copy()
-        known[solver.varying] += np.array(counts, np.int64) @ solver.changes
+        known[solver.varying] = solver.base + np.array(counts, np.int64) @ solver.changes
         alike = known[: len(sizes)].tobytes() == sizes.tobytes()
         return known[len(sizes) :] if alike else None
 
@@ -120,7 +119,8 @@ class _Solver(NamedTuple):
 
     ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
     changes these. ``ranges``: numbers of sizes, and the least and the most of each. ``begin`` are the sizes of
-    that point and, behind them, its values; those ``varying`` differ elsewhere, by ``changes`` of each step.
+    that point and, behind them, its values; those ``varying``, ``base`` there, differ elsewhere, by ``changes``
+    of each step.
     """
 
     firsts: list[tuple[int, int]]
@@ -128,4 +128,5 @@ class _Solver(NamedTuple):
     ranges: list[tuple[int, int, int]]
     begin: np.ndarray
     varying: np.ndarray
+    base: np.ndarray
     changes: np.ndarray

@@ -87,7 +87,7 @@ class Resizer:
             return None
         both = [_kind_and_sizes(spec) for spec in telling]
         kinds = tuple([kind for kind, _ in both])
-        sizes = np.array([n for _, numbers in both for n in numbers], np.int64)
+        sizes = np.frombuffer(b"".join([numbers for _, numbers in both]), np.int64)
         template = self._templates.get(kinds)
         if template is not None:
             values = template.values(sizes)
@@ -198,15 +198,15 @@ class Resizer:
 
 
 @lru_cache(maxsize=1 << 12)
-def _kind_and_sizes(spec: Spec | None) -> tuple[int, Sequence[int]]:
-    """Return a number for what tells a value's kind, and its sizes.
+def _kind_and_sizes(spec: Spec | None) -> tuple[int, bytes]:
+    """Return a number for what tells a value's kind, and its sizes (int64).
 
     Loops over 0 and 1 elements have forms of their own: such values are of other kinds.
     """
     if spec is None:
-        return _kind(None), ()
+        return _kind(None), b""
     kind = _kind((spec.dtype, *[min(n, 2) for n in spec.shape]))
-    return kind, (*spec.shape, math.prod(spec.shape))
+    return kind, np.array((*spec.shape, math.prod(spec.shape)), np.int64).tobytes()
 
 
 @cache

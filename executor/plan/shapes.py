@@ -118,12 +118,16 @@ class Shapes:
 
         ``arrays`` are the feeds themselves: needed where shapes depend on elements (``known``).
         """
-        return self.complete(self.begin(feeds, state, arrays))
+        return self.complete(self.begin(feeds, self.states(state), arrays))
+
+    def states(self, state: Callable[[str], Spec | None]) -> dict[int, Spec]:
+        """Return the specs of the persistables that the program reads, by position."""
+        return {i: state(name) or self._declared[i] for i, name in self._states}
 
     def begin(
         self,
         feeds: Sequence[Spec],
-        state: Callable[[str], Spec | None],
+        states: Mapping[int, Spec],
         arrays: Sequence[np.ndarray] = (),
     ) -> Inferred:
         """Infer what depends on elements, and what that needs; takes what :meth:`infer` does."""
@@ -131,8 +135,8 @@ class Shapes:
         specs: list[Spec | None] = [None] * (len(self._declared) + 1)  # at -1: no operand
         for position, spec in zip(self._program.feeds, feeds, strict=True):
             specs[position] = spec
-        for i, name in self._states:
-            specs[i] = state(name) or self._declared[i]
+        for i, spec in states.items():
+            specs[i] = spec
         inferred = Inferred(specs, elements)
         self._apply(self._first, inferred)
         return inferred

@@ -24,9 +24,13 @@ from ..host.writes import address
 from .affine import AffineMap
 from .instruction import CALL_BYTES, Instruction, SharedPart, with_parts
 from .plan import Plan
+from .shapes import picked
 
 Call = Callable[[], Any]
-_Maker = Callable[[list[int]], Any]  # makes something of picked numbers
+_Leaf = Callable[[list[int]], Any]  # makes an array, or a number, of picked numbers
+_Maker = Callable[
+    [list[Any]], Any
+]  # makes something of a pool: of such arrays, and of what does not vary
 _Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
 _MISSES = 3  # so many more plans in which a node's calls are not those of the first than others
 _DEPTH = 12  # of what a call knows
@@ -94,7 +98,7 @@ class PlanTemplate:
         if elsewhere is not None and elsewhere._learned and self._is_like(elsewhere):
             self._map, self._learned = elsewhere._map.moved(sizes, self._first), True
             self.apart |= elsewhere.apart
-        self._varying = self._map.varying
+        self._functions = self._map.functions
         self._slack = self._slack_of_all()
         self._instructions = tuple([self._sharing(k) for k in range(len(plan.instructions))])
         self._calls = [call for instruction in self._instructions for call in instruction.calls]
@@ -126,9 +130,9 @@ class PlanTemplate:
         if misses <= self.apart:
             self.apart.update(self._owners[self._map.learn(sizes, numbers)].tolist())
             self._learned = True
-        varying = self._map.varying
-        if len(self.apart) > apart or (varying != self._varying).any():
-            self._varying, self._variable = varying, None
+        functions = self._map.functions
+        if len(self.apart) > apart or not np.array_equal(functions, self._functions):
+            self._functions, self._variable = functions, None
             self._slack = self._slack_of_all()
         return self._learned
 
@@ -139,7 +143,7 @@ class PlanTemplate:
         for k, (part, begin, end) in enumerate(ends):
             if k not in self.apart:
                 slack[begin + (part.ends or [0])[-1] : end] = True
-        return (slack & self._varying).nonzero()[0]
+        return (slack & self._functions[1:].any(0)).nonzero()[0]
 
     def _is_like(self, other: PlanTemplate) -> bool:
         """Tell whether numbers of another template are those of the same calls."""
@@ -167,8 +171,10 @@ class PlanTemplate:
         """Return what a plan with these numbers has; ``bound`` is what stands for those that are apart."""
         variable = self._variable = self._variable or self._variable_now()
         numbers, calls = values[variable.numbers].tolist(), self._calls.copy()
+        pool = [make(numbers) for make in variable.leaves]
+        pool += variable.constants
         for place, make in variable.calls:
-            calls[place] = make(numbers)
+            calls[place] = make(pool)
         instructions: Sequence[Instruction] = self._instructions
         for k in sorted(bound, reverse=True):
             instructions = [*instructions[:k], *bound[k], *instructions[k + 1 :]]
@@ -176,26 +182,28 @@ class PlanTemplate:
                 c for instruction in bound[k] for c in instruction.calls
             ]
         own = len(variable.calls) * CALL_BYTES
-        inputs, fetched = variable.arrays(numbers)
+        inputs, fetched = variable.arrays(pool)
         return _Instance(instructions, calls, inputs, fetched, own)
 
     def _variable_now(self) -> _Variable:
         """Return what makes that of plans which does not read its numbers from ``words``."""
-        places, makers = _Numbers(self._varying, self._first), []
+        pool, makers = _Pool(self._functions), []
         for k, (instruction, part) in enumerate(zip(self._instructions, self._parts, strict=False)):
             if k in self.apart:
                 continue
             for number, (call, at) in enumerate(
                 zip(instruction.calls, [0, *part.ends], strict=False)
             ):
-                places.at = self._begins[k] + at
+                pool.at = self._begins[k] + at
                 if not isinstance(call, NumberedCall):
-                    make = _maker(call, places, self._buffers)
-                    makers += [] if make is None else [(self._starts[k] + number, make)]
-        places.at = self._begins[-2]
+                    make = _maker(call, pool, self._buffers)
+                    makers += [] if make is None else [(self._starts[k] + number, _of_pool(make))]
+        pool.at = self._begins[-2]
         known = tuple(self._plan.inputs), tuple(self._plan.fetched)
-        arrays = _maker(known, places, self._buffers) or (lambda numbers: known)
-        return _Variable(np.array(places.picked, np.int64), makers, arrays)
+        make = _maker(known, pool, self._buffers)
+        arrays = (lambda items: known) if make is None else _of_pool(make)
+        numbers = np.array(pool.picked, np.int64)
+        return _Variable(numbers, pool.leaves, pool.constants[::-1], makers, arrays)
 
     def _sharing(self, k: int) -> Instruction:
         """Return an instruction of the first plan, whose compiled calls read their numbers from ``words``."""
@@ -269,79 +277,143 @@ class _Instance(NamedTuple):
 
 
 class _Variable(NamedTuple):
-    """What makes calls, by place, and arrays, of some of all ``numbers``."""
+    """What makes calls, by place, and arrays, of some of all ``numbers``: of the pool that ``leaves`` make.
+
+    ``constants`` stand behind these.
+    """
 
     numbers: np.ndarray
+    leaves: Sequence[_Leaf]
+    constants: Sequence[Any]
     calls: Sequence[tuple[int, _Maker]]
     arrays: _Maker
 
 
-class _Numbers:
-    """Places of numbers, counted ``at``: which are ``varying``, those ``known``, and what was ``picked``."""
+class _Pool:
+    """What calls are made of: ``leaves``, each once however many calls have it, and ``constants``.
 
-    def __init__(self, varying: np.ndarray, known: np.ndarray) -> None:
-        self.at, self.varying, self.known = 0, varying, known
+    Numbers are counted ``at``; those of equal columns of ``functions`` are equal in all plans, and are
+    ``picked`` once. Constants have places from the end, for there may be more leaves.
+    """
+
+    def __init__(self, functions: np.ndarray) -> None:
+        self.at = 0
+        self.varying: np.ndarray = functions[1:].any(0)
+        columns = dict[tuple[int, ...], int]()
+        each = zip(*functions.tolist(), strict=True)
+        self._same = [columns.setdefault(column, k) for k, column in enumerate(each)]
+        self._picked = dict[int, int]()
+        self._places = dict[Hashable, int]()
         self.picked: list[int] = []
+        self.leaves: list[_Leaf] = []
+        self.constants: list[Any] = []
 
     def next(self, count: int) -> slice:
-        """Return where the next ones are."""
+        """Return where the next numbers are."""
         begin, self.at = self.at, self.at + count
         return slice(begin, self.at)
 
-    def pick(self, places: slice) -> slice:
-        """Return where among those picked these will be."""
-        self.picked += range(places.start, places.stop)
-        return slice(len(self.picked) - (places.stop - places.start), len(self.picked))
+    def pick(self, number: int) -> int:
+        """Return where among those picked this number, or an equal one, will be."""
+        same = self._same[number]
+        if same not in self._picked:
+            self._picked[same] = len(self.picked)
+            self.picked.append(same)
+        return self._picked[same]
+
+    def place(self, kind: Hashable, numbers: slice, make: Callable[[], _Leaf]) -> int:
+        """Return the place of the leaf of a kind that these numbers tell."""
+        key = kind, *self._same[numbers]
+        if key not in self._places:
+            self._places[key] = len(self.leaves)
+            self.leaves.append(make())
+        return self._places[key]
+
+    def place_constant(self, known: Any) -> int:
+        """Return the place of what does not vary."""
+        self.constants.append(known)
+        return -len(self.constants)
 
 
-def _maker(known: Any, places: _Numbers, buffers: Sequence[_Buffer]) -> _Maker | None:
-    """Return what makes an object that is like a known one but for its numbers; None: they do not vary."""
+def _maker(known: Any, pool: _Pool, buffers: Sequence[_Buffer]) -> int | _Maker | None:
+    """Return what makes an object that is like a known one but for its numbers.
+
+    That is the place of a leaf, or a function. None: the numbers do not vary.
+    """
     kind = type(known)
     if kind is int:
-        mine = places.next(1)
-        return itemgetter(places.pick(mine).start) if places.varying[mine.start] else None
+        mine = pool.next(1)
+        if not pool.varying[mine.start]:
+            return None
+        return pool.place(int, mine, lambda: itemgetter(pool.pick(mine.start)))
     if kind is np.ndarray and (buffer := _buffer_of(known, buffers)) is not None:
-        return _array_maker(known, places, buffer)
+        mine = pool.next(1 + 2 * known.ndim)
+        if not pool.varying[mine].any():
+            return None
+        return pool.place(known.dtype, mine, lambda: _array_leaf(known, mine, pool, buffer))
     if kind is tuple:
-        return _tuple_maker(known, [_maker(each, places, buffers) for each in known])
+        return _tuple_maker(known, [_maker(each, pool, buffers) for each in known], pool)
     if kind is partial:
-        return _partial_maker(known, [_maker(each, places, buffers) for each in _inside(known)])
+        return _partial_maker(known, [_maker(each, pool, buffers) for each in _inside(known)], pool)
     if kind is FunctionType or isinstance(known, _RECORDS):
-        inside = _maker(_inside(known), places, buffers)
-        return inside and (lambda numbers: _of_inside(known, inside(numbers)))
+        inside = _maker(_inside(known), pool, buffers)
+        if inside is None:
+            return None
+        make = _of_pool(inside)
+        return lambda items: _of_inside(known, make(items))
     if kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
-        owner = _maker(known.__self__, places, buffers)
-        return owner and (lambda numbers: getattr(owner(numbers), known.__name__))
+        owner = _maker(known.__self__, pool, buffers)
+        if owner is None:
+            return None
+        make = _of_pool(owner)
+        return lambda items: getattr(make(items), known.__name__)
     return None
 
 
-def _tuple_maker(known: tuple[Any, ...], makers: Sequence[_Maker | None]) -> _Maker | None:
+def _of_pool(maker: int | _Maker) -> _Maker:
+    """Return a maker, or what takes a leaf from its place, as a function."""
+    return itemgetter(maker) if isinstance(maker, int) else maker
+
+
+def _tuple_maker(
+    known: tuple[Any, ...], makers: Sequence[int | _Maker | None], pool: _Pool
+) -> _Maker | None:
     varying = [(k, make) for k, make in enumerate(makers) if make is not None]
-
-    def make_tuple(numbers: list[int]) -> tuple[Any, ...]:
-        items = list(known)
-        for k, make in varying:
-            items[k] = make(numbers)
-        return tuple(items)
-
-    return make_tuple if varying else None
-
-
-def _partial_maker(known: partial[Any], makers: Sequence[_Maker | None]) -> _Maker | None:
-    function, arguments, keywords = makers
-    if function is None and keywords is None:
-        func, others = known.func, known.keywords
-        return arguments and (lambda numbers: partial(func, *arguments(numbers), **others))
-    inside = _tuple_maker(_inside(known), makers)
-    return inside and (lambda numbers: _of_inside(known, inside(numbers)))
-
-
-def _array_maker(known: np.ndarray, places: _Numbers, buffer: _Buffer) -> _Maker | None:
-    mine, (begin, size, memory) = places.next(1 + 2 * known.ndim), buffer
-    varying = places.varying[mine].nonzero()[0].tolist()
-    offset, dtype, steps = address(known) - begin, known.dtype, known.strides
     if not varying:
         return None
+    functions = [(k, make) for k, make in varying if not isinstance(make, int)]
+    places = [
+        make if isinstance(make, int) else pool.place_constant(each)
+        for each, make in zip(known, makers, strict=True)
+    ]
+    take = picked(places)
+    if not functions:
+        return take
+
+    def make_tuple(items: list[Any]) -> tuple[Any, ...]:
+        made = list(take(items))
+        for k, make in functions:
+            made[k] = make(items)
+        return tuple(made)
+
+    return make_tuple
+
+
+def _partial_maker(
+    known: partial[Any], makers: Sequence[int | _Maker | None], pool: _Pool
+) -> _Maker | None:
+    function, arguments, keywords = makers
+    if arguments is not None and function is None and keywords is None:
+        func, take, others = known.func, _of_pool(arguments), known.keywords
+        return lambda items: partial(func, *take(items), **others)
+    inside = _tuple_maker(_inside(known), makers, pool)
+    return inside and (lambda items: _of_inside(known, inside(items)))
+
+
+def _array_leaf(known: np.ndarray, mine: slice, pool: _Pool, buffer: _Buffer) -> _Leaf:
+    begin, size, memory = buffer
+    varying = pool.varying[mine].nonzero()[0].tolist()
+    offset, dtype, steps = address(known) - begin, known.dtype, known.strides
     axis, shape = varying[0] - 1, list(known.shape)
     if len(varying) == 1 and 0 <= axis < known.ndim and known.size and min(steps) > 0:
         # It is cut out of the longest: that takes a fifth of the time.
@@ -349,15 +421,14 @@ def _array_maker(known: np.ndarray, places: _Numbers, buffer: _Buffer) -> _Maker
         ends = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + known.itemsize
         shape[axis] += (size - offset - ends) // steps[axis]
         whole = np.ndarray(shape, dtype, memory, offset, steps)
-        before, at = (slice(None),) * axis, mine.start + 1 + axis
-        count = places.pick(slice(at, at + 1)).start
+        before, count = (slice(None),) * axis, pool.pick(mine.start + 1 + axis)
         if not axis:
             return lambda numbers: whole[: numbers[count]]
         return lambda numbers: whole[(*before, slice(numbers[count]))]
-    picked, cut = places.pick(mine), 1 + known.ndim
+    take, cut = picked([pool.pick(k) for k in range(mine.start, mine.stop)]), 1 + known.ndim
 
     def make(numbers: list[int]) -> np.ndarray:
-        own = numbers[picked]
+        own = take(numbers)
         return np.ndarray(own[1:cut], dtype, memory, own[0] - begin, own[cut:])
 
     return make

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -23,6 +23,7 @@ from ..plan.instruction import SharedPart
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
+from ..plan.shapes import Inferred
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
@@ -119,6 +120,21 @@ class Segment:
         self.plans = PlanCache(budget)
         self.cache = BindingCache(program)
         self.resizers: list[Resizer] = []
+        self.states: Mapping[int, Spec] | None = None  # of persistables, as plans are bound to them
+
+    def infer(
+        self,
+        feeds: Sequence[Spec],
+        arrays: Sequence[np.ndarray],
+        state: Callable[[str], Spec | None],
+    ) -> Inferred:
+        """Infer from which shapes all others follow; ``state`` returns a persistable's spec.
+
+        Persistables keep their shapes as long as there are plans that read them.
+        """
+        if self.states is None:
+            self.states = self.cache.shapes.states(state)
+        return self.cache.shapes.begin(feeds, self.states, arrays)
 
     def resized(
         self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]
@@ -143,6 +159,7 @@ class Segment:
         self.plans.clear()
         self.resizers.clear()
         self.cache.templates.clear()
+        self.states = None
 
 
 class LoadedProgram(Segment):
@@ -214,6 +231,11 @@ class LoadedProgram(Segment):
         self.forget_plans()
         for part in self.meets_in:
             part.buckets.release()
+
+    def forget_states(self) -> None:
+        """Look again at the shapes of persistables before another plan is bound."""
+        for segment in (*segments(self.earlier), self):
+            segment.states = None
 
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""

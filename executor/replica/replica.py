@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
+from ...graph.ops.registry import Spec
 from ...strategies.errors import CollectiveAborted, InvalidState, NotInitialized
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
@@ -313,7 +314,7 @@ class Replica:
             shapes = loaded.cache.shapes.key(feeds)
         bound = loaded.plans.get(shapes)
         if bound is None:
-            bound = self._keep_plan(loaded, loaded, shapes, feeds, False, False)
+            bound = self._keep_plan(loaded, loaded, shapes, feeds)
         plan = bound.plan
         plan.device.clock.step = step
         if timed or not bound.direct or loaded.tracing:
@@ -618,7 +619,7 @@ class Replica:
             key = part.cache.shapes.key(fed)
             bound = part.plans.get(key)
             if bound is None:
-                bound = self._keep_plan(loaded, part, key, fed, False, False)
+                bound = self._keep_plan(loaded, part, key, fed, specs=key[: len(fed)])
             bound.plan.device.clock.show(now)
             self._under_way = bound.plan if part.program.buckets else self._under_way
             bound.plan.run(fed)
@@ -657,16 +658,20 @@ class Replica:
         segment: Segment,
         key: Hashable,
         feeds: Sequence[np.ndarray],
-        idle: bool,
-        lasting: bool,
+        idle: bool = False,
+        lasting: bool = False,
+        specs: Sequence[Spec] | None = None,
     ) -> BoundPlan:
-        """Keep a plan of a segment under a key: one that has the same shapes, or that is bound for them."""
+        """Keep a plan of a segment under a key: one that has the same shapes, or that is bound for them.
+
+        ``specs`` are those of the feeds, if they are known.
+        """
         self._undecided.leave(0)  # the GPU may be asked to finish what it does
         scope = self.scopes[loaded.scope]
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
         fed = [_with_a_row(a) for a in feeds] if idle else feeds
-        inferred = segment.cache.shapes.begin([spec_of(a) for a in fed], scope.spec, fed)
+        inferred = segment.infer(specs or [spec_of(a) for a in fed], fed, scope.spec)
         # What a graph holds is the same whenever it is launched.
         known = segment.cache.shapes.met(inferred) if self.runtime is not None else {}
         telling = segment.cache.shapes.telling(inferred)
@@ -740,9 +745,11 @@ class Replica:
 
     def _put(self, number: int, name: str, array: Any) -> None:
         """Have memory that a step wrote be a persistable's; plans that read other memory are bound again."""
-        if self.scopes[number].put(name, array):
-            for loaded in self.programs.values():
-                if loaded.scope == number and name in loaded.whole.needed_names():
+        moved = self.scopes[number].put(name, array)
+        for loaded in self.programs.values():
+            if loaded.scope == number:
+                loaded.forget_states()
+                if moved and name in loaded.whole.needed_names():
                     loaded.forget_plans()
 
     def _peers(self, loaded: LoadedProgram, segment: Segment) -> Peers:
