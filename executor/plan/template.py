@@ -297,8 +297,7 @@ class _Pool:
     """
 
     def __init__(self, functions: np.ndarray) -> None:
-        self.at = 0
-        self.varying: np.ndarray = functions[1:].any(0)
+        self.at, self.varying = 0, np.asarray(functions[1:].any(0))
         columns = dict[tuple[int, ...], int]()
         each = zip(*functions.tolist(), strict=True)
         self._same = [columns.setdefault(column, k) for k, column in enumerate(each)]
