@@ -77,12 +77,16 @@ def test_sixteen_bits_are_rounded_once(position: int, name: str, index: int) -> 
     exact = rounded(low, "f8")
     outputs = run(op, low, attrs, **on())
     expected = run(op, exact, attrs)
-    seeds = rounded(seeds_of(op, expected), number)
-    slopes = gradients(op, low, outputs, seeds, attrs, **on())
-    grads = gradients(op, exact, rounded(outputs, "f8"), rounded(seeds, "f8"), attrs)
-    for results, values in ((outputs, expected), (slopes, grads)):
+    pairs = [(outputs, expected)]
+    if op.grad is not None:
+        seeds = rounded(seeds_of(op, expected), number)
+        slopes = gradients(op, low, outputs, seeds, attrs, **on())
+        grads = gradients(op, exact, rounded(outputs, "f8"), rounded(seeds, "f8"), attrs)
+        pairs.append((slopes, grads))
+    for results, values in pairs:
         for slot, arrays in results.items():
             for one, value in zip(arrays, values[slot], strict=True):
-                assert one.dtype == (np.float32 if slot in STATISTICS else number), slot
+                floats = np.float32 if slot in STATISTICS else number
+                assert one.dtype == (value.dtype if value.dtype.kind in "iub" else floats), slot
                 error = np.linalg.norm(one.astype("f8") - value)
                 assert error <= LOW[kind] * max(np.linalg.norm(value), 0.5), slot

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -113,21 +113,32 @@ def in_programs() -> set[str]:
 
 
 def chosen(
-    name: str, inputs: Any, outputs: Any, attrs: dict[str, Any], dev: Any, back_end: str = ""
+    name: str,
+    inputs: Any,
+    outputs: Any,
+    attrs: dict[str, Any],
+    dev: Any,
+    back_end: str = "",
+    libraries: Sequence[str] = LIBRARIES["numpy"],
+    here: Collection[str] | None = None,
 ) -> Any:
-    """Bind the first library of a host that takes the node, else NumPy."""
+    """Bind the first of some libraries, by default of a host, that takes the node, else the array module.
+
+    ``here``: the libraries that there are (None: those of this process).
+    """
+    present_libraries = installed().keys() if here is None else here
     present = {s: [a for a in arrays if a is not None] for s, arrays in inputs.items()}
     specs = specs_of(present)
     results = infer(OPS[name], specs, attrs, present)
     reads = {s: tuple(Value(s, spec) for spec in many) for s, many in specs.items()}
     writes = {s: tuple(Value(s, spec) for spec in many) for s, many in results.items()}
     node = Node(name, reads, writes, attrs)
-    for library in LIBRARIES["numpy"]:
+    for library in libraries:
         kernel = KERNELS.get((name, library))
         if kernel is None or library == "xla":
             continue
-        here = installed().keys() >= {library, *kernel.needs}
-        if here and (kernel.takes is None or kernel.takes(node)):
+        able = {library, *kernel.needs} <= {*present_libraries}
+        if able and (kernel.takes is None or kernel.takes(node)):
             return bind(name, inputs, outputs, attrs, dev, library)
     return bind(name, inputs, outputs, attrs, dev, back_end)
 

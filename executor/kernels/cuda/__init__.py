@@ -6,6 +6,7 @@
   GPU. ``tests/ops/cuda_cases.py`` holds kernels to samples.
 * Generated kernels of a GPU that move and pick elements: copies between any strides in
   ``executor/kernels/cuda/copies.py``, rows added up by index in ``executor/kernels/cuda/by_index.py``
-  (sorted, so that sums have one order), pooling in ``executor/kernels/cuda/pool.py``. Updates, many
+  (sorted, so that sums have one order), pooling in ``executor/kernels/cuda/pool.py``. Loops over the steps of
+  sequences in one launch: ``executor/kernels/cuda/time_steps.py``. Updates, many
   parameters in one launch: ``executor/kernels/cuda/optimize.py``.
 """

@@ -16,7 +16,11 @@ _FEW = 32  # columns; of so few a warp looks through the rows
 
 def refusing(dev: Device, op: str, what: str, rows: int) -> list[Argument]:
     """Return what a kernel passes to ``refuse`` of offsets that do not end where the rows do."""
-    problem = f"{op}: the sequences of {what} end at row {{}}, and it has {rows} rows"
+    return refusal(dev, f"{op}: the sequences of {what} end at row {{}}, and it has {rows} rows")
+
+
+def refusal(dev: Device, problem: str) -> list[Argument]:
+    """Return what a kernel passes to ``refuse``; ``problem`` has ``{}`` for the wrong number."""
     names = (f"{kind} {name}" for kind, name in REFUSAL)
     return list(zip(names, dev.assertion(problem), strict=True))
 
