@@ -43,6 +43,7 @@ CURES = {
     "fluid.metrics.DetectionMAP": "fluid.layers.detection.detection_map measures a batch.",
     "fluid.enable_dygraph": "Programs are always static: leave it out.",
     "fluid.proto": "program.desc.serialize_to_string() writes a program, Program.parse_from_string reads it.",
+    "fluid.framework.load_op_library": "fluid.layers.py_func calls a Python function as an op.",
     "fluid.load_op_library": "fluid.layers.py_func calls a Python function as an op.",
     "fluid.contrib.slim": "fluid.contrib.mixed_precision trains in float16; nothing prunes or quantizes.",
     "fluid.contrib.Compressor": "Nothing prunes, distils or quantizes programs.",

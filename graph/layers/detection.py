@@ -266,8 +266,8 @@ def detection_map(
     """
     if has_state is not None or input_states is not None or out_states is not None:
         raise Unsupported(
-            "detection_map measures one batch: judgements of a pass grow by each step, and what lasts keeps its "
-            "shape. Leave has_state, input_states and out_states out."
+            "detection_map measures one batch: judgements of a pass grow by each step, and what lasts keeps "
+            "its shape. Leave has_state, input_states and out_states out."
         )
     results = "AccumPosCount AccumTruePos AccumFalsePos MAP"
     return layers(
