@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
+from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..program.variable import Variable
 from .arguments import integer, number
 from .boxes import box_coder, iou_similarity, prior_box
@@ -235,6 +235,54 @@ def detection_output(
     op_type = "multiclass_nms2" if return_index else "multiclass_nms"
     results = _suppress(op_type, boxes, scores, attrs, None)
     return results if return_index else results[0]
+
+
+def detection_map(
+    detect_res: Variable,
+    label: Variable,
+    class_num: int,
+    background_label: int = 0,
+    overlap_threshold: float = 0.3,
+    evaluate_difficult: bool = True,
+    has_state: Variable | None = None,
+    input_states: Sequence[Variable] | None = None,
+    out_states: Sequence[Variable] | None = None,
+    ap_version: str = "integral",
+) -> Variable:
+    """How well the boxes of a batch are found: the mean over classes of the average precision, [1].
+
+    Args:
+        detect_res: [K, 6], a sequence for each image: class, score and box, in shares of the image.
+        label: [K, 6], a sequence for each image: class, 1 for an object that is hard to find, and box; or
+            [K, 5] without the second.
+        class_num: how many classes, with the background.
+        background_label: as in Paddle 1, classes that have as many objects do not count.
+        overlap_threshold: above which overlap an object is found.
+        evaluate_difficult: count objects that are hard to find, too.
+        ap_version: "integral", or "11point": of the best precision from each tenth of the recall on.
+
+    Raises:
+        Unsupported: states, by which Paddle measures all batches of a pass.
+    """
+    if has_state is not None or input_states is not None or out_states is not None:
+        raise Unsupported(
+            "detection_map measures one batch: judgements of a pass grow by each step, and what lasts keeps "
+            "its shape. Leave has_state, input_states and out_states out."
+        )
+    results = "AccumPosCount AccumTruePos AccumFalsePos MAP"
+    return layers(
+        "detection_map",
+        None,
+        results,
+        results,
+        DetectRes=detect_res,
+        Label=label,
+        class_num=class_num,
+        background_label=background_label,
+        overlap_threshold=overlap_threshold,
+        evaluate_difficult=bool(evaluate_difficult),
+        ap_type=ap_version,
+    )[-1]
 
 
 def bipartite_match(

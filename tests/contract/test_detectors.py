@@ -11,6 +11,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.strategies.errors import Unsupported
 from tests.reference import detectors
 
 REFERENCE = json.loads(Path(detectors.__file__).with_suffix(".json").read_text())
@@ -65,3 +66,34 @@ def test_anchors_that_are_drawn_change_and_their_number_does_not() -> None:
             counts.add((len(scores), len(places), int(labels.sum())))
             choices.add(tuple(scores.reshape(-1).tolist()))
     assert len(counts) == 1 and len(choices) > 1
+
+
+def test_the_precision_of_a_batch(fresh_programs: None) -> None:
+    """Of two objects of class 1 the better guess finds one; class 2 is found, though by the second guess."""
+    guesses = np.array(
+        [
+            [1, 0.9, 0.1, 0.1, 0.5, 0.5],
+            [1, 0.8, 0.6, 0.1, 0.9, 0.5],
+            [2, 0.7, 0.1, 0.6, 0.3, 0.9],
+            [2, 0.6, 0.5, 0.6, 0.9, 0.9],
+        ],
+        "float32",
+    )
+    objects = guesses[[0, 3, 3], 1:]
+    objects[:, 0] = [1, 2, 1]
+    rows, truth = (
+        fluid.data("rows", [None, 6], lod_level=1),
+        fluid.data("truth", [None, 5], lod_level=1),
+    )
+    precision = fluid.layers.detection.detection_map(rows, truth, 3)
+    exe = fluid.Executor(fluid.CPUPlace())
+    feed = {
+        "rows": fluid.create_lod_tensor(guesses, [[4]], fluid.CPUPlace()),
+        "truth": fluid.create_lod_tensor(objects, [[3]], fluid.CPUPlace()),
+    }
+    (value,) = exe.run(feed=feed, fetch_list=[precision])
+    np.testing.assert_allclose(value, [(0.5 + 0.5) / 2])
+    with pytest.raises(Unsupported, match="measures one batch"):
+        fluid.layers.detection.detection_map(rows, truth, 3, has_state=truth)
+    with pytest.raises(AttributeError, match="detection_map measures a batch"):
+        fluid.metrics.DetectionMAP  # noqa: B018

@@ -87,7 +87,7 @@ HOST_ONLY = {
     *("generate_proposals", "lod_of_proposals", "collect_fpn_proposals", "lod_collected"),
     *("distribute_fpn_proposals", "lod_distributed", "rpn_target_assign"),
     *("generate_proposal_labels", "lod_of_regions", "retinanet_target_assign"),
-    *("retinanet_detection_output", "lod_of_detections"),
+    *("retinanet_detection_output", "lod_of_detections", "detection_map", "lod_of_classes"),
 }
 GRADS = sorted({op.grad.type for op in OPS.values() if op.grad})
 FORWARD = sorted(n for n, op in OPS.items() if op.samples and n not in COLLECTIVES | RANDOM)

@@ -1,0 +1,219 @@
+"""How well boxes are found: the mean over classes of the average precision. Everingham et al., PASCAL VOC.
+
+Boxes are (x0, y0, x1, y1) in shares of the image. What is found, and the objects, of each image are a sequence.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...strategies.types import VarType
+from .box_choice import overlap
+from .lod import Lods, no_sequences
+from .lod_levels import parts
+from .operands import Array, Input, Offsets, Operands, Output, named
+from .registry import OFFSETS, Inference, Spec, Specs, define
+from .rules import hold_floats, known_operands
+from .samples import offsets, sample, table, uniform
+
+_KINDS = ("integral", "11point")
+_SAME = 1e-6  # shares of objects that differ by less are the same
+
+
+class MapAttributes(Operands):
+    detect_res: Input
+    label: Input
+    class_num: int
+    background_label: int = 0
+    overlap_threshold: float = 0.5
+    evaluate_difficult: bool = True
+    ap_type: str = "integral"
+
+
+class DetectionMap(MapAttributes):
+    has_state: Input | None
+    pos_count: Input | None
+    true_pos: Input | None
+    false_pos: Input | None
+    detect_res_lod: Offsets
+    label_lod: Offsets
+    accum_pos_count: Output
+    accum_true_pos: Output
+    accum_false_pos: Output
+    mean: Output = named("MAP")
+
+
+class OffsetsOfClasses(MapAttributes):
+    """How many judgements each class has, as offsets; ``x`` are those of what is found, ``y`` of objects."""
+
+    x: Input
+    y: Input
+    out: Output
+
+
+class Judgements(NamedTuple):
+    """Of each class: how many objects count, and (score, whether it is an object) of what is found."""
+
+    counts: Array
+    rows: list[list[tuple[float, bool]]]
+
+    def ends(self) -> Array:
+        """Return where the rows of each class begin and end."""
+        return np.cumsum([0, *map(len, self.rows)])
+
+
+def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
+    """Match what is found with objects of its class: the best first, each object once."""
+    counts = np.zeros(a.class_num, np.int64)
+    rows: list[list[tuple[float, bool]]] = [[] for _ in range(a.class_num)]
+    for guesses, objects in zip(
+        parts(a.detect_res, guess_ends), parts(a.label, object_ends), strict=True
+    ):
+        boxes = objects[:, -4:]
+        hard = np.zeros(len(objects), bool)
+        if objects.shape[1] == 6 and not a.evaluate_difficult:
+            hard = np.abs(objects[:, 1]) > _SAME
+        classes = objects[:, 0].astype(np.int64)
+        np.add.at(counts, classes[~hard], 1)
+        by_class: defaultdict[int, list[Array]] = defaultdict(list)
+        for row in guesses:
+            by_class[int(row[0])].append(row)
+        for label in sorted(by_class):
+            own = np.flatnonzero(classes == label)
+            candidates = np.stack(by_class[label])
+            if own.size:
+                candidates = candidates[np.argsort(-candidates[:, 1], kind="stable")]
+            rows[label] += _judged_class(candidates, boxes[own], hard[own], a.overlap_threshold)
+    return Judgements(counts, rows)
+
+
+def _judged_class(
+    candidates: Array, boxes: Array, hard: Array, threshold: float
+) -> list[tuple[float, bool]]:
+    rows, visited = [], np.zeros(len(boxes), bool)
+    shares = overlap(np.clip(candidates[:, 2:], 0, 1), boxes, True)
+    for row, share in zip(candidates, shares, strict=True):
+        best = int(share.argmax()) if len(share) else -1
+        if best >= 0 and share[best] > threshold:
+            if hard[best]:
+                continue
+            rows.append((float(row[1]), not visited[best]))
+            visited[best] = True
+        else:
+            rows.append((float(row[1]), False))
+    return rows
+
+
+def mean_precision(judgements: Judgements, background: int, kind: str) -> float:
+    """Return the mean over classes with objects of the average precision; a class never found has 0."""
+    precisions = []
+    for count, rows in zip(judgements.counts, judgements.rows, strict=True):
+        # Paddle compares the number of objects with the background's label.
+        if count in (0, background):
+            continue
+        if not rows:
+            precisions.append(0.0)
+            continue
+        scores, hits = np.array([s for s, _ in rows]), np.array([hit for _, hit in rows])
+        hits = np.cumsum(hits[np.argsort(-scores, kind="stable")])
+        recall, precision = hits / count, hits / np.arange(1, len(hits) + 1)
+        precisions.append((_at_eleven if kind == "11point" else _below)(recall, precision))
+    return float(np.mean(precisions)) if precisions else 0.0
+
+
+def _below(recall: Array, precision: Array) -> float:
+    steps = np.diff(recall, prepend=0)
+    return float((precision * steps)[steps > _SAME].sum())
+
+
+def _at_eleven(recall: Array, precision: Array) -> float:
+    levels = np.arange(11) / 10
+    return float(np.mean([precision[recall >= level].max(initial=0) for level in levels]))
+
+
+def map_shape(op: Inference) -> Mapping[str, Specs]:
+    """[1]; [classes, 1] counts of objects, and [K, 2] judgements."""
+    hold_floats(op, "DetectRes", "Label")
+    op.require(op.shape("DetectRes")[1:] in ((6,), (-1,)), "DetectRes must be [K, 6]")
+    op.require(op.shape("Label")[1:] in ((5,), (6,), (-1,)), "Label must be [K, 5] or [K, 6]")
+    stateless = not any(map(op.has, ("HasState", "PosCount", "TruePos", "FalsePos")))
+    op.require(
+        stateless, "judgements of other steps cannot be added, for what lasts keeps its shape"
+    )
+    op.require(op.attr("ap_type") in _KINDS, f"ap_type must be {' or '.join(_KINDS)}")
+    op.require(op.attr("class_num") > 0, "class_num must be above 0")
+    op.sequences("DetectRes"), op.sequences("Label")
+    operands, count = known_operands(op, MapAttributes), -1
+    guess_ends, object_ends = op.offsets("DetectRes"), op.offsets("Label")
+    if operands is not None and guess_ends is not None and object_ends is not None:
+        count = int(judged(operands, guess_ends, object_ends).ends()[-1])
+    rows = Spec((count, 2), VarType.FP32)
+    return {
+        "AccumPosCount": Spec((op.attr("class_num"), 1), VarType.INT32),
+        "AccumTruePos": rows,
+        "AccumFalsePos": rows,
+        "MAP": Spec((1,), VarType.FP32),
+    }
+
+
+def map_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The judgements of each class."""
+    guesses, objects = op.of("DetectRes")[-1:], op.of("Label")[-1:]
+    if not guesses or not objects:
+        return {}
+    inputs = {slot: (op.value(slot),) for slot in ("DetectRes", "Label")}
+    attrs = {name: op.attrs[name] for name in MapAttributes.declared().attrs}
+    level = op.level("lod_of_classes", {**inputs, "X": guesses, "Y": objects}, attrs)
+    return {"AccumTruePos": (level,), "AccumFalsePos": (level,)}
+
+
+_FOUND = {
+    "DetectRes": table(
+        [
+            [1.0, 0.9, 0.1, 0.1, 0.5, 0.5],
+            [1.0, 0.8, 0.12, 0.1, 0.5, 0.52],
+            [2.0, 0.7, 0.6, 0.6, 0.9, 0.8],
+            [1.0, 0.3, 0.0, 0.2, 0.3, 0.5],
+            [2.0, 0.6, 0.3, 0.2, 1.2, 0.5],
+        ]
+    ),
+    "DetectRes@LOD": [offsets(3, 2)],
+    "Label": table(
+        [
+            [1.0, 0.0, 0.1, 0.1, 0.5, 0.5],
+            [2.0, 1.0, 0.6, 0.6, 0.9, 0.8],
+            [1.0, 0.0, 0.02, 0.2, 0.3, 0.5],
+            [2.0, 0.0, 0.3, 0.2, 1.0, 0.5],
+            [2.0, 0.0, 0.0, 0.0, 0.2, 0.2],
+        ]
+    ),
+    "Label@LOD": [offsets(2, 3)],
+}
+_PLAIN = {slot: value for slot, value in _FOUND.items() if "@" not in slot}
+define(
+    "detection_map",
+    DetectionMap,
+    map_shape,
+    reads_values=lambda attrs: ("DetectRes", "Label", "DetectRes@LOD", "Label@LOD"),
+    lod=map_lod,
+    samples=(
+        sample(_FOUND, class_num=3),
+        sample(_FOUND, class_num=4, evaluate_difficult=False, ap_type="11point"),
+    ),
+    refuses=(
+        sample({**_FOUND, "Label": uniform(5, 4)}, class_num=3),
+        sample(_FOUND, class_num=3, ap_type="mean"),
+        sample({**_FOUND, "HasState": table([1])}, class_num=3),
+    ),
+)
+define(
+    "lod_of_classes",
+    OffsetsOfClasses,
+    lambda op: {"Out": OFFSETS._replace(shape=(op.attr("class_num") + 1,))},
+    lod=no_sequences,
+    samples=(sample({**_PLAIN, "X": offsets(3, 2), "Y": offsets(2, 3)}, class_num=3),),
+)
