@@ -161,7 +161,7 @@ class Channels:
         began = time.perf_counter()
         try:
             if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
-                self._wait_awake(number, exchange, began + SPIN_S)
+                self._wait_awake(number, began + SPIN_S)
             while exchange.waiting:
                 if self._silent and (silent := exchange.waiting & self._silent):
                     raise self._gone(min(silent))
@@ -265,7 +265,7 @@ class Channels:
             if not self._turn(deadline):
                 raise self._late(sorted(exchange.waiting), within)
 
-    def _wait_awake(self, number: int, exchange: _Exchange, until: float) -> None:
+    def _wait_awake(self, number: int, until: float) -> None:
         """Wait awake for a moment, as replicas do, too."""
         near = self._near
         while time.perf_counter() < until:

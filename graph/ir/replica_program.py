@@ -243,15 +243,6 @@ class ReplicaProgram:
         return places
 
     @functools.cached_property
-    def at_risk(self) -> frozenset[int]:
-        """Places in the fetch list of values that are lost with a replica that ends after the vote.
-
-        They are neither alike on all replicas nor known before the vote.
-        """
-        fetched = enumerate(self.fetches)
-        return frozenset(k for k, i in fetched if not self.values[i].alike and k not in self.early)
-
-    @functools.cached_property
     def sides(self) -> dict[str, bool]:
         """Whether a persistable that an op uses must lie on the host rather than the GPU, by name."""
         used = {i for node in self.nodes for i in node.touches()}

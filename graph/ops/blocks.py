@@ -13,12 +13,7 @@ from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, named
 from .registry import BLOCK_OPS, Grad, Inference, Op, ShapeRule, Spec, Specs
-from .rules import normal_axis
-
-
-def _as_declared(op: Inference) -> Mapping[str, Specs]:
-    """What a block writes around it has the shapes that its layer gave it."""
-    return {}
+from .rules import as_declared, normal_axis
 
 
 def _like_x(results: int) -> ShapeRule:
@@ -218,7 +213,7 @@ for _op in (
     Op(
         "conditional_block",
         ConditionalBlock,
-        _as_declared,
+        as_declared,
         lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad(
             "conditional_block_grad",
@@ -243,7 +238,7 @@ for _op in (
     Op(
         "recurrent",
         Recurrent,
-        _as_declared,
+        as_declared,
         lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad(
             "recurrent_grad",
@@ -267,7 +262,7 @@ for _op in (
     Op(
         "while",
         While,
-        _as_declared,
+        as_declared,
         lod=no_sequences,  # what its ops write has those that they give it
         grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
     ),

@@ -6,19 +6,15 @@ Slots, attributes and defaults are Paddle's. Their results have the shapes that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Outputs, named
-from .registry import MESSAGE_OPS, Inference, Op, Specs
+from .registry import MESSAGE_OPS, Op
+from .rules import as_declared
 
 DEFAULT_ENDPOINTS = ["127.0.0.1:6164"]
-
-
-def as_declared(op: Inference) -> Mapping[str, Specs]:
-    """Shapes are those that the program declares: they are decided on another host."""
-    return {}
 
 
 class Send(Operands):

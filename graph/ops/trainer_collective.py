@@ -12,7 +12,7 @@ from .collective import gathered_rows, like_operand, scattered_rows
 from .lod import no_sequences
 from .operands import Input, Operands, Output, named
 from .registry import MESSAGE_OPS, Op
-from .rpc import as_declared
+from .rules import as_declared
 
 
 class GenNcclId(Operands):

@@ -14,7 +14,6 @@ from ..program.role import CALLSTACK, DEVICE, NAMESCOPE, ROLE, ROLE_VAR, OpRole
 from ..program.variable import Variable
 
 RPC, DIST = int(OpRole.RPC), int(OpRole.Dist)
-LR_SCHEDULE = int(OpRole.LRSched)
 Slots = tuple[dict[str, Any], dict[str, Any]]  # of inputs, of outputs
 _drawn = random.Random()
 
@@ -22,6 +21,13 @@ _drawn = random.Random()
 def control_variable(block: Block) -> Variable:
     """Add a variable without a value, which orders messages; its name is drawn."""
     return block.create_var(name=f"__control_var@{_drawn.random()}")
+
+
+def new_block(program: Program, parent: int) -> Block:
+    """Add a block inside another one, and go back to block 0."""
+    block = program._create_block(parent)
+    program.current_block_idx = 0
+    return block
 
 
 def insert(

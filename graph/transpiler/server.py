@@ -15,7 +15,7 @@ from ..program.role import ROLE, OpRole
 from ..program.variable import Variable
 from .placement import Shard, Trained, is_update
 from .plan import Plan
-from .rewriting import append, copy_op, copy_variable
+from .rewriting import append, copy_op, copy_variable, new_block
 from .state import schedule_of, state_name, updates_of
 from .table import TableServer
 from .topology import COUNTER, Topology
@@ -63,7 +63,7 @@ class ServerWriter:
             self._write_update(entry, shard, parent)
         extra = self._serve_table(parent)
         if not self.optimize_blocks:
-            self.optimize_blocks.append(self._new_block(0))
+            self.optimize_blocks.append(new_block(self.program, 0))
         self._listen(served, schedule, extra)
         return self.program
 
@@ -74,11 +74,6 @@ class ServerWriter:
     def block(self) -> Block:
         """Block 0, which holds all that outlives a message."""
         return self.program.global_block()
-
-    def _new_block(self, parent: int) -> Block:
-        block = self.program._create_block(parent)
-        self.program.current_block_idx = 0
-        return block
 
     # -- variables --------------------------------------------------------------------------------
 
@@ -111,7 +106,7 @@ class ServerWriter:
         ops = schedule_of(self.source)
         if not ops:
             return -1
-        block = self._new_block(0)
+        block = new_block(self.program, 0)
         self.optimize_blocks.append(block)
         for op in ops:
             self._copy_rate_op(block, op)
@@ -138,7 +133,7 @@ class ServerWriter:
         copy_op(block, op, {}, attrs)
 
     def _copy_block(self, source: Block, parent: Block) -> Block:
-        block = self._new_block(parent.idx)
+        block = new_block(self.program, parent.idx)
         names = [n for op in source.ops for n in (*op.input_arg_names, *op.output_arg_names)]
         for name in dict.fromkeys(names):
             copy_variable(block, source.var_recursive(name))
@@ -147,7 +142,7 @@ class ServerWriter:
         return block
 
     def _write_update(self, entry: Trained, shard: Shard, parent: int) -> None:
-        block = self._new_block(parent)
+        block = new_block(self.program, parent)
         self.optimize_blocks.append(block)
         self.grad_to_block.append(f"{shard.gradient}:{block.idx}")
         if self.topology.merges:

@@ -144,11 +144,6 @@ class TableServer:
         part.type = VarType.SELECTED_ROWS
         self.part = part
 
-    def _new_block(self, parent: int) -> Block:
-        block = self.program._create_block(parent)
-        self.program.current_block_idx = 0
-        return block
-
     def gradients(self) -> list[str]:
         """Return the names under which gradients arrive."""
         base = self.table.trained.gradient.name
@@ -159,7 +154,7 @@ class TableServer:
 
     def write_update(self, parent: int) -> tuple[Block, str]:
         """Write the block that updates; return it and the name of the gradient it is run for."""
-        block, names = self._new_block(parent), self.gradients()
+        block, names = rewriting.new_block(self.program, parent), self.gradients()
         total = self.table.trained.gradient.name if self.topology.merges else names[0]
         for name in dict.fromkeys((total, *names)):
             gradient = rewriting.copy_variable(
@@ -183,7 +178,7 @@ class TableServer:
 
     def write_lookup(self, parent: int) -> str:
         """Write the block that looks rows up; return what ``listen_and_serv`` runs it for."""
-        block = self._new_block(parent)
+        block = rewriting.new_block(self.program, parent)
         ids, rows = (f"prefetch_compress_{k}_tmp_{self.number}" for k in ("in", "out"))
         width = self.part.shape[-1] if self.part.shape else 1
         self.block.create_var(name=ids, shape=[-1, 1], dtype="int64")
@@ -196,6 +191,6 @@ class TableServer:
     def write_checkpoint(self, parent: int) -> int:
         """Write the block that saves the part where a trainer says; return its number."""
         self.block.create_var(name=_PATH, persistable=True, type=VarType.RAW)
-        block = self._new_block(parent)
+        block = rewriting.new_block(self.program, parent)
         rewriting.append(block, "save", ({"X": self.part}, {}), {"file_path": "none"}, 0)
         return block.idx

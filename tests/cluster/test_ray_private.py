@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from types import SimpleNamespace
 
 import pytest
@@ -81,3 +82,19 @@ def test_a_token_that_the_environment_names_stays_in_force() -> None:
     for environment in ({}, {ray_private.MODE: "token"}, dict(shared)):
         ray_private.authenticate(environment, "/nowhere")
         assert environment == shared
+
+
+def test_ray_forgets_the_token_of_the_ray_that_a_process_was_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    ray_part = SimpleNamespace(
+        initialize=lambda settings: calls.append("read the environment"),
+        instance=lambda: SimpleNamespace(reset_cache=lambda: calls.append("forget the token")),
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(ray_private, "part", lambda module, name: ray_part)
+        patch.setattr(os, "environ", {ray_private.MODE: "token"})
+        ray_private.authenticate(os.environ, "/nowhere")
+        assert os.environ[ray_private.TOKEN_PATH] == "/nowhere"
+    assert calls == ["read the environment", "forget the token"]
