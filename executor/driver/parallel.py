@@ -722,6 +722,7 @@ class ParallelRun:
         try:
             return variant.shapes.infer(list(map(spec_of, arrays)), self._held, arrays)
         except ShapeError as error:
+            check(self.program, portion.arrays)  # tells what is not fed as declared first
             rows = rows_of(self.program, portions)
             if len(portions) == 1 or not rows:
                 raise

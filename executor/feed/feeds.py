@@ -37,10 +37,15 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
     elif isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return _number(name, value.item() if isinstance(value, np.generic) else value, variable)
     elif isinstance(value, (list, tuple)) or value is None or isinstance(value, (str, bytes)):
-        raise FeedTypeError(
-            f"feed {name!r}: got a Python {type(value).__name__}. "
+        cure = (
             f"Feed a numpy array, for example numpy.array(value, {str(_dtype_name(variable))!r})."
         )
+        if variable.lod_level:
+            cure = (
+                f"{name!r} holds sequences (lod_level={variable.lod_level}): "
+                f"feed fluid.create_lod_tensor(rows, lengths, place), or what a DataFeeder makes of samples."
+            )
+        raise FeedTypeError(f"feed {name!r}: got a Python {type(value).__name__}. {cure}")
     else:
         array = _of_tensor(value) if isinstance(value, Tensor) else _as_array(name, value, variable)
     if array.dtype == np.uint16 and variable.dtype == VarType.BF16:

@@ -138,6 +138,35 @@ def test_errors_of_feeds_tell_the_size_that_was_fed() -> None:
             exe.run(program, feed={"x": three, "u": four}, fetch_list=[out])
 
 
+@pytest.mark.parametrize("places", [1, 2])
+def test_words_that_are_not_as_declared_are_told_by_their_declaration(
+    threads: None, places: int
+) -> None:
+    """Several places infer how many rows of a sparse table each brings, which failed first."""
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    table = fluid.embedding(fluid.layers.reshape(words, [-1]), [9, 2], is_sparse=True)
+    loss = fluid.layers.mean(fluid.layers.fc(table, 1))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(fluid.default_startup_program())
+        program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+            loss_name=loss.name, places=fluid.cpu_places(places)
+        )
+
+        def run(array: np.ndarray) -> Any:
+            tensor = fluid.create_lod_tensor(array, [[2, 3]], fluid.CPUPlace())
+            return exe.run(program, feed={"words": tensor}, fetch_list=[loss])
+
+        with pytest.raises(FeedError, match="'words': its declaration says dtype int64, got float"):
+            run(np.ones((5, 1), np.float32))
+        with pytest.raises(FeedError, match=r"'words': its declaration says shape \[-1, 1\]"):
+            run(np.ones((5, 2), np.int64))
+        with pytest.raises(FeedError, match=r"'words' holds sequences .*create_lod_tensor"):
+            exe.run(program, feed={"words": [[1, 2], [3, 4, 5]]}, fetch_list=[loss])
+        run(np.ones((5, 1), np.int64))
+
+
 def test_files_and_feeds_that_are_not_there_are_named_with_their_cure(
     threads: None, tmp_path: Path
 ) -> None:
