@@ -80,6 +80,19 @@ def select_input(taken: Entry, no: Entry, yes: Entry) -> tuple[Entry]:
     return (yes if np.ravel(taken.elements)[0] else no,)
 
 
+def select_output(taken: Entry, above: Entry, *results: Entry, sides: Sequence[int]) -> list[Entry]:
+    """Return the gradients of what two branches return: ``above`` for that of the one taken, else zeros.
+
+    ``results`` are those of ``sides``: 1, where it is taken, and 0. One that was not computed has no size.
+    """
+    side = int(np.ravel(taken.elements)[0])
+    zeros = (
+        Entry(np.zeros_like(above.elements if isinstance(result, Unwritten) else result.elements))
+        for result in results
+    )
+    return [above if number == side else zero for number, zero in zip(sides, zeros, strict=True)]
+
+
 def take_entry(entries: TensorArray, index: Entry, like: Entry) -> tuple[TensorArray, Entry]:
     """Return the array without an entry, and that: zeros if it was never written."""
     number = _number(index, "")
@@ -298,6 +311,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
         sum_arrays,
         take_entry,
         select_input,
+        select_output,
         write_to_array,
         read_from_array,
         lod_array_length,

@@ -16,16 +16,17 @@ from math import prod
 
 from ...strategies.errors import ShapeError, Unsupported
 from ...strategies.types import VarType
+from ..ops.blocks import either
 from ..ops.printing import PRINT, PRINT_IF
 from ..ops.python_function import PY_FUNC
 from ..ops.registry import Spec
 from ..ops.rings import MEETINGS
 from ..program.block import Block
 from ..program.operator import Operator
-from ..program.role import EMPTY_VAR, grad_name
+from ..program.role import EMPTY_VAR, differentiated_name, grad_name
 from .block_reader import Scope, begins_with_write, block_of, finished, node_of
 from .data_loops import DataLoop, DataLoops, Rounds
-from .graph import Node, Value
+from .graph import TEMP, Node, Value
 
 _FLAG = Spec((1,), VarType.BOOL)
 _TAKEN = "taken"
@@ -41,13 +42,15 @@ _NO = {"shape": [1], "dtype": int(VarType.BOOL), "bool_values": [0]}
 class Branches(DataLoops):
     """Reads branches, selections and their gradient ops; ``choices`` holds the booleans by their masks.
 
-    ``skipped`` are results of branches that nothing was written to if these are not taken.
+    ``skipped`` are results of branches that nothing was written to if these are not taken; ``sized`` the names
+    of results that have the size of one branch or that of another.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.choices: dict[Value, Value] = {}
         self.skipped: set[Value] = set()
+        self.sized: set[str] = set()
 
     def _condition(self, op: Operator) -> Generator[Node, None, Value]:
         """Return whether a branch is taken, a boolean of one element."""
@@ -233,12 +236,24 @@ class Branches(DataLoops):
         no, yes = (self._read(op.block, name) for name in names)
         assert no is not None and yes is not None
         (name,) = op.outputs["Out"]
-        _check_types(op, name, yes.spec, no.spec)
-        if self.skipped.isdisjoint((no, yes)):
+        spec = _of_either(op, name, yes.spec, no.spec)
+        alike = self._are_alike(yes.spec, no.spec)
+        if alike and self.skipped.isdisjoint((no, yes)):
             yield self._chosen(op, choice, yes, no, name)
-        else:
-            result = self._tensor(op.block, name, max(map(self._levels, (no, yes))))
-            yield self._call(op, "select_input", [choice, no, yes], [result])
+            return
+        written = self._write(op.block, name)
+        assert written is not None
+        result = self.current[name] = replace(written, spec=spec)
+        if not (alike and self.skipped.issuperset((no, yes))):
+            self.sized.add(name)
+            self.unlike.add(result)
+        self._forget_levels(name)
+        self._give_levels(result, max(map(self._levels, (no, yes))), TEMP)
+        yield self._call(op, "select_input", [choice, no, yes], [result])
+
+    def _are_alike(self, yes: Spec, no: Spec) -> bool:
+        """Tell whether results of branches have one shape: batches do, and sizes that no branch decides."""
+        return yes.shape == no.shape and not (self.sized and -1 in yes.shape[1:])
 
     def _chosen(self, op: Operator, choice: Value, yes: Value, no: Value, name: str) -> Node:
         """Return the node that writes one of two values, with the sequences that both have."""
@@ -253,14 +268,32 @@ class Branches(DataLoops):
         """Give the gradient to the result that was chosen, and 0 to the other."""
         above = self._operand(op, "X", op.inputs)
         choice, nodes = self._choice(op)
-        zero = self._new(f"{above.name}@ZERO", above.spec)
         yield from nodes
+        names = op.outputs["Out"]
+        if differentiated_name(op.inputs["X"][0]) in self.sized:
+            yield self._sized_gradient(op, choice, above)
+            return
+        zero = self._new(f"{above.name}@ZERO", above.spec)
         yield node_of(op, "fill_zeros_like", {"X": (above,)}, {"Out": (zero,)})
-        for name, sides in zip(op.outputs["Out"], ((zero, above), (above, zero)), strict=True):
+        for name, sides in zip(names, ((zero, above), (above, zero)), strict=True):
             if name != EMPTY_VAR:
                 yes, no = sides
                 inputs = {"Condition": (choice,), "X": (yes,), "Y": (no,)}
                 yield node_of(op, "where", inputs, {"Out": (self._write(op.block, name),)})
+
+    def _sized_gradient(self, op: Operator, choice: Value, above: Value) -> Node:
+        """Return the node of the same, where the zeros have the size of a result that was not chosen."""
+        names = dict(enumerate(op.outputs["Out"]))
+        sides = [k for k, name in names.items() if name != EMPTY_VAR]
+        likes = [self._read(op.block, differentiated_name(names[k])) for k in sides]
+        slopes: list[Value] = []
+        for k, like in zip(sides, likes, strict=True):
+            slope = self._write(op.block, names[k])
+            assert slope is not None and like is not None
+            self.current[names[k]] = self._with_spec(slope, like.spec)
+            slopes.append(self.current[names[k]])
+        operands, options = [choice, above, *likes], {"sides": sides}
+        return self._call(op, "select_output", operands, slopes, options, bare=True)
 
 
 def _check_types(op: Operator, name: str, taken: Spec, other: Spec) -> None:
@@ -269,12 +302,31 @@ def _check_types(op: Operator, name: str, taken: Spec, other: Spec) -> None:
     Raises:
         ShapeError: their sizes or the types of their elements differ.
     """
-    sizes = zip_longest(taken.shape, other.shape)
-    if taken.dtype != other.dtype or not all(a == b or -1 in (a, b) for a, b in sizes):
+    if taken.dtype != other.dtype or not _may_be_alike(taken, other):
         raise ShapeError(
             f"{op.type}: {name!r} is {taken} where the branch is taken and {other} where it is not: what reads "
             f"it is built for one shape and type. {op.where}"
         )
+
+
+def _of_either(op: Operator, name: str, taken: Spec, other: Spec) -> Spec:
+    """Return the spec of the one or the other of two results: sizes in which they differ are unknown.
+
+    Raises:
+        ShapeError: they have other numbers of dimensions, or elements of other types.
+    """
+    if taken.dtype != other.dtype or len(taken.shape) != len(other.shape):
+        raise ShapeError(
+            f"{op.type}: {name!r} is {taken} where the branch is taken and {other} where it is not: what reads "
+            f"it is built for one type, and for one number of dimensions. {op.where}"
+        )
+    return either(other, taken)
+
+
+def _may_be_alike(one: Spec, other: Spec) -> bool:
+    """Tell whether no size is known in which two differ."""
+    sizes = zip_longest(one.shape, other.shape)
+    return all(n == m or -1 in (n, m) for n, m in sizes)
 
 
 def _is_light(block: Block) -> bool:

@@ -158,7 +158,8 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
 
         A variable has that of the op which wrote it last; files leave out those of some.
         """
-        node = node_of(op, op.type, inputs, outputs, attrs)
+        levels = self.sequences.read(op.declaration, inputs, outputs, self._forward)
+        node = node_of(op, op.type, {**inputs, **levels}, outputs, attrs)
         derived = infer_node(node, lambda value: value.spec)
         shaped: dict[str, tuple[Value | None, ...]] = {}
         for slot, values in outputs.items():

@@ -125,20 +125,20 @@ def _branch(condition: Variable, function: Branch | None) -> Any:
 
 
 def _check_alike(no: Variable, yes: Variable) -> None:
-    """Refuse results of branches that differ in their type, or in sizes that are known already."""
-    sizes = zip(no.shape or (), yes.shape or (), strict=False)
-    same = len(no.shape or ()) == len(yes.shape or ()) and all(
-        -1 in s or s[0] == s[1] for s in sizes
-    )
-    if no.dtype != yes.dtype or (no.type == yes.type and not same):
+    """Refuse results of branches that differ in their type, or in how many dimensions they have."""
+    same = no.type == yes.type and len(no.shape or ()) == len(yes.shape or ())
+    if no.dtype != yes.dtype or not same:
         raise InvalidValue(
-            f"cond: the branches' results must have one shape and type, for which what reads them is built: "
-            f"true_fn returns {yes}, false_fn {no}."
+            f"cond: the branches' results must have one shape and type (but for sizes), for which what reads "
+            f"them is built: true_fn returns {yes}, false_fn {no}."
         )
 
 
 def select_input(inputs: Sequence[Variable], mask: Variable) -> Variable:
-    """The one of two variables that ``mask``, an int32 of one element, names by 0 or 1."""
+    """The one of two variables that ``mask``, an int32 of one element, names by 0 or 1.
+
+    A size in which they differ is unknown (-1) while the program is built.
+    """
     first, helper = inputs[0], LayerHelper("select_input")
     _check_alike(*inputs)
     out = helper.block.create_var(dtype=first.dtype, shape=first.shape, type=first.type)
@@ -158,7 +158,8 @@ def cond(
     Both return Variables in structures alike, or nothing. A side that computes element by element, moves
     elements or adds them up is computed in each step, and its results are taken or not; any other, with a
     product, a lookup, a loop or a Python function in it, runs where it is taken: the step is cut there. To the
-    operands of the other side flows a gradient of 0. Results of different shapes are refused.
+    operands of the other side flows a gradient of 0. Results may differ in their sizes, not in their type or
+    number of dimensions; which they have is known when a step has computed them.
 
     Raises:
         InvalidType: ``pred`` is no bool Variable, or a branch is not callable.

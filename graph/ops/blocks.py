@@ -7,6 +7,7 @@ They have no kernels: when a program is read into a graph, their blocks become o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from ...strategies.types import VarType
@@ -21,8 +22,20 @@ def _like_x(results: int) -> ShapeRule:
 
 
 def _selected(op: Inference) -> Mapping[str, Specs]:
-    """Like the first of X: the result of the branch that is taken where the condition is false."""
-    return {"Out": op.specs("X")[0]}
+    """Like the first of X: the result of the branch that is taken where the condition is false.
+
+    A size that another of them is known not to have is unknown.
+    """
+    first, *others = op.specs("X")
+    return {"Out": reduce(either, others, first)}
+
+
+def either(one: Spec, other: Spec) -> Spec:
+    """Return the spec of one of two results, of which a size is unknown that the other is known not to have."""
+    if len(one.shape) != len(other.shape):
+        return one
+    sizes = zip(one.shape, other.shape, strict=True)
+    return one._replace(shape=tuple(n if m in (n, -1) else -1 for n, m in sizes))
 
 
 class ConditionalBlock(Operands):

@@ -198,3 +198,24 @@ def test_explain_tells_where_a_step_is_cut() -> None:
     program = fluid.CompiledProgram(fluid.default_main_program())
     fluid.Executor(fluid.CPUPlace()).run(program, feed={"x": ONES}, fetch_list=[out])
     assert "conditional_block, built at" in str(program.explain())
+
+
+def test_a_branch_sees_each_level_of_sequences() -> None:
+    """An operator that is told which of them to take finds it there."""
+    w, x = fluid.data("w", [None, 2], lod_level=2), fluid.data("x", [None, 2])
+    w.stop_gradient = False
+    rows = L.lod_reset(L.sequence_first_step(w), target_lod=[0, 1, 2, 3])
+    longer = L.cond(
+        positive(x), lambda: L.sequence_expand(rows, w, ref_level=1), lambda: L.matmul(w, x)
+    )
+    (slope,) = fluid.gradients(L.reduce_sum(longer * longer), [w])
+    values, exe = np.arange(10, dtype="float32").reshape(5, 2), fluid.Executor(fluid.CPUPlace())
+    feed = {"w": fluid.create_lod_tensor(values, [[2, 1], [2, 1, 2]], fluid.CPUPlace()), "x": ONES}
+    out, own = exe.run(feed=feed, fetch_list=[longer, slope], return_numpy=False)
+    firsts = values[[0, 0, 2, 3, 3]]
+    np.testing.assert_array_equal(out, firsts)
+    expected = np.zeros_like(values)
+    np.add.at(expected, [0, 0, 2, 3, 3], 2 * firsts)
+    np.testing.assert_array_equal(own, expected)
+    (out,) = exe.run(feed={**feed, "x": -ONES}, fetch_list=[longer], return_numpy=False)
+    np.testing.assert_array_equal(out, values @ -ONES)
