@@ -64,8 +64,9 @@ def _changed_states(node: Node) -> list[Value]:
 
 
 def _may_cut(node: Node) -> bool:
-    """Tell whether a step may be cut at a node (see ``graph/ir/segments.py``)."""
-    return node.op == HOST_CALL or bool(OPS[node.op].values_read(node.attrs, node.inputs))
+    """Tell whether a step may be cut at a node (see ``graph/ir/segments.py``); what collectives read is fed."""
+    reads = OPS[node.op].values_read(node.attrs, node.inputs)
+    return node.op == HOST_CALL or (node.op not in COLLECTIVES and bool(reads))
 
 
 def _own_values(graph: Graph, target: Target) -> set[Value]:

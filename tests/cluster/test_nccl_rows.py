@@ -109,6 +109,7 @@ def test_graphs_hold_the_gathering_of_rows() -> None:
         graphs = [segment for segment in plan.segments if segment.capturable]
         assert all(segment.graphs for segment in graphs)
         assert [segment.meetings for segment in graphs] == [3, 0], "rows, values; the weight"
+        assert not any(i.op == "replica_barrier" for i in plan.instructions), "they vote there"
 
     trained("nccl", [(4, 4)] * 3, look)
 
