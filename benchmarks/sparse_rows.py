@@ -1,15 +1,19 @@
 """A step of an embedding with gradients as rows, by height of the table, beside that with dense gradients.
 
-Run with OMP_NUM_THREADS=1. 2,048 ids a step, rows of 16 float32. Prints medians in milliseconds, by method.
+Run with OMP_NUM_THREADS=1. 2,048 ids a step, rows of 16 float32. Prints medians in milliseconds, by method;
+with ``--memory`` the bytes that a step is planned to take beside persistables, by what is done to gradients.
 """
 
+import sys
 import time
 
 import numpy as np
 
+import rowlock
 import rowlock.fluid as fluid
 
 IDS, WIDTH, STEPS = (256, 8), 16, 12
+HEIGHTS = 100_000, 1_000_000, 10_000_000
 TABLES = ((True, 10_000), (True, 1_000_000), (False, 1_000_000))  # is_sparse, height
 METHODS = {
     "SGD": lambda: fluid.optimizer.SGD(0.1),
@@ -44,7 +48,61 @@ def milliseconds(method, sparse, height):
     return float(np.median(times[3:])) * 1e3
 
 
-if __name__ == "__main__":
+def clipped():
+    return {"grad_clip": fluid.clip.GradientClipByGlobalNorm(1.0)}
+
+
+WITH_OPTIONS = {
+    "SGD": lambda **options: fluid.optimizer.SGD(0.1, **options),
+    "Adagrad": lambda **options: fluid.optimizer.Adagrad(0.1, **options),
+    "Adam, lazy": lambda **options: fluid.optimizer.Adam(0.1, lazy_mode=True, **options),
+    "Adam": lambda **options: fluid.optimizer.Adam(0.1, **options),
+    "Momentum": lambda **options: fluid.optimizer.Momentum(0.1, 0.9, **options),
+}
+WAYS = {  # what is done to gradients: options of the method, whether with AMP, places, whether with Reduce
+    "as they are": ({}, False, 1, False),
+    "clipped": (clipped(), False, 1, False),
+    "AMP, clipped": (clipped(), True, 1, False),
+    "2 places, clipped": (clipped(), False, 2, False),
+    "2 places, AMP, Reduce, clipped": (clipped(), True, 2, True),
+    "L2Decay": ({"regularization": fluid.regularizer.L2Decay(1e-4)}, False, 1, False),
+}
+
+
+def planned(method, way, height):
+    """Return the bytes that a step is planned to take of temporaries, scratch and gradients."""
+    options, amp, places, reduce = WAYS[way]
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        ids = fluid.data("ids", [None, IDS[1]], "int64")
+        rows = fluid.embedding(ids, [height, WIDTH], is_sparse=True)
+        loss = fluid.layers.mean(fluid.layers.square(fluid.layers.fc(rows, 4)))
+        optimizer = WITH_OPTIONS[method](**options)
+        if amp:
+            optimizer = fluid.contrib.mixed_precision.decorate(optimizer)
+        optimizer.minimize(loss)
+    build = fluid.BuildStrategy()
+    if reduce:
+        build.reduce_strategy = fluid.BuildStrategy.ReduceStrategy.Reduce
+    cpus, exe = [fluid.CPUPlace()] * places, fluid.Executor(fluid.CPUPlace())
+    program = fluid.CompiledProgram(main).with_data_parallel(loss.name, build, places=cpus)
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        exe.run(program, {"ids": np.arange(IDS[0] * IDS[1]).reshape(IDS)}, [loss])
+        return program.explain().memory.peak
+
+
+def print_memory():
+    print(f"{'':46}", *(f"rows of {height:13,}" for height in HEIGHTS))
+    for method in WITH_OPTIONS:
+        for way in WAYS:
+            peaks = [f"{planned(method, way, height):21,}" for height in HEIGHTS]
+            print(f"{method + ', ' + way:46}", *peaks, flush=True)
+
+
+if __name__ == "__main__" and "--memory" in sys.argv:
+    print_memory()
+elif __name__ == "__main__":
     heads = [f"{'rows of' if sparse else 'dense,'} {height:,}" for sparse, height in TABLES]
     print(f"{'':34}", *(f"{head:>18}" for head in heads))
     for name, method in METHODS.items():

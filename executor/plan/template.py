@@ -34,6 +34,7 @@ _Maker = Callable[
 _Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
 _MISSES = 3  # so many more plans in which a node's calls are not those of the first than others
 _DEPTH = 12  # of what a call knows
+_SIZE = 1 << 32  # numbers above are addresses
 _PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, type(np.copyto))
 _SAME = ModuleType, Rebound  # is for all sizes
 _RECORDS = Operands, Fields
@@ -481,10 +482,13 @@ def _part(calls: Sequence[Any], slack: Sequence[int], buffers: Sequence[_Buffer]
 def _read_call(call: Any, numbers: list[int], buffers: Sequence[_Buffer]) -> Hashable:
     if not isinstance(call, NumberedCall):
         return _read(call, numbers, _DEPTH, buffers)
-    if call.numbers is None:
+    own = call.numbers
+    if own is None:
         raise _Unknown
-    numbers += call.numbers
-    return call.form
+    numbers += own
+    # Where an array of an instruction's own lies follows from no sizes, even if some plans look like it.
+    places = [n for n in own if n > _SIZE]
+    return call.form, *[n for n in places if not any(b <= n <= b + s for b, s, _ in buffers)]
 
 
 def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]) -> Hashable:

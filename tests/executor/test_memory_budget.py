@@ -10,6 +10,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from benchmarks import models as benchmarked
+from benchmarks import sparse_rows
 from rowlock.executor.host import memory as host
 from rowlock.executor.host.arena import Memory
 from rowlock.strategies.build import BuildStrategy
@@ -53,6 +54,17 @@ def test_the_plan_is_what_a_step_takes(name: str) -> None:
     text = str(memory)
     assert f"{memory.peak:,} bytes" in text and "models.py:" in text and "%" in text
     assert memory.reuse > 0.4 * memory.arena
+
+
+@pytest.mark.parametrize("way", sorted(sparse_rows.WAYS.keys() - {"L2Decay"}))
+@pytest.mark.parametrize("method", sparse_rows.WITH_OPTIONS)
+def test_a_sparse_step_takes_memory_for_the_rows_that_it_touches(method: str, way: str) -> None:
+    """Adam and Momentum touch all rows: an owner has what it will write beside what is there until the vote."""
+    peaks = [sparse_rows.planned(method, way, height) for height in (3_000, 30_000)]
+    if method in ("Adam", "Momentum") and "Reduce" in way:
+        assert peaks[1] > 4 * peaks[0]
+    else:
+        assert peaks[0] == peaks[1]
 
 
 def trained(name: str, places: int, **flags: Any) -> dict[str, Any]:

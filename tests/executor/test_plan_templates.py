@@ -11,7 +11,9 @@ import pytest
 
 import rowlock.fluid as fluid
 from benchmarks.sequence_models import attended
+from rowlock.executor.codegen.native import launch
 from rowlock.executor.host.numbered import NumberedCall
+from rowlock.executor.host.writes import address
 from rowlock.executor.plan.affine import AffineMap
 from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.plan import Plan
@@ -94,6 +96,23 @@ def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
     call()
     assert (memory == 90).sum() == 90
     assert array.shape == (90,)
+
+
+def test_memory_that_an_instruction_has_alone_is_no_function_of_sizes() -> None:
+    """Where it lies may look like one; what is there at other sizes belongs to something else."""
+    memory, own = np.zeros(1000, np.int64), np.zeros((100, 4), np.int64)
+    source = "def run(words):\n    pass\n"
+
+    def plan(n: int) -> Sized:
+        array = np.ndarray((n,), np.int64, memory)
+        words = [address(array), address(own[n]), n]
+        call = launch(source, words, array, own[n])
+        return Sized([instruction(call)], 0, [array], [], [1000 - 8 * n])
+
+    template = PlanTemplate(point(40), plan(40), [memory.view(np.uint8)])
+    for n in (50, 61, 73, 99, 98, 97, 96):
+        template.learn(point(n), plan(n))
+    assert template.apart == {0}
 
 
 def decoder(words: Any, label: Any) -> Any:
