@@ -59,13 +59,14 @@ class Inferred:
 class _Rule(NamedTuple):
     """What shapes are inferred by, of one node: the positions of what it writes, and names of operands by slot.
 
-    ``read`` picks the specs that it reads. ``places`` are the slots and numbers of what it writes, ``known`` is
-    what was inferred of nodes like it, ``by_elements`` whose elements tell as well; ``computed``: the host
-    knows what it writes, too.
+    ``read`` picks the specs that it reads, ``slots`` those of each slot. ``places`` are the slots and numbers
+    of what it writes, ``known`` is what was inferred of nodes like it, ``by_elements`` whose elements tell as
+    well; ``computed``: the host knows what it writes, too.
     """
 
     record: NodeRecord
     op: Op
+    slots: Sequence[tuple[str, Callable[[Sequence[Any]], Any]]]
     read: Callable[[Sequence[Any]], Any]
     writes: list[int]
     places: list[tuple[str, int]]
@@ -196,6 +197,7 @@ class Shapes:
         return _Rule(
             record,
             op,
+            [(slot, picked(positions)) for slot, positions in record.inputs.items()],
             picked([i for positions in record.inputs.values() for i in positions]),
             [i for positions in record.outputs.values() for i in positions if i >= 0],
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
@@ -214,7 +216,7 @@ class Shapes:
     ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
         record, op, known = rule.record, rule.op, elements.get
-        read = {slot: [specs[i] for i in ids] for slot, ids in record.inputs.items()}
+        read = {slot: pick(specs) for slot, pick in rule.slots}
 
         def values_of(slot: str) -> list[np.ndarray | None]:
             return [known(i) for i in record.inputs.get(slot, ())]

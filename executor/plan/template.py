@@ -172,8 +172,10 @@ class PlanTemplate:
         """Return what a plan with these numbers has; ``bound`` is what stands for those that are apart."""
         variable = self._variable = self._variable or self._variable_now()
         numbers, calls = values[variable.numbers].tolist(), self._calls.copy()
-        pool = [make(numbers) for make in variable.leaves]
+        pool = [whole[: numbers[k]] for whole, k in variable.cuts]
         pool += variable.constants
+        for place, make in variable.leaves:
+            pool[place] = make(numbers)
         for place, make in variable.calls:
             calls[place] = make(pool)
         instructions: Sequence[Instruction] = self._instructions
@@ -204,7 +206,7 @@ class PlanTemplate:
         make = _maker(known, pool, self._buffers)
         arrays = (lambda items: known) if make is None else _of_pool(make)
         numbers = np.array(pool.picked, np.int64)
-        return _Variable(numbers, pool.leaves, pool.constants[::-1], makers, arrays)
+        return _Variable(numbers, pool.cuts, pool.constants[::-1], pool.leaves, makers, arrays)
 
     def _sharing(self, k: int) -> Instruction:
         """Return an instruction of the first plan, whose compiled calls read their numbers from ``words``."""
@@ -278,23 +280,25 @@ class _Instance(NamedTuple):
 
 
 class _Variable(NamedTuple):
-    """What makes calls, by place, and arrays, of some of all ``numbers``: of the pool that ``leaves`` make.
+    """What makes calls, by place, and arrays, of some of all ``numbers``: of a pool.
 
-    ``constants`` stand behind these.
+    That has ``cuts``, which are arrays and the numbers of rows that each has, and ``constants`` behind them, in
+    places of which are ``leaves``.
     """
 
     numbers: np.ndarray
-    leaves: Sequence[_Leaf]
+    cuts: Sequence[tuple[np.ndarray, int]]
     constants: Sequence[Any]
+    leaves: Sequence[tuple[int, _Leaf]]
     calls: Sequence[tuple[int, _Maker]]
     arrays: _Maker
 
 
 class _Pool:
-    """What calls are made of: ``leaves``, each once however many calls have it, and ``constants``.
+    """What calls are made of (see :class:`_Variable`): each array once, however many calls have it.
 
     Numbers are counted ``at``; those of equal columns of ``functions`` are equal in all plans, and are
-    ``picked`` once. Constants have places from the end, for there may be more leaves.
+    ``picked`` once. Constants have places from the end, for there may be more cuts.
     """
 
     def __init__(self, functions: np.ndarray) -> None:
@@ -305,7 +309,8 @@ class _Pool:
         self._picked = dict[int, int]()
         self._places = dict[Hashable, int]()
         self.picked: list[int] = []
-        self.leaves: list[_Leaf] = []
+        self.cuts: list[tuple[np.ndarray, int]] = []
+        self.leaves: list[tuple[int, _Leaf]] = []
         self.constants: list[Any] = []
 
     def next(self, count: int) -> slice:
@@ -321,13 +326,23 @@ class _Pool:
             self.picked.append(same)
         return self._picked[same]
 
-    def place(self, kind: Hashable, numbers: slice, make: Callable[[], _Leaf]) -> int:
-        """Return the place of the leaf of a kind that these numbers tell."""
+    def place(self, kind: Hashable, numbers: slice, add: Callable[[], int]) -> int:
+        """Return the place of what these numbers tell of a kind, which ``add`` adds and returns."""
         key = kind, *self._same[numbers]
         if key not in self._places:
-            self._places[key] = len(self.leaves)
-            self.leaves.append(make())
+            self._places[key] = add()
         return self._places[key]
+
+    def place_cut(self, whole: np.ndarray, number: int) -> int:
+        """Return the place of an array's first rows, as many as a number tells."""
+        self.cuts.append((whole, self.pick(number)))
+        return len(self.cuts) - 1
+
+    def place_leaf(self, make: _Leaf) -> int:
+        """Return the place of what is made of numbers that were picked."""
+        place = self.place_constant(None)
+        self.leaves.append((place, make))
+        return place
 
     def place_constant(self, known: Any) -> int:
         """Return the place of what does not vary."""
@@ -345,12 +360,12 @@ def _maker(known: Any, pool: _Pool, buffers: Sequence[_Buffer]) -> int | _Maker 
         mine = pool.next(1)
         if not pool.varying[mine.start]:
             return None
-        return pool.place(int, mine, lambda: itemgetter(pool.pick(mine.start)))
+        return pool.place(int, mine, lambda: pool.place_leaf(itemgetter(pool.pick(mine.start))))
     if kind is np.ndarray and (buffer := _buffer_of(known, buffers)) is not None:
         mine = pool.next(1 + 2 * known.ndim)
         if not pool.varying[mine].any():
             return None
-        return pool.place(known.dtype, mine, lambda: _array_leaf(known, mine, pool, buffer))
+        return pool.place(known.dtype, mine, lambda: _place_array(known, mine, pool, buffer))
     if kind is tuple:
         return _tuple_maker(known, [_maker(each, pool, buffers) for each in known], pool)
     if kind is partial:
@@ -391,10 +406,10 @@ def _tuple_maker(
         return take
 
     def make_tuple(items: list[Any]) -> tuple[Any, ...]:
-        made = list(take(items))
+        parts = list(take(items))
         for k, make in functions:
-            made[k] = make(items)
-        return tuple(made)
+            parts[k] = make(items)
+        return tuple(parts)
 
     return make_tuple
 
@@ -410,7 +425,8 @@ def _partial_maker(
     return inside and (lambda items: _of_inside(known, inside(items)))
 
 
-def _array_leaf(known: np.ndarray, mine: slice, pool: _Pool, buffer: _Buffer) -> _Leaf:
+def _place_array(known: np.ndarray, mine: slice, pool: _Pool, buffer: _Buffer) -> int:
+    """Return the place of an array like a known one, but for numbers that vary."""
     begin, size, memory = buffer
     varying = pool.varying[mine].nonzero()[0].tolist()
     offset, dtype, steps = address(known) - begin, known.dtype, known.strides
@@ -421,17 +437,17 @@ def _array_leaf(known: np.ndarray, mine: slice, pool: _Pool, buffer: _Buffer) ->
         ends = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + known.itemsize
         shape[axis] += (size - offset - ends) // steps[axis]
         whole = np.ndarray(shape, dtype, memory, offset, steps)
-        before, count = (slice(None),) * axis, pool.pick(mine.start + 1 + axis)
         if not axis:
-            return lambda numbers: whole[: numbers[count]]
-        return lambda numbers: whole[(*before, slice(numbers[count]))]
+            return pool.place_cut(whole, mine.start + 1)
+        before, count = (slice(None),) * axis, pool.pick(mine.start + 1 + axis)
+        return pool.place_leaf(lambda numbers: whole[(*before, slice(numbers[count]))])
     take, cut = picked([pool.pick(k) for k in range(mine.start, mine.stop)]), 1 + known.ndim
 
     def make(numbers: list[int]) -> np.ndarray:
         own = take(numbers)
         return np.ndarray(own[1:cut], dtype, memory, own[0] - begin, own[cut:])
 
-    return make
+    return pool.place_leaf(make)
 
 
 def _of_inside(known: Any, inside: tuple[Any, ...]) -> Any:

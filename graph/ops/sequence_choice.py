@@ -159,7 +159,8 @@ def _count(op: Inference, slot: str, level: int = 0) -> int:
     if not op.has(lod):
         return op.shape(slot)[0] if op.exact else -1
     levels = op.specs(lod)
-    op.require(-1 < level < len(levels), f"{slot} has {len(levels)} level(s), none is {level}")
+    if not -1 < level < len(levels):
+        op.fail(f"{slot} has {len(levels)} level(s), none is {level}")
     return max(levels[level].shape[0] - 1, -1)
 
 
@@ -167,10 +168,8 @@ def _check_table(op: Inference, count: int) -> None:
     table = op.spec("RankTable")
     fits = len(table.shape) == 2 and merge_dims(table.shape[1], 2) and table.dtype in INTEGERS
     op.require(bool(fits), "RankTable must be what lod_rank_table returns")
-    op.require(
-        merge_dims(table.shape[0], count) is not None,
-        f"RankTable ranks {table.shape[0]} sequences, X has {count}",
-    )
+    if merge_dims(table.shape[0], count) is None:
+        op.fail(f"RankTable ranks {table.shape[0]} sequences, X has {count}")
 
 
 def table_shape(op: Inference) -> Mapping[str, Specs]:
@@ -194,7 +193,8 @@ def shrunk_shape(op: Inference) -> Mapping[str, Specs]:
     if table is None or i is None or levels is None:
         return {"Out": of_shape((-1, *x.shape[1:]), x)}
     rows, count = longer(table, i), _count(op, "X")
-    op.require(rows <= count, f"{rows} sequences are longer than I, X has {count}")
+    if rows > count:
+        op.fail(f"{rows} sequences are longer than I, X has {count}")
     return {"Out": of_shape((first_rows(levels, rows), *x.shape[1:]), x)}
 
 

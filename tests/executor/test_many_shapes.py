@@ -83,8 +83,8 @@ def test_steps_of_ever_changing_shapes_take_no_more_memory(
     assert late[0].loops == early[0].loops
     compiled = late[0].primitives - early[0].primitives
     assert late[0].primitives <= 2 * CACHED
-    grown = late[0].anonymous - early[0].anonymous
-    assert grown < places * (40 << 20) + compiled * (256 << 10)
+    more = late[0].anonymous - early[0].anonymous
+    assert more < places * (40 << 20) + compiled * (256 << 10)
 
 
 def test_what_plans_share_does_not_mix_them_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,34 @@ def test_memory_that_an_instruction_has_alone_is_no_function_of_sizes() -> None:
     assert template.apart == {0}
 
 
+def test_calls_of_a_template_share_the_arrays_that_are_equal_for_all_sizes() -> None:
+    memory = np.zeros(1000, np.int64)
+
+    def plan(n: int) -> Sized:
+        def rows(count: int, begin: int = 0) -> np.ndarray:
+            return np.ndarray((count,), np.int64, memory, 8 * begin)
+
+        first, second, other = (partial(filled, rows(k), 1) for k in (n, n, 2 * n))
+        moving = partial(filled, rows(n, 900 - n), 2)
+        calls = instruction(first, second, other, moving)
+        return Sized([calls], 0, [rows(n)], [rows(2 * n)], [memory.nbytes - 16 * n])
+
+    template = PlanTemplate(point(40), plan(40), [memory.view(np.uint8)])
+    for n in (50, 61, 73, 100, 99):
+        assert template.learn(point(n), plan(n))
+    values = template.values(point(90))
+    assert values is not None
+    instance = template.instance(values, {})
+    first, second, other, moving = (call.args[0] for call in instance.calls)  # type: ignore[attr-defined]
+    assert first is second is instance.inputs[0]
+    assert other is instance.fetched[0]
+    assert (len(first), len(other), len(moving)) == (90, 180, 90)
+    for call in instance.calls:
+        call()
+    assert np.flatnonzero(memory == 1).tolist() == list(range(180))
+    assert np.flatnonzero(memory == 2).tolist() == list(range(810, 900))
+
+
 def decoder(words: Any, label: Any) -> Any:
     """Return the scores of a decoder that attends to all words of a sentence in each round."""
     vectors = L.embedding(words, (50, 8))
