@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -50,9 +51,8 @@ def write_clicks(folder: Path) -> None:
         (folder / f"part-{part}").write_text("".join(lines))
 
 
-@pytest.mark.parametrize("mode", one_in(3, ["sync", "async", "geo"], more=0))
-def test_a_click_model_with_servers(mode: str, tmp_path: Path) -> None:
-    write_clicks(tmp_path / "data")
+def check_click_model(mode: str, tmp_path: Path) -> None:
+    """Servers and workers of 1.x train, and save what they learned."""
     command = f"{sys.executable} -m rowlock.alias {SCRIPTS / 'ctr_samples.py'}"
     port = {"sync": 6370, "async": 6380, "geo": 6390}[mode]
     process = launched(
@@ -70,7 +70,8 @@ def test_a_click_model_with_servers(mode: str, tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "inference").iterdir()} == {*parameters, "__model__"}
 
 
-def test_a_collective_net_follows_one_worker(tmp_path: Path) -> None:
+def check_digits(tmp_path: Path) -> None:
+    """Workers of 1.x learn together what one learns alone."""
     outcomes = []
     for count in (1, 2):
         process = launched(
@@ -85,7 +86,8 @@ def test_a_collective_net_follows_one_worker(tmp_path: Path) -> None:
     np.testing.assert_allclose([total for _, total in together], alone[1], rtol=1e-6)
 
 
-def test_a_resnet_of_2x_follows_one_worker(tmp_path: Path) -> None:
+def check_resnet_2x(tmp_path: Path) -> None:
+    """Workers of 2.x do, with mixed precision, recomputation and batch norms of the whole batch."""
     outcomes = []
     for count in (1, 2):
         process = launched(
@@ -104,9 +106,8 @@ def test_a_resnet_of_2x_follows_one_worker(tmp_path: Path) -> None:
     assert (tmp_path / "model2" / "fc_0.w_0").exists()
 
 
-@pytest.mark.parametrize("mode", one_in(2, ["sync", "async"], more=0))
-def test_wide_and_deep_of_2x_with_servers(mode: str, tmp_path: Path) -> None:
-    write_clicks(tmp_path / "data")
+def check_wide_and_deep_2x(mode: str, tmp_path: Path) -> None:
+    """Servers and workers of 2.x train, and save what they learned."""
     command = f"{sys.executable} -m rowlock.alias {SCRIPTS / 'ctr_samples.py'}"
     process = launched(
         tmp_path, "paddle.distributed.launch", "--server_num", "2", "--worker_num", "2",
@@ -120,3 +121,20 @@ def test_wide_and_deep_of_2x_with_servers(mode: str, tmp_path: Path) -> None:
     names = {path.name for path in (tmp_path / "model").iterdir()}
     assert names >= {"table", "table_moment1_0", "fc_0.w_0", "fc_3.w_0"}
     assert "__model__" in {path.name for path in (tmp_path / "inference").iterdir()}
+
+
+@pytest.mark.parametrize("check", one_in(2, [check_digits, check_resnet_2x], more=0))
+def test_workers_follow_one_worker(check: Callable[[Path], None], tmp_path: Path) -> None:
+    check(tmp_path)
+
+
+WITH_SERVERS = [(check_click_model, mode) for mode in ("sync", "async", "geo")]
+WITH_SERVERS += [(check_wide_and_deep_2x, mode) for mode in ("sync", "async")]
+
+
+@pytest.mark.parametrize(("check", "mode"), one_in(5, WITH_SERVERS, more=0))
+def test_workers_train_with_servers(
+    check: Callable[[str, Path], None], mode: str, tmp_path: Path
+) -> None:
+    write_clicks(tmp_path / "data")
+    check(mode, tmp_path)

@@ -37,6 +37,7 @@ def gpu() -> Device:
         _machines.append((runtime, DeviceMemory(runtime)))
         _machines[0][1].tick(0, 0)
     runtime, memory = _machines[0]
+    memory.asserts.reset()  # of an earlier test
     return Device(runtime=runtime, memory=memory, seed=7)
 
 
