@@ -551,9 +551,9 @@ class Replica:
         )
 
     def _begin_collectives(self, loaded: LoadedProgram, step: int) -> None:
-        """Say which step the collectives of a program belong to from now on."""
+        """Say which step the collectives of a program belong to from now on; one that runs alone has none."""
         seat, options = loaded.seat, loaded.options
-        if seat.group is not None:
+        if seat.group is not None and not loaded.alone:
             done = seat.done if options.trainers else self.done + len(self._undecided)
             seat.group.begin(pack_step(done if options.rings else step, done))
 

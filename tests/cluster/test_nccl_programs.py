@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,27 @@ def test_after_a_failure_plans_are_captured_anew_and_go_on() -> None:
         assert bound(team, 0) is not old
         first, second = team.held()
         assert first == second != before[0]
+
+
+def test_a_program_of_one_place_begins_no_step_of_the_gang() -> None:
+    """A startup or test program runs on the place's replica; then all load another together."""
+    model, values = compiled(2)
+    alone, _ = compiled(1)
+    with crew("nccl", 2, 60.0) as team:
+        loaded(team, model, values)
+        step(team, 0)
+        options = replace(RunOptions.sequential(), alone=True).to_plain()
+        order = {"id": 2, "program": alone.program.to_json(), "scope": SCOPE, "options": options}
+        head = {"id": 2, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
+        x = np.ones((4, WIDTH), "f4")
+        for message in (
+            Message("load", {**order, "functions": []}),
+            Message("step", head, [x, x.sum(1, keepdims=True)], 0),
+        ):
+            (answer,) = team.tell({0: message}).values()
+            assert answer.kind != "error", answer
+        plain = {"program": model.program.to_json(), "options": RunOptions.sequential().to_plain()}
+        team.all("load", **{**order, **plain, "id": 3}, functions=[])
 
 
 def test_a_traced_step_does_the_same() -> None:
