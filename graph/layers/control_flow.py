@@ -13,6 +13,7 @@ from ..program.block import Block
 from ..program.program import Program, default_main_program
 from ..program.role import EMPTY_VAR
 from ..program.variable import Variable
+from ..program.where import user_line
 from . import binary
 from .arguments import check_variable
 from .helper import LayerHelper
@@ -130,7 +131,7 @@ def _check_alike(no: Variable, yes: Variable) -> None:
     if no.dtype != yes.dtype or not same:
         raise InvalidValue(
             f"cond: the branches' results must have one shape and type (but for sizes), for which what reads "
-            f"them is built: true_fn returns {yes}, false_fn {no}."
+            f"them is built: true_fn returns {yes}, false_fn {no}. Built at {user_line()}."
         )
 
 

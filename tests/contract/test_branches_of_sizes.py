@@ -39,15 +39,15 @@ def of_elements(x: Any, number: Any) -> Any:
 
 
 def one_of_each(x: Any, number: Any) -> Any:
-    one = weight(4)
-    return L.cond(below(number, 1), lambda: L.matmul(x, one), lambda: L.concat([x, x * x], 1))
+    wide = weight(4)
+    return L.cond(below(number, 1), lambda: L.matmul(x, wide), lambda: L.concat([x, x * x], 1))
 
 
 def numbers_of_rows(x: Any, number: Any) -> Any:
-    one = weight(3)
+    square = weight(3)
 
     def rows() -> Any:
-        return L.matmul(L.gather(x, L.where(L.reduce_sum(x, 1) > 0.0)), one)
+        return L.matmul(L.gather(x, L.where(L.reduce_sum(x, 1) > 0.0)), square)
 
     return L.cond(below(number, 1), rows, lambda: L.concat([x, x * x], 0))
 

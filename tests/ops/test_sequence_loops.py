@@ -13,6 +13,7 @@ from rowlock.executor.kernels.loops.sequence import WRITTEN
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import SequenceError
+from tests.ops.sequence_cases import KINDS, check_pools, check_softmax
 
 pytestmark = pytest.mark.skipif("numba" not in installed(), reason="Numba is not installed")
 LENGTHS = [[3, 0, 4, 1], [1], [0, 40, 2, 0, 70]]
@@ -36,27 +37,14 @@ def compare(op: str, inputs: Any, outputs: Any, **attrs: Any) -> list[np.ndarray
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("columns", [1, 3, 16])
-@pytest.mark.parametrize("kind", ["sum", "AVERAGE", "SQRT", "MAX", "FIRST", "LAST"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_pools(lengths: list[int], columns: int, kind: str) -> None:
-    rng, ends = np.random.default_rng(0), np.cumsum([0, *lengths])
-    x = rng.standard_normal((ends[-1], columns)).astype("f4")
-    d = rng.standard_normal((len(lengths), columns)).astype("f4")
-    if kind == "MAX":  # often of several rows, of which the first is taken
-        x = np.rint(x)
-    inputs, attrs = {"X": x, "X@LOD": ends}, {"pooltype": kind, "pad_value": -9.0}
-    results = {"Out": d, "MaxIndex": d.astype("i4")}
-    _, index = compare("sequence_pool", inputs, results, **attrs)
-    inputs |= {"MaxIndex": index, "Out@GRAD": d}
-    compare("sequence_pool_grad", inputs, {"X@GRAD": x}, **attrs)
+    check_pools(compare, lengths, columns, kind)
 
 
 @pytest.mark.parametrize("lengths", LENGTHS)
 def test_softmax(lengths: list[int]) -> None:
-    rng, ends = np.random.default_rng(0), np.cumsum([0, *lengths])
-    x, d = (30 * rng.standard_normal((2, ends[-1], 1))).astype("f4")
-    (out,) = compare("sequence_softmax", {"X": x, "X@LOD": ends}, {"Out": x})
-    inputs = {"X": x, "X@LOD": ends, "Out": out, "Out@GRAD": d}
-    compare("sequence_softmax_grad", inputs, {"X@GRAD": x})
+    check_softmax(compare, lengths)
 
 
 @pytest.mark.parametrize("op", sorted(WRITTEN))
