@@ -172,6 +172,39 @@ def box_coder(
     return layer(op_type, name, **inputs, **attrs)
 
 
+def box_decoder_and_assign(
+    prior_box: Variable,
+    prior_box_var: Variable,
+    target_box: Variable,
+    box_score: Variable,
+    box_clip: float,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Boxes [N, 4 classes] of offsets from priors, and [N, 4] those of the best class but the first.
+
+    Args:
+        prior_box: [N, 4], in pixels; the last ones belong to boxes.
+        prior_box_var: [4], scales offsets.
+        target_box: [N, 4 classes], the offsets.
+        box_score: [N, classes]; class 0 is the background.
+        box_clip: the most that the logarithm of a size may be.
+
+    Raises:
+        InvalidType: an argument has another type.
+    """
+    boxes, best = layers(
+        "box_decoder_and_assign",
+        name,
+        "DecodeBox OutputAssignBox",
+        prior_box=prior_box,
+        prior_box_var=prior_box_var,
+        target_box=target_box,
+        box_score=box_score,
+        box_clip=box_clip,
+    )
+    return boxes, best
+
+
 def yolo_box(
     x: Variable,
     img_size: Variable,

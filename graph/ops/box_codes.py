@@ -110,6 +110,59 @@ define(
 )
 
 
+class BoxDecoderAndAssign(Operands):
+    prior_box: Input
+    prior_box_var: Input | None
+    target_box: Input
+    box_score: Input
+    decode_box: Output
+    output_assign_box: Output
+    box_clip: float = 4.135
+
+
+def assigned_shape(op: Inference) -> Mapping[str, Specs]:
+    """Priors [N, 4] and offsets [N, 4 classes] to boxes like offsets, and one [4] of each prior."""
+    classes = op.shape("BoxScore")[-1]
+    match(op, PriorBox="N 4", TargetBox=("N", 4 * classes), BoxScore="N C", PriorBoxVar="4")
+    op.require(classes > 1, "BoxScore must have a class besides the background")
+    return {"DecodeBox": op.spec("TargetBox"), "OutputAssignBox": op.spec("PriorBox")}
+
+
+def box_decoder_and_assign(a: BoxDecoderAndAssign) -> f.Results:
+    """Boxes of each class, and those of the best class but the first; the last pixels belong to boxes."""
+    rows, classes = a.box_score.shape
+    middle, size = _middles(a.prior_box.reshape(rows, 1, 4), 1)
+    scale = 1 if a.prior_box_var is None else a.prior_box_var
+    offset = a.target_box.reshape(rows, classes, 4) * scale
+    half = f.exp(f.minimum(offset[..., 2:], a.box_clip)) * size * 0.5
+    middle = offset[..., :2] * size + middle
+    boxes = f.concatenate([middle - half, middle + half - 1], -1)
+    best = a.box_score[:, 1:].argmax(1) + f.table(np.arange(rows) * classes + 1)
+    return {
+        "decode_box": boxes.reshape(rows, -1),
+        "output_assign_box": f.take(boxes.reshape(-1, 4), best),
+    }
+
+
+_SCORED = {
+    "PriorBox": uniform(3, 4),
+    "PriorBoxVar": uniform(4, low=0.1),
+    "TargetBox": normal(3, 12),
+    "BoxScore": uniform(3, 3),
+}
+define(
+    "box_decoder_and_assign",
+    BoxDecoderAndAssign,
+    assigned_shape,
+    formula=box_decoder_and_assign,
+    samples=(sample(_SCORED, box_clip=0.5),),
+    refuses=(
+        sample({**_SCORED, "TargetBox": normal(3, 8)}),
+        sample({**_SCORED, "TargetBox": normal(3, 4), "BoxScore": uniform(3, 1)}),
+    ),
+)
+
+
 def yolo_box_shape(op: Inference) -> Mapping[str, Specs]:
     """X [N, anchors (5 + classes), H, W] to boxes and scores [N, anchors H W, 4 or classes]."""
     x, anchors = op.spec("X"), op.attr("anchors")

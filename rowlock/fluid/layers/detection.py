@@ -2,6 +2,7 @@
 
 from ...graph.layers.boxes import anchor_generator as anchor_generator
 from ...graph.layers.boxes import box_coder as box_coder
+from ...graph.layers.boxes import box_decoder_and_assign as box_decoder_and_assign
 from ...graph.layers.boxes import density_prior_box as density_prior_box
 from ...graph.layers.boxes import iou_similarity as iou_similarity
 from ...graph.layers.boxes import polygon_box_transform as polygon_box_transform

@@ -142,6 +142,21 @@ def box_coder(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return {"OutputBox": out}
 
 
+@reference("box_decoder_and_assign")
+def box_decoder_and_assign(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    out, best = np.zeros(ins["TargetBox"].shape), np.zeros(ins["PriorBox"].shape)
+    for i, prior in enumerate(ins["PriorBox"]):
+        size = prior[2:] - prior[:2] + 1
+        for j in range(ins["BoxScore"].shape[1]):
+            offset = ins["TargetBox"][i, 4 * j : 4 * j + 4] * ins.get("PriorBoxVar", 1)
+            half = np.exp(np.minimum(offset[2:], attrs["box_clip"])) * size / 2
+            at = offset[:2] * size + prior[:2] + size / 2
+            out[i, 4 * j : 4 * j + 4] = [*(at - half), *(at + half - 1)]
+        label = 1 + int(ins["BoxScore"][i, 1:].argmax())
+        best[i] = out[i, 4 * label : 4 * label + 4]
+    return {"DecodeBox": out, "OutputAssignBox": best}
+
+
 @reference("yolo_box")
 def yolo_box(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     x, classes = ins["X"], attrs["class_num"]

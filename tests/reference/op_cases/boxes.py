@@ -86,6 +86,20 @@ def box_coder(p):
     return {**inputs, "TargetBox": target}, attrs
 
 
+NO_GRADIENT |= {"box_decoder_and_assign"}
+
+
+@case("box_decoder_and_assign", 6)
+def box_decoder_and_assign(p):
+    classes = p.any(2, 4)
+    return {
+        "PriorBox": [[3, 4], "float32", "values", [[0.0, 0.5, 20.0, 30.0], [1.0, 1.0, 1.5, 4.0], [5.0, 5.0, 9.0, 8.0]]],
+        "PriorBoxVar": [[4], "float32", "uniform", 0.1, 0.9],
+        "TargetBox": normal([3, 4 * classes]),
+        "BoxScore": [[3, classes], "float32", "uniform", 0.0, 1.0],
+    }, {"box_clip": p.of(4.135, 0.3)}
+
+
 @case("yolo_box", 6)
 def yolo_box(p):
     classes, anchors = p.any(1, 3), p.of([10, 13], [10, 13, 16, 30])
