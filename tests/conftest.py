@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 os.environ.update(
     OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0"
@@ -26,6 +27,7 @@ import pytest
 
 import rowlock
 from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.kernels import capabilities as able
 from rowlock.executor.simulated.host_compiler import host_compiler
 from rowlock.executor.simulated.simulated import COUNT
 from rowlock.graph.program import program, seeds
@@ -40,9 +42,9 @@ SEED = int(os.environ.setdefault("ROWLOCK_TEST_SEED", str(random.randrange(1 << 
 
 
 def one_of_each(cases: Iterable[tuple[str, int]], part: int = 1) -> list[Any]:
-    """Draw one of the samples of each op by the seed; those of one in ``part`` of the ops are not slow.
+    """Leave one sample each of one in ``part`` of the ops to ``make test``, drawn by the seed.
 
-    The rest needs ROWLOCK_TEST_LONG.
+    As many of the other ops are slow; the rest needs ROWLOCK_TEST_LONG.
     """
     every = list(cases)
     by_op: dict[str, list[int]] = {}
@@ -51,18 +53,18 @@ def one_of_each(cases: Iterable[tuple[str, int]], part: int = 1) -> list[Any]:
     draw = random.Random(SEED)
     order = [draw.choice(by_op[op]) for op in draw.sample(list(by_op), len(by_op))]
     first = -(-len(order) // part)
-    return _marked(every, order[:first], order[first:])
+    return _marked(every, order[:first], order[first : 2 * first])
 
 
 def one_in(part: int, cases: Iterable[Any], more: int | None = None) -> list[Any]:
     """Leave one in ``part`` of the cases to ``make test``, drawn by the seed.
 
-    So many ``more`` are slow (None: all others); the rest needs ROWLOCK_TEST_LONG.
+    So many ``more`` are slow (None: as many); the rest needs ROWLOCK_TEST_LONG.
     """
     every = [case if isinstance(case, tuple) else (case,) for case in cases]
     first = -(-len(every) // part)
     order = sample(len(every), len(every))
-    return _marked(every, order[:first], order[first : None if more is None else first + more])
+    return _marked(every, order[:first], order[first : first + (first if more is None else more)])
 
 
 def _marked(every: list[Any], drawn: Iterable[int], slow: Iterable[int]) -> list[Any]:
@@ -137,11 +139,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     both = [item for item in both if "test_execution" in item.nodeid]
     for item in random.Random(SEED).sample(both, max(0, len(both) - 2)):
         item.add_marker("slow")
-    # What takes long comes first: a worker that came to such a file at the end would leave the others idle.
-    marks = ("ray", "timeout")
-    long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
+    # What takes long comes first: a worker that came to such a file at the end would leave the others idle. Two
+    # files of those that wait for processes, then one of those that compute: no core has nothing to do.
+    waits = {item.path for item in items if any(map(item.get_closest_marker, ("ray", "timeout")))}
     counts = Counter(item.path for item in items)
-    items.sort(key=lambda item: (item.path not in long, -counts[item.path]))
+    place: dict[Path, float] = {}
+    for share in (waits, counts.keys() - waits):
+        files = sorted(share, key=lambda path: (-counts[path], path))
+        place |= {path: i / 2 if share is waits else i for i, path in enumerate(files)}
+    items.sort(key=lambda item: place[item.path])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -190,6 +196,19 @@ def ray_cluster() -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.fixture(scope="module")
+def no_compiled_loops() -> Iterator[None]:
+    """Let NumPy and oneDNN compute: to compile loops takes longer than all else of programs that run once.
+
+    ``tests/ops`` holds loops to references, and ``tests/contract`` trains with them.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(able._VERSIONS, "numba", lambda: "")
+        able.capabilities.cache_clear()
+        yield
+    able.capabilities.cache_clear()
+
+
 @contextmanager
 def lasting(launcher: str, **settings: Any) -> Iterator[None]:
     """Put a launcher in force; gangs of Ray go on behind the block, for tests that leave them as they were."""
@@ -205,6 +224,10 @@ def lasting(launcher: str, **settings: Any) -> Iterator[None]:
         pop_config(config)
 
 
+# Of a Ray node: what scales clusters, pages for browsers, and what reads logs of workers for drivers.
+_UNUSED = ("start_monitor", "start_api_server", "start_log_monitor")
+
+
 def start_ray() -> None:
     """Start a local Ray with simulated GPUs, where there are no others."""
     import ray
@@ -213,19 +236,22 @@ def start_ray() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     before = os.environ.get(COUNT)
     real = local_gpus() if os.environ.get("ROWLOCK_TEST_DEVICE") == "gpu" and not before else 0
+    # Processes that no test asks for anything: each start would take more than a second of a processor.
+    without = {name: lambda node, **_: None for name in _UNUSED}
     if not real:
         os.environ.setdefault(COUNT, str(GPUS))  # for the actors; this process sees none
     for left in (2, 1, 0):
         try:
-            ray.init(
-                address="local",  # not a cluster that somebody else started here
-                num_cpus=4,
-                num_gpus=real or GPUS,
-                include_dashboard=False,
-                object_store_memory=80_000_000,
-                logging_level="ERROR",
-                log_to_driver=False,
-            )
+            with mock.patch.multiple("ray._private.node.Node", **without):
+                ray.init(
+                    address="local",  # not a cluster that somebody else started here
+                    num_cpus=4,
+                    num_gpus=real or GPUS,
+                    include_dashboard=False,
+                    object_store_memory=80_000_000,
+                    logging_level="ERROR",
+                    log_to_driver=False,
+                )
             break
         except Exception:
             # Ray gives a node half a minute to start, which may be too little on a busy host.
@@ -234,8 +260,6 @@ def start_ray() -> None:
                 raise
     if before is None:
         os.environ.pop(COUNT, None)
-    # It reads the logs of all the workers that ever were, over and over, for a driver that does not show them.
-    ray._private.worker._global_node.kill_log_monitor()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...strategies.errors import ExecutionError
+from ...strategies.garbage import gc_paused
 from ..host.disk_cache import disk_cache
-from ..host.garbage import gc_paused
 from . import nvrtc
 from .kernel import CudaKernel
 from .libraries import library

@@ -14,8 +14,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from ...strategies.garbage import gc_paused
 from . import formulas
 
-for _module in pkgutil.walk_packages(__path__, f"{__name__}."):  # each fills the table of kernels
-    importlib.import_module(_module.name)
+with gc_paused():
+    for _module in pkgutil.walk_packages(
+        __path__, f"{__name__}."
+    ):  # each fills the table of kernels
+        importlib.import_module(_module.name)
 formulas.register()  # last: where there is no kernel by hand

@@ -26,12 +26,12 @@ import numpy as np
 from ...graph.ir.capabilities import ROUNDED, ROUNDED_LAST
 from ...graph.lowering.memory import ALIGNMENT
 from ...strategies.errors import RowlockError
+from ...strategies.garbage import gc_paused
 from ...strategies.types import BFLOAT16, VarType, is_float, to_numpy
 from ..codegen.native import compiling_s, cpu
 from ..device.device import Device
 from ..host.arena import Memory, aligned_bytes, shaped
 from ..host.disk_cache import disk_cache
-from ..host.garbage import gc_paused
 from .capabilities import installed
 from .registry import bind
 

@@ -14,6 +14,7 @@ import numpy as np
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ops.registry import Spec
 from ...strategies.errors import CollectiveAborted, InvalidState, NotInitialized
+from ...strategies.garbage import gc_paused
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
 from ..cuda.transfers import Arriving, download
@@ -22,7 +23,6 @@ from ..device.device import Device
 from ..device.device_scope import DeviceScope
 from ..host.arena import Memory, spec_of
 from ..host.cores import openmp_threads, working_threads
-from ..host.garbage import gc_paused
 from ..host.memory import available_memory
 from ..kernels.capabilities import versions
 from ..kernels.measure import Limit, measure

@@ -9,8 +9,11 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
+from ...strategies.garbage import gc_paused
+
 _HELPERS = {"registry", "operands", "expr", "samples", "rules"}
 
-for _module in pkgutil.iter_modules(__path__):
-    if _module.name not in _HELPERS:
-        importlib.import_module(f"{__name__}.{_module.name}")
+with gc_paused():
+    for _module in pkgutil.iter_modules(__path__):
+        if _module.name not in _HELPERS:
+            importlib.import_module(f"{__name__}.{_module.name}")

@@ -50,7 +50,15 @@ def _by_rule(root: Expr, changes: list[Change]) -> Change:
 def derivable(roots: tuple[Expr, ...]) -> bool:
     """Tell whether the derivative of every function in expressions is known."""
     known = SLOPES.keys() | FLAT | {"arg", "const"}
-    return all(root.fn in known and derivable(root.args) for root in roots)
+    parts, seen = [*roots], set[Expr]()
+    while parts:
+        part = parts.pop()
+        if part not in seen:
+            if part.fn not in known:
+                return False
+            seen.add(part)
+            parts += part.args
+    return True
 
 
 def substituted(

@@ -132,7 +132,7 @@ class Operands:
         for base in reversed(cls.__mro__):
             if base in _READS:
                 fields = _read_fields(base, fields)
-            for field, text in inspect.get_annotations(base).items():
+            for field, text in _annotations(base).items():
                 fields.pop(field, None)
                 fields[field] = text
         for field, text in fields.items():
@@ -150,6 +150,8 @@ class Operands:
         return Declared(inputs, outputs, attrs, lods, {name: fields[name] for name in attrs})
 
 
+# Many records have the same bases.
+_annotations = cache(inspect.get_annotations)
 # Records of gradient ops that derive from their ops' -> what they read
 _READS: dict[type, str] = {}
 

@@ -5,84 +5,87 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ..cluster import launch as _launch  # noqa: F401 - registers the launchers
-from ..executor.compiled_program import CompiledProgram
-from ..executor.device.place import (
-    CPUPlace,
-    CUDAPinnedPlace,
-    CUDAPlace,
-    cpu_places,
-    cuda_pinned_places,
-    cuda_places,
-)
-from ..executor.device.tensor import (
-    LoDTensor,
-    Tensor,
-    create_lod_tensor,
-    create_random_int_lodtensor,
-)
-from ..executor.executor import Executor
-from ..executor.feed.scope import Scope, global_scope, scope_guard
-from ..executor.loading.data_feeder import DataFeeder
-from ..executor.parallel_executor import ParallelExecutor
-from ..graph.layers.io import checked_data as data
-from ..graph.layers.nn import embedding_v2 as embedding
-from ..graph.layers.param_attr import ParamAttr, WeightNormParamAttr
-from ..graph.layers.shape import one_hot_v2 as one_hot
-from ..graph.program.program import (
-    Program,
-    default_main_program,
-    default_startup_program,
-    program_guard,
-)
-from ..graph.program.scopes import device_guard, name_scope
-from ..graph.program.variable import Parameter, Variable
-from ..graph.training.backward import append_backward, gradients
-from ..graph.training.clip import set_gradient_clip
-from ..names import missing, publish_listed
-from ..strategies.flags import get_flags, set_flags
-from ..version import require_version
-from . import (
-    average,
-    backward,
-    clip,
-    compiler,
-    contrib,
-    core,
-    data_feeder,
-    dataset,
-    debugger,
-    evaluator,
-    executor,
-    framework,
-    incubate,
-    initializer,
-    install_check,
-    io,
-    layer_helper,
-    layers,
-    metrics,
-    nets,
-    optimizer,
-    param_attr,
-    profiler,
-    reader,
-    regularizer,
-    transpiler,
-    unique_name,
-)
-from .core import is_compiled_with_cuda
-from .dataset import DatasetFactory, InMemoryDataset, QueueDataset
-from .framework import in_dygraph_mode
-from .io import load, load_program_state, save, set_program_state
-from .transpiler import (
-    DistributeTranspiler,
-    DistributeTranspilerConfig,
-    HashName,
-    RoundRobin,
-    memory_optimize,
-    release_memory,
-)
+from ..strategies.garbage import gc_paused
+
+with gc_paused():
+    from ..cluster import launch as _launch  # noqa: F401 - registers the launchers
+    from ..executor.compiled_program import CompiledProgram
+    from ..executor.device.place import (
+        CPUPlace,
+        CUDAPinnedPlace,
+        CUDAPlace,
+        cpu_places,
+        cuda_pinned_places,
+        cuda_places,
+    )
+    from ..executor.device.tensor import (
+        LoDTensor,
+        Tensor,
+        create_lod_tensor,
+        create_random_int_lodtensor,
+    )
+    from ..executor.executor import Executor
+    from ..executor.feed.scope import Scope, global_scope, scope_guard
+    from ..executor.loading.data_feeder import DataFeeder
+    from ..executor.parallel_executor import ParallelExecutor
+    from ..graph.layers.io import checked_data as data
+    from ..graph.layers.nn import embedding_v2 as embedding
+    from ..graph.layers.param_attr import ParamAttr, WeightNormParamAttr
+    from ..graph.layers.shape import one_hot_v2 as one_hot
+    from ..graph.program.program import (
+        Program,
+        default_main_program,
+        default_startup_program,
+        program_guard,
+    )
+    from ..graph.program.scopes import device_guard, name_scope
+    from ..graph.program.variable import Parameter, Variable
+    from ..graph.training.backward import append_backward, gradients
+    from ..graph.training.clip import set_gradient_clip
+    from ..names import missing, publish_listed
+    from ..strategies.flags import get_flags, set_flags
+    from ..version import require_version
+    from . import (
+        average,
+        backward,
+        clip,
+        compiler,
+        contrib,
+        core,
+        data_feeder,
+        dataset,
+        debugger,
+        evaluator,
+        executor,
+        framework,
+        incubate,
+        initializer,
+        install_check,
+        io,
+        layer_helper,
+        layers,
+        metrics,
+        nets,
+        optimizer,
+        param_attr,
+        profiler,
+        reader,
+        regularizer,
+        transpiler,
+        unique_name,
+    )
+    from .core import is_compiled_with_cuda
+    from .dataset import DatasetFactory, InMemoryDataset, QueueDataset
+    from .framework import in_dygraph_mode
+    from .io import load, load_program_state, save, set_program_state
+    from .transpiler import (
+        DistributeTranspiler,
+        DistributeTranspilerConfig,
+        HashName,
+        RoundRobin,
+        memory_optimize,
+        release_memory,
+    )
 
 
 def __getattr__(name: str) -> Any:

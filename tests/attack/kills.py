@@ -251,6 +251,8 @@ def _attack_gang(
     programs: list[Kind], report: Report, points: Points, strikes: list[Strike], enough: Enough
 ) -> None:
     for number, kind in enumerate(programs):
+        if enough(report.counts["kills"]):
+            return
         trial, striker = Trial(kind, report), Striker(points)
         for strike in strikes[number :: len(programs)]:
             if enough(report.counts["kills"]):

@@ -124,13 +124,13 @@ def _at_the_driver(report: Report, draw: random.Random) -> None:
     kind = KINDS[0]
     with Strangers(draw) as strangers, _doors_of_the_driver(strangers):
         began = Starting.seconds
-        with rowlock.cluster(launcher="ray", **CONFIG):
+        with rowlock.cluster(launcher="ray", **{**CONFIG, "spares": 1}):
             with report.waiting("forming a gang"):
                 struck, calm = Model(kind), Model(kind)
                 struck.run(0), calm.run(0)
             if Starting.seconds - began > START_S:
                 report.note(f"a gang took {Starting.seconds - began:.1f} s to form")
-            for step in range(1, 50):
+            for step in range(1, 30):
                 if step % 10 == 0:  # the newcomer connects while they call
                     os.kill(draw.choice(struck.gang.delivery.where)["pid"], 9)
                 with report.waiting(f"step {step} among strangers"):

@@ -13,8 +13,8 @@ from .report import Report
 # What each part counts (kills, interrupts, steps, groups formed, caches, frames), and the seconds after
 # which it begins no more.
 SIZES = {
-    "kills": (200, 30),
-    "interrupts": (2000, 15),
+    "kills": (200, 20),
+    "interrupts": (2000, 10),
     "threads": (1, 10),
     "strangers": (1, 5),
     "caches": (1, 5),

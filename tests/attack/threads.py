@@ -16,7 +16,7 @@ from .programs import KINDS, Fetched, Model, same
 from .report import Report
 
 THREADS = 4
-SECONDS = 2.0  # of each arrangement in each round, of which there are six
+SECONDS = 1.0  # of each arrangement in each round, of which there are six
 _KIND = next(kind for kind in KINDS if kind.name == "two optimizers")
 _JOIN_S = 60.0
 

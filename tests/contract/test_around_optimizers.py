@@ -13,6 +13,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy, ReduceStrategy
+from tests.conftest import product
 from tests.reference import around_optimizers as programs
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "around_optimizers.json"
@@ -105,10 +106,9 @@ def test_filters_that_upsample_are_symmetric() -> None:
         )
 
 
-@pytest.mark.parametrize("how", PARALLEL)
-@pytest.mark.parametrize(
-    "case",
-    [
+@product(
+    how=PARALLEL,
+    case=[
         "ema_thres_steps",
         "average_short",
         "lookahead_adam",

@@ -75,7 +75,9 @@ COLLECTIVE = ("nccl2", "grad_allreduce", "local_sgd")
 WITH_SERVERS = ("sync", "async", "half_async", "dc_asgd", "geo")
 BY_FLEET = [f"fleet_{mode}" for mode in (*WITH_SERVERS, *COLLECTIVE) if mode != "dc_asgd"]
 DRAWN = [
-    case for modes in (WITH_SERVERS, COLLECTIVE, BY_FLEET) for case in one_in(5, modes, more=0)
+    case
+    for modes in (WITH_SERVERS, COLLECTIVE)
+    for case in one_in(10, [m for m in (*modes, *BY_FLEET) if m.endswith(modes)], more=0)
 ]
 
 

@@ -14,7 +14,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import Unsupported
-from tests.conftest import lasting
+from tests.conftest import lasting, product
 from tests.reference import double_gradients as nets
 
 from .test_switches import OFF, ON, REDUCE
@@ -67,13 +67,12 @@ def test_ops_and_names_are_paddles(name: str) -> None:
     assert [op for op in ours if op[0] not in SEEDED] == theirs
 
 
-@pytest.mark.parametrize("reduces", [False, True], ids=["all_reduce", "reduce"])
-@pytest.mark.parametrize(
-    "switches", [ON, OFF, {**ON, "verify_passes": True}], ids=["on", "off", "verified"]
-)
-@pytest.mark.parametrize("name", ["wgan_gp", "wide"])
-def test_two_places_compute_what_one_does(name: str, switches: Any, reduces: bool) -> None:
-    strategy = BuildStrategy(**{**switches, **(REDUCE if reduces else {})})
+SETS = {"on": ON, "off": OFF, "verified": {**ON, "verify_passes": True}}
+
+
+@product(name=["wgan_gp", "wide"], switches=SETS, reduces=[False, True])
+def test_two_places_compute_what_one_does(name: str, switches: str, reduces: bool) -> None:
+    strategy = BuildStrategy(**{**SETS[switches], **(REDUCE if reduces else {})})
     with fluid.scope_guard(fluid.Scope()), lasting("threads"):
         main, loss, others = built(name)
         program = fluid.CompiledProgram(main).with_data_parallel(

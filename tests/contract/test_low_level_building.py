@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from rowlock.executor.kernels.capabilities import capabilities
 from rowlock.graph.ops.operands import LOD_SUFFIX
 from rowlock.graph.ops.registry import OPS, Op
+from tests.conftest import one_in
 from tests.ops.harness import Arrays, Attrs, draw, run, updates
 from tests.ops.test_conformance import FORWARD, RANDOM
 
@@ -52,8 +55,8 @@ def appended(op: Op, operands: Operands, expected: Arrays, attrs: Attrs) -> Oper
     return results
 
 
-@pytest.mark.parametrize(("name", "index"), CASES)
-def test_an_op_is_built_and_run(name: str, index: int) -> None:
+def check(name: str, index: int) -> None:
+    """Build a sample of an op, run it, and compare with what NumPy's kernels make."""
     op = OPS[name]
     inputs, attrs = draw(op, op.samples[index], "float32")
     expected = run(op, inputs, attrs)
@@ -76,3 +79,16 @@ def test_an_op_is_built_and_run(name: str, index: int) -> None:
         assert len(variable.shape) == value.ndim
         if name not in RANDOM:
             np.testing.assert_allclose(array, value, 2e-4, 2e-5, err_msg=variable.name)
+
+
+@pytest.mark.parametrize(("name", "index"), one_in(16, CASES, more=0))
+def test_an_op_is_built_and_run_by_libraries(name: str, index: int) -> None:
+    """Loops are compiled for these: ahead of the next test, behind which none are."""
+    assert ("numba" in capabilities()) == (find_spec("numba") is not None)
+    check(name, index)
+
+
+@pytest.mark.usefixtures("no_compiled_loops")
+@pytest.mark.parametrize(("name", "index"), CASES)
+def test_an_op_is_built_and_run(name: str, index: int) -> None:
+    check(name, index)

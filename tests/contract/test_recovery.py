@@ -153,7 +153,7 @@ def test_loops_go_on_with_the_same_bits(spares: int) -> None:
         timer.join()
 
 
-@draws(2, 6)
+@draws(2, 4)
 @pytest.mark.parametrize("execution", [{}, {"num_iteration_per_run": 4}])
 def test_killed_at_any_moment(execution: dict[str, Any], draws: int) -> None:
     """Kills strike before, in and after the vote; with one feed for several steps, too."""

@@ -14,6 +14,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, Unsupported
+from tests.conftest import product
 from tests.reference import class_rows
 
 L = fluid.layers
@@ -134,8 +135,7 @@ def notes(program: Any) -> list[str]:
     return [note for note in program.explain().graph.notes if note.startswith("sparse_rows")]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", METHODS)
+@product(method=METHODS, mode=MODES)
 def test_rows_train_like_dense_gradients(method: str, mode: str) -> None:
     program = like_dense(METHODS[method], mode)
     if mode != "one place":
@@ -165,8 +165,7 @@ def test_tables_alone_train_like_dense_ones(mode: str) -> None:
     np.testing.assert_allclose(*results, atol=1e-6)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("treatment", TREATMENTS)
+@product(treatment=TREATMENTS, mode=MODES)
 def test_gradients_are_clipped_decayed_and_scaled_as_rows(treatment: str, mode: str) -> None:
     for method in ("adagrad", "adam"):
         program = like_dense(lambda name=method: TREATMENTS[treatment](METHODS[name]), mode)
@@ -231,8 +230,7 @@ def test_weights_of_classes_are_paddles(layer: str, method: str) -> None:
                 np.testing.assert_allclose(array, steps[step], rtol=1e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("layer", class_rows.LAYERS)
+@product(layer=class_rows.LAYERS, mode=MODES)
 def test_weights_of_classes_train_like_dense_ones(layer: str, mode: str) -> None:
     places, strategy = MODES[mode]
     results = []

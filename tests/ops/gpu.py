@@ -19,7 +19,7 @@ from rowlock.executor.device.gpus import local_gpus, open_gpu
 from rowlock.executor.simulated.simulated import SimulatedRuntime
 from tests.gpu.results import REAL
 
-_SAMPLE = 12
+_SAMPLE = 4
 needs_compiler = pytest.mark.cuda
 _machines: list[tuple[Runtime, DeviceMemory]] = []
 

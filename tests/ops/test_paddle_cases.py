@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -242,24 +243,17 @@ def compared(results: Arrays, expected: Any, what: str = "", values: bool = True
     return texts
 
 
-@pytest.mark.parametrize(
-    ("libraries", "part"),
-    [
-        (False, 1),
-        pytest.param(True, 3, marks=pytest.mark.some),
-        pytest.param(True, 1, marks=pytest.mark.slow),
-    ],
-    ids=["numpy", "some, by libraries", "libraries"],
-)
+@pytest.mark.parametrize("libraries", [False, True], ids=["numpy", "libraries"])
 @pytest.mark.parametrize("name", sorted(RECORD))
-def test_cases(name: str, libraries: bool, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every case, or one of so many."""
+def test_cases(name: str, libraries: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case; by libraries, which compile each, one in three that the seed draws."""
     if libraries:
         if not any((name, library) in KERNELS for library in LIBRARIES["numpy"]):
             pytest.skip("NumPy alone computes it")
         monkeypatch.setattr(harness, "bind", chosen)
     wrong = []
     cases = list(enumerate(RECORD[name]))
+    part = 3 if libraries and not os.environ.get("ROWLOCK_TEST_LONG") else 1
     for number, case in random.sample(cases, -(-len(cases) // part)):
         try:
             texts = differences(name, case)
