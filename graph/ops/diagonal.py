@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ...strategies.types import VarType
+from . import formula as f
 from .operands import Gradient, Input, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import normal_axis, of_shape
@@ -198,10 +201,16 @@ class TrilTriu(Unary):
 class TrilTriuGrad(TrilTriu, Gradient, reads=""): ...
 
 
+def tril_triu(a: TrilTriu) -> f.Results:
+    lower = np.tri(*a.x.shape[-2:], a.diagonal - (not a.lower), np.bool_)
+    return {"out": f.where(f.table(lower if a.lower else ~lower), a.x, 0)}
+
+
 define(
     "tril_triu",
     TrilTriu,
     tril_triu_shape,
+    formula=tril_triu,
     samples=(
         sample({"X": normal(3, 4)}, diagonal=-1),
         sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
