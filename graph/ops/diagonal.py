@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -202,7 +203,8 @@ class TrilTriuGrad(TrilTriu, Gradient, reads=""): ...
 
 
 def tril_triu(a: TrilTriu) -> f.Results:
-    lower = np.tri(*a.x.shape[-2:], a.diagonal - (not a.lower), np.bool_)
+    rows, columns = a.x.shape[-2:]
+    lower: Any = np.tri(rows, columns, a.diagonal - (not a.lower), bool)
     return {"out": f.where(f.table(lower if a.lower else ~lower), a.x, 0)}
 
 

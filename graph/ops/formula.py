@@ -378,11 +378,11 @@ def placed(x: Term, cuts: Sequence[tuple[int, int, int]], shape: Sequence[int]) 
 
 def _added(x: Term, y: Term) -> Term:
     """Return a sum; what lies beside each other in zeros is not added."""
-    if x.fn != "place" or y.fn != "place":
-        return x + y
+    both = x.fn == y.fn == "place"
+    if not both or any(starmap(_overlap, product(x.options, y.options))):
+        total: Term = x + y
+        return total
     cuts = (*x.options, *y.options)
-    if any(starmap(_overlap, product(x.options, y.options))):
-        return x + y
     return Term("place", (*x.args, *y.args), x.shape, np.result_type(x.dtype, y.dtype), cuts)
 
 
