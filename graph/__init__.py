@@ -1,1 +1,1 @@
-"""What is to be computed: programs, their operators, and the compiler. Knows NumPy; no device, no Ray."""
+"""Programs, their operators, and the compiler. Imports NumPy, but no device library and no Ray."""

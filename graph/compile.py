@@ -41,9 +41,10 @@ from .report.report import CompileReport
 
 @dataclass(frozen=True)
 class Compiled:
-    """A compiled program and the report of how it came about; ``stages`` if ``verify_passes`` wants them.
+    """A compiled program, and the report that ``explain()`` prints.
 
-    ``alternatives``: for each node the kernels worth measuring, that of the program first; empty: no choice.
+    ``stages`` are the graphs before and after each pass, with ``verify_passes`` alone. ``alternatives`` lists
+    for each node the kernels that are worth measuring, the program's first; nothing where there is no choice.
     """
 
     program: ReplicaProgram
@@ -62,7 +63,9 @@ def compile_program(
     *,
     keep: Sequence[str] | None = None,
 ) -> Compiled:
-    """Compile block 0 for a target. ``keep``: leave out every op that these variables do not need.
+    """Compile block 0 of a program for a target.
+
+    ``keep`` names variables: ops that neither these nor the fetched sequences' offsets need are left out.
 
     Raises:
         FeedError: an op needs a variable that is not fed.
@@ -83,18 +86,15 @@ def compile_program(
     graph = expand_sync_ops(graph, target)
     refuse_lazy(graph, target)
     graph, records = run_pipeline(graph, target, stages)
-    if back_end != "numpy":
-        graph = place_on_host(graph, capabilities[back_end].takes)
-    only = _only(target, capabilities)
-    selected = select_kernels(graph, capabilities, back_end, only)
     math, why = _math(target, capabilities, back_end)
-    graph = graph.noted(why) if why else graph
-    refuse_exact(selected, math, capabilities, back_end)
-    for text in _without_effect(target):
+    for text in (*([why] if why else []), *_without_effect(target)):
         graph = graph.noted(text)
-    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
-    graph, kernels = _rounded(graph, fetch_names, kernels, capabilities, math)
-    choices = alternatives(graph, kernels, capabilities, only, math) if back_end == "numpy" else ()
+    graph, kernels = _with_kernels(graph, fetch_names, target, capabilities, back_end, math)
+    refuse_exact(kernels, math, capabilities, back_end)
+    choices: tuple[tuple[str, ...], ...] = ()
+    if back_end == "numpy":
+        only = _only(target, capabilities)
+        choices = alternatives(graph, kernels, capabilities, only, math)
     alike = replicated(graph, target)
     own_states = place_states(graph, alike, target)
     lowered = lower(
@@ -149,7 +149,7 @@ def _informed(
 def _with_bodies(
     graph: Graph, target: Target, capabilities: Capabilities, back_end: str, seed: int
 ) -> Graph:
-    """Return the graph in which the blocks of loops are compiled, as plain data.
+    """Return the graph with the block of each loop compiled, which its node then holds as plain data.
 
     Raises:
         Unsupported: a collective stands in a loop.
@@ -178,12 +178,8 @@ def _with_bodies(
                 f"{meeting.op} cannot stand in a loop: replicas may make different numbers of rounds. Built "
                 f"at {meeting.where}."
             )
-        if back_end != "numpy":
-            inner = place_on_host(inner, capabilities[back_end].takes)
         math, _ = _math(target, capabilities, back_end)
-        selected = select_kernels(inner, capabilities, back_end, _only(target, capabilities))
-        inner, kernels = lay_out(inner, selected, capabilities, back_end, math)
-        inner, kernels = _rounded(inner, body.results, kernels, capabilities, math)
+        inner, kernels = _with_kernels(inner, body.results, target, capabilities, back_end, math)
         texts.extend(
             f"{text} (in {node.attrs['function']}, built at {node.where})"
             for text in inner.notes
@@ -198,14 +194,23 @@ def _with_bodies(
     return replace(graph.with_nodes(nodes), notes=(*graph.notes, *texts))
 
 
-def _rounded(
+def _with_kernels(
     graph: Graph,
     results: Sequence[str],
-    kernels: dict[Node, str],
+    target: Target,
     capabilities: Capabilities,
+    back_end: str,
     math: str,
 ) -> tuple[Graph, dict[Node, str]]:
-    """Return the graph in which factors lie rounded in memory where products round them, and its kernels."""
+    """Return the graph as back ends compute it, and the back end of each node.
+
+    Ops that a GPU does not compute stand on the host, images lie in the order that kernels want, and factors
+    lie rounded in memory where products round them.
+    """
+    if back_end != "numpy":
+        graph = place_on_host(graph, capabilities[back_end].takes)
+    selected = select_kernels(graph, capabilities, back_end, _only(target, capabilities))
+    graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
     if math != ROUNDED:
         return graph, kernels
     parts = part_numbers(lower(graph, results, kernels, 0))
@@ -286,7 +291,7 @@ def _ignored(target: Target) -> tuple[str, ...]:
 
 
 def _without_effect(target: Target) -> Iterator[str]:
-    """Say of what was asked that it cannot be done."""
+    """Yield a sentence for each op type that the strategy names and that does not exist."""
     for name in sorted(target.onednn_ops - OPS.keys()):
         yield f"onednn_enabled_op_types: there is no operator {name!r}.{nearest(name, OPS)}"
 

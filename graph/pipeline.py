@@ -101,10 +101,10 @@ class Stage(NamedTuple):
 def run_pipeline(
     graph: Graph, target: Target, stages: list[Stage] | None = None
 ) -> tuple[Graph, list[PassRecord]]:
-    """Run every pass that is on; after each, re-derive the specs of what it made.
+    """Run every pass that is on, and check the graph after each.
 
     With ``debug_graphviz_path`` Paddle's three pictures are written, and a numbered ``.dot`` after each pass.
-    ``stages`` is given the graphs in between, if anybody wants them.
+    The graphs before and after each pass are appended to ``stages``, if that is a list.
 
     Raises:
         AssertionError: a pass broke the graph; the message names the pass and the node.
@@ -141,7 +141,7 @@ def run_pipeline(
     return graph, records
 
 
-# Where Paddle draws: when all is fused that one place computes, and when gradients meet.
+# Paddle draws pictures once everything on one place is fused, and once collectives are inserted.
 _DRAWN_BEFORE: dict[Pass, tuple[str, Callable[..., str]]] = {
     collectives.INSERT: ("fused_graph", program_dot),
     order.DELAY: ("multi_devices_graph", places_dot),
@@ -163,10 +163,9 @@ class _Pictures:
 
 
 def check(graph: Graph, pass_name: str) -> None:
-    """Assert that every value is made once, before it is read, and has the spec its node derives.
+    """Assert that every value is computed once, before it is read, and has the spec that its node derives.
 
-    What is derived may tell a size that is unknown where the value is declared. A name and a version tell one
-    value.
+    A derived spec may have a size that the declared one leaves unknown. Name and version tell values apart.
     """
     computed = set(graph.feeds)
     names = {(value.name, value.version) for value in graph.feeds}
@@ -191,9 +190,9 @@ def check(graph: Graph, pass_name: str) -> None:
 
 
 def _agree(declaration: Spec, derived: Spec) -> bool:
-    """Tell whether two specs are one, but for sizes that are not declared.
+    """Tell whether two specs agree, except for sizes that are not declared.
 
-    Files of Paddle have no sizes for what a beam search found, and one of 0 for what is made of that.
+    Paddle's files have no sizes for results of a beam search, and a size of 0 for values computed from them.
     """
     if declaration == derived:
         return True

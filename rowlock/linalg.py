@@ -195,7 +195,7 @@ def matrix_rank(
     rtol: Any = None,
     name: str | None = None,
 ) -> Variable:
-    """How many singular values are above ``tol``, int64: by default the largest times max(M, N) times epsilon.
+    """The number of singular values above ``tol``, int64: by default the largest times max(M, N) times epsilon.
 
     Or above the larger of ``atol`` and ``rtol`` times the largest. With ``hermitian`` sizes of eigenvalues
     stand for singular values.
@@ -241,7 +241,7 @@ def multi_dot(x: Sequence[Variable], name: str | None = None) -> Variable:
 
 
 def solve(x: Variable, y: Floats, left: bool = True, name: str | None = None) -> Variable:
-    """What x has to be multiplied with for y: x^-1 y; y x^-1 unless ``left``. y may be vectors."""
+    """The solution of x z = y (``left``), else of z x = y; y may be vectors."""
     shape = _matrices(x, "x", "solve", square=True)
     vectors = y.ndim == 1 or y.ndim == len(shape) - 1
     y = layers.unsqueeze(y, [y.ndim if left else y.ndim - 1]) if vectors else y

@@ -38,10 +38,51 @@ Flag = Annotated[bool, BeforeValidator(flag)]
 
 
 class BuildStrategy(Strategy):
-    """Switches of the compiler. Names and defaults are Paddle's.
+    """Switches of the compiler. Names are Paddle's, and so are defaults unless said otherwise.
 
-    A field that only hints and has no effect yet is accepted, and ``explain()`` lists it; one that would
-    change results and is not built yet is refused when the program is compiled.
+    A field that is a hint without effect is accepted, and ``explain()`` lists it; one that would change results
+    and is not built is refused when the program is compiled. ``docs/compiler.md`` says what each buys.
+
+    Gradients and places:
+        reduce_strategy: AllReduce sums gradients everywhere; Reduce sums each at one place, which updates the
+            parameter; _NoReduce has places train apart.
+        gradient_scale_strategy: the seed of the backward pass on each of N places. CoeffNumDevice: 1/N. One: 1.
+            Customized: what is fed for ``loss@GRAD``. SampleWeighted: the place's share of the samples.
+        sync_batch_norm: batch norms take their statistics from all places.
+        fuse_all_reduce_ops, fuse_broadcast_ops: gradients (parameters, in Reduce mode) travel in buckets.
+        reduce_in_float32: low-precision gradients are widened before they are summed over places (ours).
+        num_trainers, trainer_id, trainers_endpoints: several drivers train one program as one.
+
+    Order:
+        enable_sequential_execution, sequential_run: ops run one after another, in the order of the program.
+        remove_unnecessary_lock: threads signal each other only where their own order does not tell.
+
+    Fusions, forward and backward (off, but for fuse_bn_add_act_ops):
+        fuse_elewise_add_act_ops: a sum and an activation. fuse_bn_act_ops, fuse_bn_add_act_ops: batch norm, a
+            residual and an activation. fuse_relu_depthwise_conv: a relu and the convolution behind it.
+        fuse_gemm_epilogue: a product, its bias and relu or gelu. fused_feedforward: a whole feed-forward block.
+        fused_attention, fuse_dot_product_attention: attention, block by block, without its scores as a whole.
+        enable_auto_fusion: neighbouring elementwise ops as one generated loop.
+        fuse_all_optimizer_ops, fuse_adamw: updates by one rule as one call.
+        build_cinn_pass: what lies between two collectives is compiled by XLA (extra ``xla``).
+
+    Memory:
+        memory_optimize (None: on): temporaries share memory. enable_inplace: a result takes an operand's place.
+        enable_addto: gradients of one variable are added up as they are computed.
+
+    Kernels and precision:
+        measure_kernels (ours): choose by measurement (False: by rule; None: as FLAGS_measure_kernels says).
+        onednn_enabled_op_types (mkldnn_enabled_op_types): the only op types for oneDNN; empty: all it can.
+        cpu_math (ours): "bfloat16" has oneDNN round the factors of products; sums stay in float32.
+        gpu_math (ours): "tf32" has cuBLASLt and cuDNN round them to 10 bits behind the point.
+        cudnn_attention_dropout (ours): cuDNN drops weights of attention, by its own random numbers.
+        allow_cuda_graph_capture (None: on, off in Paddle): a step on a GPU is captured and replayed.
+
+    Debugging:
+        debug_graphviz_path: where pictures of the graph are written, one behind each pass.
+        verify_passes (ours): the first step compares the values before and after each pass.
+
+    ``is_distribution`` is overwritten when a program is compiled, as in Paddle.
     """
 
     ReduceStrategy: ClassVar[type[Enum]] = ReduceStrategy
@@ -58,13 +99,13 @@ class BuildStrategy(Strategy):
     reduce_strategy: _Reduce = effect(_Reduce.AllReduce)
     gradient_scale_strategy: _Scale = effect(_Scale.CoeffNumDevice)
     debug_graphviz_path: str = effect("")
-    verify_passes: Flag = effect(False)  # not in Paddle: the first step checks each pass's result
+    verify_passes: Flag = effect(False)
     enable_sequential_execution: Flag = effect(False)
     sequential_run: Flag = effect(False)
     fuse_all_reduce_ops: Flag = effect(True)
     fuse_broadcast_ops: Flag = effect(True)
     remove_unnecessary_lock: Flag = effect(True)
-    is_distribution: Flag = effect(False)  # compiling overwrites it, as in Paddle
+    is_distribution: Flag = effect(False)
     sync_batch_norm: Flag = effect(False)
     fuse_all_optimizer_ops: Flag = effect(False)
     fuse_adamw: Flag = effect(False)
@@ -73,26 +114,20 @@ class BuildStrategy(Strategy):
     fused_feedforward: Flag = effect(False)
     fuse_dot_product_attention: Flag = effect(False)
     build_cinn_pass: Flag = effect(False)
-    mkldnn_enabled_op_types: set[str] = effect(set())  # older name of the next
-    onednn_enabled_op_types: set[str] = effect(set())  # the only ops for oneDNN; none: all it can
+    mkldnn_enabled_op_types: set[str] = effect(set())
+    onednn_enabled_op_types: set[str] = effect(set())
     fuse_relu_depthwise_conv: Flag = effect(False)
     fuse_bn_act_ops: Flag = effect(False)
     fuse_bn_add_act_ops: Flag = effect(True)
     fuse_gemm_epilogue: Flag = effect(False)
     fuse_elewise_add_act_ops: Flag = effect(False)
-    # Not in Paddle. "bfloat16" rounds the factors of products that oneDNN computes, and adds in float32, where
-    # processors have instructions for that.
     cpu_math: Literal["float32", "bfloat16"] = effect("float32")
-    # Not in Paddle. "tf32" rounds the factors of products that cuBLASLt and cuDNN compute to 10 bits.
     gpu_math: Literal["float32", "tf32"] = effect("float32")
-    # Not in Paddle. On GPUs cuDNN drops weights of attention by numbers of its own: other ones than on CPUs.
     cudnn_attention_dropout: Flag = effect(False)
-    # Not in Paddle. Gradients in low precision are widened before they are summed over the places.
     reduce_in_float32: Flag = effect(False)
-    # Not in Paddle. None: as FLAGS_measure_kernels says. False: kernels are chosen by rule alone.
     measure_kernels: bool | None = effect(None)
-    memory_optimize: bool | None = effect(None)  # None: on
-    allow_cuda_graph_capture: bool | None = effect(None)  # None: on (Paddle's default is off)
+    memory_optimize: bool | None = effect(None)
+    allow_cuda_graph_capture: bool | None = effect(None)
     enable_inplace: Flag = effect(True)
     enable_addto: Flag = effect(False)
     num_trainers: int = effect(1)

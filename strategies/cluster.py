@@ -18,48 +18,54 @@ GPU_BUCKET_BYTES = 25 << 20
 
 
 class ClusterConfig(Strategy):
-    """How gangs are launched.
+    """Where replicas run, how they talk to each other, and what happens when one is lost.
 
-    ``launcher``: "ray" (actors) or "threads" (of this process; fields about nodes have no effect).
-    ``address``: the Ray cluster to join if none is initialised (None: start a local one).
-    ``threads_per_replica``: threads of the array library. ``pin_replicas``: each keeps to its share of its
-    host's cores while no other process needs them.
-    ``*_deadline_s``: seconds. ``bucket_bytes``: gradient bytes that travel in one all-reduce (None: 2 MiB
-    among CPUs, 25 MiB among GPUs).
-    ``memory_per_replica_bytes``: a step that needs more is refused before it runs (None: more than the host
-    has available, divided by its replicas).
-    ``collectives``: Rowlock's own, or those of ``ray.util.collective`` ("gloo" needs PyTorch, "nccl" GPUs).
-    ``transport``: how steps reach replicas: "socket", or "actor" (ordinary actor calls, slower, where nodes
-    cannot connect to the driver). ``steps_in_flight``: how many steps of ``Executor.run_async`` may wait for
-    their results.
+    Launching:
+        launcher: "ray" (actors) or "threads" (of this process; fields about nodes have no effect).
+        address: the Ray cluster to join if none is initialised; None: start a local one.
+        start_deadline_s: seconds until actors that did not start, or trainers that did not come, are an error.
 
-    When a replica is lost: ``on_failure`` "replace" puts a spare or a new actor in its place, "shrink" goes on
-    with fewer, "raise" reports it and replaces it at the next run. ``spares``: actors that stand by.
-    ``max_failures``: after so many in a row, without a step in between, the failure is raised.
-    ``heartbeat_deadline_s``: a replica without heartbeats for so long while the driver waits for it is probed,
-    and lost if it does not run.
+    Placing:
+        nodes: addresses or node ids, in the order in which they are used (an address stands for all nodes that
+            have it). node_labels: labels that a node must have, all of them. Neither: all nodes with a CPU.
+        num_cpus_per_replica, resources_per_replica: what Ray reserves for each replica: CPUs (0: none), and
+            other resources by name ("memory" in bytes). Nodes that lack them are passed over.
+        packing: "fill" fills one node after the other, "spread" goes round them.
+        replicas_per_node: so many on each node, fewer on the last; None: as many as the node has CPUs for (a
+            replica that reserves none counts for one), and one more each once all nodes are full.
 
-    Ray reserves for each replica ``num_cpus_per_replica`` CPUs (0: none), and ``resources_per_replica``, other
-    resources by name ("memory" in bytes).
+    On a host:
+        threads_per_replica: threads of the array library.
+        pin_replicas: each keeps to its share of the host's cores while no other process needs them.
+        memory_per_replica_bytes: a step that needs more is refused before it runs; None: the memory that the
+            host has available, divided by its replicas.
 
-    ``nodes`` lists addresses or node ids, in the order in which they are to be used (an address stands for all
-    nodes that have it); ``node_labels`` are labels that a node must have, all of them. Without either: all
-    nodes with a CPU, by address. Nodes that lack a replica's resources are passed over.
+    Talking:
+        transport: how steps reach replicas: "socket", or "actor" (ordinary actor calls, slower, where nodes
+            cannot connect to the driver).
+        steps_in_flight: how many steps of ``Executor.run_async`` may wait for their results.
+        collectives: "rowlock" (ours), or those of ``ray.util.collective``: "gloo" (needs PyTorch), "nccl".
+        bucket_bytes: gradient bytes in one all-reduce; None: 2 MiB among CPUs, 25 MiB among GPUs.
 
-    Parameter servers: ``staleness_bound`` is how many steps of others may be applied between what a trainer
-    computes on and its own gradients (None: any number); one that would make others' staler waits. When a
-    trainer is lost, ``lost_trainer`` "stop" ends the servers and names it, "continue" goes on with those that
-    are left.
-    A parameter server that is lost is restored from its last snapshot: one in ``server_snapshot_steps`` steps,
-    in ``server_snapshot_folder``, which every node that may host it must see (None: no snapshots). Trainers
-    keep the gradients of the steps since, and send them again. ``trainer_deadline_s``: a trainer whose
-    connections ended, or that gives no sign of life, for so long is lost; one that comes again before is not,
-    and goes on behind the last step that all servers have.
+    Failures:
+        heartbeat_deadline_s: seconds without a heartbeat until a replica that the driver waits for is probed;
+            it is lost if its process does not run.
+        step_deadline_s, collective_deadline_s: seconds until a replica that does not answer, or a rank that
+            does not come to a collective, is given up.
+        on_failure: "replace" puts a spare or a new actor in a lost replica's place, "shrink" goes on with
+            fewer, "raise" reports it and replaces it at the next run.
+        spares: actors that stand by.
+        max_failures: after so many losses in a row, without a step in between, the failure is raised.
 
-    ``packing`` "fill" fills one node after the other, "spread" goes round them.
-    ``replicas_per_node``: so many on each node, fewer only where no replicas are left; None: as many as the
-    node has CPUs for (a replica that reserves none counts for one), and where nothing is reserved, one more
-    each once all nodes are full.
+    Parameter servers:
+        staleness_bound: how many steps of others may be applied between what a trainer computes on and its own
+            gradients; None: any number. A trainer that would make others' staler waits.
+        lost_trainer: "stop" ends the servers when a trainer is lost, and names it; "continue" goes on without.
+        trainer_deadline_s: seconds until a trainer whose connections ended, or that is silent, is lost; one
+            that comes again before goes on behind the last step that all servers have.
+        server_snapshot_folder: where servers write snapshots, from which a lost one is restored (None: none);
+            every node that may host a server must see it. server_snapshot_steps: one in so many steps; trainers
+            store the gradients of the steps since, and send them again.
     """
 
     launcher: Literal["ray", "threads"] = effect("ray")

@@ -48,7 +48,7 @@ class Configs(Strategy):
 
 
 class AmpConfigs(Configs):
-    """How mixed precision computes: the arguments of ``static.amp.decorate``."""
+    """Settings of mixed precision: the arguments of ``static.amp.decorate``."""
 
     init_loss_scaling: float = effect(2.0**15, gt=0, strict=False)
     incr_every_n_steps: int = effect(1000, gt=0)
@@ -83,7 +83,7 @@ class GradientMergeConfigs(Configs):
 
 
 class LocalSGDConfigs(Configs):
-    """How often workers take the mean of their parameters: in every step."""
+    """Workers average their parameters in every step."""
 
     k_steps: int = semantic(1, choices=(1,), gt=0)
     begin_step: int = effect(1, ge=0)  # before it, too, Paddle takes the mean in every step

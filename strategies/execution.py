@@ -14,15 +14,15 @@ Flag = Annotated[bool, BeforeValidator(flag)]
 class ExecutionStrategy(Strategy):
     """Switches of the executor.
 
-    ``num_threads``: instructions that a replica may run at once; 1: strictly one after another. 0: compiling
-    sets it to four times the number of places, as Paddle's documents say, and each replica uses as many as its
-    share of the host's cores allows.
-    ``num_iteration_per_drop_scope``: temporaries end their life every so many steps (0: never by count), and
-    at the end of each step that fetches.
-    ``num_iteration_per_run``: steps that one call runs, on the same feed or on as many batches of a reader;
-    the values fetched are the last step's. 0 counts as 1.
-    ``allow_op_delay``: collectives may wait until something reads their result.
-    ``use_thread_barrier``: at the end of each step every place waits for the others.
+    num_threads: instructions that a replica may run at once; 1: strictly one after another. 0: compiling sets
+        it to four times the number of places, as Paddle's documents say, and each replica uses as many as its
+        share of the host's cores allows.
+    num_iteration_per_drop_scope: temporaries end their life every so many steps (0: never by count), and at
+        the end of each step that fetches.
+    num_iteration_per_run: steps in one call, on the same feed or on as many batches of a reader; the values
+        fetched are the last step's. 0 counts as 1.
+    allow_op_delay: collectives may wait until something reads their result.
+    use_thread_barrier: at the end of each step every place waits for the others.
     """
 
     num_threads: int = effect(0, ge=0)

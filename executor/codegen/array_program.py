@@ -454,8 +454,11 @@ class _Program:
                 partial(dev.reducer(f"{term.fn}imum"), first, term.options, None, out, True)
             )
         elif term.fn == "place":
-            part = out[slices(term.options)]
-            self.steps += [partial(out.fill, 0), *self.means.copy(dev, part, first)]
+            parts = [out[slices(cuts)] for cuts in term.options]
+            if sum(part.size for part in parts) < out.size:
+                self.steps.append(partial(out.fill, 0))
+            for part, array in zip(parts, args, strict=True):
+                self.steps += self.means.copy(dev, part, array)
         elif term.fn == "concat":
             start = 0
             for array in args:

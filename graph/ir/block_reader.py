@@ -1,4 +1,4 @@
-"""What reading ops of a block needs of the reader: the values of names, and what blocks left behind."""
+"""The base of readers of ops that hold blocks: values by name, and what each block computed."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Scope:
-    """What a block computed, once: values by name, what the blocks in it left, by their scope variable, and the
-    readings of its ops.
-    """
+    """The results of a block, once: values by name, results of inner blocks by scope variable, and readings."""
 
     values: dict[str, Value]
     scopes: Mapping[str, Any]
@@ -42,11 +40,11 @@ class Scope:
 class BlockReader(ABC):
     """Follows ops in order; ``current`` holds the value of each name.
 
-    ``inside`` is added to the names of what a block computes, so that no two steps or branches share one;
-    ``scopes`` holds what each block left, by step, under the variable that stands for it in the program;
-    ``arrays`` the entries of arrays of tensors. ``levels`` has the newest offsets of sequences by name.
-    ``unlike`` are values of other shapes than the program declares: what is computed of them has others, too.
-    ``readings`` are those of the ops of this block that read or write names which have several values.
+    ``inside`` is added to the names of a block's results, so that no two steps or branches share one.
+    ``scopes`` holds the results of each block, by step, under the variable that stands for it in the program;
+    ``arrays`` holds the entries of arrays of tensors, ``levels`` the newest offsets of sequences by name.
+    ``unlike`` are values of other shapes than the program declares; results computed from them differ, too.
+    ``readings`` are those of this block's ops that read or write names with several values.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What replicas can compute, as the executor tells it: data that the compiler chooses by."""
+"""Capabilities that replicas report, by which the compiler chooses kernels, layouts and precisions."""
 
 from __future__ import annotations
 

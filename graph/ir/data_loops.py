@@ -70,7 +70,7 @@ class DataLoop:
 
 @dataclass(frozen=True)
 class Rounds:
-    """How the rounds of a loop are read: ``nodes`` reads one, forward or back.
+    """A way to read the rounds of a loop: ``nodes`` reads one, forward or back.
 
     ``carried`` has the names under which a round finds what it is handed, and those under which it leaves what
     the next one finds there. ``scopes`` is the variable for what rounds leave to their gradient.
@@ -290,7 +290,7 @@ class DataLoops(Arrays):
                 zero = self._new(f"{gradients[x]}@ZERO", like.spec)
                 yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
             state[grad_name(x)] = zero
-        totals = {grad_name(x) for x in gradients if x not in written}
+        totals = dict.fromkeys(grad_name(x) for x in gradients if x not in written)
         rounds = Rounds("", {name: name for name in state}, lambda: self._nodes(block))
         results = yield from self._run_back(op, rounds, loop, state, totals)
         self.current |= {n: results[n] for n in counters(block)}

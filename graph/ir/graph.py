@@ -51,6 +51,9 @@ class ValueMaker:
         return Value(name, spec, kind, version)
 
 
+Slots = Mapping[str, tuple[Value | None, ...]]
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """One op over values, by slot. None stands for a gradient that is not computed.
@@ -61,8 +64,8 @@ class Node:
     """
 
     op: str
-    inputs: Mapping[str, tuple[Value | None, ...]]
-    outputs: Mapping[str, tuple[Value | None, ...]]
+    inputs: Slots
+    outputs: Slots
     attrs: Mapping[str, Any]
     role: int = 0
     where: str = ""
@@ -83,15 +86,22 @@ class Node:
         """Return the node with values replaced in its inputs (itself if it reads none of them)."""
         if not any(v in swap for v in self.reads()):
             return self
-        inputs = {
-            s: tuple(swap.get(v, v) if v else None for v in vs) for s, vs in self.inputs.items()
-        }
-        return replace(self, inputs=inputs)
+        return replace(self, inputs=_swapped(self.inputs, swap))
+
+    def writing(self, swap: Mapping[Value, Value]) -> Node:
+        """Return the node with values replaced in its outputs (itself if it writes none of them)."""
+        if not any(v in swap for v in self.writes()):
+            return self
+        return replace(self, outputs=_swapped(self.outputs, swap))
 
     def __str__(self) -> str:
         place = "" if self.at == EVERYWHERE else f" at {self.at}"
         place += " on the host" if self.host else ""
         return f"{_args(self.outputs)} = {self.op}({_args(self.inputs)}){place}"
+
+
+def _swapped(slots: Slots, swap: Mapping[Value, Value]) -> Slots:
+    return {s: tuple(swap.get(v, v) if v else None for v in values) for s, values in slots.items()}
 
 
 def _args(slots: Mapping[str, Sequence[Value | None]]) -> str:
@@ -148,6 +158,18 @@ class Graph:
             values.update(dict.fromkeys(node.reads()))
             values.update(dict.fromkeys(node.writes()))
         return list(values)
+
+    def writers(self) -> dict[Value, Node]:
+        """Return the node that computes each value."""
+        return {value: node for node in self.nodes for value in node.writes()}
+
+    def readers(self) -> dict[Value, list[Node]]:
+        """Return the nodes that read each value, in order."""
+        readers: dict[Value, list[Node]] = {}
+        for node in self.nodes:
+            for value in dict.fromkeys(node.reads()):
+                readers.setdefault(value, []).append(node)
+        return readers
 
     def fetched(self, name: str) -> Value:
         """Return the last value of a variable.

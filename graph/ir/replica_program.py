@@ -81,9 +81,17 @@ class NodeRecord:
 
 
 def _unplaced(attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node's attributes; those of a region without the source lines of its inner nodes."""
-    body = [{k: v for k, v in inner.items() if k != "where"} for inner in attrs.get("body", ())]
-    return {**attrs, "body": body} if body else dict(attrs)
+    """Return a node's attributes without the source lines of nodes in it, of a region or a loop's block."""
+    unplaced = dict(attrs)
+    if attrs.get("body"):
+        unplaced["body"] = list(map(_unplaced_node, attrs["body"]))
+    if isinstance(block := attrs.get("block"), Mapping):
+        unplaced["block"] = {**block, "nodes": list(map(_unplaced_node, block["nodes"]))}
+    return unplaced
+
+
+def _unplaced_node(node: Mapping[str, Any]) -> dict[str, Any]:
+    return {**node, "attrs": _unplaced(node["attrs"]), "where": ""}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What layers ask of their arguments, as annotations say it; public functions check it before they begin.
+"""Checks of layers' arguments. Annotations say what is checked, before a public function begins.
 
 ``x: Variable`` must be a Variable, ``x: Floats`` one that may hold floats, ``x: Integers`` one of integers;
 None will do where ``| None`` follows. ``rowlock/names.py`` publishes functions as :func:`checked` returns them;

@@ -15,7 +15,7 @@ _VARIANCES = (0.1, 0.1, 0.2, 0.2)
 def iou_similarity(
     x: Variable, y: Variable, box_normalized: bool = True, name: str | None = None
 ) -> Variable:
-    """What boxes [N, 4] and [M, 4] share of what both cover: [N, M].
+    """Return the overlap (intersection over union) of boxes [N, 4] and [M, 4]: [N, M].
 
     Boxes are (x0, y0, x1, y1); without ``box_normalized`` x1 and y1 are pixels that belong to them.
     """

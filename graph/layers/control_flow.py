@@ -154,7 +154,7 @@ def cond(
     name: str | None = None,
     return_names: Sequence[str] | None = None,
 ) -> Any:
-    """What ``true_fn`` returns where ``pred`` (bool, one element) is true, else what ``false_fn`` returns.
+    """Return the results of ``true_fn`` if ``pred`` (bool, one element) is true, else those of ``false_fn``.
 
     Both return Variables in structures alike, or nothing. A side that computes element by element, moves
     elements or adds them up is computed in each step, and its results are taken or not; any other, with a
@@ -195,7 +195,7 @@ def case(
     default: Branch | None = None,
     name: str | None = None,
 ) -> Any:
-    """What the function of the first true condition returns, else what ``default`` (the last function) does.
+    """Return the results of the function of the first true condition, else of ``default`` (the last function).
 
     Raises:
         InvalidType: no list of (bool Variable, callable).
@@ -228,7 +228,7 @@ def _in_turn(pairs: Sequence[tuple[Variable, Branch]], default: Branch) -> Any:
 def switch_case(
     branch_index: Variable, branch_fns: Any, default: Branch | None = None, name: str | None = None
 ) -> Any:
-    """What the function with the key ``branch_index`` (uint8, int32 or int64, one element) returns.
+    """Return the results of the function with key ``branch_index`` (uint8, int32 or int64, one element).
 
     For other keys ``default`` is called, or without it the function of the largest key.
 

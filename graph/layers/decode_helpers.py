@@ -1,4 +1,4 @@
-"""What a BasicDecoder reads next: the words of a target, or those that it wrote itself."""
+"""Helpers that give a BasicDecoder its next input: the words of a target, or its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .unary import softmax
 
 
 class DecodeHelper:
-    """What :class:`BasicDecoder` asks for words and inputs: define all three."""
+    """Base of the helpers of :class:`BasicDecoder`; define all three methods."""
 
     def initialize(self) -> Any:
         """Return (inputs of the first step, which sequences are finished before it)."""

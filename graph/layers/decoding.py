@@ -28,7 +28,7 @@ _LEAST = -1e9  # the logarithm of no probability
 
 
 class Decoder:
-    """What :func:`dynamic_decode` runs: define ``initialize`` and ``step``."""
+    """Base of decoders that :func:`dynamic_decode` runs; define ``initialize`` and ``step``."""
 
     tracks_own_finished = False  # finished sequences stay so, and are counted here
 
@@ -50,7 +50,7 @@ class Decoder:
 
 
 class BeamOutput(NamedTuple):
-    """What a step chose: scores, words and the beams they continue, each [N, beam]."""
+    """The choices of a step: scores, words and the beams they continue, each [N, beam]."""
 
     scores: Variable
     predicted_ids: Variable

@@ -119,7 +119,7 @@ def multiclass_nms(
     background_label: int = 0,
     name: str | None = None,
 ) -> Variable:
-    """Of boxes of one class that overlap the best one stays: [K, 6], a sequence for each image.
+    """Suppress all but the best of overlapping boxes of a class: [K, 6], a sequence for each image.
 
     Rows are class, score and box. If none stays in any image, there is one row [-1].
 
@@ -176,7 +176,7 @@ def retinanet_detection_output(
     nms_threshold: float = 0.3,
     nms_eta: float = 1.0,
 ) -> Variable:
-    """What RetinaNet finds: [K, 6], a sequence for each image, best first.
+    """Return the boxes that RetinaNet detects: [K, 6], a sequence for each image, best first.
 
     Rows are class (from 1), score and box.
 
@@ -224,7 +224,9 @@ def detection_output(
     nms_eta: float = 1.0,
     return_index: bool = False,
 ) -> Any:
-    """What SSD finds, as :func:`multiclass_nms` returns it, from offsets [N, P, 4] and scores [N, P, classes].
+    """Return the boxes that SSD detects, in the form of :func:`multiclass_nms`.
+
+    ``loc`` are offsets [N, P, 4] from prior boxes, ``scores`` [N, P, classes].
 
     As in Paddle class 0 is the background, and the threshold stays, whatever is asked for.
     """
@@ -249,7 +251,7 @@ def detection_map(
     out_states: Sequence[Variable] | None = None,
     ap_version: str = "integral",
 ) -> Variable:
-    """How well the boxes of a batch are found: the mean over classes of the average precision, [1].
+    """Return the mean average precision of a batch of detected boxes, over classes: [1].
 
     Args:
         detect_res: [K, 6], a sequence for each image: class, score and box, in shares of the image.
@@ -317,7 +319,7 @@ def target_assign(
     mismatch_value: int | None = None,
     name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """What each box shall learn, [N, P, K], and how much that counts, [N, P, 1].
+    """Return the target of each box, [N, P, K], and its weight, [N, P, 1].
 
     Args:
         input: [G, P or 1, K], a sequence of objects for each image.

@@ -113,7 +113,7 @@ class Normal(_Distribution):
         return broadcast + unary.log(self.scale) + (0.5 + 0.5 * math.log(2.0 * math.pi))
 
     def kl_divergence(self, other: Normal) -> Variable:
-        """How far this one is from ``other``."""
+        """Return the Kullback-Leibler divergence from ``other``."""
         self._check_same_type(other)
         ratio = self.scale / other.scale
         ratio = ratio * ratio
@@ -140,7 +140,7 @@ class Categorical:
         return -1.0 * shapes.reduce_sum(chance * (shifted - unary.log(total)), -1, True)
 
     def kl_divergence(self, other: Categorical) -> Variable:
-        """How far this one is from ``other``, with a last dimension of one element."""
+        """Return the Kullback-Leibler divergence from ``other``, with a last dimension of one element."""
         if not isinstance(other, Categorical):
             raise InvalidType(
                 f"Categorical.kl_divergence takes another Categorical, got {other!r}."
@@ -169,7 +169,7 @@ class MultivariateNormalDiag(_Distribution):
         return 0.5 * (width * (1.0 + math.log(2.0 * math.pi)) + log_determinant)
 
     def kl_divergence(self, other: MultivariateNormalDiag) -> Variable:
-        """How far this one is from ``other``."""
+        """Return the Kullback-Leibler divergence from ``other``."""
         self._check_same_type(other)
         diagonal, other_diagonal = self._diagonal(), other._diagonal()
         distance = other.loc - self.loc

@@ -260,7 +260,7 @@ def grid_of(theta: Variable, out_shape: Any, align_corners: bool, name: str | No
 
 
 def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variable:
-    """What lies at the positions ``grid`` [N, H', W', 2] (column and row from -1 to 1) of ``x`` [N, C, H, W].
+    """Sample ``x`` [N, C, H, W] at the positions ``grid`` [N, H', W', 2] (column and row from -1 to 1).
 
     Weighs the four elements around each position; outside are zeros. [N, C, H', W'].
     """

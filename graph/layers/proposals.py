@@ -74,7 +74,9 @@ def rpn_target_assign(
     rpn_negative_overlap: float = 0.3,
     use_random: bool = True,
 ) -> tuple[Variable, ...]:
-    """What a first stage learns: scores [B, 1], offsets [F, 4], labels [B, 1], expected offsets and weights.
+    """Return predictions and targets of a region proposal network.
+
+    They are scores [B, 1], offsets [F, 4], labels [B, 1], target offsets and their weights [F, 4].
 
     Args:
         bbox_pred: offsets [N, anchors, 4]; ``cls_logits`` [N, anchors, 1].
@@ -114,7 +116,7 @@ def retinanet_target_assign(
     positive_overlap: float = 0.5,
     negative_overlap: float = 0.4,
 ) -> tuple[Variable, ...]:
-    """What RetinaNet learns (Lin et al., arXiv 1708.02002): scores [B, num_classes] and offsets [F, 4].
+    """Return predictions of RetinaNet (Lin et al., arXiv 1708.02002): scores [B, num_classes], offsets [F, 4].
 
     Behind them: labels [B, 1] (0: background), expected offsets and weights [F, 4], and int32 [N, 1]: one more
     than how many anchors of each image have an object.

@@ -84,7 +84,7 @@ def split_lod_tensor(input: Variable, mask: Variable, level: int = 0) -> tuple[V
 def merge_lod_tensor(
     in_true: Variable, in_false: Variable, x: Variable, mask: Variable, level: int = 0
 ) -> Variable:
-    """What split_lod_tensor took apart: rows of ``in_true`` where a mask is true, else those of ``in_false``.
+    """Join what split_lod_tensor split: rows of ``in_true`` where a mask is true, else rows of ``in_false``.
 
     ``x`` was split; the result has its levels above ``level``.
     """

@@ -19,7 +19,7 @@ from .helper import LayerHelper, check_memory
 
 @dataclass
 class _Memory:
-    """What a step hands to the next: the initial value, the name it is read by, and the value it is set to."""
+    """A memory of a step: its initial value, the name it is read by, and the value it is set to."""
 
     initial: Variable
     before: Variable

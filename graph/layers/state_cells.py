@@ -26,7 +26,7 @@ from .unary import log
 
 
 class InitState:
-    """What a state begins with: ``init``, or ``value`` for each row of ``init_boot``, of a ``shape``.
+    """The initial value of a state: ``init``, or ``value`` for each row of ``init_boot``, of a ``shape``.
 
     ``need_reorder``: its rows follow the order of sequences as they are fed.
 
@@ -54,7 +54,7 @@ class InitState:
 
 
 class _Decoder(ABC):
-    """Where the states of a cell live while a decoder's block is built."""
+    """Holds the states of a cell while a decoder's block is built."""
 
     def __init__(self, state_cell: StateCell) -> None:
         if not isinstance(state_cell, StateCell):

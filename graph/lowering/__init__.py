@@ -1,4 +1,4 @@
-"""From a graph to kernels and memory: back ends, layouts, places, one arena.
+"""Chooses back ends, layouts and places for a graph's nodes, and plans the arena in which values lie.
 
-Start at ``select.py``. ``memory.py`` ``plan_memory`` says where each value lies.
+Start at ``select.py`` ``select_kernels``; ``memory.py`` ``plan_memory`` plans the arena.
 """

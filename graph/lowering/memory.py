@@ -1,5 +1,6 @@
-"""Where temporaries lie: one arena per replica (and one on the host, where ops of a GPU's replica run there),
-planned from how long each value is needed.
+"""Plans where temporaries lie, from the nodes between which each is needed.
+
+There is one arena per replica, and one on the host if ops of a GPU's replica run there.
 
 A *storage* is the memory of one value, or of several: what is made in place of an operand that is needed no
 more, and what holds the same bytes as its operand in another shape (a view), lie where the operand does; parts
@@ -32,7 +33,7 @@ _BEFORE = -1  # feeds are there before the first node
 
 
 class MemoryOptions(NamedTuple):
-    """What the strategy wants: ``reuse`` of memory, and results in the place of operands (``in_place``).
+    """Choices of the strategy: ``reuse`` of memory, and results in the place of operands (``in_place``).
 
     Values begin on multiples of ``alignment`` bytes.
     """
@@ -109,7 +110,7 @@ class _Layout(NamedTuple):
 
 
 class Usage:
-    """How long each value is needed, and what may share memory: all that does not depend on shapes.
+    """Lifetimes of values, and pairs that may share memory: all that does not depend on shapes.
 
     ``nodes`` are those of the program that run on this rank, in order. ``grouped``: gradients lie in the
     buckets of a collective group, outside the arena. ``fed``: so do feeds. What is fetched, and what is made
@@ -252,7 +253,7 @@ def _outside(program: ReplicaProgram, grouped: bool) -> set[int]:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Where the values of one program lie, for one set of shapes.
+    """The places of a program's values in memory, for one set of shapes.
 
     ``specs``: of the values as they lie in memory. ``roots`` maps a value to the one whose storage it lies in
     (itself, or another); ``within`` to the byte of it where it begins, if that is not the first; ``same`` to a

@@ -87,10 +87,7 @@ def _written_by_copies(graph: Graph, nodes: Collection[Node]) -> Graph:
             continue
         lasting = [value for value in node.writes() if value.kind == STATE]
         swap = {v: replace(v, name=f"{v.name}@MADE", kind=TEMP) for v in lasting}
-        outputs = {
-            s: tuple(swap.get(v, v) if v else v for v in vs) for s, vs in node.outputs.items()
-        }
-        rewritten.append(replace(node, outputs=outputs))
+        rewritten.append(node.writing(swap))
         for value, temporary in swap.items():
             slots = {"X": (temporary,)}, {"Out": (value,)}
             rewritten.append(
@@ -113,11 +110,8 @@ class _Placer:
     def __init__(self, graph: Graph, host: Collection[Node], shared: Collection[str]) -> None:
         self._host = host
         self._copied: dict[tuple[Value, bool], Value] = {}
-        self._maker = {value: node for node in graph.nodes for value in node.writes()}
-        self._readers: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for value in node.reads():
-                self._readers.setdefault(value, []).append(node)
+        self._maker = graph.writers()
+        self._readers = graph.readers()
         values = dict.fromkeys((*graph.values(), *graph.latest.values()))
         names = {v.name for n in host for v in (*n.reads(), *n.writes()) if v.kind == STATE}
         self.lasting = sorted(names - set(shared))
@@ -157,12 +151,8 @@ class _Placer:
                 else:
                     operands.append(value if value is None else self.swap.get(value, value))
             inputs[slot] = tuple(operands)
-        outputs = {
-            slot: tuple(v if v is None else self.swap.get(v, v) for v in values)
-            for slot, values in node.outputs.items()
-        }
         grads = tuple((name, self.swap.get(value, value)) for name, value in node.grads)
-        yield replace(node, inputs=inputs, outputs=outputs, grads=grads, host=here)
+        yield replace(node.writing(self.swap), inputs=inputs, grads=grads, host=here)
         yield from self._taken_home(node.writes())
 
     def _copy(self, value: Value, to_host: bool, node: Node) -> Node:

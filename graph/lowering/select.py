@@ -14,17 +14,12 @@ from ..ops.conv import FORWARD
 
 def in_single(node: Node) -> Node:
     """Return the node as if its low-precision values were float32."""
-    values = {v: v for v in (*node.reads(), *node.writes())}
-    if not any(v.spec.dtype in LOW for v in values):
-        return node
-    for v in values:
-        if v.spec.dtype in LOW:
-            values[v] = replace(v, spec=v.spec._replace(dtype=VarType.FP32))
-    inputs, outputs = (
-        {s: tuple(v if v is None else values[v] for v in members) for s, members in slots.items()}
-        for slots in (node.inputs, node.outputs)
-    )
-    return replace(node, inputs=inputs, outputs=outputs)
+    wide = {
+        v: replace(v, spec=v.spec._replace(dtype=VarType.FP32))
+        for v in (*node.reads(), *node.writes())
+        if v.spec.dtype in LOW
+    }
+    return node.reading(wide).writing(wide)
 
 
 def select_kernels(

@@ -213,7 +213,7 @@ _REFUSES = (
 
 
 class ConvOperands(Operands):
-    """What every convolution has, transposed or not."""
+    """Slots and attributes of every convolution, transposed or not."""
 
     input: Input
     filter: Input

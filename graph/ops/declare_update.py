@@ -1,4 +1,4 @@
-"""How an optimizer's update is declared as an op.
+"""Declares an optimizer's update as an op.
 
 The rule is the declaration. Its operands are the op's inputs, in their order; what it returns are the op's
 outputs, each the same memory as the input it updates; its keywords are attributes with their defaults.

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
 
 from ...strategies.types import VarType
+from . import formula as f
 from .operands import Gradient, Input, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import normal_axis, of_shape
@@ -198,10 +202,17 @@ class TrilTriu(Unary):
 class TrilTriuGrad(TrilTriu, Gradient, reads=""): ...
 
 
+def tril_triu(a: TrilTriu) -> f.Results:
+    rows, columns = a.x.shape[-2:]
+    lower: Any = np.tri(rows, columns, a.diagonal - (not a.lower), bool)
+    return {"out": f.where(f.table(lower if a.lower else ~lower), a.x, 0)}
+
+
 define(
     "tril_triu",
     TrilTriu,
     tril_triu_shape,
+    formula=tril_triu,
     samples=(
         sample({"X": normal(3, 4)}, diagonal=-1),
         sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),

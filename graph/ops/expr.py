@@ -15,7 +15,7 @@ import numpy as np
 
 
 class Arithmetic:
-    """What can be computed with: expressions of one element here, terms of whole arrays in ``formula.py``."""
+    """Operators of Python for expressions of one element (here) and terms of whole arrays (``formula.py``)."""
 
     def apply(self, fn: str, args: tuple[Any, ...]) -> Any:
         """Return a function of operands, of which this is one; others may be Python numbers."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product, starmap
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -34,15 +35,20 @@ _TRUTHS = FLAT - {"sign", "floor", "ceil", "trunc", "rint", "floor_divide"}
 class Term(e.Arithmetic):
     """An array that is computed: a function of other terms, with its shape and element type.
 
-    ``fn`` is a NumPy ufunc's name or ``where`` (element by element, operands broadcast), or one of ``arg`` (an
-    operand), ``number``, ``table`` (an array known when the op is bound), ``unread`` (an operand of which a
-    gradient op knows the shape alone), ``constant`` (no gradient passes), ``cast``, ``sum``, ``max``, ``min``
-    (axes keep size 1), ``reshape``, ``transpose``, ``broadcast``, ``slice``, ``place`` (zeros, but for what
-    ``slice`` would take), ``concat``, ``matmul``, ``rows`` (those of a stack of matrices that the second
-    operand names), ``row_sums`` (sums of rows in the second operand by the numbers in the first), ``inverse``
-    and ``cholesky`` (of matrices), ``checked`` (whole numbers below a limit), ``argmax``, ``segments`` (the
-    number of each row's sequence) and ``segment_argmax`` (the row of the largest element by sequence and
-    column). ``options`` say the rest.
+    ``fn`` is a NumPy ufunc's name or ``where`` (element by element, operands broadcast), or one of these:
+
+    ``arg`` (an operand), ``number``, ``table`` (an array known when the op is bound), ``unread`` (an operand of
+    which a gradient op knows the shape alone), ``constant`` (no gradient passes), ``cast``;
+    ``sum``, ``max``, ``min`` (axes keep size 1), ``argmax``;
+    ``reshape``, ``transpose``, ``broadcast``, ``slice``, ``place`` (zeros, but for operands in the parts that
+    ``slice`` would take), ``concat``;
+    ``matmul``, ``inverse``, ``cholesky``, of stacks of matrices;
+    ``rows`` (those of a stack of matrices that the second operand names), ``row_sums`` (sums of rows in the
+    second operand by the numbers in the first), ``checked`` (whole numbers below a limit);
+    ``segments`` (the number of each row's sequence) and ``segment_argmax`` (the row of the largest element by
+    sequence and column).
+
+    ``options`` say the rest.
     """
 
     __slots__ = ("args", "dtype", "fn", "options", "shape")
@@ -367,7 +373,25 @@ def placed(x: Term, cuts: Sequence[tuple[int, int, int]], shape: Sequence[int]) 
     """Return zeros of a shape, with an array where (start, stop, step) leads in each dimension."""
     if tuple(shape) == x.shape and all(c == (0, n, 1) for c, n in zip(cuts, shape, strict=True)):
         return x
-    return Term("place", [x], shape, x.dtype, tuple(cuts))
+    return Term("place", [x], shape, x.dtype, (tuple(cuts),))
+
+
+def _added(x: Term, y: Term) -> Term:
+    """Return a sum; what lies beside each other in zeros is not added."""
+    both = x.fn == y.fn == "place"
+    if not both or any(starmap(_overlap, product(x.options, y.options))):
+        total: Term = x + y
+        return total
+    cuts = (*x.options, *y.options)
+    return Term("place", (*x.args, *y.args), x.shape, np.result_type(x.dtype, y.dtype), cuts)
+
+
+def _overlap(first: Sequence[tuple[int, int, int]], second: Sequence[tuple[int, int, int]]) -> bool:
+    """Tell whether two parts of an array may have elements in common."""
+    return all(
+        min(a[2], b[2]) < 0 or (a[0] < b[1] and b[0] < a[1])
+        for a, b in zip(first, second, strict=True)
+    )
 
 
 def slices(cuts: Iterable[tuple[int, int, int]]) -> tuple[slice, ...]:
@@ -441,7 +465,7 @@ _MOVED: Mapping[str, Callable[..., tuple[Term | None, ...]]] = {
     "transpose": _of_transpose,
     "broadcast": lambda d, out, x: (fitted(d, x.shape),),
     "slice": lambda d, out, x: (placed(d, out.options, x.shape),),
-    "place": lambda d, out, x: (sliced(d, out.options),),
+    "place": lambda d, out, *parts: tuple(sliced(d, cuts) for cuts in out.options),
     "cast": lambda d, out, x: (d.astype(x.dtype),),
     "concat": _of_concat,
     "matmul": _of_matmul,
@@ -485,7 +509,7 @@ def slopes_of(seeds: Sequence[tuple[Term, Term]], operands: Sequence[Term]) -> l
 
     def add(term: Term, d: Term) -> None:
         known = gradients.get(id(term))
-        gradients[id(term)] = d if known is None else known + d
+        gradients[id(term)] = d if known is None else _added(known, d)
 
     for output, seed in seeds:
         if id(output) in depends:

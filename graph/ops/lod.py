@@ -17,7 +17,7 @@ Level = TypeVar("Level")
 
 
 class Lods(ABC, Generic[Level]):
-    """What a rule may look at: one op, with the levels of what it reads, outermost first."""
+    """One op and the levels of its operands, outermost first, as a rule for sequences sees them."""
 
     attrs: Mapping[str, Any]
     input_slots: Sequence[Slot]

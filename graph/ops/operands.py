@@ -1,4 +1,4 @@
-"""What an op reads, writes and is told, as a class: its fields are the op's slots and attributes::
+"""Records of ops: a class whose fields are the slots and attributes of one op::
 
     class LayerNorm(Operands):
         x: Input

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...strategies.types import FLOATS
 from . import expr as e
+from . import formula as f
 from .activation import logistic
 from .lod import no_sequences
 from .operands import Binary, Gradient, Input, Operands, Output
@@ -470,6 +471,25 @@ def focal_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x, "X@GRAD": x}
 
 
+def _focal_terms(a: SigmoidFocalLoss | SigmoidFocalLossGrad) -> tuple[Any, Any]:
+    """Return the loss and its slope; the label of a row is the number of the column that is hit, from 1 on."""
+    x: Any = a.x
+    label = a.label.astype(x.dtype)
+    column = f.table(np.arange(1, a.x.shape[1] + 1), a.x.dtype)
+    hit = f.equal(label, column)
+    miss = f.not_equal(label, -1) & f.not_equal(label, column)
+    chance = logistic(x)
+    log_hit = f.maximum(-softplus(-x), math.log(np.finfo(np.float32).tiny))
+    log_miss = -softplus(x)
+    total = f.maximum(a.fg_num.reshape(1, 1).astype(a.x.dtype), 1)
+    right = (a.alpha * (1 - chance) ** a.gamma) / total
+    wrong = ((1 - a.alpha) * chance**a.gamma) / total
+    loss = f.where(hit, -(right * log_hit), f.where(miss, -(wrong * log_miss), 0))
+    down = right * (chance * a.gamma * log_hit - (1 - chance))
+    up = wrong * (chance - log_miss * (1 - chance) * a.gamma)
+    return loss, f.where(hit, down, f.where(miss, up, 0))
+
+
 _DETECTED = {
     "X": normal(4, 3),
     "Label": integers(4, 1, low=-1, high=4),
@@ -479,28 +499,16 @@ define(
     "sigmoid_focal_loss",  # Lin et al., arXiv 1708.02002
     SigmoidFocalLoss,
     focal_shape,
+    formula=lambda a: {"out": _focal_terms(a)[0]},
     samples=(sample(_DETECTED), sample(_DETECTED, gamma=1.5, alpha=0.4)),
     refuses=(
         sample({**_DETECTED, "Label": integers(3, 1, high=3)}),
         sample({**_DETECTED, "FgNum": normal(1)}),
     ),
-    slope=Op("sigmoid_focal_loss_grad", SigmoidFocalLossGrad, focal_shape),
+    slope=Op(
+        "sigmoid_focal_loss_grad",
+        SigmoidFocalLossGrad,
+        focal_shape,
+        formula=lambda a: {"d_x": _focal_terms(a)[1] * a.d_out},
+    ),
 )
-
-
-def focal_terms(
-    x: e.Expr, label: e.Expr, fg_num: e.Expr, column: e.Expr, *, gamma: float, alpha: float
-) -> tuple[e.Expr, e.Expr]:
-    """Return the loss and its slope; ``column`` is the class of an element's column, counted from 1."""
-    hit = e.equal(label, column)
-    miss = e.not_equal(label, -1) & e.not_equal(label, column)
-    chance = logistic(x)
-    log_hit = e.maximum(-softplus(-x), math.log(np.finfo(np.float32).tiny))
-    log_miss = -softplus(x)
-    total = e.maximum(fg_num, 1)
-    right = (alpha * (1 - chance) ** gamma) / total
-    wrong = ((1 - alpha) * chance**gamma) / total
-    loss = e.where(hit, -(right * log_hit), e.where(miss, -(wrong * log_miss), 0))
-    down = right * (chance * gamma * log_hit - (1 - chance))
-    up = wrong * (chance - log_miss * (1 - chance) * gamma)
-    return loss, e.where(hit, down, e.where(miss, up, 0))

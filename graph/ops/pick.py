@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from ...strategies.types import INTEGERS
+from . import formula as f
 from .lod import no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary
 from .registry import Inference, Op, Specs, define
@@ -29,10 +32,16 @@ class IndexSelect(Unary):
 class IndexSelectGrad(IndexSelect, Gradient, reads="x index"): ...
 
 
+def index_select(a: IndexSelect) -> f.Results:
+    index = f.checked(a.index, a.x.shape[a.dim], "index")
+    return {"out": f.take(a.x, index, a.dim)}
+
+
 define(
     "index_select",
     IndexSelect,
     index_select_shape,
+    formula=index_select,
     samples=(
         sample({"X": normal(5, 3), "Index": integers(6, high=5)}),
         sample({"X": normal(2, 4, 3), "Index": integers(3, high=4)}, dim=-2),
@@ -60,10 +69,18 @@ class IndexSample(Unary):
 class IndexSampleGrad(IndexSample, Gradient, reads="x index"): ...
 
 
+def index_sample(a: IndexSample) -> f.Results:
+    """Elements are numbered row after row."""
+    rows, width = a.x.shape
+    first = f.table(np.arange(rows)[:, None] * width, a.index.dtype)
+    return {"out": f.take(a.x.reshape(-1), first + f.checked(a.index, width, "index"))}
+
+
 define(
     "index_sample",
     IndexSample,
     index_sample_shape,
+    formula=index_sample,
     samples=(
         sample({"X": normal(3, 5), "Index": integers(3, 4, high=5)}),
         sample({"X": normal(2, 1), "Index": integers(2, 3, high=1)}),
@@ -105,12 +122,21 @@ class MultiplexGrad(Multiplex, reads="ids x"):
     d_x: Outputs
 
 
+def multiplex(a: Multiplex) -> f.Results:
+    ids = f.checked(a.ids, len(a.x), "index").reshape(-1, *[1] * (a.x[0].ndim - 1))
+    chosen = a.x[-1]
+    for k, x in enumerate(a.x[:-1]):
+        chosen = f.where(f.equal(ids, k), x, chosen)
+    return {"out": chosen}
+
+
 _ROWS = [normal(4, 3), normal(4, 3)]
 
 define(
     "multiplex",
     Multiplex,
     multiplex_shape,
+    formula=multiplex,
     lod=no_sequences,
     samples=(
         sample({"Ids": integers(4, 1, high=2), "X": _ROWS}),
@@ -195,10 +221,18 @@ class ShardIndex(Unary):
     ignore_value: int = -1
 
 
+def shard_index(a: ShardIndex) -> f.Results:
+    """An index of the shard, counted from its first; ``ignore_value`` in place of others."""
+    size = -(-a.index_num // a.nshards)
+    x = f.checked(a.x, a.index_num, "index") - a.shard_id * size
+    return {"out": f.where((x >= 0) & (x < size), x, a.ignore_value)}
+
+
 define(
     "shard_index",
     ShardIndex,
     shard_index_shape,
+    formula=shard_index,
     samples=(
         sample({"X": integers(6, 1, high=20)}, index_num=20, nshards=2, shard_id=1),
         sample({"X": integers(9, high=7)}, index_num=7, nshards=3, shard_id=0, ignore_value=-7),

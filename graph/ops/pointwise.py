@@ -1,4 +1,4 @@
-"""What ops do to one element, as expressions: activations, elementwise ops and their gradients, sum, scale."""
+"""Expressions of one element: activations, elementwise ops and their gradients, sum, scale."""
 
 from __future__ import annotations
 

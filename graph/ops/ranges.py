@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...strategies.types import FLOATS, VarType, to_numpy
+from . import formula as f
 from .lod import no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
 from .registry import Inference, Op, Spec, Specs, define
@@ -196,10 +197,17 @@ class MeshgridGrad(Meshgrid, reads="x"):
     d_x: Outputs
 
 
+def meshgrid(a: Meshgrid) -> f.Results:
+    shape, rank = [x.size for x in a.x], len(a.x)
+    spread = (x.reshape([-1 if k == i else 1 for k in range(rank)]) for i, x in enumerate(a.x))
+    return {"out": [f.broadcast(x, shape) for x in spread]}
+
+
 define(
     "meshgrid",
     Meshgrid,
     meshgrid_shape,
+    formula=meshgrid,
     samples=(
         sample({"X": [normal(2), normal(3)]}),
         sample({"X": [normal(2), normal(1), normal(4)]}),

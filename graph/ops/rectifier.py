@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from . import expr as e
+from . import formula as f
 from .activation import define_activation, logistic
 from .operands import Input, Operands, Output, SlopeOfBoth, Unary
 from .registry import Inference, Op, Shapes, Specs, define, slope
@@ -230,10 +232,19 @@ class Maxout(Unary, MaxoutAttributes): ...
 class MaxoutGrad(SlopeOfBoth, MaxoutAttributes): ...
 
 
+def maxout(a: Maxout) -> f.Results:
+    """From the last channel of a group to the first: of equal ones the first has the gradient, as in Paddle."""
+    axis, shape = a.axis % a.x.ndim, a.x.shape
+    x = a.x.reshape(*shape[:axis], shape[axis] // a.groups, a.groups, *shape[axis + 1 :])
+    before = (slice(None),) * (axis + 1)
+    return {"out": reduce(f.maximum, (x[(*before, k)] for k in reversed(range(a.groups))))}
+
+
 define(
     "maxout",  # Goodfellow et al., arXiv 1302.4389
     Maxout,
     maxout_shape,
+    formula=maxout,
     samples=(
         sample({"X": normal(2, 6, 3, 2)}, groups=2),
         sample({"X": normal(2, 3, 2, 6)}, groups=3, axis=-1),

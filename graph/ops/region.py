@@ -39,7 +39,7 @@ def infer_body(body: Body, operands: Sequence[Spec]) -> dict[int, Spec]:
 
 
 def region_shape(op: Inference) -> Mapping[str, Specs]:
-    """What the nodes inside say."""
+    """Results have the specs that the nodes inside derive."""
     specs = infer_body(op.attr("body"), op.specs("X"))
     return {"Out": [specs[i] for i in op.attr("results")]}
 

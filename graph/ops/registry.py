@@ -1,4 +1,4 @@
-"""How an operator is declared, and the table of all declarations.
+"""Declarations of operators, and the table of all of them.
 
 A declaration says what an op is, never how a device computes it: a record of its slots and attributes
 (Paddle's; see ``operands.py``), a rule from operand shapes to result shapes, its gradient op, a scalar
@@ -47,7 +47,7 @@ Values = Callable[
 
 
 class Inference:
-    """What a shape rule may look at: operand specs and attributes of one op.
+    """The operand specs and attributes of one op, as a shape rule sees them.
 
     ``values`` tells elements that are known before a step begins (None: while a program is built or compiled,
     and none is).

@@ -1,4 +1,4 @@
-"""What the ops do by which trainers meet (``trainer_collective.py``) when a trainer's program runs."""
+"""Collectives that stand for ops of ``trainer_collective.py`` when a trainer's program runs."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ def integers(*shape: int, low: int = 0, high: int) -> Draw:
 
 
 def offsets(*lengths: int) -> Draw:
-    """Where sequences of these lengths begin and end, int64."""
+    """Return the offsets of sequences of these lengths, int64."""
     return Draw((len(lengths) + 1,), "offsets", lengths=lengths)
 
 
 def lengths(*lengths: int) -> Draw:
-    """How long sequences are, int64."""
+    """Return lengths of sequences, int64."""
     return Draw((len(lengths),), "lengths", lengths=lengths)
 
 

@@ -24,7 +24,7 @@ Rule = Callable[..., Results]
 
 @dataclass(frozen=True)
 class Update:
-    """What one step makes of a parameter and its state.
+    """The new values of a parameter and its state after one step.
 
     ``rule`` gets expressions of operands by position, under the names that their slots have as parameters, and
     attributes by keyword; it returns what becomes of the operands that it updates, by their names. ``own`` are

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 
+from . import formula as f
 from .operands import Input, Inputs, Operands, Output, Outputs, named
 from .registry import Inference, Op, Specs, define, slope
 from .rules import merge_dims, of_shape
@@ -173,6 +176,12 @@ class PartialSumGrad(PartialConcatGrad):
     use_mkldnn: bool = False
 
 
+def partial_sum(a: PartialSum) -> f.Results:
+    start = a.start_index % a.x[0].shape[1]
+    stop = None if a.length < 0 else start + a.length
+    return {"out": reduce(add, (x[:, start:stop] for x in a.x))}
+
+
 def partial_concat_shape(op: Inference) -> Mapping[str, Specs]:
     """The columns taken of every operand, side by side."""
     rows, length = partial_width(op)
@@ -200,6 +209,7 @@ define(
     "partial_sum",
     PartialSum,
     lambda op: {"Out": of_shape(partial_width(op), op.specs("X")[0])},
+    formula=partial_sum,
     samples=(
         sample({"X": _TWO}, start_index=1, length=2),
         sample({"X": [normal(3, 4)] * 3}, start_index=-3),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ..ir.graph import Node, Value
@@ -50,8 +49,8 @@ def _transpose_after(edit: GraphRewriter, out: Value, grad: Node | None) -> Hop 
     if grad is None:
         return Hop(node, "X")
     d_out = sole_value(grad.inputs, "Out@GRAD")
-    before = edit.maker.get(d_out) if d_out is not None else None
-    if before is None or before.op != f"{node.op}_grad":
+    before = edit.writer(d_out, f"{node.op}_grad")
+    if before is None:
         return None
     seed = gradient_read(node, before)
     return Hop(node, "X", before) if seed and gradient_op(edit, node, seed) is before else None
@@ -61,7 +60,7 @@ def _transposed_views(edit: GraphRewriter, node: Node, grad: Node | None) -> _Vi
     """Return the views if each of Q, K and V is a transpose of [B, T, H, D]."""
     views = _Views("bthd")
     for slot in "QKV":
-        view = _maker(edit, sole_value(node.inputs, slot), _TRANSPOSES)
+        view = edit.writer(sole_value(node.inputs, slot), *_TRANSPOSES)
         if view is None or view.attrs["axis"] != _HEADS_FIRST:
             return None
         views.forward.append(view)
@@ -78,14 +77,14 @@ def _transposed_views(edit: GraphRewriter, node: Node, grad: Node | None) -> _Vi
 
 def _packed_views(edit: GraphRewriter, node: Node, grad: Node | None) -> _Views | None:
     """Return the views if Q, K and V are the three parts of a transpose of [B, T, 3, H, D]."""
-    squeezes = [_maker(edit, sole_value(node.inputs, slot), _SQUEEZES) for slot in "QKV"]
+    squeezes = [edit.writer(sole_value(node.inputs, slot), *_SQUEEZES) for slot in "QKV"]
     if any(view is None or list(view.attrs["axes"]) != [0] for view in squeezes):
         return None
     parts = tuple(sole_value(view.inputs, "X") for view in squeezes if view is not None)
-    split = _maker(edit, parts[0], ("split",))
+    split = edit.writer(parts[0], "split")
     if split is None or tuple(split.outputs["Out"]) != parts or split.attrs["axis"] != 0:
         return None
-    view = _maker(edit, sole_value(split.inputs, "X"), _TRANSPOSES)
+    view = edit.writer(sole_value(split.inputs, "X"), *_TRANSPOSES)
     if view is None or view.attrs["axis"] != _PACKED:
         return None
     forward = [view, split, *(n for n in squeezes if n is not None)]
@@ -115,11 +114,6 @@ def _packed_gradients(edit: GraphRewriter, views: _Views, grad: Node) -> _Views 
     views.backward += [join, back]
     views.gradients["Q@GRAD"] = sole_value(back.outputs, "X@GRAD")
     return views
-
-
-def _maker(edit: GraphRewriter, value: Value | None, op_types: Sequence[str]) -> Node | None:
-    node = edit.maker.get(value) if value is not None else None
-    return node if node is not None and node.op in op_types else None
 
 
 def _fuse_views(

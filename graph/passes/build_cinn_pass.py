@@ -63,10 +63,7 @@ class _Builder:
         assert target.compiles is not None
         self._takes = target.compiles
         self._fetches = {graph.latest[name] for name in target.fetches if name in graph.latest}
-        self._readers: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for value in node.reads():
-                self._readers.setdefault(value, []).append(node)
+        self._readers = graph.readers()
         self._from_batch = _from_batch(graph)
         self.regions: list[Node] = []
 

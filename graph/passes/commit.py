@@ -49,7 +49,7 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     beside = _beside([*nodes, vote], {value.name: value for value in states})
     swap = {value: aside for value, (aside, _) in beside.items()}
     last = {value: copied for value, (_, copied) in beside.items() if copied is not None}
-    nodes = [_redirect(node, swap) for node in [*nodes, vote, *late]]
+    nodes = [node.reading(swap).writing(swap) for node in [*nodes, vote, *late]]
     nodes += _copies(beside, [*graph.nodes, vote])
     same = nodes == list(graph.nodes)
     return graph if same else graph.with_nodes(nodes, {**swap, **last})
@@ -81,7 +81,7 @@ def _barrier() -> Node:
 
 def _needed_nodes(graph: Graph, values: Iterable[Value], extra: Iterable[Node] = ()) -> set[Node]:
     """Return the nodes that compute ``values``, the nodes ``extra``, and all that these depend on."""
-    maker = {value: node for node in graph.nodes for value in node.writes()}
+    maker = graph.writers()
     ancestors: set[Node] = set()
     queue = [*extra, *(maker[value] for value in values if value in maker)]
     while queue:
@@ -124,17 +124,6 @@ def _beside(early: Iterable[Node], newest: dict[str, Value]) -> Beside:
                 copied if newest[value.name] is value else None,
             )
     return temporaries
-
-
-def _redirect(node: Node, swap: dict[Value, Value]) -> Node:
-    node = node.reading(swap)
-    if not any(value in swap for value in node.writes()):
-        return node
-    outputs = {
-        slot: tuple(swap.get(v, v) if v else None for v in values)
-        for slot, values in node.outputs.items()
-    }
-    return replace(node, outputs=outputs)
 
 
 def _copies(beside: Beside, nodes: Iterable[Node]) -> list[Node]:

@@ -1,4 +1,4 @@
-"""What a program computes from attributes alone: the same array in every step."""
+"""Values that a program computes from attributes alone: the same array in every step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def constant(edit: GraphRewriter, value: Value | None) -> np.ndarray | None:
 
     None: the value depends on something that is fed, drawn or kept, or an op made it that is not among these.
     """
-    node = None if value is None else edit.maker.get(value)
+    node = edit.writer(value)
     if node is None or value is None or node.op not in _COMPUTES:
         return None
     shape = value.spec.shape

@@ -28,10 +28,7 @@ def fuse_elementwise(graph: Graph, target: Target) -> Graph:
     compiled = target.strategy is not None and target.strategy.build_cinn_pass
     planner = _Planner(graph, casts=not compiled)
     fetches = graph.needed(target.fetches)
-    readers: dict[Value, list[Node]] = {}
-    for node in graph.nodes:
-        for value in node.reads():
-            readers.setdefault(value, []).append(node)
+    readers = graph.readers()
     candidates = [_computing(group.nodes, readers) for group in planner.groups()]
     groups = [nodes for nodes in candidates if len(nodes) > 1]
     if not groups:

@@ -28,12 +28,12 @@ def fold_decay(graph: Graph, target: Target) -> Graph:
 
 def _change(edit: GraphRewriter, update: Node) -> Change | None:
     param, decayed = sole_value(update.inputs, "Param"), sole_value(update.inputs, "Grad")
-    total = edit.maker.get(decayed) if decayed is not None else None
-    if decayed is None or total is None or total.op != "sum" or len(total.reads()) != 2:
+    total = edit.writer(decayed, "sum")
+    if decayed is None or total is None or len(total.reads()) != 2:
         return None
     grad, term = total.reads()
-    scale = edit.maker.get(term)
-    if scale is None or scale.op != "scale" or sole_value(scale.inputs, "X") is not param:
+    scale = edit.writer(term, "scale")
+    if scale is None or sole_value(scale.inputs, "X") is not param:
         return None
     if scale.attrs["bias"] != 0 or len(scale.reads()) != 1:
         return None

@@ -6,10 +6,10 @@ norm (an activation) stays with it: a group moves less than a sum in the norm an
 
 from __future__ import annotations
 
-from ..ir.graph import Graph, Node
+from ..ir.graph import Graph, Node, Slots
 from ..ops.registry import OPS
 from ..ops.residual_norm import ADD_NORM, NORM_GRAD_ADD
-from .match import GraphRewriter, Slots, other_operand, sole_value
+from .match import GraphRewriter, other_operand, sole_value
 from .target import Pass, Target
 
 _SUMS = ("sum", "elementwise_add")
@@ -48,8 +48,8 @@ def _fold_gradient(edit: GraphRewriter, grad: Node, target: Target) -> bool:
 
 def _fold_sum(edit: GraphRewriter, norm: Node, target: Target) -> bool:
     x = sole_value(norm.inputs, "X")
-    add = edit.maker.get(x) if x is not None else None
-    if x is None or add is None or add.op != "elementwise_add" or len(add.reads()) != 2:
+    add = edit.writer(x, "elementwise_add")
+    if x is None or add is None or len(add.reads()) != 2:
         return False
     first, second = add.reads()
     if not first.spec == second.spec == x.spec:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.graph import Graph, Node
+from ..ir.graph import Graph, Node, Slots
 from ..ops.fused_norm import ACT, ACTIVATIONS
 from ..ops.registry import OPS
 from ..ops.sync_norm import APPLY
-from .match import GraphRewriter, Slots, sole_value
+from .match import GraphRewriter, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_bn_act_ops"
@@ -57,10 +57,8 @@ def with_norm(norm: Node, op_type: str, act: str, slots: Slots) -> Node:
 
 def _backward(edit: GraphRewriter, norm: Node) -> bool:
     d_middle = sole_value(norm.inputs, "Y@GRAD")
-    act = edit.maker.get(d_middle) if d_middle is not None else None
-    if d_middle is None or act is None or act.op not in _GRADS:
-        return False
-    if not edit.can_fuse_away(d_middle, (norm,)):
+    act = edit.writer(d_middle, *_GRADS)
+    if d_middle is None or act is None or not edit.can_fuse_away(d_middle, (norm,)):
         return False
     slots = {"Y": act.inputs["Out"], "Y@GRAD": act.inputs["Out@GRAD"]}
     fused = with_norm(norm, f"{ACT}_grad", _GRADS[act.op], slots)

@@ -6,7 +6,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ops.fused_norm import ACTIVATIONS, ADD_ACT
 from ..ops.sync_norm import APPLY
 from .fuse_bn_act import APART, with_norm
-from .match import Change, GraphRewriter, nonempty_slots, output_of, sole_value
+from .match import Change, GraphRewriter, nonempty_slots, other_operand, output_of, sole_value
 from .target import Pass, Target
 
 _NAME = "fuse_bn_add_act_ops"
@@ -56,13 +56,11 @@ def _changes(edit: GraphRewriter, norm: Node) -> list[Change]:
 
 def _backward(edit: GraphRewriter, y: Value, act: Node, add_grad: Node) -> Change | None:
     d_total = sole_value(add_grad.inputs, "Out@GRAD")
-    act_grad = edit.maker.get(d_total) if d_total is not None else None
+    act_grad = edit.writer(d_total, f"{act.op}_grad")
     slot, other_slot = ("X", "Y") if sole_value(add_grad.inputs, "X") is y else ("Y", "X")
     d_y = sole_value(add_grad.outputs, f"{slot}@GRAD")
     norm_grad = edit.reader(d_y, "batch_norm_grad", "Y@GRAD")
-    if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
-        return None
-    if norm_grad is None or d_y is None:
+    if d_total is None or act_grad is None or norm_grad is None or d_y is None:
         return None
     old = (act_grad, add_grad, norm_grad)
     if not (edit.can_fuse_away(d_total, old) and edit.can_fuse_away(d_y, old)):
@@ -77,13 +75,6 @@ def _backward(edit: GraphRewriter, y: Value, act: Node, add_grad: Node) -> Chang
         **nonempty_slots({"Z@GRAD": sole_value(add_grad.outputs, f"{other_slot}@GRAD")}),
     }
     return old, with_norm(norm_grad, f"{ADD_ACT}_grad", act.op, slots)
-
-
-def other_operand(add: Node, value: Value) -> Value | None:
-    """Return the other operand of a sum (None if it is added to itself)."""
-    x, y = sole_value(add.inputs, "X"), sole_value(add.inputs, "Y")
-    operand = y if x is value else x
-    return None if operand is value else operand
 
 
 _ADD = "elementwise_add"

@@ -45,7 +45,7 @@ def _act_inside(edit: GraphRewriter, add: Node, *, trained: bool) -> list[Change
     """Return the changes that fuse X + act(Y), preferring the second operand's activation if both have one."""
     for slot, other in (("Y", "X"), ("X", "Y")):
         middle, z = sole_value(add.inputs, slot), sole_value(add.inputs, other)
-        act = edit.maker.get(middle) if middle is not None else None
+        act = edit.writer(middle)
         if middle is None or z is None or act is None or middle is z or not _acts(act):
             continue
         x, out = sole_value(act.inputs, "X"), sole_value(add.outputs, "Out")
@@ -145,7 +145,7 @@ def _backward_pair(
         if add_grad.op != f"{_ADD}_grad" or sole_value(add_grad.inputs, "Y") is not y:
             continue
         d_middle = sole_value(add_grad.inputs, "Out@GRAD")
-        act_grad = edit.maker.get(d_middle) if d_middle is not None else None
+        act_grad = edit.writer(d_middle)
         if d_middle is None or act_grad is None or not _is_gradient(act_grad, act, middle):
             continue
         if edit.can_fuse_away(d_middle, (add_grad,)):

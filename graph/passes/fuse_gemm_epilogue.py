@@ -48,8 +48,8 @@ def fuse_gemm_epilogue(graph: Graph, target: Target) -> Graph:
 def _take_slope_below(edit: GraphRewriter, lower: Node) -> bool:
     """Multiply the upper product's gradient by the slope of the gelu below (libraries have its tanh form)."""
     d_out, total = sole_value(lower.inputs, "DOut"), sole_value(lower.inputs, "ReserveSpace")
-    upper = edit.maker.get(d_out) if d_out is not None else None
-    if d_out is None or total is None or upper is None or upper.op != lower.op:
+    upper = edit.writer(d_out, lower.op)
+    if d_out is None or total is None or upper is None:
         return False
     fits = lower.attrs["approximate"] and not upper.attrs["trans_x"]
     if not fits or upper.outputs.get("DX") != (d_out,) or not edit.can_fuse_away(d_out, (lower,)):
@@ -86,8 +86,8 @@ class _Product:
     def find(cls, edit: GraphRewriter, add: Node) -> _Product | None:
         """Return the product behind a sum; None, with the reason recorded, if it cannot be fused."""
         middle, bias = sole_value(add.inputs, "X"), sole_value(add.inputs, "Y")
-        product = edit.maker.get(middle) if middle is not None else None
-        if middle is None or bias is None or product is None or product.op not in _READ:
+        product = edit.writer(middle, *_READ)
+        if middle is None or bias is None or product is None:
             return None
         attrs = _READ[product.op](product)
         rank = len(middle.spec.shape)
@@ -113,8 +113,8 @@ class _Product:
         if not self.grad:
             return (act,) if self.edit.can_fuse_away(total, (act,)) else None
         d_total = sole_value(self.grad[0].inputs, "Out@GRAD")
-        act_grad = self.edit.maker.get(d_total) if d_total is not None else None
-        if d_total is None or act_grad is None or act_grad.op != f"{act.op}_grad":
+        act_grad = self.edit.writer(d_total, f"{act.op}_grad")
+        if d_total is None or act_grad is None:
             return None
         slot = _ACTIVATIONS[act.op]
         same_operand = sole_value(act_grad.inputs, slot) is sole_value(

@@ -18,8 +18,8 @@ def fuse_relu_depthwise_conv(graph: Graph, target: Target) -> Graph:
     forward = backward = 0
     for conv in edit.nodes("depthwise_conv2d"):
         middle = sole_value(conv.inputs, "Input")
-        relu = edit.maker.get(middle) if middle is not None else None
-        if middle is None or relu is None or relu.op != "relu":
+        relu = edit.writer(middle, "relu")
+        if middle is None or relu is None:
             continue
         x = sole_value(relu.inputs, "X")
         assert x is not None

@@ -102,7 +102,7 @@ def _is_attention(edit: GraphRewriter, path: Sequence[tuple[Node, str]], softmax
 
 def _scores(edit: GraphRewriter, value: Value | None) -> list[tuple[Node, str]] | None:
     """Return the ops that make scores from a product, in order: scalings by constants, then one mask."""
-    node = edit.maker.get(value) if value is not None else None
+    node = edit.writer(value)
     if node is None or value is None:
         return None
     if node.op != "elementwise_add":
@@ -119,10 +119,10 @@ def _scores(edit: GraphRewriter, value: Value | None) -> list[tuple[Node, str]] 
 
 def _scaled_product(edit: GraphRewriter, value: Value) -> list[tuple[Node, str]] | None:
     path: list[tuple[Node, str]] = []
-    node = edit.maker.get(value)
+    node = edit.writer(value)
     while node is not None and factor(edit, node) is not None:
         path.insert(0, (node, "X"))
-        node = edit.maker.get(sole_value(node.inputs, "X"))  # type: ignore[arg-type]  # X is always there
+        node = edit.writer(sole_value(node.inputs, "X"))
     return [(node, "X"), *path] if node is not None and node.op == "matmul" else None
 
 
@@ -134,7 +134,7 @@ def factor(edit: GraphRewriter, node: Node) -> float | None:
         plain = not node.attrs["bias"] and sole_value(node.inputs, "ScaleTensor") is None
         return float(node.attrs["scale"]) if plain else None
     other = sole_value(node.inputs, "Y")
-    constant = edit.maker.get(other) if other is not None else None
+    constant = edit.writer(other)
     if constant is None or constant.op != "fill_constant" or constant.inputs or other is None:
         return None
     if any(size != 1 for size in other.spec.shape):
@@ -167,7 +167,7 @@ class _Attention:
 
     def _take_scaling(self) -> None:
         """Fold a scaling of the queries into the fused op, if nothing else reads the scaled queries."""
-        node = self.edit.maker.get(self.q) if self.q is not None else None
+        node = self.edit.writer(self.q)
         if node is None or factor(self.edit, node) is None or node.op != "scale":
             return
         grad = gradient_op(self.edit, node, self.d_q) if self.d_q is not None else None

@@ -64,11 +64,11 @@ def _fuse(edit: GraphRewriter, activation: Node) -> bool:
 def _core(edit: GraphRewriter, activation: Node) -> Path | None:
     """Return the ops of product, bias, activation, dropout, product (bias and dropout optional), or None."""
     x, out = sole_value(activation.inputs, "X"), sole_value(activation.outputs, "Out")
-    before = edit.maker.get(x) if x is not None else None
+    before = edit.writer(x)
     path: Path = [(activation, "X")]
     if before is not None and _is_bias(before):
         path.insert(0, (before, "X"))
-        before = edit.maker.get(sole_value(before.inputs, "X"))  # type: ignore[arg-type]  # X is always there
+        before = edit.writer(sole_value(before.inputs, "X"))
     if before is None or columns(before) is None:
         return None
     path.insert(0, (before, "X"))
@@ -118,8 +118,8 @@ def _norm_before(edit: GraphRewriter, core: Path) -> Path:
     """Return the layer norm before the first layer, if it norms the same rows."""
     first = core[0][0]
     x = sole_value(first.inputs, "X")
-    norm = edit.maker.get(x) if x is not None else None
-    if norm is None or norm.op != "layer_norm" or norm.attrs["begin_norm_axis"] != columns(first):
+    norm = edit.writer(x, "layer_norm")
+    if norm is None or norm.attrs["begin_norm_axis"] != columns(first):
         return []
     return [(norm, "X")]
 

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from ..ir.graph import STATE, Graph, Node, Value
+from ..ir.graph import STATE, Graph, Node, Slots, Value
 from ..program.role import OpRole
 from .target import Target
 
-Slots = Mapping[str, tuple[Value | None, ...]]
 Change = tuple[Sequence[Node], Node]  # nodes, and the one that takes their place
 _REASONS_SHOWN = 4
 
@@ -50,6 +49,11 @@ class GraphRewriter:
     def readers(self, value: Value) -> list[Node]:
         """Return the nodes that read a value."""
         return list(dict.fromkeys(self._readers.get(value, ())))
+
+    def writer(self, value: Value | None, *op_types: str) -> Node | None:
+        """Return the node that computes a value, if it is of one of these ops (of any unless told)."""
+        node = self.maker.get(value) if value is not None else None
+        return node if node is not None and (not op_types or node.op in op_types) else None
 
     def reader(self, value: Value | None, op_type: str, slot: str) -> Node | None:
         """Return the first node of a type that reads a value in a slot."""

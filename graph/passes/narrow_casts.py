@@ -73,10 +73,7 @@ class _Narrowing:
         self.attends = build is not None and (
             build.fused_attention or build.fuse_dot_product_attention
         )
-        self.readers: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for value in dict.fromkeys(node.reads()):
-                self.readers.setdefault(value, []).append(node)
+        self.readers = graph.readers()
         self.wide = {node.writes()[0]: node for node in graph.nodes if _widens(node)}
         self.source: dict[Value, Value] = {}
         self.swap: dict[Value, Value] = {}
@@ -202,14 +199,10 @@ class _Narrowing:
         self._append(node, narrowed, outputs)
 
     def _append(self, node: Node, narrowed: _Narrowed, outputs: dict[Value, Value]) -> None:
-        slots = {
-            slot: tuple(None if v is None else outputs.get(v, v) for v in values)
-            for slot, values in node.outputs.items()
-        }
-        results = {v for values in slots.values() for v in values}
+        node = node.reading(narrowed.swap).writing(outputs)
+        results = node.writes()
         grads = tuple(pair for pair in node.grads if pair[1] in results)
-        node = node.reading(narrowed.swap)
-        self.nodes.append(replace(node, outputs=slots, grads=grads))
+        self.nodes.append(replace(node, grads=grads))
 
     def _without_unread(self) -> list[Node]:
         """Return the nodes without widening casts whose results have no readers left."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...strategies.types import LOW, VarType
-from ..ir.graph import Graph, Node, Value
+from ..ir.graph import Graph, Node, Slots, Value
 from ..ops.score_loss import SCORE_LOSS
-from .match import Change, GraphRewriter, Slots, sole_value
+from .match import Change, GraphRewriter, sole_value
 from .target import Pass, Target
 
 _NAME = "score_loss"
@@ -59,8 +59,8 @@ def _casts(
     edit: GraphRewriter, logits: Value, loss: Node, d_logits: Value
 ) -> tuple[Node | None, Node | None]:
     """Return the cast that widens the scores for a loss alone, and that of their gradient back."""
-    widens = edit.maker.get(logits)
-    if widens is None or widens.op != "cast" or widens.reads()[0].spec.dtype not in LOW:
+    widens = edit.writer(logits, "cast")
+    if widens is None or widens.reads()[0].spec.dtype not in LOW:
         return None, None
     narrows = edit.reader(d_logits, "cast", "X")
     if narrows is None or narrows.writes()[0].spec.dtype != widens.reads()[0].spec.dtype:

@@ -83,7 +83,7 @@ class Rows(NamedTuple):
 
 
 class _RowByRow(NamedTuple):
-    """How an op takes rows: whether equal ones must be merged before, and when it does."""
+    """A way to compute an op on rows: whether equal rows must be merged before, and which nodes allow it."""
 
     merged: bool = True
     takes: Callable[[Node], bool] = lambda node: True
@@ -152,7 +152,7 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
     Raises:
         Unsupported: names the parameter.
     """
-    writer = {value: node for node in graph.nodes for value in node.writes()}
+    writer = graph.writers()
 
     def stays(grad: Value | None) -> bool | None:
         """Whether a gradient is rows; None: it is none of sparse lookups alone."""

@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 class Target:
     """The places and switches that a graph is compiled for.
 
-    ``replicas`` copies in lockstep, those of all ``trainers``;
-    ``strategy`` the user's switches (None: one place, no switches);
-    ``has_loss`` whether the program trains, so that gradients are reduced; ``bucket_bytes`` how much
-    gradient data travels in one collective, and ``bucket_members`` how many gradients (0: any number);
-    ``delay_collectives`` and ``barrier`` are the execution strategy's ``allow_op_delay`` and
-    ``use_thread_barrier``. ``fetches`` names the variables whose last values must still be there afterwards.
-    ``compiles`` tells which nodes a compiler of regions can take (None: there is no compiler),
-    ``adds_gradients`` to which gradients of a convolution's images a library adds a value (None: to none),
-    ``keeps_masks`` of which batch norms with a sum and a relu a library keeps the relu's mask (None: of none),
-    ``folds_residuals`` into which layer norms one folds a sum (None: into none), ``drops_weights`` of which
-    attentions one drops weights by its own numbers (None: of none).
+    replicas: how many copies run in lockstep, those of all ``trainers`` together.
+    strategy: the user's switches (None: one place, no switches).
+    has_loss: the program trains, so gradients are reduced.
+    bucket_bytes, bucket_members: bytes and number of gradients in one collective (0 members: any number).
+    delay_collectives, barrier: the execution strategy's ``allow_op_delay`` and ``use_thread_barrier``.
+    fetches: names of variables whose last values must exist afterwards.
+    whole_feeds: names of fed variables of which all places get the same value.
+    own_states: names of persistables of which other programs left each place a value of its own.
+    keeps: the driver stores values that differ by place, for a replica that replaces a lost one.
+    checks: every op checks that its results are finite, before any persistable is written.
+    rows: gradients of sparse embeddings may stay rows.
+    part: the name of a loop's block, which ends the names of its pictures.
 
-    ``whole_feeds`` names the fed variables of which all places get the same value; ``own_states`` the
-    persistables of which other programs left each place a value of its own. ``keeps``: the driver stores the
-    values that differ by place, for a replica that takes the place of a lost one. ``checks``: every op checks
-    that its results are finite, before any persistable is written. ``rows``: gradients of sparse embeddings may
-    stay rows. ``part`` names the block of a loop, behind the path of pictures.
+    Five fields tell which nodes libraries take (None: none). ``compiles``: nodes for a compiler of regions.
+    ``adds_gradients``: gradients of a convolution's images, to which a value is added. ``keeps_masks``: batch
+    norms with a sum and a relu, whose mask is stored. ``folds_residuals``: layer norms that compute the sum
+    before them. ``drops_weights``: attentions whose weights are dropped by the library's own random numbers.
     """
 
     replicas: int = 1
@@ -90,15 +90,15 @@ class Target:
 
     @property
     def reduces_to(self) -> str:
-        """How gradients are reduced: a member of ReduceStrategy, by name."""
+        """The name of the member of ReduceStrategy by which gradients are reduced."""
         return "AllReduce" if self.strategy is None else self.strategy.reduce_strategy.name
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One entry of the pipeline: what it does, when it is on, and why it stands where it stands.
+    """One entry of the pipeline: its function, when it is on, and why it stands where it does.
 
-    ``keeps_values``: every value that is there before and after it is the same, but for rounding.
+    ``keeps_values``: values that exist both before and after the pass agree, up to rounding.
     """
 
     name: str

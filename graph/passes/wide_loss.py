@@ -82,12 +82,8 @@ def _rewritten(graph: Graph, swap: Mapping[Value, Value]) -> Iterator[Node]:
 
 
 def _in_float32(node: Node, swap: Mapping[Value, Value]) -> Node:
-    outputs = {
-        slot: tuple(swap.get(value, value) if value else None for value in values)
-        for slot, values in node.outputs.items()
-    }
     attrs = {**node.attrs, "wide": True} if node.op.startswith(SCORE_LOSS) else node.attrs
-    return replace(node, outputs=outputs, attrs=attrs)
+    return replace(node.writing(swap), attrs=attrs)
 
 
 def _cast(source: Value, result: Value, like: Node) -> Node:

@@ -326,7 +326,7 @@ class Operator:
 
 
 class _LodLevels(Lods[None]):
-    """How many levels of sequences an operator's variables have: all that is known while a program is built."""
+    """Numbers of levels of sequences of an operator's variables: all that is known while a program is built."""
 
     def __init__(self, op: Operator) -> None:
         self._op = op

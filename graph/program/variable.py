@@ -58,7 +58,7 @@ class Variable:
 
     @property
     def desc(self) -> VarDesc:
-        """What the variable declares, by the methods of Paddle's ``VarDesc``."""
+        """The declaration of the variable, with the methods of Paddle's ``VarDesc``."""
         return VarDesc(self)
 
     @property
@@ -190,7 +190,7 @@ class Parameter(Variable):
 
 
 class VarDesc:
-    """What a variable declares, by the methods that Paddle's C++ has for it.
+    """The declaration of a variable, with the methods of Paddle's C++ class.
 
     ``set_shape`` leaves a size open, or prunes a parameter.
     """

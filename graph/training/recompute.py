@@ -59,7 +59,7 @@ def segments(
 
 
 class _Places:
-    """Where on the path each name is written, and where it is read."""
+    """The positions on the path at which each name is written, and read."""
 
     def __init__(self, path: Sequence[Operator]) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""What a user tells DistributeTranspiler about how a program is distributed."""
+"""The configuration of DistributeTranspiler."""
 
 from __future__ import annotations
 

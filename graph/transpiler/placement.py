@@ -47,7 +47,7 @@ class Shard:
 
     @property
     def rows(self) -> int:
-        """How many rows it has."""
+        """The number of its rows."""
         return self.shape[0]
 
 
@@ -69,7 +69,7 @@ class Trained:
 
     @property
     def sections(self) -> list[int]:
-        """How many rows each shard has."""
+        """The number of rows of each shard."""
         return [shard.rows for shard in self.shards]
 
     @property

@@ -1,4 +1,4 @@
-"""What ``transpile`` decided, and the programs as they were before it."""
+"""The decisions of ``transpile``, and the programs before it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Distribution:
-    """How a program is distributed, for what runs it and saves what it trains: ``Program.distribution``.
+    """The distribution of a program (``Program.distribution``), for executors and for saving.
 
     ``shards``: by parameter. ``rows``: parameters whose gradients, or changes, are sent as rows. ``tables``:
     those of which trainers have no copy. ``distributed_table``: that of ``table.py``, which has no shards.

@@ -1,4 +1,4 @@
-"""How variables are cut by rows, so that servers share them."""
+"""Cuts variables by rows, so that servers share them."""
 
 from __future__ import annotations
 

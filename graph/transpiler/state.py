@@ -1,4 +1,4 @@
-"""What servers carry from one step to the next beside parameters: the state of optimizers and of schedules."""
+"""The state of servers beside parameters: accumulators of optimizers, counters of schedules."""
 
 from __future__ import annotations
 

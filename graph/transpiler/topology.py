@@ -13,7 +13,7 @@ COUNTER = "@LR_DECAY_COUNTER@"
 
 
 class DistributedMode(IntEnum):
-    """How servers work; Paddle's numbers."""
+    """Modes of servers, with Paddle's numbers."""
 
     SYNC = 0
     ASYNC = 1

@@ -24,7 +24,7 @@ class ParallelEnv:
 
     @property
     def world_size(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return self._maker.worker_num()
 
     @property

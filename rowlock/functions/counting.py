@@ -25,7 +25,7 @@ def histogram(
     density: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """How many elements lie in each of ``bins`` equal parts of [min, max]: int64 [bins].
+    """The number of elements in each of ``bins`` equal parts of [min, max]: int64 [bins].
 
     With ``min`` and ``max`` alike the range is that of the data. ``weight`` (like ``input``) is summed in place
     of ones; with ``density`` the integral is 1: both make float32.

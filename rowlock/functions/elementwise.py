@@ -104,17 +104,17 @@ def nan_to_num(
 
 
 def isposinf(x: Variable, name: str | None = None) -> Variable:
-    """Which elements are infinite and positive."""
+    """Tell which elements are infinite and positive: bool, like x."""
     return binary.not_equal(x, x) if x.dtype in INTEGERS else x > most(x)
 
 
 def isneginf(x: Variable, name: str | None = None) -> Variable:
-    """Which elements are infinite and negative."""
+    """Tell which elements are infinite and negative: bool, like x."""
     return binary.not_equal(x, x) if x.dtype in INTEGERS else x < -most(x)
 
 
 def isreal(x: Variable, name: str | None = None) -> Variable:
-    """Which elements have no imaginary part: all."""
+    """Return True for each element: there are no complex numbers."""
     return full_like(x, True, "bool")
 
 
@@ -161,7 +161,7 @@ def isin(
     invert: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """Which elements of x are among those of ``test_x`` (with ``invert``: are not)."""
+    """Tell which elements of x are among those of ``test_x`` (with ``invert``: are not): bool, like x."""
     row = layers.reshape(test_x, [1] * x.ndim + [-1])
     row = row if row.dtype == x.dtype else layers.cast(row, x.dtype)
     same = binary.equal(layers.unsqueeze(x, [x.ndim]), row)
@@ -176,7 +176,7 @@ def searchsorted(
     right: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """How many elements of rising rows are below each of ``values`` (``right``: or are equal to it)."""
+    """The number of elements of rising rows below each of ``values`` (``right``: or equal to it)."""
     wide = layers.unsqueeze(values, [values.ndim])
     if sorted_sequence.ndim == 1:
         rows = layers.reshape(sorted_sequence, [1] * values.ndim + [-1])
@@ -196,7 +196,7 @@ def bucketize(
     right: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """How many boundaries of a rising vector are below each element (``right``: or equal to it)."""
+    """The number of boundaries of a rising vector below each element (``right``: or equal to it)."""
     return searchsorted(sorted_sequence, x, out_int32, right)
 
 

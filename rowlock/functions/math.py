@@ -238,12 +238,12 @@ def _boolean(x: Variable, layer: str) -> Variable:
 
 
 def all(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Whether every element is true, or not zero."""
+    """Tell whether all elements along ``axis`` (None: all) are true, or not zero: bool."""
     return tensors.reduce_all(_boolean(x, "all"), _axes(axis, "all"), keepdim, name)
 
 
 def any(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
-    """Whether some element is true, or not zero."""
+    """Tell whether any element along ``axis`` (None: all) is true, or not zero: bool."""
     return tensors.reduce_any(_boolean(x, "any"), _axes(axis, "any"), keepdim, name)
 
 
@@ -378,7 +378,7 @@ def trunc(input: Variable, name: str | None = None) -> Variable:
 
 
 def frac(x: Variable, name: str | None = None) -> Variable:
-    """What is behind the point, with the sign of x."""
+    """The fraction: x - trunc(x), with the sign of x."""
     return x - trunc(x)
 
 
@@ -393,17 +393,17 @@ def deg2rad(x: Variable, name: str | None = None) -> Variable:
 
 
 def isnan(x: Variable, name: str | None = None) -> Variable:
-    """Which elements are no number."""
+    """Tell which elements are NaN: bool, like x."""
     return binary.not_equal(x, x)
 
 
 def isinf(x: Variable, name: str | None = None) -> Variable:
-    """Which elements are infinite."""
+    """Tell which elements are infinite: bool, like x."""
     return binary.not_equal(x, x) if x.dtype in INTEGERS else unary.abs(x) > most(x)
 
 
 def isfinite(x: Variable, name: str | None = None) -> Variable:
-    """Which elements are finite numbers."""
+    """Tell which elements are finite: bool, like x."""
     return binary.equal(x, x) if x.dtype in INTEGERS else unary.abs(x) <= most(x)
 
 

@@ -47,7 +47,7 @@ def amin(
 def count_nonzero(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
-    """How many elements along ``axis`` are not zero, int64."""
+    """The number of elements along ``axis`` that are not zero, int64."""
     marks = binary.not_equal(x, full_like(x, 0))
     return layers.reduce_sum(layers.cast(marks, "int64"), axis, keepdim)
 

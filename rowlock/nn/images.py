@@ -198,7 +198,7 @@ def grid_sample(
     align_corners: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """What lies at the positions ``grid`` [N, H', W', 2] of images [N, C, H, W].
+    """Sample images [N, C, H, W] at the positions ``grid`` [N, H', W', 2], from -1 to 1.
 
     Outside are zeros, the nearest element ("border"), or the image in a mirror ("reflection"). Raises
     ValueError for another mode, TypeError where ``align_corners`` is no bool.

@@ -339,6 +339,13 @@ def test_the_schedule_is_of_what_ranks_must_share() -> None:
     for node in (replace(first, kernel="other"), replace(first, attrs={**first.attrs, "x": 1})):
         assert replace(program, nodes=(node, *others)).schedule != program.schedule
 
+    def with_loop(where: str) -> str:
+        block = {"nodes": [{"op": "relu", "attrs": {}, "where": where}]}
+        loop = replace(first, attrs={**first.attrs, "block": block})
+        return replace(program, nodes=(loop, *others)).schedule
+
+    assert with_loop("here") == with_loop("there") != program.schedule
+
 
 def test_no_plan_writes_before_the_vote() -> None:
     """A plan without a collective would never be stopped at one, even if all ranks agree on it."""

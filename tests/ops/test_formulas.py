@@ -33,6 +33,7 @@ CASES: Mapping[str, Callable[..., Any]] = {
     "moved": lambda m, x, y: (
         m.concatenate([x.T[::-1], y * y], 1)[1:, ::2].transpose(1, 0).reshape(-1)
     ),
+    "parts": lambda m, x, y: x[:, :2] * x[:, 2:] + x[:, 1:3] * x[:, ::-2] * y[0, 0],
     "rows": lambda m, x, y: m.take(x * x, INDEX, 0) + m.take(x, INDEX, 1).sum((0, 1, 2)),
     "factors": lambda m, x, y: (
         m.inverse(x[:, :3] @ x[:, :3].T + m.table([[1, 0.5, 0], [0, 2, 0], [0, 0, 3.0]]))
@@ -117,6 +118,13 @@ def test_an_index_outside_the_rows_is_refused_when_it_comes() -> None:
     root = f.take(x, f.checked(index, 3, "index"), 0)
     with pytest.raises(InvalidValue, match=r"op: index 3 is outside the 3 rows \(0 to 2\)"):
         computed([root], {"x": np.ones((3, 2), "f4"), "index": np.array([0, 3])}, ARRAY_MEANS)
+
+
+def test_gradients_of_parts_lie_beside_each_other() -> None:
+    _, (x, _) = operands("float32")
+    for root, fn in ((x[:, :2] * x[:, 2:], "place"), (x[:, :3] * x[:, 1:], "add")):
+        (slope,) = slopes_of([(root, root)], [x])
+        assert slope is not None and (slope.fn, len(slope.args)) == (fn, 2)
 
 
 def test_statistics_are_one_loop_a_pass() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rowlock.strategies.base import unbuilt
+from rowlock.strategies.base import Strategy, unbuilt
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import EnforceNotMet, StrategyError, UnknownField
@@ -166,3 +166,9 @@ def test_cluster_config_takes_whole_numbers_for_seconds_and_amounts() -> None:
     assert ClusterConfig(step_deadline_s=5).step_deadline_s == 5.0
     assert ClusterConfig(resources_per_replica={"disk": 1}).resources_per_replica == {"disk": 1.0}
     assert ClusterConfig().resources_per_replica is not ClusterConfig().resources_per_replica
+
+
+@pytest.mark.parametrize("kind", [BuildStrategy, ExecutionStrategy, ClusterConfig])
+def test_help_describes_every_field_with_an_effect(kind: type[Strategy]) -> None:
+    fields = {n for n, f in kind.model_fields.items() if f.json_schema_extra == {"built": "all"}}
+    assert not fields - set(re.findall(r"\w+", str(kind.__doc__)))

@@ -11,7 +11,6 @@ from ....graph.ops import ranges as ops
 from ....graph.ops.operands import Array, Unary
 from ...device.device import Device
 from ..registry import Step, kernel
-from .manipulation import copied
 
 
 def written(dev: Device, out: Array, value: Any) -> Step:
@@ -77,29 +76,6 @@ def linspace(dev: Device, a: ops.Linspace) -> list[Step]:
 def linspace_shares(num: int) -> Any:
     """Return how far each element is on the way."""
     return np.arange(num) / max(num - 1, 1)
-
-
-def spread(x: Array, rank: int, axis: int) -> Any:
-    """View a vector as what varies along one of ``rank`` dimensions."""
-    return x.reshape([-1 if i == axis else 1 for i in range(rank)])
-
-
-@kernel("meshgrid", low=True)
-def meshgrid(dev: Device, a: ops.Meshgrid) -> list[Step]:
-    rank = len(a.x)
-    pairs = ((out, spread(x, rank, i)) for i, (x, out) in enumerate(zip(a.x, a.out, strict=True)))
-    return [step for out, x in pairs for step in copied(dev, out, x)]
-
-
-@kernel("meshgrid_grad")
-def meshgrid_grad(dev: Device, a: ops.MeshgridGrad) -> list[Step]:
-    """The sum over all other dimensions."""
-    rank = len(a.x)
-    return [
-        partial(dev.xp.add.reduce, d_out, tuple(j for j in range(rank) if j != i), None, d_x)
-        for i, (d_out, d_x) in enumerate(zip(a.d_out, a.d_x, strict=True))
-        if d_x is not None
-    ]
 
 
 @kernel("allclose")

@@ -14,8 +14,6 @@ from ..array.elementwise import aligned
 from ..loops import elementwise as loops
 from ..loops import fused as fused_loops
 from ..loops import fusion as fusion_loops
-from ..loops import pair_loss as pair_loss_loops
-from ..loops import rectifier as rectifier_loops
 from ..loops.elementwise import Loops
 from ..registry import Step
 
@@ -59,5 +57,3 @@ def step_grad(dev: Device, a: Gradient) -> list[Step]:
 loops.register(CUDA, lambda op_type: True)
 fused_loops.register(CUDA)
 fusion_loops.register(CUDA, apart=CUDA.back_end)
-pair_loss_loops.register(CUDA)
-rectifier_loops.register(CUDA)

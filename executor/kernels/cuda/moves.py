@@ -1,21 +1,13 @@
-"""Ops that move elements, on a GPU: each pair of views is one launch; and triangles and traces."""
+"""Ops that move elements, on a GPU: each pair of views is one launch; and traces."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-
-from ....graph.ops import expr as e
-from ....graph.ops.diagonal import Eye, Trace, TraceGrad, TrilTriu, TrilTriuGrad
-from ....graph.ops.operands import Array
+from ....graph.ops.diagonal import Eye, Trace, TraceGrad
 from ....graph.ops.rearrange import Unbind
-from ....graph.ops.window import PartialSum, PartialSumGrad
-from ...codegen.cuda_loops import bind_cuda
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.manipulation import layers
-from ..array.moves import columns, diagonal_of, register
+from ..array.moves import diagonal_of, register
 from .copies import filled, moved
 from .reduction import reduced
 from .support import cuda
@@ -33,28 +25,6 @@ def unbind(dev: Device, a: Unbind) -> list[Step]:
         if out is not None
         for step in moved(dev, out, layer.reshape(out.shape))
     ]
-
-
-@cuda("partial_sum")
-def partial_sum(dev: Device, a: PartialSum) -> list[Step]:
-    """All operands in one pass."""
-    parts = {f"x{i}": columns(x, a.start_index, a.out.shape[1]) for i, x in enumerate(a.x)}
-    terms = [e.argument(name) for name in parts]
-    total = e.copy(terms[0])
-    for term in terms[1:]:
-        total = total + term
-    return bind_cuda(dev, [(total, a.out)], parts)
-
-
-@cuda("partial_sum_grad")
-def partial_sum_grad(dev: Device, a: PartialSumGrad) -> list[Step]:
-    """The gradient in the columns that were taken, zero beside them."""
-    steps: list[Step] = []
-    for d_x in a.d_x:
-        if d_x is not None:
-            part = columns(d_x, a.start_index, a.d_out.shape[1])
-            steps += [*filled(dev, d_x, 0), *moved(dev, part, a.d_out)]
-    return steps
 
 
 @cuda("eye")
@@ -78,23 +48,3 @@ def trace_grad(dev: Device, a: TraceGrad) -> list[Step]:
     view = diagonal_of(a.d_input, a.offset, a.dim1, a.dim2)
     source = a.d_out.reshape(*view.shape[:-1], 1)
     return [*filled(dev, a.d_input, 0), *moved(dev, view, source)]
-
-
-def _triangle(dev: Device, out: Array, x: Array, a: TrilTriu | TrilTriuGrad) -> list[Step]:
-    rows, columns = x.shape[-2:]
-    lower: Any = np.tri(rows, columns, a.diagonal - (not a.lower), bool)
-    inside = dev.xp.asarray(lower if a.lower else ~lower)
-    chosen = e.where(e.argument("inside"), e.argument("x"), 0)
-    return bind_cuda(dev, [(chosen, out)], {"x": x, "inside": inside})
-
-
-@cuda("tril_triu")
-def tril_triu(dev: Device, a: TrilTriu) -> list[Step]:
-    """X within the triangle, zero beside it."""
-    return _triangle(dev, a.out, a.x, a)
-
-
-@cuda("tril_triu_grad")
-def tril_triu_grad(dev: Device, a: TrilTriuGrad) -> list[Step]:
-    """The gradient within the triangle, zero beside it."""
-    return _triangle(dev, a.d_x, a.d_out, a)

@@ -1,4 +1,4 @@
-"""Numbers in a row and tensors repeated to a shape, on a GPU."""
+"""Numbers in a row, on a GPU."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_loops import fill as constant
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.ranges import linspace_shares, range_numbers, spread
-from .copies import filled, moved
-from .reduction import reduced
+from ..array.ranges import linspace_shares, range_numbers
+from .copies import filled
 from .support import cuda
 
 
@@ -62,22 +61,3 @@ def linspace(dev: Device, a: ops.Linspace) -> list[Step]:
     start, stop, shares = (e.argument(name) for name in ("start", "stop", "share"))
     operands = {"start": a.start.reshape(1), "stop": a.stop.reshape(1), "share": share}
     return bind_cuda(dev, [(start + shares * (stop - start), a.out)], operands)
-
-
-@cuda("meshgrid")
-def meshgrid(dev: Device, a: ops.Meshgrid) -> list[Step]:
-    """Each vector repeated along the other dimensions."""
-    rank = len(a.x)
-    pairs = enumerate(zip(a.x, a.out, strict=True))
-    return [step for i, (x, out) in pairs for step in moved(dev, out, spread(x, rank, i))]
-
-
-@cuda("meshgrid_grad")
-def meshgrid_grad(dev: Device, a: ops.MeshgridGrad) -> list[Step]:
-    """The sum over all other dimensions."""
-    steps: list[Step] = []
-    for i, (d_out, d_x) in enumerate(zip(a.d_out, a.d_x, strict=True)):
-        if d_x is not None:
-            others = tuple(j for j in range(len(a.x)) if j != i)
-            steps += reduced(dev, "Sum", d_out, d_x, others)
-    return steps

@@ -1,10 +1,9 @@
-"""Elements picked along a dimension, sums at coordinates and one-hot rows, by number in compiled loops."""
+"""Sums at coordinates and one-hot rows, in compiled loops."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
-from math import prod
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.indexing import checked_rows, places_of
 from ..registry import F, Step, by_arrays, kernel
-from .by_index import add_rows, looped, row_sums, rows
+from .by_index import add_rows, looped, row_sums
 
 _TYPES = {VarType.FP32, VarType.INT32, VarType.INT64}
 
@@ -31,12 +30,6 @@ def _in_single(node: Node) -> bool:
         and types <= _TYPES
         and all(value.spec.dtype == VarType.FP32 for value in node.writes())
     )
-
-
-def _stacked(array: Array, axis: int) -> Array:
-    """View an array as [stack, row, element]; rows lie along ``axis``."""
-    shape, axis = array.shape, axis % array.ndim
-    return array.reshape(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
 def _loop(op: str, *operands: str, takes: Takes = _in_single) -> Callable[[F], F]:
@@ -56,32 +49,6 @@ def _loop(op: str, *operands: str, takes: Takes = _in_single) -> Callable[[F], F
         return function
 
     return register
-
-
-@_loop("index_select", "index", "x", "out")
-def index_select(dev: Device, a: ops.IndexSelect) -> list[Step]:
-    """Layers by number."""
-    check = checked_rows("index_select", a.index, a.x.shape[a.dim])
-    return [check, *rows(dev, _stacked(a.x, a.dim), a.index, _stacked(a.out, a.dim))]
-
-
-@_loop("index_select_grad", "index", "d_out", "d_x")
-def index_select_grad(dev: Device, a: ops.IndexSelectGrad) -> list[Step]:
-    """Each layer gets the sum of what was picked of it."""
-    return row_sums(dev, a.index, _stacked(a.d_out, a.dim), _stacked(a.d_x, a.dim))
-
-
-@_loop("index_sample", "index", "x", "out")
-def index_sample(dev: Device, a: ops.IndexSample) -> list[Step]:
-    """Elements of each row by number."""
-    check = checked_rows("index_sample", a.index, a.x.shape[1])
-    return [check, *rows(dev, a.x[..., np.newaxis], a.index, a.out[..., np.newaxis])]
-
-
-@_loop("index_sample_grad", "index", "d_out", "d_x")
-def index_sample_grad(dev: Device, a: ops.IndexSampleGrad) -> list[Step]:
-    """Each element gets the sum of what was picked of it."""
-    return row_sums(dev, a.index, a.d_out[..., np.newaxis], a.d_x[..., np.newaxis])
 
 
 def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Step]:

@@ -273,7 +273,10 @@ def _of_term(
         case "slice":
             return args[0][slices(options)]
         case "place":
-            return jnp.zeros(term.shape, term.dtype).at[slices(options)].set(args[0])
+            whole = jnp.zeros(term.shape, term.dtype)
+            for part, cuts in zip(args, options, strict=True):
+                whole = whole.at[slices(cuts)].set(part)
+            return whole
         case "concat":
             return jnp.concatenate(args, options)
         case "inverse":

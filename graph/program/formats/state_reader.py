@@ -24,7 +24,7 @@ _NUMPY = ("numpy.core.multiarray", "numpy._core.multiarray")
 
 
 class _Mark:
-    """Where a tuple, list or dict begins on the stack."""
+    """Marks where a tuple, list or dict begins on the stack."""
 
 
 class _Name:

@@ -26,7 +26,7 @@ from .rewrite import Rules, rewrite
 
 @dataclass(frozen=True)
 class Scaling:
-    """How the loss is scaled, so that small gradients do not vanish in float16.
+    """Settings of loss scaling, without which small gradients vanish in float16.
 
     ``dynamic``: the scale grows by ``incr_ratio`` after ``incr_every_n_steps`` steps in a row whose gradients
     are finite, and shrinks by ``decr_ratio`` (not below 1) after ``decr_every_n_nan_or_inf`` others.

@@ -1,4 +1,4 @@
-"""What all schedules share, and the one that follows a measure instead of the epoch."""
+"""The base of schedules, and the schedule that follows a measure instead of the epoch."""
 
 from __future__ import annotations
 

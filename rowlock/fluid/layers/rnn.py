@@ -65,7 +65,7 @@ def _shapes(nest: Any) -> Any:
 
 
 class RNNCell:
-    """What computes outputs and new states of inputs and states: define ``call`` and ``state_shape``."""
+    """Base of cells, which compute outputs and new states; define ``call`` and ``state_shape``."""
 
     def call(self, inputs: Any, states: Any, **kwargs: Any) -> tuple[Any, Any]:
         """Return (outputs, new states); new states are a structure like the states."""

@@ -19,7 +19,7 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvBase(DimensionedLayer):
-    """What convolutions store."""
+    """Arguments that all convolutions check and store."""
 
     _padding: Any
     _data_format: str

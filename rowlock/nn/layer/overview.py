@@ -1,4 +1,4 @@
-"""What the parts of a layer make of an input: shapes, parameters and multiplications, as tables."""
+"""Tables of a layer's parts: shapes of their results, parameters and multiplications."""
 
 from __future__ import annotations
 

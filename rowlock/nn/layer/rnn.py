@@ -25,7 +25,7 @@ from .layers import Layer
 
 
 class RNNCellBase(Layer):
-    """What computes an output and a new state of an input and a state."""
+    """Base of cells, which compute an output and a new state from an input and a state."""
 
     def get_initial_states(
         self,

@@ -1,4 +1,4 @@
-"""What transforms share: keys of inputs, and transforms one after another."""
+"""The base of transforms, keys of inputs, and transforms one after another."""
 
 from __future__ import annotations
 
