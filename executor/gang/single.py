@@ -140,6 +140,7 @@ class SingleReplicaGang(Gang):
         """The gang goes on without the lost; what ran on a replica that is gone is to be run again."""
         Recovery(self._gang).after(lost)
         if self.delivery.broken:
+            lost.args = (f"{lost} It ran this program alone: run it again.",)
             raise lost
 
     def settle(self, lost: ReplicaLost) -> None:

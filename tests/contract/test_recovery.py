@@ -216,7 +216,7 @@ def test_steps_in_flight_are_done_once() -> None:
             assert value.tobytes() == twin.parameters()[name].tobytes(), name
 
 
-def tested_on(rank: int, net: Net, program: Any) -> ParallelRun:
+def alone_on(rank: int, net: Net, program: Any) -> ParallelRun:
     """Return a run of the net's test program on one replica of those that train it."""
     gang = program._parallel.gang
     single = gang.singles[fluid.CUDAPlace(rank)] = SingleReplicaGang(gang, rank)
@@ -267,7 +267,7 @@ def test_fewer_places() -> None:
             net.run(program, feed(6, step), [net.loss])
             alone.run(alone.main, feed(6, step), [])
             if step == 0:
-                tests = [tested_on(rank, net, program) for rank in (1, 2)]
+                tests = [alone_on(rank, net, program) for rank in (1, 2)]
             (wanted,) = net.run(net.test, feed(6), [net.loss])
             for test in tests[step > 1 :]:  # the first one's replica is gone then
                 np.testing.assert_allclose(test.run(feed(6), fetches)[0], wanted, rtol=1e-5)
