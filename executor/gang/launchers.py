@@ -96,7 +96,8 @@ def _in_use(gang: Gang) -> bool:
 
 def _shared(gang: Gang, places: Sequence[Place], gpus: Sequence[CUDAPlace]) -> list[int]:
     """Return the numbers of the GPUs that hold a replica of a gang that was started on ``places``."""
-    return sorted(place.device_id for place in set(gang.left_of(places)).intersection(gpus))
+    left = gang.left_of(places)
+    return sorted(place.device_id for place in gpus if place in left)
 
 
 def _make_room(places: Sequence[Place]) -> None:
