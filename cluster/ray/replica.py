@@ -105,8 +105,8 @@ class RayReplica(Replica):
         leave_group(order.name)
         return answer
 
-    def _meet(self, epoch: int) -> None:
-        super()._meet(epoch)
+    def _meet(self, epoch: int, alone: bool) -> None:
+        super()._meet(epoch, alone)
         reason = self._ended(self._group_name)
         if reason is not None and self.group is not None:
             self.group.abort(reason)

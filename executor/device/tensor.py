@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -51,6 +52,7 @@ class Storage:
     writes = Writes()
 
 
+_stamps = itertools.count(1)
 LoD = tuple[tuple[int, ...], ...]  # per level, the offsets at which sequences begin and end
 
 
@@ -61,7 +63,7 @@ class Tensor:
     What belongs to no scope may lie in page-locked memory (:meth:`set`).
     """
 
-    __slots__ = ("_array", "_blocks", "_lod", "link", "link_version", "name")
+    __slots__ = ("_array", "_blocks", "_lod", "link", "link_version", "name", "stamp")
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -70,6 +72,7 @@ class Tensor:
         self._lod: LoD = ()
         self.link: Link | None = None
         self.link_version = 0
+        self.stamp = next(_stamps)  # of the value: another one, another number
 
     @classmethod
     def of(cls, array: np.ndarray) -> Tensor:
@@ -113,15 +116,21 @@ class Tensor:
     def move(self, link: Link) -> None:
         """Let go of the memory: the value is where ``link`` pulls it from."""
         self._array, self.link, self.link_version = None, link, -1
+        self.renew()
         Storage.generation += 1
         Storage.writes.note()
 
     def written(self) -> None:
         """Note that the memory was written: replicas must get it before their next step."""
         Storage.writes.note()
+        self.renew()
         if self.link is not None:
             self.link.dirty.add(self.name)
             self.link_version = self.link.version
+
+    def renew(self) -> None:
+        """Note that the value is another one than before."""
+        self.stamp = next(_stamps)
 
     def set(self, array: Any, place: Any = None) -> None:
         """Write a value (anything ``numpy.asarray`` takes).

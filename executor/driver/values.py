@@ -117,7 +117,9 @@ class DeviceValues(Values):
 
     def __init__(self, gang: Gang, scope: Scope) -> None:
         super().__init__(gang, scope)
-        self._known: dict[str, tuple[int, int]] = {}  # whose value was sent, and its version
+        self._stamps: dict[
+            str, tuple[int, int]
+        ] = {}  # of the values held when `version` was so many
         self._followed = len(gang.shrunk)
         self.dirty: set[str] = set()
         self._tensors: dict[str, Tensor] = {}
@@ -197,7 +199,10 @@ class DeviceValues(Values):
                 if isinstance(tensor.link, DeviceValues):
                     if not tensor.link.gang.has_turn():
                         raise NeedsTurn(tensor.link.gang)
-                    self._follow(name, tensor.link)
+                    tensor.link.hand_over(tensor)
+                stamp, _ = self._stamps.get(name, (0, 0))
+                if stamp != tensor.stamp or tensor.link is None:
+                    self.dirty.add(name)
                 is_lost = name not in needed and _is_lost(tensor)
                 if name in self.dirty and tensor.initialized and not is_lost:
                     tensor.memory()  # what another program's replicas made of it, before the link changes
@@ -211,12 +216,13 @@ class DeviceValues(Values):
                 tensor.memory()
         self._unfilled = []
 
-    def _follow(self, name: str, other: DeviceValues) -> None:
-        """Note if another program's replicas have a newer value."""
-        latest = (other.id, other.version)
-        if self._known.get(name) != latest or name in other.dirty:
-            self.dirty.add(name)
-            self._known[name] = latest
+    def hand_over(self, tensor: Tensor) -> None:
+        """Tell a value that steps made here from those before, for another program's replicas to see."""
+        name = tensor.name
+        before = self._stamps.get(name, (0, -1))[1]
+        if name in self.written and name not in self.dirty and before != self.version:
+            tensor.renew()
+            self._stamps[name] = tensor.stamp, self.version
 
     def _take(self, names: Sequence[str], owners: Mapping[str, int]) -> None:
         for name in names:
@@ -251,6 +257,7 @@ class DeviceValues(Values):
         names = [name for name in dirty if self._tensors[name].initialized]
         arrays = [self._tensors[name].memory() for name in names]
         self.gang.write(self.id, names, arrays, self.owners)
+        self._stamps.update({name: (self._tensors[name].stamp, self.version) for name in names})
         self.dirty.difference_update(dirty)
 
 

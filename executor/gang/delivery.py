@@ -47,7 +47,7 @@ class Delivery(Protocol):
 
     @property
     def where(self) -> Sequence[Mapping[str, Any]]:
-        """By rank: process and host of a replica; nothing of one that shares this process."""
+        """By rank: process and host of a replica ({}: this process), the same object as long as it is there."""
         ...
 
     def reserve(self) -> int:

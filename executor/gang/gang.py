@@ -54,6 +54,7 @@ class Gang(Replicas):
 
     here: Replica | None = None
     """The only replica, if it runs on the driver's thread and on the driver's tensors."""
+    singles: dict[Place, Gang]
 
     def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
         super().__init__(delivery, config)
@@ -89,7 +90,7 @@ class Gang(Replicas):
         with self.turn:
             self.drain()
             while True:
-                self._mend()
+                self.mend()
                 if len(messages) != self.size:
                     raise GangChanged
                 try:
@@ -119,7 +120,7 @@ class Gang(Replicas):
             ledger, changes_before = self.ledger, len(self.shrunk)
             if self.under_way or self._sent:
                 self.make_way(ahead)
-            self._mend()
+            self.mend()
             if ledger.place_values.old:
                 self._look_again()
             if len(request.shares) != self.size or len(self.shrunk) > changes_before:
@@ -240,7 +241,7 @@ class Gang(Replicas):
     def _mend_first(self) -> None:
         """Mend the gang before what is under way finishes, if an interrupt kept it from being mended."""
         if self.under_way and (self.ledger.uneven or self.ledger.torn):
-            self._mend()
+            self.mend()
 
     def _finish(self, request: Request) -> None:
         try:
@@ -500,7 +501,7 @@ class Gang(Replicas):
         """Whether what is under way waits for other trainers, so that it cannot be run again here alone."""
         return bool(self._worlds)
 
-    def _mend(self) -> None:
+    def mend(self) -> None:
         """Bring in others for those that were lost before.
 
         Raises:

@@ -10,13 +10,12 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 from ...strategies.current import current_config
 from ...strategies.errors import InvalidArgument, PlacementError
 from ..device.place import NO_PLACES, CUDAPlace, Place
 from .gang import Gang
-from .single import SingleReplicaGang
+from .single import single_at
 from .trainers import Trainers, launcher_of
 
 if TYPE_CHECKING:
@@ -80,25 +79,25 @@ def gang_at(place: Place) -> Gang:
     with launching():
         for (of, places, _), gang in _gangs.items():
             if of == config and place in places and not gang.delivery.broken:
-                if len(places) == 1:
-                    return gang
-                rank = places.index(place)
-                solos = _solos.setdefault(gang, {})
-                if rank not in solos:
-                    solos[rank] = SingleReplicaGang(gang, rank)
-                return solos[rank]
+                single = gang if len(places) == 1 else single_at(gang, places, place)
+                if single is not None:
+                    return single
         gang = gang_for([place])
         _standing.add((config, (place,), None))
         return gang
 
 
 _standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GPU is wanted
-_solos: WeakKeyDictionary[Gang, dict[int, SingleReplicaGang]] = WeakKeyDictionary()
 
 
 def _in_use(gang: Gang) -> bool:
-    solos = _solos.get(gang, {}).values()
-    return not gang.delivery.broken and any(one.users for one in (gang, *solos))
+    return not gang.delivery.broken and any(one.users for one in (gang, *gang.singles.values()))
+
+
+def _shared(gang: Gang, places: Sequence[Place], gpus: Sequence[CUDAPlace]) -> list[int]:
+    """Return the numbers of the GPUs that hold a replica of a gang that was started on ``places``."""
+    left = gang.left_of(places)
+    return sorted(place.device_id for place in gpus if place in left)
 
 
 def _make_room(places: Sequence[Place]) -> None:
@@ -111,13 +110,13 @@ def _make_room(places: Sequence[Place]) -> None:
             f"places {list(places)} ask for two replicas on GPU {twice[0]}; a GPU holds one. "
             f"Name each GPU once."
         )
-    for key in [key for key in _gangs if set(key[1]).intersection(gpus)]:
+    for key in [key for key, gang in _gangs.items() if _shared(gang, key[1], gpus)]:
         other_config = key[0] != current_config().model_dump_json()
         if key in _standing or other_config or not _in_use(_gangs[key]):
             _close(key)
             _standing.discard(key)
             continue
-        shared = sorted(place.device_id for place in set(key[1]).intersection(gpus))
+        shared = _shared(_gangs[key], key[1], gpus)
         raise PlacementError(
             f"GPU {', '.join(map(str, shared))} holds a replica of the gang on {list(key[1])}, and a GPU holds "
             f"one. Use the same places, or end that gang first (rowlock.shutdown())."

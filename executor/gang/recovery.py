@@ -93,9 +93,11 @@ class Recovery:
                     self._shrink()
                 else:
                     self._replace()
+                self._reload()
                 ledger.torn = False  # now: Gang._review sends what an interrupt leaves
-                for request in gang.under_way:
-                    gang.send(request, ahead=True)
+                for user in self._users():
+                    for request in user.under_way:
+                        user.send(request, ahead=True)
             except ReplicaLost as another:
                 self._note(another)
                 ledger.failures += 1
@@ -129,6 +131,8 @@ class Recovery:
         """Bring the living to one step, and note which of the requests under way have happened."""
         furthest = self.level(lost)
         self.ledger.done = furthest
+        for user in self._users():
+            user.settle(lost)
         for request in list(self.gang.under_way):
             if request.settled:  # an interrupt kept it from being done with
                 self.gang.under_way.remove(request)
@@ -238,8 +242,13 @@ class Recovery:
             self.ledger.place_values.aged([rank])
 
     def _give_up(self, cause: RowlockError) -> None:
-        unsettled = [request for request in self.gang.under_way if not request.settled]
-        assign(*((request, "failed", cause) for request in unsettled), (self.gang, "under_way", []))
+        for user in self._users():
+            unsettled = [request for request in user.under_way if not request.settled]
+            assign(*((request, "failed", cause) for request in unsettled), (user, "under_way", []))
+
+    def _users(self) -> list[Replicas]:
+        """Return what has programs loaded, and steps under way: the gang, and single replicas of it."""
+        return [self.gang, *self.gang.singles.values()]
 
     # -- others -------------------------------------------------------------------------------------
 
@@ -265,9 +274,6 @@ class Recovery:
         self.delivery.regroup()
         self._check_libraries()
         self._heal()
-        for load in self.ledger.programs.values():
-            if not load.options.trainers:  # those are loaded when the trainers meet again
-                self.gang.ask([pack(load)] * self.gang.size)
 
     def _check_libraries(self) -> None:
         """Refuse those that came in and would compute other bits than the gang.
@@ -313,6 +319,15 @@ class Recovery:
         self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now
         self._heal()
 
+    def _reload(self) -> None:
+        """Load what was loaded before the replicas formed this group; forget single ones that are gone."""
+        singles = self.gang.singles.items()
+        self.gang.singles = {place: one for place, one in singles if not one.delivery.broken}
+        for user in self._users():
+            for load in user.ledger.programs.values():
+                if not load.options.trainers:  # those are loaded when the trainers meet again
+                    user.ask([pack(load)] * user.size)
+
     def _heal(self) -> None:
         """Give those who lack them the values of one who has them, and each place what it had for itself."""
         stale = sorted(self.ledger.stale)
@@ -322,7 +337,11 @@ class Recovery:
         if source is None:
             raise ReplicaLost("no replica that has the values is left.", stale)
         names = self.gang.some({source: self._stamped(Names())})[source]
+        singles = self.gang.singles.values()
+        alone = {load.scope for one in singles for load in one.ledger.programs.values()}
         for scope, persistables in PersistableNames(**names.head).scopes:
+            if scope in alone:
+                continue
             owners = self.ledger.owners.get(scope, {})
             shared = [name for name in persistables if name not in owners]
             read, write = Read(scope, shared), Write(scope, shared)

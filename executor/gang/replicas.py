@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ...strategies import errors
-from ...strategies.errors import ExecutionError, InvalidState, RowlockError
+from ...strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
 from ..replica.message import Message
 from ..replica.orders import failure_of
 from .delivery import Delivery, Ledger, Request
@@ -18,6 +18,7 @@ from .turns import Lock, Refusal
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
+    from ..device.place import Place
 
 
 class Replicas:
@@ -25,7 +26,7 @@ class Replicas:
 
     ``epoch`` counts failures: collectives begin afresh after each. ``under_way`` are the steps that were begun,
     ``voided`` those that are to be split anew, before any other is begun. ``shrunk`` has, each time that the
-    number of replicas changed, the ranks that they had before.
+    number of replicas changed, the ranks that they had before. ``singles`` run programs on one of the replicas.
     """
 
     def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
@@ -40,6 +41,7 @@ class Replicas:
         self._owner = os.getpid()
         self._sent: list[int] = []  # numbers of messages whose answers are kept
         self.shrunk: list[list[int]] = []
+        self.singles: Mapping[Place, Replicas] = {}
         self._ids = itertools.count(1)
         _started.add(self)
 
@@ -126,6 +128,9 @@ class Replicas:
             self._forget(number)
             self._check(answers)
             return answers
+
+    def settle(self, lost: ReplicaLost) -> None:
+        """End what would be wrong if it were sent again; steps of all replicas vote, so none of them would."""
 
     def _new_number(self) -> int:
         """Return a number for messages, noted first: an interrupt leaves no answers that nobody awaits."""

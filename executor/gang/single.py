@@ -7,32 +7,43 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...graph.ir.replica_program import ReplicaProgram
+from ...strategies.errors import InvalidState
 from ..replica.message import Message
 from ..replica.options import RunOptions
 from .assign import assign
-from .delivery import Delivery
+from .delivery import VALUES_GONE, Delivery
 from .gang import Gang
+from .recovery import Recovery
 
 if TYPE_CHECKING:
     from ...strategies.errors import ReplicaLost
+    from ..device.place import Place
 
 
 class SingleRankDelivery:
-    """Delivers to one rank of a gang, which is rank 0 here."""
+    """Delivers to one replica of a gang, which is rank 0 here, whatever its rank there becomes."""
+
+    size = 1
 
     def __init__(self, delivery: Delivery, rank: int) -> None:
-        self._all, self._rank = delivery, rank
-        self.size = 1
+        self._all = delivery
+        self._replica = delivery.where[rank]
+
+    @property
+    def rank(self) -> int | None:
+        """The replica's rank in the gang; None: it was lost, and another may have its place."""
+        where = self._all.where
+        return next((rank for rank in self._all.alive if where[rank] is self._replica), None)
 
     @property
     def broken(self) -> bool:
-        """Whether the gang is closed."""
-        return self._all.broken
+        """Whether the gang is closed, or the replica was lost."""
+        return self._all.broken or self.rank is None
 
     @property
     def where(self) -> Sequence[Mapping[str, Any]]:
         """What tells the process and host of the replica."""
-        return [self._all.where[self._rank]]
+        return [self._replica]
 
     def reserve(self) -> int:
         """Return a number for messages to be sent."""
@@ -45,12 +56,20 @@ class SingleRankDelivery:
     def start(
         self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
     ) -> int:
-        """Send the message for rank 0."""
-        return self._all.start({self._rank: messages[0]}, ahead, number)
+        """Send the message for rank 0.
+
+        Raises:
+            InvalidState: the replica is gone, and its values with it.
+        """
+        rank = self.rank
+        if rank is None:
+            raise InvalidState(VALUES_GONE)
+        return self._all.start({rank: messages[0]}, ahead, number)
 
     def finish(self, number: int) -> dict[int, Message]:
         """Return the answer, as that of rank 0."""
-        return {0: self._all.finish(number)[self._rank]}
+        (answer,) = self._all.finish(number).values()
+        return {0: answer}
 
     def poll(self, number: int) -> bool:
         """Tell, without waiting, whether the answer is there."""
@@ -63,7 +82,7 @@ class SingleRankDelivery:
     @property
     def alive(self) -> list[int]:
         """Rank 0, as long as it is."""
-        return [0] if self._rank in self._all.alive else []
+        return [] if self.rank is None else [0]
 
     def calls(self) -> bool:
         """Tell whether a replica of the gang, at work, has called the caller."""
@@ -81,7 +100,7 @@ class SingleReplicaGang(Gang):
     """Replica ``rank`` of ``gang``, alone. What it runs has no collectives, and the others take no part."""
 
     def __init__(self, gang: Gang, rank: int) -> None:
-        self._gang, self._rank = gang, rank
+        self._gang = gang
         super().__init__(SingleRankDelivery(gang.delivery, rank), gang.config)
         self.turn = gang.turn
         gang.before_close(self.close)
@@ -108,8 +127,8 @@ class SingleReplicaGang(Gang):
         self._gang.drain()
         super().drain(left)
 
-    def _mend(self) -> None:
-        self._gang._mend()
+    def mend(self) -> None:
+        self._gang.mend()
 
     def _torn(self) -> None:
         """What either has under way ends here."""
@@ -118,12 +137,24 @@ class SingleReplicaGang(Gang):
         assign(*((other, "failed", torn) for other in self.under_way), (self, "under_way", []))
 
     def _recover(self, lost: ReplicaLost) -> None:
-        """The gang mends itself at its next step; what ran here is to be run again."""
-        self._gang.ledger.stale.add(self._rank)
-        for request in self.under_way:
-            request.failed = lost
-        self.under_way.clear()
-        raise lost
+        """The gang goes on without the lost; what ran on a replica that is gone is to be run again."""
+        Recovery(self._gang).after(lost)
+        if self.delivery.broken:
+            lost.args = (f"{lost} It ran this program alone: run it again.",)
+            raise lost
+
+    def settle(self, lost: ReplicaLost) -> None:
+        """Finish the steps that the replica has answered, and fail all that it never will answer.
+
+        The gang calls this once the living have answered everything; what is left then is sent anew.
+        """
+        self.under_way = [request for request in self.under_way if not request.settled]
+        broken = self.delivery.broken
+        while not broken and self.under_way and self.delivery.knows(self.under_way[0].number):
+            self._finish(self.under_way[0])
+        failed = [request for request in self.under_way if broken or not request.begun]
+        left = [request for request in self.under_way if request not in failed]
+        assign(*((request, "failed", lost) for request in failed), (self, "under_way", left))
 
     def load(
         self,
@@ -135,3 +166,17 @@ class SingleReplicaGang(Gang):
         """Give a program to the replica, which does not wait for its peers."""
         options = replace(options or RunOptions.sequential(), alone=True)
         return super().load(program, scope, options, functions)
+
+
+def single_at(gang: Gang, places: Sequence[Place], place: Place) -> Gang | None:
+    """Return the replica on ``place`` of a gang that was started on ``places``; None: it was lost."""
+    single = gang.singles.get(place)
+    if single is not None and not single.delivery.broken:
+        return single
+    with gang.turn:
+        gang.mend()  # else the new one would begin with a replica that is lost
+        left = gang.left_of(places)
+        if place not in left:
+            return None
+        single = gang.singles[place] = SingleReplicaGang(gang, left.index(place))
+        return single

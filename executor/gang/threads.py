@@ -267,7 +267,7 @@ class ThreadDelivery:
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
         self.size = size = len(places)
         self.broken = False
-        self.where: Sequence[Mapping[str, Any]] = [{}] * size
+        self.where: Sequence[Mapping[str, Any]] = [{} for _ in range(size)]
         self._within = config.step_deadline_s
         self._meeting = meeting = _Meeting(size)
         self._epoch = 0  # of the messages

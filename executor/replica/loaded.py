@@ -190,10 +190,9 @@ class LoadedProgram(Segment):
         super().__init__(last, group, budget, shared[-1] if shared else None)
         self.openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
         self.options = options = order.options
-        self.alone = options.alone
         fed = [self.whole.values[i].name for i in self.whole.feeds]
         self.row_counts = fed.index(ROW_COUNTS) if ROW_COUNTS in fed else None
-        if group is not None and not self.alone and twin is None:
+        if group is not None and twin is None:
             # All have the same program, or nobody has it.
             group.begin(NO_STEP)
             number = "of all trainers" if options.trainers else order.id

@@ -76,7 +76,7 @@ class Replica:
         self.memory: Memory | DeviceMemory = (
             Memory() if runtime is None else DeviceMemory(runtime, self._forget_all_plans)
         )
-        self.epoch = 0
+        self.epoch = self._group_epoch = 0
         self.done = 0
         self.bindings = 0
         self.in_driver = False  # errors need not tell which replica it is
@@ -134,15 +134,15 @@ class Replica:
         return memory.asserts.failed(self.rank) if isinstance(memory, DeviceMemory) else None
 
     def _seat_of(self, order: Any) -> Seat:
-        """Return where an order's program meets its peers; the gang's group unless trainers meet."""
-        name = ""
+        """Return where an order's program meets its peers: trainers, or the gang's group if it is not alone."""
+        if isinstance(order, orders.Step) and order.id in self.programs:
+            return self.programs[order.id].seat
+        name, group = "", self.group
         if isinstance(order, orders.Load):
-            name = order.options.trainers
-        elif isinstance(order, orders.Step) and order.id in self.programs:
-            name = self.programs[order.id].options.trainers
+            name, group = order.options.trainers, None if order.options.alone else group
         elif isinstance(order, orders.Spread):
             name = order.group
-        return self.trainers.get(name) or Seat(self.group, self.rank)
+        return self.trainers.get(name) or Seat(group, self.rank)
 
     def on_join_trainers(self, order: orders.JoinTrainers, arrays: Sequence[np.ndarray]) -> Message:
         """Form a group with replicas of other trainers."""
@@ -200,7 +200,7 @@ class Replica:
         The answer tells what memory it may use: this replica's share of what its host has left, and what it
         holds already that the program will use.
         """
-        self._meet(order.epoch)
+        self._meet(order.epoch, order.options.alone)
         shared = self.group.local_size if self.group is not None else 1
         present = self.scopes[order.scope].nbytes
         free = available_memory() // shared if self.runtime is None else self.runtime.memory()[0]
@@ -270,8 +270,8 @@ class Replica:
         ``iterations`` steps run on the same arrays, or on as many sets of arrays if so many came. ``idle``:
         this place has no rows in this step. What ``post`` was given of the last step is not returned again.
         """
-        self._meet(order.epoch)
         loaded = self.programs[order.id]
+        self._meet(order.epoch, loaded.options.alone)
         width, sets = len(loaded.whole.feeds), len(order.rows)
         self._lasting = self._lasting and sets == 1
         last = order.iterations - 1
@@ -393,7 +393,7 @@ class Replica:
         self.programs.clear()
         if self.group is not None:
             self.group.close()
-        self.rank, self.group, self.epoch = rank, group, 0
+        self.rank, self.group, self.epoch, self._group_epoch = rank, group, 0, 0
         if group is not None:
             self._introduce(group)
 
@@ -411,7 +411,12 @@ class Replica:
             return
         order = orders.unpack(message)
         loaded = self.programs.get(order.id)
-        if loaded is None or loaded.earlier or order.iterations != 1 or order.epoch != self.epoch:
+        if (
+            loaded is None
+            or loaded.earlier
+            or order.iterations != 1
+            or order.epoch != self._group_epoch
+        ):
             return
         bound = loaded.plans.get((loaded.cache.shapes.key(message.arrays), order.idle[0]))
         if bound is not None and isinstance(bound.plan, CudaPlan):
@@ -472,17 +477,22 @@ class Replica:
                 group.close()
         self.trainers.clear()
 
-    def _meet(self, epoch: int) -> None:
-        """After a failure the driver counts the epoch up, and all ranks begin their collectives afresh."""
+    def _meet(self, epoch: int, alone: bool) -> None:
+        """After a failure the driver counts the epoch up, and all ranks begin their collectives afresh.
+
+        Ranks wait there for each other, so a program that runs ``alone`` leaves it to the next of all.
+        """
         if epoch != self.epoch:
             self._undecided.settle()
             self.epoch = epoch
             if isinstance(self.memory, DeviceMemory):
                 self.memory.asserts.reset()
+        if epoch != self._group_epoch and not alone:
+            self._group_epoch = epoch
             if self.group is not None:
                 if self.runtime is not None:  # captured graphs hold what the group lets go of
                     self._forget_all_plans()
-                self.group.reset(self.epoch)
+                self.group.reset(epoch)
                 self.group.begin(NO_STEP)  # one that failed early is behind the others
 
     def _run(
@@ -551,9 +561,9 @@ class Replica:
         )
 
     def _begin_collectives(self, loaded: LoadedProgram, step: int) -> None:
-        """Say which step the collectives of a program belong to from now on; one that runs alone has none."""
+        """Say which step the collectives of a program belong to from now on."""
         seat, options = loaded.seat, loaded.options
-        if seat.group is not None and not loaded.alone:
+        if seat.group is not None:
             done = seat.done if options.trainers else self.done + len(self._undecided)
             seat.group.begin(pack_step(done if options.rings else step, done))
 
@@ -758,9 +768,8 @@ class Replica:
             schedule = loaded.schedule if loaded.options.rings else ""
             return Peers(seat.group, seat.rank, self.within, schedule, decide=decide)
         rank = None if self.in_driver else self.rank
-        group = None if loaded.alone else seat.group
         gpus_vote = not loaded.earlier
-        return Peers(group, rank, self.within, gpus_vote=gpus_vote, decide=decide)
+        return Peers(seat.group, rank, self.within, gpus_vote=gpus_vote, decide=decide)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():

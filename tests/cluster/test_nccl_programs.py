@@ -199,7 +199,10 @@ def test_after_a_failure_plans_are_captured_anew_and_go_on() -> None:
 
 
 def test_a_program_of_one_place_begins_no_step_of_the_gang() -> None:
-    """A startup or test program runs on the place's replica; then all load another together."""
+    """A startup or test program runs on the place's replica; then all load another together.
+
+    So it does if something failed before, after which all begin their collectives afresh.
+    """
     model, values = compiled(2)
     alone, _ = compiled(1)
     with crew("nccl", 2, 60.0) as team:
@@ -209,10 +212,10 @@ def test_a_program_of_one_place_begins_no_step_of_the_gang() -> None:
         order = {"id": 2, "program": alone.program.to_json(), "scope": SCOPE, "options": options}
         head = {"id": 2, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
         x = np.ones((4, WIDTH), "f4")
-        for message in (
-            Message("load", {**order, "functions": []}),
-            Message("step", head, [x, x.sum(1, keepdims=True)], 0),
-        ):
+        load = Message("load", {**order, "functions": []})
+        one = Message("step", head, [x, x.sum(1, keepdims=True)], 0)
+        for epoch, message in enumerate((load, one, load, one)):
+            team.epoch += epoch > 1
             (answer,) = team.tell({0: message}).values()
             assert answer.kind != "error", answer
         plain = {"program": model.program.to_json(), "options": RunOptions.sequential().to_plain()}

@@ -25,12 +25,13 @@ def trained(places, launcher):
         looked_up = fluid.layers.reduce_sum(fluid.embedding(ids, [9, 6], is_sparse=True), 1)
         hidden = fluid.layers.fc(x + looked_up, 6, act="tanh")
         loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
+        test = main.clone(for_test=True)
         fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
     build = fluid.BuildStrategy()
     build.nccl_comm_num = 2
-    losses = []
+    losses, tested = [], []
     with fluid.scope_guard(fluid.Scope()), rowlock.cluster(ClusterConfig(launcher=launcher)):
-        exe = fluid.Executor(places[0])
+        exe, *others = map(fluid.Executor, places)
         rng = np.random.default_rng(1)
         exe.run(startup)
         scope, names = fluid.global_scope(), [p.name for p in main.all_parameters()]
@@ -45,9 +46,10 @@ def trained(places, launcher):
             x = rng.standard_normal((8, 6)).astype("f4")
             feed = {"x": x, "y": x.sum(1, keepdims=True), "ids": rng.integers(0, 9, (8, 2))}
             losses += [float(v) for v in exe.run(run, feed, [loss])[0]]
+            tested += [float(one.run(test, feed, [loss])[0][0]) for one in (exe, *others)]
         told = str(run.explain())
         values = {name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names}
-    return losses, values, told
+    return losses + tested, values, told
 
 on_gpus = trained(fluid.cuda_places([0, 1]), "ray")
 on_cpus = trained(fluid.cpu_places(2), "threads")
@@ -71,7 +73,7 @@ def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced(
     assert process.returncode == 0, process.stderr[-3000:]
     (line,) = [row for row in process.stdout.splitlines() if row.startswith("RESULT")]
     (losses, values, report), (expected, known, on_cpus) = json.loads(line.removeprefix("RESULT"))
-    assert len(losses) == 8
+    assert len(losses) == 8 + 8  # of each step on each place, then of a test program there
     for loss, wanted in zip(losses, expected, strict=True):
         assert abs(loss - wanted) <= 1e-5 * abs(wanted)
     for name, value in values.items():

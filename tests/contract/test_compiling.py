@@ -224,10 +224,17 @@ def test_sharing_ignores_the_scope_and_says_so(
 
 
 def test_programs_on_one_scope_go_on_from_each_other(gang: str) -> None:
-    """As the two programs of a GAN do, which nobody told to share: each sees what the other trained."""
+    """As the two programs of a GAN do, which nobody told to share: each sees what the other trained.
+
+    And what the user wrote, whichever ran since, as when a checkpoint is tried before training goes on.
+    """
     net, alone = Net(), Net()
-    one, other = net.compiled(2), net.compiled(2)
+    one, other, test = net.compiled(2), net.compiled(2), net.compiled(2, net.test)
+    (*_, bias) = net.parameters()
     for step, program in enumerate((one, other, one, one, other, net.main, one)):
+        for each in (net, alone):
+            each.scope.find_var(bias).get_tensor().set(np.full(1, step, "float32"))
+        net.run(test, feed(6), [])
         net.run(program, feed(6, step), [])
         alone.run(alone.main, feed(6, step), [])
         assert_close(net.parameters(), alone.parameters(), 1e-5)

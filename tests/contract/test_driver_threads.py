@@ -79,6 +79,7 @@ def test_four_threads(launcher: str, request: pytest.FixtureRequest) -> None:
             assert value.tobytes() == alone.parameters()[name].tobytes(), name
 
 
+@pytest.mark.cpu  # several gangs at once
 def test_programs_of_their_own_are_launched_one_after_another() -> None:
     """The first steps of four programs come together: two share a gang, all start one by one."""
 

@@ -315,6 +315,7 @@ def test_places_of_another_kind() -> None:
         net.exe.run(program, net.feed(), [net.loss])
 
 
+@pytest.mark.cpu
 @pytest.mark.skipif(fluid.core.is_compiled_with_cuda(), reason="here are GPUs")
 def test_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place, "gpu_count", lambda: 0)  # another test's Ray may simulate some

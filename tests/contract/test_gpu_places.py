@@ -61,20 +61,18 @@ def _places() -> tuple[Any, Any]:
     return fluid.CUDAPlace(0), fluid.CPUPlace()
 
 
-def test_a_test_program_runs_on_a_replica_of_the_gang_with_its_newest_values() -> None:
+def test_test_programs_run_on_replicas_of_the_gang_with_its_newest_values() -> None:
     there, here = (on(place) for place in _places())
-    program = parallel(there, 0, 1)
+    program, other = parallel(there, 0, 1), fluid.Executor(fluid.CUDAPlace(1))
     for i in range(3):
         trained = np.mean(there.run(program, feed(8, i), [there.loss])[0])
         np.testing.assert_allclose(
             trained, here.run(here.main, feed(8, i), [here.loss])[0], rtol=1e-5
         )
-        tested = [net.run(net.test, feed(8), [net.loss])[0] for net in (there, here)]
-        np.testing.assert_allclose(*tested, rtol=1e-5)
-    there.exe = fluid.Executor(fluid.CUDAPlace(1))
-    np.testing.assert_allclose(
-        there.run(there.test, feed(8), [there.loss])[0], tested[1], rtol=1e-5
-    )
+        (wanted,) = here.run(here.test, feed(8), [here.loss])
+        for exe in (there.exe, other):
+            tested = exe.run(there.test, feed(8), [there.loss], scope=there.scope)[0]
+            np.testing.assert_allclose(tested, wanted, rtol=1e-5)
 
 
 def test_what_the_user_writes_is_seen_there() -> None:

@@ -18,7 +18,10 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.executor.driver.parallel import ParallelRun
+from rowlock.executor.feed.fetches import fetches_of
 from rowlock.executor.gang.recovery import Recovery
+from rowlock.executor.gang.single import SingleReplicaGang
 from rowlock.executor.replica.message import Message
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidState, ReplicaLost
@@ -213,6 +216,13 @@ def test_steps_in_flight_are_done_once() -> None:
             assert value.tobytes() == twin.parameters()[name].tobytes(), name
 
 
+def alone_on(rank: int, net: Net, program: Any) -> ParallelRun:
+    """Return a run of the net's test program on one replica of those that train it."""
+    gang = program._parallel.gang
+    single = gang.singles[fluid.CUDAPlace(rank)] = SingleReplicaGang(gang, rank)
+    return ParallelRun(net.test, fluid.cpu_places(1), net.scope, gang=single, plain=True)
+
+
 class TwoUpdates(Net):
     """Two optimizers in one program, the second of which sees what the first wrote; and a counter."""
 
@@ -250,12 +260,19 @@ def test_fewer_places() -> None:
     """The rest of the training is what two places make of the whole batches."""
     with rowlock.cluster(launcher="ray", on_failure="shrink"):
         net, alone = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
-        program = net.compiled(3)
+        program, fetches = net.compiled(3), fetches_of((net.loss.name,), True)
         for step in range(6):
             if step == 2:
                 kill(program, 1)
             net.run(program, feed(6, step), [net.loss])
             alone.run(alone.main, feed(6, step), [])
+            if step == 0:
+                tests = [alone_on(rank, net, program) for rank in (1, 2)]
+            (wanted,) = net.run(net.test, feed(6), [net.loss])
+            for test in tests[step > 1 :]:  # the first one's replica is gone then
+                np.testing.assert_allclose(test.run(feed(6), fetches)[0], wanted, rtol=1e-5)
+        with pytest.raises(InvalidState, match="are gone"):
+            tests[0].run(feed(6), fetches)
         assert len(pids(program)) == 2
         assert_close(net.parameters(), alone.parameters(), 1e-5)
         replicas_equal(net, program)

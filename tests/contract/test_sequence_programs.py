@@ -58,6 +58,7 @@ def test_one_place_prints_paddles_numbers(
     assert numbers == pytest.approx(RECORD[command], abs=1e-4)
 
 
+@pytest.mark.cpu  # places=[place] * 2: a GPU holds one replica
 @pytest.mark.parametrize("command", [c for c in RECORD if "--places 2" in c])
 def test_two_replicas_print_paddles_numbers(
     command: str,
