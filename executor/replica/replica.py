@@ -645,7 +645,7 @@ class Replica:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
         lasting = self._lasting and bool(feeds) and self.runtime is None and form is loaded
         lasting = lasting and not form.earlier and not form.cache.shapes.known.feeds
-        key = id(feeds) if lasting else form.cache.shapes.key(feeds)
+        key: Hashable = id(feeds) if lasting else form.cache.shapes.key(feeds)
         bound = form.plans.get(key)
         return bound or self._keep_plan(loaded, form, key, feeds, lasting)
 
