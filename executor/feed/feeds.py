@@ -204,9 +204,6 @@ def whole_batches(program: Program, arrays: Mapping[str, np.ndarray]) -> dict[st
     return {name: array for name, array in arrays.items() if varies(variables[name])}
 
 
-_ONE_ROW = (0, 1)  # shapes are inferred as if a place without samples had one
-
-
 @dataclass(frozen=True)
 class FeedShard:
     """The feed of one place: arrays by name, and the LoD of those that hold sequences."""
@@ -230,9 +227,8 @@ class FeedShard:
 
     @cached_property
     def _levels(self) -> dict[str, np.ndarray]:
-        there = self.has_sequences
         return {
-            level_name(name, k): np.array(offsets if there else _ONE_ROW, np.int64)
+            level_name(name, k): np.array(offsets, np.int64)
             for name, lod in self.lods.items()
             for k, offsets in enumerate(lod)
         }

@@ -110,7 +110,7 @@ class Joined:
         """Return the values concatenated on dim 0, sequences after sequences.
 
         Raises:
-            InvalidValue: shapes differ between places in other dimensions than the first, or dtypes differ.
+            InvalidValue: shapes of places with rows differ in other dimensions than the first, or dtypes do.
             SequenceError: the values hold sequences, and ``return_numpy`` is True.
         """
         array = self._concatenated()
@@ -125,15 +125,16 @@ class Joined:
         if isinstance(self.parts, np.ndarray):
             shape = self.parts.shape
             return self.parts.reshape((shape[0] * shape[1], *shape[2:]))
-        first = self.parts[0]
-        for part in self.parts:
+        parts = [part for part in self.parts if len(part)] or self.parts[:1]
+        first = parts[0]
+        for part in parts:
             if part.shape[1:] != first.shape[1:] or part.dtype != first.dtype:
                 shapes = ", ".join(f"{list(each.shape)} {each.dtype}" for each in self.parts)
                 raise InvalidValue(
                     f"fetch {self.name!r}: the places' values cannot be joined on dim 0: {shapes}. "
                     f"Use return_merged=False."
                 )
-        return first if len(self.parts) == 1 else np.concatenate(self.parts)
+        return first if len(parts) == 1 else np.concatenate(parts)
 
     def _refuse_sequences(self, lod: LoD) -> None:
         if lod:

@@ -10,6 +10,7 @@ import numpy as np
 from ...graph.program.program import Program
 from ...strategies.current import current_config
 from ...strategies.errors import FeedError, FeedTypeError, InvalidType
+from ..device.tensor import LoD
 from ..host.bounded_dict import BoundedDict
 from .feeds import (
     Copy,
@@ -153,18 +154,28 @@ class Splitter:
                 f"feed must be a dict or a list of dicts, got {type(feed).__name__}. What feed_parallel "
                 f"gives goes through list() first."
             )
-        if len(feed) != count:
-            raise FeedError(
-                f"the feed list has {len(feed)} elements for {count} places. Give a dict "
-                "for each place, or one dict, whose rows are split over the places."
-            )
         for item in feed:
             if not isinstance(item, Mapping):
                 raise InvalidType(
                     f"each element of a feed list must be a dict, got {type(item).__name__}."
                 )
         each = [FeedShard(convert(self.program, item, keep), sequences_in(item)) for item in feed]
+        if self.partial and each and rows_of(self.program, each):
+            each += [self._rowless(each[0])] * (count - len(each))
+        if len(each) != count:
+            raise FeedError(
+                f"the feed list has {len(feed)} elements for {count} places. Give a dict "
+                "for each place, or one dict, whose rows are split over the places."
+            )
         return self._alike(each)
+
+    def _rowless(self, portion: FeedShard) -> FeedShard:
+        """Return the feed of a place without rows beside another's."""
+        variables = self.program.global_block().vars
+        arrays = portion.arrays.items()
+        return FeedShard(
+            {n: a[:0] if varies(variables[n]) and a.ndim else a for n, a in arrays}, {}
+        )
 
     def _cuts_before(self, feed: Mapping[str, Any]) -> Cuts | None:
         """Return how earlier arrays of the same shapes were cut, which converting leaves as they are."""
@@ -202,8 +213,11 @@ class Splitter:
                 raise FeedError(
                     f"feed {name!r}: place {counts.index(0)} gets no rows (rows by place: {counts})."
                 )
+        lods = {name: lod for portion in portions for name, lod in portion.lods.items()}
+        levels = {name: len(lods[name]) for name in names if name in lods}
         return Portions(
-            FeedShard({name: p.arrays[name] for name in names}, p.lods) for p in portions
+            FeedShard({name: p.arrays[name] for name in names}, _lods_of(p, place, levels))
+            for place, p in enumerate(portions)
         )
 
     def parts(self, portions: Sequence[FeedShard]) -> list[float]:
@@ -252,6 +266,21 @@ class Splitter:
                 if name in portions[0].lods:
                     lods[name] = portions[0].lods[name]
         return Portions(split(self.program, arrays, lods, self.count, partial=self.partial))
+
+
+def _lods_of(portion: FeedShard, place: int, levels: Mapping[str, int]) -> dict[str, LoD]:
+    """Return the LoDs of a place, in the order of ``levels``; where it has no rows, it has no sequences.
+
+    Raises:
+        FeedError: it has rows without the sequences that other places have.
+    """
+    for name in levels:
+        if name not in portion.lods and portion.arrays[name].size:
+            raise FeedError(
+                f"feed {name!r}: place {place} is fed rows without sequences, others are fed sequences. Feed "
+                f"fluid.create_lod_tensor(rows, lengths, place) for each place."
+            )
+    return {name: portion.lods.get(name, ((0,),) * count) for name, count in levels.items()}
 
 
 def _have_same_bits(arrays: Sequence[np.ndarray]) -> bool:

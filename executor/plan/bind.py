@@ -19,7 +19,8 @@ from ..host.arena import Arena
 from .binding_cache import BindingCache
 from .buckets import Buckets
 from .dependencies import Dependencies
-from .emission import Emission, zeroing
+from .emission import Emission
+from .instruction import Instruction
 from .memory import Allocate, SizedByStep, ValueMemory
 from .part import ALONE, Peers
 from .plan import Plan
@@ -29,10 +30,9 @@ from .resized import Resizer
 class Binder:
     """Binds one program for one set of shapes on one rank.
 
-    ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch, and meets its
-    ``peers`` with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
-    buffers of its own, and copies what it is fed. ``memory_options``: how temporaries may share memory.
-    ``cache`` is what other plans of this program and rank have as well. ``make`` is the kind of plan.
+    ``peers`` are the ranks that it meets. ``fed`` are arrays in which feeds will stand in every step; without
+    them a plan has buffers of its own, and copies what it is fed. ``memory_options``: how temporaries may share
+    memory. ``cache`` is what other plans of this program and rank have as well. ``make`` is the kind of plan.
     ``sized_by_step``: persistables that the plan has memory of its own for. ``known``: elements of values that
     are the same in every step of the plan, by position.
     """
@@ -46,7 +46,6 @@ class Binder:
         buckets: Buckets,
         peers: Peers = ALONE,
         *,
-        idle: bool = False,
         fed: Sequence[Any] | None = None,
         memory_options: MemoryOptions = ALL_MEMORY_OPTIONS,
         cache: BindingCache | None = None,
@@ -56,7 +55,7 @@ class Binder:
     ) -> None:
         self.program, self._device, self._make = program, device, make
         self._cache = cache if cache is not None else BindingCache(program)
-        self._part = self._cache.part(peers, idle)
+        self._part = self._cache.part(peers)
         in_place = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
         self._memory = ValueMemory(
             self._part, specs, allocate, buckets, in_place, self._cache, sized_by_step, known
@@ -81,8 +80,8 @@ class Binder:
         """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
         part, memory = self._part, self._memory
         device = self._device = self._device.emptied()
-        instructions = zeroing(part, memory)
-        dependencies = Dependencies(part, memory, len(instructions))
+        instructions: list[Instruction] = []
+        dependencies = Dependencies(part, memory)
         if lanes is not None:
             memory.lay_out(dependencies.spread(lanes), device)
         emission = Emission(part, memory, device, self._cache)
@@ -98,10 +97,7 @@ class Binder:
             if node is part.vote_at:
                 late = len(instructions)
         count, nbytes = memory.size()
-        inputs = [
-            None if i in memory.fed or part.lacks(i) else memory.arrays[i]
-            for i in self.program.feeds
-        ]
+        inputs = [None if i in memory.fed else memory.arrays[i] for i in self.program.feeds]
         fetched = [memory.fetched(i) for i in self.program.fetches]
         memory.forget()
         return self._make(

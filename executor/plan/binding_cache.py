@@ -87,15 +87,14 @@ class BindingCache:
         ] = {}  # the latest, by kinds of what tells sizes
         self._program = program
         self._forms: dict[int, Form] = {}
-        self._parts: dict[tuple[Peers, bool], RankPart] = {}
+        self._parts: dict[Peers, RankPart] = {}
         self._usages: dict[tuple[Any, ...], Usage] = {}
 
-    def part(self, peers: Peers, idle: bool) -> RankPart:
+    def part(self, peers: Peers) -> RankPart:
         """Return what a rank runs of the program."""
-        key = peers, idle
-        if key not in self._parts:
-            self._parts[key] = RankPart(self._program, peers, idle)
-        return self._parts[key]
+        if peers not in self._parts:
+            self._parts[peers] = RankPart(self._program, peers)
+        return self._parts[peers]
 
     def usage(self, key: tuple[Any, ...], make: Callable[[], Usage]) -> Usage:
         """Return how long values are needed; ``key`` is all that it depends on beside the program."""

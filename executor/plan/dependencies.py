@@ -6,28 +6,26 @@ from collections.abc import Sequence
 
 from ...graph.lowering.memory import MemoryPlan
 from ...graph.ops.collective import COLLECTIVES
-from ..host.writes import address
 from .memory import ValueMemory
 from .part import RankPart
 from .run import dependencies, last_concurrent
 
 
 class Dependencies:
-    """The order among one rank's instructions: ``first`` of them, which zero buckets, come before its nodes.
+    """The order among one rank's instructions: one for each node.
 
     Before the last collective stands one more if something is fetched early.
     """
 
-    def __init__(self, part: RankPart, memory: ValueMemory, first: int) -> None:
-        self._part, self._memory, self._first = part, memory, first
+    def __init__(self, part: RankPart, memory: ValueMemory) -> None:
+        self._part, self._memory = part, memory
         self._early = list(part.early_fetches().values())
 
     def needs(self) -> list[set[int]]:
         """Return, per instruction of the plan, those that it must wait for (see :func:`dependencies`)."""
         part, storages = self._part, self._memory.storages
-        buckets = {address(array) for array in self._memory.buckets.parts_of.values()}
-        reads: list[list[int]] = [[] for _ in range(self._first)]
-        writes = [list(buckets)] * self._first
+        reads: list[list[int]] = []
+        writes: list[list[int]] = []
         chained: list[int] = []
         fetched = storages({"": self._early})
         for node in part.nodes:
@@ -69,7 +67,7 @@ class Dependencies:
 
     def _instruction_numbers(self) -> list[int]:
         """Return the number of each node's instruction."""
-        number, numbers = self._first, []
+        number, numbers = 0, []
         for node in self._part.nodes:
             number += bool(node is self._part.vote_at and self._early)
             numbers.append(number)

@@ -31,13 +31,6 @@ Call = Callable[[], Any]
 _OURS = ("cuda", "cudnn")  # kernels of ours make all writes to persistables
 
 
-def zeroing(part: RankPart, memory: ValueMemory) -> list[Instruction]:
-    """Return the instruction that makes an idle rank's part in every sum zero, if there is any."""
-    missing, parts_of = part.missing, memory.buckets.parts_of
-    calls = tuple(partial(array.fill, 0) for i, array in parts_of.items() if i in missing)
-    return [Instruction("no_rows", (), (), "a place without rows", calls)] if calls else []
-
-
 class Emission:
     """Makes the instructions of one plan on ``device``; ``cache`` has those that plans before it made."""
 

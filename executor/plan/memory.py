@@ -124,15 +124,14 @@ class ValueMemory:
 
     def _usage_of(self, part: RankPart, cache: BindingCache) -> Usage:
         """Return how long this rank needs each value; what no shapes change is checked on the way."""
-        feeds = [i for i in self.program.feeds if not part.lacks(i)]
         grouped, fed = part.peers.group is not None, bool(self.fed)
 
         def usage() -> Usage:
             if grouped:
                 part.refuse_early_writes()
-            return Usage(self.program, part.nodes, grouped=grouped, fed=fed, feeds=feeds)
+            return Usage(self.program, part.nodes, grouped=grouped, fed=fed)
 
-        return cache.usage((grouped, fed, bool(part.skipped)), usage)
+        return cache.usage((grouped, fed), usage)
 
     def plan(self, options: MemoryOptions, memory: Any = None) -> MemoryPlan:
         """Return where temporaries lie if instructions run in order; ``memory`` is what an arena is part of."""
@@ -210,7 +209,9 @@ class ValueMemory:
         if array is not None and (here or value.kind != TEMP):
             return array
         spec = self.specs[position]
-        return np.empty((0, *spec.shape[1:]), to_numpy(spec.dtype))
+        # Sizes may be unknown of what this place does not compute.
+        sizes = (max(size, 0) for size in spec.shape[1:])
+        return np.empty((0, *sizes), to_numpy(spec.dtype))
 
     def size(self) -> tuple[int, int]:
         """Return how many temporaries, gradients and feeds in place there are, and their bytes."""

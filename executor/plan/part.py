@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,16 +12,15 @@ from ...strategies.errors import ExecutionError
 from ..cuda.device_vote import DeviceVote
 from ..kernels.back_ends import ON_HOST
 from .group import DEADLINE_S, CollectiveGroup
-from .shapes import batch_dependent
 
 
 @dataclass(frozen=True)
 class Peers:
     """The ranks that a plan meets: their group (None: no peers), this rank, and a deadline in seconds.
 
-    ``schedule``: what they must do alike, as a hash (empty: all of the program). ``gpus_vote``: the host may
-    learn only later whether a step happened, if their GPUs can tell (see :attr:`RankPart.device_vote`).
-    ``decide``: they vote on the step; else it goes on behind the plan, in another segment.
+    ``schedule``: what they must do alike, as a hash (empty: all of the program). ``gpus_vote``: their GPUs vote
+    on a step, and the host may learn only later whether it happened (see :func:`gpus_can_vote`). ``decide``:
+    they vote on the step; else it goes on behind the plan, in another segment.
     """
 
     group: CollectiveGroup | None = None
@@ -43,19 +41,13 @@ ALONE = Peers()
 class RankPart:
     """The nodes of a program that one rank runs.
 
-    ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch (``skipped``).
     ``vote_at`` is the last collective, at which all ranks vote if they decide on the step here, and else wait
     for the results of all (None: a rank without peers).
     """
 
-    def __init__(self, program: ReplicaProgram, peers: Peers, idle: bool) -> None:
+    def __init__(self, program: ReplicaProgram, peers: Peers) -> None:
         self.program, self.peers = program, peers
-        self.skipped: Collection[int] = batch_dependent(program) if idle else frozenset()
-        self.nodes = [
-            node
-            for i, node in enumerate(program.nodes)
-            if node.at in (EVERYWHERE, peers.rank) and i not in self.skipped
-        ]
+        self.nodes = [node for node in program.nodes if node.at in (EVERYWHERE, peers.rank)]
         collectives = [node for node in self.nodes if node.op in COLLECTIVES]
         self.collectives = len(collectives)
         grouped = bool(collectives) and peers.group is not None
@@ -85,42 +77,20 @@ class RankPart:
         return tuple(i for i, v in enumerate(program.values) if v.kind == STATE and i in used)
 
     @property
-    def missing(self) -> set[int]:
-        """Positions of the values that nodes would make which an idle rank leaves out."""
-        skipped = (self.program.nodes[k] for k in self.skipped)
-        return {i for node in skipped for positions in node.outputs.values() for i in positions}
-
-    @property
     def device_vote(self) -> DeviceVote | None:
-        """How GPUs vote on a step by themselves; None: their hosts do.
-
-        They can where each collective is a dense sum, the host has no part in the step and gives nothing away
-        before the vote, and our kernels, which can be held back, make all writes behind it. It is told from
-        the program, so that all ranks do the same.
-        """
-        program, group = self.program, self.peers.group
-        if group is None or not self.peers.gpus_vote or program.early or program.checked:
-            return None
-        meetings = [k for k, node in enumerate(program.nodes) if node.op in COLLECTIVES]
-        late = program.nodes[meetings[-1] + 1 :] if meetings else ()
-        sums = all(_is_dense_sum(program.nodes[k]) for k in meetings)
-        ours = all(node.kernel == "cuda" for node in late if program.changed_by(node))
-        on_gpus = not any(node.kernel in ON_HOST for node in program.nodes)
-        return group.device_vote if meetings and sums and ours and on_gpus else None
+        """How GPUs vote on a step by themselves; None: their hosts do."""
+        group = self.peers.group
+        return group.device_vote if group is not None and self.peers.gpus_vote else None
 
     def owns(self, position: int) -> bool:
         """Tell whether this rank holds a persistable."""
         owner = self.program.owners().get(self.program.values[position].name, EVERYWHERE)
         return owner in (EVERYWHERE, self.peers.rank)
 
-    def lacks(self, position: int) -> bool:
-        """Tell whether a value is missing because it would be computed from the batch this rank lacks."""
-        return bool(self.skipped) and self.program.values[position].varies
-
     def early_fetches(self) -> dict[int, int]:
         """Return the values that are fetched and known before the vote, by place in the fetch list.
 
-        What is not copied on an idle rank stays as it is there.
+        What another rank alone copies stays as it is here.
         """
         early, fetches = self.program.early.items(), self.program.fetches
         return {k: i if fetches[k] in self.outputs else fetches[k] for k, i in early}
@@ -142,6 +112,22 @@ class RankPart:
                         f"operator {node.op} would write {self.program.values[i].name!r} before all replicas "
                         f"have agreed to (built at {node.where})"
                     )
+
+
+def gpus_can_vote(program: ReplicaProgram) -> bool:
+    """Tell whether GPUs can vote on a step of a program by themselves, which all ranks must do alike.
+
+    They can where each collective is a dense sum, the host has no part in the step and gives nothing away
+    before the vote, and our kernels, which can be held back, make all writes behind it.
+    """
+    if program.early or program.checked:
+        return False
+    meetings = [k for k, node in enumerate(program.nodes) if node.op in COLLECTIVES]
+    late = program.nodes[meetings[-1] + 1 :] if meetings else ()
+    sums = all(_is_dense_sum(program.nodes[k]) for k in meetings)
+    ours = all(node.kernel == "cuda" for node in late if program.changed_by(node))
+    on_gpus = not any(node.kernel in ON_HOST for node in program.nodes)
+    return bool(meetings) and sums and ours and on_gpus
 
 
 def _is_dense_sum(node: NodeRecord) -> bool:

@@ -69,10 +69,10 @@ class Resizer:
 
     @staticmethod
     def suits(part: RankPart, memory: ValueMemory, device: Device) -> bool:
-        """Tell whether plans of a part may differ in sizes alone: all nodes run, and each value has room."""
-        whole = not part.skipped and not memory.fed and not memory.puts
+        """Tell whether plans of a part may differ in sizes alone: each value has room."""
+        own = not memory.fed and not memory.puts
         roomy = memory.arena.plan.layout is not None
-        return whole and roomy and device.runtime is None and isinstance(device.memory, Memory)
+        return own and roomy and device.runtime is None and isinstance(device.memory, Memory)
 
     def plan(
         self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]

@@ -1,4 +1,4 @@
-"""Exact shapes of a program's values, and which nodes depend on the batch's rows."""
+"""Exact shapes of a program's values."""
 
 from __future__ import annotations
 
@@ -299,16 +299,3 @@ def picked(positions: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     if len(positions) > 1:
         return itemgetter(*positions)
     return lambda values: tuple([values[i] for i in positions])
-
-
-def batch_dependent(program: ReplicaProgram) -> frozenset[int]:
-    """Return the positions of the nodes that compute from the batch's rows, collectives aside."""
-    varying = {i for i in program.feeds if program.values[i].varies}
-    dependent = set()
-    for k, node in enumerate(program.nodes):
-        reads = {i for positions in node.inputs.values() for i in positions}
-        if node.op not in COLLECTIVES and varying & reads:
-            dependent.add(k)
-            outputs = {i for positions in node.outputs.values() for i in positions}
-            varying |= {i for i in outputs if i >= 0 and program.values[i].kind != STATE}
-    return frozenset(dependent)

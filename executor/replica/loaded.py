@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from ...graph.ir.idle import idle_parts
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ir.segments import Part, cut, cut_block
 from ...graph.ops.collective import ROW_COUNTS
@@ -21,6 +23,7 @@ from ..plan.buckets import Buckets
 from ..plan.group import CollectiveGroup, When
 from ..plan.instruction import SharedPart
 from ..plan.overlap import may_overlap
+from ..plan.part import gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
 from ..plan.shapes import Inferred
@@ -162,8 +165,46 @@ class Segment:
         self.states = None
 
 
-class LoadedProgram(Segment):
-    """A program on this replica: its last segment, which has its fetches, and those before (``earlier``).
+class LastSegment(Segment):
+    """The last segment of a program, which has its fetches, and the parts that run before it (``earlier``)."""
+
+    def __init__(
+        self,
+        program: ReplicaProgram,
+        group: CollectiveGroup | None,
+        budget: PlanBudget[BoundPlan],
+        buckets: Buckets | None,
+        earlier: Sequence[Segment | HostCall],
+    ) -> None:
+        super().__init__(program, group, budget, buckets)
+        self.earlier = earlier
+
+    @property
+    def meets_in(self) -> list[Segment]:
+        """The segments in which it may meet its peers: the last, and those before it that have collectives."""
+        earlier = [part for part in self.earlier if isinstance(part, Segment)]
+        return [*(part for part in earlier if part.program.buckets), self]
+
+    def release(self) -> None:
+        """Give back what plans hold, and the memory in which values meet."""
+        self.forget_plans()
+        for part in self.meets_in:
+            part.buckets.release()
+
+    def forget_states(self) -> None:
+        """Look again at the shapes of persistables before another plan is bound."""
+        for segment in (*segments(self.earlier), self):
+            segment.states = None
+
+    def forget_plans(self) -> None:
+        """Let go of every plan and its memory."""
+        for segment in segments(self.earlier):
+            segment.forget_plans()
+        super().forget_plans()
+
+
+class LoadedProgram(LastSegment):
+    """A program on this replica. ``idle`` is what it runs of it in a step in which its place has no rows.
 
     ``threads`` instructions may run at once. ``seat``: where the program meets its peers. ``twin``: another
     variant of the program, which meets as it does, and whose buckets it shares.
@@ -180,14 +221,11 @@ class LoadedProgram(Segment):
     ) -> None:
         self.seat, group = seat, seat.group
         self.whole = _program_of(order)
-        *earlier, last = cut(self.whole)
-        budget = PlanBudget[BoundPlan]()
-        shared = [] if twin is None else [part.buckets for part in twin.meets_in]
-        self.earlier = _load(self.whole, earlier, budget, group, shared)
-        if runtime is not None:  # a plan holds a graph on the GPU
-            budget = PlanBudget[BoundPlan](most=0)
-        assert isinstance(last, ReplicaProgram), "a program ends with a segment"
-        super().__init__(last, group, budget, shared[-1] if shared else None)
+        self._parts, self._runtime = cut(self.whole), runtime
+        self._budget = PlanBudget[BoundPlan]()
+        super().__init__(*self._last_of(self._parts, [] if twin is None else twin.meets_in))
+        self._idle: LastSegment | None = None
+        self.gpus_vote = runtime is not None and not self.earlier and gpus_can_vote(self.program)
         self.openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
         self.options = options = order.options
         fed = [self.whole.values[i].name for i in self.whole.feeds]
@@ -215,33 +253,44 @@ class LoadedProgram(Segment):
         self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
 
     @property
+    def idle(self) -> LastSegment:
+        """What a place without rows runs; it meets its peers where one with rows does."""
+        if self._idle is None:
+            self._idle = LastSegment(*self._last_of(idle_parts(self._parts), self.meets_in))
+        return self._idle
+
+    def _last_of(self, parts: Sequence[Part], alike: Sequence[Segment]) -> tuple[Any, ...]:
+        """Return what a :class:`LastSegment` is made of: ``alike`` are segments whose buckets it shares."""
+        *before, last = parts
+        group, buckets = self.seat.group, [segment.buckets for segment in alike]
+        earlier = _load(self.whole, before, self._budget, group, buckets)
+        # A plan of the last holds a graph on a GPU.
+        budget = self._budget if self._runtime is None else PlanBudget[BoundPlan](most=0)
+        return last, group, budget, buckets[-1] if buckets else None, earlier
+
+    @property
     def schedule(self) -> str:
         """What ranks must do alike, as a hash."""
         return self.whole.meetings if self.options.rings else self.whole.schedule
 
-    @property
-    def meets_in(self) -> list[Segment]:
-        """The segments in which it may meet its peers: the last, and those before it that have collectives."""
-        earlier = [part for part in self.earlier if isinstance(part, Segment)]
-        return [*(part for part in earlier if part.program.buckets), self]
-
     def release(self) -> None:
         """Give back what plans hold, and the memory in which values meet."""
-        self.forget_plans()
-        for part in self.meets_in:
-            part.buckets.release()
+        super().release()
+        if self._idle is not None:
+            self._idle.release()
 
     def forget_states(self) -> None:
         """Look again at the shapes of persistables before another plan is bound."""
-        for segment in (*segments(self.earlier), self):
-            segment.states = None
+        super().forget_states()
+        if self._idle is not None:
+            self._idle.forget_states()
 
     def forget_plans(self) -> None:
         """Let go of every plan and its memory."""
         self.alive = self.last = None
-        for segment in segments(self.earlier):
-            segment.forget_plans()
         super().forget_plans()
+        if self._idle is not None:
+            self._idle.forget_plans()
 
 
 def _load(

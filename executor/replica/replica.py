@@ -13,7 +13,7 @@ import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ops.registry import Spec
-from ...strategies.errors import CollectiveAborted, InvalidState, NotInitialized
+from ...strategies.errors import CollectiveAborted, NotInitialized
 from ...strategies.garbage import gc_paused
 from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
@@ -39,7 +39,7 @@ from ..plan.traced import TracedStep
 from . import orders
 from .agreement import NO_STEP, pack_step
 from .host_call import Allowance, HostCall, Totals, Values, add_to, fed_to
-from .loaded import BoundPlan, LoadedProgram, Seat, Segment
+from .loaded import BoundPlan, LastSegment, LoadedProgram, Seat, Segment
 from .message import Message
 from .undecided import UndecidedStep, UndecidedSteps
 
@@ -281,8 +281,9 @@ class Replica:
             now = DeviceClock(self._step + k, order.rows[s], order.parts[s])
             self._began = time.monotonic()
             feeds = self._with_row_counts(loaded, feeds, now.step)
-            feeds = self._after_earlier(loaded, feeds, order.idle[s], now)
-            bound = self._bound(loaded, feeds, order.idle[s])
+            form = loaded.idle if order.idle[s] else loaded
+            feeds = self._after_earlier(loaded, form, feeds, now)
+            bound = self._bound(loaded, form, feeds)
             bound.plan.device.clock.show(now)
             self._began = time.monotonic()
             self._run(loaded, bound, feeds, last=k == last)
@@ -310,7 +311,7 @@ class Replica:
             ExecutionError: an operator failed.
         """
         if loaded.earlier:
-            feeds = self._after_earlier(loaded, feeds, False, DeviceClock(step))
+            feeds = self._after_earlier(loaded, loaded, feeds, DeviceClock(step))
             shapes = loaded.cache.shapes.key(feeds)
         bound = loaded.plans.get(shapes)
         if bound is None:
@@ -418,7 +419,9 @@ class Replica:
             or order.epoch != self._group_epoch
         ):
             return
-        bound = loaded.plans.get((loaded.cache.shapes.key(message.arrays), order.idle[0]))
+        if order.idle[0]:  # little is fed to its plan
+            return
+        bound = loaded.plans.get(loaded.cache.shapes.key(message.arrays))
         if bound is not None and isinstance(bound.plan, CudaPlan):
             bound.plan.stage(message.arrays, lasting=message.lasting)
             self._staged = bound.plan
@@ -585,29 +588,21 @@ class Replica:
     def _after_earlier(
         self,
         loaded: LoadedProgram,
+        form: LastSegment,
         feeds: Sequence[np.ndarray],
-        idle: bool,
         now: DeviceClock,
     ) -> Sequence[np.ndarray]:
-        """Run the parts of a program before its last; return what that is fed.
-
-        Raises:
-            InvalidState: this place has no rows, from which segments would compute.
-        """
-        if not loaded.earlier:
+        """Run the parts before the last segment of a program, or of its idle form; return what that is fed."""
+        if form is loaded and not form.earlier:
             return feeds
-        self._began = time.monotonic()
-        self._undecided.leave(0)
-        if idle:
-            raise InvalidState(
-                f"replica {self.rank} has no rows in this step, and shapes of the program depend on what it "
-                "computes from rows. Feed at least one row for each place."
-            )
         values: Values = dict(zip(loaded.whole.feeds, feeds, strict=True))
-        if loaded.meets_early:
-            self._begin_collectives(loaded, now.step)
-        self._run_parts(loaded, now, loaded.earlier, values, {})
-        return fed_to(loaded.program, values)
+        if form.earlier:
+            self._began = time.monotonic()
+            self._undecided.leave(0)
+            if loaded.meets_early:
+                self._begin_collectives(loaded, now.step)
+            self._run_parts(loaded, now, form.earlier, values, {})
+        return fed_to(form.program, values)
 
     def _run_parts(
         self,
@@ -654,13 +649,15 @@ class Replica:
         """Run a round of a loop."""
         self._run_parts(loaded, now.in_round(number), parts, values, totals)
 
-    def _bound(self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], idle: bool) -> BoundPlan:
+    def _bound(
+        self, loaded: LoadedProgram, form: LastSegment, feeds: Sequence[np.ndarray]
+    ) -> BoundPlan:
         """Return the plan for what is fed: for its places if they last, else for its shapes."""
-        lasting = self._lasting and bool(feeds) and self.runtime is None
-        lasting = lasting and not loaded.earlier and not loaded.cache.shapes.known.feeds
-        key = (id(feeds), idle) if lasting else (loaded.cache.shapes.key(feeds), idle)
-        bound = loaded.plans.get(key)
-        return bound or self._keep_plan(loaded, loaded, key, feeds, idle, lasting)
+        lasting = self._lasting and bool(feeds) and self.runtime is None and form is loaded
+        lasting = lasting and not form.earlier and not form.cache.shapes.known.feeds
+        key: Hashable = id(feeds) if lasting else form.cache.shapes.key(feeds)
+        bound = form.plans.get(key)
+        return bound or self._keep_plan(loaded, form, key, feeds, lasting)
 
     def _keep_plan(
         self,
@@ -668,7 +665,6 @@ class Replica:
         segment: Segment,
         key: Hashable,
         feeds: Sequence[np.ndarray],
-        idle: bool = False,
         lasting: bool = False,
         specs: Sequence[Spec] | None = None,
     ) -> BoundPlan:
@@ -680,16 +676,15 @@ class Replica:
         scope = self.scopes[loaded.scope]
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
-        fed = [_with_a_row(a) for a in feeds] if idle else feeds
-        inferred = segment.infer(specs or [spec_of(a) for a in fed], fed, scope.spec)
+        inferred = segment.infer(specs or [spec_of(a) for a in feeds], feeds, scope.spec)
         # What a graph holds is the same whenever it is launched.
         known = segment.cache.shapes.met(inferred) if self.runtime is not None else {}
         telling = segment.cache.shapes.telling(inferred)
-        shapes = None if lasting else (telling, idle, *(a.tobytes() for a in known.values()))
+        shapes = None if lasting else (telling, *(a.tobytes() for a in known.values()))
         bound = segment.plans.alike(shapes)
         if bound is None:
             with gc_paused():
-                bound = self._bind(loaded, segment, inferred, feeds, known, idle, lasting)
+                bound = self._bind(loaded, segment, inferred, feeds, known, lasting)
         segment.plans.keep(key, shapes, bound)
         return bound
 
@@ -700,7 +695,6 @@ class Replica:
         inferred: Inferred,
         feeds: Sequence[Any],
         known: Mapping[int, np.ndarray],
-        idle: bool,
         lasting: bool,
     ) -> BoundPlan:
         self.bindings += 1
@@ -708,8 +702,8 @@ class Replica:
         complete = partial(shapes.complete, inferred)
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
-        dealt = loaded.parallel and segment is loaded
-        if not (idle or lasting or dealt):
+        dealt = loaded.parallel and isinstance(segment, LastSegment)
+        if not (lasting or dealt):
             resized = segment.resized(shapes.telling(inferred), complete)
             if resized is not None:
                 return BoundPlan(segment.program, resized, None, None, self.post, direct)
@@ -728,8 +722,7 @@ class Replica:
             scope.allocate,
             segment.buckets,
             self._peers(loaded, segment),
-            idle=idle,
-            fed=feeds if lasting and not idle else None,
+            fed=feeds if lasting else None,
             memory_options=loaded.options.memory_options,
             cache=segment.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
@@ -738,7 +731,7 @@ class Replica:
         )
         fed = feeds if lasting else None
         bound = BoundPlan(program, binder.plan(), binder, fed, self.post, direct)
-        resizer = None if idle or lasting or dealt else binder.resizer()
+        resizer = None if lasting or dealt else binder.resizer()
         if resizer is not None:
             segment.resize(resizer)
             bound.binder = None
@@ -763,13 +756,11 @@ class Replica:
                     loaded.forget_plans()
 
     def _peers(self, loaded: LoadedProgram, segment: Segment) -> Peers:
-        seat, decide = loaded.seat, segment is loaded
+        seat, decide, schedule = loaded.seat, isinstance(segment, LastSegment), loaded.schedule
         if loaded.options.trainers:
-            schedule = loaded.schedule if loaded.options.rings else ""
             return Peers(seat.group, seat.rank, self.within, schedule, decide=decide)
         rank = None if self.in_driver else self.rank
-        gpus_vote = not loaded.earlier
-        return Peers(seat.group, rank, self.within, gpus_vote=gpus_vote, decide=decide)
+        return Peers(seat.group, rank, self.within, schedule, loaded.gpus_vote, decide)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():
@@ -780,10 +771,3 @@ class Replica:
         for loaded in self.programs.values():
             if loaded.scope == scope:
                 loaded.forget_plans()
-
-
-def _with_a_row(array: np.ndarray) -> np.ndarray:
-    """Return what shapes are inferred from on a place without rows: as if it had one."""
-    if array.ndim and not len(array):
-        return np.zeros((1, *array.shape[1:]), array.dtype)
-    return array

@@ -128,11 +128,10 @@ class Usage:
         *,
         grouped: bool,
         fed: bool = False,
-        feeds: Iterable[int] | None = None,
     ) -> None:
         self.program, self.nodes = program, nodes
         self.end = len(nodes)
-        feeds = list(program.feeds if feeds is None else feeds)
+        feeds = program.feeds
         self.outside = _outside(program, grouped)
         if fed:
             self.outside.update(feeds)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import InvalidState, InvalidType, InvalidValue
+from rowlock.strategies.errors import FeedError, InvalidState, InvalidType, InvalidValue
 from tests.conftest import one_in
 from tests.reference import dynamic_nets as nets
 from tests.reference.control_flow_cases import described
@@ -100,6 +100,37 @@ def test_places_make_steps_of_their_own_sequences(gang: str) -> None:
     expected, lod = RECORD["recurrent"]["steps"][1][1]
     assert out.lod() == lod
     np.testing.assert_allclose(np.array(out), expected, rtol=1e-5)
+
+
+def sequences(lengths: list[int]) -> Any:
+    ones = np.ones((sum(lengths), 1), "float32")
+    return fluid.create_lod_tensor(ones, [lengths], fluid.CPUPlace())
+
+
+def test_a_place_of_a_list_may_have_no_sequences(threads: None) -> None:
+    """It names them in any order, and needs no LoD for what has no rows; the last places may be left out."""
+    x, y = (fluid.data(name, [None, 1], lod_level=1) for name in "xy")
+    recurrent = L.DynamicRNN()
+    with recurrent.block():
+        recurrent.output(recurrent.step_input(x) * 2.0)
+    sums = L.sequence_pool(recurrent(), "sum") + 10.0 * L.sequence_pool(y, "sum")
+    padded, _ = L.sequence_pad(x, L.fill_constant([1], "float32", 0.0))
+    exe = fluid.Executor(fluid.CPUPlace())
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+        places=fluid.cpu_places(3)
+    )
+    rowless = np.zeros((0, 1), "float32")
+    feed: list[Any] = [
+        {"x": sequences([1, 2]), "y": sequences([2, 1])},
+        {"y": sequences([3]), "x": sequences([2])},
+        {"x": rowless, "y": rowless},
+    ]
+    for each in (feed, feed[:2]):
+        values, widths = exe.run(program, each, [sums, padded])
+        assert values.ravel().tolist() == [22, 14, 34] and widths.shape == (3, 2, 1)
+    feed[2]["x"] = np.ones((2, 1), "float32")
+    with pytest.raises(FeedError, match=r"'x': place 2 is fed rows without sequences"):
+        exe.run(program, feed, [sums])
 
 
 @pytest.mark.parametrize("name", ["recurrent_trained", "captions"])

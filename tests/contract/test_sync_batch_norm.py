@@ -241,14 +241,20 @@ CUTS = (rounds_of_a_loop, rows_that_values_choose, branch_that_is_skipped)
 @pytest.mark.parametrize("mode", ["AllReduce", "Reduce"])
 @pytest.mark.parametrize("cut", CUTS)
 def test_a_step_may_be_cut_behind_it(gang: str, cut: Callable[..., Any], mode: str) -> None:
-    """All replicas run the same segments, so they meet in each at the same point of their order."""
+    """All replicas run the same segments, so they meet in each at the same point of their order.
+
+    A place without rows computes nothing in them, and meets the others there.
+    """
     spread, alone = Cut(cut), Cut(cut)
     way = getattr(BuildStrategy.ReduceStrategy, mode)
     program = spread.spread(3, reduce_strategy=way)
-    for number in range(4):
-        out, expected = spread.step(program, number), alone.step(alone.main, number)
+    for number, rows in enumerate((7, 2, 8, 2)):
+        out, expected = spread.step(program, number, rows), alone.step(alone.main, number, rows)
         np.testing.assert_allclose(out, expected, atol=1e-5)
     assert_close(spread.values(), alone.values(), 1e-5)
+    for parameter in (p for p in spread.main.all_parameters() if p.trainable):
+        copies = device_copies(program, parameter.name)
+        assert len({copy.tobytes() for copy in copies}) == 1
     assert "a step is cut into" in str(program.explain())
 
 
