@@ -162,11 +162,7 @@ class Channels:
         try:
             if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
                 self._wait_awake(number, began + SPIN_S)
-            while exchange.waiting:
-                if self._silent and (silent := exchange.waiting & self._silent):
-                    raise self._gone(min(silent))
-                if not self._turn(deadline):
-                    raise self._late(sorted(exchange.waiting), within)
+            self._wait(exchange, deadline, within)
         except CollectiveError:
             raise
         except BaseException:
@@ -258,8 +254,16 @@ class Channels:
         area, outgoing = room
         exchange = _Exchange(None, outgoing, set(outgoing), wanted=False, maps=area)
         self._under_way[number] = exchange
-        deadline = time.monotonic() + within
-        while exchange.waiting:  # an interrupt leaves it under way: no caller asks for the answers
+        # An interrupt leaves it under way: no caller asks for the answers.
+        self._wait(exchange, time.monotonic() + within, within)
+
+    def _wait(self, exchange: _Exchange, deadline: float, within: float) -> None:
+        """Wait until all replicas have answered; ``within`` seconds were given for it.
+
+        Raises:
+            CollectiveError: one never will, or not in time.
+        """
+        while exchange.waiting:
             if self._silent and (silent := exchange.waiting & self._silent):
                 raise self._gone(min(silent))
             if not self._turn(deadline):

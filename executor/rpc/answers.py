@@ -1,4 +1,4 @@
-"""What a trainer makes of an answer: a refusal is the error that it names."""
+"""Read a server's answer: raise the error that a refusal names, or check its kind."""
 
 from __future__ import annotations
 
@@ -17,13 +17,17 @@ def accepted(answer: Answer) -> Answer:
     Raises:
         EnforceNotMet: it is one; the error is of the class that it names.
     """
-    if not isinstance(answer, Refused):
-        return answer
-    kind = getattr(errors, answer.kind, None)
-    if not (isinstance(kind, type) and issubclass(kind, EnforceNotMet)):
-        kind = EnforceNotMet
-    error = kind(answer.text)
-    raise error
+    if isinstance(answer, Refused):
+        raise error_of(answer)
+    return answer
+
+
+def error_of(refusal: Refused) -> EnforceNotMet:
+    """Return the error that a server refused with, of the class that it named."""
+    kind = getattr(errors, refusal.kind, None)
+    if isinstance(kind, type) and issubclass(kind, EnforceNotMet):
+        return kind(refusal.text)
+    return errors.ExecutionError(refusal.text)
 
 
 def expected(answer: Answer, kind: type[A], endpoint: str) -> A:
