@@ -80,6 +80,7 @@ def kernel(
     any_order: bool = False,
     layout: Layout = IN_ORDER,
     factors: Factors = MappingProxyType({}),
+    nonempty: bool = False,
 ) -> Callable[[F], F]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
@@ -88,7 +89,8 @@ def kernel(
     what these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images
     whose elements lie in another order than that of their shape, NCHW. ``layout`` is the order in which the
     compiler lets images lie for it, or a function that tells this from a node and the strategy's math. Of
-    ``factors`` it gets bfloat16 as it is, where products are computed in bfloat16.
+    ``factors`` it gets bfloat16 as it is, where products are computed in bfloat16. With ``nonempty`` it never
+    sees an operand without elements: the array module's kernel gets that.
     """
 
     def asked(node: Node) -> bool:
@@ -98,7 +100,7 @@ def kernel(
     def register(function: F) -> F:
         for op_type in op_types:
             entry = Kernel(
-                function,
+                _or_arrays(op_type, function) if nonempty else function,
                 takes=takes and asked,
                 needs=tuple(needs),
                 prefer_loops=prefer_loops,
@@ -192,7 +194,7 @@ def is_empty(op: Op, a: Operands) -> bool:
     return any(array is not None and array.size == 0 for array in arrays)
 
 
-def nonempty(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _or_arrays(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that leaves operands without elements to the array module's."""
 
     @wraps(function)

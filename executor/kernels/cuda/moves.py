@@ -9,30 +9,16 @@ import numpy as np
 from ....graph.ops import expr as e
 from ....graph.ops.diagonal import Eye, Trace, TraceGrad, TrilTriu, TrilTriuGrad
 from ....graph.ops.operands import Array
-from ....graph.ops.rearrange import Unbind
 from ....graph.ops.window import PartialSum, PartialSumGrad
 from ...codegen.cuda_loops import bind_cuda
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.manipulation import layers
 from ..array.moves import columns, diagonal_of, register
 from .copies import filled, moved
 from .reduction import reduced
 from .support import cuda
 
 register(cuda, moved, filled)
-
-
-@cuda("unbind")
-def unbind(dev: Device, a: Unbind) -> list[Step]:
-    """Each layer is a copy."""
-    pairs = zip(a.out, layers(a.x, len(a.out), a.axis), strict=True)
-    return [
-        step
-        for out, layer in pairs
-        if out is not None
-        for step in moved(dev, out, layer.reshape(out.shape))
-    ]
 
 
 @cuda("partial_sum")
