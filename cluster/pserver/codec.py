@@ -14,7 +14,7 @@ import numpy as np
 from ...executor.replica.message import Message as Framed
 from ...executor.rpc import messages as rpc
 from ...executor.rpc.messages import Answer, Message
-from ...strategies.errors import EnforceNotMet, ProtocolError
+from ...strategies.errors import ProtocolError
 
 Record = Message | Answer
 Head = Mapping[str, Any]
@@ -72,13 +72,6 @@ def pushes_of(kind: str, head: Head) -> Iterator[tuple[int, int, int, str]]:
             at += count
     except (KeyError, ValueError, TypeError):
         return
-
-
-def refusal_of(error: Exception) -> rpc.Refused:
-    """Return what tells a trainer of an error at the server."""
-    if isinstance(error, EnforceNotMet):
-        return rpc.Refused(type(error).__name__, str(error))
-    return rpc.Refused("ExecutionError", f"the server failed: {type(error).__name__}: {error}")
 
 
 def _number(head: Head, name: str) -> int:

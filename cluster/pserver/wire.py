@@ -238,8 +238,7 @@ class _Link:
 
     def _membership(self, message: messages.Message) -> _Membership | None:
         """Return what is known of the trainer that sends a message; some messages are no trainer's."""
-        first = message.messages[0] if isinstance(message, messages.Together) else message
-        trainer = getattr(first, "trainer", None)
+        trainer = getattr(messages.parts_of(message)[0], "trainer", None)
         if trainer is None:
             return None
         with self._lock:
@@ -356,7 +355,7 @@ class _Membership:
         """Keep what changes the server until a snapshot has it."""
         if address is None or not address.restores:
             return
-        for part in message.messages if isinstance(message, messages.Together) else (message,):
+        for part in messages.parts_of(message):
             self._keep(part)
 
     def _keep(self, message: messages.Single) -> None:

@@ -1,4 +1,4 @@
-"""Read a server's answer: raise the error that a refusal names, or check its kind."""
+"""Refusals: an error at the server becomes an answer, and is raised again at the trainer."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ def error_of(refusal: Refused) -> EnforceNotMet:
     if isinstance(kind, type) and issubclass(kind, EnforceNotMet):
         return kind(refusal.text)
     return errors.ExecutionError(refusal.text)
+
+
+def refusal_of(error: Exception) -> Refused:
+    """Return what tells a trainer of an error at the server."""
+    if isinstance(error, EnforceNotMet):
+        return Refused(type(error).__name__, str(error))
+    return Refused("ExecutionError", f"the server failed: {type(error).__name__}: {error}")
 
 
 def expected(answer: Answer, kind: type[A], endpoint: str) -> A:
