@@ -1,4 +1,4 @@
-"""The collective group of a replica: what each kind must bring, and what the others get from that."""
+"""CollectiveGroup: the interface of collectives, and defaults for what a backend need not define."""
 
 # ruff: noqa: B027  (a default that does nothing is right for a group that has nothing to do)
 
@@ -36,6 +36,11 @@ class When(NamedTuple):
 
 
 WHEN = When()
+
+
+def spans(ends: Ints) -> list[slice]:
+    """Return the elements of each part of an array, from where the parts end."""
+    return [slice(begin, end) for begin, end in zip((0, *ends), ends, strict=False)]
 
 
 class CollectiveGroup(ABC):
