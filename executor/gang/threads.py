@@ -314,7 +314,7 @@ class ThreadDelivery:
         for message in messages.values():
             self._epoch = max(self._epoch, message.head.get("epoch", 0))
         by_worker = dict(messages)
-        # Replica 0 stays on its own thread while that is at something whose answer nobody waits for.
+        # Replica 0 stays on its own thread while that has messages to answer.
         first = self._workers.get(0)
         ahead = ahead or (first is not None and not first.idle)
         own = None if ahead else by_worker.pop(0, None)

@@ -29,12 +29,17 @@ from .resized import Resizer
 class Binder:
     """Binds one program for one set of shapes on one rank.
 
-    ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch, and meets its
-    ``peers`` with zeros. ``fed`` are arrays in which feeds will stand in every step; without them a plan has
-    buffers of its own, and copies what it is fed. ``memory_options``: how temporaries may share memory.
-    ``cache`` is what other plans of this program and rank have as well. ``make`` is the kind of plan.
-    ``sized_by_step``: persistables that the plan has memory of its own for. ``known``: elements of values that
-    are the same in every step of the plan, by position.
+    Args:
+        specs: the shape and dtype of every value.
+        allocate: returns the memory of a persistable.
+        peers: the ranks that the plan meets.
+        idle: the rank gets no rows: leave out every op that depends on the batch, and add zeros to sums.
+        fed: arrays that hold the feeds in every step; without them the plan copies feeds into its own buffers.
+        memory_options: how temporaries may share memory.
+        cache: what other plans of this program and rank share with this one.
+        make: the class of the plan.
+        sized_by_step: persistables for which the plan has memory of its own.
+        known: values that are the same in every step of the plan, by position.
     """
 
     def __init__(
@@ -72,13 +77,13 @@ class Binder:
         return self._memory.arena
 
     def resizer(self) -> Resizer | None:
-        """Return what binds the program for other sizes on the same memory, if that can be."""
+        """Return a resizer, which binds the program for other sizes on the same memory, if there can be one."""
         if not Resizer.suits(self._part, self._memory, self._device):
             return None
         return Resizer(self._part, self._memory, self._device, self._cache)
 
     def plan(self, lanes: Sequence[int] | None = None) -> Plan:
-        """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
+        """Return the plan; ``lanes``: the thread of each instruction, None to run them in order."""
         part, memory = self._part, self._memory
         device = self._device = self._device.emptied()
         instructions = zeroing(part, memory)

@@ -1,4 +1,4 @@
-"""What one rank computes of a program, and the peers that it meets."""
+"""RankPart: the nodes of a program that one rank runs, and the peers that it meets."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .shapes import batch_dependent
 class Peers:
     """The ranks that a plan meets: their group (None: no peers), this rank, and a deadline in seconds.
 
-    ``schedule``: what they must do alike, as a hash (empty: all of the program). ``gpus_vote``: the host may
-    learn only later whether a step happened, if their GPUs can tell (see :attr:`RankPart.device_vote`).
-    ``decide``: they vote on the step; else it goes on behind the plan, in another segment.
+    ``schedule``: a hash of what all must do alike (empty: that of the program). ``gpus_vote``: GPUs may vote by
+    themselves, if they can (see :attr:`RankPart.device_vote`), and the host learns the outcome later.
+    ``decide``: ranks vote on the step in this plan; else in that of a later segment.
     """
 
     group: CollectiveGroup | None = None
@@ -43,9 +43,9 @@ ALONE = Peers()
 class RankPart:
     """The nodes of a program that one rank runs.
 
-    ``idle`` is for a rank that gets no rows: it leaves out every op that depends on the batch (``skipped``).
-    ``vote_at`` is the last collective, at which all ranks vote if they decide on the step here, and else wait
-    for the results of all (None: a rank without peers).
+    ``idle``: the rank gets no rows, and leaves out every op that depends on the batch (``skipped``).
+    ``vote_at`` is the last collective (None: a rank without peers): there all ranks vote, if they decide on the
+    step in this plan, else they wait for all results.
     """
 
     def __init__(self, program: ReplicaProgram, peers: Peers, idle: bool) -> None:
@@ -86,16 +86,16 @@ class RankPart:
 
     @property
     def missing(self) -> set[int]:
-        """Positions of the values that nodes would make which an idle rank leaves out."""
+        """Positions of the values that an idle rank does not compute."""
         skipped = (self.program.nodes[k] for k in self.skipped)
         return {i for node in skipped for positions in node.outputs.values() for i in positions}
 
     @property
     def device_vote(self) -> DeviceVote | None:
-        """How GPUs vote on a step by themselves; None: their hosts do.
+        """How GPUs vote on a step by themselves; None: their hosts vote.
 
-        They can where each collective is a dense sum, the host has no part in the step and gives nothing away
-        before the vote, and our kernels, which can be held back, make all writes behind it. It is told from
+        GPUs can where each collective is a dense sum, the host computes nothing in the step and fetches nothing
+        before the vote, and all later writes are by kernels of ours, which can be held back. This follows from
         the program, so that all ranks do the same.
         """
         program, group = self.program, self.peers.group
@@ -114,19 +114,19 @@ class RankPart:
         return owner in (EVERYWHERE, self.peers.rank)
 
     def lacks(self, position: int) -> bool:
-        """Tell whether a value is missing because it would be computed from the batch this rank lacks."""
+        """Tell whether this rank lacks a value, as it depends on the batch and the rank has no rows."""
         return bool(self.skipped) and self.program.values[position].varies
 
     def early_fetches(self) -> dict[int, int]:
-        """Return the values that are fetched and known before the vote, by place in the fetch list.
+        """Return the values that are fetched and known before the vote, by position in the fetch list.
 
-        What is not copied on an idle rank stays as it is there.
+        An idle rank, which does not copy them for the fetch, returns the values themselves.
         """
         early, fetches = self.program.early.items(), self.program.fetches
         return {k: i if fetches[k] in self.outputs else fetches[k] for k, i in early}
 
     def refuse_early_writes(self) -> None:
-        """Refuse a program that writes what lasts before all ranks came to the last collective.
+        """Refuse a program that writes a persistable before all ranks have come to the last collective.
 
         Raises:
             ExecutionError: names the operator.
