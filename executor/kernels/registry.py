@@ -8,7 +8,8 @@ and attributes), and returns the work to do each step::
         return partial(dev.xp.maximum, a.x, 0, a.out)
 
 Everything that depends only on shapes and attributes (views, strides, scratch) is done when binding; what is
-returned (a callable, or a list of them) is all that runs in a step. A slot not in use is None, one that takes
+returned (a callable, or a list of them) is all that runs in a step. A function for which nothing can be done
+before is registered with ``each_step``, and gets the record alone. A slot not in use is None, one that takes
 any number of variables is a list. A kernel of several ops takes the record that theirs are based on.
 
 Rules: write every element of every output that is not None; never write an operand, except where the op
@@ -114,6 +115,25 @@ def kernel(
                     f"{op_type} has two kernels on {back_end}"
                 )
                 KERNELS[op_type, back_end] = entry
+        return function
+
+    return register
+
+
+def each_step(
+    *op_types: str, on: Sequence[str] = BACK_ENDS, **how: Any
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Register a function of an op's record that is called in each step, as there is nothing to bind before.
+
+    ``how``: more of what :func:`kernel` takes.
+    """
+
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        @wraps(function)
+        def bound(dev: Device, a: Any) -> Step:
+            return partial(function, a)
+
+        kernel(*op_types, on=on, **how)(bound)
         return function
 
     return register

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ....graph.ops.diagonal import Eye, Trace, TraceGrad, TrilTriu, TrilTriuGrad
+from ....graph.ops.diagonal import Eye, Trace, TrilTriu, TrilTriuGrad
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -21,14 +21,6 @@ def eye(dev: Device, a: Eye) -> list[Step]:
 def trace(dev: Device, a: Trace) -> list[Step]:
     view = diagonal_of(a.input, a.offset, a.dim1, a.dim2)
     return [partial(dev.xp.add.reduce, view, -1, None, a.out.reshape(view.shape[:-1]))]
-
-
-@kernel("trace_grad", low=True)
-def trace_grad(dev: Device, a: TraceGrad) -> list[Step]:
-    """The gradient all along the diagonal, zero beside it."""
-    view = diagonal_of(a.d_input, a.offset, a.dim1, a.dim2)
-    source = a.d_out.reshape(*view.shape[:-1], 1)
-    return [partial(a.d_input.fill, 0), partial(dev.xp.copyto, view, source)]
 
 
 def _triangle(dev: Device, out: Array, x: Array, a: TrilTriu | TrilTriuGrad) -> list[Step]:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops import expr as e
-from ....graph.ops.diagonal import Eye, Trace, TraceGrad, TrilTriu, TrilTriuGrad
+from ....graph.ops.diagonal import Eye, Trace, TrilTriu, TrilTriuGrad
 from ....graph.ops.operands import Array
-from ....graph.ops.window import PartialSum, PartialSumGrad
+from ....graph.ops.window import PartialSum
 from ...codegen.cuda_loops import bind_cuda
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -32,17 +32,6 @@ def partial_sum(dev: Device, a: PartialSum) -> list[Step]:
     return bind_cuda(dev, [(total, a.out)], parts)
 
 
-@cuda("partial_sum_grad")
-def partial_sum_grad(dev: Device, a: PartialSumGrad) -> list[Step]:
-    """The gradient in the columns that were taken, zero beside them."""
-    steps: list[Step] = []
-    for d_x in a.d_x:
-        if d_x is not None:
-            part = columns(d_x, a.start_index, a.d_out.shape[1])
-            steps += [*filled(dev, d_x, 0), *moved(dev, part, a.d_out)]
-    return steps
-
-
 @cuda("eye")
 def eye(dev: Device, a: Eye) -> list[Step]:
     """Zeros, and ones on the diagonal."""
@@ -56,14 +45,6 @@ def trace(dev: Device, a: Trace) -> list[Step]:
     rows = dev.scratch(view.shape, view.dtype)
     out = a.out.reshape(view.shape[:-1])
     return [*moved(dev, rows, view), *reduced(dev, "Sum", rows, out, (view.ndim - 1,))]
-
-
-@cuda("trace_grad")
-def trace_grad(dev: Device, a: TraceGrad) -> list[Step]:
-    """The gradient all along the diagonal, zero beside it."""
-    view = diagonal_of(a.d_input, a.offset, a.dim1, a.dim2)
-    source = a.d_out.reshape(*view.shape[:-1], 1)
-    return [*filled(dev, a.d_input, 0), *moved(dev, view, source)]
 
 
 def _triangle(dev: Device, out: Array, x: Array, a: TrilTriu | TrilTriuGrad) -> list[Step]:
