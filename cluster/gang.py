@@ -104,7 +104,7 @@ class RayDelivery:
         return True
 
     def _ray_is_gone(self) -> bool:
-        """Tell whether Ray was shut down since, which takes far longer than the time between two looks."""
+        """Tell whether Ray was shut down since; a shutdown takes far longer than the time between two looks."""
         now = time.monotonic()
         if now - self._looked > _SESSION_S:
             self._looked = now
@@ -179,18 +179,18 @@ class RayDelivery:
         )
 
     def _doing(self, rank: int) -> str:
-        """Return in words what a replica said last that it was at."""
+        """Return in words the op that a replica last reported to be running."""
         doing = self._at(rank)
         if not doing.get("op"):
             return ""
         return f" [in {doing['op']}, built at {doing['where']}, {doing['seconds']:.1f} s into the step]"
 
     def _at(self, rank: int) -> Mapping[str, Any]:
-        """Return what a replica said last that it was at."""
+        """Return the op that a replica last reported to be running."""
         return self._watch.doing(rank) if self._watch is not None else {}
 
     def _look_after(self, ranks: list[int]) -> None:
-        """Raise if one of the replicas that keep us waiting was stopped, or can be heard no more."""
+        """Raise if one of these replicas, which have yet to answer, is stopped or silent."""
         patience, now = self.config.heartbeat_deadline_s, time.monotonic()
         self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._members[r].stopped}
         stopped = [r for r, since in self._stopped.items() if now - since > patience]
@@ -225,7 +225,7 @@ class RayDelivery:
         return self._watch is not None and rank in self._watch.silent([rank], seconds)
 
     def _gone(self, ranks: Sequence[int], text: str) -> ReplicaLost:
-        """Give replicas up, and release those that wait for them."""
+        """Give up replicas, and release those that wait for them; return the error that names them."""
         for rank in ranks:
             self._channels.hang_up(rank)
             self._members[rank].kill()
@@ -235,7 +235,7 @@ class RayDelivery:
         return ReplicaLost(text, list(ranks))
 
     def release(self, reason: str) -> None:
-        """Have the living leave the group that they are in, or are forming, and what they wait for there."""
+        """Have living replicas leave their group, formed or not, and stop waiting in it."""
         if self._watch is not None:
             self._watch.abort(self.alive, self._group, reason)
         elif session() == self._session:
@@ -262,7 +262,7 @@ class RayDelivery:
         return Outcome(*answers, self._channels.own(number, rank))
 
     def replace(self) -> list[int]:
-        """Put a spare, or a new actor, in the place of each that was lost; return their ranks.
+        """Replace each lost replica by a spare or a new actor; return the ranks.
 
         Raises:
             PlacementError: there is no node for it. Nodes where one was refused are tried again next time.
@@ -294,7 +294,7 @@ class RayDelivery:
         return empty
 
     def refuse(self, unfit: Mapping[int, str]) -> ReplicaLost:
-        """End replicas that came in and are not fit, by rank why; nodes that they ran on are not used."""
+        """End new replicas that are not fit, by rank why; no other is placed on their nodes."""
         reasons = {
             rank: f"{self._named(rank)} was refused, for it would compute other bits: {why}. {CURE}"
             for rank, why in unfit.items()
@@ -305,13 +305,13 @@ class RayDelivery:
         return self._gone(list(unfit), text)
 
     def _call_spares(self) -> None:
-        """Have new spares start, while training goes on, for those that took a place."""
+        """Start new spares, while training goes on, for those that replaced a replica."""
         with contextlib.suppress(PlacementError):  # there is no room for another spare
             while self._vacated:
                 self._spares.append(self._instead_of(self._vacated.pop()))
 
     def _standing_by(self) -> ReplicaHandle | None:
-        """Return a spare that is still there, if there is one."""
+        """Return a spare that is alive, if there is one."""
         while self._spares:
             spare = self._spares.pop(0)
             spare.described = spare.actor.describe.remote()  # it may have ended since it was made
@@ -325,7 +325,7 @@ class RayDelivery:
         return None
 
     def _instead_of(self, replica: ReplicaHandle) -> ReplicaHandle:
-        """Return a new actor: in the bundle of a lost one, or where one is missing if its node is lost, too."""
+        """Start an actor for a lost one: in its bundle, or on another node if its node is lost, too."""
         node = replica.where["node"]
         there = reachable(node, _LOOK_S)
         (self._cut_off.discard if there else self._cut_off.add)(node)
@@ -337,7 +337,7 @@ class RayDelivery:
         return ReplicaHandle(self._reservations[-1], 0, self.config)
 
     def shrink(self, *changes: Change) -> None:
-        """Number the living anew, and forget the lost; make these changes at the same moment."""
+        """Number the living anew, and forget the lost; make ``changes`` at the same moment."""
         for member in self._members:
             if not member.alive:
                 member.hang_up()
@@ -347,7 +347,7 @@ class RayDelivery:
     # -- connections ----------------------------------------------------------------------------------
 
     def _connect(self, members: Mapping[int, ReplicaHandle]) -> None:
-        """Have actors serve, and take their connections."""
+        """Have actors serve, and accept their connections."""
         if isinstance(self._channels, ActorCalls):
             for member in members.values():
                 member.serving = member.described
@@ -379,7 +379,7 @@ class RayDelivery:
             listener.close()
 
     def regroup(self) -> None:
-        """Let the members form a collective group of their own, ranks as they stand; no program is loaded then.
+        """Have the replicas form a new collective group, with the ranks that they have; programs are unloaded.
 
         Raises:
             CollectiveError: they could not.
@@ -411,9 +411,9 @@ class RayDelivery:
         self._call_spares()
 
     def _part_of_host(self, rank: int) -> tuple[int, int, list[int]] | None:
-        """Return which of how many parts of its host's cores a replica is to keep to (None: all).
+        """Return a replica's part of its host's cores: its index, the number of parts, the gang's processes.
 
-        The third are the gang's processes on that host.
+        None: it may use all cores.
         """
         if not self.config.pin_replicas:
             return None

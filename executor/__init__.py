@@ -1,1 +1,1 @@
-"""How a compiled graph is computed inside one process."""
+"""Everything that computes a program: places, feeds, gangs of replicas, plans, kernels, devices."""

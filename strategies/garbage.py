@@ -1,4 +1,4 @@
-"""Python's search for garbage, and when it must not run."""
+"""Pause Python's garbage collector."""
 
 from __future__ import annotations
 

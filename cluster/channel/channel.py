@@ -30,7 +30,7 @@ _BULKY = 1 << 15  # bytes that surely find room in a socket, though no replica t
 
 @dataclass
 class _Exchange:
-    """One message to each replica: what is still to be sent, and what came back, by rank."""
+    """Messages to replicas in flight: what is still to be sent, and what has been answered, by rank."""
 
     slot: int | None
     outgoing: dict[int, Outgoing]
@@ -48,11 +48,11 @@ class _Exchange:
 
 
 class Channels:
-    """Sends each replica its message and gathers the answers in any order.
+    """Sends each replica its message, and gathers the answers in any order.
 
-    ``lost(rank)`` makes the error for a replica whose line ended, ``late(ranks, seconds)`` the one for
-    replicas that did not answer in time. ``watch(ranks)`` is called now and then while these do not answer, and
-    raises if one of them never will.
+    ``lost(rank)`` returns the error for a replica whose connection closed, ``late(ranks, seconds)`` the one for
+    replicas that did not answer in time. ``watch(ranks)`` is called now and then while these have yet to
+    answer, and raises if one never will.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Channels:
         self._silent: set[int] = set()  # ranks that are listened to no more
 
     def use(self, lines: Mapping[int, ReplicaConnection]) -> None:
-        """Talk to these replicas from now on; what was under way is forgotten."""
+        """Use the connections of these replicas from now on; messages in flight are forgotten."""
         self._near.close()
         self._near = near = NearReplicas([rank for rank, line in lines.items() if line.near])
         self.lines = dict(lines)
@@ -98,15 +98,15 @@ class Channels:
         return self._number
 
     def knows(self, number: int) -> bool:
-        """Tell whether messages are on their way under a number, or there, and not given up."""
+        """Tell whether messages of this number are in flight or answered, and not given up."""
         return number in self._under_way
 
     def start(
         self, messages: Mapping[int, Message], within: float, number: int | None = None
     ) -> int:
-        """Send messages by rank; return the number under which :meth:`finish` gives the answers.
+        """Send messages by rank; return the number by which :meth:`finish` finds the answers.
 
-        With a ``number`` of :meth:`reserve` it gives them until they are given up, else once.
+        With a ``number`` from :meth:`reserve` the answers are kept until they are given up, else returned once.
 
         Raises:
             CollectiveError: a replica is gone, or does not take in what was sent before.
@@ -148,10 +148,10 @@ class Channels:
         return number
 
     def finish(self, number: int, within: float) -> Mapping[int, Message]:
-        """Return the answers by rank, what was posted joined to them.
+        """Wait for the answers; return them by rank, with what replicas posted before.
 
-        An interrupt (Ctrl-C) leaves no replica without its message: they finish the step together. Its answers
-        can be asked for again if they are kept, and are thrown away otherwise.
+        After an interrupt (Ctrl-C) every replica still gets its message, so that all finish the step. The
+        answers can be asked for again if the number was reserved, else they are discarded.
 
         Raises:
             CollectiveError: a replica is gone or late.
@@ -162,11 +162,7 @@ class Channels:
         try:
             if exchange.rung and self._waited < SPIN_S and self._near.waits.awake:
                 self._wait_awake(number, began + SPIN_S)
-            while exchange.waiting:
-                if self._silent and (silent := exchange.waiting & self._silent):
-                    raise self._gone(min(silent))
-                if not self._turn(deadline):
-                    raise self._late(sorted(exchange.waiting), within)
+            self._wait(exchange, deadline, within)
         except CollectiveError:
             raise
         except BaseException:
@@ -194,7 +190,7 @@ class Channels:
         return exchange is None or not exchange.waiting - self._silent
 
     def give_up(self, number: int) -> None:
-        """Throw these answers away when they come."""
+        """Discard these answers, now or when they arrive."""
         exchange = self._under_way.get(number)
         if exchange is None:
             return
@@ -205,7 +201,7 @@ class Channels:
             self._under_way.pop(number, None)
 
     def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
-        """Return what a replica posted for a message, and its answer, as far as either came."""
+        """Return what a replica posted for a message, and its answer; None for each that has not come."""
         exchange = self._under_way.get(number)
         if exchange is None:
             return None, None
@@ -220,12 +216,12 @@ class Channels:
         return posted, exchange.answers.get(rank)
 
     def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
-        """Return what a replica posted of its own after steps of a message, by the number of steps done."""
+        """Return the replica's own persistables that it posted after steps, by the number of steps done."""
         exchange = self._under_way.get(number)
         return exchange.own_values.get(rank, {}) if exchange is not None else {}
 
     def _take_the_rest(self, rank: int) -> None:
-        """Take in what a replica that is listened to no more had sent before."""
+        """Read what a replica had sent before its connection was hung up."""
         line = self.lines.get(rank)
         frames: list[Frame] = []
 
@@ -248,7 +244,7 @@ class Channels:
                 raise self._late(sorted(late), within)
 
     def _make_room(self, within: float) -> None:
-        """Give near replicas a larger area, if something did not fit."""
+        """Give near replicas larger shared memory, if something did not fit."""
         if not self._near.cramped:
             return
         number = self.reserve()
@@ -258,15 +254,23 @@ class Channels:
         area, outgoing = room
         exchange = _Exchange(None, outgoing, set(outgoing), wanted=False, maps=area)
         self._under_way[number] = exchange
-        deadline = time.monotonic() + within
-        while exchange.waiting:  # an interrupt leaves it under way: no caller asks for the answers
+        # An interrupt leaves it under way: no caller asks for the answers.
+        self._wait(exchange, time.monotonic() + within, within)
+
+    def _wait(self, exchange: _Exchange, deadline: float, within: float) -> None:
+        """Wait until all replicas have answered; ``within`` seconds were given for it.
+
+        Raises:
+            CollectiveError: one never will, or not in time.
+        """
+        while exchange.waiting:
             if self._silent and (silent := exchange.waiting & self._silent):
                 raise self._gone(min(silent))
             if not self._turn(deadline):
                 raise self._late(sorted(exchange.waiting), within)
 
     def _wait_awake(self, number: int, until: float) -> None:
-        """Wait awake for a moment, as replicas do, too."""
+        """Spin for a moment, as replicas do, too."""
         near = self._near
         while time.perf_counter() < until:
             for _ in range(TURNS):
@@ -278,7 +282,7 @@ class Channels:
                 return
 
     def _look(self, each: bool = False) -> bool:
-        """Take in answers that lie in the memory, once all are there or ``each``, and tell whether one came."""
+        """Take answers from shared memory, once all are there or ``each`` by itself; tell whether any came."""
         heard = False
         for number, exchange in list(self._under_way.items()):
             if exchange.rung.isdisjoint(exchange.waiting):
@@ -304,9 +308,9 @@ class Channels:
         return heard
 
     def _turn(self, deadline: float, each: bool = False) -> bool:
-        """Send what can be sent, wait, and take in what came. False: it is too late.
+        """Send what can be sent, wait once, and take in what came; return False after the deadline.
 
-        ``each``: answers in the memory are waited for one by one.
+        ``each``: wait for single answers in shared memory, not for all of them.
         """
         poller = self._both_ways() if self._push() else self._for_the_last()
         remaining = max(deadline - time.monotonic(), 0.0)
@@ -348,17 +352,17 @@ class Channels:
                 self._last = max(waiting)
 
     def _waiting(self) -> set[int]:
-        """Return the ranks that still have to answer, less those that never will."""
+        """Return the ranks that have yet to answer, without those that never will."""
         waiting = set()
         for exchange in self._under_way.values():
             waiting |= exchange.waiting
         return waiting - self._silent if self._silent else waiting
 
     def _for_the_last(self) -> select.epoll:
-        """Return what to wait with: for the answer by a socket of the replica that was last before.
+        """Return the poller to wait with: one that wakes for the replica that answered last in the step before.
 
-        The end of any other is told, too, and what lies in the memory. To be woken by each answer would take
-        the processor from a replica that still computes.
+        It also wakes for answers in shared memory, and if any connection closes. Waking for each answer would
+        take the processor from replicas that still compute.
         """
         if not self._bulky:
             for exchange in self._under_way.values():
@@ -373,7 +377,7 @@ class Channels:
             raise self._gone(rank) from None
 
     def _take(self, rank: int, frame: Frame) -> None:
-        """Note what came; the same frame may be noted twice."""
+        """Note a frame that came; the same frame may be noted twice."""
         exchange = self._under_way.get(frame.number)
         if exchange is None:
             return
@@ -403,7 +407,7 @@ class Channels:
         self._end(frame.number, exchange)
 
     def _end(self, number: int, exchange: _Exchange) -> None:
-        """Forget messages whose answers were all wanted by nobody."""
+        """Forget an exchange that was given up, once all have answered."""
         if not exchange.wanted and not exchange.waiting:
             self._under_way.pop(number, None)
 
@@ -425,7 +429,7 @@ class Channels:
         return unsent
 
     def _gone(self, rank: int) -> CollectiveError:
-        """Listen to a replica no more; what it left in its area can still be read."""
+        """Hang up a replica, and return the error; what it left in shared memory can still be read."""
         self.hang_up(rank)
         return self._lost(rank)
 
@@ -454,7 +458,7 @@ class Channels:
         return poller
 
     def _hand_over(self) -> None:
-        """Deliver what is on its way, so that no replica waits for one that never got the step."""
+        """Send the rest of what was begun, so that no replica waits for a peer that never got the step."""
         deadline = time.monotonic() + _HAND_OVER_S
         with contextlib.suppress(CollectiveError):
             while self._push() and self._turn(deadline):

@@ -1,4 +1,4 @@
-"""The two ends of a step channel: the driver's line to one replica, and how that replica answers."""
+"""The two ends of a step channel: the driver's connection to a replica, and the replica's server."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NOTHING_FED: Any = (b"", Layout("", {}, [], 0), [])
 
 
 class ReplicaConnection:
-    """The driver's end: frames from one replica. ``near``: it may share memory with the driver."""
+    """The driver's end of a connection to one replica. ``near``: it may share memory with the driver."""
 
     def __init__(self, connection: socket.socket, *, near: bool) -> None:
         connection.setblocking(False)
@@ -51,7 +51,7 @@ class ReplicaConnection:
         self._incoming = Incoming()
 
     def pull(self, note: Callable[[Frame], None]) -> None:
-        """Note the frames that came; after an interrupt the last one may be noted once more."""
+        """Call ``note`` with each frame that has come; after an interrupt, perhaps twice with the last one."""
         while self._incoming.pull(self.connection, note=note) is not None:
             if not self._incoming.ahead:
                 return
@@ -62,10 +62,10 @@ class ReplicaConnection:
 
 
 class ReplicaServer:
-    """The replica's end: takes messages from the socket, or from it and the area, and answers.
+    """The replica's end: takes messages from the socket and from shared memory, and answers them.
 
-    ``own_core`` tells whether the replica has a processor to itself, so that it may wait awake for a moment;
-    where it shares memory with the driver, the driver tells.
+    ``own_core`` tells whether the replica has a processor to itself, so that it may spin for a moment while it
+    waits. Where it shares memory with the driver, the driver decides that.
     """
 
     def __init__(
@@ -116,9 +116,10 @@ class ReplicaServer:
         self._sleeper.close()
 
     def _look_ahead(self) -> None:
-        """Take the next message if it is here, and have its feed copied to the GPU, which works on this one's.
+        """Take the next message if it is here, and begin to copy its feeds while the GPU is at a step.
 
-        What this one feeds lies in the area, so that the next one is not read over it.
+        This is done if the feeds of the last step lie in shared memory, so that reading does not overwrite
+        them.
         """
         if self._at is None or self._at.slot < 0:
             return
@@ -132,16 +133,16 @@ class ReplicaServer:
         self._looked_at = frame
         places = self._area.places(frame.slot, frame.text)
         if places is not None:
-            with contextlib.suppress(Exception):  # who handles it is told
+            with contextlib.suppress(Exception):  # handling the message raises it again
                 self._replica.stage(frame.message._replace(arrays=places, lasting=True))
 
     def _pull(self, wait: bool) -> Frame | None:
-        """Return the next frame of the socket; None if it is not all here."""
+        """Return the next frame from the socket; None if it is not complete."""
         frame, self._ahead = self._ahead, None
         return frame or self._incoming.pull(self._receiver, wait=wait)
 
     def _before(self, answer: Message) -> Frame | None:
-        """Return the next frame if it comes before what an answer consists of."""
+        """Return the next frame if it arrives before the answer's arrays have left the GPU."""
         arriving = answer.arrays
         assert isinstance(arriving, Arriving)
         while not arriving.here():
@@ -152,11 +153,11 @@ class ReplicaServer:
         return None
 
     def _may_be_awake(self) -> bool:
-        """Tell whether to wait awake for the next message."""
+        """Tell whether to spin for a moment while waiting for the next message."""
         return self._area.bell.awake if self._area is not None else self._own_core()
 
     def _next(self) -> Frame:
-        """Return the next frame; one that comes soon finds a processor that is awake, its caches warm."""
+        """Wait for the next frame; spin first if that is allowed, so that it finds a warm processor."""
         bell = self._area.bell if self._area is not None else None
         if self._awake:
             until = time.perf_counter() + SPIN_S
@@ -180,9 +181,9 @@ class ReplicaServer:
         return frame
 
     def _look(self, seconds: float | None) -> Frame | None:
-        """Return a message that is here, or that the socket tells of within so many seconds (None: any time).
+        """Return a message that is here, or comes by the socket within so many seconds (None: without limit).
 
-        The socket is read only if it has something: to find that it has nothing takes as long as a kernel.
+        The socket is read only if it is readable: reading from an empty one takes as long as a kernel.
         """
         frame = self._take()
         if frame is None and (self._ahead is not None or self._incoming.ahead):
@@ -193,14 +194,14 @@ class ReplicaServer:
         return self._first(self._pull(wait=False) if self._descriptor in readable else None)
 
     def _first(self, frame: Frame | None) -> Frame | None:
-        """Return what was sent first: the message in the memory, if it was not taken, or one of the socket."""
+        """Return what was sent first: a message in shared memory that was not taken, or the socket's frame."""
         rung = self._take()
         if rung is not None:
             self._ahead = frame
         return rung or frame
 
     def _take(self) -> Frame | None:
-        """Return the message that was left in the memory, once."""
+        """Return the message in shared memory, once."""
         if self._area is None or (rung := self._area.bell.take()) is None:
             return None
         number, step, slot, text = rung
@@ -251,7 +252,7 @@ class ReplicaServer:
         return Message("ok", {})
 
     def _let_go(self) -> None:
-        """Close the area; a GPU reads nothing of it any more."""
+        """Unmap the shared memory, once the GPU has read what it needs of it."""
         if self._area is None:
             return
         runtime = self._replica.runtime
@@ -266,7 +267,7 @@ class ReplicaServer:
         self._wakes = []
 
     def post(self, message: Message) -> None:
-        """Leave what belongs to the answer where the driver finds it, whatever happens here."""
+        """Leave a part of the answer where the driver finds it even if this process ends."""
         assert self._at is not None
         number, slot = self._at.number, self._at.slot
         if slot >= 0 and self._area is not None and message.kind != KEPT:
@@ -279,7 +280,7 @@ class ReplicaServer:
         send(self._connection, number, message)
 
     def _answer(self, frame: Frame, answer: Message, posted: int) -> None:
-        """Answer a message: in the memory if it lay there, and nothing need be said beyond what was posted."""
+        """Answer a message: in shared memory if it came there and adds nothing to what was posted."""
         number = frame.number
         bell = self._area.bell if frame.rung and self._area is not None else None
         if bell is not None and not self._sent and _is_brief(answer):
@@ -300,6 +301,6 @@ def _close_all(descriptors: Iterable[int]) -> None:
 
 
 def _is_brief(answer: Message) -> bool:
-    """Tell whether an answer says no more than that the steps were done."""
+    """Tell whether an answer only says that the steps were done."""
     arrays = answer.arrays
     return answer.kind == "fetched" and type(arrays) is list and not arrays

@@ -1,4 +1,4 @@
-"""Words in memory by which a driver begins a step on all replicas of its host, and they answer.
+"""Doorbell: words in shared memory by which a driver starts a step on its host's replicas, and they answer.
 
 The driver leaves one message for all; each replica answers in a column of its own words. Each end looks at the
 other's words. A replica that goes to sleep says so, and looks once more; a driver that has rung looks whether
@@ -30,7 +30,7 @@ _TEXT = 64  # byte of a replica's page at which the head of its message begins, 
 TEXT_ROOM = PAGE - _TEXT
 _NUMBER, _STEP, _SLOT, _EDITION, _LISTENS, _AWAKE = range(6)  # the driver's words
 BY_SOCKET = -2  # stands for the slot of what was posted where the answer went by the socket
-_NOBODY, _LAST, _EACH = range(3)  # who is to wake the driver
+_NOBODY, _LAST, _EACH = range(3)  # the replicas that wake the driver
 _lock = threading.Lock()
 _BOTH: tuple[Callable[[], Any], ...] = (_lock.acquire, _lock.release)
 

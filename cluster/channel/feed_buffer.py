@@ -1,4 +1,4 @@
-"""Memory that the driver shares with the replicas of its host: feeds are written there once, and used there.
+"""SharedFeedBuffer: memory shared with the replicas of a driver's host. Feeds are written and used there.
 
 Each replica has two slots, so that the next step can be fed while one is under way. A slot has room for what
 is fed and for what is posted: values that must reach the driver even if the replica ends right after it wrote

@@ -1,4 +1,4 @@
-"""Messages as frames (``cluster/primitives/wire.py``): a head of MessagePack, and the raw data of arrays.
+"""Encode messages as frames: a header (``cluster/primitives/wire.py``), a MessagePack head, raw array data.
 
 Nothing is pickled. Head and arrays are padded, so that arrays can be used where they arrived. Arrays may also
 lie in memory that both ends share (``feed_buffer.py``): then the body is empty, and the flags say where they

@@ -1,4 +1,4 @@
-"""How replicas come to their driver: each opens two connections, and says which it is (see ``doorway.py``)."""
+"""Accept replicas at a driver: each opens one connection for steps, one for heartbeats (``doorway.py``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The replicas of the driver's host, and the memory that the driver shares with all of them."""
+"""NearReplicas: the replicas on the driver's host, and the memory that the driver shares with them."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MAP = "map"  # the message that tells where a new area is
 
 
 class Written(NamedTuple):
-    """Steps whose arrays lie in a slot: their heads by replica, and what begins them if that can be rung."""
+    """Steps whose feeds lie in a slot: the head for each replica, and a call that starts them by bell."""
 
     heads: list[bytes]
     ring: Callable[[], None] | None
 
 
 class NearReplicas:
-    """The driver's end of an area for the replicas ``ranks`` (none: nothing is shared).
+    """The driver's end of the memory shared with the replicas ``ranks`` (none: nothing is shared).
 
-    Steps that all of them are sent at once may be fed, begun and answered there. ``woken``: a file that can be
-    read when an answer is to wake the driver (-1: none will).
+    A step that goes to all of them at once is fed, started and answered there. ``woken``: a file that becomes
+    readable when an answer wakes the driver (-1: none does).
     """
 
     def __init__(self, ranks: Sequence[int]) -> None:
@@ -54,9 +54,9 @@ class NearReplicas:
     def write(
         self, number: int, slot: int | None, messages: Mapping[int, Message]
     ) -> Written | None:
-        """Write what steps feed to a slot.
+        """Write the feeds of steps to a slot.
 
-        None: not every replica here is sent a step, or there is no room for what is fed.
+        None: not every replica here gets a step, or the feeds do not fit.
         """
         ranks, stacked = self.ranks, None
         if slot is None or not ranks:
@@ -89,18 +89,18 @@ class NearReplicas:
         return Written(texts, ring if rings else None)
 
     def _heads_of(self, messages: StackedMessages) -> list[bytes]:
-        """Return the heads of messages on the way: the same list while they are the same."""
+        """Return the encoded heads of messages: the same list as before for the same heads."""
         if messages.heads is not self._heads:
             self._texts = [_head(messages[rank]) for rank in self.ranks]
             self._heads = messages.heads
         return self._texts
 
     def all_answered(self, number: int) -> bool:
-        """Tell whether all answered a step in the memory, or said there that they did by the socket."""
+        """Tell whether all have answered a step, in shared memory or (noted there) by the socket."""
         return self.area is not None and self.area.bell.all_answered(number)
 
     def stacked(self, slot: int) -> StackedMessages | None:
-        """Return what all posted to a slot, once they answered, if it is of the same types and shapes."""
+        """Return what all posted to a slot, after their answers, if types and shapes are the same."""
         posts = self.area.posted_by_all(slot) if self.area is not None else None
         if posts is None or posts.stacks is None:
             return None
@@ -108,7 +108,7 @@ class NearReplicas:
         return StackedMessages("fetched", [{}] * len(self.ranks), arrays)
 
     def answers(self, number: int) -> dict[int, Message | None]:
-        """Return, by rank, what was posted with the answers to a step that lie in the memory."""
+        """Return, by rank, what was posted with answers in shared memory (None: nothing was)."""
         area = self.area
         posts: dict[int, Message | None] = {}
         for index, rank in enumerate(self.ranks if area is not None else ()):
@@ -119,19 +119,19 @@ class NearReplicas:
         return posts
 
     def posted(self, slot: int, number: int, rank: int) -> Message | None:
-        """Return what a replica left in the memory for a message."""
+        """Return what a replica posted in shared memory for a message."""
         if self.area is None or rank not in self._index:
             return None
         post = self.area.posted_by(self._index[rank], slot, number)
         return None if post is None else Message(post[0].kind, post[0].head, post[1])
 
     def listen(self, each: bool) -> None:
-        """Say that the driver sleeps until the last, or ``each``, answers in the memory."""
+        """Note that the driver sleeps until the last answer, or ``each`` one, in shared memory wakes it."""
         if self.area is not None:
             self.area.bell.listen(each)
 
     def hear(self) -> None:
-        """Take note that the driver was woken."""
+        """Reset the file that woke the driver."""
         try:
             os.eventfd_read(self.woken)
         except BlockingIOError:
@@ -140,12 +140,12 @@ class NearReplicas:
     # -- the memory -------------------------------------------------------------------------------
 
     def want_posted(self, rank: int, nbytes: int) -> None:
-        """Note that so many bytes were posted by the socket."""
+        """Note that ``nbytes`` were posted by the socket, for which there was no room."""
         if self.area is not None and rank in self._index:
             self._want(0, nbytes)
 
     def _want(self, fed: int, posted: int) -> None:
-        """Note how many bytes a message needed, and whether there is less room than any needed."""
+        """Note how many bytes a message needed, and whether there is less room than the largest needed."""
         self._wanted = (max(self._wanted[0], fed), max(self._wanted[1], posted))
         area = self.area
         self.cramped = self._wanted > (0, 0) and (
@@ -153,7 +153,7 @@ class NearReplicas:
         )
 
     def room(self, number: int) -> tuple[DriverFeedBuffer, dict[int, Outgoing]] | None:
-        """Return an area in which all fits, and what tells each replica of it; when nothing is under way."""
+        """Create larger memory; return it, and the message of each replica. Nothing may be in flight."""
         self._forget_coming()  # an interrupt left it half made
         if not self.cramped:
             return None
@@ -178,7 +178,7 @@ class NearReplicas:
         return new, outgoing
 
     def mapped(self, area: DriverFeedBuffer, well: bool) -> None:
-        """Use an area from now on that all replicas have (``well``); else share nothing: some cannot."""
+        """Use memory that all replicas have mapped (``well``); share nothing if some could not."""
         if area is not self._coming:
             return
         if well:
@@ -205,7 +205,7 @@ class NearReplicas:
         self._new = ""
 
     def close(self) -> None:
-        """Let go of the memory and the files."""
+        """Release the memory and the files."""
         self._forget_coming()
         if self.area is not None:
             self.area.close()
@@ -215,7 +215,7 @@ class NearReplicas:
 
 
 def _head(message: Message) -> bytes:
-    """Return a message's head; steps that are fed alike have the same one over and over."""
+    """Return a message's encoded head, which steps with feeds alike keep."""
     if type(message.head) is not StepHead:
         return head_of(message, message.arrays)
     if not message.head.text:

@@ -1,4 +1,4 @@
-"""How the driver and the replicas of its host wait for each other: awake or asleep, whichever takes less time.
+"""WaitChoice: measure whether driver and replicas of a host wait faster awake (spinning) or asleep.
 
 To wake a process that sleeps, on a core that sleeps, takes tens of microseconds: as long as a small step
 computes. One that waits awake sees at once what it waits for, and gives its core to whatever else can run there

@@ -1,4 +1,4 @@
-"""Arrays that are copied into shared memory: large ones by several threads."""
+"""Copy arrays into shared memory, large ones by several threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_all(
     try:
         for future in writing:
             future.result()
-    finally:  # whatever happens, nobody writes into a slot that is used again
+    finally:  # whatever happens, no thread writes into a slot that is used again
         wait(writing)
 
 

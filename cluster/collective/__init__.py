@@ -1,4 +1,4 @@
-"""How the replicas' arrays meet. Start at ``executor/plan/group.py`` ``CollectiveGroup``, their base.
+"""Collectives between replicas. Start at ``executor/plan/group.py`` ``CollectiveGroup``, their base.
 
 * On one host: ``group.py`` ``SharedMemoryGroup`` combines in memory that all ranks map (``buffers.py``), block
   by block, low precision in float32 (``combine.py``). ``rendezvous.py``: ranks wait, differ, die.

@@ -1,4 +1,4 @@
-"""How arrays are combined: element by element, in the order given, in blocks that stay in the cache."""
+"""Combine arrays element by element, in the order given, in blocks that stay in the cache."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ...strategies.errors import CollectiveAborted, CollectiveError
 from .rendezvous import never_ended
 
 _LOOK_S = 0.05
-_CALL_S = 1.0  # that a call of NCCL takes at most if it waits for nobody
+_CALL_S = 1.0  # that a call of NCCL takes at most if it waits for no peer
 _ID_BYTES = 128
 
 
@@ -41,7 +41,7 @@ class NcclCommunicator:
         self._within, self._ended = within, ended
         self._control, self._runtime, self._nccl = control, runtime, runtime.nccl
         self._ending: list[threading.Thread] = []
-        # Held by whoever calls the communicator, and while it is taken away to be ended.
+        # Taken for calls of the communicator, and while it is taken away to be ended.
         self.lock = threading.Lock()
         # its few blocks go first: kernels fill what is left
         self.stream = runtime.stream(urgent=True)

@@ -1,4 +1,4 @@
-"""The connections between hosts: the lower number of two is called by the higher."""
+"""Connector: connect hosts with each other. Of two hosts, the one with the higher number calls."""
 
 from __future__ import annotations
 

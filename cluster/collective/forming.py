@@ -1,4 +1,4 @@
-"""While a group forms: how long its ranks wait for each other, and how they hear that one will not come."""
+"""Form a group: how long its ranks wait for each other, and how they learn that one will not come."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from ...executor.plan.group import DEADLINE_S, WHEN, CollectiveGroup, Ints, When
+from ...executor.plan.group import DEADLINE_S, WHEN, CollectiveGroup, Ints, When, spans
 from .buffers import Buffers
 from .combine import (
     bound_combine,
@@ -32,11 +32,15 @@ _ALL = -2
 class SharedMemoryGroup(CollectiveGroup):
     """One rank's handle. All ranks call the same collectives in the same order.
 
-    Arrays are contiguous, of integers, float16, bfloat16, float32 or float64; bool
-    can be moved, and combined by min and max. Results are combined in rank order, so they are the same bits
-    on every rank and in every run. ``ranks`` are the numbers by which messages call the members. ``within``:
-    for so many seconds others are waited for here, and for ``later`` (the same, unless given) while memory is
-    made. ``ended()`` returns why the group was given up from outside; a rank that waits looks there.
+    Arrays are contiguous, of integers, float16, bfloat16, float32 or float64; bool can be moved, and combined
+    by min and max. Results are combined in rank order, so they have the same bits on every rank and in every
+    run.
+
+    Args:
+        within: seconds that the others are waited for here.
+        ranks: the numbers of the members in messages; default: 0 to size - 1.
+        later: seconds that the others are waited for when memory is made; default: ``within``.
+        ended: returns why the group was given up from outside, None if it was not; a waiting rank asks it.
 
     Raises:
         CollectiveError: a rank is missing after the deadline, or ranks disagree about a collective.
@@ -248,9 +252,9 @@ class SharedMemoryGroup(CollectiveGroup):
         row = flat(array)
         everyone, staged = self._reachable(row)
         self._meet(f"reduce_parts/{op}", row, when)
-        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+        for span, root in zip(spans(ends), roots, strict=True):
             if root == self.rank:
-                combine_apart([part[begin:end] for part in everyone], op, everyone[root][begin:end])
+                combine_apart([part[span] for part in everyone], op, everyone[root][span])
         self._end(when)
         _copied(row, staged)
 
@@ -270,9 +274,9 @@ class SharedMemoryGroup(CollectiveGroup):
         everyone, _ = self._reachable(row)
         self._meet("broadcast_parts", row, when)
         takers = [_ALL] * len(ends) if takers is None else takers
-        for begin, end, root, taker in zip((0, *ends), ends, roots, takers, strict=False):
+        for span, root, taker in zip(spans(ends), roots, takers, strict=True):
             if root != self.rank and taker in (_ALL, self.rank):
-                plain(row[begin:end])[...] = plain(everyone[root][begin:end])
+                plain(row[span])[...] = plain(everyone[root][span])
         self._end(when)
 
     @property

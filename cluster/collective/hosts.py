@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...executor.plan.group import WHEN, CollectiveGroup, Ints, When
+from ...executor.plan.group import WHEN, CollectiveGroup, Ints, When, spans
 from ...strategies.errors import CollectiveError
 from .combine import check_op, combine, flat
 from .group import SharedMemoryGroup
@@ -241,4 +241,4 @@ def _longer(when: When) -> When:
 
 
 def _cut(row: np.ndarray, ends: Sequence[int]) -> list[np.ndarray]:
-    return [row[begin:end] for begin, end in zip((0, *ends), ends, strict=False)]
+    return [row[span] for span in spans(ends)]

@@ -32,9 +32,9 @@ _ERRORS_S = 1e-3  # how often NCCL is asked what went wrong
 class NcclGroup(CollectiveGroup):
     """One rank's handle. Arrays lie in memory of this rank's GPU.
 
-    ``control`` is the group of CPUs of the same ranks; it is this one's from now on. Collectives that are
-    ``bound`` are put on a stream beside the compute stream and can be captured; :meth:`landed` tells when
-    their results are there.
+    ``control`` is a CPU group of the same ranks, which this group takes over. Collectives from ``bound_``
+    methods run on a stream beside the compute stream and can be captured; :meth:`landed` waits for their
+    results.
 
     Raises:
         CollectiveError: a rank is missing after the deadline, or ranks disagree about a collective.
@@ -91,7 +91,7 @@ class NcclGroup(CollectiveGroup):
         return self._calls.broadcast_parts(array, ends, roots)
 
     def landed(self, when: When = WHEN) -> None:
-        """Return when the results of every collective that the compute stream waits for are there.
+        """Wait for the results of every collective that the compute stream waits for.
 
         Raises:
             CollectiveError: a rank did not come with all of its own, or the GPUs did not finish in time.
@@ -146,7 +146,7 @@ class NcclGroup(CollectiveGroup):
     # -- at once ------------------------------------------------------------------------------------
 
     def _do(self, what: str, array: Any, fork: Fork, when: When) -> None:
-        """Meet for a collective, do it, and return when it is done."""
+        """Meet the other ranks for a collective, run it, and wait for its result."""
         when = When(when.within, f"{what} ({array.dtype}[{array.size}] {when.tag})")
         until = time.monotonic() + when.within
         self._meet(when)
@@ -224,7 +224,7 @@ class NcclGroup(CollectiveGroup):
         self._meet(when.about("vote"))
 
     def _meet(self, when: When) -> None:
-        """Return when every rank came for the same; if not, end the communicator, so that no call waits on."""
+        """Wait until every rank came for the same; else end the communicator, so that no call waits on."""
         self._refuse_aborted(when.tag)
         with self._giving_up():
             self._control.barrier(when)

@@ -13,7 +13,7 @@ import ray
 from ray.util import collective
 from ray.util.collective import types
 
-from ...executor.plan.group import DEADLINE_S, WHEN, CollectiveGroup, Ints, When
+from ...executor.plan.group import DEADLINE_S, WHEN, CollectiveGroup, Ints, When, spans
 from ...executor.replica.agreement import NO_STEP, format_step, named
 from ...strategies.errors import CollectiveAborted, CollectiveError
 from .combine import check_op, flat
@@ -105,8 +105,8 @@ class RayGroup(CollectiveGroup):
         """Combine each part of ``array`` into its root's; the others keep theirs."""
         check_op(op, array.dtype)
         row = flat(array)
-        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
-            part = row[begin:end]
+        for span, root in zip(spans(ends), roots, strict=True):
+            part = row[span]
             # NCCL may use the memory of the others as scratch.
             operand = part if root == self.rank else part.copy()
             with self._explained(f"reduce/{op} {when.tag}"):
@@ -117,9 +117,9 @@ class RayGroup(CollectiveGroup):
     def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
         """Copy each part of ``array`` from its root's to every rank's."""
         row = flat(array)
-        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+        for span, root in zip(spans(ends), roots, strict=True):
             with self._explained(f"broadcast {when.tag}"):
-                collective.broadcast(row[begin:end], root, self.name)
+                collective.broadcast(row[span], root, self.name)
 
     def all_gather(self, array: Any, when: When = WHEN) -> list[Any]:
         """Return every rank's ``array``, in rank order."""

@@ -1,4 +1,4 @@
-"""Where the ranks of a host wait for each other: words in shared memory, futexes to sleep on.
+"""Rendezvous: where the ranks of a host wait for each other, by words in shared memory and futexes.
 
 Each rank owns a line of the control segment: a sequence word that counts its arrivals, and what it came for.
 Waiting spins briefly and then sleeps on the late rank's word.

@@ -1,4 +1,4 @@
-"""Moving rows over several connections at once: agree first, then send and receive as each socket accepts."""
+"""Stream and Exchange: agree on a collective, then move rows over several connections at once."""
 
 from __future__ import annotations
 

@@ -6,15 +6,15 @@ What arrives is checked field by field: a head that lacks one, or has one of ano
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from functools import partial
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 
 from ...executor.replica.message import Message as Framed
 from ...executor.rpc import messages as rpc
 from ...executor.rpc.messages import Answer, Message
-from ...strategies import errors
-from ...strategies.errors import EnforceNotMet, ProtocolError
+from ...strategies.errors import ProtocolError
 
 Record = Message | Answer
 Head = Mapping[str, Any]
@@ -24,21 +24,16 @@ Arrays = Sequence[np.ndarray]
 def framed(record: Record) -> Framed:
     """Return a record as a message of the channel; its arrays are not copied."""
     kind = type(record).__name__
-    if isinstance(record, rpc.Push):
-        head = _plain(record, "trainer", "number", "name", "height")
-        arrays = [record.values] if record.rows is None else [record.values, record.rows]
-        return Framed(kind, head, arrays)
     if isinstance(record, rpc.Together):
         parts = [framed(part) for part in record.messages]
         listed = [[part.kind, dict(part.head), len(part.arrays)] for part in parts]
         return Framed(kind, {"parts": listed}, [array for part in parts for array in part.arrays])
-    if isinstance(record, rpc.Lookup):
-        return Framed(kind, _plain(record, "trainer", "number", "table"), [record.ids])
     if isinstance(record, rpc.Arrays):
         return Framed(kind, {"names": list(record.by_name)}, list(record.by_name.values()))
-    if isinstance(record, rpc.Report):
-        return Framed(kind, {"facts": dict(record.facts)})
-    return Framed(kind, {name: _listed(value) for name, value in vars(record).items()})
+    fields = vars(record)
+    arrays = [value for value in fields.values() if isinstance(value, np.ndarray)]
+    plain = {n: v for n, v in fields.items() if v is not None and not isinstance(v, np.ndarray)}
+    return Framed(kind, {n: [*v] if isinstance(v, tuple) else v for n, v in plain.items()}, arrays)
 
 
 def record_of(message: Framed) -> Record:
@@ -79,29 +74,6 @@ def pushes_of(kind: str, head: Head) -> Iterator[tuple[int, int, int, str]]:
         return
 
 
-def error_of(refusal: rpc.Refused) -> EnforceNotMet:
-    """Return the error that a server refused with, of the class that it named."""
-    kind = getattr(errors, refusal.kind, None)
-    if isinstance(kind, type) and issubclass(kind, EnforceNotMet):
-        return kind(refusal.text)
-    return errors.ExecutionError(refusal.text)
-
-
-def refusal_of(error: Exception) -> rpc.Refused:
-    """Return what tells a trainer of an error at the server."""
-    if isinstance(error, EnforceNotMet):
-        return rpc.Refused(type(error).__name__, str(error))
-    return rpc.Refused("ExecutionError", f"the server failed: {type(error).__name__}: {error}")
-
-
-def _plain(record: Record, *names: str) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in names}
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def _number(head: Head, name: str) -> int:
     value = head[name]
     if type(value) is not int or value < 0:
@@ -129,6 +101,18 @@ def _row_numbers(array: np.ndarray) -> np.ndarray:
     return array
 
 
+def _facts(head: Head, name: str) -> Mapping[str, Any]:
+    facts = head[name]
+    if not isinstance(facts, dict):
+        raise ValueError(f"its {name} are no map")
+    return facts
+
+
+def _fields(record: Any, head: Head) -> dict[str, Any]:
+    """Return the plain fields of a record, as its head has them."""
+    return {name: read(head, name) for name, read in _PLAIN[record].items()}
+
+
 def _push(head: Head, arrays: Arrays) -> rpc.Push:
     values, *rows = arrays
     if len(rows) > 1:
@@ -136,21 +120,12 @@ def _push(head: Head, arrays: Arrays) -> rpc.Push:
     numbers = _row_numbers(rows[0]) if rows else None
     if numbers is not None and (not values.ndim or len(values) != len(numbers)):
         raise ValueError(f"it has {len(numbers)} row numbers for {list(values.shape)} values")
-    return rpc.Push(
-        _number(head, "trainer"),
-        _number(head, "number"),
-        _text(head, "name"),
-        values,
-        numbers,
-        _number(head, "height"),
-    )
+    return rpc.Push(**_fields(rpc.Push, head), values=values, rows=numbers)
 
 
 def _lookup(head: Head, arrays: Arrays) -> rpc.Lookup:
     (ids,) = arrays
-    return rpc.Lookup(
-        _number(head, "trainer"), _number(head, "number"), _text(head, "table"), _row_numbers(ids)
-    )
+    return rpc.Lookup(**_fields(rpc.Lookup, head), ids=_row_numbers(ids))
 
 
 def _together(head: Head, arrays: Arrays) -> rpc.Together:
@@ -167,42 +142,25 @@ def _together(head: Head, arrays: Arrays) -> rpc.Together:
     return rpc.Together(tuple(messages))
 
 
-def _facts(head: Head) -> rpc.Report:
-    facts = head["facts"]
-    if not isinstance(facts, dict):
-        raise ValueError("its facts are no map")
-    return rpc.Report(facts)
+def _without_arrays(record: Any, head: Head, arrays: Arrays) -> Any:
+    if len(arrays):
+        raise ValueError(f"it has {len(arrays)} arrays")
+    return record(**_fields(record, head))
 
 
-def _bare(make: Callable[[Head], Record]) -> Callable[[Head, Arrays], Record]:
-    def read(head: Head, arrays: Arrays) -> Record:
-        if len(arrays):
-            raise ValueError(f"it has {len(arrays)} arrays")
-        return make(head)
-
-    return read
-
-
-_SINGLE = {kind.__name__ for kind in get_args(rpc.Single)}
+_READ: dict[Any, Callable[[Head, str], Any]] = {
+    int: _number, str: _text, tuple[str, ...]: _texts, Mapping[str, Any]: _facts
+}  # fmt: skip
+_RECORDS = (*get_args(rpc.Single), rpc.Welcome, rpc.Taken, rpc.Report, rpc.Refused)
+_PLAIN = {
+    record: {name: _READ[hint] for name, hint in get_type_hints(record).items() if hint in _READ}
+    for record in _RECORDS
+}
+_SINGLE = {record.__name__ for record in get_args(rpc.Single)}
 _READERS: dict[str, Callable[[Head, Arrays], Record]] = {
-    "Hello": _bare(
-        lambda h: rpc.Hello(_number(h, "trainer"), _number(h, "trainers"), _text(h, "digest"))
-    ),
+    **{record.__name__: partial(_without_arrays, record) for record in _RECORDS},
     "Push": _push,
-    "Barrier": _bare(
-        lambda h: rpc.Barrier(_number(h, "trainer"), _number(h, "number"), _text(h, "kind"))
-    ),
-    "Pull": _bare(
-        lambda h: rpc.Pull(_number(h, "trainer"), _number(h, "number"), _texts(h, "names"))
-    ),
     "Lookup": _lookup,
     "Together": _together,
-    "Save": _bare(lambda h: rpc.Save(_text(h, "folder"), _texts(h, "names"))),
-    "Goodbye": _bare(lambda h: rpc.Goodbye(_number(h, "trainer"))),
-    "Ask": _bare(lambda h: rpc.Ask()),
-    "Welcome": _bare(lambda h: rpc.Welcome(_number(h, "number"))),
-    "Taken": _bare(lambda h: rpc.Taken()),
-    "Arrays": lambda h, a: rpc.Arrays(dict(zip(_texts(h, "names"), a, strict=True))),
-    "Report": _bare(_facts),
-    "Refused": _bare(lambda h: rpc.Refused(_text(h, "kind"), _text(h, "text"))),
+    "Arrays": lambda head, a: rpc.Arrays(dict(zip(_texts(head, "names"), a, strict=True))),
 }

@@ -12,6 +12,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from ...executor.rpc.answers import error_of
 from ...executor.rpc.messages import Refused
 from ...strategies.cluster import ClusterConfig
 from ...strategies.endpoints import split_endpoint
@@ -23,7 +24,6 @@ from ..ray.replica_handle import why
 from ..ray.session import join_ray
 from .actor import NAMESPACE, Build, ServerActor, Terms, table_key
 from .address import Address
-from .codec import error_of
 from .moving import move
 from .snapshots import SnapshotFolder
 from .wire import Directory

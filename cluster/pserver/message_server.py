@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...executor.replica.message import Message
-from ...executor.rpc.messages import Goodbye, Hello, Refused, Service, Together
+from ...executor.rpc.answers import refusal_of
+from ...executor.rpc.messages import Goodbye, Hello, Refused, Service, parts_of
 from ...strategies.endpoints import split_endpoint
 from ...strategies.errors import ProtocolError
 from ...strategies.log import log
@@ -25,7 +26,7 @@ from ..channel.frame import ChannelClosed, Layout
 from ..primitives.doorway import STRANGERS, Claim, Doorway
 from ..primitives.shm import Segment
 from .buffers import BufferPool
-from .codec import Record, framed, pushes_of, record_of, refusal_of
+from .codec import Record, framed, pushes_of, record_of
 from .connection import CALLS, WATCH, Connection
 from .receiver import Places, Receiver
 from .segments import Sender
@@ -198,7 +199,7 @@ class MessageServer:
 
     def _note(self, caller: _Caller, record: Record) -> None:
         """Note which trainer a caller speaks for: the process that said hello last."""
-        for part in record.messages if isinstance(record, Together) else (record,):
+        for part in parts_of(record):  # type: ignore[arg-type]  # a trainer sends messages
             if not isinstance(part, (Hello, Goodbye)):
                 continue
             with self._lock:

@@ -1,4 +1,4 @@
-"""How a server's values come to the process that it is to live in: one by one, and let go of at once.
+"""Move a server's values into the process that it is to live in, one by one.
 
 The process that ran the startup program opens a connection, proves that it knows the secret, and sends each
 array; no second copy of all of them exists anywhere.

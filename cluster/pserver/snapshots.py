@@ -8,9 +8,8 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterator
 
-from ...executor.rpc.messages import Barrier, Pull, Service, Snapshot, Together
+from ...executor.rpc.messages import Barrier, Pull, Service, Snapshot, parts_of
 from ...executor.saving.files import replacing
 from ...executor.saving.safetensors import read_safetensors, write_safetensors
 from ...strategies.errors import DamagedFile
@@ -127,14 +126,7 @@ class SnapshotTaker(threading.Thread):
 
 def _progress(record: Record) -> tuple[int, int]:
     """Return whose message this is, and the step that is behind it once it is answered."""
-    parts = list(_parts(record))
+    parts = parts_of(record)  # type: ignore[arg-type]  # a trainer sends messages
     trainer = max((getattr(part, "trainer", -1) for part in parts), default=-1)
     ends = [part.number for part in parts if isinstance(part, (Pull, Barrier))]
     return trainer, max(ends, default=0)
-
-
-def _parts(record: Record) -> Iterator[Record]:
-    if isinstance(record, Together):
-        yield from record.messages
-    else:
-        yield record

@@ -17,13 +17,14 @@ from dataclasses import replace
 
 from ...executor.replica.message import Message as Framed
 from ...executor.rpc import messages
+from ...executor.rpc.answers import accepted
 from ...strategies.endpoints import split_endpoint
 from ...strategies.errors import CollectiveError, InvalidState, ServerLost
 from ...strategies.log import WaitLog, log
 from ..channel.frame import ChannelClosed
 from .address import Address
 from .buffers import BufferPool
-from .codec import error_of, framed, record_of
+from .codec import framed, record_of
 from .connection import CALLS, WATCH, Connection, Late, open_socket
 from .receiver import Receiver
 from .segments import Sender
@@ -72,10 +73,7 @@ class SocketWire:
         """
         if self._closed:
             raise InvalidState("this process has hung up its connections to parameter servers.")
-        answer = self._link(endpoint).call(message, within)
-        if isinstance(answer, messages.Refused):
-            raise error_of(answer)
-        return answer
+        return accepted(self._link(endpoint).call(message, within))
 
     def _link(self, endpoint: str) -> _Link:
         with self._lock:
@@ -240,8 +238,7 @@ class _Link:
 
     def _membership(self, message: messages.Message) -> _Membership | None:
         """Return what is known of the trainer that sends a message; some messages are no trainer's."""
-        first = message.messages[0] if isinstance(message, messages.Together) else message
-        trainer = getattr(first, "trainer", None)
+        trainer = getattr(messages.parts_of(message)[0], "trainer", None)
         if trainer is None:
             return None
         with self._lock:
@@ -358,7 +355,7 @@ class _Membership:
         """Keep what changes the server until a snapshot has it."""
         if address is None or not address.restores:
             return
-        for part in message.messages if isinstance(message, messages.Together) else (message,):
+        for part in messages.parts_of(message):
             self._keep(part)
 
     def _keep(self, message: messages.Single) -> None:
@@ -394,9 +391,7 @@ class _Membership:
         """
         if self._hello is None:
             return
-        welcome = record_of(exchange(framed(self._hello)))
-        if isinstance(welcome, messages.Refused):
-            raise error_of(welcome)
+        welcome = _answered(exchange(framed(self._hello)))
         assert isinstance(welcome, messages.Welcome)
         with self._lock:
             missing = [message for message in self._log if message.number > welcome.number]
@@ -413,9 +408,12 @@ class _Membership:
             len(missing),
         )
         for message in missing:
-            answer = record_of(exchange(framed(message)))
-            if isinstance(answer, messages.Refused):
-                raise error_of(answer)
+            _answered(exchange(framed(message)))
+
+
+def _answered(message: Framed) -> messages.Answer:
+    """Return the answer in a message of a server; raise the error that a refusal names."""
+    return accepted(record_of(message))  # type: ignore[arg-type]  # a server sends answers
 
 
 def _nbytes(message: messages.Push | messages.Barrier) -> int:

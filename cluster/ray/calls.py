@@ -1,4 +1,4 @@
-"""The fallback transport: ordinary actor calls, for nodes that cannot connect to the driver."""
+"""ActorCalls: the fallback transport by ordinary actor calls, for nodes that cannot connect to the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""On which node each replica runs: planned from what the cluster offers, then reserved with Ray."""
+"""Place replicas on nodes: plan from what the cluster offers, then reserve it with Ray."""
 
 from __future__ import annotations
 

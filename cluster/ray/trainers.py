@@ -1,4 +1,4 @@
-"""Where trainers, drivers of one Ray cluster, have their places, and how they form a group."""
+"""Place the trainers of one Ray cluster on the nodes of their drivers, and form their group."""
 
 from __future__ import annotations
 

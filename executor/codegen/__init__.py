@@ -1,4 +1,4 @@
-"""One scalar expression, several forms: array calls now, source text for compilers later.
+"""Turn scalar expressions and formulas into array calls, compiled loops and CUDA C++.
 
 * Compiled loops: ``executor/codegen/loops.py`` ``bind_loop`` makes one loop of several expressions (their
   source in ``executor/codegen/scalar_source.py``, functions in ``executor/codegen/scalar_math.py``),

@@ -1,4 +1,4 @@
-"""Expressions of several results as an order of array calls that need little scratch memory.
+"""Order the array calls of several expressions, so that they need little scratch memory.
 
 A result is written in place of the operand that it updates, behind all that reads this operand; until then its
 memory serves as scratch where it is free.

@@ -10,6 +10,7 @@ from typing import Any
 from ...graph.ops.expr import Expr
 from ..device.device import Device
 from .cuda_source import c_type, kind_of
+from .dimensions import joined
 
 
 @dataclass
@@ -74,26 +75,13 @@ class Nest:
         return len(self.memories) - 1
 
     def _join(self) -> None:
-        """Order the dimensions as memory has them, and join those that lie behind each other in every array."""
-        shape = self.sizes
-        guide = max(self.memories, key=lambda m: sum(s != 0 for s in m.strides)).strides
-        dims = [i for i, size in enumerate(shape) if size > 1]
-        sizes: list[int] = []
-        joined: list[list[int]] = [[] for _ in self.memories]
-        for i in sorted(dims, key=lambda i: -abs(guide[i])):
-            strides = [m.strides[i] for m in self.memories]
-            fits = all(j and j[-1] == s * shape[i] for j, s in zip(joined, strides, strict=True))
-            if fits:
-                sizes[-1] *= shape[i]
-                for j, s in zip(joined, strides, strict=True):
-                    j[-1] = s
-            else:
-                sizes.append(shape[i])
-                for j, s in zip(joined, strides, strict=True):
-                    j.append(s)
-        self.sizes = tuple(sizes) or (1,)
-        for memory, strides in zip(self.memories, joined, strict=True):
-            memory.strides = tuple(strides) if sizes else (0 if not memory.written else 1,)
+        """Order the dimensions as memory has them, and join what lies together."""
+        every = [m.strides for m in self.memories]
+        guide = max(every, key=lambda strides: -strides.count(0))
+        one = (1, *(int(m.written) for m in self.memories))
+        self.sizes, *by_memory = zip(*joined(self.sizes, every, guide) or [one], strict=True)
+        for memory, strides in zip(self.memories, by_memory, strict=True):
+            memory.strides = strides
 
     def _split(self) -> Nest:
         """Put the dimensions over which something is summed behind the others, but leave the innermost last."""

@@ -21,6 +21,7 @@ from ...strategies.types import BFLOAT16
 from ..host.bounded_dict import BoundedDict
 from ..host.writes import address
 from . import native
+from .dimensions import joined
 from .scalar_math import definitions
 from .scalar_source import Writer
 
@@ -145,25 +146,15 @@ class _Loop:
         return len(self.memories) - 1
 
     def _collapse(self, shape: tuple[int, ...]) -> list[int]:
-        """Order the dimensions as memory has them, and join those that lie behind each other in every array."""
-        guide = max([m.strides for m in self.memories], key=lambda strides: -strides.count(0))
-        dims = [i for i, size in enumerate(shape) if size > 1]
-        order = sorted(dims, key=lambda i: -abs(guide[i]))
-        sizes: list[int] = []
-        joined: list[list[int]] = [[] for _ in self.memories]
-        for i in order:
-            strides = [m.strides[i] for m in self.memories]
-            if sizes and [j[-1] for j in joined] == [s * shape[i] for s in strides]:
-                sizes[-1] *= shape[i]
-                for j, s in zip(joined, strides, strict=True):
-                    j[-1] = s
-            else:
-                sizes.append(shape[i])
-                for j, s in zip(joined, strides, strict=True):
-                    j.append(s)
-        for memory, strides in zip(self.memories, joined, strict=True):
-            memory.strides = tuple(strides) if sizes else (0,)
-        return sizes or [1]
+        """Order the dimensions as memory has them, and join what lies together; return their sizes."""
+        every = [m.strides for m in self.memories]
+        guide = max(every, key=lambda strides: -strides.count(0))
+        sizes, *by_memory = zip(
+            *joined(shape, every, guide) or [(1,) + (0,) * len(every)], strict=True
+        )
+        for memory, strides in zip(self.memories, by_memory, strict=True):
+            memory.strides = strides
+        return [*sizes]
 
     def _separate(self) -> None:
         """Number the places in memory: arrays that overlap share one, and keep their order."""

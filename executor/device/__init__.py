@@ -1,4 +1,4 @@
-"""The means of kernels: arrays, scratch memory, streams, random numbers, a place; and tensors.
+"""What kernels may use: arrays, scratch memory, streams, random numbers, a place; and tensors.
 
 Start at ``device.py`` ``Device``. A ``DeviceScope`` owns the persistables of one replica.
 

@@ -1,4 +1,4 @@
-"""The means of a kernel that is bound: the array module, scratch memory, the clock of random numbers."""
+"""Device: what a kernel gets when it is bound: array module, scratch memory, clock of random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One program on the replicas of a gang, as the driver sees it: compile, check, send, join, report.
+"""The driver's side of one program: compile it, check and split feeds, send steps, join what they fetch.
 
 Start at ``parallel.py`` ``ParallelRun``. It owns the compiled variants of a program (``variant.py``) and
 the steps in flight (``future.py``); the gang and the values on its devices (``values.py``) it shares with

@@ -1,4 +1,4 @@
-"""Whether a step fits into a place, checked by the driver before anything is sent."""
+"""Budget: check that a step fits into the memory of a place, before anything is sent."""
 
 from __future__ import annotations
 

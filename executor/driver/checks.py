@@ -1,4 +1,4 @@
-"""What must hold before a step begins: persistables hold values, and the learning rate is the scheduler's."""
+"""Before a step: check that persistables hold values, and write the scheduled learning rate."""
 
 from __future__ import annotations
 

@@ -23,9 +23,9 @@ from ...strategies.types import to_numpy
 from ..gang.gang import Gang
 from ..host.arena import spec_of
 from ..kernels.back_ends import EXACT_VARIANT
-from ..kernels.measure import Operand, Question, fastest
+from ..kernels.measure import Operand, Question, Timings, fastest
 from ..plan.shapes import Shapes
-from ..replica.orders import Measure, Timings, pack
+from ..replica.orders import Measure, pack
 
 # For all that is not known already: of a thread on the processor, and of a clock, where that thread has to wait
 WITHIN_S, UNTIL_S = 2.0, 10.0

@@ -1,4 +1,4 @@
-"""Copies of what is fed to steps under way, in memory that is used again once those are done."""
+"""Copy the feeds of steps in flight, so that users may change their arrays; the memory is used again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that may still be under way."""
+"""StepFuture: the result of a step that may still be in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program that has run on replicas can tell: times, what compiling did, what it holds."""
+"""Report about a program that has run: what compiling did, traced times, live temporaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One program on a replica of this thread: a step is a call, on the driver's own tensors."""
+"""LocalRun: one program on a replica of the driver's own thread. A step is a function call, nothing is sent."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class LocalRun(ParallelRun):
                 ready = self._prepare(shard or FeedShard(arrays, {}), fetch_names)
                 self._ready[shapes, fetch_names, checks] = ready
             step = self.steps if self._count[1] else self._count[0]
-            replica = self.gang.replica
+            replica = self.gang.here
             fed = list(arrays.values())
             key = (shapes, *(fed[k].tobytes() for k in ready.known)) if ready.known else shapes
             plan = replica.run_step(ready.loaded, key, fed, step, PROFILER.on)
@@ -131,7 +131,7 @@ class LocalRun(ParallelRun):
         refuse_empty(self.program, shard)
         whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
         _, variant = self._variant([shard], fetch_names, whole)
-        loaded = self.gang.replica.programs[variant.number]
+        loaded = self.gang.here.programs[variant.number]
         if not loaded.earlier:  # what is inferred to check what is fed is inferred to bind it, too
             variant.shapes = loaded.cache.shapes
         values.adopt(variant.states, variant.owners, variant.needed)
@@ -183,7 +183,7 @@ class LocalRun(ParallelRun):
         if fetches or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0:
             self._since_drop = 0
             for variant in self.variants.values():
-                self.gang.replica.programs[variant.number].alive = None
+                self.gang.here.programs[variant.number].alive = None
 
 
 def run_type(gang: Gang) -> type[ParallelRun]:

@@ -1,4 +1,4 @@
-"""Mixed precision where values are: parameters in a scope change their type, and the types are checked."""
+"""Mixed precision in a scope: cast parameters (``amp_init``), and check op lists."""
 
 from __future__ import annotations
 

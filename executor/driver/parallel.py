@@ -1,4 +1,4 @@
-"""One program on the replicas of a gang: compile, feed, step, fetch."""
+"""ParallelRun: one program on the replicas of a gang. It compiles, feeds, steps and fetches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
 from ...strategies.cluster import CPU_BUCKET_BYTES, GPU_BUCKET_BYTES
 from ...strategies.current import current_config
-from ...strategies.errors import EnforceNotMet, PlacementError, RowlockError, ShapeError
+from ...strategies.errors import EnforceNotMet, PlacementError, ShapeError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
 from ..device.device import Clock
@@ -77,10 +77,15 @@ def bucket_bytes(place: Place) -> int:
 
 
 class ParallelRun:
-    """Runs a program in lockstep on places, those of ``gang``, and with other ``trainers``.
+    """Runs a program in lockstep on the replicas of ``gang``, which stand on ``places``.
 
-    ``keep``: only what these variables need. ``plain``: a program without strategies, on the newest values of
-    the scope, whoever made them. ``compile`` takes the arguments of :func:`compile_program`.
+    Args:
+        trainers: other drivers that train the same program; None: this driver alone does.
+        share_with: the run whose values on the replicas this one uses, too.
+        keep: run only the ops that these variables need.
+        plain: the program has no strategies, and reads the newest values of the scope, whichever program wrote
+            them.
+        compile: compiles the program; takes the arguments of :func:`compile_program`.
     """
 
     values: Values
@@ -160,7 +165,7 @@ class ParallelRun:
         return Together(trainers, self.gang, device, within, rings=self._plain)
 
     def _refuse_other_trainers(self) -> None:
-        """Refuse a gang that another of the same trainers has, as on one GPU.
+        """Refuse a gang that another of these trainers uses, as when both name one GPU.
 
         Raises:
             PlacementError: one does. Each would wait for the other, and only one has the gang's turn.
@@ -178,7 +183,7 @@ class ParallelRun:
                 )
 
     def _meet_trainers(self, together: Together) -> None:
-        """Meet the other trainers; what was compiled for others, that met before, is of no use any more."""
+        """Meet the other trainers; if they met anew, forget what was compiled for those before."""
         if together.meet():
             assert together.world is not None
             self.variants, self.last = {}, None
@@ -186,7 +191,7 @@ class ParallelRun:
             self.options = replace(self.options, trainers=name, rings=together.rings)
 
     def _spread_values(self, together: Together, variant: CompiledVariant) -> None:
-        """Begin with the values of one trainer, and count on from its steps."""
+        """Copy the values of the trainer furthest on to all replicas, and count on from its steps."""
         if together.spread(self.values.id, sorted(variant.needed)):
             self.gang.ledger.place_values.forget(self.values.id)
             self.values.version += 1
@@ -194,12 +199,8 @@ class ParallelRun:
                 self.steps = together.steps
 
     def _explaining(self) -> AbstractContextManager[None]:
+        """Name the trainer at fault, if there are several, in an error that is raised inside."""
         return nullcontext() if self._together is None else self._together.explaining()
-
-    def _explain(self, error: RowlockError) -> None:
-        """Name the trainer at fault, if there are several, in what stopped a step, and tell the others."""
-        if self._together is not None:
-            self._together.explain(error)
 
     def run(self, feed: Any, fetches: Fetches) -> list[Any]:
         """Run a step (or ``num_iteration_per_run``); return what the last fetches, as :meth:`start` has it."""
@@ -211,8 +212,8 @@ class ParallelRun:
     def start(self, feed: Any, fetches: Fetches, ahead: bool = False) -> StepFuture:
         """Begin a step on every place (or ``num_iteration_per_run``); the future has what the last one fetches.
 
-        Results are joined on dim 0 in place order unless told otherwise. ``ahead``: steps before may still be
-        under way, and this one stay so.
+        Results are joined on dim 0 in place order, unless ``fetches`` asks for each place's. ``ahead``: return
+        although this step, or steps before it, are in flight.
         """
         if self._edit_count() != self._edits_seen:
             self._warn_of_edits()
@@ -243,7 +244,7 @@ class ParallelRun:
         return self._edits[0].count + self._edits[1].count
 
     def _warn_of_edits(self) -> None:
-        """Say once of strategies that the user changed since that this program does not follow."""
+        """Warn, once for each change, that the program does not follow fields changed after it was compiled."""
         self._edits_seen = self._edit_count()
         for original, copied in self._originals:
             names = original.differing_fields(copied)
@@ -269,9 +270,10 @@ class ParallelRun:
                 continue
 
     def _in_turn(self, call: Callable[..., None], *args: Any) -> None:
-        """Call when it is this thread's turn at the scope and at the gang, and at others whose values it needs.
+        """Call with the locks of the scope, of the gang, and of other gangs whose values the call needs.
 
-        Scopes come before gangs, and gangs in one order, so that no two threads wait for each other.
+        Locks of scopes come before those of gangs, and gangs have one order, so that no two threads wait for
+        each other.
         """
         self.gang.check_caller()
         gangs: list[HasTurn] = [self.gang]
@@ -298,7 +300,7 @@ class ParallelRun:
 
     @property
     def steps(self) -> int:
-        """Number of the next step: those before it happened, or are under way."""
+        """Number of the next step: all steps before it have happened, or are in flight."""
         steps, flights = self._count
         return steps + sum([flight.steps for flight in flights])
 
@@ -307,15 +309,12 @@ class ParallelRun:
         self._count = (steps, ())
 
     def _begin(self, flight: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
-        """Compile, check and send what has not happened yet; note it where it ``becomes`` known."""
+        """Compile, check and send the steps of ``flight``, and have ``becomes`` stand for them from then on."""
         batches, fetch_names, together = flight.batches, flight.fetches.names, self._together
-        try:
+        with self._explaining():
             self.gang.make_way(ahead)
             if together is not None:
                 self._meet_trainers(together)
-        except RowlockError as error:
-            self._explain(error)
-            raise
         preparing = time.perf_counter()
         known = self._known_step(batches, fetch_names)
         shares: Sequence[Share]
@@ -365,42 +364,37 @@ class ParallelRun:
         if len(self.gang.shrunk) > self._shrunk:
             raise GangChanged
         sending = time.perf_counter()
-        try:
+        with self._explaining():
             self.gang.begin(request, ahead, *changes)
-        except RowlockError as error:
-            self._explain(error)
-            raise
         if self.tracing:
             self.spans.note("send", step, sending)
         if drop:
             self._since_drop = 0
 
     def finish(self, flight: InFlightSteps) -> list[Joined]:
-        """Return what steps that were begun fetch; those begun before them finish first."""
+        """Wait for steps in flight, after all that were begun before them; return what they fetch."""
         while True:
             request = flight.request
             assert request is not None and flight.variant is not None
             waiting = time.perf_counter()
             try:
-                fetched = self.gang.finish(request)
+                with self._explaining():
+                    fetched = self.gang.finish(request)
             except GangChanged:
                 self.gang.go_on()
                 continue
-            except RowlockError as error:
-                self._explain(error)
-                raise
             if self.tracing:
                 self.spans.note("wait", request.step, waiting)
             return self._joined(flight.variant, flight.fetches.names, fetched)
 
     def go_on(self, request: Request) -> None:
-        """Split over the places that are left what has not happened of a void request, and send it."""
+        """Split the rest of a void request over the places that are left, and send it."""
         for flight in self._count[1]:
             if flight.request is request:
                 self._in_turn(self._resume, flight, request)
 
     def _resume(self, flight: InFlightSteps, request: Request) -> None:
-        """Split what has not happened over the places that are left, and send it."""
+        """Split the steps that have not happened over the places that are left, and send them."""
         if flight.request is not request:  # another thread did
             return
         if len(self.gang.shrunk) > self._shrunk:
@@ -430,7 +424,7 @@ class ParallelRun:
         return Splitter(self.program, places, weighted=weighted and self.has_loss, partial=partial)
 
     def check_reachable(self) -> None:
-        """Refuse to begin without values that this program needs and that were lost with their replicas.
+        """Refuse to run a program that needs values which were lost with their replicas.
 
         Raises:
             InvalidState: names them.
@@ -473,7 +467,7 @@ class ParallelRun:
     def _known_step(
         self, batches: Sequence[Portions], fetches: tuple[str, ...]
     ) -> KnownStep | None:
-        """Return what is known of steps that are fed alike, if their program is still loaded and up to date."""
+        """Return what is known of steps with feeds of these shapes, if their variant is up to date."""
         if len(batches) > 1:
             return None
         known = self._known_steps.get((id(batches[0].cuts), fetches, checking()))
@@ -488,7 +482,7 @@ class ParallelRun:
     def _new_step(
         self, batches: Sequence[Portions], fetches: tuple[str, ...]
     ) -> tuple[CompiledVariant, list[Share], KnownStep | None]:
-        """Return the program compiled for what is fed, what each place computes, and both for steps like it."""
+        """Return the variant for these feeds, the share of each place, and a record for steps like it."""
         shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
         key, variant = self._variant(shards, fetches, self._splitter.whole(batches))
         shares, counts = self._shares(variant, batches)
@@ -502,7 +496,7 @@ class ParallelRun:
     def _shares(
         self, variant: CompiledVariant, batches: Sequence[Portions]
     ) -> tuple[list[Share], list[np.ndarray]]:
-        """Return what each place computes, once it was checked, and the counts of rows behind what is fed."""
+        """Check the feeds; return the share of each place, and the row counts that follow the fed arrays."""
         weights = [self._splitter.parts(portions) for portions in batches]
         shares = [Share([], [], [], []) for _ in self.places]
         counts: list[np.ndarray] = []
@@ -530,9 +524,9 @@ class ParallelRun:
     def _row_counts(
         self, variant: CompiledVariant, portions: Sequence[FeedShard]
     ) -> list[np.ndarray]:
-        """Return the feed of how many rows of sparse gradients each place brings, if there are any.
+        """Return how many rows of sparse gradients each place brings, as a feed; none without such gradients.
 
-        Those of other trainers are taken to be like the own first place's, until replicas tell each other.
+        Other trainers are taken to bring as many as the first place here, until replicas tell each other.
         """
         if not variant.gathered:
             return []
@@ -552,7 +546,7 @@ class ParallelRun:
     def _variant(
         self, shards: Sequence[FeedShard], fetches: tuple[str, ...], whole: frozenset[str]
     ) -> tuple[VariantKey, CompiledVariant]:
-        """Return the program compiled for what is fed, its kernels chosen for these shapes if it is new."""
+        """Return the variant for these feeds and fetches; compile and load it if there is none."""
         feeds, checks = fed_names(shards), checking()
         program, sizes = self._sized.of(shards)
         key = (feeds, fetches, whole, checks, sizes)
@@ -580,7 +574,7 @@ class ParallelRun:
     def _compiled(
         self, program: Program, fed: Mapping[str, Any], fetches: tuple[str, ...], target: Target
     ) -> Compiled:
-        """Return the program compiled, kernels chosen by measurement and as all trainers do; report it."""
+        """Compile a program; choose kernels by measurement, and agree on them with other trainers."""
         supported, began = capabilities(self._libraries()), time.perf_counter()
         compiled = self._compile(
             program,
@@ -608,7 +602,7 @@ class ParallelRun:
         return compiled
 
     def _loaded(self, compiled: Compiled) -> CompiledVariant:
-        """Send a compiled program to the replicas, and return it with the memory that it may take there."""
+        """Load a compiled program on the replicas; return the variant, with its memory budget."""
         generation = Storage.generation
         check_initialized(compiled.program, self.values.scope)
         with self._explaining():
@@ -639,7 +633,7 @@ class ParallelRun:
         return self.gang.libraries() if world is None else world.libraries()
 
     def _forget_variants(self) -> None:
-        """Make room for another variant: forget the oldest, unless a step of theirs is under way."""
+        """Make room for another variant: forget the oldest ones that have no step in flight."""
         _, flights = self._count
         under_way = [flight.variant for flight in flights if flight.open]
         for key, variant in list(self.variants.items())[: 1 - VARIANTS_KEPT]:
@@ -659,7 +653,7 @@ class ParallelRun:
         return bool(flag_value("FLAGS_measure_kernels") if wanted is None else wanted)
 
     def _verify(self, variant: CompiledVariant, shares: Sequence[Share]) -> None:
-        """Check what the passes made on the rows of one place that has some."""
+        """Compute what the passes changed, before and after, on the rows of the first place that has some."""
         rank = next((i for i, share in enumerate(shares) if not share.idle[0]), 0)
         share, program = shares[rank], variant.program
         names = [program.values[i].name for i in program.feeds]
@@ -676,7 +670,7 @@ class ParallelRun:
         variant.stages = ()
 
     def _room(self, number: int, states: Sequence[str]) -> tuple[int, str]:
-        """Return the bytes that a loaded program may take of a place, and what says so."""
+        """Return the bytes that a loaded program may take of a place, and whose limit that is."""
         return self.gang.memory(number)
 
     def _target(self) -> Target:
@@ -699,7 +693,7 @@ class ParallelRun:
         portions: Sequence[FeedShard],
         counts: Sequence[np.ndarray] = (),
     ) -> None:
-        """Refuse shapes and dtypes that cannot pass shape inference, once per combination."""
+        """Infer all shapes from the feeds, once per combination, and refuse feeds for which that fails."""
         for portion in portions:
             arrays = [*portion.complete().values(), *counts]
             key = variant.shapes.key(arrays)
@@ -718,7 +712,7 @@ class ParallelRun:
         portion: FeedShard,
         portions: Sequence[FeedShard],
     ) -> list[Spec]:
-        """Return the exact specs; an error about one place's rows tells what was fed in all."""
+        """Return the exact specs of all values; an error about a place's rows tells those of all places."""
         try:
             return variant.shapes.infer(list(map(spec_of, arrays)), self._held, arrays)
         except ShapeError as error:
@@ -743,7 +737,7 @@ class ParallelRun:
         names: Sequence[str],
         fetched: Sequence[Sequence[np.ndarray]],
     ) -> list[Joined]:
-        """Return what each place answered, by fetch, with its sequences."""
+        """Return the values of each fetch by place, with the sequences that they lie in."""
         joined = []
         by_fetch: Iterable[Any] = (
             fetched.arrays if isinstance(fetched, Stacked) else zip(*fetched, strict=False)

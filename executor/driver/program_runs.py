@@ -137,7 +137,7 @@ class ProgramRuns:
     @property
     def bindings(self) -> int:
         """How many times programs were bound on this thread's replica."""
-        return 0 if self._local is None else self._local.replica.bindings
+        return 0 if self._local is None else self._local.here.bindings
 
     def close(self) -> None:
         """Forget every run."""

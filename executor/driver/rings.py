@@ -1,4 +1,4 @@
-"""Rings: which trainers meet by the collectives that stand in a program of one place."""
+"""Rings: the trainers that meet in collective ops (``c_allreduce_sum``) of a program on one place."""
 
 from __future__ import annotations
 

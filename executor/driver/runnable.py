@@ -1,4 +1,4 @@
-"""Runnable: what ``Executor.run`` takes beside plain programs."""
+"""Runnable: the interface of compiled programs, which ``Executor.run`` takes beside plain ones."""
 
 from __future__ import annotations
 

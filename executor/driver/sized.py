@@ -1,4 +1,4 @@
-"""Copies of a program for the sizes of what is fed, where its ops depend on them."""
+"""Specialise a program for the sizes of its feeds, where the number of its ops follows from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run shares with other trainers: one program, the kernels that one of them chose, and first values."""
+"""Together: agree with other trainers on one program, the same kernels, and the first values."""
 
 from __future__ import annotations
 
@@ -172,17 +172,12 @@ class Together:
         try:
             yield
         except RowlockError as error:
-            self.explain(error)
-            raise
-
-    def explain(self, error: RowlockError) -> None:
-        """Raise an error that names the trainer at fault, and tell the others; return if they know already."""
-        world = self.world
-        if world is None or world.ended is not None:
-            return
-        explained = world.explain(error)
-        self._gang.part(world)
-        raise explained from error
+            world = self.world
+            if world is None or world.ended is not None:  # the others know
+                raise
+            explained = world.explain(error)
+            self._gang.part(world)
+            raise explained from error
 
 
 def _makes(program: ReplicaProgram, node: NodeRecord) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Strategies before a run: contradictions and what is not built are refused, what compiling decides is set."""
+"""Validate strategies before a run: refuse contradictions and fields that are not built."""
 
 from __future__ import annotations
 

@@ -20,10 +20,10 @@ from ..host.memory import available_memory
 
 
 class Values:
-    """The persistables of one program, and of those that share them, as its replicas hold them.
+    """The persistables of a program, and of programs that share them, as its replicas hold them.
 
-    ``version`` counts the steps that wrote; ``written`` names what programs write; ``owners`` names the rank of
-    what only one replica holds; of what ``own`` names each may hold a value of its own.
+    ``version`` counts the steps that wrote; ``written``: names that programs write; ``owners``: the rank of
+    each persistable that one replica alone holds; ``own``: names of those that differ by replica.
     """
 
     def __init__(self, gang: Gang, scope: Scope) -> None:
@@ -37,29 +37,29 @@ class Values:
         weakref.finalize(self, gang.forget, "scopes", self.id)
 
     def note_own(self, names: Collection[str], by_driver: Collection[str]) -> None:
-        """Note the persistables of which each place may have a value of its own, and which the driver keeps."""
+        """Note persistables that differ by place, and those of them that the driver keeps (``by_driver``)."""
 
     def check_reachable(self, names: Iterable[str]) -> None:
-        """Refuse to begin without values that were lost with the replicas that held them."""
+        """Refuse a step that needs values which were lost with their replicas."""
 
     def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
-        """Before a step: see to it that the replicas hold the newest values of ``needed``."""
+        """Before a step: make the replicas hold the newest values of ``needed``."""
 
     def flush(self) -> None:
-        """Before a step: send what the user wrote since the last one."""
+        """Before a step: send what the user wrote since the last step."""
 
     def stepped(self, written: Iterable[str]) -> None:
         """After a step on the driver's thread: note what it wrote."""
 
     def fill(self) -> None:
-        """After a step: fetch what the driver's scope has no value of."""
+        """After a step: fetch values that the driver's scope lacks."""
 
     def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
         """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
 
 
 class SharedValues(Values):
-    """The tensors of the driver's scope themselves, on which a replica of its thread works."""
+    """Values of a replica on the driver's thread: it works on the tensors of the driver's scope themselves."""
 
     def __init__(self, gang: Gang, scope: Scope) -> None:
         super().__init__(gang, scope)

@@ -1,4 +1,4 @@
-"""A program as it was compiled for certain feeds and fetches: what the driver keeps of it."""
+"""CompiledVariant: a program compiled for certain feeds and fetches, and what the driver knows of it."""
 
 from __future__ import annotations
 

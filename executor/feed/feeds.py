@@ -24,7 +24,7 @@ Feed = Mapping[str, Any]
 
 
 def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
-    """Return a fed value as an array. A number becomes shape [1] in the variable's dtype.
+    """Convert a fed value to an array. A number becomes shape [1] in the variable's dtype.
 
     Arrays of uint16 are the bits of bfloat16 where that is declared.
 
@@ -59,7 +59,7 @@ def to_array(name: str, value: Any, variable: Variable) -> np.ndarray:
 
 
 def _of_tensor(tensor: Tensor) -> np.ndarray:
-    """Return a tensor's array: its own, unless it is a variable's, which the step that is fed may write."""
+    """Return a tensor's array; a copy if the tensor is a variable's, which the step may overwrite."""
     return tensor.numpy() if tensor.name else tensor.memory()
 
 
@@ -96,7 +96,7 @@ def _range(dtype: np.dtype) -> tuple[object, object]:
 
 
 def _as_array(name: str, value: Any, variable: Variable) -> np.ndarray:
-    """Return the array in an object that is no array, number or list."""
+    """Convert an object that is no array, number or list to an array."""
     try:
         return np.asarray(value)
     except Exception as error:
@@ -110,7 +110,7 @@ Copy = Callable[[np.ndarray], np.ndarray]
 
 
 def snapshot(value: Any, array: np.ndarray, copy: Copy = np.copy) -> np.ndarray:
-    """Return a fed array that later writes to ``value``, from which it was converted, do not change.
+    """Return the fed array, copied if later writes to ``value``, from which it was converted, could change it.
 
     Memory that cannot be written is not copied, nor is page-locked memory: a tensor writes its next value
     elsewhere.
@@ -134,7 +134,7 @@ def _dtype_name(variable: Variable) -> str:
 
 
 def check_declared(name: str, array: np.ndarray, variable: Variable) -> None:
-    """Compare an array with a declaration that demands it (``fluid.data``).
+    """Check an array against a declaration that asks for the check (``fluid.data``).
 
     Raises:
         FeedError: rank, a known dimension or the dtype differs.
@@ -191,7 +191,7 @@ def _unknown(program: Program, name: str) -> str:
 
 
 def check(program: Program, arrays: Mapping[str, np.ndarray]) -> None:
-    """Compare arrays with declarations that demand it, and with those of persistables."""
+    """Check arrays against declarations that ask for it, and against those of persistables."""
     variables = program.global_block().vars
     for name, array in arrays.items():
         if variables[name].need_check_feed or variables[name].persistable:
@@ -247,7 +247,7 @@ def refuse_empty(program: Program, shard: FeedShard) -> None:
 
 
 def with_rows(shards: Sequence[FeedShard]) -> Mapping[str, np.ndarray]:
-    """Return what a place is fed that gets rows, the first one if none does."""
+    """Return the feed of the first place that gets rows; that of the first place if none does."""
     full = (shard for shard in shards if all(a.size for a in shard.arrays.values()))
     return next(full, shards[0]).complete()
 
@@ -364,7 +364,7 @@ Cuts = Sequence[Sequence[slice | None]]  # by place: the rows of each array in t
 def cuts(
     program: Program, arrays: Mapping[str, np.ndarray], places: int, *, partial: bool = False
 ) -> Cuts:
-    """Return which rows of each array a place gets; so for all arrays of these shapes."""
+    """Return the rows of each array that each place gets, which follow from the shapes."""
     variables = program.global_block().vars
     by_array = [_rows(variables[name], a, places, partial) for name, a in arrays.items()]
     return [[rows[place] for rows in by_array] for place in range(places)]

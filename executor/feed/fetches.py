@@ -81,9 +81,9 @@ def as_fetched(array: np.ndarray) -> np.ndarray:
 
 
 class Joined:
-    """The places' values of one fetch: ``parts`` in place order (or with the places in front), and their LoDs.
+    """The values of one fetch from all places: ``parts`` in place order (or stacked), and their LoDs.
 
-    LoDs that do not end where the rows end are of what a value was computed from, not of the value.
+    A LoD that does not end where the rows end belongs to an operand of the value, and is left out.
     """
 
     def __init__(
@@ -145,14 +145,14 @@ class Joined:
 
 
 class Fetches(NamedTuple):
-    """What a run returns: values of variables, as NumPy's arrays or tensors, of all places joined or apart."""
+    """What a run is to return: variables, as NumPy arrays or tensors, joined over places or for each place."""
 
     names: tuple[str, ...] = ()
     as_numpy: bool = True
     merged: bool = True
 
     def of(self, joined: Iterable[Joined]) -> list[Any]:
-        """Return what the places answered as it was asked for."""
+        """Return the values from the places in the form that was asked for."""
         if self.merged:
             return [part.merged(self.as_numpy) for part in joined]
         return [part.separate(self.as_numpy) for part in joined]
@@ -160,7 +160,7 @@ class Fetches(NamedTuple):
 
 @lru_cache(256)
 def fetches_of(names: tuple[str, ...], as_numpy: bool, merged: bool = True) -> Fetches:
-    """Return the record of what a user asks for: a short step takes a fiftieth longer if each makes its own."""
+    """Return the record of what a user asks for, cached: making it anew adds a fiftieth to a short step."""
     return Fetches(names, as_numpy, merged)
 
 

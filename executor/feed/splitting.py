@@ -1,4 +1,4 @@
-"""Spread a feed over places, and weigh the samples of each."""
+"""Split a feed over places, and weigh the samples of each."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ SHAPES_KEPT = 256
 
 
 class Portions(Sequence[FeedShard]):
-    """The feed of each place. Feeds of the same names and shapes have the same ``cuts`` (None: not known).
+    """The feed of each place.
 
-    With cuts, ``whole`` are the arrays that are cut when a portion is asked for.
+    ``cuts``: how the arrays are cut, the same object for feeds of the same names and shapes (None: not known).
+    ``whole``: the arrays, which are cut only when a portion is read.
     """
 
     def __init__(
@@ -66,9 +67,9 @@ class Portions(Sequence[FeedShard]):
         return iter(self._all())
 
     def stacked_shapes(self) -> list[tuple[int, ...]] | None:
-        """Return the shapes that the arrays have with the places in front, 1 for what is not cut.
+        """Return the shapes of the arrays with a leading dimension of places, 1 for arrays that are not cut.
 
-        None: places get other rows than each other.
+        None: places get different numbers of rows.
         """
         assert self.whole is not None and self.cuts is not None
         rows, places = even_rows(self.cuts), len(self.cuts)
@@ -80,12 +81,12 @@ class Portions(Sequence[FeedShard]):
         ]
 
     def stacks(self, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Return the arrays in these shapes, which have the places in front."""
+        """Return the arrays in these shapes, see :meth:`stacked_shapes`."""
         assert self.whole is not None
         return [a.reshape(shape) for a, shape in zip(self.whole.values(), shapes, strict=True)]
 
     def by_place(self) -> list[list[np.ndarray]]:
-        """Return the arrays of each place, without names, if it is known how they are cut."""
+        """Return the arrays of each place, without names; there must be ``cuts``."""
         assert self.whole is not None and self.cuts is not None
         arrays = self.whole.values()
         return [
@@ -98,10 +99,10 @@ class Portions(Sequence[FeedShard]):
 
 
 class Splitter:
-    """Spreads feeds of a program over ``count`` places.
+    """Splits feeds of a program over ``count`` places.
 
-    ``weighted``: gradients are weighed by samples. ``partial``: a place may get no rows, for no gradient would
-    be missing, or its weight is zero.
+    ``weighted``: gradients are weighted by samples. ``partial``: a place may get no rows, as the program has no
+    gradients, or that place's would have weight 0.
     """
 
     def __init__(self, program: Program, count: int, *, weighted: bool, partial: bool) -> None:
@@ -112,7 +113,7 @@ class Splitter:
         self.weighted, self.partial = weighted, partial
 
     def batches(self, feed: Any, iterations: int, keep: Copy | None = None) -> list[Portions]:
-        """Return the feed of each place: once for the whole call, or with readers once for each of its steps.
+        """Return the feed of each place: one for all steps of the call, or with readers one for each step.
 
         ``keep`` copies arrays that the user could change later.
 
@@ -178,7 +179,7 @@ class Splitter:
         )
 
     def _cuts_before(self, feed: Mapping[str, Any]) -> Cuts | None:
-        """Return how earlier arrays of the same shapes were cut, which converting leaves as they are."""
+        """Return the cuts of earlier arrays with the same shapes and dtypes, which need no conversion."""
         shapes = []
         for name, value in feed.items():
             if type(value) is not np.ndarray:
@@ -227,7 +228,7 @@ class Splitter:
         return sample_shares(rows_of(self.program, portions))
 
     def whole(self, batches: Sequence[Portions]) -> frozenset[str]:
-        """Return the names of feeds that go whole, with the same bits, to all places."""
+        """Return the names of feeds that are not cut and have the same bits on all places."""
         fixed = self._fixed_of(tuple(batches[0][0].arrays))
         if not fixed:
             return frozenset()
@@ -243,7 +244,7 @@ class Splitter:
         return fixed
 
     def cut_alike(self, batches: Sequence[Portions]) -> bool:
-        """Tell whether feeds of these shapes are cut so each time, and those that are not cut go whole."""
+        """Tell whether all feeds of these shapes are cut alike."""
         if len(batches) > 1 or batches[0].whole is None or batches[0].cuts is None:
             return False
         names = tuple(batches[0].whole)
@@ -251,7 +252,7 @@ class Splitter:
         return all(own[k] is None for own in batches[0].cuts for k in fixed)
 
     def again(self, portions: Sequence[FeedShard]) -> Portions:
-        """Return a feed that was split over another number of places, split over these."""
+        """Join a feed that was split over another number of places, and split it over these."""
         variables = self.program.global_block().vars
         arrays, lods = {}, {}
         for name in portions[0].arrays:

@@ -1,4 +1,4 @@
-"""Replicas in lockstep: what a gang offers, how messages reach replicas, what follows a loss.
+"""Gangs: replicas in lockstep, the messages that reach them, and recovery when one is lost.
 
 Start at ``gang.py`` ``Gang``; what ``recovery.py`` mends of it is ``replicas.py`` ``Replicas``. It owns a
 ``Delivery`` (``delivery.py``; threads stand here, Ray actors in ``cluster/``) and a ledger, from which

@@ -1,4 +1,4 @@
-"""Changes of state that an interrupt finds all made, or none."""
+"""Set several attributes at once: an interrupt (Ctrl-C) finds all of them changed, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How messages reach replicas, what is asked of them, and what a gang remembers of it."""
+"""Delivery: the protocol that carries messages to replicas. Request: steps to run. Ledger: a gang's memory."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ VALUES_GONE = (
 
 
 class Outcome(NamedTuple):
-    """What came from one replica for a message: what it posted, and its answer.
+    """What one replica sent for a message: what it posted before the answer, and the answer.
 
-    ``own_values`` are those that it alone has after steps before the last: arrays by the number of steps done.
+    ``own_values``: the replica's own persistables after steps before the last, by the number of steps done.
     """
 
     posted: Message | None
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class Delivery(Protocol):
-    """How messages reach replicas: one message each, an answer from each."""
+    """Carries messages to replicas: one to each, and an answer from each."""
 
     @property
     def size(self) -> int:
@@ -42,7 +42,7 @@ class Delivery(Protocol):
 
     @property
     def broken(self) -> bool:
-        """Whether it was closed, or no replica is left: the next run starts a new gang."""
+        """Whether it was closed, or has no replica left: the next run starts a new gang."""
         ...
 
     @property
@@ -51,26 +51,26 @@ class Delivery(Protocol):
         ...
 
     def reserve(self) -> int:
-        """Return a number for messages, so that it can be noted before they are sent."""
+        """Return a number for messages that are to be sent, which the caller can note before."""
         ...
 
     def knows(self, number: int) -> bool:
-        """Tell whether messages were sent under a number, or will be, and were not given up."""
+        """Tell whether messages were started under a number, and not given up."""
         ...
 
     def start(
         self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
     ) -> int:
-        """Send messages by rank; return the number to ask for the answers with.
+        """Send messages by rank; return the number by which :meth:`finish` finds the answers.
 
-        ``ahead``: the answers are not asked for at once. With a ``number`` that was reserved they can be asked
-        for until they are given up, else once. An interrupt may come at any bytecode: either the number is not
-        known then, and nothing was sent, or all is sent sooner or later.
+        ``ahead``: the caller does not wait for the answers at once. With a ``number`` from :meth:`reserve`, the
+        answers are kept until :meth:`give_up`, else until :meth:`finish`. An interrupt may come at any
+        bytecode: either the number is not known after it, and nothing was sent, or all is sent in the end.
         """
         ...
 
     def finish(self, number: int) -> Mapping[int, Message]:
-        """Return the answers by rank. May be left by any exception, a KeyboardInterrupt too.
+        """Wait for the answers, and return them by rank. Any exception may leave it, a KeyboardInterrupt too.
 
         Raises:
             ReplicaLost: a replica ended, froze, or was late.
@@ -79,11 +79,11 @@ class Delivery(Protocol):
         ...
 
     def poll(self, number: int) -> bool:
-        """Tell, without waiting, whether the answers are there, or never will be."""
+        """Tell, without waiting, whether :meth:`finish` would return or raise at once."""
         ...
 
     def give_up(self, number: int) -> None:
-        """Throw the answers away when they come."""
+        """Discard the answers, now or when they arrive."""
         ...
 
     @property
@@ -92,11 +92,11 @@ class Delivery(Protocol):
         ...
 
     def calls(self) -> bool:
-        """Tell whether a replica at work has called the caller: it answers nothing until that returns."""
+        """Tell whether a replica's step (py_func) called the caller: it answers only after that returns."""
         ...
 
     def drain(self) -> None:
-        """Wait until the living have answered everything, and stand at one step if an interrupt struck one."""
+        """Wait until the living have answered everything; bring them to one step if an interrupt struck."""
         ...
 
     def close(self) -> None:
@@ -108,37 +108,37 @@ class Mendable(Delivery, Protocol):
     """A delivery that can go on when it lost a replica (see ``recovery.py``)."""
 
     def outcome(self, number: int, rank: int) -> Outcome:
-        """Return what came from a replica, lost ones too, for a message."""
+        """Return what a replica, a lost one too, has sent for a message."""
         ...
 
     def replace(self) -> list[int]:
-        """Put others in the places of the lost; return their ranks. All are to join a group next."""
+        """Replace the lost replicas; return their ranks. The caller has all join a group next."""
         ...
 
     def refuse(self, unfit: Mapping[int, str]) -> ReplicaLost:
-        """End replicas that came in and are not fit, by rank why; return what tells that they are lost.
+        """End new replicas that are not fit, by rank why; return the error that reports them as lost.
 
-        Others that take their places are not to run where they did.
+        Replicas that take their places run on other nodes.
         """
         ...
 
     def shrink(self, *changes: Change) -> None:
-        """Number the living anew, as :meth:`alive` has them; they are to join (:meth:`regroup`) next.
+        """Number the living replicas anew, in the order of :attr:`alive`; the caller regroups them next.
 
-        What else changes with the numbers is set at the same moment, as :func:`assign` does.
+        ``changes`` that go with the new numbers are made at the same moment, see :func:`assign`.
         """
         ...
 
     def regroup(self) -> None:
-        """Have all join a new collective group. None has a program loaded then."""
+        """Have all replicas join a new collective group. Afterwards none has a program loaded."""
         ...
 
 
 class Share(NamedTuple):
-    """What one place computes: the arrays of one step, or of several behind each other.
+    """What one place computes: the arrays of one step, or those of several steps in a row.
 
-    Per set of arrays: ``rows`` the global index of the place's first row, ``parts`` its part of all rows,
-    ``idle`` whether it has none.
+    For each step: ``rows`` is the global index of the place's first row, ``parts`` the weight of its rows,
+    ``idle`` whether it has no rows.
     """
 
     arrays: list[np.ndarray]
@@ -157,7 +157,7 @@ class Share(NamedTuple):
 
 
 class StackedShares(Sequence[Share]):
-    """What places compute that are fed equally many rows; ``where`` has the rest of each :class:`Share`."""
+    """Shares of places that are fed equally many rows; ``where`` has rows, parts and idleness of each."""
 
     def __init__(self, arrays: Stacked, where: Sequence[tuple[Any, ...]]) -> None:
         self.arrays, self._where = arrays, where
@@ -170,7 +170,7 @@ class StackedShares(Sequence[Share]):
 
 
 class StepHeads:
-    """The heads of steps that are fed arrays of the same types and shapes: the same objects each time."""
+    """The message heads of steps whose feeds have the same types and shapes: the same objects each time."""
 
     def __init__(self) -> None:
         self._about: tuple[Any, ...] = ()
@@ -187,9 +187,9 @@ class StepHeads:
 
 
 class Results(NamedTuple):
-    """What a program's steps return: for each whether all replicas have it ``alike``.
+    """What a program's steps return; ``alike`` tells for each value whether all replicas have the same.
 
-    The last ones are persistables of ``scope`` that differ by place, by name in ``own_names``.
+    The last values are the persistables of ``scope`` that differ by place, named in ``own_names``.
     """
 
     alike: Sequence[bool] = ()
@@ -205,7 +205,7 @@ NO_RESULTS = Results()
 
 
 class Owner(Protocol):
-    """What requests come from."""
+    """The run that sent a request."""
 
     def go_on(self, request: Request) -> None:
         """Split over the places that are left what has not happened of a void request, and send it."""
@@ -214,14 +214,25 @@ class Owner(Protocol):
 
 @dataclass(eq=False)
 class Request:
-    """Steps to run everywhere, the first of them being number ``step``; ``shares[i]`` is for replica i.
+    """Steps that all replicas run, and how far they are.
 
-    ``drop`` names the loaded programs whose temporaries end their life with the last. ``done`` of the
-    ``iterations`` have happened; ``fetched`` (by rank) is there when all have; ``failed`` says why they never
-    will. ``void``: the number of replicas changed, the rest has to be split anew. ``votes``: the steps
-    happen on all replicas or on none, and are counted; the others write nothing. ``base``: so many counted
-    steps come before them. ``begun``: they were sent, once or more often; ``ahead``: they may
-    wait for others. ``owner``: what splits them anew. ``heads``: those of steps that are fed alike.
+    Args:
+        program: the number of the loaded program.
+        shares: what each replica computes, by rank.
+        step: the number of the first step.
+        iterations: how many steps there are.
+        drop: loaded programs whose temporaries end their life with the last step.
+        votes: the steps happen on all replicas or on none, and are counted; others write nothing.
+        number: that of the messages.
+        base: counted steps before these.
+        begun: whether the messages were sent.
+        ahead: whether steps may be in flight before these.
+        owner: the run that splits the steps anew if the gang shrinks.
+        heads: the message heads, where steps are fed alike.
+        done: how many of the steps have happened.
+        fetched: what the last step fetches, by rank, once all have happened.
+        failed: why the rest will never happen.
+        void: the number of replicas changed, so the rest has to be split anew.
     """
 
     program: int
@@ -244,19 +255,19 @@ class Request:
 
     @property
     def settled(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether its outcome is known."""
         return self.fetched is not None or self.failed is not None or self.void
 
     def end(self, base: int) -> int:
-        """Return how many steps are counted once these are done, ``base`` before."""
+        """Return how many steps are counted once these are done, after ``base`` others."""
         return base + (self.iterations if self.votes else 0)
 
     def passed(self, counted: int) -> int:
-        """Return how many of the steps have happened when so many are counted in all."""
+        """Return how many of these steps have happened when ``counted`` steps have in all."""
         return min(max(counted - self.base, 0), self.iterations) if self.votes else self.done
 
     def messages(self, epoch: int) -> Mapping[int, Message]:
-        """Return what is to be sent for the steps that have not happened, by rank."""
+        """Return the messages, by rank, for the steps that have not happened."""
         messages: dict[int, Message] = {}
         if self.heads is not None and not self.done:
             heads = self.heads.of(self, epoch)
@@ -274,7 +285,7 @@ class Request:
     def keep(
         self, ledger: Ledger, returned: Sequence[Sequence[np.ndarray]]
     ) -> Sequence[Sequence[np.ndarray]]:
-        """Keep what was returned of each place's own values, and return what the user fetches."""
+        """Note the values of each place's own persistables; return the others, which the user fetches."""
         count = len(self.results.own_names)
         own = [arrays[-count:] for arrays in returned]
         ledger.place_values.note(self.results.scope, self.program, self.results.own_names, own)
@@ -282,7 +293,7 @@ class Request:
 
 
 class Torn(Exception):
-    """An interrupt struck a replica of this process in the middle of its work: replicas must be settled."""
+    """An interrupt struck a replica of this process in a step: ``Delivery.drain`` brings all to one."""
 
 
 class GangChanged(Exception):
@@ -291,12 +302,13 @@ class GangChanged(Exception):
 
 @dataclass
 class Ledger:
-    """What a gang must know to bring others in.
+    """What a gang remembers, so that it can bring in another replica.
 
-    Programs as they were loaded, versions of libraries that all have alike (None: not asked yet), ranks that
-    hold a persistable alone (by scope and name), steps whose writes were made, ranks whose values are not those
-    of the gang, and what each place has for itself. Since a replica was lost, ``uneven``: it is not known where
-    the living stand; ``torn``: replicas have yet to join a group and to load the programs.
+    ``programs``: the loaded programs by number; ``libraries``: versions that all replicas share (None: not
+    asked yet); ``owners``: ranks that alone hold a persistable, by scope and name; ``done``: counted steps;
+    ``stale``: ranks whose values are not the gang's; ``place_values``: persistables that differ by place.
+    After a loss, ``uneven``: the steps that each living replica has done are not known; ``torn``: replicas have
+    yet to join a group and load the programs; ``failures``: losses in a row.
     """
 
     programs: dict[int, Load] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a gang offers: replicas in lockstep that answer messages. One is made of threads, one of Ray actors.
+"""Gang: replicas in lockstep that load programs, run steps and hold values. Made of threads or Ray actors.
 
 ``ParallelExecutor`` and ``CompiledProgram`` see only this file.
 """
@@ -66,7 +66,7 @@ class Gang(Replicas):
         self._worlds: dict[Trainers, World] = {}
 
     def left_of(self, places: Sequence[Place]) -> list[Place]:
-        """Return the places, less those that were lost if they are the ones that the gang was started on."""
+        """Return the places without those that the gang has lost, if it was started on as many."""
         left = list(places)
         if len(left) == self._started_with:
             for ranks in self.shrunk:
@@ -76,11 +76,11 @@ class Gang(Replicas):
     # -- messages ---------------------------------------------------------------------------------
 
     def all(self, order: Order, arrays: Sequence[np.ndarray] = ()) -> list[Message]:
-        """Send one order to every replica, and return the answers (see :meth:`each`)."""
+        """Send one order to every replica and return the answers; see :meth:`each`."""
         return self.each([pack(order, arrays)] * self.size)
 
     def each(self, messages: Sequence[Message]) -> list[Message]:
-        """Send each replica its own message, once no step is under way, and return the answers.
+        """Wait until no step is in flight, send each replica its own message, and return the answers.
 
         Raises:
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
@@ -101,16 +101,16 @@ class Gang(Replicas):
     # -- steps ------------------------------------------------------------------------------------
 
     def make_way(self, ahead: bool) -> None:
-        """Wait until steps can be begun, ``ahead`` of others or not."""
+        """Wait until a step may begin: all before it are done, or with ``ahead`` few are in flight."""
         if self.under_way or self._sent:
             ahead = ahead and all(request.ahead for request in self.under_way)
             self.drain(self.config.steps_in_flight - 1 if ahead else 0)
 
     def begin(self, request: Request, ahead: bool = False, *changes: Change) -> None:
-        """Have steps run; :meth:`finish` returns what they fetch.
+        """Send steps to all replicas; :meth:`finish` returns what they fetch.
 
-        ``ahead``: some steps may be under way already, and this one may stay so. ``changes`` are made (see
-        :func:`assign`) when it is noted that the steps are under way.
+        ``ahead``: other steps may be in flight, and the caller does not wait for this one at once. ``changes``
+        are made (see :func:`assign`) at the moment when the request is noted as under way.
 
         Raises:
             RowlockError: a step before failed.
@@ -143,7 +143,7 @@ class Gang(Replicas):
                 raise GangChanged
 
     def finish(self, request: Request) -> Sequence[Sequence[np.ndarray]]:
-        """Return what a request's last step fetches, by rank; those begun before it finish first.
+        """Wait for a request, and those before it; return what its last step fetches, by rank.
 
         Raises:
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
@@ -162,7 +162,7 @@ class Gang(Replicas):
             return request.fetched
 
     def go_on(self) -> None:
-        """Have steps that became void split anew, and sent, in order; called without the turn."""
+        """Have the owners of void requests split and send them anew, in order; called without the lock."""
         while self.voided:
             request = self.voided[0]
             owner = request.owner() if request.owner is not None else None
@@ -189,7 +189,7 @@ class Gang(Replicas):
                 self.turn.release()
 
     def drain(self, left: int = 0) -> None:
-        """Wait until at most ``left`` requests are under way; what they fetch, or why they fail, is kept."""
+        """Wait until at most ``left`` requests are in flight; each keeps what it fetches, or its error."""
         if not self.under_way and not self._sent:
             self.check_owner()
             return
@@ -201,11 +201,11 @@ class Gang(Replicas):
                 self._finish(self.under_way[0])
 
     def _review(self) -> None:
-        """Put in order what an interrupt left.
+        """Tidy up after an interrupt.
 
-        A request is under way from before it is sent until after its outcome is noted. So it may be there
-        although it was never sent, then it is withdrawn; or although it is settled, then it is done with; or
-        it has to be sent again, as a replica was lost. Other answers are wanted by nobody.
+        A request is under way from before it is sent until after its outcome is noted. So one may be found that
+        was never sent: it is withdrawn; one that is settled: it is removed; one that a lost replica had: it is
+        sent again. Answers to anything else are given up.
         """
         self._mend_first()
         try:
@@ -229,7 +229,7 @@ class Gang(Replicas):
             self._torn()
 
     def _orderly(self) -> bool:
-        """Tell whether all that is under way was sent, and nothing else."""
+        """Tell whether exactly the requests under way were sent."""
         ledger, sent = self.ledger, self._sent
         if ledger.uneven or ledger.torn or len(sent) != len(self.under_way):
             return False
@@ -239,7 +239,7 @@ class Gang(Replicas):
         return True
 
     def _mend_first(self) -> None:
-        """Mend the gang before what is under way finishes, if an interrupt kept it from being mended."""
+        """Mend the gang before its requests finish, if an interrupt kept it from being mended."""
         if self.under_way and (self.ledger.uneven or self.ledger.torn):
             self.mend()
 
@@ -279,7 +279,7 @@ class Gang(Replicas):
     def _failed(
         self, request: Request, answers: Mapping[int, Message], error: RowlockError
     ) -> None:
-        """An op raised: the steps before it happened, the others did not, nor do those behind it."""
+        """Note that an op raised: earlier steps happened, the failed one and those behind it never will."""
         counted = self.ledger.done
         if request.votes:
             through = request.end(request.base)
@@ -296,7 +296,7 @@ class Gang(Replicas):
         self._review()
 
     def _torn(self) -> None:
-        """An interrupt struck a replica of this process: all end at one step, and nothing is under way."""
+        """Bring all replicas to one step, with nothing in flight: an interrupt struck one in this process."""
         self.epoch += 1
         self.delivery.drain()
         stands = self.some({r: self.stamped(pack(Inventory())) for r in self.delivery.alive})
@@ -311,7 +311,7 @@ class Gang(Replicas):
         )
 
     def _look_again(self) -> None:
-        """Ask the replicas for their own values: those of some steps did not arrive."""
+        """Read each replica's own persistables: those of some steps did not arrive."""
         values = self.ledger.place_values
         for scope in values.scopes():
             names = values.names(scope)
@@ -320,7 +320,7 @@ class Gang(Replicas):
         values.old.clear()
 
     def libraries(self) -> frozenset[str]:
-        """Return the libraries that all replicas have in one version. Who joins later must have it, too."""
+        """Return the libraries that all replicas have in one version; one that joins later needs it, too."""
         if self.ledger.libraries is None:
             reports = self._versions()
             self._tell_differences(reports)
@@ -331,7 +331,7 @@ class Gang(Replicas):
         return [Versions(**answer.head).versions for answer in self.all(Libraries())]
 
     def _tell_differences(self, reports: Sequence[Mapping[str, str]]) -> None:
-        """Tell of libraries that go unused, and of NumPy if it may compute other bits on some replicas."""
+        """Warn of libraries that go unused as versions differ, and of NumPy, whose last bits may differ."""
         alike, texts = common(reports), []
         names = sorted({name for report in reports for name in report} & {"numpy", *ALL_LIBRARIES})
         for name in names:
@@ -351,7 +351,7 @@ class Gang(Replicas):
     # -- other trainers -----------------------------------------------------------------------------
 
     def world(self, trainers: Trainers, device: str) -> World:
-        """Return the trainers as they met: now, if they did not meet yet or their group has ended since.
+        """Return the group of trainers; meet them first if they have not met, or if that group has ended.
 
         Raises:
             InvalidValue: trainers disagree about who they are.
@@ -382,7 +382,7 @@ class Gang(Replicas):
             return world
 
     def part(self, world: World) -> None:
-        """Have the living leave a group that has ended, with the programs that met there."""
+        """Have living replicas leave a group that has ended, and forget the programs that met in it."""
         with self.turn:
             if self._worlds.pop(world.trainers, None) is None:
                 return
@@ -392,7 +392,7 @@ class Gang(Replicas):
                 if load.options.trainers != world.name
             }
             leave = self.stamped(pack(LeaveTrainers(world.name, world.ended or "")))
-            with contextlib.suppress(RowlockError):  # who is lost besides is found at the next step
+            with contextlib.suppress(RowlockError):  # another loss is noticed at the next step
                 if not self.delivery.broken:
                     self.some(dict.fromkeys(self.delivery.alive, leave))
 
@@ -410,7 +410,7 @@ class Gang(Replicas):
         options: RunOptions | None = None,
         functions: Sequence[int] = (),
     ) -> int:
-        """Give a compiled program (or its JSON) to every replica and return its id there.
+        """Load a compiled program (or its JSON) on every replica, and return its number there.
 
         ``options`` (None: of a program without strategies); ``functions``: numbers of the Python functions that
         it calls, which the delivery brings to replicas of other processes.
@@ -426,14 +426,14 @@ class Gang(Replicas):
         return number
 
     def memory(self, number: int) -> tuple[int, str]:
-        """Return the bytes that a loaded program may take of each replica's memory, and who says so."""
+        """Return the bytes that a loaded program may take on each replica, and whose limit that is."""
         limit = self.config.memory_per_replica_bytes
         if limit is not None:
             return limit, "ClusterConfig.memory_per_replica_bytes allows"
         return self._memory[number], "a place has"
 
     def forget(self, kind: str, number: int) -> None:
-        """Have a program or a scope ("programs", "scopes") unloaded before the next program is loaded."""
+        """Unload a program or a scope (``kind`` "programs" or "scopes") before the next program is loaded."""
         self._unwanted[kind].append(number)
 
     def _unload(self) -> None:
@@ -457,7 +457,7 @@ class Gang(Replicas):
         arrays: Sequence[np.ndarray],
         owners: Mapping[str, int] | None = None,
     ) -> None:
-        """Write persistables to a device scope of every replica, or of their owners alone."""
+        """Write persistables to a device scope of all replicas; one with an owner, on that rank alone."""
         messages = []
         for rank in range(self.size):
             values = [
@@ -514,14 +514,14 @@ class Gang(Replicas):
             Recovery(self).resume()
 
     def before_close(self, call: Callable[[], None]) -> None:
-        """Have a method called when the gang is closed in good health, while replicas still answer.
+        """Call a method when the gang is closed in good health, while replicas still answer.
 
-        Its object is not kept alive for that.
+        The gang keeps no reference to its object.
         """
         self._leaving.append(weakref.WeakMethod(call))
 
     def close(self) -> None:
-        """End the replicas; a process that was forked leaves them to the one that has them."""
+        """End the replicas; a forked process leaves them to its parent."""
         if not self.owned:
             return
         with self.turn:
@@ -537,7 +537,7 @@ class Gang(Replicas):
                 self._leave_trainers()
                 self.delivery.close()
                 raise
-            # An interrupt before this leaves the gang, which has values that nobody else has, to be closed.
+            # An interrupt before this leaves the gang, which alone has the newest values, to be closed.
             self._leaving.clear()
             self._leave_trainers()
             self.delivery.close()

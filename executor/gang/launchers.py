@@ -1,4 +1,4 @@
-"""Which gang there is for a list of places: launchers by name, the configuration in force, the gangs that run.
+"""Find the gang for a list of places, or start it with the launcher that the configuration names.
 
 The front door registers launchers, so that nothing here knows Ray.
 """
@@ -74,7 +74,7 @@ def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
 
 
 def gang_at(place: Place) -> Gang:
-    """Return a gang of one for programs on ``place``: its replica, whoever's it is, or one of its own."""
+    """Return a gang of one on ``place``: reuse a running replica there, else start one."""
     config = current_config().model_dump_json()
     with launching():
         for (of, places, _), gang in _gangs.items():
@@ -101,8 +101,11 @@ def _shared(gang: Gang, places: Sequence[Place], gpus: Sequence[CUDAPlace]) -> l
 
 
 def _make_room(places: Sequence[Place]) -> None:
-    """See to it that the GPUs of a new gang are free: others leave that nobody uses, or that are configured
-    otherwise."""
+    """Free the GPUs of a new gang: close gangs there that are unused, or configured otherwise.
+
+    Raises:
+        PlacementError: a GPU is asked for twice, or a gang in use holds it.
+    """
     gpus = [place for place in places if isinstance(place, CUDAPlace)]
     twice = sorted({place.device_id for place in gpus if gpus.count(place) > 1})
     if twice:

@@ -1,4 +1,4 @@
-"""A gang of one on the driver's own thread: a step is a call, and persistables are the driver's own tensors."""
+"""LocalGang: one replica on the driver's own thread, which works on the driver's own tensors."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from .trainers import form_by
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
+    from ..replica.replica import Replica
 
 
 class LocalGang(Gang):
-    """One replica of this process. Steps that nothing is under way before are calls of :attr:`here`."""
+    """One replica, :attr:`here`, which the driver calls for steps while none is in flight."""
+
+    here: Replica
 
     def __init__(self, place: Place, config: ClusterConfig | None = None) -> None:
         config = config or current_config()
         delivery = ThreadDelivery([place], config)
         super().__init__(delivery, config)
-        self.here = self.replica = replica = delivery.replicas[0]
+        self.here = replica = delivery.replicas[0]
         replica.openmp = 0  # it has the process to itself
         replica.in_driver = True
         replica.form = form_by(config.launcher)
@@ -31,7 +34,7 @@ class LocalGang(Gang):
     def disown(self) -> None:
         """Go on in a process that was forked: the replica was copied with it, less the threads of its plans."""
         self.turn = threading.RLock()  # another thread of the parent may have the old one
-        for loaded in self.replica.programs.values():
+        for loaded in self.here.programs.values():
             loaded.plans.disown()
 
 

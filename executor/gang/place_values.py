@@ -1,4 +1,4 @@
-"""What each place has for itself, kept by the driver: persistables that differ by place, after the last step.
+"""PlaceValues: the driver's copies of persistables that differ by place, as they are after the last step.
 
 A replica that takes the place of a lost one is given them (see ``recovery.py``).
 """

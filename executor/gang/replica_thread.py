@@ -1,4 +1,4 @@
-"""A replica that runs on a thread of its own."""
+"""ReplicaThread: run one replica beside the driver's thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas that answer messages: whose turn it is, the epoch, and what is under way."""
+"""Replicas: send messages and gather answers, one thread at a time; count epochs and steps in flight."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Replicas:
-    """Sends messages to replicas and gathers their answers, each once; mending is ``recovery.py``'s.
+    """Sends messages to replicas and gathers their answers; ``recovery.py`` replaces those that are lost.
 
     ``epoch`` counts failures: collectives begin afresh after each. ``under_way`` are the steps that were begun,
     ``voided`` those that are to be split anew, before any other is begun. ``shrunk`` has, each time that the
@@ -51,11 +51,11 @@ class Replicas:
 
     @property
     def owned(self) -> bool:
-        """Whether this process started the replicas, and was not forked from the one that did."""
+        """Whether this process started the replicas, rather than being forked from the one that did."""
         return not isinstance(self.turn, Refusal)
 
     def check_owner(self) -> None:
-        """Refuse a process that was forked.
+        """Refuse a forked process.
 
         Raises:
             InvalidState: the replicas answer another process.
@@ -64,10 +64,10 @@ class Replicas:
             raise InvalidState(self.turn.reason)
 
     def check_caller(self) -> None:
-        """Refuse a function that a step calls: the replica runs nothing else until it returns.
+        """Refuse a caller that a step has called (py_func): the replica runs nothing else until it returns.
 
         Raises:
-            InvalidState: it asked for something.
+            InvalidState: the caller is such a function.
         """
         if self.under_way and self.delivery.calls():
             raise InvalidState(
@@ -76,7 +76,7 @@ class Replicas:
             )
 
     def disown(self) -> None:
-        """Refuse whatever is asked of the replicas: this process was forked from the one that has them."""
+        """Refuse all use of the replicas from now on: this process was forked from the one that has them."""
         self.turn = Refusal(
             f"process {os.getpid()} was forked from process {self._owner}, whose replicas answer that process "
             f"alone: run the program there, or in a process that is spawned, not forked."
@@ -98,7 +98,7 @@ class Replicas:
 
     @property
     def keeps(self) -> bool:
-        """Whether the driver keeps what each place has for itself, for a replica that comes in later."""
+        """Whether the driver keeps persistables that differ by place, for a replica that comes in later."""
         return self.config.launcher == "ray" and self.config.on_failure != "shrink"
 
     def ask(self, messages: Sequence[Message]) -> list[Message]:
@@ -133,7 +133,7 @@ class Replicas:
         """End what would be wrong if it were sent again; steps of all replicas vote, so none of them would."""
 
     def _new_number(self) -> int:
-        """Return a number for messages, noted first: an interrupt leaves no answers that nobody awaits."""
+        """Return a number for messages, noted first, so that answers are given up if an interrupt strikes."""
         number = self.delivery.reserve()
         self._sent.append(number)
         return number
@@ -152,7 +152,7 @@ class Replicas:
             raise cause_of(answers.values())
 
     def send(self, request: Request, ahead: bool = False) -> None:
-        """Send what has not happened of a request."""
+        """Send the steps of a request that have not happened."""
         if request.begun:
             request.number = self._new_number()
         self.delivery.start(request.messages(self.epoch), ahead, request.number)
@@ -171,7 +171,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def cause_of(answers: Iterable[Message]) -> RowlockError:
-    """Return the error that replicas answered first, not what followed from it."""
+    """Return the first cause among error answers, not what followed from it."""
     failures = [failure_of(answer) for answer in answers if answer.kind == "error"]
     first = next((f for f in failures if not f.collateral), failures[0])
     kind, text, rank = first.type, first.text, first.rank

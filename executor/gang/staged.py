@@ -1,4 +1,4 @@
-"""Arrays of a GPU over a group whose arrays lie on the host: copied down, combined there, and copied up."""
+"""StagedGroup: collectives of GPU arrays by way of the host: copy down, combine there, copy up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A gang made of threads of this process: no Ray, the same interface."""
+"""A gang of threads in this process, without Ray: how they get messages, and their collectives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..cuda.runtime import Runtime
 from ..cuda.transfers import Arriving
 from ..device.place import Place, runtime_of
 from ..host.interrupts import interruptible
-from ..plan.group import WHEN, CollectiveGroup, Ints, When
+from ..plan.group import WHEN, CollectiveGroup, Ints, When, spans
 from ..replica.agreement import NO_STEP, format_step, mismatch_message
 from ..replica.message import Message
 from ..replica.replica import Replica
@@ -39,7 +39,7 @@ _ENDING_S = 1.0
 
 
 class _Meeting:
-    """Where the threads of a group wait for each other."""
+    """The place where threads of a group wait for each other."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -99,7 +99,7 @@ class _Meeting:
             raise CollectiveAborted(f"collective {tag} aborted: {self.reason}")
 
     def _give_up(self, tag: tuple[str, int], within: float) -> None:
-        """Who comes now comes too late."""
+        """Abort the group: the deadline is over."""
         missing = [r for r in range(self.size) if self.tags[r] != tag]
         self.reason = f"{tag[0]}{format_step(tag[1])}: ranks {missing} are missing after {within} s"
         self.turn.notify_all()
@@ -169,9 +169,9 @@ class ThreadGroup(CollectiveGroup):
         self._meeting.arrays[self.rank] = array
         self._wait(when.within, _in_words("reduce_parts", array, when))
         everyone = [part for part in self._meeting.arrays if part is not None]
-        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+        for span, root in zip(spans(ends), roots, strict=True):
             if root == self.rank:
-                array[begin:end] = _in_rank_order([part[begin:end] for part in everyone])
+                array[span] = _in_rank_order([part[span] for part in everyone])
         self._wait(when.within, "done", done=True)
 
     def broadcast_parts(
@@ -180,10 +180,10 @@ class ThreadGroup(CollectiveGroup):
         """Copy each part of ``array`` from its root's to every rank's."""
         self._meeting.arrays[self.rank] = array
         self._wait(when.within, _in_words("broadcast_parts", array, when))
-        for begin, end, root in zip((0, *ends), ends, roots, strict=False):
+        for span, root in zip(spans(ends), roots, strict=True):
             source = self._meeting.arrays[root]
             if root != self.rank and source is not None:
-                array[begin:end] = source[begin:end]
+                array[span] = source[span]
         self._wait(when.within, "done", done=True)
 
     def barrier(self, when: When = WHEN) -> None:
@@ -191,7 +191,7 @@ class ThreadGroup(CollectiveGroup):
         self._wait(when.within, f"barrier ({when.tag})")
 
     def vote(self, when: When = WHEN) -> None:
-        """Return at once: who leaves a collective knows that every rank came, and all of them leave it."""
+        """Return at once: a rank that leaves a collective knows that every rank came, and leaves it, too."""
 
     def _wait(
         self,
@@ -217,7 +217,7 @@ class ThreadGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up; None: nobody did."""
+        """Why a rank gave up; None: none did."""
         return self._meeting.reason
 
     def abort(self, reason: str) -> None:
@@ -234,7 +234,7 @@ class ThreadGroup(CollectiveGroup):
                 meeting.epoch, meeting.reason, meeting.arrived = epoch, None, 0
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is nothing to release."""
 
 
 def _in_words(kind: str, array: np.ndarray, when: When) -> str:
@@ -250,7 +250,7 @@ def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 class _Exchange:
-    """One message to each replica: ``own`` is for the caller's thread. ``answers`` are noted by the workers."""
+    """Messages to replicas; ``own`` is for replica 0 on the caller's thread. Workers note ``answers``."""
 
     __slots__ = ("answers", "began", "by_worker", "collected", "handed_out", "own", "size")
 
@@ -262,7 +262,7 @@ class _Exchange:
 
 
 class ThreadDelivery:
-    """Replica 0 runs on the caller's thread, the others on their own; so does 0 if it is asked ahead."""
+    """Replica 0 runs on the caller's thread, or if asked ahead on its own; the others always on their own."""
 
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
         self.size = size = len(places)
@@ -314,7 +314,7 @@ class ThreadDelivery:
         for message in messages.values():
             self._epoch = max(self._epoch, message.head.get("epoch", 0))
         by_worker = dict(messages)
-        # Replica 0 stays on its own thread while that is at something whose answer nobody waits for.
+        # Replica 0 stays on its own thread while that has messages to answer.
         first = self._workers.get(0)
         ahead = ahead or (first is not None and not first.idle)
         own = None if ahead else by_worker.pop(0, None)
@@ -327,7 +327,7 @@ class ThreadDelivery:
         return number
 
     def _hand_out(self, number: int, exchange: _Exchange) -> None:
-        """Give the workers their messages; one that has it already takes no notice."""
+        """Give the workers their messages; a worker that has one already ignores it."""
         for rank, message in exchange.by_worker.items():
             self._workers[rank].ask(number, message, exchange.answers)
         exchange.handed_out = True
@@ -435,7 +435,7 @@ class ThreadDelivery:
         return list(range(self.size))
 
     def _abort(self, reason: str) -> None:
-        """Release all that wait, and those that have yet to come with what they were asked so far."""
+        """Release all replicas that wait in a collective, or will come to one of this epoch."""
         for replica in self.replicas:
             for seat in replica.trainers.values():
                 if seat.group is not None:

@@ -1,4 +1,4 @@
-"""Trainers: drivers that train one program, each with a gang of its own. How they meet, and hear of losses.
+"""Trainers: several drivers that train one program, each with a gang. How they meet, and learn of losses.
 
 Each lays a card where all can see it (a :class:`Table`), reads the others', and is through when all have read
 all; so a card that an earlier run left behind, which answers nobody, is never taken for a trainer.

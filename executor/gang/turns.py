@@ -1,4 +1,4 @@
-"""Whose turn it is: threads of the driver that share scopes and gangs."""
+"""Turns: the locks of scopes and gangs, which threads of the driver take in one order."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ...strategies.errors import InvalidState
 
 
 class HasTurn(Protocol):
-    """A gang, as what must be waited for."""
+    """A gang whose lock is taken."""
 
     turn: Lock
 
     def go_on(self) -> None:
-        """Have steps that became void split anew, and sent, in order; called without the turn."""
+        """Have the owners of void requests split and send them anew, in order; called without the lock."""
         ...
 
 
 class NeedsTurn(Exception):
-    """Values are to be fetched from another gang, whose turn must be waited for together with one's own."""
+    """The call needs values of another gang: its lock must be taken together with the caller's own."""
 
     def __init__(self, gang: HasTurn) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class NeedsTurn(Exception):
 
 
 class Refusal:
-    """Stands in a forked process for the lock of what answers its parent alone: it cannot be taken."""
+    """Stands for the lock in a forked process, which may not use its parent's replicas: it cannot be taken."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -1,4 +1,4 @@
-"""Interrupts (Ctrl-C) that waits of Python's and of Ray's report as something else."""
+"""Restore an interrupt (Ctrl-C) that a wait of Python or of Ray has turned into another error."""
 
 from __future__ import annotations
 

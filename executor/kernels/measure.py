@@ -155,7 +155,7 @@ class Limit:
         return self.worked < share * self._within and time.monotonic() < self._ends
 
 
-class Measured(NamedTuple):
+class Timings(NamedTuple):
     """Seconds by kernel for each question, none where time ran out; ``measured`` were not known before.
 
     ``worked`` are seconds of the thread on the processor, ``compiled`` those that went to compiling.
@@ -167,7 +167,7 @@ class Measured(NamedTuple):
     compiled: float
 
 
-def measure(questions: Sequence[Sequence[Any]], math: str, threads: int, limit: Limit) -> Measured:
+def measure(questions: Sequence[Sequence[Any]], math: str, threads: int, limit: Limit) -> Timings:
     """Time the kernels of each question that is not known, in this order, while the limit allows it.
 
     ``threads`` is how many a kernel can keep busy. The first question is answered even where that takes all the
@@ -190,7 +190,7 @@ def measure(questions: Sequence[Sequence[Any]], math: str, threads: int, limit: 
             if stored is not None:
                 _known[name] = json.loads(stored)
         answers.append(_known.get(name, {}))
-    return Measured(answers, count, limit.worked, limit.compiled)
+    return Timings(answers, count, limit.worked, limit.compiled)
 
 
 def fastest(kernels: Sequence[str], seconds: Mapping[str, float]) -> str:

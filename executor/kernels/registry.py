@@ -8,7 +8,8 @@ and attributes), and returns the work to do each step::
         return partial(dev.xp.maximum, a.x, 0, a.out)
 
 Everything that depends only on shapes and attributes (views, strides, scratch) is done when binding; what is
-returned (a callable, or a list of them) is all that runs in a step. A slot not in use is None, one that takes
+returned (a callable, or a list of them) is all that runs in a step. A function for which nothing can be done
+before is registered with ``each_step``, and gets the record alone. A slot not in use is None, one that takes
 any number of variables is a list. A kernel of several ops takes the record that theirs are based on.
 
 Rules: write every element of every output that is not None; never write an operand, except where the op
@@ -80,6 +81,7 @@ def kernel(
     any_order: bool = False,
     layout: Layout = IN_ORDER,
     factors: Factors = MappingProxyType({}),
+    nonempty: bool = False,
 ) -> Callable[[F], F]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
@@ -88,7 +90,8 @@ def kernel(
     what these can compute. With ``low`` it gets float16 and bfloat16 as they are, with ``any_order`` images
     whose elements lie in another order than that of their shape, NCHW. ``layout`` is the order in which the
     compiler lets images lie for it, or a function that tells this from a node and the strategy's math. Of
-    ``factors`` it gets bfloat16 as it is, where products are computed in bfloat16.
+    ``factors`` it gets bfloat16 as it is, where products are computed in bfloat16. With ``nonempty`` it never
+    sees an operand without elements: the array module's kernel gets that.
     """
 
     def asked(node: Node) -> bool:
@@ -98,7 +101,7 @@ def kernel(
     def register(function: F) -> F:
         for op_type in op_types:
             entry = Kernel(
-                function,
+                _or_arrays(op_type, function) if nonempty else function,
                 takes=takes and asked,
                 needs=tuple(needs),
                 prefer_loops=prefer_loops,
@@ -112,6 +115,25 @@ def kernel(
                     f"{op_type} has two kernels on {back_end}"
                 )
                 KERNELS[op_type, back_end] = entry
+        return function
+
+    return register
+
+
+def each_step(
+    *op_types: str, on: Sequence[str] = BACK_ENDS, **how: Any
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Register a function of an op's record that is called in each step, as there is nothing to bind before.
+
+    ``how``: more of what :func:`kernel` takes.
+    """
+
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        @wraps(function)
+        def bound(dev: Device, a: Any) -> Step:
+            return partial(function, a)
+
+        kernel(*op_types, on=on, **how)(bound)
         return function
 
     return register
@@ -192,7 +214,7 @@ def is_empty(op: Op, a: Operands) -> bool:
     return any(array is not None and array.size == 0 for array in arrays)
 
 
-def nonempty(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
+def _or_arrays(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a kernel that leaves operands without elements to the array module's."""
 
     @wraps(function)

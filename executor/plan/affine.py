@@ -1,4 +1,4 @@
-"""Functions of sizes that are known at some points, and follow exactly at others."""
+"""AffineMap: fit affine functions of sizes exactly to known points, and evaluate them at others."""
 
 from __future__ import annotations
 

@@ -71,13 +71,13 @@ class Binder:
         return self._memory.arena
 
     def resizer(self) -> Resizer | None:
-        """Return what binds the program for other sizes on the same memory, if that can be."""
+        """Return a resizer, which binds the program for other sizes on the same memory, if there can be one."""
         if not Resizer.suits(self._part, self._memory, self._device):
             return None
         return Resizer(self._part, self._memory, self._device, self._cache)
 
     def plan(self, lanes: Sequence[int] | None = None) -> Plan:
-        """Return the plan; ``lanes`` gives each instruction a thread, if they are not to run in order."""
+        """Return the plan; ``lanes``: the thread of each instruction, None to run them in order."""
         part, memory = self._part, self._memory
         device = self._device = self._device.emptied()
         instructions: list[Instruction] = []

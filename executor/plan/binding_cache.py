@@ -1,4 +1,4 @@
-"""What the plans of one program have in common, whatever shapes they are bound for."""
+"""BindingCache: what the plans of one program share, whatever shapes they are bound for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory in which a program's values meet."""
+"""Buckets: memory in which gradients lie side by side, one bucket for each collective."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _BOUNDARY = 16  # bytes
 
 
 class Bucket:
-    """One collective's memory: values side by side in a buffer that the peers can reach.
+    """The memory of one collective: values side by side in a buffer of the group.
 
-    Each begins on a boundary on which vectors of elements can be read.
+    Each value begins at an address from which vectors can be loaded.
     """
 
     def __init__(self, specs: Sequence[Spec], group: CollectiveGroup) -> None:
@@ -42,7 +42,7 @@ class Bucket:
         self.buffers = [buffer]
 
     def add_largest(self, counts: Iterable[int], group: CollectiveGroup) -> None:
-        """Make room for places and values of so many elements from each rank, where that is less memory."""
+        """Make room for positions and values of some elements from each rank, where that is less memory."""
         for count in sorted(set(counts)):
             shape = (count * group.size,)
             rows = [Spec(shape, VarType.INT64), Spec(shape, self.dtype)]
@@ -58,10 +58,10 @@ def _padded(nbytes: int) -> int:
 
 
 class Buckets:
-    """The memory in which a program's values meet, one bucket per collective that carries any.
+    """The buckets of a program: one for each collective that moves values.
 
-    What is reduced lies in its bucket from the start; what is broadcast is copied into it and out.
-    Sizes are those of parameters, so they outlive any batch size.
+    Values that are reduced lie in their bucket from the start; those that are broadcast are copied into it and
+    out. Sizes are those of parameters, so buckets serve every batch size.
     """
 
     def __init__(self, program: ReplicaProgram, group: CollectiveGroup | None) -> None:
@@ -83,7 +83,7 @@ class Buckets:
                     self.parts_of.update(zip(positions, bucket.parts, strict=True))
 
     def release(self) -> None:
-        """Give the memory back if no other program meets here; no plan may use it any more."""
+        """Release the memory if no other program uses these buckets; no plan may use them any more."""
         self.users -= 1
         if self.users > 0:
             return

@@ -1,4 +1,4 @@
-"""How a step runs on a GPU: call by call, captured, or as graphs. Ranks that meet by NCCL run it the same way.
+"""Captures: run a step on a GPU call by call or as CUDA graphs, in the same way on all ranks.
 
 NCCL asks that a collective is in a graph on all ranks or on none, and that these graphs come of one capture. So
 before the first collective of a step all ranks tell where they stand, and each draws the same conclusion from
@@ -33,13 +33,13 @@ _log = logging.getLogger("rowlock")
 
 
 class Level(IntEnum):
-    """The most that a rank can do in a step."""
+    """What a rank can do in a step: make calls, launch graphs, or also capture new ones."""
 
     CALLS, REPLAY, CAPTURE = range(3)
 
 
 class Standing(NamedTuple):
-    """What a rank tells: its level, a hash of where its graphs hold collectives, and the number of its plan."""
+    """What a rank tells its peers: level, a hash of where its graphs hold collectives, its plan's number."""
 
     level: Level
     layout: int

@@ -1,4 +1,4 @@
-"""What a replica calls for a collective, by the kind of group that it is in."""
+"""Bind each collective of a program to calls of the replica's group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan on a GPU: what a graph can hold is captured and launched at once; feeds and fetches move beside it."""
+"""CudaPlan: a plan on a GPU. It captures what a graph can hold, and copies feeds and fetches beside it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from .run import timed
 class CudaPlan(Plan):
     """A plan whose calls put work on a GPU.
 
-    The first step makes every call, so that kernels are compiled and loaded; the second captures what lies
-    between host calls as graphs (if it ``captures``), and from then on a step launches these, if all peers can
+    The first step makes every call, so that kernels are compiled and loaded. The second captures the calls
+    between host calls as graphs (if ``captures``), and later steps launch these, if all peers can
     (``captures.py``). A collective on a stream of its own is joined before the first instruction that needs it.
-    ``settle`` is called before what waits for the GPU without an end: then nothing there waits for peers.
+    ``settle`` is called before waiting for the GPU without a deadline: after it no GPU work waits for peers.
     """
 
     def __init__(self, *args: Any, captures: bool = True, **keywords: Any) -> None:
@@ -56,10 +56,10 @@ class CudaPlan(Plan):
             self.vote.early = dict(zip(self.vote.early, self._early.arrays, strict=True))
 
     def _with_joins(self) -> list[list[Step]]:
-        """Return the calls of each instruction; what was begun on other streams is joined where it must be.
+        """Return the calls of each instruction, with joins of other streams where their results are needed.
 
-        Where the last collective is under way on another stream when the host comes to it, what is fetched
-        before the vote is handed over behind it, so that the collective need not wait for that.
+        If the last collective runs on a stream of its own, early fetches are delivered after it was started, so
+        that it need not wait for them.
         """
         lands = any(_waits(call) for instruction in self.instructions for call in instruction.calls)
         beside = [
@@ -106,7 +106,7 @@ class CudaPlan(Plan):
         return segments
 
     def described(self) -> list[str]:
-        """Say of how many graphs a step is made, and where they are split, and why."""
+        """Return lines that tell how many graphs a step has, where it is split, and why."""
         graphs = [segment for segment in self.segments if segment.capturable]
         work = sum(len(segment.steps) for segment in graphs)
         captured = sum(bool(segment.graphs) for segment in graphs)
@@ -129,7 +129,7 @@ class CudaPlan(Plan):
         self._inward.bring(feeds, lasting)
 
     def forget_staged(self) -> None:
-        """The next step is another one."""
+        """Forget what :meth:`stage` copied: another plan runs next."""
         self._inward.forget()
 
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
@@ -175,16 +175,16 @@ class CudaPlan(Plan):
             raise self._explain(segment.first, error) from error
 
     def _explain(self, instruction: Instruction, error: Exception) -> ExecutionError:
-        """What a kernel found wrong on the GPU comes before what the host makes of its results."""
+        """Prefer what a kernel on the GPU found wrong to the error that the host met after it."""
         return self._memory.asserts.failed(self._replica) or super()._explain(instruction, error)
 
     def _set_aside(self) -> None:
-        """Begin to bring what is fetched before the vote to the host, if it is wanted in this step."""
+        """Begin to copy early fetches to the host, if the driver wants those of this step."""
         if self.vote is not None and self.vote.early and self.vote.deliver is not None:
             self._early.send()
 
     def _hand_over(self) -> None:
-        """Give away what was set aside, once it is on the host."""
+        """Give early fetches to the driver, once they are on the host."""
         if self.vote is not None and self.vote.early and self.vote.deliver is not None:
             self._early.wait()
             self.vote.deliver()
@@ -204,7 +204,7 @@ class CudaPlan(Plan):
         self._keep(trace, started)
 
     def _through(self, steps: Sequence[Step]) -> None:
-        """Do the work of some calls, and wait until it is done."""
+        """Make some calls, and wait until the GPU has finished their work."""
         for step in steps:
             if graph_can_hold(step, self.runtime.xp):
                 self.runtime.execute((step,))
@@ -218,7 +218,7 @@ class CudaPlan(Plan):
             self._through(steps)
 
     def fetched(self, early: Container[int] = (), lent: int = 0) -> Arriving:
-        """Return what the last step fetches, less what was handed over; it is on its way, and copied anyway."""
+        """Return the fetches of the last step, without ``early`` ones, as copies that are still arriving."""
         which = [i for i in range(len(self._fetched)) if i not in early]
         check = partial(self._memory.asserts.check, self._replica)
         return self._outward.arriving(which, behind=self._inward.read, check=check)
@@ -232,7 +232,7 @@ class CudaPlan(Plan):
         return False
 
     def close(self) -> None:
-        """Let go of the graphs, once nothing is under way."""
+        """Wait for the GPU, and release the graphs."""
         self.runtime.synchronize()
         self._graphs.close()
 
@@ -242,7 +242,7 @@ def _waits(call: Step) -> bool:
 
 
 def _alike(one: Step, other: Step) -> bool:
-    """Tell whether both are placed on the host, or neither."""
+    """Tell whether both calls run on the host, or neither."""
     return isinstance(one, OnHost) == isinstance(other, OnHost)
 
 

@@ -1,4 +1,4 @@
-"""What each instruction of a plan waits for, and how long temporaries last if some run side by side."""
+"""Dependencies: what each instruction waits for, and how long temporaries last if some run side by side."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A device without memory: kernels are bound on reserved address space that is never touched, and counted."""
+"""Bind a program without memory, on reserved address space, to count the scratch that its kernels take."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...graph.ir.replica_program import ReplicaProgram
@@ -24,14 +25,14 @@ from .part import Peers
 
 
 class NullGroup(CollectiveGroup):
-    """Peers that never come; buffers are address space."""
+    """A group without peers, for binding alone: collectives do nothing, buffers are address space."""
 
     def buffer(self, nbytes: int) -> Any:
-        """Return memory that nobody is to touch."""
+        """Return address space, which no caller may touch."""
         return Region(max(nbytes, 1)).bytes
 
     def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
-        """Do nothing; so do the others."""
+        """Do nothing."""
 
     def reduce_parts(
         self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
@@ -62,7 +63,7 @@ def bound_dry(
     Where this process lacks a library that replicas have, NumPy's kernels stand for it.
     """
     group = NullGroup() if grouped else None
-    space = Region(max(bytes_of(list(specs)), 1))  # room for what lasts; nobody touches it
+    space = Region(max(bytes_of(list(specs)), 1))  # of persistables; never touched
 
     def allocate(name: str, spec: Spec) -> Any:
         return space.bytes[: bytes_of([spec])].view(to_numpy(spec.dtype)).reshape(spec.shape)
@@ -101,8 +102,6 @@ def _staging(program: ReplicaProgram, specs: Sequence[Spec]) -> int:
 
 def _runnable(program: ReplicaProgram, runtime: NullRuntime | None) -> ReplicaProgram:
     """Return the program with NumPy in the place of libraries that are not here."""
-    from dataclasses import replace
-
     missing = {node.kernel for node in program.nodes}.intersection(ALL_LIBRARIES) - installed(
         runtime
     ).keys()

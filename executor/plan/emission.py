@@ -1,4 +1,4 @@
-"""The calls of each node: kernels on the memory of its values, collectives, and the vote behind the last."""
+"""Emission: make the instructions of a plan: kernel calls, collectives, and the vote at the last one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OURS = ("cuda", "cudnn")  # kernels of ours make all writes to persistables
 
 
 class Emission:
-    """Makes the instructions of one plan on ``device``; ``cache`` has those that plans before it made."""
+    """Makes the instructions of one plan on ``device``; ``cache`` has those of earlier plans."""
 
     def __init__(
         self, part: RankPart, memory: ValueMemory, device: Device, cache: BindingCache
@@ -45,7 +45,7 @@ class Emission:
 
     @cached_property
     def _places(self) -> list[Hashable]:
-        """Where the values lie: plans with the same places have the same instructions."""
+        """Where each value lies; plans with the same places share instructions."""
         return self.memory.places
 
     def _vote(self) -> Vote:
@@ -59,16 +59,16 @@ class Emission:
         return vote
 
     def early_fetch(self, node: NodeRecord) -> Instruction | None:
-        """Return the instruction before a node that gives away what is fetched before the vote, if any."""
+        """Return the instruction that gives early fetches to the driver, if one belongs before this node."""
         if node is not self.part.vote_at or self.vote is None or not self.vote.early:
             return None
         return Instruction(EARLY_FETCH, (), (), node.where, (self.vote.hand_over,))
 
     def in_order(self, node: NodeRecord) -> Instruction:
-        """Return the instruction of a plan that runs in order; another plan may have made it.
+        """Return the node's instruction for a plan that runs in order: that of an earlier plan where it fits.
 
-        What touches the same memory in both is the same: updates of parameters, and all whose sizes are those
-        of another step, however long the rest of it is.
+        It fits if the node touches the same memory, with the same sizes, in both plans: updates of parameters
+        always do.
         """
         form = self._cache.form(node)
         if form.collective:
@@ -85,7 +85,7 @@ class Emission:
         return instruction
 
     def in_lane(self, node: NodeRecord, lane: int) -> Instruction:
-        """Return the instruction of a node, whose scratch memory is that of a lane."""
+        """Make the instruction of a node, with scratch memory of a lane."""
         form = self._cache.form(node)
         reads, writes, side = form.reads, form.writes, self.host if form.on_host else self.device
         output = writes[0] if writes else ""
@@ -105,7 +105,7 @@ class Emission:
         return Instruction(node.op, reads, writes, node.where, tuple(calls), scratch, own, parts)
 
     def _with_vote(self, node: NodeRecord, calls: list[Call]) -> list[Call]:
-        """Return the calls of the last collective with those of the vote, which meets there, if it does."""
+        """Return the calls of the last collective, with those of the vote."""
         group, vote = self.part.peers.group, self.vote
         assert group is not None and vote is not None, "a rank without peers has no vote"
         if vote.on_device is not None:
@@ -114,14 +114,14 @@ class Emission:
         when = self._when(node)
         if group.asynchronous:
             calls = [*calls, Waiting(group.landed, when), *self._check()]
-        else:  # who leaves the collective knows that all peers do
+        else:  # a rank that leaves the collective knows that all peers do
             calls = [*self._check(), *calls]
         if not self.part.peers.decide:
             return calls
-        return [*calls, vote.come, partial(group.vote, when), vote.go]
+        return [*calls, vote.prepare, partial(group.vote, when), vote.commit]
 
     def _check(self) -> list[Call]:
-        """Return the call that raises what kernels found wrong with their operands, on a GPU."""
+        """Return the call that raises what kernels on a GPU found wrong with their operands."""
         if self.device.runtime is None:
             return []
         return [partial(self.device.asserts.check, self.part.peers.rank)]
@@ -131,7 +131,7 @@ class Emission:
         sources, results = (
             self.memory.at(s.get(k, ())) for s, k in ((node.inputs, "X"), (node.outputs, "Out"))
         )
-        if peers.group is None:  # what a place has is what all have
+        if peers.group is None:  # no peers: what this place has is the result
             both = zip(sources, results, strict=True)
             return [partial(self.device.xp.copyto, out, x) for x, out in both if out is not x]
         if node.op in RING_OPS:
@@ -168,7 +168,7 @@ class Emission:
             instead = {i: None for i in written if i in views}
             results = (arrays[i] for i in written if i not in instead)
             if not any(array is not None and array.size for array in results):
-                return []  # nothing to do: what is made is there already
+                return []  # all results are empty, or views of operands
         guarded = False
         if form.changes:  # in a program with a vote, those behind it alone do
             if self.vote is not None:
@@ -184,7 +184,7 @@ class Emission:
             for name, ids in form.several:
                 fields[name] = [None if i < 0 else at[i] for i in ids]
             calls = bind_record(op, op.record.of(fields), dev, node.kernel)
-        except ValueError as error:  # NumPy's word on shapes that no shape rule refused
+        except ValueError as error:  # NumPy refuses shapes that no shape rule refused
             raise ExecutionError(
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
             ) from error

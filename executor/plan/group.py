@@ -1,4 +1,4 @@
-"""The collective group of a replica: what each kind must bring, and what the others get from that."""
+"""CollectiveGroup: the interface of collectives, and defaults for what a backend need not define."""
 
 # ruff: noqa: B027  (a default that does nothing is right for a group that has nothing to do)
 
@@ -25,17 +25,22 @@ Ints: TypeAlias = Sequence[int]
 
 
 class When(NamedTuple):
-    """For how many seconds a collective waits for other ranks, and the words by which errors call it."""
+    """The seconds that a collective waits for other ranks, and the words that errors name it by (``tag``)."""
 
     within: float = DEADLINE_S
     tag: str = ""
 
     def about(self, what: str) -> When:
-        """Return it for a collective that is called ``what`` besides."""
+        """Return it with ``what`` in front of the tag."""
         return When(self.within, f"{what} {self.tag}")
 
 
 WHEN = When()
+
+
+def spans(ends: Ints) -> list[slice]:
+    """Return the elements of each part of an array, from where the parts end."""
+    return [slice(begin, end) for begin, end in zip((0, *ends), ends, strict=False)]
 
 
 class CollectiveGroup(ABC):
@@ -88,7 +93,7 @@ class CollectiveGroup(ABC):
 
     @abstractmethod
     def barrier(self, when: When = WHEN) -> None:
-        """Return when every rank is here."""
+        """Wait until every rank has called it."""
 
     def reduce(self, array: Any, root: int = 0, op: str = "sum", when: When = WHEN) -> None:
         """Combine ``array`` over the ranks into the root's; the others keep theirs."""
@@ -147,16 +152,16 @@ class CollectiveGroup(ABC):
     def bound_agree(self, when: When = WHEN) -> Agree:
         """Return a call that takes a number of 63 bits, and returns that of every rank.
 
-        It returns when all begin the same step of the same program. Here each collective compares that, and a
-        rank asks nobody but itself.
+        It returns when all begin the same step of the same program. Here the collectives compare that, and the
+        call returns this rank's number alone.
         """
         return lambda standing: [standing]
 
     def landed(self, when: When = WHEN) -> None:
-        """Return when the results of every collective that was begun are there; here they always are."""
+        """Wait for the results of every collective that was begun; here they are there at once."""
 
     def vote(self, when: When = WHEN) -> None:
-        """Return when every living rank has, or is sure to get, the results of every collective so far."""
+        """Wait until every living rank has, or is sure to get, the results of every collective so far."""
         self.barrier(when)
 
     @property
@@ -212,4 +217,4 @@ class CollectiveGroup(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of memory and peers."""
+        """Release memory and connections."""

@@ -1,4 +1,4 @@
-"""Where a plan's values lie: persistables in their scope, gradients in buckets, temporaries in an arena."""
+"""ValueMemory: where values lie: persistables in scopes, gradients in buckets, others in an arena."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class _Arrays(dict[int, Any]):
 
 
 class SizedByStep(NamedTuple):
-    """Persistables of which each plan has memory of its own, for their sizes follow from what is fed.
+    """Persistables whose sizes follow from the feeds, so that each plan has memory of its own for them.
 
-    ``new`` makes it, and ``put`` has it be the persistable's once a step has written there.
+    ``new`` allocates it; ``put`` makes it the persistable's memory once a step has written there.
     """
 
     names: frozenset[str]
@@ -59,10 +59,10 @@ class SizedByStep(NamedTuple):
 class ValueMemory:
     """The array of each value, by position.
 
-    Arrays are made when they are first asked for: plans of other shapes have most instructions already.
-    ``fed`` are arrays in which feeds stand in every step, by position; ``allocate`` returns a persistable's.
-    ``known``: elements of values that are the same in every step of the plan, by position.
-    ``puts`` are the calls behind what writes a persistable of ``sized_by_step``.
+    Arrays are made on first use, as most instructions come from plans of other shapes. ``fed``: arrays that
+    hold feeds in every step, by position; ``allocate`` returns a persistable's memory. ``known``: values that
+    are the same in every step of the plan, by position. ``puts``: the calls that follow a write to a
+    persistable of ``sized_by_step``.
 
     Raises:
         ExecutionError: the program would write what lasts before all ranks have agreed to.
@@ -134,7 +134,7 @@ class ValueMemory:
         return cache.usage((grouped, fed), usage)
 
     def plan(self, options: MemoryOptions, memory: Any = None) -> MemoryPlan:
-        """Return where temporaries lie if instructions run in order; ``memory`` is what an arena is part of."""
+        """Return where temporaries lie if instructions run in order; ``memory`` has the arenas of all plans."""
         taken = memory.taken if isinstance(memory, Memory) else None
         planned = plan_memory(self._usage, self.specs, options, taken)
         if taken is not None and planned.size > total_memory():
@@ -160,7 +160,7 @@ class ValueMemory:
         self.arrays = _Arrays(self._outside, self.arena)
 
     def resized(self, specs: Sequence[Spec], planned: MemoryPlan) -> ValueMemory:
-        """Return the same memory with values of other sizes, which begin where they do here."""
+        """Return a copy with values of other sizes, which begin at the same addresses."""
         memory = copy(self)
         memory.specs, memory.arena = specs, self.arena.resized(planned)
         memory.forget()
@@ -168,7 +168,7 @@ class ValueMemory:
 
     @property
     def places(self) -> list[Hashable]:
-        """What tells, with :attr:`stored`, the memory of each value from any other; by position."""
+        """By position, what identifies the memory of each value, together with :attr:`stored`."""
         places: list[Hashable] = [None] * len(self.specs)
         for i, array in self._outside.items():
             places[i] = _place(array)
@@ -182,7 +182,7 @@ class ValueMemory:
         return self.arena.plan.specs
 
     def forget(self) -> None:
-        """Let go of arrays that the plan which is bound does not need."""
+        """Drop the arrays made so far; the bound plan holds those that it needs."""
         self.arrays = _Arrays(self._outside, self.arena)
 
     def at(self, positions: Sequence[int]) -> list[Any]:
@@ -190,9 +190,10 @@ class ValueMemory:
         return [None if i < 0 else self.arrays[i] for i in positions]
 
     def storages(self, slots: Mapping[str, Sequence[int]]) -> list[int]:
-        """Return where values lie: pieces of storages in the arena, as negative numbers, or addresses outside.
+        """Return where values lie: pieces of storages in the arena as negative numbers, else addresses.
 
-        That two storages overlap in the arena is no dependency: they never do among what may run side by side.
+        Two storages that overlap in the arena are no dependency: those of instructions that may run side by
+        side never overlap.
         """
         pieces, storages = self.arena.plan.pieces, []
         for i in (i for positions in slots.values() for i in positions if i >= 0):
@@ -203,7 +204,7 @@ class ValueMemory:
         return storages
 
     def fetched(self, position: int) -> Any:
-        """Return the array to fetch; what this rank does not compute contributes no rows."""
+        """Return the array to fetch; it has no rows if this rank does not compute it."""
         array, value = self.arrays[position], self.program.values[position]
         here = position in self._part.outputs or position in self.buckets.parts_of
         if array is not None and (here or value.kind != TEMP):
@@ -222,5 +223,5 @@ class ValueMemory:
 
 
 def _place(array: Any) -> Hashable:
-    """Return what tells an array's memory from others, and how it lies there."""
+    """Return what identifies an array: its address, shape, strides and dtype."""
     return address(array), array.shape, array.strides, array.dtype

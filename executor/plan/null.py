@@ -1,4 +1,4 @@
-"""A device that counts and computes nothing: what is left of a step is what the executor itself costs."""
+"""NullDevice: count kernel calls and run none, so that a step costs what the executor itself costs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .shapes import infer_specs
 
 
 def _nothing(*args: Any, **keywords: Any) -> None:
-    """Take what a kernel's call takes, and return."""
+    """Stand for a kernel's call: take its operands, and do nothing."""
 
 
 class NullDevice(Device):
@@ -73,7 +73,7 @@ def null_plan(program: ReplicaProgram, feeds: Sequence[np.ndarray], rank: int = 
 def null_gpu_plan(
     program: ReplicaProgram, feeds: Sequence[np.ndarray], runtime: NullRuntime
 ) -> CudaPlan:
-    """Bind a program for one GPU of which nobody computes (see :class:`NullRuntime`)."""
+    """Bind a program for a GPU that computes nothing (see :class:`NullRuntime`)."""
     state: dict[str, Any] = {}
 
     def allocate(name: str, spec: Spec) -> Any:

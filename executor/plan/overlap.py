@@ -1,4 +1,4 @@
-"""Whether a step is dealt to lanes, and to which: told by what its instructions took in the first steps."""
+"""Choose threads for instructions from measured times, or run them in order if that is as fast."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .run import deal, worth_dealing
 
 
 def may_overlap(program: ReplicaProgram) -> bool:
-    """Tell whether a collective can run beside other work: the last one comes when all that is done."""
+    """Tell whether some collective can run beside other work; the last one starts when all work is done."""
     return sum(node.op in COLLECTIVES for node in program.nodes) > 1
 
 
 def meetings(plan: Plan) -> list[int]:
-    """Return the numbers of the instructions that belong into the lane for communication."""
+    """Return the numbers of the instructions that belong in the communication lane."""
     return [
         i
         for i, instruction in enumerate(plan.instructions)
@@ -28,16 +28,18 @@ def meetings(plan: Plan) -> list[int]:
 def choose(
     plan: Plan, needs: Sequence[set[int]], threads: int, *, overlap: bool, spare: bool
 ) -> list[int] | None:
-    """Return a lane for each instruction of a plan that was timed; None: to run in order promises as much.
+    """Return a lane for each instruction of a timed plan; None if running in order should be as fast.
 
-    ``threads`` lanes compute. ``overlap``: one more may be had for communication. ``spare``: there is a core
-    for it, so that a collective takes nothing from the others; without, what it keeps a processor busy for is
-    not saved, only what it waits for the network.
+    Args:
+        threads: lanes that compute.
+        overlap: allow one more lane, for communication.
+        spare: that lane has a core of its own. Without one, the processor time of a collective is not saved,
+            only its waiting for the network.
 
-    What a collective took is counted without the time until the last peer came (see ``Plan.run``). To hide
-    that time would save nothing: the step takes as long as the slowest replica's work. Noise only adds, so
-    the least of the timed steps is nearest to what is sure to be saved. Replicas may choose differently;
-    collectives keep their one order in whichever lane they are.
+    The seconds of a collective leave out the time until the last peer arrived (see ``Plan.run``): hiding that
+    saves nothing, as the step takes as long as the slowest replica's work. Noise only adds, so the least of the
+    timed steps is what is sure to be saved. Replicas may choose differently: collectives keep one order in any
+    lane.
     """
     options = []
     if threads > 1:
@@ -52,7 +54,7 @@ def choose(
 
 
 def communication_lane(plan: Plan) -> int | None:
-    """Return the lane that has nothing but communication; None: there is none."""
+    """Return the lane that runs communication only, or None."""
     if plan.lanes is None:
         return None
     chosen, meets = plan.lanes.chosen, set(meetings(plan))

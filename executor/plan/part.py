@@ -1,4 +1,4 @@
-"""What one rank computes of a program, and the peers that it meets."""
+"""RankPart: the nodes of a program that one rank runs, and the peers that it meets."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class RankPart:
         return owner in (EVERYWHERE, self.peers.rank)
 
     def early_fetches(self) -> dict[int, int]:
-        """Return the values that are fetched and known before the vote, by place in the fetch list.
+        """Return the values that are fetched and known before the vote, by position in the fetch list.
 
         What another rank alone copies stays as it is here.
         """
@@ -96,7 +96,7 @@ class RankPart:
         return {k: i if fetches[k] in self.outputs else fetches[k] for k, i in early}
 
     def refuse_early_writes(self) -> None:
-        """Refuse a program that writes what lasts before all ranks came to the last collective.
+        """Refuse a program that writes a persistable before all ranks have come to the last collective.
 
         Raises:
             ExecutionError: names the operator.

@@ -19,13 +19,13 @@ from .run import Event, LaneFailed, Lanes, timed
 
 
 class Vote:
-    """How far a plan is with its step: what the replica can do if the step cannot go on.
+    """The stage of a plan's step: whether this replica can finish it if a peer fails.
 
-    What is fetched and known before the last collective is handed over before the replica comes to it, so
-    that nothing of a step that happened can be lost. ``early`` are these arrays by position in the fetch list.
-    ``agree`` lets the replicas compare, before the first collective, what step of which program they are at,
-    where the collectives themselves do not; it tells the others a number, and returns that of every rank.
-    ``on_device``: GPUs vote by themselves, and the host learns what they have decided once it has happened.
+    ``early`` are the fetched arrays that are known before the last collective, by position in the fetch list.
+    The replica gives them to the driver before it takes part in that collective, so that no result of a step
+    that happened can be lost. ``agree`` sends a number to all ranks and returns that of each: by it ranks
+    compare their step and program before the first collective, where the collectives do not. ``on_device``:
+    GPUs vote by themselves, and the host learns the outcome later.
     """
 
     BEGUN, PREPARED, COMMITTED = range(3)
@@ -38,27 +38,30 @@ class Vote:
         self.stage = self.BEGUN
 
     def hand_over(self) -> None:
-        """Give away what is fetched already, if it is wanted in this step."""
+        """Give the early fetches to the driver, if it wants those of this step."""
         if self.deliver is not None:
             self.deliver()
 
-    def come(self) -> None:
+    def prepare(self) -> None:
         """Note that this replica can finish the step without its peers."""
         self.stage = self.PREPARED
 
-    def go(self) -> None:
-        """Note that this replica makes its writes."""
+    def commit(self) -> None:
+        """Note that this replica writes the results of the step."""
         self.stage = self.COMMITTED
 
 
 class Plan:
-    """Instructions in order, the input buffers they read and the buffers whose values are fetched.
+    """Instructions in order, the input buffers that they read, and the buffers whose values are fetched.
 
-    An input of None is not used here, or filled by whoever feeds. ``lanes``: run the instructions on several
-    threads. ``vote``: the step happens on all replicas or on none; the instructions from ``late`` on write
-    what lasts. ``needs`` tells, per instruction, those that it must wait for, ``waited`` how long collectives
-    waited for peers so far. ``calls``: those of the instructions, if they are others than these have.
-    ``parts`` are what other plans may have as well.
+    Args:
+        inputs: a buffer for each feed; None if the plan does not copy it.
+        lanes: run the instructions on several threads.
+        vote: the step happens on all replicas or on none.
+        late: instructions from this number on write persistables, after the vote.
+        needs: returns, for each instruction, the numbers of those that it waits for.
+        waited: returns the seconds that collectives have waited for peers so far.
+        calls: the calls of all instructions, where these have others.
     """
 
     def __init__(
@@ -102,14 +105,14 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it takes beside its instructions and what every plan takes."""
+        """Bytes that this plan takes beyond its instructions and what every plan takes."""
         return 0
 
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
         """Run one step: copy the feeds in, then call every instruction.
 
-        ``timed`` keeps when each instruction ran, and the seconds it took and was busy: the least of all
-        timed steps, without those that a collective waited for peers.
+        ``timed``: keep when each instruction ran, the seconds that it took, and those that it kept a processor
+        busy: the least of all timed steps, without the seconds that a collective waited for peers.
 
         Raises:
             ExecutionError: an instruction raised; the message names replica, op and the user's line.
@@ -128,16 +131,16 @@ class Plan:
             self._run_in_order()
 
     def apply(self) -> None:
-        """Finish a step that all peers can finish: make the writes that follow the vote."""
+        """Finish a step that all peers can finish: run the instructions that follow the vote."""
         with np.errstate(all="ignore"):
             for instruction in self.instructions[self._late :]:
                 for call in instruction.calls:
                     call()
 
     def fetched(self, early: Container[int] = (), lent: int = 0) -> Sequence[np.ndarray]:
-        """Return copies of what is fetched, less what was handed over before (by position).
+        """Return copies of the fetched arrays, without the ``early`` ones (positions), which the driver has.
 
-        The last ``lent`` are no copies: the next step writes them.
+        The last ``lent`` are not copied: the next step overwrites them.
         """
         copied = len(self._fetched) - lent
         return [
@@ -147,7 +150,7 @@ class Plan:
         ]
 
     def where(self) -> Instruction | None:
-        """Return the instruction under way, of the first lane that does not wait; any thread may ask."""
+        """Return the instruction that runs now, in the first lane that does not wait; any thread may ask."""
         running = self._running
         if self.lanes is not None:
             return next((at for at in self.lanes.at if at is not None), None)
@@ -157,7 +160,7 @@ class Plan:
         return self._at(len(self._calls) - left) if left < len(self._calls) else None
 
     def at_work(self) -> bool:
-        """Tell whether an instruction that is no collective is under way in some lane; any thread may ask."""
+        """Tell whether some lane runs an instruction that is no collective; any thread may ask."""
         running = self.lanes.at if self.lanes is not None else ()
         return any(at is not None and at.op not in COLLECTIVES for at in running)
 

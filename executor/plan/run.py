@@ -1,4 +1,4 @@
-"""Run instructions side by side: long ones that do not need each other, on several threads of a replica.
+"""Lanes: run long, independent instructions of a plan side by side, on several threads of a replica.
 
 Instructions are dealt to lanes, one thread each. A lane runs its instructions in program order and waits where
 one needs memory that another lane still works on, so results never depend on the number of lanes. Collectives
@@ -25,15 +25,17 @@ from .instruction import Instruction
 
 MEASURED_STEPS = 2  # steps run in order before lanes are dealt
 _HANDOVER_S = 70e-6  # what it takes until another thread goes on
-_WORTH = 0.9  # of the time in order: lanes that promise no less are not used
+_WORTH = (
+    0.9  # lanes are used if they are expected to take less than this share of the time in order
+)
 
 
 @dataclass(frozen=True)
 class Event:
     """When an instruction ran: seconds since the step began, on the replica's own clock.
 
-    ``waited`` of these seconds it was in a collective before the last peer came, ``busy`` of them its thread
-    had a processor. ``where`` the user built it.
+    ``waited``: seconds in a collective before the last peer arrived; ``busy``: seconds that its thread had a
+    processor. ``where``: the user's line that built the op.
     """
 
     op: str
@@ -47,14 +49,14 @@ class Event:
 
     @property
     def took(self) -> float:
-        """Seconds without those it waited for peers."""
+        """Its seconds without those that it waited for peers."""
         return self.ended - self.began - self.waited
 
 
 def timed(
     instruction: Instruction, lane: int, started: float, waited: Callable[[], float]
 ) -> Event:
-    """Run an instruction and return when it did; ``waited`` tells how long collectives waited so far."""
+    """Run an instruction and return its event; ``waited`` returns the seconds that collectives waited."""
     meets = instruction.op in COLLECTIVES
     before = waited() if meets else 0.0
     used, began = time.thread_time(), time.perf_counter()
@@ -70,9 +72,9 @@ def timed(
 def dependencies(
     reads: Sequence[Sequence[int]], writes: Sequence[Sequence[int]], chained: Sequence[int]
 ) -> list[set[int]]:
-    """Return, per instruction, those it must wait for: what it reads or overwrites is still in their use.
+    """Return, for each instruction, those that it must wait for as they use what it reads or overwrites.
 
-    Memory is named by its address. ``chained`` instructions (collectives) keep their order.
+    ``reads`` and ``writes`` name memory by address. ``chained`` instructions (collectives) keep their order.
     """
     needs: list[set[int]] = []
     writer: dict[int, int] = {}
@@ -91,9 +93,9 @@ def dependencies(
 
 
 def last_concurrent(needs: Sequence[set[int]], chosen: Sequence[int]) -> Callable[[int], int]:
-    """Return a function from instructions (bits) to the last one that may run before all of them are done.
+    """Return a function from a set of instructions (bits) to the last one that may run before all are done.
 
-    ``chosen`` is each instruction's lane: it waits for those before it in its lane, and for what it needs.
+    ``chosen`` is the lane of each instruction, which waits for those before it in the lane, and for its needs.
     """
     waits: list[int] = []  # per instruction, bits of all that are done when it begins
     last: dict[int, int] = {}
@@ -119,11 +121,11 @@ def deal(
     lanes: int,
     meetings: Mapping[int, float] | None = None,
 ) -> tuple[list[int], float]:
-    """Return a lane for each instruction, and how long a step is then expected to take (seconds).
+    """Return a lane for each instruction, and the expected seconds of a step.
 
-    Each instruction goes where it can begin first; one shorter than a hand-over stays with what it needs.
-    ``meetings``, by number, have lane number ``lanes`` to themselves; each takes so many seconds of a
-    processor from another lane.
+    Each instruction goes to the lane where it can begin first; one shorter than a hand-over stays with what it
+    needs. ``meetings`` (collectives, by number) have lane number ``lanes`` to themselves; each takes so many
+    seconds of a processor from another lane.
     """
     meetings = meetings or {}
     free = [0.0] * (lanes + bool(meetings))
@@ -152,15 +154,20 @@ def deal(
 
 
 def worth_dealing(seconds: Sequence[float], expected: float) -> bool:
-    """Tell whether lanes promise enough over running in order."""
+    """Tell whether lanes are expected to save enough over running in order."""
     return expected < _WORTH * sum(seconds)
 
 
 class Lanes:
     """Instructions dealt to lanes, and the locks by which lanes wait for each other.
 
-    ``every_lock``: signal every dependency, also where the order within a lane already keeps it.
-    ``waited`` tells how long collectives waited for peers so far.
+    Args:
+        chosen: the lane of each instruction.
+        needs: the instructions that each waits for.
+        every_lock: signal every dependency, even where the order within a lane keeps it.
+        within: seconds that a lane waits while no other lane moves on.
+        on_failure: is called with the first error, to release peers.
+        waited: returns the seconds that collectives have waited for peers so far.
     """
 
     def __init__(
@@ -225,7 +232,7 @@ class Lanes:
             raise LaneFailed(instruction) from error
 
     def _join(self) -> None:
-        """Return when every lane has stopped. Ctrl-C stops them first."""
+        """Wait until every lane has stopped; an interrupt (Ctrl-C) makes them stop."""
         for worker in self._workers:
             while worker.finished != self._round:
                 try:
@@ -261,7 +268,7 @@ class Lanes:
             running[lane] = None
 
     def _wait(self, locks: Sequence[threading.Lock]) -> None:
-        """Wait for other lanes, as long as they get on."""
+        """Wait for other lanes for as long as they move on."""
         for lock in locks:
             before = [id(at) for at in self.at]
             while not lock.acquire(timeout=self._within):
@@ -325,7 +332,7 @@ class _Worker(threading.Thread):
 
 
 def _edges(chosen: Sequence[int], needs: Sequence[set[int]], every: bool) -> list[tuple[int, int]]:
-    """Return (producer, consumer) pairs that must be signalled; lanes run in order, which spares the rest."""
+    """Return the (producer, consumer) pairs to signal; the order within lanes keeps all others."""
     edges: list[tuple[int, int]] = []
     seen: dict[tuple[int, int], int] = {}
     for consumer, waits_for in enumerate(needs):

@@ -1,4 +1,4 @@
-"""Parts of arrays that differ in size by rank: rows of sparse gradients, the largest elements of dense ones."""
+"""Gather what differs in size by rank: rows of sparse gradients, the largest elements of dense ones."""
 
 from __future__ import annotations
 

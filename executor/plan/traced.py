@@ -1,4 +1,4 @@
-"""A step that was traced, as a replica keeps it and sends it to the driver."""
+"""TracedStep: when the instructions of a step ran. A replica keeps it, and sends it to the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How it is said who came to a collective for what, and when: as a number to compare, and in words."""
+"""Encode and describe the step and collective that a rank has reached."""
 
 from __future__ import annotations
 

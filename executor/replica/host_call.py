@@ -1,4 +1,4 @@
-"""Run what stands between the plans of a step: loops, and functions of arrays of tensors."""
+"""HostCall: loops and functions of tensor arrays, which the host runs between the plans of a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program on a replica: its buckets, and the plans that are bound for what was fed so far."""
+"""LoadedProgram: a program on a replica, with its gradient buckets and the plans bound so far."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Seat:
 
 
 class BoundPlan:
-    """A plan, and what it takes to bind it again for several threads once its instructions were timed.
+    """A plan, and the binder that binds it again for several threads once its instructions were timed.
 
-    ``binder`` does that (None: it will not be asked for). ``fed`` are the lasting places it reads its feeds
-    from, if it does. ``direct``: a step is nothing but a run of the plan, which is never timed to be dealt to
-    threads, meets no peers and shares no OpenMP.
+    ``binder`` is None if that never happens. ``fed``: the arrays in shared memory from which the plan reads its
+    feeds, if it does. ``direct``: a step is just a run of the plan, as it is never dealt to threads, has no
+    peers and shares no OpenMP.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class BoundPlan:
         self.size = PLAN_BYTES + plan.nbytes + (0 if binder is None else BINDER_BYTES)
 
     def use(self, plan: Plan) -> None:
-        """Run this plan from now on. ``deliver`` posts what it fetches before the vote."""
+        """Use this plan from now on; :attr:`deliver` posts its early fetches."""
         self.plan = plan
         self.deliver: Callable[[], None] | None = None
         if plan.vote is not None and self._post is not None:
@@ -82,7 +82,7 @@ class BoundPlan:
 
     @property
     def parts(self) -> Sequence[SharedPart]:
-        """What it has together with other plans."""
+        """What it shares with other plans."""
         return self.plan.parts
 
     def close(self) -> None:
@@ -90,9 +90,9 @@ class BoundPlan:
         self.plan.close()
 
     def deliver_own(self, done: int) -> Callable[[], None] | None:
-        """Return what posts, in a step that is not a request's last, the place's own values after it.
+        """Return a call that posts the place's own persistables, after a step that is not a request's last.
 
-        ``done`` steps will have been made then.
+        ``done``: the number of steps done by then.
         """
         program, vote = self.program, self.plan.vote
         if not program.place_states or vote is None or self._post is None:
@@ -104,10 +104,10 @@ class BoundPlan:
 
 
 class Segment:
-    """Nodes of a program that one plan runs, its gradient buckets, and the plans bound so far.
+    """Nodes of a program that one plan runs, with their gradient buckets and the plans bound so far.
 
-    ``budget``: what they may take, with those of the program's other segments. ``resizers`` bind it on the
-    memory of some of these plans, that used last at the end.
+    ``budget``: the memory that plans of all segments of the program may take. ``resizers`` bind the segment on
+    the memory of some of these plans; the one used last is at the end.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Segment:
         arrays: Sequence[np.ndarray],
         state: Callable[[str], Spec | None],
     ) -> Inferred:
-        """Infer from which shapes all others follow; ``state`` returns a persistable's spec.
+        """Infer the shapes from which all others follow; ``state`` returns a persistable's spec.
 
         Persistables keep their shapes as long as there are plans that read them.
         """
@@ -142,9 +142,9 @@ class Segment:
     def resized(
         self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]
     ) -> Plan | None:
-        """Return a plan for these shapes on the memory of another one, if it fits there.
+        """Return a plan for these shapes on the memory of another plan, if it fits there.
 
-        ``complete`` returns all of them, which follow from the ``telling`` ones.
+        ``complete`` returns all shapes, which follow from the ``telling`` ones.
         """
         for k in reversed(range(len(self.resizers))):
             plan = self.resizers[k].plan(telling, complete)
@@ -154,11 +154,11 @@ class Segment:
         return None
 
     def resize(self, resizer: Resizer) -> None:
-        """Bind on this memory, too, from now on."""
+        """Add a resizer; the one used longest ago goes."""
         self.resizers = [*self.resizers[1 - RESIZERS_KEPT :], resizer]
 
     def forget_plans(self) -> None:
-        """Let go of every plan and its memory."""
+        """Forget all plans, and release their memory."""
         self.plans.clear()
         self.resizers.clear()
         self.cache.templates.clear()
@@ -207,7 +207,7 @@ class LoadedProgram(LastSegment):
     """A program on this replica. ``idle`` is what it runs of it in a step in which its place has no rows.
 
     ``threads`` instructions may run at once. ``seat``: where the program meets its peers. ``twin``: another
-    variant of the program, which meets as it does, and whose buckets it shares.
+    variant with the same collectives, whose buckets this one shares.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class LoadedProgram(LastSegment):
 
     @property
     def schedule(self) -> str:
-        """What ranks must do alike, as a hash."""
+        """A hash of what all ranks must do alike."""
         return self.whole.meetings if self.options.rings else self.whole.schedule
 
     def release(self) -> None:

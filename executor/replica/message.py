@@ -1,4 +1,4 @@
-"""What travels between driver and replica."""
+"""Message: what a driver and a replica send each other."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""What the driver asks of a replica, and what a replica answers: one record a kind, made messages of here.
+"""The orders that a driver sends to a replica, and the answers: a record for each, packed into a message.
 
-On the way a record is a :class:`Message`: its kind, its fields as a head of plain data, and arrays.
+A :class:`Message` has the kind of its record, the fields as a head of plain data, and arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, get_args
 
 from ...graph.ir.replica_program import ReplicaProgram
+from ..kernels.measure import Timings
 from .message import Message, StepHead
 from .options import RunOptions
 
@@ -200,18 +201,6 @@ class Versions(NamedTuple):
     versions: dict[str, str]
 
 
-class Timings(NamedTuple):
-    """Seconds by kernel for each question, none where time ran out; ``measured`` were not known before.
-
-    ``worked`` are seconds of the thread on the processor, ``compiled`` those that went to compiling.
-    """
-
-    seconds: Sequence[dict[str, float]]
-    measured: int
-    worked: float
-    compiled: float
-
-
 class PersistableNames(NamedTuple):
     """The names of persistables, by device scope."""
 
@@ -273,42 +262,15 @@ Answer: TypeAlias = (
     | Now | EarlyFetches | Failure
 )  # fmt: skip
 
-ORDERS: dict[str, type[Any]] = {
-    "load": Load,
-    "unload": Unload,
-    "step": Step,
-    "write": Write,
-    "read": Read,
-    "names": Names,
-    "inventory": Inventory,
-    "libraries": Libraries,
-    "measure": Measure,
-    "roll_forward": RollForward,
-    "regroup": Regroup,
-    "resume": Resume,
-    "drop": Drop,
-    "temporaries": Temporaries,
-    "trace": Trace,
-    "graphs": Graphs,
-    "clock": Clock,
-    "join_trainers": JoinTrainers,
-    "leave_trainers": LeaveTrainers,
-    "spread": Spread,
-}
-_KINDS: dict[type[Any], str] = {order: kind for kind, order in ORDERS.items()} | {
-    ProgramMemory: "ok",
-    Stock: "inventory",
-    Stand: "stand",
-    Versions: "libraries",
-    Timings: "timings",
-    PersistableNames: "names",
-    Alive: "temporaries",
-    StepTraces: "trace",
-    GraphTexts: "graphs",
-    Now: "clock",
-    EarlyFetches: "posted",
-    Failure: "error",
-}
+
+def _kind(record: type[Any]) -> str:
+    """Return the name of a record as a kind of message: ``RollForward`` is "roll_forward"."""
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in record.__name__)[1:]
+
+
+ORDERS: dict[str, type[Any]] = {_kind(order): order for order in get_args(Order)}
+_KINDS: dict[type[Any], str] = {record: _kind(record) for record in get_args(Order | Answer)}
+_KINDS |= {ProgramMemory: "ok", EarlyFetches: "posted", Failure: "error"}
 
 
 def pack(record: Order | Answer, arrays: Sequence[Any] = (), step: int = 0) -> Message:

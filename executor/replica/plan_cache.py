@@ -1,4 +1,4 @@
-"""The plans of a segment, by what was fed and by the shapes that follow from it, and what they may take."""
+"""PlanCache: a segment's plans by the shapes that were fed, as many as their memory budget allows."""
 
 from __future__ import annotations
 

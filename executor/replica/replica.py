@@ -1,4 +1,4 @@
-"""Replica: one copy of the training program, wherever it runs. It answers messages; gangs deliver them."""
+"""Replica: one copy of a training program. It answers the messages that a gang delivers, wherever it runs."""
 
 from __future__ import annotations
 
@@ -49,14 +49,13 @@ Form = Callable[[str, int, int, Runtime | None, float], CollectiveGroup]
 
 
 class Replica:
-    """Keeps device scopes and loaded programs, and runs steps.
+    """Holds device scopes and loaded programs, and runs steps; ``on_<kind>`` answers each kind of message.
 
-    ``group`` joins it to its peers (None: alone). Each kind of message is a method named ``on_<kind>``.
-    ``post`` takes what is to reach the driver before the answer does, even if this process ends in between.
-    ``done`` counts the steps that were voted for and whose writes were made. ``openmp`` is how many threads
-    OpenMP may start for it (0: as many as the process may), where replicas share a process. ``runtime``: the
-    GPU it runs on, where its scopes and temporaries lie then. ``form`` makes groups with replicas of other
-    trainers.
+    ``group`` joins it to its peers (None: it is alone). ``runtime`` is the GPU that holds its scopes and
+    temporaries (None: the host). ``post`` sends the driver a message that must arrive even if this process
+    ends before its answer. ``done`` counts the steps that were voted for and written. ``openmp``: threads that
+    OpenMP may start for it, where replicas share a process (0: as many as the process may). ``form`` makes
+    groups with replicas of other trainers.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Replica:
             self._introduce(group)
 
     def handle(self, message: Message) -> Message:
-        """Answer a message; what goes wrong becomes an ``error`` message, never an exception."""
+        """Answer a message; an exception becomes an ``error`` message."""
         order = None
         staged, self._staged = self._staged, None
         try:
@@ -118,7 +117,7 @@ class Replica:
 
     def failed(self, error: Exception, order: Any = None) -> Message:
         """Tell the other replicas that this one failed, if they are not the cause; return the answer."""
-        self._undecided.settle()  # what all were given before happens on all
+        self._undecided.settle()  # steps that all were given before happen on all
         collateral = isinstance(error, CollectiveAborted)
         group = self._seat_of(order).group
         if group is not None and not collateral:
@@ -146,7 +145,7 @@ class Replica:
 
     def on_join_trainers(self, order: orders.JoinTrainers, arrays: Sequence[np.ndarray]) -> Message:
         """Form a group with replicas of other trainers."""
-        assert self.form is not None, "who makes a replica tells how it meets those of others"
+        assert self.form is not None, "set by what makes the replica"
         group = self.form(order.name, order.rank, order.size, self.runtime, order.within)
         group.share_cores(self.at_work)
         self.trainers[order.name] = Seat(group, order.rank)
@@ -195,10 +194,10 @@ class Replica:
             self.runtime.record(self.runtime.compute).synchronize()
 
     def on_load(self, order: orders.Load, arrays: Sequence[np.ndarray]) -> Message:
-        """Take in a program (JSON) under an id, to run on the device scope ``scope``.
+        """Load a program (or its JSON), to run on the device scope ``scope``.
 
-        The answer tells what memory it may use: this replica's share of what its host has left, and what it
-        holds already that the program will use.
+        The answer has the memory that it may use: this replica's share of what its host has left, and what the
+        replica already holds that the program will use.
         """
         self._meet(order.epoch, order.options.alone)
         shared = self.group.local_size if self.group is not None else 1
@@ -216,7 +215,7 @@ class Replica:
         return orders.pack(orders.ProgramMemory(memory))
 
     def _twin(self, order: orders.Load) -> LoadedProgram | None:
-        """Return a program that meets other trainers as this one will: they need not wait for its loading."""
+        """Return a loaded program that has the same collectives with other trainers, if there is one."""
         program = order.program
         if isinstance(program, str):
             program = ReplicaProgram.from_json(program)
@@ -246,9 +245,7 @@ class Replica:
         """Time kernels on this host's processor."""
         with openmp_threads(self.openmp):
             limit, threads = Limit(order.within, order.until), working_threads()
-            return orders.pack(
-                orders.Timings(*measure(order.questions, order.math, threads, limit))
-            )
+            return orders.pack(measure(order.questions, order.math, threads, limit))
 
     def on_write(self, order: orders.Write, arrays: Sequence[np.ndarray]) -> Message:
         """Write persistables of a device scope."""
@@ -265,10 +262,10 @@ class Replica:
         return Message("values", {}, [scope.read(name) for name in order.names])
 
     def on_step(self, order: orders.Step, arrays: Sequence[np.ndarray]) -> Message:
-        """Run steps of a loaded program on what was fed; return what the last one fetches.
+        """Run steps of a loaded program on the fed arrays; return what the last one fetches.
 
-        ``iterations`` steps run on the same arrays, or on as many sets of arrays if so many came. ``idle``:
-        this place has no rows in this step. What ``post`` was given of the last step is not returned again.
+        All ``iterations`` steps run on the same arrays, or each on its own set of arrays if as many came.
+        ``idle``: this place has no rows in that step. Fetches that were posted are not returned again.
         """
         loaded = self.programs[order.id]
         self._meet(order.epoch, loaded.options.alone)
@@ -328,13 +325,13 @@ class Replica:
         return plan
 
     def _handed(self, plan: Plan) -> Mapping[int, Any]:
-        """Return what of a plan's fetches was posted, by position in the fetch list."""
+        """Return the fetches of a plan that were posted, by position in the fetch list."""
         return plan.vote.early if plan.vote is not None and self.post is not None else {}
 
     def on_roll_forward(self, order: orders.RollForward, arrays: Sequence[np.ndarray]) -> Message:
-        """After a failure: finish a step that some replica finished (``upto`` steps in all), if that can be.
+        """After a failure: finish the step that a peer has finished (``upto`` steps in all), if it can.
 
-        A replica that came to the vote has all it needs for it; one that did not must be given the values.
+        It can if it came to the vote; if it did not, the driver copies the values to it.
         """
         plan = self._under_way
         prepared = plan is not None and plan.vote is not None and plan.vote.stage == Vote.PREPARED
@@ -345,9 +342,9 @@ class Replica:
         return orders.pack(orders.Stand(self.done))
 
     def catch_up(self, other: Replica) -> None:
-        """Finish the step that was interrupted here while it writes; ``other``, beside it, has finished it.
+        """Finish a step whose writes were interrupted here; ``other``, in this process, has finished it.
 
-        Writes that are made twice are wrong only where both hold the value, and there the other's is taken.
+        Writing twice is wrong only for values that both hold, and these are taken from the other.
         """
         if self._under_way is not None:
             self._under_way.apply()
@@ -358,7 +355,7 @@ class Replica:
         self.done = other.done
 
     def on_resume(self, order: orders.Resume, arrays: Sequence[np.ndarray]) -> Message:
-        """Go on as a replica that did this many steps: it was given the values of one that has."""
+        """Count on from ``done`` steps: the values of a replica that has done so many were copied here."""
         self.done, self._under_way = order.done, None
         return orders.OK
 
@@ -380,7 +377,7 @@ class Replica:
         )
 
     def forget_fed(self) -> None:
-        """Forget the plans that read their feeds from lasting places: these are about to go."""
+        """Forget the plans that read feeds in place, from shared memory that is about to be released."""
         for loaded in self.programs.values():
             for bound in loaded.plans:
                 if bound.fed is not None:
@@ -388,7 +385,7 @@ class Replica:
             loaded.alive = loaded.last = None
 
     def join(self, rank: int, group: CollectiveGroup | None) -> None:
-        """Belong to another group from now on; the programs that were loaded are to be loaded again."""
+        """Join another group, as ``rank``; loaded programs are forgotten, and have to be loaded again."""
         for loaded in self.programs.values():
             loaded.forget_plans()
         self.programs.clear()
@@ -407,7 +404,7 @@ class Replica:
             self.look_ahead()
 
     def stage(self, message: Message) -> None:
-        """Begin to copy what the message feeds that will be handled next, if a plan for it is there."""
+        """Begin to copy the feeds of the next message to the GPU, if there is a plan for them."""
         if message.kind != "step":
             return
         order = orders.unpack(message)
@@ -427,9 +424,9 @@ class Replica:
             self._staged = bound.plan
 
     def at_work(self) -> bool:
-        """Tell whether a collective should leave the processor alone while it waits; any thread may ask.
+        """Tell whether a collective should sleep, not spin, while it waits; any thread may ask.
 
-        While instructions are timed it should, too: what it keeps busy then is what it would beside others.
+        It should while instructions are timed: busy time then matches the overlapped case.
         """
         plan = self._under_way
         return self._measuring or (plan is not None and plan.at_work())
@@ -506,7 +503,7 @@ class Replica:
         last: bool,
         timed: bool = False,
     ) -> None:
-        """Run one step; after some timed ones, deal the instructions to threads if that pays."""
+        """Run one step; after some timed steps, deal the instructions to threads if that pays."""
         plan = bound.plan
         seat = loaded.seat
         by_gpus = plan.vote is not None and plan.vote.on_device is not None
@@ -573,7 +570,7 @@ class Replica:
     def _with_row_counts(
         self, loaded: LoadedProgram, feeds: Sequence[np.ndarray], step: int
     ) -> Sequence[np.ndarray]:
-        """Return the feeds with the row counts of all trainers' places: a driver knows those of its own."""
+        """Return the feeds with the row counts of all trainers' places; the driver fed those of its own."""
         place, group = loaded.row_counts, loaded.seat.group
         if place is None or group is None or not loaded.options.trainers:
             return feeds
@@ -612,7 +609,7 @@ class Replica:
         values: Values,
         totals: Totals,
     ) -> None:
-        """Run segments and calls on ``values``, and add what they compute, to these or to ``totals``."""
+        """Run segments and host calls on ``values``; store results there, or add them to ``totals``."""
         around = self._calling
         for part in parts:
             if isinstance(part, HostCall):
@@ -668,9 +665,9 @@ class Replica:
         lasting: bool = False,
         specs: Sequence[Spec] | None = None,
     ) -> BoundPlan:
-        """Keep a plan of a segment under a key: one that has the same shapes, or that is bound for them.
+        """Cache a plan of a segment under ``key``: one for the same shapes that is there, or a new one.
 
-        ``specs`` are those of the feeds, if they are known.
+        ``specs``: those of the feeds, if they are known.
         """
         self._undecided.leave(0)  # the GPU may be asked to finish what it does
         scope = self.scopes[loaded.scope]
@@ -747,7 +744,7 @@ class Replica:
         return SizedByStep(names, scope.new, partial(self._put, loaded.scope)) if names else None
 
     def _put(self, number: int, name: str, array: Any) -> None:
-        """Have memory that a step wrote be a persistable's; plans that read other memory are bound again."""
+        """Make memory that a step wrote a persistable's; plans that read its old memory are bound again."""
         moved = self.scopes[number].put(name, array)
         for loaded in self.programs.values():
             if loaded.scope == number:
@@ -767,7 +764,7 @@ class Replica:
             loaded.forget_plans()
 
     def forget_plans(self, scope: int) -> None:
-        """Let go of the plans that read a device scope: some of it has moved."""
+        """Forget the plans that use a device scope, as some of its memory has moved."""
         for loaded in self.programs.values():
             if loaded.scope == scope:
                 loaded.forget_plans()

@@ -1,4 +1,4 @@
-"""Steps that a replica's GPU votes on, until the host has looked at what came of them."""
+"""UndecidedSteps: steps on which GPUs have voted, until the host has seen how."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class UndecidedStep:
         return self.over
 
     def wait(self) -> None:
-        """Return when it has happened; raises what :meth:`here` does."""
+        """Wait until it has happened; raise what :meth:`here` does."""
         while not self.here():
             time.sleep(_PAUSE_S)
 
@@ -70,18 +70,18 @@ class UndecidedSteps:
         return step
 
     def leave(self, most: int) -> None:
-        """Return when at most so many steps are undecided; raises what :meth:`UndecidedStep.here` does."""
+        """Wait until at most ``most`` steps are undecided; raise what :meth:`UndecidedStep.here` does."""
         while len(self._steps) > most:
             self._steps[0].wait()
 
     def settle(self) -> None:
-        """Return when all is decided; who asks for the results of a step is told if it did not happen."""
+        """Wait until all steps are decided; errors are raised later, to what asks for a step's results."""
         while self._steps:
             self.look(self._steps[-1])
             time.sleep(_PAUSE_S if self._steps else 0)
 
     def look(self, last: UndecidedStep) -> None:
-        """Look, without waiting, which steps up to one have happened."""
+        """Note, without waiting, which steps up to a given one have happened."""
         while self._steps and not last.over:
             step = self._steps[0]
             error = None

@@ -1,4 +1,4 @@
-"""What a trainer makes of an answer: a refusal is the error that it names."""
+"""Refusals: an error at the server becomes an answer, and is raised again at the trainer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,24 @@ def accepted(answer: Answer) -> Answer:
     Raises:
         EnforceNotMet: it is one; the error is of the class that it names.
     """
-    if not isinstance(answer, Refused):
-        return answer
-    kind = getattr(errors, answer.kind, None)
-    if not (isinstance(kind, type) and issubclass(kind, EnforceNotMet)):
-        kind = EnforceNotMet
-    error = kind(answer.text)
-    raise error
+    if isinstance(answer, Refused):
+        raise error_of(answer)
+    return answer
+
+
+def error_of(refusal: Refused) -> EnforceNotMet:
+    """Return the error that a server refused with, of the class that it named."""
+    kind = getattr(errors, refusal.kind, None)
+    if isinstance(kind, type) and issubclass(kind, EnforceNotMet):
+        return kind(refusal.text)
+    return errors.ExecutionError(refusal.text)
+
+
+def refusal_of(error: Exception) -> Refused:
+    """Return what tells a trainer of an error at the server."""
+    if isinstance(error, EnforceNotMet):
+        return Refused(type(error).__name__, str(error))
+    return Refused("ExecutionError", f"the server failed: {type(error).__name__}: {error}")
 
 
 def expected(answer: Answer, kind: type[A], endpoint: str) -> A:

@@ -134,6 +134,13 @@ class Together:
 
 
 Message = Single | Together
+
+
+def parts_of(message: Message) -> tuple[Single, ...]:
+    """Return the messages in one journey: those together, or a single one."""
+    return message.messages if isinstance(message, Together) else (message,)
+
+
 Answer = Welcome | Taken | Arrays | Report | Refused
 
 

@@ -21,6 +21,7 @@ from ...strategies.errors import (
 )
 from ..feed.scope import Scope
 from ..rpc import messages
+from ..rpc.answers import refusal_of
 from .state import Saver, ServerState
 from .steps import AsyncSteps, Steps, SyncSteps
 from .updates import check_rows
@@ -90,12 +91,11 @@ class ParameterServer:
                 raise Unsupported(f"a parameter server does not know {type(message).__name__}.")
             return handler(message)
         except EnforceNotMet as error:
-            return messages.Refused(type(error).__name__, str(error))
+            return refusal_of(error)
 
     def _keep_lent(self, message: messages.Message) -> None:
         """Copy pushes that lie in memory of their trainer and are not applied: it will write there again."""
-        parts = message.messages if isinstance(message, messages.Together) else (message,)
-        pushes = [part for part in parts if isinstance(part, messages.Push)]
+        pushes = [part for part in messages.parts_of(message) if isinstance(part, messages.Push)]
         if not pushes:
             return
         with self.state.changed:

@@ -17,7 +17,7 @@ import rowlock.fluid as fluid
 from rowlock.executor.driver import choice
 from rowlock.executor.kernels import measure as measuring
 from rowlock.executor.kernels.capabilities import installed
-from rowlock.executor.kernels.measure import Limit, Measured, Question, fastest, measure
+from rowlock.executor.kernels.measure import Limit, Question, Timings, fastest, measure
 from rowlock.executor.kernels.onednn.library import library
 
 pytestmark = pytest.mark.skipif("onednn" not in installed(), reason="oneDNN is not installed")
@@ -175,7 +175,7 @@ def convolution(rows: int, varies: bool, kernels: list[str]) -> Question:
     return Question("conv2d", attrs, {"Input": [x], "Filter": [w]}, {"Output": [y]}, kernels)
 
 
-def measured(*questions: Question, threads: int = 1, within: float = 60.0) -> Measured:
+def measured(*questions: Question, threads: int = 1, within: float = 60.0) -> Timings:
     """Measure within so many seconds of the processor, and ten of a clock for each."""
     return measure(questions, "float32", threads, Limit(within, 10 * within))
 

@@ -163,6 +163,15 @@ template <class Tile, class M> EVERYWHERE void block_join_tile(M (&v)[Tile::V]) 
   }
 }
 
+// Do that, and call write(place, result) for each channel: a chunk's results stand `width` after those before.
+template <class Tile, class M, class F>
+EVERYWHERE void block_write_tile(M (&v)[Tile::V], const Tile& tile, int width, F write) {
+  block_join_tile<Tile>(v);
+  if (!tile.writes()) return;
+#pragma unroll
+  for (int j = 0; j < Tile::W; j++) write((long long)blockIdx.y * width + tile.channel(j), v[j]);
+}
+
 template <class P, class A, class Tile> EVERYWHERE void load_channels(const P* from, A (&to)[Tile::V], const Tile& tile) {
 #pragma unroll
   for (int j = 0; j < Tile::V; j++) to[j] = tile.next < tile.end ? (A)wide(from[tile.channel(j)]) : (A)0;
@@ -207,15 +216,10 @@ EVERYWHERE void block_moments(const T* x, A* means, A* squares, int channels, co
 #pragma unroll
   for (int j = 0; j < V; j++)
     found[j] = {(A)met, from[j] + plain[j] * share, square[j] - plain[j] * plain[j] * share};
-  block_join_tile<Tile>(found);
-  if (tile.writes()) {
-#pragma unroll
-    for (int j = 0; j < Tile::W; j++) {
-      const long long to = (long long)blockIdx.y * channels + tile.channel(j);
-      means[to] = found[j].mean;
-      squares[to] = found[j].squares;
-    }
-  }
+  block_write_tile(found, tile, channels, [=](long long to, const Moments<A>& all) {
+    means[to] = all.mean;
+    squares[to] = all.squares;
+  });
 }
 
 // Put the chunks' moments together, 8 channels a block; `size` elements of a channel are in a chunk, `total` in
@@ -366,15 +370,10 @@ EVERYWHERE void block_slopes(const T* x, const T* y, const T* d_y, const P* mean
       found[j].along += g * ((A)wide(v.at[j]) - mean[j]);
     }
   }
-  block_join_tile<Tile>(found);
-  if (tile.writes()) {
-#pragma unroll
-    for (int j = 0; j < Tile::W; j++) {
-      const long long to = (long long)blockIdx.y * channels + tile.channel(j);
-      plain[to] = found[j].plain;
-      along[to] = found[j].along;
-    }
-  }
+  block_write_tile(found, tile, channels, [=](long long to, const Pair<A>& all) {
+    plain[to] = all.plain;
+    along[to] = all.along;
+  });
 }
 // The same of rows with statistics of their own: sums of d_y and d_y * hat down the columns.
 template <class T, class S, class A, class Tile>
@@ -395,15 +394,10 @@ EVERYWHERE void block_row_slopes(const T* x, const T* d_y, const S* means, const
       found[j].along += g * (((A)wide(v.at[j]) - mean) * inverse);
     }
   }
-  block_join_tile<Tile>(found);
-  if (tile.writes()) {
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-      const long long to = (long long)blockIdx.y * width + tile.channel(j);
-      plain[to] = found[j].plain;
-      along[to] = found[j].along;
-    }
-  }
+  block_write_tile(found, tile, width, [=](long long to, const Pair<A>& all) {
+    plain[to] = all.plain;
+    along[to] = all.along;
+  });
 }
 
 // Add the chunks' sums up; `inverse` (may be null) is 1 / deviation, by which those along x are multiplied.

@@ -23,25 +23,33 @@ EVERYWHERE void block_softmax_grad(const T* out, const T* d_out, T* d_x, long lo
   }
 }
 
-// Loss = log(sum exp(x - max)) - (x - max)[label]: no logarithm of a rounded softmax.
+// Write a row's loss, log(sum exp(x - max)) - (x - max)[label]: no logarithm of a rounded softmax. Return the sum.
+template <class A, int G, int V, class Row, class R>
+EVERYWHERE A block_row_loss(const Row& row, long long label, R* loss, A& most, long long* word,
+                            volatile long long* noted, int assertion, int width, long long ignored) {
+  const A largest = most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
+  A picked = 0;
+  const A all = row.template block_fold<Sum, A>(width, [&](A v, int column) {
+    if (column == label) picked = v - largest;
+    return exp(v - largest);
+  });
+  // The thread that met the label has the loss; no thread meets one that does not count, or is wrong.
+  const bool counts = label != ignored, known = label >= 0 && label < width;
+  const bool met = G == 1 || label / V % G == thread_of_group<G>();
+  if (counts && known ? met : thread_of_group<G>() == 0) *loss = element<R>(counts ? log(all) - picked : (A)0);
+  if (counts && !known && thread_of_group<G>() == 0) refuse(word, noted, assertion, label);
+  return all;
+}
+
+// The losses, and softmax unless it is null.
 template <class T, class A, class I, class R, int G, int V, int N>
 EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* softmax, R* loss, long long* word,
                                               volatile long long* noted, int assertion, long long rows, int width,
                                               int stride, long long ignored) {
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
-    const long long label = labels[r];
-    const A most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
-    A picked = 0;
-    const A all = row.template block_fold<Sum, A>(width, [&](A v, int column) {
-      if (column == label) picked = v - most;
-      return exp(v - most);
-    });
-    // The thread that met the label has the loss; no thread meets one that does not count, or is wrong.
-    const bool counts = label != ignored, known = label >= 0 && label < width;
-    const bool met = G == 1 || label / V % G == thread_of_group<G>();
-    if (counts && known ? met : thread_of_group<G>() == 0) loss[r] = element<R>(counts ? log(all) - picked : (A)0);
-    if (counts && !known && thread_of_group<G>() == 0) refuse(word, noted, assertion, label);
+    A most;
+    const A all = block_row_loss<A, G, V>(row, labels[r], loss + r, most, word, noted, assertion, width, ignored);
     if (softmax) {
       const A share = (A)1 / all;
       write_row<A>(row, softmax, r, width, [=](A v, int) { return exp(v - most) * share; });
@@ -56,19 +64,9 @@ EVERYWHERE void block_score_loss(const T* x, const I* labels, R* loss, A* log_su
                                  long long ignored) {
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
-    const long long label = labels[r];
-    const A most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
-    A picked = 0;
-    const A all = row.template block_fold<Sum, A>(width, [&](A v, int column) {
-      if (column == label) picked = v - most;
-      return exp(v - most);
-    });
-    const A size = log(all);
-    const bool counts = label != ignored, known = label >= 0 && label < width;
-    const bool met = G == 1 || label / V % G == thread_of_group<G>();
-    if (counts && known ? met : thread_of_group<G>() == 0) loss[r] = element<R>(counts ? size - picked : (A)0);
-    if (counts && !known && thread_of_group<G>() == 0) refuse(word, noted, assertion, label);
-    if (thread_of_group<G>() == 0) log_sum[r] = most + size;
+    A most;
+    const A all = block_row_loss<A, G, V>(row, labels[r], loss + r, most, word, noted, assertion, width, ignored);
+    if (thread_of_group<G>() == 0) log_sum[r] = most + log(all);
   }
 }
 

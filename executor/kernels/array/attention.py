@@ -124,16 +124,27 @@ class Space:
         return space
 
 
-class Attention:
-    """Binds the passes of one attention over blocks. A subclass may compute rows of scores otherwise."""
+class AttentionOperands:
+    """Operands of one attention: Q, K, V [B, H, rows, width], Mask, the scale, and what is dropped."""
 
     drops = Dropout
 
     def __init__(self, dev: Device, views: Views, mask: Any, a: Settings) -> None:
         self.dev, self.mask, self.scale = dev, mask, a.scale
         self.q, self.k, self.v = views
-        self.shape = (*self.q.shape[:3], self.k.shape[2])
+        self.shape = (*self.q.shape[:3], self.k.shape[2])  # of the scores
         self.dropout = self.drops(dev, math.prod(self.shape[1:]), a.dropout)
+
+    def masked(self, block: Block) -> Any:
+        """Return the part of Mask that belongs to a block; None without a mask."""
+        return None if self.mask is None else part(self.mask, block)
+
+
+class Attention(AttentionOperands):
+    """Binds the passes of one attention over blocks. A subclass may compute rows of scores otherwise."""
+
+    def __init__(self, dev: Device, views: Views, mask: Any, a: Settings) -> None:
+        super().__init__(dev, views, mask, a)
         self.blocks = list(blocks(self.shape, BLOCK_BYTES // self.q.dtype.itemsize, LEAST_ROWS))
         self.scores = self.space(self.shape[3])
         self.queries = self.space(self.q.shape[3])
@@ -151,7 +162,7 @@ class Attention:
         for block in self.blocks:
             rows, scores, mark = out[block.at], self.scores(block.shape), self._mark(block)
             yield from self._score(block)
-            yield from self.soften(scores, self._masked(block), top[block.at], total[block.at])
+            yield from self.soften(scores, self.masked(block), top[block.at], total[block.at])
             yield from self.dropout.mark(block.start, mark)
             yield from self.dropout.zero(scores, mark)
             values, copies = self._near(block, self.v, self.near_v)
@@ -217,9 +228,6 @@ class Attention:
     def _mark(self, block: Block) -> Any:
         return self.marks(block.shape) if self.dropout.draws else None
 
-    def _masked(self, block: Block) -> Any:
-        return None if self.mask is None else part(self.mask, block)
-
     def _queries(self, block: Block) -> Any:
         return self.queries((*block.shape[:3], self.q.shape[3]))
 
@@ -251,7 +259,7 @@ class Attention:
         scores, mark = self.scores(block.shape), self._mark(block)
         top, total = (a[block.at] for a in results[1:])
         values, copies = self._near(block, self.v, self.near_v)
-        yield from self.soften_again(scores, self._masked(block), top, total)
+        yield from self.soften_again(scores, self.masked(block), top, total)
         yield from copies
         yield from self.product(d_rows, values.swapaxes(-1, -2), d_scores)
         yield from self.dropout.mark(block.start, mark)

@@ -12,8 +12,7 @@ import numpy as np
 
 from ....graph.ops.attention_lstm import AttentionLstm
 from ....graph.ops.operands import Array
-from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import each_step
 from .gates import activate
 
 
@@ -41,34 +40,30 @@ def _step(a: AttentionLstm, gates: Array, before: Array) -> tuple[Array, Array]:
     return out * active, cell
 
 
-@kernel("attention_lstm", on=("numpy",))
-def attention_lstm(dev: Device, a: AttentionLstm) -> Step:
+@each_step("attention_lstm", on=("numpy",))
+def attention_lstm(a: AttentionLstm) -> None:
     width, cells = a.x.shape[1], a.c0.shape[1]
-
-    def run() -> None:
-        of_x, of_cell = a.attention_weight[:width, 0], a.attention_weight[width:, 0]
-        added = a.x @ of_x
-        if a.attention_bias is not None:
-            added += a.attention_bias.reshape(())
-        last = np.zeros_like(added)
-        pooled, gates = np.zeros(width, a.x.dtype), np.zeros(4 * cells, a.x.dtype)
-        for number, (begin, end) in enumerate(pairwise(a.x_lod[-1])):
-            cell, hidden = a.c0[number], None if a.h0 is None else a.h0[number]
-            for row in range(begin, end):
-                last[begin:end] = _attention(a, added[begin:end] + cell @ of_cell)
-                pooled = last[begin:end] @ a.x[begin:end]
-                gates = pooled @ a.lstm_weight[cells:] + a.lstm_bias[0]
-                if hidden is not None:
-                    gates += hidden @ a.lstm_weight[:cells]
-                hidden, cell = _step(a, gates, cell)
-                a.hidden[row], a.cell[row] = hidden, cell
-        for result, array in (
-            (a.attentioned_x, added),
-            (a.attention_fc_out, last),
-            (a.lstm_x, pooled),
-            (a.lstm_out, gates),
-        ):
-            if result is not None:
-                result[...] = array.reshape(result.shape)
-
-    return run
+    of_x, of_cell = a.attention_weight[:width, 0], a.attention_weight[width:, 0]
+    added = a.x @ of_x
+    if a.attention_bias is not None:
+        added += a.attention_bias.reshape(())
+    last = np.zeros_like(added)
+    pooled, gates = np.zeros(width, a.x.dtype), np.zeros(4 * cells, a.x.dtype)
+    for number, (begin, end) in enumerate(pairwise(a.x_lod[-1])):
+        cell, hidden = a.c0[number], None if a.h0 is None else a.h0[number]
+        for row in range(begin, end):
+            last[begin:end] = _attention(a, added[begin:end] + cell @ of_cell)
+            pooled = last[begin:end] @ a.x[begin:end]
+            gates = pooled @ a.lstm_weight[cells:] + a.lstm_bias[0]
+            if hidden is not None:
+                gates += hidden @ a.lstm_weight[:cells]
+            hidden, cell = _step(a, gates, cell)
+            a.hidden[row], a.cell[row] = hidden, cell
+    for result, array in (
+        (a.attentioned_x, added),
+        (a.attention_fc_out, last),
+        (a.lstm_x, pooled),
+        (a.lstm_out, gates),
+    ):
+        if result is not None:
+            result[...] = array.reshape(result.shape)

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from ....graph.ops.box_choice import MulticlassNms, MulticlassNms2, OffsetsOfChoice, chosen
-from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import each_step
 
 ON = ("numpy",)
 
 
-@kernel("multiclass_nms", "multiclass_nms2", on=ON)
-def multiclass_nms(dev: Device, a: MulticlassNms | MulticlassNms2) -> Step:
-    def run() -> None:
-        choice = chosen(a, a.b_boxes_lod[-1] if a.b_boxes_lod else None)
-        a.out[...] = choice.rows if len(choice.rows) else -1
-        if isinstance(a, MulticlassNms2) and a.index is not None:
-            a.index[:, 0] = choice.numbers
-
-    return run
+@each_step("multiclass_nms", "multiclass_nms2", on=ON)
+def multiclass_nms(a: MulticlassNms | MulticlassNms2) -> None:
+    choice = chosen(a, a.b_boxes_lod[-1] if a.b_boxes_lod else None)
+    a.out[...] = choice.rows if len(choice.rows) else -1
+    if isinstance(a, MulticlassNms2) and a.index is not None:
+        a.index[:, 0] = choice.numbers
 
 
-@kernel("lod_of_choice", on=ON)
-def lod_of_choice(dev: Device, a: OffsetsOfChoice) -> Step:
-    def run() -> None:
-        a.out[...] = chosen(a, a.x).offsets()
-
-    return run
+@each_step("lod_of_choice", on=ON)
+def lod_of_choice(a: OffsetsOfChoice) -> None:
+    a.out[...] = chosen(a, a.x).offsets()

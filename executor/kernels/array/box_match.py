@@ -16,30 +16,25 @@ from ....graph.ops.box_match import (
 )
 from ....graph.ops.lod_levels import bounds
 from ....graph.ops.operands import Array
-from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import each_step
 
 ON = ("numpy",)
 _LEAST = 1e-6  # what less in common than this does not match
 
 
-@kernel("bipartite_match", on=ON)
-def bipartite_match(dev: Device, a: BipartiteMatch) -> Step:
+@each_step("bipartite_match", on=ON)
+def bipartite_match(a: BipartiteMatch) -> None:
     """The pair with the most in common first, each object and each box once; then what is near enough."""
-
-    def run() -> None:
-        indices, shares = a.col_to_row_match_indices, a.col_to_row_match_dist
-        indices[...], shares[...] = -1, 0
-        ends = a.dist_mat_lod[-1] if a.dist_mat_lod else (0, len(a.dist_mat))
-        for match, share, (begin, end) in zip(indices, shares, pairwise(ends), strict=True):
-            dist = a.dist_mat[begin:end]
-            _pairs(dist, match, share)
-            if a.match_type == "per_prediction" and len(dist):
-                best = dist.max(0)
-                near = (match == -1) & (best >= max(a.dist_threshold, _LEAST))
-                match[near], share[near] = dist.argmax(0)[near], best[near]
-
-    return run
+    indices, shares = a.col_to_row_match_indices, a.col_to_row_match_dist
+    indices[...], shares[...] = -1, 0
+    ends = a.dist_mat_lod[-1] if a.dist_mat_lod else (0, len(a.dist_mat))
+    for match, share, (begin, end) in zip(indices, shares, pairwise(ends), strict=True):
+        dist = a.dist_mat[begin:end]
+        _pairs(dist, match, share)
+        if a.match_type == "per_prediction" and len(dist):
+            best = dist.max(0)
+            near = (match == -1) & (best >= max(a.dist_threshold, _LEAST))
+            match[near], share[near] = dist.argmax(0)[near], best[near]
 
 
 def _pairs(dist: Array, match: Array, share: Array) -> None:
@@ -52,45 +47,35 @@ def _pairs(dist: Array, match: Array, share: Array) -> None:
             match[column], share[column], objects[row] = row, dist[row, column], False
 
 
-@kernel("target_assign", on=ON, low=True)
-def target_assign(dev: Device, a: TargetAssign) -> Step:
+@each_step("target_assign", on=ON, low=True)
+def target_assign(a: TargetAssign) -> None:
     columns = np.arange(a.match_indices.shape[1]) % a.x.shape[1]
-
-    def run() -> None:
-        a.out[...], a.out_weight[...] = a.mismatch_value, 0
-        for number, match in enumerate(a.match_indices):
-            at = np.flatnonzero(match >= 0)
-            first, last = a.x_lod[-1][number : number + 2]
-            if match.max(initial=-1) >= last - first:
-                raise ValueError(
-                    f"target_assign: image {number} has {last - first} rows in X, and a box of it matches row "
-                    f"{match.max()}: feed as many rows (labels) as objects (boxes) for each image"
-                )
-            a.out[number, at] = a.x[first + match[at], columns[at]]
-            a.out_weight[number, at] = 1
-            if a.neg_indices is not None:
-                begin, end = a.neg_indices_lod[-1][number : number + 2]
-                none = a.neg_indices[begin:end, 0]
-                a.out[number, none], a.out_weight[number, none] = a.mismatch_value, 1
-
-    return run
+    a.out[...], a.out_weight[...] = a.mismatch_value, 0
+    for number, match in enumerate(a.match_indices):
+        at = np.flatnonzero(match >= 0)
+        first, last = a.x_lod[-1][number : number + 2]
+        if match.max(initial=-1) >= last - first:
+            raise ValueError(
+                f"target_assign: image {number} has {last - first} rows in X, and a box of it matches row "
+                f"{match.max()}: feed as many rows (labels) as objects (boxes) for each image"
+            )
+        a.out[number, at] = a.x[first + match[at], columns[at]]
+        a.out_weight[number, at] = 1
+        if a.neg_indices is not None:
+            begin, end = a.neg_indices_lod[-1][number : number + 2]
+            none = a.neg_indices[begin:end, 0]
+            a.out[number, none], a.out_weight[number, none] = a.mismatch_value, 1
 
 
-@kernel("mine_hard_examples", on=ON)
-def mine_hard_examples(dev: Device, a: MineHardExamples) -> Step:
-    def run() -> None:
-        a.neg_indices[:, 0] = np.concatenate(negatives(a))
-        a.updated_match_indices[...] = a.match_indices
-        if a.mining_type == "hard_example":
-            for match, own in zip(a.updated_match_indices, mined(a), strict=True):
-                match[np.isin(np.arange(len(match)), own, invert=True)] = -1
-
-    return run
+@each_step("mine_hard_examples", on=ON)
+def mine_hard_examples(a: MineHardExamples) -> None:
+    a.neg_indices[:, 0] = np.concatenate(negatives(a))
+    a.updated_match_indices[...] = a.match_indices
+    if a.mining_type == "hard_example":
+        for match, own in zip(a.updated_match_indices, mined(a), strict=True):
+            match[np.isin(np.arange(len(match)), own, invert=True)] = -1
 
 
-@kernel("lod_mined", on=ON)
-def lod_mined(dev: Device, a: OffsetsMined) -> Step:
-    def run() -> None:
-        a.out[...] = bounds(negatives(a))
-
-    return run
+@each_step("lod_mined", on=ON)
+def lod_mined(a: OffsetsMined) -> None:
+    a.out[...] = bounds(negatives(a))

@@ -39,7 +39,7 @@ def sample_share(dev: Device, a: ops.SampleShare) -> Step:
     return lambda: a.out.fill(clock.share)
 
 
-@kernel("fill_zeros_like", low=True)
+@kernel("fill_zeros_like", "fill_zeros_like2", low=True)
 def fill_zeros_like(dev: Device, a: Unary) -> Step:
     return partial(a.out.fill, 0)
 

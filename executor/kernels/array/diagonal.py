@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ....graph.ops.diagonal import Eye, Trace, TraceGrad
+from ....graph.ops.diagonal import Eye, Trace
 from ...device.device import Device
 from ..registry import Step, kernel
 from .moves import diagonal_of
@@ -19,11 +19,3 @@ def eye(dev: Device, a: Eye) -> list[Step]:
 def trace(dev: Device, a: Trace) -> list[Step]:
     view = diagonal_of(a.input, a.offset, a.dim1, a.dim2)
     return [partial(dev.xp.add.reduce, view, -1, None, a.out.reshape(view.shape[:-1]))]
-
-
-@kernel("trace_grad", low=True)
-def trace_grad(dev: Device, a: TraceGrad) -> list[Step]:
-    """The gradient all along the diagonal, zero beside it."""
-    view = diagonal_of(a.d_input, a.offset, a.dim1, a.dim2)
-    source = a.d_out.reshape(*view.shape[:-1], 1)
-    return [partial(a.d_input.fill, 0), partial(dev.xp.copyto, view, source)]

@@ -18,6 +18,7 @@ from ...device.device import Device
 from ...device.philox import Stream
 from ..registry import Step, kernel
 from .random import drawn_with
+from .time_steps import on_host
 
 
 def of_samples(dev: Device, seed: int = 0) -> Stream:
@@ -88,10 +89,6 @@ def gaussian_like(dev: Device, a: ops.GaussianLike) -> Step:
     return draw
 
 
-def _on_host(array: Any) -> Any:
-    return array if isinstance(array, np.ndarray) else array.get()
-
-
 @kernel("sampling_id")
 def sampling_id(dev: Device, a: ops.SamplingId) -> Step:
     """The first index up to which probabilities sum to more than a number between ``min`` and ``max``."""
@@ -99,7 +96,7 @@ def sampling_id(dev: Device, a: ops.SamplingId) -> Step:
 
     def draw() -> None:
         below = stream.uniform((len(a.x), 1), np.dtype(np.float64)) * (a.max - a.min) + a.min
-        sums = np.cumsum(_on_host(a.x), axis=1, dtype=np.float64)
+        sums = np.cumsum(on_host(a.x), axis=1, dtype=np.float64)
         index = np.minimum((sums <= below).sum(1), last)
         a.out[...] = dev.xp.asarray(index)
 
@@ -170,7 +167,7 @@ def multinomial(dev: Device, a: ops.Multinomial) -> Step:
     stream = drawn_with(dev, 0) if vector else of_samples(dev)
 
     def draw() -> None:
-        weights = _on_host(a.x).reshape(len(out), -1).astype(np.float64)
+        weights = on_host(a.x).reshape(len(out), -1).astype(np.float64)
         usable = (weights > 0).sum(axis=1).min(initial=weights.shape[1])
         if (weights < 0).any() or usable < (1 if a.replacement else a.num_samples):
             raise InvalidValue(

@@ -13,7 +13,7 @@ from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 from .manipulation import Copy, copied
 
 
@@ -56,24 +56,18 @@ def read_window(x: Array, a: ops.SliceAt | ops.SliceGrad) -> Array:
     return window(x, a.replace(starts=starts, ends=ends))
 
 
-@kernel("slice_at", low=True)
-def slice_at(dev: Device, a: ops.SliceAt) -> Step:
-    def run() -> None:
-        view = read_window(a.input, a)
-        a.out.reshape(view.shape)[...] = view
-
-    return run
+@each_step("slice_at", low=True)
+def slice_at(a: ops.SliceAt) -> None:
+    view = read_window(a.input, a)
+    a.out.reshape(view.shape)[...] = view
 
 
-@kernel("slice_at_grad", low=True)
-def slice_at_grad(dev: Device, a: ops.SliceGrad) -> Step:
-    def run() -> None:
-        if a.d_input is not None:
-            a.d_input.fill(0)
-            view = read_window(a.d_input, a)
-            view[...] = a.d_out.reshape(view.shape)
-
-    return run
+@each_step("slice_at_grad", low=True)
+def slice_at_grad(a: ops.SliceGrad) -> None:
+    if a.d_input is not None:
+        a.d_input.fill(0)
+        view = read_window(a.d_input, a)
+        view[...] = a.d_out.reshape(view.shape)
 
 
 def checked_rows(op: str, index: Array, rows: int, of: str = "rows") -> Step:

@@ -10,7 +10,7 @@ from ....graph.ops import lod_levels as ops
 from ....graph.ops.sequence_window import patches
 from ....strategies.errors import SequenceError
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 
 
 @kernel("lod_offsets")
@@ -52,14 +52,10 @@ def lod_of_copies(dev: Device, a: ops.OffsetsOfCopies) -> Step:
     return run
 
 
-@kernel("lod_together")
-def lod_together(dev: Device, a: ops.OffsetsTogether) -> Step:
+@each_step("lod_together")
+def lod_together(a: ops.OffsetsTogether) -> None:
     """Sequence i of each operand behind each other."""
-
-    def run() -> None:
-        a.out[...] = sum(a.x[1:], a.x[0])
-
-    return run
+    a.out[...] = sum(a.x[1:], a.x[0])
 
 
 @kernel("lod_joined")
@@ -75,30 +71,22 @@ def lod_joined(dev: Device, a: ops.OffsetsTogether) -> Step:
     return run
 
 
-@kernel("lod_absolute")
-def lod_absolute(dev: Device, a: ops.OffsetsTogether) -> Step:
+@each_step("lod_absolute")
+def lod_absolute(a: ops.OffsetsTogether) -> None:
     """The outermost of some levels, counted in rows."""
-
-    def run() -> None:
-        a.out[...] = ops.absolute(a.x)
-
-    return run
+    a.out[...] = ops.absolute(a.x)
 
 
-@kernel("lod_reshaped")
-def lod_reshaped(dev: Device, a: ops.OffsetsReshaped) -> Step:
+@each_step("lod_reshaped")
+def lod_reshaped(a: ops.OffsetsReshaped) -> None:
     """The same elements in rows of another width."""
     width = a.rows.shape[1]
-
-    def run() -> None:
-        for i in np.flatnonzero(a.x * width % a.new_dim)[:1]:
-            raise SequenceError(
-                f"sequence_reshape: sequence {i - 1} of X ends at element {a.x[i] * width}, which is not "
-                f"the end of a row of {a.new_dim}. Choose new_dim so that it divides each sequence."
-            )
-        a.out[...] = a.x * width // a.new_dim
-
-    return run
+    for i in np.flatnonzero(a.x * width % a.new_dim)[:1]:
+        raise SequenceError(
+            f"sequence_reshape: sequence {i - 1} of X ends at element {a.x[i] * width}, which is not "
+            f"the end of a row of {a.new_dim}. Choose new_dim so that it divides each sequence."
+        )
+    a.out[...] = a.x * width // a.new_dim
 
 
 @kernel("lod_erased")

@@ -9,6 +9,7 @@ from typing import Any
 from ....graph.ops import manipulation as ops
 from ....graph.ops.operands import Array, Unary
 from ....graph.ops.ranges import ExpandAs, ExpandAsGrad
+from ....graph.ops.rearrange import Unbind
 from ....graph.ops.view import Transpose, Transpose2Grad, TransposeGrad
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -79,6 +80,11 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
     @on("unstack_grad")
     def unstack_grad(dev: Device, a: ops.UnstackGrad) -> list[Step]:
         return each(dev, zip(layers(a.d_x, len(a.d_y), a.axis), a.d_y, strict=True))
+
+    @on("unbind")
+    def unbind(dev: Device, a: Unbind) -> list[Step]:
+        pairs = zip(a.out, layers(a.x, len(a.out), a.axis), strict=True)
+        return each(dev, ((out, x.reshape(out.shape)) for out, x in pairs if out is not None))
 
     @on("expand")
     @on("expand_as")

@@ -8,20 +8,16 @@ import numpy as np
 
 from ....graph.ops.metric import Accuracy, Auc, MeanIou, PositiveNegativePair, PrecisionRecall
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 
 
-@kernel("accuracy")
-def accuracy(dev: Device, a: Accuracy) -> Step:
+@each_step("accuracy")
+def accuracy(a: Accuracy) -> None:
     """The share of samples whose label is among their guesses."""
-
-    def count() -> None:
-        hits = (a.indices == a.label).any(axis=1).sum()
-        a.correct[...] = hits
-        a.total[...] = len(a.label)
-        a.accuracy[...] = hits / max(len(a.label), 1)
-
-    return count
+    hits = (a.indices == a.label).any(axis=1).sum()
+    a.correct[...] = hits
+    a.total[...] = len(a.label)
+    a.accuracy[...] = hits / max(len(a.label), 1)
 
 
 @kernel("auc")
@@ -102,33 +98,27 @@ def mean_iou(dev: Device, a: MeanIou) -> Step:
     return count
 
 
-@kernel("precision_recall", on=("numpy",))
-def precision_recall(dev: Device, a: PrecisionRecall) -> Step:
+@each_step("precision_recall", on=("numpy",))
+def precision_recall(a: PrecisionRecall) -> None:
     """Count true and false positives and negatives by class (weighted), and measure batch and total."""
-
-    def count() -> None:
-        said, meant = a.indices.reshape(-1), a.labels.reshape(-1)
-        low, high = _bounds(said, meant)
-        if low < 0 or high >= a.class_number:
-            raise ValueError(f"classes lie from {low} to {high}, class_number is {a.class_number}")
-        shares = (
-            np.ones(said.size) if a.weights is None else a.weights.reshape(-1).astype(np.float64)
-        )
-        right = shares * (said == meant)
-        hits, answered, labelled = (
-            np.bincount(classes, weights=by, minlength=a.class_number)
-            for classes, by in ((said, right), (said, shares), (meant, shares))
-        )
-        wrong, missed = answered - hits, labelled - hits
-        states = np.stack([hits, wrong, shares.sum() - hits - wrong - missed, missed], 1)
-        for metrics, before in ((a.batch_metrics, None), (a.accum_metrics, a.states_info)):
-            total = states if before is None else states + before
-            if metrics is not None:
-                metrics[...] = _measures(total)
-        if a.accum_states_info is not None:
-            a.accum_states_info[...] = total
-
-    return count
+    said, meant = a.indices.reshape(-1), a.labels.reshape(-1)
+    low, high = _bounds(said, meant)
+    if low < 0 or high >= a.class_number:
+        raise ValueError(f"classes lie from {low} to {high}, class_number is {a.class_number}")
+    shares = np.ones(said.size) if a.weights is None else a.weights.reshape(-1).astype(np.float64)
+    right = shares * (said == meant)
+    hits, answered, labelled = (
+        np.bincount(classes, weights=by, minlength=a.class_number)
+        for classes, by in ((said, right), (said, shares), (meant, shares))
+    )
+    wrong, missed = answered - hits, labelled - hits
+    states = np.stack([hits, wrong, shares.sum() - hits - wrong - missed, missed], 1)
+    for metrics, before in ((a.batch_metrics, None), (a.accum_metrics, a.states_info)):
+        total = states if before is None else states + before
+        if metrics is not None:
+            metrics[...] = _measures(total)
+    if a.accum_states_info is not None:
+        a.accum_states_info[...] = total
 
 
 def _bounds(*arrays: Any) -> tuple[int, int]:
@@ -156,28 +146,24 @@ def _measures(states: Any) -> list[float]:
     return measures
 
 
-@kernel("positive_negative_pair", on=("numpy",))
-def positive_negative_pair(dev: Device, a: PositiveNegativePair) -> Step:
+@each_step("positive_negative_pair", on=("numpy",))
+def positive_negative_pair(a: PositiveNegativePair) -> None:
     """Sum the weights of the pairs of a query whose labels differ: scores in that order, in another, equal.
 
     A pair weighs the mean of its rows. Pairs of equal scores count as negative, too, as in Paddle.
     """
     before = (a.accumulate_positive_pair, a.accumulate_negative_pair, a.accumulate_neutral_pair)
     outputs = (a.positive_pair, a.negative_pair, a.neutral_pair)
-
-    def count() -> None:
-        sums = np.array([0.0 if state is None else float(state[0]) for state in before])
-        scores, labels, queries = a.score[:, a.column], a.label[:, 0], a.query_id[:, 0]
-        weights = np.ones(len(scores)) if a.weight is None else a.weight[:, 0].astype(np.float64)
-        for query in np.unique(queries):
-            rows = np.flatnonzero(queries == query)
-            first, second = (rows[k] for k in np.triu_indices(len(rows), 1))
-            d_score, d_label = (v[first] - v[second] for v in (scores, labels))
-            by = (weights[first] + weights[second]) / 2 * (d_label != 0)
-            agree = d_score * d_label > 0
-            sums += [by[agree].sum(), by[~agree].sum(), by[d_score == 0].sum()]
-        for out, total in zip(outputs, sums, strict=True):
-            if out is not None:
-                out[...] = total
-
-    return count
+    sums = np.array([0.0 if state is None else float(state[0]) for state in before])
+    scores, labels, queries = a.score[:, a.column], a.label[:, 0], a.query_id[:, 0]
+    weights = np.ones(len(scores)) if a.weight is None else a.weight[:, 0].astype(np.float64)
+    for query in np.unique(queries):
+        rows = np.flatnonzero(queries == query)
+        first, second = (rows[k] for k in np.triu_indices(len(rows), 1))
+        d_score, d_label = (v[first] - v[second] for v in (scores, labels))
+        by = (weights[first] + weights[second]) / 2 * (d_label != 0)
+        agree = d_score * d_label > 0
+        sums += [by[agree].sum(), by[~agree].sum(), by[d_score == 0].sum()]
+    for out, total in zip(outputs, sums, strict=True):
+        if out is not None:
+            out[...] = total

@@ -6,7 +6,7 @@ makes the op's kernel and its gradient's of it. What no pair covers is filled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
@@ -14,10 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....graph.ops import rearrange as ops
-from ....graph.ops.diagonal import Diag, DiagEmbed, Diagonal
+from ....graph.ops.diagonal import Diag, DiagEmbed, Diagonal, TraceGrad
 from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
-from ....graph.ops.window import Crop, CropTensor, PadConstantLike, PartialConcat, window_start
+from ....graph.ops.window import (
+    Crop,
+    CropTensor,
+    PadConstantLike,
+    PartialConcat,
+    PartialSumGrad,
+    window_start,
+)
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import Copy, copied
@@ -176,16 +183,31 @@ def diagonal(x: Array, out: Array, a: Diagonal) -> Pairs:
     return [(out, diagonal_of(x, a.offset, a.axis1, a.axis2))]
 
 
-def _uncovered(arrays: Any, views: Iterator[Any]) -> bool:
-    return sum(view.size for view in views) < sum(array.size for array in arrays)
+@move("trace_grad", source="d_out", target="d_input")
+def trace_grad(d: Array, d_input: Array, a: TraceGrad) -> Pairs:
+    """The gradient all along the diagonal."""
+    diagonal = diagonal_of(d_input, a.offset, a.dim1, a.dim2)
+    return [(diagonal, d.reshape(*diagonal.shape[:-1], 1))]
 
 
-def _listed(arrays: Any) -> list[Any]:
-    return [a for a in (arrays if isinstance(arrays, list) else [arrays]) if a is not None]
+@move("partial_sum_grad", source="d_out", target="d_x")
+def partial_sum_grad(d: Array, d_x: Sequence[Array | None], a: PartialSumGrad) -> Pairs:
+    """The gradient in the columns that were taken."""
+    width = d.shape[1]
+    return [(columns(array, a.start_index, width), d) for array in d_x if array is not None]
 
 
 def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy, filled: Fill) -> None:
     """Register the kernels of every rule, and of its gradient where it has one of its own."""
+
+    def copies(dev: Device, arrays: Any, pairs: Pairs, rest: Any = 0) -> list[Step]:
+        """Return the calls that copy within (to, from) pairs of views, and fill the rest of ``arrays``."""
+        pairs = list(pairs)
+        written = [a for a in (arrays if isinstance(arrays, list) else [arrays]) if a is not None]
+        steps: list[Step] = []
+        if sum(to.size for to, _ in pairs) < sum(array.size for array in written):
+            steps = [step for array in written for step in filled(dev, array, rest)]
+        return [*steps, *(step for to, at in pairs for step in copied(dev, to, at))]
 
     def bind(name: str, rule: Move) -> None:
         @on(name)
@@ -193,11 +215,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy, filled: Fi
             x, out = getattr(a, rule.source), getattr(a, rule.target)
             if out is None:
                 return []
-            pairs = list(rule.pairs(x, out, a))
-            steps: list[Step] = []
-            if _uncovered([out], (to for to, _ in pairs)):
-                steps = filled(dev, out, getattr(a, rule.rest, 0))
-            return [*steps, *(step for to, at in pairs for step in copied(dev, to, at))]
+            return copies(dev, out, rule.pairs(x, out, a), getattr(a, rule.rest, 0))
 
         if f"{name}_grad" not in OPS:
             return
@@ -205,14 +223,9 @@ def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy, filled: Fi
         @on(f"{name}_grad")
         def backward(dev: Device, a: Any) -> list[Step]:
             d_x, d_out = getattr(a, f"d_{rule.source}"), getattr(a, f"d_{rule.target}")
-            written = _listed(d_x)
-            if not written:
+            if d_x is None:
                 return []
-            pairs = list(rule.pairs(d_x, d_out, a))
-            steps: list[Step] = []
-            if _uncovered(written, (at for _, at in pairs)):
-                steps = [step for array in written for step in filled(dev, array, 0)]
-            return [*steps, *(step for to, at in pairs for step in copied(dev, at, to))]
+            return copies(dev, d_x, ((at, to) for to, at in rule.pairs(d_x, d_out, a)))
 
     for name, rule in MOVES.items():
         bind(name, rule)

@@ -6,81 +6,56 @@ import numpy as np
 
 from ....graph.ops import proposals as ops
 from ....graph.ops.lod_levels import bounds
-from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import each_step
 
 ON = ("numpy",)
 
 
-@kernel("generate_proposals", on=ON)
-def generate_proposals(dev: Device, a: ops.GenerateProposals) -> Step:
-    def run() -> None:
-        images = ops.proposals(a)
-        a.rpn_rois[...] = np.concatenate([boxes for boxes, _ in images])
-        a.rpn_roi_probs[...] = np.concatenate([scores for _, scores in images])
-        if a.rpn_rois_lod is not None:
-            a.rpn_rois_lod[...] = bounds([boxes for boxes, _ in images])[1:]
-
-    return run
+@each_step("generate_proposals", on=ON)
+def generate_proposals(a: ops.GenerateProposals) -> None:
+    images = ops.proposals(a)
+    a.rpn_rois[...] = np.concatenate([boxes for boxes, _ in images])
+    a.rpn_roi_probs[...] = np.concatenate([scores for _, scores in images])
+    if a.rpn_rois_lod is not None:
+        a.rpn_rois_lod[...] = bounds([boxes for boxes, _ in images])[1:]
 
 
-@kernel("lod_of_proposals", on=ON)
-def lod_of_proposals(dev: Device, a: ops.OffsetsOfProposals) -> Step:
-    def run() -> None:
-        a.out[...] = bounds([boxes for boxes, _ in ops.proposals(a)])
-
-    return run
+@each_step("lod_of_proposals", on=ON)
+def lod_of_proposals(a: ops.OffsetsOfProposals) -> None:
+    a.out[...] = bounds([boxes for boxes, _ in ops.proposals(a)])
 
 
-@kernel("collect_fpn_proposals", on=ON, low=True)
-def collect_fpn_proposals(dev: Device, a: ops.CollectFpnProposals) -> Step:
-    def run() -> None:
-        best, _ = ops.collected(a.scores, a.rois_lod, a.post_nms_topN)
-        a.fpn_rois[...] = np.concatenate(a.rois)[best]
-
-    return run
+@each_step("collect_fpn_proposals", on=ON, low=True)
+def collect_fpn_proposals(a: ops.CollectFpnProposals) -> None:
+    best, _ = ops.collected(a.scores, a.rois_lod, a.post_nms_topN)
+    a.fpn_rois[...] = np.concatenate(a.rois)[best]
 
 
-@kernel("lod_collected", on=ON, low=True)
-def lod_collected(dev: Device, a: ops.OffsetsCollected) -> Step:
-    def run() -> None:
-        a.out[...] = ops.collected(a.y, a.x, a.post_nms_topN)[1]
-
-    return run
+@each_step("lod_collected", on=ON, low=True)
+def lod_collected(a: ops.OffsetsCollected) -> None:
+    a.out[...] = ops.collected(a.y, a.x, a.post_nms_topN)[1]
 
 
-@kernel("distribute_fpn_proposals", on=ON)
-def distribute_fpn_proposals(dev: Device, a: ops.DistributeFpnProposals) -> Step:
-    def run() -> None:
-        maps = ops.maps_of(a)
-        for number, rois in enumerate(a.multi_fpn_rois):
-            if rois is not None:
-                rois[...] = a.fpn_rois[maps == number]
-        a.restore_index[np.argsort(maps, kind="stable"), 0] = np.arange(len(maps))
-
-    return run
+@each_step("distribute_fpn_proposals", on=ON)
+def distribute_fpn_proposals(a: ops.DistributeFpnProposals) -> None:
+    maps = ops.maps_of(a)
+    for number, rois in enumerate(a.multi_fpn_rois):
+        if rois is not None:
+            rois[...] = a.fpn_rois[maps == number]
+    a.restore_index[np.argsort(maps, kind="stable"), 0] = np.arange(len(maps))
 
 
-@kernel("lod_distributed", on=ON)
-def lod_distributed(dev: Device, a: ops.OffsetsDistributed) -> Step:
-    def run() -> None:
-        before = np.concatenate([[0], np.cumsum(ops.maps_of(a) == a.number)])
-        a.out[...] = before[a.x]
-
-    return run
+@each_step("lod_distributed", on=ON)
+def lod_distributed(a: ops.OffsetsDistributed) -> None:
+    before = np.concatenate([[0], np.cumsum(ops.maps_of(a) == a.number)])
+    a.out[...] = before[a.x]
 
 
-@kernel("retinanet_detection_output", on=ON)
-def retinanet_detection_output(dev: Device, a: ops.RetinanetDetectionOutput) -> Step:
-    def run() -> None:
-        a.out[...] = np.concatenate(ops.detections(a))
-
-    return run
+@each_step("retinanet_detection_output", on=ON)
+def retinanet_detection_output(a: ops.RetinanetDetectionOutput) -> None:
+    a.out[...] = np.concatenate(ops.detections(a))
 
 
-@kernel("lod_of_detections", on=ON)
-def lod_of_detections(dev: Device, a: ops.OffsetsOfDetections) -> Step:
-    def run() -> None:
-        a.out[...] = bounds(ops.detections(a))
-
-    return run
+@each_step("lod_of_detections", on=ON)
+def lod_of_detections(a: ops.OffsetsOfDetections) -> None:
+    a.out[...] = bounds(ops.detections(a))

@@ -14,7 +14,7 @@ from ....graph.ops.operands import Array
 from ....graph.ops.pyramid_hash import OffsetsOfTerms, PyramidIds, PyramidTerms, terms_of
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 from .draw import of_samples
 
 ON = ("numpy",)
@@ -165,31 +165,24 @@ def _looked_up(a: OffsetsOfTerms | PyramidIds, ends: Array) -> tuple[Array, Arra
     return first[here], words[here], sequence[here]
 
 
-@kernel("lod_of_terms", on=ON)
-def lod_of_terms(dev: Device, a: OffsetsOfTerms) -> Step:
-    def run() -> None:
-        _, _, sequence = _looked_up(a, a.x)
-        counts = np.bincount(sequence, minlength=len(a.x) - 1)
-        a.out[0] = 0
-        np.cumsum(np.maximum(counts, 1), out=a.out[1:])
-
-    return run
+@each_step("lod_of_terms", on=ON)
+def lod_of_terms(a: OffsetsOfTerms) -> None:
+    _, _, sequence = _looked_up(a, a.x)
+    counts = np.bincount(sequence, minlength=len(a.x) - 1)
+    a.out[0] = 0
+    np.cumsum(np.maximum(counts, 1), out=a.out[1:])
 
 
-@kernel("pyramid_ids", on=ON)
-def pyramid_ids(dev: Device, a: PyramidIds) -> Step:
+@each_step("pyramid_ids", on=ON)
+def pyramid_ids(a: PyramidIds) -> None:
     """Piece k of a term's row begins where the hash with its place in the row as the seed says."""
     begins, within = np.arange(0, a.num_emb, a.rand_len), np.arange(a.rand_len)
-
-    def run() -> None:
-        first, words, sequence = _looked_up(a, a.x_lod[-1])
-        places = np.empty((len(first), len(begins)), np.int64)
-        for terms, windows in _windows(a.x, first, words):
-            for piece, seed in enumerate(begins.tolist()):
-                places[terms, piece] = xxh32(windows, seed) % np.uint32(a.space_len)
-        before = np.searchsorted(sequence, sequence)  # terms of the sequences before
-        rows = a.out_lod[-1][sequence] + np.arange(len(first)) - before
-        a.out[...] = a.space_len + a.rand_len - 1
-        a.out[rows] = (places[:, :, None] + within).reshape(len(first), a.num_emb)
-
-    return run
+    first, words, sequence = _looked_up(a, a.x_lod[-1])
+    places = np.empty((len(first), len(begins)), np.int64)
+    for terms, windows in _windows(a.x, first, words):
+        for piece, seed in enumerate(begins.tolist()):
+            places[terms, piece] = xxh32(windows, seed) % np.uint32(a.space_len)
+    before = np.searchsorted(sequence, sequence)  # terms of the sequences before
+    rows = a.out_lod[-1][sequence] + np.arange(len(first)) - before
+    a.out[...] = a.space_len + a.rand_len - 1
+    a.out[rows] = (places[:, :, None] + within).reshape(len(first), a.num_emb)

@@ -23,11 +23,6 @@ def fill(dev: Device, a: ops.Fill) -> Step:
     return written(dev, a.out, np.reshape(a.value, a.out.shape))
 
 
-@kernel("fill_zeros_like2", low=True)
-def fill_zeros_like2(dev: Device, a: ops.FillZerosLike2) -> Step:
-    return partial(a.out.fill, 0)
-
-
 @kernel("size", low=True)
 def size(dev: Device, a: ops.Size) -> Step:
     return partial(a.out.fill, a.input.size)

@@ -8,7 +8,6 @@ channels.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,7 @@ import numpy as np
 from ....graph.ops import region_pool as ops
 from ....graph.ops.operands import Array
 from ....strategies.errors import SequenceError
-from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import each_step
 
 
 def _images(op: str, a: Any) -> Array:
@@ -140,25 +138,20 @@ def _spread(d_x: Array, d_out: Array, rows: Array, columns: Array) -> None:
     d_x[:, h, w] += rows[:, h].T @ d_out @ columns[:, w]
 
 
-@kernel("roi_align", on=("numpy",))
-def roi_align(dev: Device, a: ops.RoiAlign) -> Step:
-    def run() -> None:
-        rows, columns = _aligned(a)
-        for r, image in enumerate(_images("roi_align", a)):
-            a.out[r] = _pool(a.x[image], rows[r], columns[r])
-
-    return run
+@each_step("roi_align", on=("numpy",))
+def roi_align(a: ops.RoiAlign) -> None:
+    rows, columns = _aligned(a)
+    for r, image in enumerate(_images("roi_align", a)):
+        a.out[r] = _pool(a.x[image], rows[r], columns[r])
 
 
-@kernel("roi_align_grad", on=("numpy",))
-def roi_align_grad(dev: Device, a: ops.RoiAlignGrad) -> list[Step]:
-    def run(d_x: Array) -> None:
-        rows, columns = _aligned(a)
-        d_x[...] = 0
-        for r, image in enumerate(_images("roi_align", a)):
-            _spread(d_x[image], a.d_out[r], rows[r], columns[r])
-
-    return [partial(run, a.d_x)]
+@each_step("roi_align_grad", on=("numpy",))
+def roi_align_grad(a: ops.RoiAlignGrad) -> None:
+    d_x: Any = a.d_x
+    rows, columns = _aligned(a)
+    d_x[...] = 0
+    for r, image in enumerate(_images("roi_align", a)):
+        _spread(d_x[image], a.d_out[r], rows[r], columns[r])
 
 
 def _by_position(x: Array, a: ops.Bins) -> Any:
@@ -166,69 +159,57 @@ def _by_position(x: Array, a: ops.Bins) -> Any:
     return x.reshape(-1, a.pooled_height, a.pooled_width, *x.shape[1:])
 
 
-@kernel("psroi_pool", on=("numpy",))
-def psroi_pool(dev: Device, a: ops.PsroiPool) -> Step:
-    def run() -> None:
-        rows, columns = _counted(a)
-        for r, image in enumerate(_images("psroi_pool", a)):
-            h, w = _reach(rows[r]), _reach(columns[r])
-            x = _by_position(a.x[image], a)[..., h, w]
-            a.out[r] = np.einsum("ph,cpqhw,qw->cpq", rows[r][:, h], x, columns[r][:, w])
-
-    return run
+@each_step("psroi_pool", on=("numpy",))
+def psroi_pool(a: ops.PsroiPool) -> None:
+    rows, columns = _counted(a)
+    for r, image in enumerate(_images("psroi_pool", a)):
+        h, w = _reach(rows[r]), _reach(columns[r])
+        x = _by_position(a.x[image], a)[..., h, w]
+        a.out[r] = np.einsum("ph,cpqhw,qw->cpq", rows[r][:, h], x, columns[r][:, w])
 
 
-@kernel("psroi_pool_grad", on=("numpy",))
-def psroi_pool_grad(dev: Device, a: ops.PsroiPoolGrad) -> list[Step]:
-    def run(d_x: Array) -> None:
-        rows, columns = _counted(a)
-        d_x[...] = 0
-        for r, image in enumerate(_images("psroi_pool", a)):
-            h, w = _reach(rows[r]), _reach(columns[r])
-            part = _by_position(d_x[image], a)[..., h, w]
-            part += np.einsum("ph,cpq,qw->cpqhw", rows[r][:, h], a.d_out[r], columns[r][:, w])
-
-    return [partial(run, a.d_x)]
+@each_step("psroi_pool_grad", on=("numpy",))
+def psroi_pool_grad(a: ops.PsroiPoolGrad) -> None:
+    d_x: Any = a.d_x
+    rows, columns = _counted(a)
+    d_x[...] = 0
+    for r, image in enumerate(_images("psroi_pool", a)):
+        h, w = _reach(rows[r]), _reach(columns[r])
+        part = _by_position(d_x[image], a)[..., h, w]
+        part += np.einsum("ph,cpq,qw->cpqhw", rows[r][:, h], a.d_out[r], columns[r][:, w])
 
 
-@kernel("prroi_pool", on=("numpy",))
-def prroi_pool(dev: Device, a: ops.PrroiPool) -> Step:
-    def run() -> None:
-        (rows, *_), (columns, *_) = _integrated(a)
-        for r, image in enumerate(_images("prroi_pool", a)):
-            a.out[r] = _pool(a.x[image], rows[r], columns[r])
-
-    return run
+@each_step("prroi_pool", on=("numpy",))
+def prroi_pool(a: ops.PrroiPool) -> None:
+    (rows, *_), (columns, *_) = _integrated(a)
+    for r, image in enumerate(_images("prroi_pool", a)):
+        a.out[r] = _pool(a.x[image], rows[r], columns[r])
 
 
-@kernel("prroi_pool_grad", on=("numpy",))
-def prroi_pool_grad(dev: Device, a: ops.PrroiPoolGrad) -> Step:
+@each_step("prroi_pool_grad", on=("numpy",))
+def prroi_pool_grad(a: ops.PrroiPoolGrad) -> None:
     """Edge k of n bins moves with the region's first edge by 1 - k / n, and by k / n with its last."""
-
-    def run() -> None:
-        both = _integrated(a)
-        (rows, *row_slopes), (columns, *column_slopes) = both
+    both = _integrated(a)
+    (rows, *row_slopes), (columns, *column_slopes) = both
+    if a.d_x is not None:
+        a.d_x[...] = 0
+    for r, image in enumerate(_images("prroi_pool", a)):
         if a.d_x is not None:
-            a.d_x[...] = 0
-        for r, image in enumerate(_images("prroi_pool", a)):
-            if a.d_x is not None:
-                _spread(a.d_x[image], a.d_out[r], rows[r], columns[r])
-            if a.d_rois is None:
-                continue
-            pairs = [(slope[r], columns[r]) for slope in row_slopes]
-            pairs += [(rows[r], slope[r]) for slope in column_slopes]
-            slopes = [a.d_out[r] * _pool(a.x[image], *pair) for pair in pairs]
-            for (begin, end), axis, first, last in (
-                (slopes[:2], 1, 1, 3),
-                (slopes[2:], 2, 0, 2),
-            ):
-                sums = [edge.sum((0, 3 - axis)) for edge in (begin, end)]
-                at = np.arange(len(sums[0]) + 1) / len(sums[0])
-                late = (sums[0] * at[:-1] + sums[1] * at[1:]).sum() * a.spatial_scale
-                a.d_rois[r, last] = late
-                a.d_rois[r, first] = (sums[0] + sums[1]).sum() * a.spatial_scale - late
-
-    return run
+            _spread(a.d_x[image], a.d_out[r], rows[r], columns[r])
+        if a.d_rois is None:
+            continue
+        pairs = [(slope[r], columns[r]) for slope in row_slopes]
+        pairs += [(rows[r], slope[r]) for slope in column_slopes]
+        slopes = [a.d_out[r] * _pool(a.x[image], *pair) for pair in pairs]
+        for (begin, end), axis, first, last in (
+            (slopes[:2], 1, 1, 3),
+            (slopes[2:], 2, 0, 2),
+        ):
+            sums = [edge.sum((0, 3 - axis)) for edge in (begin, end)]
+            at = np.arange(len(sums[0]) + 1) / len(sums[0])
+            late = (sums[0] * at[:-1] + sums[1] * at[1:]).sum() * a.spatial_scale
+            a.d_rois[r, last] = late
+            a.d_rois[r, first] = (sums[0] + sums[1]).sum() * a.spatial_scale - late
 
 
 def _windows(a: ops.RoiPool) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
@@ -246,36 +227,30 @@ def _windows(a: ops.RoiPool) -> Iterator[tuple[int, int, int, int, int, int, int
                 yield r, image, p, q, top[r, p], bottom[r, p], left[r, q], right[r, q]
 
 
-@kernel("roi_pool", on=("numpy",))
-def roi_pool(dev: Device, a: ops.RoiPool) -> Step:
+@each_step("roi_pool", on=("numpy",))
+def roi_pool(a: ops.RoiPool) -> None:
     width = a.x.shape[3]
-
-    def run() -> None:
-        for r, image, p, q, top, bottom, left, right in _windows(a):
-            value, place = a.out[r, :, p, q], -1
-            if bottom > top and right > left:
-                pixels = a.x[image, :, top:bottom, left:right].reshape(a.x.shape[1], -1)
-                best = pixels.argmax(1)
-                value[...] = pixels[np.arange(len(best)), best]
-                row, column = np.divmod(best, right - left)
-                place = (row + top) * width + column + left
-            else:
-                value[...] = 0
-            if a.argmax is not None:
-                a.argmax[r, :, p, q] = place
-
-    return run
+    for r, image, p, q, top, bottom, left, right in _windows(a):
+        value, place = a.out[r, :, p, q], -1
+        if bottom > top and right > left:
+            pixels = a.x[image, :, top:bottom, left:right].reshape(a.x.shape[1], -1)
+            best = pixels.argmax(1)
+            value[...] = pixels[np.arange(len(best)), best]
+            row, column = np.divmod(best, right - left)
+            place = (row + top) * width + column + left
+        else:
+            value[...] = 0
+        if a.argmax is not None:
+            a.argmax[r, :, p, q] = place
 
 
-@kernel("roi_pool_grad", on=("numpy",))
-def roi_pool_grad(dev: Device, a: ops.RoiPoolGrad) -> list[Step]:
-    def run(d_x: Array) -> None:
-        d_x[...] = 0
-        channels = np.arange(d_x.shape[1])[:, None]
-        flat = d_x.reshape(*d_x.shape[:2], -1)
-        for r, image in enumerate(_images("roi_pool", a)):
-            places = a.argmax[r].reshape(d_x.shape[1], -1)
-            d_out = np.where(places < 0, 0, a.d_out[r].reshape(places.shape))
-            np.add.at(flat[image], (channels, np.maximum(places, 0)), d_out)
-
-    return [partial(run, a.d_x)]
+@each_step("roi_pool_grad", on=("numpy",))
+def roi_pool_grad(a: ops.RoiPoolGrad) -> None:
+    d_x: Any = a.d_x
+    d_x[...] = 0
+    channels = np.arange(d_x.shape[1])[:, None]
+    flat = d_x.reshape(*d_x.shape[:2], -1)
+    for r, image in enumerate(_images("roi_pool", a)):
+        places = a.argmax[r].reshape(d_x.shape[1], -1)
+        d_out = np.where(places < 0, 0, a.d_out[r].reshape(places.shape))
+        np.add.at(flat[image], (channels, np.maximum(places, 0)), d_out)

@@ -8,7 +8,7 @@ from ....graph.ops import region_targets as ops
 from ....graph.ops.lod_levels import bounds
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 from .draw import order
 from .random import drawn_with
 
@@ -42,16 +42,13 @@ def rpn_target_assign(dev: Device, a: ops.RpnTargetAssign) -> Step:
     return run
 
 
-@kernel("retinanet_target_assign", on=ON)
-def retinanet_target_assign(dev: Device, a: ops.RetinanetTargetAssign) -> Step:
-    def run() -> None:
-        targets, counts = ops.class_targets(a, a.gt_boxes_lod[-1])
-        a.location_index[...], a.score_index[...] = targets.places, targets.scores
-        a.target_b_box[...], a.target_label[:, 0] = targets.offsets, targets.labels
-        a.b_box_inside_weight[...] = targets.weights[:, None]
-        a.foreground_number[:, 0] = counts
-
-    return run
+@each_step("retinanet_target_assign", on=ON)
+def retinanet_target_assign(a: ops.RetinanetTargetAssign) -> None:
+    targets, counts = ops.class_targets(a, a.gt_boxes_lod[-1])
+    a.location_index[...], a.score_index[...] = targets.places, targets.scores
+    a.target_b_box[...], a.target_label[:, 0] = targets.offsets, targets.labels
+    a.b_box_inside_weight[...] = targets.weights[:, None]
+    a.foreground_number[:, 0] = counts
 
 
 @kernel("generate_proposal_labels", on=ON)
@@ -76,10 +73,7 @@ def generate_proposal_labels(dev: Device, a: ops.GenerateProposalLabels) -> Step
     return run
 
 
-@kernel("lod_of_regions", on=ON)
-def lod_of_regions(dev: Device, a: ops.OffsetsOfRegions) -> Step:
-    def run() -> None:
-        images = ops.region_targets(a, a.x, a.y)
-        a.out[...] = bounds([image.boxes for image in images])
-
-    return run
+@each_step("lod_of_regions", on=ON)
+def lod_of_regions(a: ops.OffsetsOfRegions) -> None:
+    images = ops.region_targets(a, a.x, a.y)
+    a.out[...] = bounds([image.boxes for image in images])

@@ -8,15 +8,12 @@ import numpy as np
 
 from ....graph.ops.selection import Unique, UniqueWithCounts, WhereIndex
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 
 
-@kernel("where_index", on=("numpy",))
-def where_index(dev: Device, a: WhereIndex) -> Step:
-    def run() -> None:
-        a.out[...] = np.argwhere(a.condition)
-
-    return run
+@each_step("where_index", on=("numpy",))
+def where_index(a: WhereIndex) -> None:
+    a.out[...] = np.argwhere(a.condition)
 
 
 @kernel("unique", on=("numpy",))

@@ -12,7 +12,7 @@ from ....graph.ops.operands import Array
 from ....graph.ops.sequence_metric import SCHEMES, ChunkEval, CtcAlign, EditDistance
 from ....strategies.errors import InvalidValue, SequenceError
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 from .lod_levels import aligned
 
 
@@ -38,23 +38,19 @@ def _parts(op: str, slot: str, labels: Array, lod: list[Array], length: Any) -> 
     return [row[:count] for row, count in zip(rows, counts, strict=True)]
 
 
-@kernel("edit_distance", on=("numpy",))
-def edit_distance(dev: Device, a: EditDistance) -> Step:
+@each_step("edit_distance", on=("numpy",))
+def edit_distance(a: EditDistance) -> None:
     """Insertions, deletions and substitutions from a sequence to its reference (Levenshtein, 1966)."""
-
-    def run() -> None:
-        hyps = _parts("edit_distance", "Hyps", a.hyps, a.hyps_lod, a.hyps_length)
-        refs = _parts("edit_distance", "Refs", a.refs, a.refs_lod, a.refs_length)
-        for i, (hyp, ref) in enumerate(zip(hyps, refs, strict=True)):
-            if a.normalized and not ref.size:
-                raise InvalidValue(
-                    f"edit_distance: reference {i} is empty, so the distance cannot be divided by its length. "
-                    f"Leave it out, or say normalized=False."
-                )
-            a.out[i] = _distance(hyp, ref) / (ref.size if a.normalized else 1)
-        a.sequence_num[...] = len(refs)
-
-    return run
+    hyps = _parts("edit_distance", "Hyps", a.hyps, a.hyps_lod, a.hyps_length)
+    refs = _parts("edit_distance", "Refs", a.refs, a.refs_lod, a.refs_length)
+    for i, (hyp, ref) in enumerate(zip(hyps, refs, strict=True)):
+        if a.normalized and not ref.size:
+            raise InvalidValue(
+                f"edit_distance: reference {i} is empty, so the distance cannot be divided by its length. "
+                f"Leave it out, or say normalized=False."
+            )
+        a.out[i] = _distance(hyp, ref) / (ref.size if a.normalized else 1)
+    a.sequence_num[...] = len(refs)
 
 
 def _distance(hyp: Array, ref: Array) -> int:
@@ -89,33 +85,29 @@ def ctc_align(dev: Device, a: CtcAlign) -> Step:
     return run if a.input_length is None else run_padded
 
 
-@kernel("chunk_eval", on=("numpy",))
-def chunk_eval(dev: Device, a: ChunkEval) -> Step:
+@each_step("chunk_eval", on=("numpy",))
+def chunk_eval(a: ChunkEval) -> None:
     """Count chunks of both, and those of one type, first and last label."""
-
-    def run() -> None:
-        counts = [0, 0, 0]
-        pairs = (
-            _parts("chunk_eval", slot, labels, lod, a.seq_length)
-            for slot, labels, lod in (
-                ("Inference", a.inference, a.inference_lod),
-                ("Label", a.label, a.label_lod),
-            )
+    counts = [0, 0, 0]
+    pairs = (
+        _parts("chunk_eval", slot, labels, lod, a.seq_length)
+        for slot, labels, lod in (
+            ("Inference", a.inference, a.inference_lod),
+            ("Label", a.label, a.label_lod),
         )
-        for inferred, labelled in zip(*pairs, strict=True):
-            if inferred.size != labelled.size:
-                raise SequenceError("chunk_eval: Inference and Label differ in their sequences")
-            guesses, chunks = (set(_chunks(tags.tolist(), a)) for tags in (inferred, labelled))
-            for k, group in enumerate((guesses, chunks, guesses & chunks)):
-                counts[k] += len(group)
-        said, meant, right = counts
-        precision, recall = right / said if said else 0.0, right / meant if meant else 0.0
-        a.precision[...], a.recall[...] = precision, recall
-        a.f1_score[...] = 2 * precision * recall / (precision + recall) if right else 0.0
-        a.num_infer_chunks[...], a.num_label_chunks[...] = said, meant
-        a.num_correct_chunks[...] = right
-
-    return run
+    )
+    for inferred, labelled in zip(*pairs, strict=True):
+        if inferred.size != labelled.size:
+            raise SequenceError("chunk_eval: Inference and Label differ in their sequences")
+        guesses, chunks = (set(_chunks(tags.tolist(), a)) for tags in (inferred, labelled))
+        for k, group in enumerate((guesses, chunks, guesses & chunks)):
+            counts[k] += len(group)
+    said, meant, right = counts
+    precision, recall = right / said if said else 0.0, right / meant if meant else 0.0
+    a.precision[...], a.recall[...] = precision, recall
+    a.f1_score[...] = 2 * precision * recall / (precision + recall) if right else 0.0
+    a.num_infer_chunks[...], a.num_label_chunks[...] = said, meant
+    a.num_correct_chunks[...] = right
 
 
 def _chunks(tags: list[int], a: ChunkEval) -> Iterator[tuple[int, int, int]]:

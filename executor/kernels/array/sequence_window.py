@@ -10,8 +10,7 @@ import numpy as np
 from ....graph.ops import sequence_window as ops
 from ....graph.ops.operands import Array
 from ....strategies.errors import SequenceError
-from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import each_step
 
 
 def _pairs(a: ops.TopKOperands, values: Array) -> Iterator[tuple[Array, slice]]:
@@ -31,42 +30,32 @@ def _pairs(a: ops.TopKOperands, values: Array) -> Iterator[tuple[Array, slice]]:
         yield values.reshape(-1)[begin:end].reshape(shape), slice(top, bottom)
 
 
-@kernel("sequence_topk_avg_pooling", on=("numpy",))
-def topk(dev: Device, a: ops.SequenceTopKAvgPooling) -> Step:
+@each_step("sequence_topk_avg_pooling", on=("numpy",))
+def topk(a: ops.SequenceTopKAvgPooling) -> None:
     """The largest of each row, added up and divided by how many there should be."""
     rows, most, counts = a.row.shape[0], a.topks[-1], np.array(a.topks)
-
-    def run() -> None:
-        place = a.pos.reshape(rows, a.channel_num, most)
-        place.fill(-1)
-        for values, own in _pairs(a, a.x):
-            best = np.argsort(-values, axis=2, kind="stable")[..., :most].transpose(1, 0, 2)
-            place[own, :, : best.shape[2]] = best
-            largest = np.zeros((*best.shape[:2], most + 1), values.dtype)
-            largest[..., 1 : best.shape[2] + 1] = np.take_along_axis(
-                values.transpose(1, 0, 2), best, 2
-            )
-            means = largest.cumsum(2)[..., counts] / counts
-            a.out[own] = means.reshape(len(best), a.out.shape[1])
-
-    return run
+    place = a.pos.reshape(rows, a.channel_num, most)
+    place.fill(-1)
+    for values, own in _pairs(a, a.x):
+        best = np.argsort(-values, axis=2, kind="stable")[..., :most].transpose(1, 0, 2)
+        place[own, :, : best.shape[2]] = best
+        largest = np.zeros((*best.shape[:2], most + 1), values.dtype)
+        largest[..., 1 : best.shape[2] + 1] = np.take_along_axis(values.transpose(1, 0, 2), best, 2)
+        means = largest.cumsum(2)[..., counts] / counts
+        a.out[own] = means.reshape(len(best), a.out.shape[1])
 
 
-@kernel("sequence_topk_avg_pooling_grad", on=("numpy",))
-def topk_grad(dev: Device, a: ops.SequenceTopKAvgPoolingGrad) -> Step:
+@each_step("sequence_topk_avg_pooling_grad", on=("numpy",))
+def topk_grad(a: ops.SequenceTopKAvgPoolingGrad) -> None:
     """Each of the largest gets the gradients of the sums that it is part of."""
     rows, most, counts = a.row.shape[0], a.topks[-1], np.array(a.topks)
     shares = (np.arange(most) < counts[:, None]) / counts[:, None]
-
-    def run() -> None:
-        place = a.pos.reshape(rows, a.channel_num, most)
-        d_out = a.d_out.reshape(rows, a.channel_num, counts.size)
-        assert a.d_x is not None
-        a.d_x.fill(0)
-        for d_values, own in _pairs(a, a.d_x):
-            count = min(most, d_values.shape[2])
-            d_best = (d_out[own] @ shares.astype(d_out.dtype))[..., :count].transpose(1, 0, 2)
-            best = place[own, :, :count].transpose(1, 0, 2).astype(np.int64)
-            np.put_along_axis(d_values, best, d_best, 2)
-
-    return run
+    place = a.pos.reshape(rows, a.channel_num, most)
+    d_out = a.d_out.reshape(rows, a.channel_num, counts.size)
+    assert a.d_x is not None
+    a.d_x.fill(0)
+    for d_values, own in _pairs(a, a.d_x):
+        count = min(most, d_values.shape[2])
+        d_best = (d_out[own] @ shares.astype(d_out.dtype))[..., :count].transpose(1, 0, 2)
+        best = place[own, :, :count].transpose(1, 0, 2).astype(np.int64)
+        np.put_along_axis(d_values, best, d_best, 2)

@@ -8,7 +8,7 @@ from ....graph.ops.operands import Array
 from ....graph.ops.sequence_choice import within
 from ....graph.ops.tag_filter import FilterByInstag, FilterByInstagGrad, OffsetsTagged, tagged
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, each_step, kernel
 
 ON = ("numpy",)
 
@@ -17,25 +17,21 @@ def _numbers(a: FilterByInstag) -> Array:
     return tagged(a.ins_tag, a.ins_tag_lod[-1] if a.ins_tag_lod else None, a.filter_tag)
 
 
-@kernel("filter_by_instag", on=ON, low=True)
-def filter_by_instag(dev: Device, a: FilterByInstag) -> Step:
+@each_step("filter_by_instag", on=ON, low=True)
+def filter_by_instag(a: FilterByInstag) -> None:
     """IndexMap: where a sequence stands in Out, where in Ins, and how many rows it has."""
     rows = len(a.ins)
-
-    def run() -> None:
-        numbers = _numbers(a)
-        if not numbers.size:
-            a.out[...] = a.out_val_if_empty
-            a.loss_weight[...] = 0
-            a.index_map[...] = (0, 1, 1)
-            return
-        ends = a.ins_lod[-1] if a.is_lod else np.arange(rows + 1)
-        begins, rows_left = within(ends, numbers)
-        a.out[...] = a.ins[rows_left]
-        a.loss_weight[...] = 1
-        a.index_map[...] = np.stack([begins[:-1], ends[numbers], np.diff(begins)], 1)
-
-    return run
+    numbers = _numbers(a)
+    if not numbers.size:
+        a.out[...] = a.out_val_if_empty
+        a.loss_weight[...] = 0
+        a.index_map[...] = (0, 1, 1)
+        return
+    ends = a.ins_lod[-1] if a.is_lod else np.arange(rows + 1)
+    begins, rows_left = within(ends, numbers)
+    a.out[...] = a.ins[rows_left]
+    a.loss_weight[...] = 1
+    a.index_map[...] = np.stack([begins[:-1], ends[numbers], np.diff(begins)], 1)
 
 
 @kernel("filter_by_instag_grad", on=ON, low=True)
@@ -54,13 +50,10 @@ def filter_by_instag_grad(dev: Device, a: FilterByInstagGrad) -> Step:
     return run
 
 
-@kernel("lod_tagged", on=ON)
-def lod_tagged(dev: Device, a: OffsetsTagged) -> Step:
-    def run() -> None:
-        numbers = tagged(a.y, a.y_lod, a.tags)
-        if a.of_rows and a.x is not None and numbers.size:
-            a.out[...] = within(a.x, numbers)[0]
-        else:
-            a.out[...] = np.arange(a.out.size)
-
-    return run
+@each_step("lod_tagged", on=ON)
+def lod_tagged(a: OffsetsTagged) -> None:
+    numbers = tagged(a.y, a.y_lod, a.tags)
+    if a.of_rows and a.x is not None and numbers.size:
+        a.out[...] = within(a.x, numbers)[0]
+    else:
+        a.out[...] = np.arange(a.out.size)

@@ -8,8 +8,7 @@ import numpy as np
 
 from ....graph.ops.operands import Array
 from ....graph.ops.yolo_loss import YoloAttributes, YoloLoss, YoloLossGrad
-from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import each_step
 
 _SMALLEST = 1e-6  # a box whose width or height is less is none
 
@@ -99,47 +98,40 @@ def _sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-@kernel("yolov3_loss", on=("numpy",))
-def yolov3_loss(dev: Device, a: YoloLoss) -> Step:
-    def run() -> None:
-        real, match = _boxes(a)
-        a.gt_match_mask[...] = match
-        answers, x = _answers(a, match), _cells(a.x, a)
-        mask = np.where(_overlap(a, real) > a.ignore_thresh, -1, 0).astype(a.x.dtype)
-        mask[answers.at] = answers.scores
-        a.objectness_mask[...] = mask
-        images, anchors, rows, columns = answers.at
-        cell = x[images, anchors, :, rows, columns]
-        middles = _entropy(cell[:, :2], answers.places[:, :2])
-        places = middles.sum(1) + np.abs(cell[:, 2:4] - answers.places[:, 2:]).sum(1)
-        classes = _entropy(cell[:, 5:], answers.classes).sum(1)
-        sure = _entropy(x[:, :, 4], mask > 1e-5) * np.where(mask > 1e-5, mask, mask > -0.5)
-        a.loss[...] = sure.sum((1, 2, 3))
-        np.add.at(a.loss, images, places * answers.scales + classes * answers.scores)
-
-    return run
+@each_step("yolov3_loss", on=("numpy",))
+def yolov3_loss(a: YoloLoss) -> None:
+    real, match = _boxes(a)
+    a.gt_match_mask[...] = match
+    answers, x = _answers(a, match), _cells(a.x, a)
+    mask = np.where(_overlap(a, real) > a.ignore_thresh, -1, 0).astype(a.x.dtype)
+    mask[answers.at] = answers.scores
+    a.objectness_mask[...] = mask
+    images, anchors, rows, columns = answers.at
+    cell = x[images, anchors, :, rows, columns]
+    middles = _entropy(cell[:, :2], answers.places[:, :2])
+    places = middles.sum(1) + np.abs(cell[:, 2:4] - answers.places[:, 2:]).sum(1)
+    classes = _entropy(cell[:, 5:], answers.classes).sum(1)
+    sure = _entropy(x[:, :, 4], mask > 1e-5) * np.where(mask > 1e-5, mask, mask > -0.5)
+    a.loss[...] = sure.sum((1, 2, 3))
+    np.add.at(a.loss, images, places * answers.scales + classes * answers.scores)
 
 
-@kernel("yolov3_loss_grad", on=("numpy",))
-def yolov3_loss_grad(dev: Device, a: YoloLossGrad) -> Step:
+@each_step("yolov3_loss_grad", on=("numpy",))
+def yolov3_loss_grad(a: YoloLossGrad) -> None:
     """Of boxes that meet in a cell the last one says what is expected there, as in Paddle."""
     d_x, x = _cells(a.d_x, a), _cells(a.x, a)
-
-    def run() -> None:
-        answers = _answers(a, a.gt_match_mask)
-        images, anchors, rows, columns = answers.at
-        cell = x[images, anchors, :, rows, columns]
-        slopes = np.zeros_like(cell)
-        weight = a.d_loss[images][:, None]
-        scales, scores = answers.scales[:, None] * weight, answers.scores[:, None] * weight
-        slopes[:, :2] = (_sigmoid(cell[:, :2]) - answers.places[:, :2]) * scales
-        slopes[:, 2:4] = np.where(cell[:, 2:4] > answers.places[:, 2:], scales, -scales)
-        slopes[:, 5:] = (_sigmoid(cell[:, 5:]) - answers.classes) * scores
-        d_x[...] = 0
-        d_x[images, anchors, :, rows, columns] = slopes
-        mask = a.objectness_mask
-        sure = _sigmoid(x[:, :, 4]) - (mask > 1e-5)
-        weights = np.where(mask > 1e-5, mask, mask > -0.5) * a.d_loss.reshape(-1, 1, 1, 1)
-        d_x[:, :, 4] = sure * weights
-
-    return run
+    answers = _answers(a, a.gt_match_mask)
+    images, anchors, rows, columns = answers.at
+    cell = x[images, anchors, :, rows, columns]
+    slopes = np.zeros_like(cell)
+    weight = a.d_loss[images][:, None]
+    scales, scores = answers.scales[:, None] * weight, answers.scores[:, None] * weight
+    slopes[:, :2] = (_sigmoid(cell[:, :2]) - answers.places[:, :2]) * scales
+    slopes[:, 2:4] = np.where(cell[:, 2:4] > answers.places[:, 2:], scales, -scales)
+    slopes[:, 5:] = (_sigmoid(cell[:, 5:]) - answers.classes) * scores
+    d_x[...] = 0
+    d_x[images, anchors, :, rows, columns] = slopes
+    mask = a.objectness_mask
+    sure = _sigmoid(x[:, :, 4]) - (mask > 1e-5)
+    weights = np.where(mask > 1e-5, mask, mask > -0.5) * a.d_loss.reshape(-1, 1, 1, 1)
+    d_x[:, :, 4] = sure * weights

@@ -6,7 +6,6 @@ backward pass makes them again, with their sums. Legend as in ``kernels/array/at
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -15,7 +14,16 @@ import numpy as np
 
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..array.attention import Block, Settings, Space, Views, blocks, part, register
+from ..array.attention import (
+    AttentionOperands,
+    Block,
+    Settings,
+    Space,
+    Views,
+    blocks,
+    part,
+    register,
+)
 from ..cuda.random import CudaDropout
 from ..registry import Step
 from .product import product
@@ -26,14 +34,13 @@ _SCORES = 1 << 26  # in scratch at a time
 _LEAST_ROWS = 1024  # of one head, where one head's do not fit
 
 
-class CublasLtAttention:
+class CublasLtAttention(AttentionOperands):
     """Binds the passes of one attention, block by block."""
 
+    drops = CudaDropout
+
     def __init__(self, dev: Device, views: Views, mask: Any, a: Settings) -> None:
-        self.dev, self.mask, self.scale = dev, mask, a.scale
-        self.q, self.k, self.v = views
-        self.shape = (*self.q.shape[:3], self.k.shape[2])
-        self.dropout = CudaDropout(dev, math.prod(self.shape[1:]), a.dropout)
+        super().__init__(dev, views, mask, a)
         self.blocks = list(blocks(self.shape, _SCORES, _LEAST_ROWS))
         self.wide = wide_type(self.q.dtype)
         shapes = [block.shape for block in self.blocks]
@@ -49,7 +56,7 @@ class CublasLtAttention:
             yield from self._score(block)
             yield from self.dropout.mark(block.start, mark)
             columns = top[block.at], total[block.at]
-            masked, factor = self._masked(block), self.dropout.factor
+            masked, factor = self.masked(block), self.dropout.factor
             yield softened(self.dev, scores, masked, mark, weights, *columns, factor)
             yield from product(self.dev, weights, self.v[block.at[:2]], out[block.at])
 
@@ -67,7 +74,7 @@ class CublasLtAttention:
             rows, raw, mark = d_out[block.at], d_weights(block.shape), self._mark(block)
             yield from product(self.dev, rows, _turned(self.v[block.at[:2]]), raw)
             yield from self.dropout.mark(block.start, mark)
-            operands = self.scores(block.shape), self._masked(block), mark, weights
+            operands = self.scores(block.shape), self.masked(block), mark, weights
             yield sloped(self.dev, *operands, raw, slopes, self.dropout.factor)
             yield from sums.add(block, slopes)
             yield from self._products(block, rows, slopes, wanted[0], totals)
@@ -105,9 +112,6 @@ class CublasLtAttention:
 
     def _mark(self, block: Block) -> Any:
         return self.marks(block.shape) if self.dropout.draws else None
-
-    def _masked(self, block: Block) -> Any:
-        return None if self.mask is None else part(self.mask, block)
 
 
 class _MaskSums:

@@ -18,10 +18,10 @@ from ...codegen.cuda_source import c_type
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..array.conv import CONVOLUTIONS, Geometry, Product, geometry, product_kernels
-from ..cuda.support import enough_blocks, launch
+from ..cuda.support import enough_blocks, launch, rectified, through_relu
 from ..registry import Step
 from .product import product as multiplied
-from .support import copied, cublaslt, part
+from .support import copied, cublaslt
 
 _UNFOLDED_BYTES = 128 << 20  # of windows at a time
 
@@ -39,16 +39,6 @@ def _compute(dev: Device, a: ConvOperands, product: Product) -> list[Step]:
             part = _by_group(y[images], a.groups)
             steps += [*unfolding, *multiplied(dev, w_GOK, windows, part)]
     return steps
-
-
-def _rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
-    scratch = dev.scratch_like(x)
-    return scratch, part(dev, "relu", {"X": x}, {"Out": scratch})
-
-
-def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
-    """Relu(x) > 0 where x is."""
-    return part(dev, "relu_grad", {"Out": x, "Out@GRAD": d_x}, {"X@GRAD": d_x})
 
 
 def _filters(dev: Device, geo: Geometry, filter: Array) -> tuple[Any, list[Step]]:
@@ -206,4 +196,4 @@ _FOLD = """
   }
 """
 
-cublaslt(*CONVOLUTIONS)(product_kernels(_compute, _rectified, _slope))
+cublaslt(*CONVOLUTIONS)(product_kernels(_compute, rectified, through_relu))

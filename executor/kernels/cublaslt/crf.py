@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..cuda.by_index import Sums
 from ..cuda.elementwise import CUDA
 from ..cuda.launches import Argument, Maybe, call, ints, read, written
 from ..cuda.sequences import refusal, refusing
-from ..registry import F, Step, kernel, nonempty
+from ..registry import Step, kernel
 from .product import product
 from .support import column_sums
 
@@ -33,11 +34,7 @@ def _takes(node: Node) -> bool:
     return dtypes in ({VarType.FP32}, {VarType.FP64})
 
 
-def _on(op_type: str) -> Callable[[F], F]:
-    register: Callable[[Any], Any] = kernel(
-        op_type, on=("cublaslt",), takes=_takes, needs=("cuda",)
-    )
-    return lambda function: register(nonempty(op_type, function))
+_on = partial(kernel, on=("cublaslt",), takes=_takes, needs=("cuda",), nonempty=True)
 
 
 class _Chains:

@@ -11,10 +11,11 @@ from ....graph.ops.operands import Array
 from ....strategies.types import is_low
 from ..array.feedforward import FeedForward, backward_of, forward_of
 from ..cuda.random import CudaDropout
+from ..cuda.support import part
 from ..registry import Step
 from .fused_linear import activated, epilogue, linear, weight_gradient
 from .product import finished
-from .support import copied, cublaslt, part
+from .support import copied, cublaslt
 
 _BITS = 128  # relu's epilogue keeps rows of a multiple of so many bits
 

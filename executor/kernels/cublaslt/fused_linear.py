@@ -12,9 +12,10 @@ from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..array.fused_linear import below_of, kept_of
 from ..array.linear import as_matrix
+from ..cuda.support import part
 from ..registry import Step
 from .product import finished, product
-from .support import column_sums, cublaslt, part
+from .support import column_sums, cublaslt
 
 
 def linear(dev: Device, a: Array, b: Array, bias: Any, out: Array) -> list[Step]:

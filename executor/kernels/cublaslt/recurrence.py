@@ -6,7 +6,7 @@ the slopes of weights are products over all rows. What is narrower than single p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
@@ -18,7 +18,7 @@ from ...device.device import Device
 from ..cuda.copies import moved
 from ..cuda.launches import Maybe, ints, numbers, read, written
 from ..cuda.time_steps import MOST_BYTES, TimeOrder
-from ..registry import F, Step, kernel, nonempty
+from ..registry import Step, kernel
 from .product import product
 from .support import column_sums
 
@@ -32,11 +32,7 @@ def _takes(node: Node) -> bool:
     return dtypes in ({VarType.FP32}, {VarType.FP64}) and nbytes <= MOST_BYTES
 
 
-def _on(op_type: str) -> Callable[[F], F]:
-    register: Callable[[Any], Any] = kernel(
-        op_type, on=("cublaslt",), takes=_takes, needs=("cuda",)
-    )
-    return lambda function: register(nonempty(op_type, function))
+_on = partial(kernel, on=("cublaslt",), takes=_takes, needs=("cuda",), nonempty=True)
 
 
 def _like(dev: Device, array: Array | None, shape: tuple[int, ...], dtype: Any) -> Array:

@@ -1,17 +1,16 @@
-"""How a kernel of cuBLASLt is registered, and the elementwise parts beside its products."""
+"""How a kernel of cuBLASLt is registered; copies and sums beside its products."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
-from ....graph.ops.registry import OPS
 from ...device.device import Device
-from ..cuda.support import floating
-from ..registry import KERNELS, F, Step, bind, kernel, nonempty
+from ..cuda.support import floating, part
+from ..registry import F, Step, kernel
 
 
 def cublaslt(*op_types: str, takes: Callable[[Node], bool] | None = None) -> Callable[[F], F]:
@@ -23,25 +22,7 @@ def cublaslt(*op_types: str, takes: Callable[[Node], bool] | None = None) -> Cal
     def accepts(node: Node) -> bool:
         return floating(node) and (takes is None or takes(node))
 
-    def register(function: F) -> F:
-        for op_type in op_types:
-            kernel(op_type, on=("cublaslt",), takes=accepts, low=True)(nonempty(op_type, function))
-        return function
-
-    return register
-
-
-def part(
-    dev: Device,
-    op: str,
-    inputs: Mapping[str, Any],
-    outputs: Mapping[str, Any],
-    attrs: Mapping[str, Any] | None = None,
-) -> list[Step]:
-    """Return the calls of another op on these arrays: a generated kernel's, where there is one."""
-    back_end = "cuda" if (op, "cuda") in KERNELS else ""
-    sources, targets = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
-    return bind(op, sources, targets, {**OPS[op].attrs, **(attrs or {})}, dev, back_end)
+    return kernel(*op_types, on=("cublaslt",), takes=accepts, low=True, nonempty=True)
 
 
 def copied(dev: Device, source: Array, target: Array) -> list[Step]:

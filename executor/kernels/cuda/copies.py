@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ....graph.ops.operands import Array
+from ...codegen.dimensions import CopyDimension, joined_of_copy
 from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -26,39 +27,10 @@ _IN_FLIGHT = 4  # units that a thread loads before it stores
 _LEAST_TILE = 8  # rows or columns that pay for a tile
 
 
-class Dimension(NamedTuple):
-    """A number of elements, and how far apart they lie, in elements."""
-
-    size: int
-    to: int
-    source: int
-
-
 def divisor(d: int) -> tuple[int, int]:
     """Return what ``over`` in ``index.cuh`` needs to divide by ``d``."""
     shift = max(d - 1, 0).bit_length()
     return (((1 << 32) * ((1 << shift) - d)) // d + 1) & 0xFFFFFFFF, shift
-
-
-def joined(target: Array, source: Array | None) -> list[Dimension]:
-    """Return the dimensions, outermost of the target first, joined where both arrays allow it.
-
-    A dimension of ``source`` that is 1 stands for any size; ``source`` None is one number.
-    """
-    width = target.itemsize
-    apart = []
-    for i, n in enumerate(target.shape):
-        step = 0 if source is None or source.shape[i] == 1 else source.strides[i] // width
-        if n > 1:
-            apart.append(Dimension(n, target.strides[i] // width, step))
-    dims: list[Dimension] = []
-    for d in sorted(apart, key=lambda d: -abs(d.to)):
-        outer = dims[-1] if dims else None
-        if outer and (outer.to, outer.source) == (d.size * d.to, d.size * d.source):
-            dims[-1] = d._replace(size=outer.size * d.size)
-        else:
-            dims.append(d)
-    return dims or [Dimension(1, 1, 0 if source is None else 1)]
 
 
 def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
@@ -66,8 +38,8 @@ def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
     if target is None or not target.size:
         return []
     assert dev.runtime is not None
-    dimensions = joined(target, source)
-    if dimensions == [Dimension(target.size, 1, 1)] and target.shape == source.shape:
+    dimensions = joined_of_copy(target, source)
+    if dimensions == [CopyDimension(target.size, 1, 1)] and target.shape == source.shape:
         if dev.runtime.address(target) == dev.runtime.address(source):
             return []
         if dev.guard is None:
@@ -85,14 +57,14 @@ def filled(dev: Device, target: Array | None, value: Any) -> list[Step]:
     """Return the call that gives every element of an array, of any strides, one value."""
     if target is None or not target.size:
         return []
-    dimensions = joined(target, None)
+    dimensions = joined_of_copy(target, None)
     if _too_many(dimensions):
         return [s for half, _ in _halves(target, target) for s in filled(dev, half, value)]
     bits = np.array(value).astype(target.dtype).tobytes() * 8
     return [_unit_by_unit(dev, target, int.from_bytes(bits[:8], "little"), dimensions)]
 
 
-def _too_many(dimensions: Sequence[Dimension]) -> bool:
+def _too_many(dimensions: Sequence[CopyDimension]) -> bool:
     elements = math.prod(d.size for d in dimensions)
     return (
         max(elements, *(abs(d.to) for d in dimensions), *(abs(d.source) for d in dimensions))
@@ -129,7 +101,7 @@ def widest(
 
 
 def _unit_by_unit(
-    dev: Device, target: Array, source: Array | int, dimensions: list[Dimension]
+    dev: Device, target: Array, source: Array | int, dimensions: list[CopyDimension]
 ) -> Step:
     """``source``: an array, or the bits of a number."""
     number = isinstance(source, int)
@@ -139,7 +111,7 @@ def _unit_by_unit(
         arrays = [target] if number else [target, source]
         width = widest(dev, width, inner.size, [n for d in outer for n in (d.to, d.source)], arrays)
     many = width // target.itemsize
-    outer = [Dimension(d.size, d.to // many, d.source // many) for d in outer]
+    outer = [CopyDimension(d.size, d.to // many, d.source // many) for d in outer]
     dimensions = [*outer, inner._replace(size=inner.size // many)]
     count = math.prod(d.size for d in dimensions)
     words = [word for d in dimensions for word in (d.size, *divisor(d.size), d.to, d.source)]
@@ -194,9 +166,9 @@ def _by_tiles(
     dev: Device,
     target: Array,
     source: Array,
-    row: Dimension,
-    column: Dimension,
-    dims: list[Dimension],
+    row: CopyDimension,
+    column: CopyDimension,
+    dims: list[CopyDimension],
 ) -> Step:
     """Through shared memory: the source is read along rows, the target written along columns."""
     outer = [d for d in dims if d not in (row, column)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ....graph.ops import creation as ops
@@ -37,17 +39,18 @@ def fill_any_like(dev: Device, a: ops.FillAnyLike) -> list[Step]:
 @CUDA.register("assign_value")
 def assign_value(dev: Device, a: ops.AssignValue) -> list[Step]:
     numbers = a.fp32_values or a.int64_values or a.int32_values or a.bool_values
-    return _written(dev, a.out, np.array(numbers).astype(a.out.dtype).reshape(a.out.shape))
+    return written(dev, a.out, np.reshape(numbers, a.out.shape))
 
 
 @CUDA.register("shape")
 def shape(dev: Device, a: ops.Shape) -> list[Step]:
-    return _written(dev, a.out, np.array(a.input.shape, a.out.dtype))
+    return written(dev, a.out, a.input.shape)
 
 
-def _written(dev: Device, out: Array, value: np.ndarray) -> list[Step]:
-    """Copy numbers that are sent to the GPU now."""
-    return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": dev.xp.asarray(value)})
+def written(dev: Device, out: Array, value: Any) -> list[Step]:
+    """Return the calls that copy numbers, which are sent to the GPU now."""
+    numbers = dev.xp.asarray(np.asarray(value).astype(out.dtype))
+    return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": numbers})
 
 
 @CUDA.register("assign", "cast")

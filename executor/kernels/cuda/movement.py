@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....graph.ops.indexing import Slice, SliceGrad
-from ....graph.ops.manipulation import (
-    ExpandGrad,
-)
+from ....graph.ops.manipulation import ExpandGrad
 from ....graph.ops.operands import Array, Gradient, Unary
 from ....graph.ops.padding import Pad, PadGrad, image_axis
 from ....graph.ops.ranges import ExpandAsGrad

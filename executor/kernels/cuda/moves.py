@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from ....graph.ops.diagonal import Eye, Trace, TraceGrad
-from ....graph.ops.rearrange import Unbind
+from ....graph.ops.diagonal import Eye, Trace
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.manipulation import layers
 from ..array.moves import diagonal_of, register
 from .copies import filled, moved
 from .reduction import reduced
 from .support import cuda
 
 register(cuda, moved, filled)
-
-
-@cuda("unbind")
-def unbind(dev: Device, a: Unbind) -> list[Step]:
-    """Each layer is a copy."""
-    pairs = zip(a.out, layers(a.x, len(a.out), a.axis), strict=True)
-    return [
-        step
-        for out, layer in pairs
-        if out is not None
-        for step in moved(dev, out, layer.reshape(out.shape))
-    ]
 
 
 @cuda("eye")
@@ -40,11 +26,3 @@ def trace(dev: Device, a: Trace) -> list[Step]:
     rows = dev.scratch(view.shape, view.dtype)
     out = a.out.reshape(view.shape[:-1])
     return [*moved(dev, rows, view), *reduced(dev, "Sum", rows, out, (view.ndim - 1,))]
-
-
-@cuda("trace_grad")
-def trace_grad(dev: Device, a: TraceGrad) -> list[Step]:
-    """The gradient all along the diagonal, zero beside it."""
-    view = diagonal_of(a.d_input, a.offset, a.dim1, a.dim2)
-    source = a.d_out.reshape(*view.shape[:-1], 1)
-    return [*filled(dev, a.d_input, 0), *moved(dev, view, source)]

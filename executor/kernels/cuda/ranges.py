@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ....graph.ops import expr as e
 from ....graph.ops import ranges as ops
-from ....graph.ops.operands import Array, Unary
+from ....graph.ops.operands import Unary
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_loops import fill as constant
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.ranges import linspace_shares, range_numbers
 from .copies import filled
+from .creation import written
 from .support import cuda
-
-
-def _written(dev: Device, out: Array, value: Any) -> list[Step]:
-    """Copy numbers that are sent to the GPU now."""
-    numbers = dev.xp.asarray(np.asarray(value).astype(out.dtype))
-    return bind_cuda(dev, [(e.copy(e.argument("x")), out)], {"x": numbers})
 
 
 @cuda("fill")
 def fill(dev: Device, a: ops.Fill) -> list[Step]:
     """The values in their order."""
-    return _written(dev, a.out, np.reshape(a.value, a.out.shape))
+    return written(dev, a.out, np.reshape(a.value, a.out.shape))
 
 
 @cuda("fill_zeros_like2")
@@ -51,7 +44,7 @@ def is_empty(dev: Device, a: Unary) -> list[Step]:
 @cuda("range")
 def range_(dev: Device, a: ops.Range) -> list[Step]:
     """Numbers that are known now."""
-    return _written(dev, a.out, range_numbers(a))
+    return written(dev, a.out, range_numbers(a))
 
 
 @cuda("linspace")

@@ -1,18 +1,18 @@
-"""How a kernel for GPUs is registered, and how its launches are made."""
+"""How a kernel for GPUs is registered and launched, and how kernels of libraries use those of other ops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....graph.ir.capabilities import IN_ORDER, Layout
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
+from ....graph.ops.registry import OPS
 from ....strategies.types import VarType
 from ...cuda.kernel import CudaKernel
-from ...cuda.runtime import Step
 from ...device.device import Device
-from ..registry import F, kernel
+from ..registry import KERNELS, F, Step, bind, kernel
 
 _WAVES = 8  # blocks a multiprocessor, of kernels that go round
 
@@ -56,3 +56,27 @@ def on_boundary(dev: Device, array: Array, nbytes: int = 16) -> bool:
     """Tell whether an array begins where vectors of so many bytes may."""
     assert dev.runtime is not None
     return dev.runtime.address(array) % nbytes == 0
+
+
+def part(
+    dev: Device,
+    op: str,
+    inputs: Mapping[str, Any],
+    outputs: Mapping[str, Any],
+    attrs: Mapping[str, Any] | None = None,
+) -> list[Step]:
+    """Return the calls of another op on these arrays: a generated kernel's, where there is one."""
+    back_end = "cuda" if (op, "cuda") in KERNELS else ""
+    sources, targets = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
+    return bind(op, sources, targets, {**OPS[op].attrs, **(attrs or {})}, dev, back_end)
+
+
+def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
+    """Return scratch for relu(x), in the same order in memory, and the calls that fill it."""
+    scratch = dev.scratch_like(x)
+    return scratch, part(dev, "relu", {"X": x}, {"Out": scratch})
+
+
+def through_relu(dev: Device, x: Array, d_x: Any) -> list[Step]:
+    """Return the calls that send a gradient back through relu, in its place; ``x`` or relu(x) tells where."""
+    return part(dev, "relu_grad", {"Out": x, "Out@GRAD": d_x}, {"X@GRAD": d_x})

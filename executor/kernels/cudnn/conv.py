@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....graph.ir.capabilities import IN_ORDER
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import GRAD_ADD, Conv2dGradAdd, ConvOperands
@@ -12,8 +10,9 @@ from ....strategies.types import LOW
 from ...cuda.dnn import Convolution, tensor
 from ...device.device import Device
 from ..array.conv import CONVOLUTIONS, Product, geometry, product_kernels
+from ..cuda.support import part, rectified, through_relu
 from ..registry import Step
-from .support import Declined, bound, cudnn, on_tensor_cores, part
+from .support import Declined, bound, cudnn, on_tensor_cores
 
 
 def _compute(
@@ -37,19 +36,8 @@ def _compute(
     return bound(dev, conv, x=x, w=w, y=y, **extra)
 
 
-def _rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
-    """Return scratch for relu(x), in the same order in memory, and the calls that fill it."""
-    scratch = dev.scratch_like(x)
-    return scratch, part(dev, "relu", {"X": x}, {"Out": scratch})
-
-
-def _slope(dev: Device, x: Array, d_x: Any) -> list[Step]:
-    """Relu(x) > 0 where x is."""
-    return part(dev, "relu_grad", {"Out": x, "Out@GRAD": d_x}, {"X@GRAD": d_x})
-
-
 cudnn(*CONVOLUTIONS, any_order=True, layout=on_tensor_cores(IN_ORDER))(
-    product_kernels(_compute, _rectified, _slope)
+    product_kernels(_compute, rectified, through_relu)
 )
 
 

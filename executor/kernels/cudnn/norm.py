@@ -17,9 +17,9 @@ from ....strategies.types import LOW, VarType
 from ...cuda import dnn
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
-from ..cuda.support import launch
+from ..cuda.support import launch, part
 from ..registry import KERNELS, Step
-from .support import Declined, bound, cudnn, on_tensor_cores, part
+from .support import Declined, bound, cudnn, on_tensor_cores
 
 _RUNNING = CudaKernel(
     "running_statistics",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -15,7 +15,7 @@ from ....strategies.types import LOW, VarType, to_var_type
 from ...cuda.dnn import Graph, tensor
 from ...device.device import Device
 from ..cuda.support import on_boundary
-from ..registry import KERNELS, F, Step, bind, by_arrays, call, is_empty, kernel
+from ..registry import KERNELS, F, Step, by_arrays, call, is_empty, kernel
 
 Kernel = Callable[..., list[Step]]
 FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32)
@@ -140,10 +140,3 @@ def _near(dev: Device, array: Array) -> Any:
     if tensor(array).nbytes != array.nbytes:
         raise Declined
     return dev.scratch_like(array)
-
-
-def part(dev: Device, op: str, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> list[Step]:
-    """Return the calls of another op on these arrays: a generated kernel's, where there is one."""
-    back_end = "cuda" if (op, "cuda") in KERNELS else ""
-    sources, targets = ({slot: [a] for slot, a in slots.items()} for slots in (inputs, outputs))
-    return bind(op, sources, targets, OPS[op].attrs, dev, back_end)

@@ -19,7 +19,18 @@ import numpy as np
 
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..array.attention import Block, Settings, Space, Views, add_part, blocks, part, register, spans
+from ..array.attention import (
+    AttentionOperands,
+    Block,
+    Settings,
+    Space,
+    Views,
+    add_part,
+    blocks,
+    part,
+    register,
+    spans,
+)
 from ..onednn.linear import product
 from ..onednn.primitive import SUM
 from ..onednn.support import onednn
@@ -45,14 +56,13 @@ class _Near:
         return self.spaces[name](shape)
 
 
-class TiledAttention:
+class TiledAttention(AttentionOperands):
     """Binds the passes of one attention. Calls that are alike, for all heads, are bound once."""
 
+    drops = CompiledDropout
+
     def __init__(self, dev: Device, views: Views, mask: Any, a: Settings) -> None:
-        self.dev, self.mask, self.scale = dev, mask, a.scale
-        self.q, self.k, self.v = views
-        self.shape = (*self.q.shape[:3], self.k.shape[2])
-        self.dropout = CompiledDropout(dev, math.prod(self.shape[1:]), a.dropout)
+        super().__init__(dev, views, mask, a)
         # Whether keys behind a block's last query are left out; marks of dropout are counted for all keys.
         self.skips = a.causal and not self.dropout.draws
         self.products: dict[tuple[Any, ...], list[Step]] = {}
@@ -71,7 +81,7 @@ class TiledAttention:
             scores, mark = near("scores", *rows, seen.stop), self._mark(near, block)
             yield loops.copies([(self.q[at], query, self.scale), *copies])
             yield from self._product(query, _turned(keys), scores)
-            yield soften(scores, _along(self._masked(block), seen), top[at], total[at])
+            yield soften(scores, _along(self.masked(block), seen), top[at], total[at])
             yield from self.dropout.mark(block.start, mark)
             yield from self.dropout.zero(scores, mark)
             yield from self._product(scores, values, result)
@@ -113,7 +123,7 @@ class TiledAttention:
         keys, values = (a[:, :, span] for a in heads)
         shape = (*block.shape[:3], keys.shape[2])
         weights, d_scores = near("weights", *shape), near("d_scores", *shape)
-        mark, mask = self._mark(near, block), _along(self._masked(block), span)
+        mark, mask = self._mark(near, block), _along(self.masked(block), span)
         yield from self._product(rows.q, _turned(keys), weights)
         yield from self._product(rows.d_out, _turned(values), d_scores)
         yield loops.slopes(
@@ -194,9 +204,6 @@ class TiledAttention:
 
     def _mark(self, near: _Near, block: Block) -> Any:
         return near("marks", *block.shape) if self.dropout.draws else None
-
-    def _masked(self, block: Block) -> Any:
-        return None if self.mask is None else part(self.mask, block)
 
     def _product(self, left: Array, right: Array, out: Array, *, more: bool = False) -> list[Step]:
         """Return the call for out = left @ right, or with ``more`` for out += left @ right."""

@@ -25,7 +25,7 @@ from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
 from ..array.pool_index import levels, wrong_place
-from ..registry import F, Step, by_arrays, kernel, nonempty
+from ..registry import F, Step, by_arrays, kernel
 
 _WINDOWS = """
     size, fixed = deep * high * wide, np.float32(window)
@@ -193,7 +193,8 @@ def _loops(*op_types: str) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         for op_type in op_types:
-            kernel(op_type, on=("numba",), takes=_in_single)(_or_arrays(op_type, function))
+            register_one = kernel(op_type, on=("numba",), takes=_in_single, nonempty=True)
+            register_one(_or_arrays(op_type, function))
         return function
 
     return register
@@ -206,7 +207,7 @@ def _or_arrays(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]
         gapless = all(array is None or array.flags.c_contiguous for array in arrays)
         return function(dev, a) if gapless else by_arrays(op_type, dev, a)
 
-    return nonempty(op_type, bound)
+    return bound
 
 
 @_loops("pool2d", "pool3d")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from ....graph.ops.operands import Array
 from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
 from ....graph.ops.reduction import ReduceGrad
 from ....strategies.types import VarType
+from ...codegen.dimensions import CopyDimension, joined_of_copy
 from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
 from ..array import indexing, manipulation, padding
@@ -78,12 +79,6 @@ _COPY_FEW = f"""
 """
 
 
-class _Dimension(NamedTuple):
-    size: int
-    to: int  # strides, in elements
-    source: int
-
-
 def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
     """Return the copy: by tiles, if the arrays are contiguous along different dimensions, or by short runs."""
     if target is None:
@@ -92,7 +87,7 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
         source = np.broadcast_to(source, target.shape)
     if source.flags.c_contiguous and target.flags.c_contiguous:
         return copied(dev, target, source)
-    dimensions = _joined(target, source)
+    dimensions = joined_of_copy(target, source)
     if target.itemsize != _WIDTH or not target.size:
         return copied(dev, target, source)
     if len(dimensions) > 1 and dimensions[-1][1:] == (1, 1) and dimensions[-1].size <= _SHORT:
@@ -108,7 +103,7 @@ def bind_copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
     return _looped(_COPY, numbers, outer, target, source)
 
 
-def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list[Step]:
+def _by_runs(target: Array, source: Array, dimensions: list[CopyDimension]) -> list[Step]:
     """Return the copy of what lies side by side in both arrays, run by run.
 
     They follow each other in one of the arrays: in that for which fewer places of the other are open at a time.
@@ -121,14 +116,18 @@ def _by_runs(target: Array, source: Array, dimensions: list[_Dimension]) -> list
     return _looped(_RUNS, {"width": run.size}, outer, target, source, length=length)
 
 
-def _open(loops: Sequence[_Dimension], side: int) -> int:
+def _open(loops: Sequence[CopyDimension], side: int) -> int:
     """Return how many runs lie between two that follow each other on one side of the copy."""
     steps = [d[side] for d in loops]
     return math.prod(d.size for d in loops[steps.index(min(steps)) + 1 :]) if steps else 1
 
 
 def _by_few(
-    target: Array, source: Array, row: _Dimension, column: _Dimension, outer: list[_Dimension]
+    target: Array,
+    source: Array,
+    row: CopyDimension,
+    column: CopyDimension,
+    outer: list[CopyDimension],
 ) -> list[Step]:
     """Return the copy where one of two dimensions is short.
 
@@ -136,7 +135,7 @@ def _by_few(
     """
     few, long = sorted((row, column), key=lambda d: d.size)
     side = 1 if few is column else 2
-    near = min(outer, key=lambda d: d[side], default=_Dimension(1, 0, 0))
+    near = min(outer, key=lambda d: d[side], default=CopyDimension(1, 0, 0))
     rest = [d for d in outer if d is not near]
     numbers = named("length to_l source_l", long) | named("to_f source_f", few[1:])
     numbers |= named("near to_n source_n", near)
@@ -146,7 +145,7 @@ def _by_few(
 def _looped(
     text: str,
     numbers: dict[str, int],
-    outer: list[_Dimension],
+    outer: list[CopyDimension],
     target: Array,
     source: Array,
     **literals: int | str,
@@ -167,21 +166,6 @@ def _nest(text: str, outer: int, **literals: int | str) -> str:
         for side in ("to", "source")
     ]
     return text.format(outer="\n".join(lines), pad="    " * outer, t=at[0], s=at[1], **literals)
-
-
-def _joined(target: Array, source: Array) -> list[_Dimension]:
-    """Return the dimensions, outermost of the target first, joined where both arrays allow it."""
-    width = target.itemsize
-    steps = zip(target.shape, target.strides, source.strides, strict=True)
-    apart = [_Dimension(n, to // width, step // width) for n, to, step in steps if n > 1]
-    dims: list[_Dimension] = []
-    for d in sorted(apart, key=lambda d: -d.to):
-        outer = dims[-1] if dims else None
-        if outer and (outer.to, outer.source) == (d.size * d.to, d.size * d.source):
-            dims[-1] = d._replace(size=outer.size * d.size)
-        else:
-            dims.append(d)
-    return dims
 
 
 def _narrow(node: Node) -> bool:

@@ -17,7 +17,7 @@ from ...host.numbered import Rebound
 from ..array import gru, lstm
 from ..array.time_steps import Factor
 from ..loops.lstm import CompiledCells
-from ..registry import Step, kernel, nonempty
+from ..registry import Step, kernel
 from .linear import matmul_of
 from .primitive import DST, SRC, WEIGHTS, Format, Layout, Memory, layout_of
 
@@ -86,9 +86,7 @@ def _takes(node: Node) -> bool:
     return dtypes <= {VarType.FP32, VarType.INT64}
 
 
-def _on(op_type: str) -> Callable[[Any], Any]:
-    register = kernel(op_type, on=("onednn",), takes=_takes, needs=("numba",))
-    return lambda function: register(nonempty(op_type, function))
+_on = partial(kernel, on=("onednn",), takes=_takes, needs=("numba",), nonempty=True)
 
 
 lstm.register(_on, lstm.Means(PackedFactor, CompiledCells))

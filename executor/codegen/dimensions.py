@@ -1,0 +1,53 @@
+"""The dimensions of loops over several arrays, in the order of memory, and as few as their strides allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...graph.ops.operands import Array
+
+
+class CopyDimension(NamedTuple):
+    """A number of elements, and how far apart they lie on both sides of a copy, in elements."""
+
+    size: int
+    to: int
+    source: int
+
+
+def joined(
+    shape: Sequence[int], strides: Sequence[Sequence[int]], guide: Sequence[int]
+) -> list[tuple[int, ...]]:
+    """Order dimensions, and join two that lie behind each other in every array.
+
+    Args:
+        shape: elements of each dimension; those of 1 are left out.
+        strides: of each array, one for each dimension.
+        guide: the strides whose order counts, the widest first.
+
+    Returns:
+        Of each dimension its number of elements, and its stride in each array.
+    """
+    dimensions: list[tuple[int, ...]] = []
+    several = [i for i, size in enumerate(shape) if size > 1]
+    for i in sorted(several, key=lambda i: -abs(guide[i])):
+        size, steps = shape[i], [array[i] for array in strides]
+        if dimensions and [*dimensions[-1][1:]] == [step * size for step in steps]:
+            size *= dimensions.pop()[0]
+        dimensions.append((size, *steps))
+    return dimensions
+
+
+def joined_of_copy(target: Array, source: Array | None) -> list[CopyDimension]:
+    """Return the dimensions of a copy, outermost of the target first, at least one.
+
+    A dimension of ``source`` that is 1 stands for any size; ``source`` None is one number.
+    """
+    to = [step // target.itemsize for step in target.strides]
+    read = [0] * target.ndim
+    if source is not None:
+        pairs = zip(source.shape, source.strides, strict=True)
+        read = [0 if size == 1 else step // target.itemsize for size, step in pairs]
+    dimensions = joined(target.shape, [to, read], to)
+    return [CopyDimension(*d) for d in dimensions or [(1, 1, int(source is not None))]]
