@@ -33,7 +33,7 @@ def test_affine_functions_are_exact_at_integer_combinations() -> None:
         return point(3 * a - 2 * b + 7, 5, 1 << 40)
 
     known = AffineMap(point(4, 9), values(4, 9))
-    for a, b in ((6, 3), (9, 12), (30, 31), (5, 40), (17, 8), (18, 10)):
+    for a, b in ((6, 3), (9, 12), (30, 31), (5, 40), (17, 8), (18, 10), (25, 21)):
         assert not known.learn(point(a, b), values(a, b)).size
     np.testing.assert_array_equal(known.at(point(21, 17)), values(21, 17))
     assert known.at(point(31, 17)) is None  # beyond all that is known
@@ -65,6 +65,18 @@ def test_a_point_that_comes_again_confirms_nothing() -> None:
     for _ in range(5):
         known.learn(point(5), point(5))
     assert known.at(point(4)) is None
+
+
+@pytest.mark.parametrize("both", [(30, 7), (20, 9)])
+def test_products_of_sizes_do_not_follow_from_points_at_which_one_stays(both: Any) -> None:
+    def values(a: int, b: int) -> np.ndarray:
+        return point(a * b, b * b, a + b)
+
+    known = AffineMap(point(10, 5), values(10, 5))
+    for a, b in ((44, 11), (33, 5), (12, 5), (17, 5), (21, 5), (20, 7)):
+        assert 2 not in known.learn(point(a, b), values(a, b))
+    assert known.at(point(*both)) is None
+    assert known.learn(point(*both), values(*both)).size
 
 
 def instruction(*calls: Callable[[], Any]) -> Instruction:
