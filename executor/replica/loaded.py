@@ -23,7 +23,7 @@ from ..plan.instruction import SharedPart
 from ..plan.overlap import may_overlap
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
-from ..plan.shapes import Inferred
+from ..plan.shapes import Inferred, Telling
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
@@ -137,7 +137,7 @@ class Segment:
         return self.cache.shapes.begin(feeds, self.states, arrays)
 
     def resized(
-        self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]
+        self, telling: Sequence[Telling], complete: Callable[[], Sequence[Spec]]
     ) -> Plan | None:
         """Return a plan for these shapes on the memory of another one, if it fits there.
 
