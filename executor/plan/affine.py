@@ -53,8 +53,8 @@ class AffineMap:
             list(zip(which.tolist(), least, most, strict=True)),
             begin,
             varying,
-            begin[varying],
-            whole[:, varying],
+            np.concatenate([begin[None], whole])[:, varying],
+            all(others == (1 << len(steps)) - 1 for others in self._confirmed),
         )
 
     @property
@@ -120,10 +120,12 @@ class AffineMap:
             counts.append(count)
             if count:
                 left = [n - count * change for n, change in zip(left, step, strict=True)]
-        if any(others & ~self._confirmed[k] for k, others in _combined(counts)):
+        if not solver.confirmed and any(
+            others & ~self._confirmed[k] for k, others in _combined(counts)
+        ):
             return None
         known = solver.begin.copy()
-        known[solver.varying] = solver.base + np.array(counts, np.int64) @ solver.changes
+        known[solver.varying] = np.array([1, *counts], np.int64) @ solver.changes
         alike = known[: len(sizes)].tobytes() == sizes.tobytes()
         return known[len(sizes) :] if alike else None
 
@@ -145,8 +147,8 @@ class _Solver(NamedTuple):
 
     ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
     changes these. ``ranges``: numbers of sizes, and the least and the most of each. ``begin`` are the sizes of
-    that point and, behind them, its values; those ``varying``, ``base`` there, differ elsewhere, by ``changes``
-    of each step.
+    that point and, behind them, its values; those ``varying`` differ elsewhere: ``changes`` has them there, and
+    what each step changes. ``confirmed``: steps may be combined, and repeated, in any way.
     """
 
     firsts: list[tuple[int, int]]
@@ -154,5 +156,5 @@ class _Solver(NamedTuple):
     ranges: list[tuple[int, int, int]]
     begin: np.ndarray
     varying: np.ndarray
-    base: np.ndarray
     changes: np.ndarray
+    confirmed: bool

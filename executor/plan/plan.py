@@ -58,7 +58,7 @@ class Plan:
     threads. ``vote``: the step happens on all replicas or on none; the instructions from ``late`` on write
     what lasts. ``needs`` tells, per instruction, those that it must wait for, ``waited`` how long collectives
     waited for peers so far. ``calls``: those of the instructions, if they are others than these have.
-    ``parts`` are what other plans may have as well.
+    ``parts`` are what other plans may have as well (None: the instructions).
     """
 
     def __init__(
@@ -75,9 +75,10 @@ class Plan:
         needs: Callable[[], Sequence[set[int]]] = list,
         waited: Callable[[], float] = lambda: 0.0,
         calls: list[Callable[[], Any]] | None = None,
+        parts: Sequence[SharedPart] | None = None,
     ) -> None:
         self._instructions = tuple(instructions)
-        self.parts: Sequence[SharedPart] = with_parts(self._instructions)
+        self.parts = with_parts(self._instructions) if parts is None else parts
         self.vote = vote
         self._late = late
         self.temporaries = temporaries

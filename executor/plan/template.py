@@ -238,10 +238,12 @@ class SizedPlan(Plan):
         **others: Any,
     ) -> None:
         own = template.instance(values, bound)
-        super().__init__(own.instructions, own.inputs, own.fetched, calls=own.calls, **others)
-        self.words, self.values = template.words, values
         apart = [instruction for group in bound.values() for instruction in group]
-        self.parts = template, *template.parts, *with_parts(apart)
+        parts = template, *template.parts, *with_parts(apart)
+        super().__init__(
+            own.instructions, own.inputs, own.fetched, calls=own.calls, parts=parts, **others
+        )
+        self.words, self.values = template.words, values
         self._nbytes = values.nbytes + own.nbytes
 
     @property
