@@ -18,7 +18,6 @@ from ...graph.ops.registry import Spec
 from ..device.device import Device
 from ..host.arena import Memory
 from ..host.bounded_dict import BoundedDict
-from ..host.writes import address
 from .binding_cache import BindingCache, Instructions
 from .emission import Emission
 from .instruction import Instruction
@@ -83,7 +82,7 @@ class Resizer:
         """
         assert isinstance(self._device.memory, Memory)
         region, arena = self._device.memory, self._memory.arena
-        if arena.plan.size > region.taken or address(region.arena(arena.plan.size)) != arena.begin:
+        if not region.reaches(arena.begin, arena.plan.size):
             return None
         both = [_kind_and_sizes(each) for each in telling]
         kinds = tuple([kind for kind, _ in both])
