@@ -234,8 +234,8 @@ class DataLoops(Arrays):
             self.current |= {state.name: state for state in states}
             for name, outer in operands.items():
                 value = self.current[name] = self._new(f"{name}@IN", specs[name], FEED)
-                steady = outer is not None and name not in rounds.carried
-                own = self.sequences.levels.get(outer, ()) if steady else ()
+                steady = None if name in rounds.carried else outer
+                own = () if steady is None else self.sequences.levels.get(steady, ())
                 if outer in self.array_levels:
                     self.array_levels[value] = levels[name]
                 elif own in inside:
@@ -244,8 +244,8 @@ class DataLoops(Arrays):
                     self._give_levels(value, levels[name], FEED)
                     inside |= {own: value} if own else {}
                 feeds += _flat([value], self.sequences)
-                if steady:
-                    flat = _flat([value], self.sequences), _flat([outer], self.sequences)
+                if steady is not None:
+                    flat = _flat([value], self.sequences), _flat([steady], self.sequences)
                     outside |= zip(*flat, strict=True)
             nodes = list(rounds.nodes())
             results = []
