@@ -206,10 +206,8 @@ class Shapes:
         }
         op = OPS[record.op]
         telling = op.values_read(record.attrs, record.inputs)
-        number_of_sizes, by_elements = (
-            None,
-            any(i >= 0 for slot in telling for i in record.inputs[slot]),
-        )
+        number_of_sizes: int | None = None
+        by_elements = any(i >= 0 for slot in telling for i in record.inputs[slot])
         if by_elements and op.sizes_of is not None:
             read = {slot: tuple([i for i in record.inputs[slot] if i >= 0]) for slot in telling}
             key = op.sizes_of, repr(record.attrs), tuple(read.items())
