@@ -61,6 +61,7 @@ class Region:
         except OSError as error:
             raise MemoryError(str(error)) from error
         self.bytes = np.frombuffer(self._map, np.uint8)
+        self.begin = address(self.bytes)
         self.capacity = capacity
         self.bound: WeakValueDictionary[Hashable, Rebound] = WeakValueDictionary()
         self._latest: deque[Rebound] = deque(maxlen=_BOUND_KEPT)
@@ -97,6 +98,10 @@ class Memory:
             self._arena, self.taken = _region(nbytes), 0
         self.taken = max(self.taken, nbytes)
         return self._arena.bytes[:nbytes]
+
+    def reaches(self, begin: int, nbytes: int) -> bool:
+        """Tell whether the arena begins at an address, and may have so many pages from there on."""
+        return self._arena is not None and self._arena.begin == begin and nbytes <= self.taken
 
     def scratch(self, lane: int, least: int = 0) -> Region:
         """Return the region from which the instructions of a lane take scratch memory, one after the other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ class AffineMap:
     Of a point that is an integer combination of known ones an affine function is known without any division.
     No more than that is relied on: points between multiples of something, of which alone points are known,
     are none of these combinations, and neither is anything beyond the least and the largest of each size.
+    A product of sizes looks affine while one of them stays: steps are combined, or repeated, as they were
+    before at a point that the functions told.
     """
 
     def __init__(self, sizes: np.ndarray, values: np.ndarray) -> None:
@@ -24,6 +27,8 @@ class AffineMap:
         self._least, self._most = sizes, sizes
         # In echelon form: the first size that a step changes, the step, and what changes of the values
         self._steps: list[tuple[int, np.ndarray, np.ndarray]] = []
+        # By step, as bits: those with which it was confirmed; itself, if it was repeated
+        self._confirmed: list[int] = []
         self._known = {sizes.tobytes()}  # points, until the functions are relied on
         self._confirmations = 0
 
@@ -48,8 +53,8 @@ class AffineMap:
             list(zip(which.tolist(), least, most, strict=True)),
             begin,
             varying,
-            begin[varying],
-            whole[:, varying],
+            np.concatenate([begin[None], whole])[:, varying],
+            all(others == (1 << len(steps)) - 1 for others in self._confirmed),
         )
 
     @property
@@ -66,25 +71,32 @@ class AffineMap:
         self.__dict__.pop("_solver", None)
         self._least, self._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
         step, change = sizes - self._sizes, values - self._values
+        counts = [0] * len(self._steps)
         for k, (first, known, known_change) in enumerate(self._steps):
             while step[first]:  # Euclid's algorithm
-                times = step[first] // known[first]
+                counts[k] = times = int(step[first] // known[first])
                 step, change = step - times * known, change - times * known_change
                 if step[first]:
                     step, change, known, known_change = known, known_change, step, change
+            if known is not self._steps[k][1]:
+                counts[k], self._confirmed[k] = 0, 0
+                self._confirmed = [others & ~(1 << k) for others in self._confirmed]
             self._steps[k] = first, known, known_change
         (rest,) = step.nonzero()
         if rest.size:
             self._steps.append((int(rest[0]), step, change))
+            self._confirmed.append(0)
             return rest[:0]
         self._confirmations += 1
+        for k, others in _combined(counts, least=2):
+            self._confirmed[k] |= others
         return change.nonzero()[0]
 
     def moved(self, sizes: np.ndarray, values: np.ndarray) -> AffineMap:
         """Return what was learned of functions that differ from these by constants, given one point of them."""
         other = AffineMap(sizes, values)
         other._least, other._most = np.minimum(self._least, sizes), np.maximum(self._most, sizes)
-        other._steps = list(self._steps)
+        other._steps, other._confirmed = list(self._steps), list(self._confirmed)
         return other
 
     def covers(self, sizes: np.ndarray) -> bool:
@@ -108,10 +120,26 @@ class AffineMap:
             counts.append(count)
             if count:
                 left = [n - count * change for n, change in zip(left, step, strict=True)]
+        if not solver.confirmed and any(
+            others & ~self._confirmed[k] for k, others in _combined(counts)
+        ):
+            return None
         known = solver.begin.copy()
-        known[solver.varying] = solver.base + np.array(counts, np.int64) @ solver.changes
+        known[solver.varying] = np.array([1, *counts], np.int64) @ solver.changes
         alike = known[: len(sizes)].tobytes() == sizes.tobytes()
         return known[len(sizes) :] if alike else None
+
+
+def _combined(counts: Sequence[int], least: int = -1) -> Iterator[tuple[int, int]]:
+    """Return the steps that a point takes, each with those that it takes as well, as bits.
+
+    A step is among these itself if it is repeated: not taken once, and at ``least`` so often, in either way.
+    """
+    together = sum(1 << k for k, count in enumerate(counts) if count)
+    for k, count in enumerate(counts):
+        if count:
+            repeated = count != 1 and abs(count) >= least
+            yield k, together if repeated else together & ~(1 << k)
 
 
 class _Solver(NamedTuple):
@@ -119,8 +147,8 @@ class _Solver(NamedTuple):
 
     ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
     changes these. ``ranges``: numbers of sizes, and the least and the most of each. ``begin`` are the sizes of
-    that point and, behind them, its values; those ``varying``, ``base`` there, differ elsewhere, by ``changes``
-    of each step.
+    that point and, behind them, its values; those ``varying`` differ elsewhere: ``changes`` has them there, and
+    what each step changes. ``confirmed``: steps may be combined, and repeated, in any way.
     """
 
     firsts: list[tuple[int, int]]
@@ -128,5 +156,5 @@ class _Solver(NamedTuple):
     ranges: list[tuple[int, int, int]]
     begin: np.ndarray
     varying: np.ndarray
-    base: np.ndarray
     changes: np.ndarray
+    confirmed: bool

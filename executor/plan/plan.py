@@ -62,6 +62,7 @@ class Plan:
         needs: returns, for each instruction, the numbers of those that it waits for.
         waited: returns the seconds that collectives have waited for peers so far.
         calls: the calls of all instructions, where these have others.
+        parts: what other plans may have as well (None: the instructions).
     """
 
     def __init__(
@@ -78,9 +79,10 @@ class Plan:
         needs: Callable[[], Sequence[set[int]]] = list,
         waited: Callable[[], float] = lambda: 0.0,
         calls: list[Callable[[], Any]] | None = None,
+        parts: Sequence[SharedPart] | None = None,
     ) -> None:
         self._instructions = tuple(instructions)
-        self.parts: Sequence[SharedPart] = with_parts(self._instructions)
+        self.parts = with_parts(self._instructions) if parts is None else parts
         self.vote = vote
         self._late = late
         self.temporaries = temporaries

@@ -18,14 +18,13 @@ from ...graph.ops.registry import Spec
 from ..device.device import Device
 from ..host.arena import Memory
 from ..host.bounded_dict import BoundedDict
-from ..host.writes import address
 from .binding_cache import BindingCache, Instructions
 from .emission import Emission
 from .instruction import Instruction
 from .memory import ValueMemory
 from .part import RankPart
 from .plan import Plan, Vote
-from .shapes import picked
+from .shapes import Telling, picked
 from .template import PlanTemplate, Sized, SizedPlan
 
 _ODD = 2  # templates that may turn out to be like no other plan
@@ -75,7 +74,7 @@ class Resizer:
         return own and roomy and device.runtime is None and isinstance(device.memory, Memory)
 
     def plan(
-        self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]
+        self, telling: Sequence[Telling], complete: Callable[[], Sequence[Spec]]
     ) -> Plan | None:
         """Return the plan for values of other sizes; None: some of them need another place.
 
@@ -83,9 +82,9 @@ class Resizer:
         """
         assert isinstance(self._device.memory, Memory)
         region, arena = self._device.memory, self._memory.arena
-        if arena.plan.size > region.taken or address(region.arena(arena.plan.size)) != arena.begin:
+        if not region.reaches(arena.begin, arena.plan.size):
             return None
-        both = [_kind_and_sizes(spec) for spec in telling]
+        both = [_kind_and_sizes(each) for each in telling]
         kinds = tuple([kind for kind, _ in both])
         sizes = np.frombuffer(b"".join([numbers for _, numbers in both]), np.int64)
         template = self._templates.get(kinds)
@@ -198,13 +197,15 @@ class Resizer:
 
 
 @lru_cache(maxsize=1 << 12)
-def _kind_and_sizes(spec: Spec | None) -> tuple[int, bytes]:
-    """Return a number for what tells a value's kind, and its sizes (int64).
+def _kind_and_sizes(spec: Telling) -> tuple[int, bytes]:
+    """Return a number for what tells a value's kind, and its sizes (int64); or for sizes alone.
 
     Loops over 0 and 1 elements have forms of their own: such values are of other kinds.
     """
     if spec is None:
         return _kind(None), b""
+    if not isinstance(spec, Spec):
+        return _kind(tuple([min(n, 2) for n in spec])), np.array(spec, np.int64).tobytes()
     kind = _kind((spec.dtype, *[min(n, 2) for n in spec.shape]))
     return kind, np.array((*spec.shape, math.prod(spec.shape)), np.int64).tobytes()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from ...graph.ir.graph import STATE
 from ...graph.ir.known_values import known_values
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
-from ...graph.ops.registry import OPS, Inference, Op, Spec
+from ...graph.ops.registry import OPS, Elements, Inference, Op, Spec
 from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..host.arena import spec_of
@@ -22,6 +23,8 @@ from ..kernels.registry import bind
 
 _SHAPES_KNOWN = 1024  # kept per kind of node: loops have rounds of as many sizes
 _COMPUTED_KNOWN = 64  # sizes of a node that the host computes
+_Take = Callable[[Mapping[int, np.ndarray]], tuple[int, ...]]  # returns sizes
+Telling = Spec | tuple[int, ...] | None
 _Known = BoundedDict[Any, list[Spec | None]]  # what is read -> what is written
 
 
@@ -48,11 +51,12 @@ class _Computation(NamedTuple):
 class Inferred:
     """Specs of a program's values, by position (None: not inferred yet), and the elements that are known.
 
-    ``whole``: all specs, once they were completed.
+    ``sizes`` are what rules take from these elements; ``whole``: all specs, once they were completed.
     """
 
     specs: list[Spec | None]
     elements: dict[int, np.ndarray]
+    sizes: list[tuple[int, ...] | None]
     whole: list[Spec] | None = None
 
 
@@ -60,8 +64,9 @@ class _Rule(NamedTuple):
     """What shapes are inferred by, of one node: the positions of what it writes, and names of operands by slot.
 
     ``read`` picks the specs that it reads, ``slots`` those of each slot. ``places`` are the slots and numbers
-    of what it writes, ``known`` is what was inferred of nodes like it, ``by_elements`` whose elements tell as
-    well; ``computed``: the host knows what it writes, too.
+    of what it writes, ``known`` is what was inferred of nodes like it. ``sizes`` is the number of what it takes
+    from elements (None: nothing); ``by_elements``: they tell in another way. ``computed``: the host knows what
+    it writes, too.
     """
 
     record: NodeRecord
@@ -72,6 +77,7 @@ class _Rule(NamedTuple):
     places: list[tuple[str, int]]
     names: dict[str, list[str]]
     known: _Known
+    sizes: int | None
     by_elements: bool
     computed: bool
     bound: BoundedDict[Any, _Computation]
@@ -92,6 +98,8 @@ class Shapes:
         ]
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}
+        self._takes: list[_Take] = []
+        self._numbers: dict[Hashable, int] = {}  # of those, by what they take
         rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
         self._first = _before_elements(rules)
         first = set(map(id, self._first))
@@ -134,12 +142,15 @@ class Shapes:
         """Infer what depends on elements, and what that needs; takes what :meth:`infer` does."""
         elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
         specs: list[Spec | None] = [None] * (len(self._declared) + 1)  # at -1: no operand
+        sizes: list[tuple[int, ...] | None] = [None] * len(self._takes)
         for position, spec in zip(self._program.feeds, feeds, strict=True):
             specs[position] = spec
         for i, spec in states.items():
             specs[i] = spec
-        inferred = Inferred(specs, elements)
+        inferred = Inferred(specs, elements, sizes)
         self._apply(self._first, inferred)
+        for number in range(len(sizes)):
+            self._taken(number, inferred)
         return inferred
 
     def complete(self, inferred: Inferred) -> list[Spec]:
@@ -156,10 +167,11 @@ class Shapes:
             if rule.by_elements:  # which hardly ever come again
                 results = self._inferred(rule, specs, elements)
             else:
-                read = rule.read(specs)
-                known = rule.known.get(read)
+                sizes = None if rule.sizes is None else self._taken(rule.sizes, inferred)
+                key = rule.read(specs), sizes
+                known = rule.known.get(key)
                 if known is None:
-                    known = rule.known[read] = self._inferred(rule, specs, elements)
+                    known = rule.known[key] = self._inferred(rule, specs, elements, sizes)
                 results = known
             for i, result in zip(rule.writes, results, strict=True):
                 if result is not None:
@@ -173,9 +185,9 @@ class Shapes:
         elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
         return (*specs, elements) if elements else specs
 
-    def telling(self, inferred: Inferred) -> tuple[Spec | None, ...]:
-        """Return those of a program's specs from which all others follow."""
-        return self._telling(inferred.specs)
+    def telling(self, inferred: Inferred) -> tuple[Telling, ...]:
+        """Return those of a program's specs from which all others follow, and what is taken from elements."""
+        return (*self._telling(inferred.specs), *inferred.sizes)
 
     def met(self, inferred: Inferred) -> dict[int, np.ndarray]:
         """Return the elements that collectives read, by position: how many rows each rank brings."""
@@ -194,6 +206,15 @@ class Shapes:
         }
         op = OPS[record.op]
         telling = op.values_read(record.attrs, record.inputs)
+        number_of_sizes: int | None = None
+        by_elements = any(i >= 0 for slot in telling for i in record.inputs[slot])
+        if by_elements and op.sizes_of is not None:
+            read = {slot: tuple([i for i in record.inputs[slot] if i >= 0]) for slot in telling}
+            key = op.sizes_of, repr(record.attrs), tuple(read.items())
+            number_of_sizes = self._numbers.setdefault(key, len(self._takes))
+            by_elements = False
+            if number_of_sizes == len(self._takes):
+                self._takes.append(partial(_take, op.sizes_of, read, record.attrs))
         return _Rule(
             record,
             op,
@@ -203,7 +224,8 @@ class Shapes:
             [(s, k) for s, ids in record.outputs.items() for k, i in enumerate(ids) if i >= 0],
             names,
             self._known.setdefault(form, BoundedDict(_SHAPES_KNOWN)),
-            any(i >= 0 for slot in telling for i in record.inputs[slot]),
+            number_of_sizes,
+            by_elements,
             number in self.known.nodes,
             BoundedDict(_COMPUTED_KNOWN),
         )
@@ -213,6 +235,7 @@ class Shapes:
         rule: _Rule,
         specs: Sequence[Spec | None],
         elements: Mapping[int, np.ndarray],
+        sizes: tuple[int, ...] | None = None,
     ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
         record, op, known = rule.record, rule.op, elements.get
@@ -221,11 +244,20 @@ class Shapes:
         def values_of(slot: str) -> list[np.ndarray | None]:
             return [known(i) for i in record.inputs.get(slot, ())]
 
-        results = op.infer(Inference(op, read, record.attrs, rule.names, record.where, values_of))
+        results = op.infer(
+            Inference(op, read, record.attrs, rule.names, record.where, values_of, sizes)
+        )
         return [
             results[slot][k] if slot in results and k < len(results[slot]) else None
             for slot, k in rule.places
         ]
+
+    def _taken(self, number: int, inferred: Inferred) -> tuple[int, ...]:
+        """Return what rules take from elements."""
+        sizes = inferred.sizes[number]
+        if sizes is None:
+            sizes = inferred.sizes[number] = self._takes[number](inferred.elements)
+        return sizes
 
     def _compute(
         self, rule: _Rule, specs: Sequence[Spec | None], elements: dict[int, np.ndarray]
@@ -276,6 +308,16 @@ class Shapes:
         calls = bind(record.op, inputs, outputs, record.attrs, Device())
         copied = [(i, array) for i, array in operands.items() if i in elements]
         return _Computation(copied, results, calls)
+
+
+def _take(
+    sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]],
+    slots: Mapping[str, Sequence[int]],
+    attrs: Mapping[str, Any],
+    elements: Mapping[int, np.ndarray],
+) -> tuple[int, ...]:
+    """Return the sizes that an op takes from elements."""
+    return sizes_of({slot: [elements[i] for i in ids] for slot, ids in slots.items()}, attrs)
 
 
 def _shaped(spec: Spec | None) -> np.ndarray:

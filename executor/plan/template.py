@@ -155,8 +155,9 @@ class PlanTemplate:
     def values(self, sizes: np.ndarray) -> np.ndarray | None:
         """Return the numbers of a plan for these sizes, if they are known and it fits into memory."""
         values = self._map.at(sizes) if self._usable else None
-        fits = values is not None and values[self._slack].min(initial=0) >= 0
-        return values if fits else None
+        if values is None or min(values[self._slack].tolist(), default=0) < 0:
+            return None
+        return values
 
     @cached_property
     def nbytes(self) -> int:
@@ -238,10 +239,12 @@ class SizedPlan(Plan):
         **others: Any,
     ) -> None:
         own = template.instance(values, bound)
-        super().__init__(own.instructions, own.inputs, own.fetched, calls=own.calls, **others)
-        self.words, self.values = template.words, values
         apart = [instruction for group in bound.values() for instruction in group]
-        self.parts = template, *template.parts, *with_parts(apart)
+        parts = template, *template.parts, *with_parts(apart)
+        super().__init__(
+            own.instructions, own.inputs, own.fetched, calls=own.calls, parts=parts, **others
+        )
+        self.words, self.values = template.words, values
         self._nbytes = values.nbytes + own.nbytes
 
     @property

@@ -26,7 +26,7 @@ from ..plan.overlap import may_overlap
 from ..plan.part import gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
-from ..plan.shapes import Inferred
+from ..plan.shapes import Inferred, Telling
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
@@ -140,7 +140,7 @@ class Segment:
         return self.cache.shapes.begin(feeds, self.states, arrays)
 
     def resized(
-        self, telling: Sequence[Spec | None], complete: Callable[[], Sequence[Spec]]
+        self, telling: Sequence[Telling], complete: Callable[[], Sequence[Spec]]
     ) -> Plan | None:
         """Return a plan for these shapes on the memory of another plan, if it fits there.
 

@@ -34,7 +34,7 @@ from ..plan.overlap import choose
 from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
-from ..plan.shapes import Inferred
+from ..plan.shapes import Inferred, Telling
 from ..plan.traced import TracedStep
 from . import orders
 from .agreement import NO_STEP, pack_step
@@ -681,7 +681,7 @@ class Replica:
         bound = segment.plans.alike(shapes)
         if bound is None:
             with gc_paused():
-                bound = self._bind(loaded, segment, inferred, feeds, known, lasting)
+                bound = self._bind(loaded, segment, inferred, telling, feeds, known, lasting)
         segment.plans.keep(key, shapes, bound)
         return bound
 
@@ -690,18 +690,18 @@ class Replica:
         loaded: LoadedProgram,
         segment: Segment,
         inferred: Inferred,
+        telling: Sequence[Telling],
         feeds: Sequence[Any],
         known: Mapping[int, np.ndarray],
         lasting: bool,
     ) -> BoundPlan:
         self.bindings += 1
-        shapes = segment.cache.shapes
-        complete = partial(shapes.complete, inferred)
+        complete = partial(segment.cache.shapes.complete, inferred)
         shares = loaded.openmp and self.openmp > 0
         direct = loaded.seat.group is None and not loaded.parallel and not shares
         dealt = loaded.parallel and isinstance(segment, LastSegment)
         if not (lasting or dealt):
-            resized = segment.resized(shapes.telling(inferred), complete)
+            resized = segment.resized(telling, complete)
             if resized is not None:
                 return BoundPlan(segment.program, resized, None, None, self.post, direct)
         scope, program = self.scopes[loaded.scope], segment.program

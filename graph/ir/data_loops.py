@@ -19,7 +19,7 @@ from ..program.role import EMPTY_VAR, grad_name
 from .arrays import Arrays
 from .block_reader import Scope, begins_with_write, block_of, node_of
 from .graph import FEED, STATE, TEMP, Graph, Node, Value
-from .sequences import Sequences
+from .sequences import Levels, Sequences
 
 _ANY = Spec((-1,), VarType.FP32)  # of an array of which no entry is known
 
@@ -228,18 +228,24 @@ class DataLoops(Arrays):
         block = block_of(op)
         feeds: list[Value] = []
         outside: dict[Value, Value] = {}
+        inside: dict[Levels, Value] = {}  # what has these levels in all rounds
         saved = self._array(f"{rounds.scopes}@ROUNDS", _ANY, 0)
         with self._alone(f"@BLOCK{block.idx}"):
             self.current |= {state.name: state for state in states}
             for name, outer in operands.items():
                 value = self.current[name] = self._new(f"{name}@IN", specs[name], FEED)
+                steady = None if name in rounds.carried else outer
+                own = () if steady is None else self.sequences.levels.get(steady, ())
                 if outer in self.array_levels:
                     self.array_levels[value] = levels[name]
+                elif own in inside:
+                    self._share_levels(inside[own], value)
                 else:
                     self._give_levels(value, levels[name], FEED)
+                    inside |= {own: value} if own else {}
                 feeds += _flat([value], self.sequences)
-                if outer is not None and name not in rounds.carried:
-                    flat = _flat([value], self.sequences), _flat([outer], self.sequences)
+                if steady is not None:
+                    flat = _flat([value], self.sequences), _flat([steady], self.sequences)
                     outside |= zip(*flat, strict=True)
             nodes = list(rounds.nodes())
             results = []

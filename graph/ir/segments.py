@@ -199,7 +199,7 @@ def _segment(
     here = _written(program, own)
     used = {i for node in own for i in node.touches()}
     used |= set(program.fetches) if last else set()
-    fed = [i for i in program.feeds if i in used or first]
+    fed = dict.fromkeys(i for i in program.feeds if i in used or first)
     crossing = sorted(i for i in before & used - {*program.feeds})
     values = list(program.values)
     for i in crossing:

@@ -8,7 +8,7 @@ knows of sequences.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 from ..ops.lod import Lods, of_each
@@ -39,6 +39,8 @@ class Sequences:
 
     def __init__(self, maker: ValueMaker) -> None:
         self.levels: dict[Value, Levels] = {}
+        # By op, operands and attributes: what two variables have alike is computed once
+        self.computed: dict[Hashable, Value] = {}
         self.maker = maker
 
     def feed(self, source: Value, level: Value) -> None:
@@ -127,16 +129,20 @@ class _GraphLods(Lods[Value]):
     def level(
         self, op: str, inputs: Mapping[str, Sequence[Value]], attrs: Mapping[str, Any] | None = None
     ) -> Value:
-        """Append a node that computes a level, and return it."""
+        """Return a level that a node computes: of an earlier op, or one that is appended."""
         slot = OPS[op].output_slots[0].name
-        (name, *_) = (v.name for v in self._outputs_in_use())
-        name = f"{name}{LOD_SUFFIX}"
         operands = {slot: tuple(values) for slot, values in inputs.items() if values}
         values = {**OPS[op].attrs, **(attrs or {})}
+        key = op, tuple(operands.items()), repr(values)
+        if key in self._sequences.computed:
+            return self._sequences.computed[key]
+        (name, *_) = (v.name for v in self._outputs_in_use())
+        name = f"{name}{LOD_SUFFIX}"
         read = {slot: [value.spec for value in group] for slot, group in operands.items()}
         (spec,) = OPS[op].infer(Inference(OPS[op], read, values, where=self._where))[slot]
         value = self._sequences.maker.value(name, spec)
         self.nodes.append(Node(op, operands, {slot: (value,)}, values, self._role, self._where))
+        self._sequences.computed[key] = value
         return value
 
     def value(self, slot: str, position: int = 0) -> Value:

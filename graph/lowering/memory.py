@@ -472,8 +472,8 @@ class Sharing:
         ) and all(nbytes(stored[i]) == size for i, size in self._sizes.items())
 
     def slack(self, specs: Sequence[Spec]) -> list[int]:
-        """Return the elements by which operands exceed results that lie in them, where they may."""
-        cut = [pair for pair, _ in self._pairs if pair.cut]
+        """Return the elements by which operands exceed results that are the first of theirs."""
+        cut = [pair for pair in self._usage.pairs if pair.cut]
         return [prod(specs[p.source].shape) - prod(specs[p.result].shape) for p in cut]
 
     @cached_property

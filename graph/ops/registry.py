@@ -44,6 +44,7 @@ OFFSETS = Spec((-1,), VarType.INT64)  # of a level of sequences: one more than t
 Values = Callable[
     [str], Sequence[np.ndarray | None]
 ]  # the elements of what a slot reads, where known
+Elements = Mapping[str, Sequence[np.ndarray]]  # of what slots read
 
 
 class Inference:
@@ -61,6 +62,7 @@ class Inference:
         names: Mapping[str, Sequence[str]] | None = None,
         where: str = "",
         values: Values | None = None,
+        sizes: tuple[int, ...] | None = None,
     ) -> None:
         self.op = op
         self.attrs = attrs
@@ -68,6 +70,7 @@ class Inference:
         self._values = values
         self._read = read
         self._names = names or {}
+        self._sizes = sizes
 
     def has(self, slot: str) -> bool:
         """Tell whether the slot is in use."""
@@ -133,6 +136,17 @@ class Inference:
     def values(self, slot: str) -> Sequence[np.ndarray | None]:
         """Return :meth:`value` of all that a slot reads."""
         return () if self._values is None else self._values(slot)
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """The sizes that the op takes from elements (``Op.sizes_of``), or None if these are not known yet."""
+        if self._sizes is None and self._values is not None:
+            slots = self.op.values_read(self.attrs, self._read)
+            read = {slot: [v for v in self._values(slot) if v is not None] for slot in slots}
+            if all(len(read[slot]) == self.count(slot) for slot in slots):
+                assert self.op.sizes_of is not None, "the op declares which sizes it takes"
+                self._sizes = self.op.sizes_of(read, self.attrs)
+        return self._sizes
 
     def require(self, holds: bool, problem: str) -> None:
         """Refuse the operands with ``problem`` unless ``holds``."""
@@ -254,6 +268,9 @@ class Op:
     numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
     # attributes -> input slots whose elements the shape rule reads: they must be known before a step
     reads_values: Callable[[Mapping[str, Any]], Sequence[str]] = lambda attrs: ()
+    # elements of those by slot, attributes -> the sizes that the rule takes from them, if it takes nothing
+    # else; below zero: operands do not fit together
+    sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]] | None = None
     reads_none_with: str = ""  # an input slot: if it is in use, the rule reads no elements
     lod: LodRule = shared  # which sequences the results have
     places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say

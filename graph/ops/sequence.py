@@ -17,7 +17,7 @@ from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Grad, Inference, Op, Spec, Specs, define, slope
+from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, slope
 from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
@@ -225,8 +225,14 @@ def expand_shape(op: Inference) -> Mapping[str, Specs]:
     items = op.sequences("X") if op.has("X@LOD") else x.shape[0]
     if count >= 0 and items >= 0:
         op.require(items == count, f"X has {items} sequences or rows, Y {count} sequences")
-    ends = op.value("Out@LOD") if op.has("Out@LOD") else op.value("Y@LOD", ref)
-    return {"Out": of_shape((-1 if ends is None else int(ends[-1]), *x.shape[1:]), x)}
+    (rows,) = op.sizes or (-1,)
+    return {"Out": of_shape((rows, *x.shape[1:]), x)}
+
+
+def _expanded_rows(read: Elements, attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return where the last copy ends."""
+    ends = read["Out@LOD"][0] if read.get("Out@LOD") else read["Y@LOD"][attrs["ref_level"]]
+    return (int(ends[-1]),)
 
 
 def expand_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
@@ -256,6 +262,7 @@ define(
     SequenceExpand,
     expand_shape,
     reads_values=lambda attrs: ("Out@LOD", "Y@LOD"),
+    sizes_of=_expanded_rows,
     lod=expand_lod,
     formula=sequence_expand,
     samples=(

@@ -14,7 +14,7 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import LodRule, Lods, no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output
-from .registry import OFFSETS, Grad, Inference, Spec, Specs, define
+from .registry import OFFSETS, Elements, Grad, Inference, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
 from .samples import Draw, booleans, normal, offsets, sample
 
@@ -72,8 +72,10 @@ def picked(levels: Levels, by: str, y: np.ndarray, i: np.ndarray | None = None) 
 
 
 def first_rows(levels: Levels, count: int) -> int:
-    """Return how many rows the first sequences have, which end where the next one begins."""
+    """Return how many rows the first sequences have, which end where the next one begins (-1: too few)."""
     for level in levels:
+        if not 0 <= count < len(level):
+            return -1
         count = int(level[count])
     return count
 
@@ -187,15 +189,22 @@ def reordered_shape(op: Inference) -> Mapping[str, Specs]:
 
 def shrunk_shape(op: Inference) -> Mapping[str, Specs]:
     """The rows of the first sequences of X, as many as are longer than I."""
-    x, table, i, levels = op.spec("X"), op.value("RankTable"), op.value("I"), _levels(op, "X@LOD")
+    x = op.spec("X")
     _check_table(op, -1)
     op.require(product(op.shape("I")) in (1, -1), "I must have one element")
-    if table is None or i is None or levels is None:
+    if op.sizes is None:
         return {"Out": of_shape((-1, *x.shape[1:]), x)}
-    rows, count = longer(table, i), _count(op, "X")
-    if rows > count:
-        op.fail(f"{rows} sequences are longer than I, X has {count}")
-    return {"Out": of_shape((first_rows(levels, rows), *x.shape[1:]), x)}
+    (sequences, rows), count = op.sizes, _count(op, "X")
+    if sequences > count:
+        op.fail(f"{sequences} sequences are longer than I, X has {count}")
+    return {"Out": of_shape((rows, *x.shape[1:]), x)}
+
+
+def _shrunk_sizes(read: Elements, attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return how many sequences are longer than I, and their rows."""
+    (table,), (i,) = read["RankTable"], read["I"]
+    count = longer(table, i)
+    return count, first_rows(read.get("X@LOD", ()), count)
 
 
 def split_shape(op: Inference) -> Mapping[str, Specs]:
@@ -239,16 +248,21 @@ def merged_shape(op: Inference) -> Mapping[str, Specs]:
 
 def picked_shape(op: Inference) -> Mapping[str, Specs]:
     """One more offset than there are sequences of the last level of X in those chosen."""
-    levels, y = _levels(op, "X"), op.value("Y")
-    if levels is None or y is None:
+    if op.sizes is None:
         return {"Out": OFFSETS}
-    by, i = op.attr("by"), op.value("I") if op.has("I") else None
-    if by == LONGER:
-        assert i is not None
-        count = first_rows(levels[:-1], longer(y, i))
-    else:
-        count = len(rows_of(levels[:-1], chosen(by, y)))
+    (count,) = op.sizes
+    op.require(count >= 0, "more sequences are longer than I than X has")
     return {"Out": of_shape((count + 1,), OFFSETS)}
+
+
+def _picked_sizes(read: Elements, attrs: Mapping[str, Any]) -> tuple[int, ...]:
+    """Return how many sequences of the last level lie in those chosen."""
+    *outer, last = read["X"]
+    (y,), by = read["Y"], attrs["by"]
+    if by != LONGER:
+        return (len(rows_of(outer, chosen(by, y))),)
+    count = first_rows(outer, longer(y, *read["I"]))
+    return (count if count < len(last) else -1,)
 
 
 def _picked(op: Lods[Any], levels: Sequence[Any], by: str, y: str, i: str = "") -> tuple[Any, ...]:
@@ -343,6 +357,7 @@ define(
     shrunk_shape,
     grad=Grad("shrink_rnn_memory_grad", ("X", "Out@GRAD"), ("X@GRAD",)),
     reads_values=lambda attrs: ("RankTable", "I", "X@LOD"),
+    sizes_of=_shrunk_sizes,
     lod=_chosen_lod(LONGER, "I"),
     views={"Out": "X"},
     cuts=True,
@@ -428,6 +443,7 @@ define(
     OffsetsPicked,
     picked_shape,
     reads_values=lambda attrs: ("X", "Y", "I"),
+    sizes_of=_picked_sizes,
     lod=no_sequences,
     samples=(
         sample({"X": [offsets(*_LENGTHS)], "Y": _THREE}),

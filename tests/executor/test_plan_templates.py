@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,11 +15,18 @@ from benchmarks.sequence_models import attended
 from rowlock.executor.codegen.native import launch
 from rowlock.executor.host.numbered import NumberedCall
 from rowlock.executor.host.writes import address
+from rowlock.executor.kernels.capabilities import capabilities
+from rowlock.executor.plan import shapes
 from rowlock.executor.plan.affine import AffineMap
 from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.resized import Resizer
 from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan, _part, _parts
+from rowlock.graph.compile import compile_program
+from rowlock.graph.ir.replica_program import ReplicaProgram
+from rowlock.graph.ops.registry import Inference, Op
+from rowlock.graph.passes.target import Target
+from rowlock.strategies.errors import ExecutionError
 
 L = fluid.layers
 STEPS = 40
@@ -33,7 +41,7 @@ def test_affine_functions_are_exact_at_integer_combinations() -> None:
         return point(3 * a - 2 * b + 7, 5, 1 << 40)
 
     known = AffineMap(point(4, 9), values(4, 9))
-    for a, b in ((6, 3), (9, 12), (30, 31), (5, 40), (17, 8), (18, 10)):
+    for a, b in ((6, 3), (9, 12), (30, 31), (5, 40), (17, 8), (18, 10), (25, 21)):
         assert not known.learn(point(a, b), values(a, b)).size
     np.testing.assert_array_equal(known.at(point(21, 17)), values(21, 17))
     assert known.at(point(31, 17)) is None  # beyond all that is known
@@ -65,6 +73,18 @@ def test_a_point_that_comes_again_confirms_nothing() -> None:
     for _ in range(5):
         known.learn(point(5), point(5))
     assert known.at(point(4)) is None
+
+
+@pytest.mark.parametrize("both", [(30, 7), (20, 9)])
+def test_products_of_sizes_do_not_follow_from_points_at_which_one_stays(both: Any) -> None:
+    def values(a: int, b: int) -> np.ndarray:
+        return point(a * b, b * b, a + b)
+
+    known = AffineMap(point(10, 5), values(10, 5))
+    for a, b in ((44, 11), (33, 5), (12, 5), (17, 5), (21, 5), (20, 7)):
+        assert 2 not in known.learn(point(a, b), values(a, b))
+    assert known.at(point(*both)) is None
+    assert known.learn(point(*both), values(*both)).size
 
 
 def instruction(*calls: Callable[[], Any]) -> Instruction:
@@ -193,6 +213,84 @@ def losses(model: Callable[[Any, Any], Any]) -> list[float]:
             (value,) = exe.run(main, feed=feed, fetch_list=[loss])
             losses.append(float(value.item()))
     return losses
+
+
+def test_rounds_of_new_sizes_take_sizes_from_elements_and_infer_no_shapes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inferred, taken, infer = Counter[str](), list[Any](), Op.infer
+
+    def counted(self: Op, inference: Inference) -> Any:
+        inferred[self.type] += inference.exact
+        return infer(self, inference)
+
+    take = shapes._take
+    monkeypatch.setattr(Op, "infer", counted)
+    monkeypatch.setattr(shapes, "_take", lambda *a: (taken.append(a), take(*a))[1])
+    losses(decoder)
+    assert len(taken) > 10 * max(inferred["shrink_rnn_memory"], inferred["sequence_expand"])
+
+
+def test_levels_that_are_equal_are_computed_and_fed_once() -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
+        words = fluid.data("words", [None, 4], lod_level=1)
+        rnn, factors = L.DynamicRNN(), [words * factor for factor in (2.0, 3.0)]
+        with rnn.block():
+            word = rnn.step_input(words)
+            one, other = (rnn.static_input(x) for x in factors)
+            both = L.sequence_pool(one, "sum") + L.sequence_pool(other, "max")
+            rnn.output(word + both)
+        out = rnn()
+    names = "words", "words@LOD0"
+    program = compile_program(main, names, (out.name,), Target(), capabilities()).program
+    around, inside = (
+        [node for node in nodes if node.op == "lod_picked"]
+        for nodes in (program.nodes, loop_of(program).nodes)
+    )
+    assert (len(around), len(inside)) == (1, 1)
+
+
+def loop_of(program: ReplicaProgram) -> ReplicaProgram:
+    """Return the block of a program's loop."""
+    blocks = (node.attrs.get("block") for node in program.nodes)
+    return ReplicaProgram.from_data(next(block for block in blocks if block))
+
+
+def test_rounds_of_new_sizes_are_refused_where_operands_have_too_few_rows() -> None:
+    main, startup, rng = fluid.Program(), fluid.Program(), np.random.RandomState(4)
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        words = fluid.data("words", [None, 1], lod_level=1)
+        x, last = fluid.data("x", [None, 4]), fluid.data("last", [1], "int64")
+        table, total = L.lod_rank_table(words), L.fill_constant([4, 4], "float32", 0.0)
+        step = L.fill_constant([1], "int64", 0)
+        goes_on = L.less_than(step, last)
+        loop = L.While(goes_on)
+        with loop.block():
+            rows = L.shrink_memory(x * 2.0, step, table)
+            each = rows, L.sequence_pool(words, "sum")
+            squares, zero = (L.matmul(y, y, transpose_x=True) for y in each)
+            L.assign(L.elementwise_add(total + squares, L.reshape(zero, [1])), total)
+            L.increment(step)
+            L.less_than(step, last, cond=goes_on)
+    exe, steps = fluid.Executor(fluid.CPUPlace()), 24
+
+    def run(rows: int, count: int) -> None:
+        ids = fluid.create_lod_tensor(np.zeros((2 * count, 1), "f4"), [[2] * count], exe.place)
+        array = rng.standard_normal((rows, 4)).astype("f4")
+        feed = {"words": ids, "x": array, "last": np.array([1])}
+        (value,) = exe.run(main, feed=feed, fetch_list=[total])
+        first = array[:count]
+        np.testing.assert_allclose(value, 4 * first.T @ first, rtol=1e-4, atol=1e-4)
+
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        run(40, 30)
+        for rows in rng.randint(10, 40, steps):
+            run(int(rows), int(rng.randint(5, min(rows, 29) + 1)))
+        with pytest.raises(ExecutionError, match="25 sequences are longer than I, X has 15"):
+            run(15, 25)
+        run(27, 14)
 
 
 @pytest.mark.parametrize("model", [decoder, texts])
