@@ -20,6 +20,7 @@ from ...graph.layers.detection import yolov3_loss as yolov3_loss
 from ...graph.layers.label_loss import sigmoid_focal_loss as sigmoid_focal_loss
 from ...graph.layers.proposals import collect_fpn_proposals as collect_fpn_proposals
 from ...graph.layers.proposals import distribute_fpn_proposals as distribute_fpn_proposals
+from ...graph.layers.proposals import generate_mask_labels as generate_mask_labels
 from ...graph.layers.proposals import generate_proposal_labels as generate_proposal_labels
 from ...graph.layers.proposals import generate_proposals as generate_proposals
 from ...graph.layers.proposals import retinanet_target_assign as retinanet_target_assign
