@@ -213,8 +213,8 @@ def generate_mask_labels(
     which does not count, elsewhere. An image without regions of objects has its first one of background.
 
     Args:
-        gt_segms: [points, 2], x and y in the image as it was: of each image sequences for objects, of each object
-            for polygons, of each polygon for points (three levels).
+        gt_segms: [points, 2], x and y in the image as it was: of an image sequences for objects, of an object
+            for polygons, of a polygon for points (three levels).
         rois: [R, 4], regions of scaled images, whose classes are ``labels_int32``, [R, 1]; both are results of
             :func:`generate_proposal_labels`, as the other arguments are its arguments.
         num_classes: how many classes, with the background.

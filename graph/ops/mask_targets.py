@@ -97,7 +97,7 @@ def _steps(begin: Array, end: Array) -> Array:
 
 
 def mask_targets(a: Any, segments: Sequence[Array], regions: Array) -> list[MaskTargets]:
-    """Give each region of an object the polygons, seen from its box, whose bounds it has most in common with."""
+    """Give each region of an object the polygons whose bounds it has most in common with, seen from its box."""
     images = []
     objects, polygons, points = segments
     size, classes = a.resolution, a.gt_classes.reshape(-1)
