@@ -259,15 +259,17 @@ def detection_map(
         background_label: as in Paddle 1, classes that have as many objects do not count.
         overlap_threshold: above which overlap an object is found.
         evaluate_difficult: count objects that are hard to find, too.
+        has_state: int32 [1], whether earlier batches count, too: those that this op has measured in this scope,
+            on this place, since it was 0.
         ap_version: "integral", or "11point": of the best precision from each tenth of the recall on.
 
     Raises:
-        Unsupported: states, by which Paddle measures all batches of a pass.
+        Unsupported: variables for the judgements of a pass, which grow by each step.
     """
-    if has_state is not None or input_states is not None or out_states is not None:
+    if input_states is not None or out_states is not None:
         raise Unsupported(
-            "detection_map measures one batch: judgements of a pass grow by each step, and what lasts keeps "
-            "its shape. Leave has_state, input_states and out_states out."
+            "detection_map keeps the judgements of a pass itself: they grow by each step, and what lasts in a "
+            "program keeps its shape. Leave input_states and out_states out; has_state has a pass go on."
         )
     results = "AccumPosCount AccumTruePos AccumFalsePos MAP"
     return layers(
@@ -277,6 +279,7 @@ def detection_map(
         results,
         DetectRes=detect_res,
         Label=label,
+        HasState=has_state,
         class_num=class_num,
         background_label=background_label,
         overlap_threshold=overlap_threshold,
