@@ -165,6 +165,48 @@ def multiclass_nms2(
     return (out, index) if return_index else out
 
 
+def matrix_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    post_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    use_gaussian: bool = False,
+    gaussian_sigma: float = 2.0,
+    background_label: int = 0,
+    normalized: bool = True,
+    return_index: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Boxes whose scores are lowered by what better ones cover, best first: [K, 6], a sequence for each image.
+
+    Rows are class, score and box; with ``return_index`` also the numbers of those that stay: int32 [K, 1].
+
+    Args:
+        post_threshold: boxes whose scores are then lower are left out.
+        use_gaussian: scores are lowered by a Gaussian of the share, ``gaussian_sigma`` wide; else linearly.
+        bboxes: [N, M, 4]; ``scores`` [N, classes, M]. Other arguments are those of :func:`multiclass_nms`.
+    """
+    out, index = layers(
+        "matrix_nms",
+        name,
+        "Out Index",
+        "Out Index",
+        BBoxes=bboxes,
+        Scores=scores,
+        background_label=background_label,
+        score_threshold=score_threshold,
+        post_threshold=post_threshold,
+        nms_top_k=nms_top_k,
+        keep_top_k=keep_top_k,
+        normalized=bool(normalized),
+        use_gaussian=bool(use_gaussian),
+        gaussian_sigma=gaussian_sigma,
+    )
+    return (out, index) if return_index else out
+
+
 def retinanet_detection_output(
     bboxes: list[Variable],
     scores: list[Variable],

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ....graph.ops.box_choice import MulticlassNms, MulticlassNms2, OffsetsOfChoice, chosen
+from ....graph.ops.box_choice import (
+    MatrixNms,
+    MulticlassNms,
+    MulticlassNms2,
+    OffsetsOfChoice,
+    OffsetsOfDecayed,
+    chosen,
+    decayed,
+)
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -24,5 +32,22 @@ def multiclass_nms(dev: Device, a: MulticlassNms | MulticlassNms2) -> Step:
 def lod_of_choice(dev: Device, a: OffsetsOfChoice) -> Step:
     def run() -> None:
         a.out[...] = chosen(a, a.x).offsets()
+
+    return run
+
+
+@kernel("matrix_nms", on=ON)
+def matrix_nms(dev: Device, a: MatrixNms) -> Step:
+    def run() -> None:
+        choice = decayed(a)
+        a.out[...], a.index[:, 0] = choice.rows, choice.numbers
+
+    return run
+
+
+@kernel("lod_of_decayed", on=ON)
+def lod_of_decayed(dev: Device, a: OffsetsOfDecayed) -> Step:
+    def run() -> None:
+        a.out[...] = decayed(a).ends()
 
     return run
