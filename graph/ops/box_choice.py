@@ -74,7 +74,7 @@ class OffsetsOfDecayed(DecayAttributes):
 
 
 class Choice(NamedTuple):
-    """What stays, by image, then class or score: labels, scores and boxes [K, 6], their numbers [K], images [K]."""
+    """What stays, by image, then class or score: class, score and box [K, 6], their numbers [K], images [K]."""
 
     rows: Array
     numbers: Array

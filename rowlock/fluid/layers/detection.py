@@ -11,8 +11,8 @@ from ...graph.layers.detection import bipartite_match as bipartite_match
 from ...graph.layers.detection import box_clip as box_clip
 from ...graph.layers.detection import detection_map as detection_map
 from ...graph.layers.detection import detection_output as detection_output
-from ...graph.layers.detection import multi_box_head as multi_box_head
 from ...graph.layers.detection import matrix_nms as matrix_nms
+from ...graph.layers.detection import multi_box_head as multi_box_head
 from ...graph.layers.detection import multiclass_nms as multiclass_nms
 from ...graph.layers.detection import retinanet_detection_output as retinanet_detection_output
 from ...graph.layers.detection import ssd_loss as ssd_loss
