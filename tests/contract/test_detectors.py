@@ -124,3 +124,15 @@ def test_the_precision_of_a_pass(fresh_programs: None) -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     with pytest.raises(ExecutionError, match="earlier batches of this pass were not measured here"):
         measured(1)
+
+
+def test_regions_that_are_not_finite_are_named(fresh_programs: None) -> None:
+    x = fluid.data("x", [None, 2, 4, 4])
+    regions = fluid.data("regions", [None, 4], lod_level=1)
+    out = fluid.layers.roi_align(x, regions, 2, 2)
+    boxes = np.array([[0, 0, 2, 2], [0, 0, np.nan, 2]], "float32")
+    feed = {"x": np.ones((1, 2, 4, 4), "float32")}
+    feed["regions"] = fluid.create_lod_tensor(boxes, [[2]], fluid.CPUPlace())
+    exe = fluid.Executor(fluid.CPUPlace())
+    with pytest.raises(ExecutionError, match=r"region 1 of ROIs is .*nan.* may have diverged"):
+        exe.run(feed=feed, fetch_list=[out])

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....graph.ops import region_pool as ops
 from ....graph.ops.operands import Array
-from ....strategies.errors import SequenceError
+from ....strategies.errors import InvalidValue, SequenceError
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -25,6 +25,7 @@ def _images(op: str, a: Any) -> Array:
 
     Raises:
         SequenceError: there are not as many sequences as images, or not as many regions.
+        InvalidValue: a region is not finite.
     """
     counts = getattr(a, "batch_ro_i_nums", None)
     if counts is None:
@@ -34,6 +35,12 @@ def _images(op: str, a: Any) -> Array:
         raise SequenceError(
             f"{op}: ROIs has {len(a.rois)} rows, of which {counts.tolist()} belong to an image each, and X has "
             f"{len(a.x)} images. Feed as many sequences of ROIs as images."
+        )
+    wrong = np.flatnonzero(~np.isfinite(a.rois).all(1))
+    if wrong.size:
+        raise InvalidValue(
+            f"{op}: region {wrong[0]} of ROIs is {a.rois[wrong[0]].tolist()}. What it was computed from was "
+            f"not finite: the training may have diverged. FLAGS_check_nan_inf names the op that makes NaN."
         )
     return np.repeat(np.arange(len(counts)), counts)
 
@@ -143,8 +150,8 @@ def _spread(d_x: Array, d_out: Array, rows: Array, columns: Array) -> None:
 @kernel("roi_align", on=("numpy",))
 def roi_align(dev: Device, a: ops.RoiAlign) -> Step:
     def run() -> None:
-        rows, columns = _aligned(a)
-        for r, image in enumerate(_images("roi_align", a)):
+        images, (rows, columns) = _images("roi_align", a), _aligned(a)
+        for r, image in enumerate(images):
             a.out[r] = _pool(a.x[image], rows[r], columns[r])
 
     return run
@@ -153,9 +160,9 @@ def roi_align(dev: Device, a: ops.RoiAlign) -> Step:
 @kernel("roi_align_grad", on=("numpy",))
 def roi_align_grad(dev: Device, a: ops.RoiAlignGrad) -> list[Step]:
     def run(d_x: Array) -> None:
-        rows, columns = _aligned(a)
+        images, (rows, columns) = _images("roi_align", a), _aligned(a)
         d_x[...] = 0
-        for r, image in enumerate(_images("roi_align", a)):
+        for r, image in enumerate(images):
             _spread(d_x[image], a.d_out[r], rows[r], columns[r])
 
     return [partial(run, a.d_x)]
