@@ -102,8 +102,8 @@ def mask_targets(a: Any, segments: Sequence[Array], regions: Array) -> list[Mask
     objects, polygons, points = segments
     size, classes = a.resolution, a.gt_classes.reshape(-1)
     rows = (parts(a.rois, regions), parts(a.labels_int32.reshape(-1), regions))
-    chosen = masked_regions(a.labels_int32, regions)
-    for n, (rois, labels, numbers) in enumerate(zip(*rows, chosen, strict=True)):
+    picks = masked_regions(a.labels_int32, regions)
+    for n, (rois, labels, numbers) in enumerate(zip(*rows, picks, strict=True)):
         scale = a.im_info[n, 2]
         boxes = rois[numbers] / scale
         masks = np.zeros((len(numbers), size, size), bool)
