@@ -10,6 +10,7 @@ from ...graph.layers.initializer import ConstantInitializer
 from ...graph.layers.shape import cast, concat, fill_constant
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
+from ...strategies.errors import InvalidValue
 
 
 class DetectionMAP:
@@ -24,6 +25,9 @@ class DetectionMAP:
         gt_difficult: [objects, 1], 1 for an object that is hard to find.
         class_num: how many classes, with the background.
         background_label, overlap_threshold, evaluate_difficult, ap_version: as of ``detection_map``.
+
+    Raises:
+        InvalidValue: there is no ``class_num``.
     """
 
     def __init__(
@@ -38,6 +42,10 @@ class DetectionMAP:
         evaluate_difficult: bool = True,
         ap_version: str = "integral",
     ) -> None:
+        if class_num is None:
+            raise InvalidValue(
+                "DetectionMAP needs class_num, the number of classes with the background."
+            )
         self.helper = LayerHelper("map_eval")
         columns = [gt_label] if gt_difficult is None else [gt_label, gt_difficult]
         label = concat([*(cast(column, gt_box.dtype) for column in columns), gt_box], axis=1)

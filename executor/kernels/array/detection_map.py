@@ -15,9 +15,9 @@ ON = ("numpy",)
 def detection_map(dev: Device, a: ops.DetectionMap) -> Step:
     name, passes = program_name(dev.output), dev.passes
 
-    def of_pass(judgements: ops.Judgements) -> ops.Judgements:
+    def of_pass(judgements: ops.Judgements, begun: bool) -> ops.Judgements:
         """Return the judgements of the pass, with those of this batch."""
-        if a.has_state.any():
+        if begun:
             if name not in passes:
                 raise InvalidValue(
                     "detection_map: the earlier batches of this pass were not measured here. Reset the metric "
@@ -34,7 +34,9 @@ def detection_map(dev: Device, a: ops.DetectionMap) -> Step:
         a.accum_true_pos[:, 0] = a.accum_false_pos[:, 0] = [score for score, _ in rows]
         a.accum_true_pos[:, 1] = [hit for _, hit in rows]
         a.accum_false_pos[:, 1] = [not hit for _, hit in rows]
-        whole = judgements if a.has_state is None else of_pass(judgements)
+        whole = judgements
+        if a.has_state is not None:
+            whole = of_pass(judgements, bool(a.has_state.any()))
         a.mean[...] = ops.mean_precision(whole, a.background_label, a.ap_type)
 
     return run
