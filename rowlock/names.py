@@ -39,8 +39,6 @@ CURES = {
     "paddle.imag": "There are no complex numbers: keep the parts in two variables.",
     "paddle.real": "There are no complex numbers: keep the parts in two variables.",
     "paddle.set_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
-    "fluid.evaluator.DetectionMAP": "fluid.layers.detection.detection_map measures a batch.",
-    "fluid.metrics.DetectionMAP": "fluid.layers.detection.detection_map measures a batch.",
     "fluid.enable_dygraph": "Programs are always static: leave it out.",
     "fluid.proto": "program.desc.serialize_to_string() writes a program, Program.parse_from_string reads it.",
     "fluid.framework.load_op_library": "fluid.layers.py_func calls a Python function as an op.",

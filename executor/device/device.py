@@ -68,7 +68,7 @@ class Device:
     where a library has the choice. ``writes`` counts writes to persistables, and ``constant`` has their
     addresses if the program itself changes none of them. ``runtime``: the GPU that computes. ``operands`` are
     the names of what the instruction being bound reads; ``counts`` what kernels count over all plans of a
-    program, by a name.
+    program, by a name. ``passes``: what kernels gather over the batches of a pass, by a name, in a scope.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Device:
         memory: Memory | DeviceMemory | None = None,
         math: str = "float32",
         writes: Writes | None = None,
+        passes: dict[str, Any] | None = None,
         runtime: Runtime | None = None,
     ) -> None:
         self.runtime = runtime
@@ -89,6 +90,7 @@ class Device:
         self.memory = memory
         self.math = math
         self.writes = writes
+        self.passes = {} if passes is None else passes
         self.constant: frozenset[int] = frozenset()
         self._clock = Clock()
         self.output = ""
@@ -120,6 +122,7 @@ class Device:
             memory=self.memory,
             math=self.math,
             writes=self.writes,
+            passes=self.passes,
             runtime=self.runtime,
         )
         device.clock, device.constant = self.clock, self.constant

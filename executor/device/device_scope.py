@@ -19,7 +19,7 @@ from .tensor import Storage, Tensor
 
 
 class DeviceScope:
-    """Persistables by name; ``writes`` counts writes to them.
+    """Persistables by name; ``writes`` counts writes to them. ``passes``: what kernels gather over batches.
 
     ``runtime``: the GPU that holds them, except those that a program reads on the host beside it.
     """
@@ -27,6 +27,7 @@ class DeviceScope:
     def __init__(self, runtime: Runtime | None = None) -> None:
         self.arrays: dict[str, Any] = {}
         self.writes = Writes()
+        self.passes: dict[str, Any] = {}
         self._runtime = runtime
         self._uploads = Uploads(runtime) if runtime is not None else None
         self._beside: set[str] = set()  # names of persistables on the host of the GPU

@@ -15,7 +15,9 @@ class HostDevice(Device):
 
     def __init__(self, gpu: Device) -> None:
         assert gpu.runtime is not None and isinstance(gpu.memory, DeviceMemory)
-        super().__init__(seed=gpu.seed, memory=gpu.memory.host, writes=gpu.writes)
+        super().__init__(
+            seed=gpu.seed, memory=gpu.memory.host, writes=gpu.writes, passes=gpu.passes
+        )
         self.clock = gpu.clock
         self._gpu = gpu.runtime
 

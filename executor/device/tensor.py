@@ -202,7 +202,9 @@ class Tensor:
         levels = _levels(lod, "offsets", "[[0, 2, 5]]")
         for i, level in enumerate(levels):
             if len(level) < 2 or level[0] != 0 or any(a > b for a, b in pairwise(level)):
-                raise SequenceError(f"LoD level {i}: offsets must rise from 0, got {list(level)}.")
+                raise SequenceError(
+                    f"{self._whose}LoD level {i}: offsets must rise from 0, got {list(level)}."
+                )
         self._take_levels(levels, "its offsets end at")
 
     def _take_levels(self, levels: LoD, end: str) -> None:
@@ -213,9 +215,14 @@ class Tensor:
             if below is not None and level[-1] != below:
                 rows = "rows" if last else f"sequences in level {i + 1}"
                 raise SequenceError(
-                    f"LoD level {i}: {end} {level[-1]}, but there are {below} {rows} below it."
+                    f"{self._whose}LoD level {i}: {end} {level[-1]}, but there are {below} {rows} below it."
                 )
         self._lod = levels
+
+    @property
+    def _whose(self) -> str:
+        """How an error begins: with the variable's name, if the tensor is that of one."""
+        return f"variable {self.name!r}: " if self.name else ""
 
     def _rows(self) -> int | None:
         return None if self._array is None else len(self._array)
@@ -235,7 +242,8 @@ class Tensor:
         for i, level in enumerate(levels):
             if min(level, default=-1) < 0:
                 raise SequenceError(
-                    f"LoD level {i}: lengths must be 0 or more, one for each sequence, got {list(level)}."
+                    f"{self._whose}LoD level {i}: lengths must be 0 or more, one for each sequence, got "
+                    f"{list(level)}."
                 )
         offsets = tuple(tuple(accumulate(level, initial=0)) for level in levels)
         self._take_levels(offsets, "its lengths add up to")

@@ -713,6 +713,7 @@ class Replica:
                 math=program.math,
                 memory=loaded.memory or self.memory,
                 writes=scope.writes,
+                passes=scope.passes,
                 runtime=self.runtime,
             ),
             complete(),

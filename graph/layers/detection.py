@@ -165,6 +165,48 @@ def multiclass_nms2(
     return (out, index) if return_index else out
 
 
+def matrix_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    post_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    use_gaussian: bool = False,
+    gaussian_sigma: float = 2.0,
+    background_label: int = 0,
+    normalized: bool = True,
+    return_index: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Boxes whose scores are lowered by what better ones cover, best first: [K, 6], a sequence for each image.
+
+    Rows are class, score and box; with ``return_index`` also the numbers of those that stay: int32 [K, 1].
+
+    Args:
+        post_threshold: boxes whose scores are then lower are left out.
+        use_gaussian: scores are lowered by a Gaussian of the share, ``gaussian_sigma`` wide; else linearly.
+        bboxes: [N, M, 4]; ``scores`` [N, classes, M]. Other arguments are those of :func:`multiclass_nms`.
+    """
+    out, index = layers(
+        "matrix_nms",
+        name,
+        "Out Index",
+        "Out Index",
+        BBoxes=bboxes,
+        Scores=scores,
+        background_label=background_label,
+        score_threshold=score_threshold,
+        post_threshold=post_threshold,
+        nms_top_k=nms_top_k,
+        keep_top_k=keep_top_k,
+        normalized=bool(normalized),
+        use_gaussian=bool(use_gaussian),
+        gaussian_sigma=gaussian_sigma,
+    )
+    return (out, index) if return_index else out
+
+
 def retinanet_detection_output(
     bboxes: list[Variable],
     scores: list[Variable],
@@ -261,15 +303,17 @@ def detection_map(
         background_label: as in Paddle 1, classes that have as many objects do not count.
         overlap_threshold: above which overlap an object is found.
         evaluate_difficult: count objects that are hard to find, too.
+        has_state: int32 [1], whether earlier batches count, too: those that this op has measured in this scope,
+            on this place, since it was 0.
         ap_version: "integral", or "11point": of the best precision from each tenth of the recall on.
 
     Raises:
-        Unsupported: states, by which Paddle measures all batches of a pass.
+        Unsupported: variables for the judgements of a pass, which grow by each step.
     """
-    if has_state is not None or input_states is not None or out_states is not None:
+    if input_states is not None or out_states is not None:
         raise Unsupported(
-            "detection_map measures one batch: judgements of a pass grow by each step, and what lasts keeps "
-            "its shape. Leave has_state, input_states and out_states out."
+            "detection_map keeps the judgements of a pass itself: they grow by each step, and what lasts in a "
+            "program keeps its shape. Leave input_states and out_states out; has_state has a pass go on."
         )
     results = "AccumPosCount AccumTruePos AccumFalsePos MAP"
     return layers(
@@ -279,6 +323,7 @@ def detection_map(
         results,
         DetectRes=detect_res,
         Label=label,
+        HasState=has_state,
         class_num=class_num,
         background_label=background_label,
         overlap_threshold=overlap_threshold,

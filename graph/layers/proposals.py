@@ -199,6 +199,36 @@ def generate_proposal_labels(
     return layers(op_type, None, results, results, **inputs, **attrs)
 
 
+def generate_mask_labels(
+    im_info: Variable,
+    gt_classes: Variable,
+    is_crowd: Variable,
+    gt_segms: Variable,
+    rois: Variable,
+    labels_int32: Variable,
+    num_classes: int,
+    resolution: int,
+) -> tuple[Variable, ...]:
+    """Regions [K, 4] that a mask is learnt for, int32 [K, 1] numbers in their image, and masks.
+
+    Masks are int32 [K, num_classes resolution^2]: 1 inside, 0 outside of the object, at the region's class; -1,
+    which does not count, elsewhere. An image without regions of objects has its first one of background.
+
+    Args:
+        gt_segms: [points, 2], x and y in the image as it was: of an image sequences for objects, of an object
+            for polygons, of a polygon for points (three levels).
+        rois: [R, 4], regions of scaled images, whose classes are ``labels_int32``, [R, 1]; both are results of
+            :func:`generate_proposal_labels`, as the other arguments are its arguments.
+        num_classes: how many classes, with the background.
+        resolution: sides of a mask, in pixels.
+    """
+    inputs = {"ImInfo": im_info, "GtClasses": gt_classes, "IsCrowd": is_crowd}
+    inputs |= {"GtSegms": gt_segms, "Rois": rois, "LabelsInt32": labels_int32}
+    attrs = {"num_classes": num_classes, "resolution": resolution}
+    results = "MaskRois RoiHasMaskInt32 MaskInt32"
+    return layers("generate_mask_labels", None, results, results, **inputs, **attrs)
+
+
 def collect_fpn_proposals(
     multi_rois: Sequence[Variable],
     multi_scores: Sequence[Variable],

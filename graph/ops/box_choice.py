@@ -49,8 +49,32 @@ class OffsetsOfChoice(NmsAttributes):
     out: Output
 
 
+class DecayAttributes(Operands):
+    b_boxes: Input
+    scores: Input
+    background_label: int = 0
+    score_threshold: float = 0.0
+    post_threshold: float = 0.0
+    nms_top_k: int = 0
+    keep_top_k: int = 0
+    normalized: bool = True
+    use_gaussian: bool = False
+    gaussian_sigma: float = 2.0
+
+
+class MatrixNms(DecayAttributes):
+    out: Output
+    index: Output
+
+
+class OffsetsOfDecayed(DecayAttributes):
+    """How many boxes of each image stay, as offsets."""
+
+    out: Output
+
+
 class Choice(NamedTuple):
-    """What stays, by image, then class: labels, scores and boxes [K, 6], their numbers [K], images [K]."""
+    """What stays, by image, then class or score: class, score and box [K, 6], their numbers [K], images [K]."""
 
     rows: Array
     numbers: Array
@@ -61,6 +85,10 @@ class Choice(NamedTuple):
         """Return where the boxes of each image begin and end; if none stays, there is one row for all."""
         if not len(self.rows):
             return np.array([0, 1])
+        return self.ends()
+
+    def ends(self) -> Array:
+        """Return where the boxes of each image begin and end."""
         return np.searchsorted(self.images, np.arange(self.total + 1))
 
 
@@ -161,6 +189,71 @@ def chosen(a: Any, ends: Array | None) -> Choice:
     return Choice(all_rows, all_numbers, images, len(parts))
 
 
+def decayed(a: Any) -> Choice:
+    """Lower the scores of boxes by what better ones of their class cover: Wang et al., arXiv 2003.10152, 3.2.
+
+    Of each image stay the ``keep_top_k`` best boxes whose scores are then above ``post_threshold``.
+    """
+    parts: list[tuple[Array, Array]] = []
+    for boxes, scores, before in _images(a, None):
+        rows, numbers = [np.zeros((0, 6), a.scores.dtype)], [np.zeros(0, np.int64)]
+        for label, own in enumerate(scores):
+            at = np.flatnonzero(own > a.score_threshold)
+            if label == a.background_label or not at.size:
+                continue
+            at = at[np.argsort(-own[at], kind="stable")]
+            at = at[: a.nms_top_k] if a.nms_top_k > -1 else at
+            left = own[at] * _decay(a, np.tril(overlap(boxes[at], boxes[at], a.normalized), -1))
+            stay = left > a.post_threshold
+            labels = np.full((stay.sum(), 1), label, own.dtype)
+            rows.append(np.concatenate([labels, left[stay, None], boxes[at[stay]]], 1))
+            numbers.append(before + at[stay])
+        image_rows, image_numbers = np.concatenate(rows), np.concatenate(numbers)
+        best = np.argsort(-image_rows[:, 1], kind="stable")
+        best = best[: a.keep_top_k] if a.keep_top_k > -1 else best
+        parts.append((image_rows[best], image_numbers[best]))
+    images = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
+    all_rows, all_numbers = (np.concatenate(side) for side in zip(*parts, strict=True))
+    return Choice(all_rows, all_numbers, images, len(parts))
+
+
+def _decay(a: Any, shares: Array) -> Array:
+    """Return the factor of each score, from what boxes [K] have in common with better ones: [K, K] below."""
+    most, dtype = shares.max(1), shares.dtype.type
+    better = np.tri(len(shares), k=-1, dtype=bool)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a box that another hides decays nothing
+        if a.use_gaussian:
+            factors = np.exp((most**2 - shares**2) * dtype(a.gaussian_sigma))
+        else:
+            factors = (1 - shares) / (1 - most)
+    return np.fmin.reduce(np.where(better, factors, dtype(1)), axis=1, initial=dtype(1))
+
+
+def _known_decayed(op: Inference) -> Choice | None:
+    operands = known_operands(op, DecayAttributes)
+    return None if operands is None else decayed(operands)
+
+
+def matrix_shape(op: Inference) -> Mapping[str, Specs]:
+    """[K, 6] boxes and their numbers, [K, 1]."""
+    hold_floats(op, "BBoxes", "Scores")
+    match(op, Scores="N C M", BBoxes="N M 4")
+    choice = _known_decayed(op)
+    count = -1 if choice is None else len(choice.rows)
+    return {
+        "Out": of_shape((count, 6), op.spec("BBoxes")),
+        "Index": Spec((count, 1), VarType.INT32),
+    }
+
+
+def matrix_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The boxes of each image."""
+    inputs = {slot: (op.value(slot),) for slot in ("BBoxes", "Scores")}
+    attrs = {name: op.attrs[name] for name in DecayAttributes.declared().attrs}
+    level = op.level("lod_of_decayed", inputs, attrs)
+    return {"Out": (level,), "Index": (level,)}
+
+
 def _known(op: Inference) -> Choice | None:
     """Return the choice, or None if the boxes are not known yet."""
     operands = known_operands(op, NmsAttributes)
@@ -247,4 +340,24 @@ define(
         sample(_DENSE, score_threshold=2.0),
         sample({**_LISTS, "X": offsets(2, 3)}, **_TOP),
     ),
+)
+define(
+    "matrix_nms",
+    MatrixNms,
+    matrix_shape,
+    reads_values=lambda attrs: ("BBoxes", "Scores"),
+    lod=matrix_lod,
+    samples=(
+        sample(_DENSE, **_TOP, post_threshold=0.2),
+        sample(_DENSE, **{**_TOP, "keep_top_k": -1}, background_label=-1, use_gaussian=True),
+        sample(_DENSE, **_TOP, normalized=False),
+    ),
+    refuses=_REFUSES,
+)
+define(
+    "lod_of_decayed",
+    OffsetsOfDecayed,
+    lambda op: {"Out": OFFSETS._replace(shape=(op.shape("Scores")[0] + 1,))},
+    lod=no_sequences,
+    samples=(sample(_DENSE, **_TOP, post_threshold=0.2), sample(_DENSE, score_threshold=2.0)),
 )

@@ -17,7 +17,7 @@ from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_floats, known_operands
+from .rules import hold_floats, hold_integers, known_operands, match
 from .samples import offsets, sample, table, uniform
 
 _KINDS = ("integral", "11point")
@@ -60,6 +60,11 @@ class Judgements(NamedTuple):
 
     counts: Array
     rows: list[list[tuple[float, bool]]]
+
+    def after(self, earlier: Judgements) -> Judgements:
+        """Return those of earlier batches and of this one."""
+        pairs = zip(earlier.rows, self.rows, strict=True)
+        return Judgements(earlier.counts + self.counts, [[*old, *new] for old, new in pairs])
 
     def ends(self) -> Array:
         """Return where the rows of each class begin and end."""
@@ -136,14 +141,19 @@ def _at_eleven(recall: Array, precision: Array) -> float:
 
 
 def map_shape(op: Inference) -> Mapping[str, Specs]:
-    """[1]; [classes, 1] counts of objects, and [K, 2] judgements."""
+    """[1]; [classes, 1] counts of objects, and [K, 2] judgements, of the batch.
+
+    What went before it in a pass is at the replica, as what lasts in a program keeps its shape: HasState, [1],
+    tells whether there is any.
+    """
     hold_floats(op, "DetectRes", "Label")
     op.require(op.shape("DetectRes")[1:] in ((6,), (-1,)), "DetectRes must be [K, 6]")
     op.require(op.shape("Label")[1:] in ((5,), (6,), (-1,)), "Label must be [K, 5] or [K, 6]")
-    stateless = not any(map(op.has, ("HasState", "PosCount", "TruePos", "FalsePos")))
-    op.require(
-        stateless, "judgements of other steps cannot be added, for what lasts keeps its shape"
-    )
+    elsewhere = any(map(op.has, ("PosCount", "TruePos", "FalsePos")))
+    op.require(not elsewhere, "judgements of other steps cannot be fed: HasState has a pass go on")
+    if op.has("HasState"):
+        match(op, HasState="1")
+        hold_integers(op, "HasState")
     op.require(op.attr("ap_type") in _KINDS, f"ap_type must be {' or '.join(_KINDS)}")
     op.require(op.attr("class_num") > 0, "class_num must be above 0")
     op.sequences("DetectRes"), op.sequences("Label")
@@ -207,7 +217,8 @@ define(
     refuses=(
         sample({**_FOUND, "Label": uniform(5, 4)}, class_num=3),
         sample(_FOUND, class_num=3, ap_type="mean"),
-        sample({**_FOUND, "HasState": table([1])}, class_num=3),
+        sample({**_FOUND, "HasState": table([1.0])}, class_num=3),
+        sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
     ),
 )
 define(

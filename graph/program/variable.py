@@ -95,11 +95,14 @@ class Variable:
         return id(self)
 
     def __bool__(self) -> bool:
-        """Return True, as programs that test for None expect, and warn that it is no value of a step."""
+        """Return True, as programs that test for None expect, and warn that it is no value of a step.
+
+        The warning names no variable, so that Python shows it once for a line, which may test many.
+        """
         if called_by_user():
             warnings.warn(
-                f"the truth of variable {self.name!r} is tested while the program is built: it is True, "
-                f"whatever the variable will hold. Test `is not None`, or compute with layers.",
+                "the truth of a Variable is tested while the program is built: it is True, whatever the "
+                "variable will hold. Test `is not None`, or compute with layers.",
                 stacklevel=2,
             )
         return True

@@ -1,5 +1,6 @@
 """``fluid.metrics``: metrics that the driver accumulates over batches."""
 
+from ..executor.metrics.detection_map import DetectionMAP as DetectionMAP
 from ..executor.metrics.metrics import Accuracy as Accuracy
 from ..executor.metrics.metrics import Auc as Auc
 from ..executor.metrics.metrics import ChunkEvaluator as ChunkEvaluator

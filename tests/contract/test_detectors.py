@@ -11,7 +11,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import Unsupported
+from rowlock.strategies.errors import ExecutionError, Unsupported
 from tests.reference import detectors
 
 REFERENCE = json.loads(Path(detectors.__file__).with_suffix(".json").read_text())
@@ -93,7 +93,46 @@ def test_the_precision_of_a_batch(fresh_programs: None) -> None:
     }
     (value,) = exe.run(feed=feed, fetch_list=[precision])
     np.testing.assert_allclose(value, [(0.5 + 0.5) / 2])
-    with pytest.raises(Unsupported, match="measures one batch"):
-        fluid.layers.detection.detection_map(rows, truth, 3, has_state=truth)
-    with pytest.raises(AttributeError, match="detection_map measures a batch"):
-        fluid.metrics.DetectionMAP  # noqa: B018
+    with pytest.raises(Unsupported, match="keeps the judgements of a pass itself"):
+        fluid.layers.detection.detection_map(rows, truth, 3, input_states=[truth])
+
+
+def test_the_precision_of_a_pass(fresh_programs: None) -> None:
+    """As in Paddle 1.8.5 a batch whose only guess is wrong halves the precision; then another pass begins."""
+    rows = fluid.data("rows", [None, 6], lod_level=1)
+    label = fluid.data("label", [None, 1], "int32", lod_level=1)
+    box = fluid.data("box", [None, 4], lod_level=1)
+    metric = fluid.metrics.DetectionMAP(rows, label, box, class_num=2)
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    places = np.array([[0.1, 0.1, 0.4, 0.4], [0.5, 0.5, 0.9, 0.9]], "float32")
+
+    def measured(guess: int) -> list[float]:
+        place = fluid.CPUPlace()
+        arrays = {
+            "rows": np.array([[1, 0.9, *places[guess]]], "float32"),
+            "label": np.ones((1, 1), "int32"),
+            "box": places[:1],
+        }
+        feed = {k: fluid.create_lod_tensor(v, [[1]], place) for k, v in arrays.items()}
+        values = exe.run(feed=feed, fetch_list=list(metric.get_map_var()))
+        return [float(value[0]) for value in values]
+
+    assert [measured(0), measured(1)] == [[1, 1], [0, 0.5]]
+    metric.reset(exe)
+    assert measured(1) == [0, 0]
+    exe = fluid.Executor(fluid.CPUPlace())
+    with pytest.raises(ExecutionError, match="earlier batches of this pass were not measured here"):
+        measured(1)
+
+
+def test_regions_that_are_not_finite_are_named(fresh_programs: None) -> None:
+    x = fluid.data("x", [None, 2, 4, 4])
+    regions = fluid.data("regions", [None, 4], lod_level=1)
+    out = fluid.layers.roi_align(x, regions, 2, 2)
+    boxes = np.array([[0, 0, 2, 2], [0, 0, np.nan, 2]], "float32")
+    feed = {"x": np.ones((1, 2, 4, 4), "float32")}
+    feed["regions"] = fluid.create_lod_tensor(boxes, [[2]], fluid.CPUPlace())
+    exe = fluid.Executor(fluid.CPUPlace())
+    with pytest.raises(ExecutionError, match=r"region 1 of ROIs is .*nan.* may have diverged"):
+        exe.run(feed=feed, fetch_list=[out])

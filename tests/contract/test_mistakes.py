@@ -75,10 +75,11 @@ def test_a_loss_minimized_twice_is_warned_of_and_two_losses_are_not() -> None:
 
 
 def test_the_truth_of_a_variable_is_warned_of() -> None:
-    x, _ = _net()
-    with pytest.warns(UserWarning, match="truth of variable 'x'") as record:
-        assert x
-    assert record[0].filename == __file__
+    variables = _net()
+    with pytest.warns(UserWarning, match="truth of a Variable") as record:
+        warnings.simplefilter("default")
+        assert all(bool(variable) for variable in variables)
+    assert [warning.filename for warning in record] == [__file__]  # once for the line
 
 
 def test_a_data_variable_declared_again_in_the_default_program_is_warned_of() -> None:

@@ -457,6 +457,9 @@ def test_rows_that_are_changed_behind_their_offsets_are_refused() -> None:
         run(lambda x: layers.sequence_pool(x, "sum"), {"x": x})
     with pytest.raises(SequenceError, match="its offsets end at 5, but there are 4 rows below it"):
         x.set_lod([[0, 5]])
+    words = fluid.Scope().var("words").get_tensor()
+    with pytest.raises(SequenceError, match="variable 'words': LoD level 0"):
+        words.set_lod([[1, 5]])
 
 
 @pytest.mark.parametrize(

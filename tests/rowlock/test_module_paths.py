@@ -35,6 +35,7 @@ PATHS = [
     "fluid.install_check",
     "fluid.io",
     "fluid.layer_helper",
+    "fluid.layer_helper_base",
     "fluid.layers",
     "fluid.lod_tensor",
     "fluid.log_helper",
@@ -93,8 +94,8 @@ def test_an_import_of_what_is_not_built_says_what_to_use() -> None:
         from rowlock.distributed import spawn  # noqa: F401
     with pytest.raises(ModuleNotFoundError, match=r"fluid\.proto is Paddle's.*parse_from_string"):
         importlib.import_module("rowlock.fluid.proto")
-    with pytest.raises(ImportError, match=r"generate_mask_labels is Paddle's"):
-        from rowlock.fluid.layers import generate_mask_labels  # noqa: F401
+    with pytest.raises(ImportError, match=r"roi_perspective_transform is Paddle's"):
+        from rowlock.fluid.layers import roi_perspective_transform  # noqa: F401
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         from rowlock.fluid import nothing  # noqa: F401
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'rowlock\.fluid\.nothing'"):

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ....graph.ops.box_choice import MulticlassNms, MulticlassNms2, OffsetsOfChoice, chosen
+from ....graph.ops.box_choice import (
+    MatrixNms,
+    MulticlassNms,
+    MulticlassNms2,
+    OffsetsOfChoice,
+    OffsetsOfDecayed,
+    chosen,
+    decayed,
+)
 from ..registry import each_step
 
 ON = ("numpy",)
@@ -19,3 +27,14 @@ def multiclass_nms(a: MulticlassNms | MulticlassNms2) -> None:
 @each_step("lod_of_choice", on=ON)
 def lod_of_choice(a: OffsetsOfChoice) -> None:
     a.out[...] = chosen(a, a.x).offsets()
+
+
+@each_step("matrix_nms", on=ON)
+def matrix_nms(a: MatrixNms) -> None:
+    choice = decayed(a)
+    a.out[...], a.index[:, 0] = choice.rows, choice.numbers
+
+
+@each_step("lod_of_decayed", on=ON)
+def lod_of_decayed(a: OffsetsOfDecayed) -> None:
+    a.out[...] = decayed(a).ends()

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....graph.ops import region_pool as ops
 from ....graph.ops.operands import Array
-from ....strategies.errors import SequenceError
+from ....strategies.errors import InvalidValue, SequenceError
 from ..registry import each_step
 
 
@@ -23,6 +23,7 @@ def _images(op: str, a: Any) -> Array:
 
     Raises:
         SequenceError: there are not as many sequences as images, or not as many regions.
+        InvalidValue: a region is not finite.
     """
     counts = getattr(a, "batch_ro_i_nums", None)
     if counts is None:
@@ -32,6 +33,12 @@ def _images(op: str, a: Any) -> Array:
         raise SequenceError(
             f"{op}: ROIs has {len(a.rois)} rows, of which {counts.tolist()} belong to an image each, and X has "
             f"{len(a.x)} images. Feed as many sequences of ROIs as images."
+        )
+    wrong = np.flatnonzero(~np.isfinite(a.rois).all(1))
+    if wrong.size:
+        raise InvalidValue(
+            f"{op}: region {wrong[0]} of ROIs is {a.rois[wrong[0]].tolist()}. What it was computed from was "
+            f"not finite: the training may have diverged. FLAGS_check_nan_inf names the op that makes NaN."
         )
     return np.repeat(np.arange(len(counts)), counts)
 
@@ -140,17 +147,17 @@ def _spread(d_x: Array, d_out: Array, rows: Array, columns: Array) -> None:
 
 @each_step("roi_align", on=("numpy",))
 def roi_align(a: ops.RoiAlign) -> None:
-    rows, columns = _aligned(a)
-    for r, image in enumerate(_images("roi_align", a)):
+    images, (rows, columns) = _images("roi_align", a), _aligned(a)
+    for r, image in enumerate(images):
         a.out[r] = _pool(a.x[image], rows[r], columns[r])
 
 
 @each_step("roi_align_grad", on=("numpy",))
 def roi_align_grad(a: ops.RoiAlignGrad) -> None:
     d_x: Any = a.d_x
-    rows, columns = _aligned(a)
+    images, (rows, columns) = _images("roi_align", a), _aligned(a)
     d_x[...] = 0
-    for r, image in enumerate(_images("roi_align", a)):
+    for r, image in enumerate(images):
         _spread(d_x[image], a.d_out[r], rows[r], columns[r])
 
 

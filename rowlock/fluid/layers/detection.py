@@ -12,6 +12,7 @@ from ...graph.layers.detection import bipartite_match as bipartite_match
 from ...graph.layers.detection import box_clip as box_clip
 from ...graph.layers.detection import detection_map as detection_map
 from ...graph.layers.detection import detection_output as detection_output
+from ...graph.layers.detection import matrix_nms as matrix_nms
 from ...graph.layers.detection import multi_box_head as multi_box_head
 from ...graph.layers.detection import multiclass_nms as multiclass_nms
 from ...graph.layers.detection import retinanet_detection_output as retinanet_detection_output
@@ -21,6 +22,7 @@ from ...graph.layers.detection import yolov3_loss as yolov3_loss
 from ...graph.layers.label_loss import sigmoid_focal_loss as sigmoid_focal_loss
 from ...graph.layers.proposals import collect_fpn_proposals as collect_fpn_proposals
 from ...graph.layers.proposals import distribute_fpn_proposals as distribute_fpn_proposals
+from ...graph.layers.proposals import generate_mask_labels as generate_mask_labels
 from ...graph.layers.proposals import generate_proposal_labels as generate_proposal_labels
 from ...graph.layers.proposals import generate_proposals as generate_proposals
 from ...graph.layers.proposals import retinanet_target_assign as retinanet_target_assign

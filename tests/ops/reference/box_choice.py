@@ -62,6 +62,47 @@ def rows_of(ins: Slots, attrs: Slots, levels: Any) -> list[list[Any]]:
     return whole
 
 
+def decayed_rows(ins: Slots, attrs: Slots) -> list[list[Any]]:
+    """(number, row) of the boxes of each image, best first."""
+    whole, end = [], 0 if attrs["normalized"] else 1
+    for n, (boxes, classes) in enumerate(zip(ins["BBoxes"], ins["Scores"], strict=True)):
+        rows = []
+        for c, scores in enumerate(classes):
+            order = sorted(range(len(scores)), key=lambda k: -scores[k])
+            order = [k for k in order if scores[k] > attrs["score_threshold"]]
+            order = order[: attrs["nms_top_k"]] if attrs["nms_top_k"] >= 0 else order
+            hidden: list[float] = []  # the most that a better box covers of each
+            for i, k in enumerate(order):
+                factor = 1.0
+                shares = [shared(boxes[k], boxes[j], end) for j in order[:i]]
+                for share, most in zip(shares, hidden, strict=True):
+                    if attrs["use_gaussian"]:
+                        factor = min(factor, np.exp((most**2 - share**2) * attrs["gaussian_sigma"]))
+                    elif most < 1:
+                        factor = min(factor, (1 - share) / (1 - most))
+                hidden.append(max(shares, default=0))
+                score = scores[k] * factor
+                if c != attrs["background_label"] and score > attrs["post_threshold"]:
+                    rows.append((n * len(boxes) + k, [c, score, *boxes[k]]))
+        rows.sort(key=lambda pair: -pair[1][1])
+        whole.append(rows[: attrs["keep_top_k"]] if attrs["keep_top_k"] >= 0 else rows)
+    return whole
+
+
+@reference("matrix_nms")
+def matrix_nms(ins: Slots, attrs: Slots) -> Slots:
+    rows = [pair for image in decayed_rows(ins, attrs) for pair in image]
+    return {
+        "Out": np.array([row for _, row in rows]).reshape(-1, 6),
+        "Index": np.array([[k] for k, _ in rows]).reshape(-1, 1),
+    }
+
+
+@reference("lod_of_decayed")
+def lod_of_decayed(ins: Slots, attrs: Slots) -> Slots:
+    return {"Out": np.cumsum([0, *map(len, decayed_rows(ins, attrs))])}
+
+
 @reference("multiclass_nms", "multiclass_nms2")
 def multiclass_nms(ins: Slots, attrs: Slots) -> Slots:
     levels = ins["BBoxes@LOD"][-1] if ins.get("BBoxes@LOD") else None

@@ -211,6 +211,77 @@ def lod_of_regions(ins: Slots, attrs: Slots) -> Slots:
     return {"Out": np.cumsum([0, *map(len, regions(ins, attrs, ins["X"], ins["Y"]))])}
 
 
+def with_masks(labels: Any, ends: Any) -> list[list[int]]:
+    """Numbers of the regions of each image that have a mask."""
+    images = []
+    for begin, end in pairwise(ends):
+        own = labels.ravel()[begin:end]
+        front = [k for k, label in enumerate(own) if label > 0]
+        images.append(front or [k for k, label in enumerate(own) if label == 0][:1])
+    return images
+
+
+def mask(outline: Any, size: int) -> Any:
+    """Pixels by how often the outline, walked in fifths of a pixel, passes their column's middle above them."""
+    outline = [[int(5 * float(v) + 0.5) for v in point] for point in outline]
+    walk = []
+    for begin, end in pairwise([*outline, outline[0]]):
+        along = int(abs(end[0] - begin[0]) < abs(end[1] - begin[1]))
+        steps = abs(end[along] - begin[along])
+        low, high = (begin, end) if begin[along] <= end[along] else (end, begin)
+        line = []
+        for t in range(steps + 1):
+            other = low[1 - along] + (high[1 - along] - low[1 - along]) / max(steps, 1) * t
+            point = (low[along] + t, int(other + 0.5))
+            line.append(point if along == 0 else point[::-1])
+        walk += line if low is begin else line[::-1]
+    passes = []
+    for (x, y), (next_x, next_y) in pairwise(walk):
+        column = (next_x if next_x < x else next_x - 1) - 2
+        if next_x != x and column % 5 == 0 and 0 <= column // 5 < size:
+            row = np.ceil(min(max((min(y, next_y) + 0.5) / 5 - 0.5, 0), size))
+            passes.append(column // 5 * size + int(row))
+    cells = [sum(p <= cell for p in passes) % 2 for cell in range(size * size)]
+    return np.array(cells).reshape(size, size).T
+
+
+@reference("generate_mask_labels")
+def generate_mask_labels(ins: Slots, attrs: Slots) -> Slots:
+    size, (objects, polygons, points) = attrs["resolution"], ins["GtSegms@LOD"]
+    boxes, masks = [], []
+    numbers = with_masks(ins["LabelsInt32"], ins["Rois@LOD"][-1])
+    for n, own in enumerate(numbers):
+        real = [
+            [ins["GtSegms"][points[p] : points[p + 1]] for p in range(*polygons[k : k + 2])]
+            for k in range(*objects[n : n + 2])
+            if ins["GtClasses"][k, 0] > 0 and not ins["IsCrowd"][k, 0]
+        ]
+        for number in own:
+            at = ins["Rois@LOD"][-1][n] + number
+            label = ins["LabelsInt32"][at, 0]
+            box = ins["Rois"][at] / ins["ImInfo"][n, 2]
+            boxes.append(box * ins["ImInfo"][n, 2])
+            wide = np.full((attrs["num_classes"], size, size), -1)
+            if label:
+                corners = [np.concatenate(outlines) for outlines in real]
+                share = [shared(box, [*c.min(0), *c.max(0)]) for c in corners]
+                sides = np.maximum(box[2:] - box[:2], 1)
+                outlines = real[int(np.argmax(share))]
+                parts = [mask((o - box[:2]) * size / sides, size) for o in outlines]
+                wide[label] = np.max(parts, 0)
+            masks.append(wide.ravel())
+    return {
+        "MaskRois": np.array(boxes),
+        "RoiHasMaskInt32": np.array([[k] for own in numbers for k in own]),
+        "MaskInt32": np.array(masks),
+    }
+
+
+@reference("lod_of_masks")
+def lod_of_masks(ins: Slots, attrs: Slots) -> Slots:
+    return {"Out": np.cumsum([0, *map(len, with_masks(ins["LabelsInt32"], ins["X"]))])}
+
+
 @reference("retinanet_target_assign")
 def retinanet_target_assign(ins: Slots, attrs: Slots) -> Slots:
     names = ("LocationIndex", "ScoreIndex", "TargetBBox", "TargetLabel", "BBoxInsideWeight")

@@ -4,7 +4,7 @@ from tables import NO_GRADIENT, OUTPUT_COUNT, case, normal, offsets
 
 NO_GRADIENT |= {
     *("generate_proposals", "collect_fpn_proposals", "distribute_fpn_proposals"),
-    *("rpn_target_assign", "generate_proposal_labels"),
+    *("rpn_target_assign", "generate_proposal_labels", "generate_mask_labels"),
     *("retinanet_target_assign", "retinanet_detection_output"),
 }
 OUTPUT_COUNT["distribute_fpn_proposals"] = lambda attrs, arrays: attrs["max_level"] - attrs["min_level"] + 1
@@ -110,6 +110,23 @@ def generate_proposal_labels(p):
         "is_cascade_rcnn": cascade,
         "is_cls_agnostic": p.any(False, True),
     }
+
+
+@case("generate_mask_labels", 10)
+def generate_mask_labels(p):
+    counts, polygons = [2, 1], p.any([1, 2, 1], [1, 1, 1])
+    corners = [int(n) for n in p.rng.randint(3, 8, sum(polygons))]
+    inputs = objects(p, counts)
+    del inputs["GtBoxes"], inputs["GtBoxes@LOD"]
+    inputs["GtClasses"] = [[3, 1], "int32", "integers", 1, 4]
+    inputs["IsCrowd"] = [[3, 1], "int32", "values", [0, p.any(0, 1), 0]]
+    inputs["GtClasses@LOD"] = inputs["IsCrowd@LOD"] = offsets(counts)
+    inputs["GtSegms"] = [[sum(corners), 2], "float32", "uniform", 0.0, 60.0]
+    inputs["GtSegms@LOD"] = [offsets(level) for level in (counts, polygons, corners)]
+    inputs["Rois"] = [[9, 4], "float32", "values", boxes(p, 9)]
+    inputs["LabelsInt32"] = [[9, 1], "int32", "values", p.any([0, 1, 2, 3, 0, 0, 0, 0, 0], [1, 1, 0, 0, 2, 3, 3, 3, 0])]
+    inputs["Rois@LOD"] = inputs["LabelsInt32@LOD"] = offsets([5, 4])
+    return inputs, {"num_classes": 4, "resolution": p.any(7, 14)}
 
 
 @case("retinanet_target_assign", 10)

@@ -1,0 +1,200 @@
+"""Masks that Mask R-CNN learns from polygons: He et al., arXiv 1703.06870, section 3.1.
+
+Boxes are (x0, y0, x1, y1), points (x, y) in pixels. Objects are sequences of polygons, these of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...strategies.types import VarType
+from .box_choice import overlap
+from .lod import Lods, no_sequences
+from .lod_levels import parts
+from .operands import Array, Input, Offsets, Operands, Output
+from .registry import OFFSETS, Inference, Spec, Specs, define
+from .rules import hold_integers, match
+from .samples import offsets, sample, table, uniform
+
+_FINE = 5  # steps of an outline in a pixel: middles of pixels are points of this grid
+
+
+class GenerateMaskLabels(Operands):
+    im_info: Input
+    gt_classes: Input
+    is_crowd: Input
+    gt_segms: Input
+    rois: Input
+    labels_int32: Input
+    gt_segms_lod: Offsets
+    rois_lod: Offsets
+    mask_rois: Output
+    roi_has_mask_int32: Output
+    mask_int32: Output
+    num_classes: int = 81
+    resolution: int = 14
+
+
+class OffsetsOfMasks(Operands):
+    """How many regions of each image have a mask, as offsets; ``x`` are those of regions."""
+
+    x: Input
+    labels_int32: Input
+    out: Output
+
+
+class MaskTargets(NamedTuple):
+    """Of one image: regions [K, 4], their numbers in it [K], classes [K], masks bool [K, M, M]."""
+
+    boxes: Array
+    numbers: Array
+    labels: Array
+    masks: Array
+
+
+def masked_regions(labels: Array, ends: Array) -> Iterator[Array]:
+    """Yield the numbers of those regions of each image that are of an object; else its first, of background."""
+    for own in parts(labels.reshape(-1), ends):
+        front = np.flatnonzero(own > 0)
+        yield front if front.size else np.flatnonzero(own == 0)[:1]
+
+
+def filled(outline: Array, size: int) -> Array:
+    """Return which middles of size x size pixels lie in a closed outline, bool [size, size].
+
+    The outline is walked on a finer grid. Where it passes the middle of a column all pixels below change sides.
+    """
+    points = (_FINE * outline.astype(np.float64) + 0.5).astype(np.int64)
+    walk = np.concatenate([_steps(*ends) for ends in pairwise([*points, points[0]])])
+    turns = np.flatnonzero(np.diff(walk[:, 0]))
+    (x, y), (next_x, next_y) = walk[turns].T, walk[turns + 1].T
+    column = (np.where(next_x < x, next_x, next_x - 1) + 0.5) / _FINE - 0.5
+    row = np.ceil(np.clip((np.minimum(y, next_y) + 0.5) / _FINE - 0.5, 0, size))
+    inside = (np.floor(column) == column) & (column >= 0) & (column <= size - 1)
+    changes = np.zeros((size, size + 1), np.int64)
+    np.add.at(changes, (column[inside].astype(np.int64), row[inside].astype(np.int64)), 1)
+    # A change below the last row is one above the next column's first: columns are walked behind each other.
+    flat = changes[:, :size].copy()
+    flat[1:, 0] += changes[:-1, size]
+    return (flat.cumsum() % 2).astype(bool).reshape(size, size).T
+
+
+def _steps(begin: Array, end: Array) -> Array:
+    """Return the points of a line on the grid, [steps, 2]; a line and its reverse have the same."""
+    reach = end - begin
+    along = 0 if abs(reach[0]) >= abs(reach[1]) else 1
+    low, high = (end, begin) if reach[along] < 0 else (begin, end)
+    t = np.arange(abs(reach[along]) + 1)
+    slope = (high - low)[1 - along] / max(len(t) - 1, 1)
+    line = np.empty((len(t), 2), np.int64)
+    line[:, along] = low[along] + t
+    line[:, 1 - along] = (low[1 - along] + slope * t + 0.5).astype(np.int64)
+    return line[::-1] if reach[along] < 0 else line
+
+
+def mask_targets(a: Any, segments: Sequence[Array], regions: Array) -> list[MaskTargets]:
+    """Give each region of an object the polygons whose bounds it has most in common with, seen from its box."""
+    images = []
+    objects, polygons, points = segments
+    size, classes = a.resolution, a.gt_classes.reshape(-1)
+    rows = (parts(a.rois, regions), parts(a.labels_int32.reshape(-1), regions))
+    picks = masked_regions(a.labels_int32, regions)
+    for n, (rois, labels, numbers) in enumerate(zip(*rows, picks, strict=True)):
+        scale = a.im_info[n, 2]
+        boxes = rois[numbers] / scale
+        masks = np.zeros((len(numbers), size, size), bool)
+        outlines = [
+            [a.gt_segms[points[p] : points[p + 1]] for p in range(polygons[k], polygons[k + 1])]
+            for k in range(objects[n], objects[n + 1])
+            if classes[k] > 0 and not a.is_crowd.reshape(-1)[k]
+        ]
+        if outlines and (labels[numbers] > 0).any():
+            corners = [np.concatenate(own) for own in outlines]
+            bounds = np.stack([np.concatenate([c.min(0), c.max(0)]) for c in corners])
+            owners = overlap(boxes, bounds, False, nearby=True).argmax(1)
+            for mask, box, owner in zip(masks, boxes, owners, strict=True):
+                sides = np.maximum(box[2:] - box[:2], 1)
+                for outline in outlines[owner]:
+                    mask |= filled((outline - box[:2]) * np.float32(size) / sides, size)
+        images.append(MaskTargets(boxes * scale, numbers, labels[numbers], masks))
+    return images
+
+
+def masks_shape(op: Inference) -> Mapping[str, Specs]:
+    """[K, 4] regions, [K, 1] numbers, and [K, classes M M] masks: -1 but for the region's class."""
+    rois, count = op.spec("Rois"), -1
+    match(op, Rois="regions 4", GtSegms="points 2", ImInfo="N 3")
+    hold_integers(op, "GtClasses", "IsCrowd", "LabelsInt32")
+    for attr in ("num_classes", "resolution"):
+        op.require(op.attr(attr) > 0, f"{attr} must be above 0")
+    (labels,), ends = op.values("LabelsInt32") or (None,), op.offsets("Rois")
+    if labels is not None and ends is not None:
+        count = sum(map(len, masked_regions(labels, ends)))
+    width = op.attr("num_classes") * op.attr("resolution") ** 2
+    return {
+        "MaskRois": Spec((count, 4), rois.dtype),
+        "RoiHasMaskInt32": Spec((count, 1), VarType.INT32),
+        "MaskInt32": Spec((count, width), VarType.INT32),
+    }
+
+
+def masks_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+    """The regions of each image that have a mask."""
+    rois = op.of("Rois")[-1:]
+    if not rois:
+        return {}
+    level = op.level("lod_of_masks", {"X": rois, "LabelsInt32": (op.value("LabelsInt32"),)}, {})
+    return {slot.name: (level,) for slot in op.output_slots}
+
+
+_POLYGONS = {
+    "ImInfo": table([[40.0, 50.0, 1.0], [30.0, 60.0, 2.0]]),
+    "GtClasses": table([[1], [2], [2]]),
+    "IsCrowd": table([[0], [1], [0]]),
+    "GtSegms": table(
+        [
+            *([3.0, 2.0], [18.0, 5.0], [9.0, 20.0]),
+            *([12.0, 6.0], [30.0, 6.0], [30.0, 28.0], [12.0, 28.0]),
+            *([1.0, 1.0], [9.0, 3.0], [2.0, 9.0]),
+            *([4.0, 4.0], [12.0, 3.0], [7.0, 12.0]),
+        ]
+    ),
+    "GtSegms@LOD": [offsets(2, 1), offsets(1, 1, 2), offsets(3, 4, 3, 3)],
+    "Rois": table(
+        [
+            [2.0, 3.0, 19.0, 21.0],
+            [11.0, 7.0, 29.0, 26.0],
+            [0.0, 0.0, 17.0, 17.0],
+            [1.0, 2.0, 24.0, 21.0],
+        ]
+    ),
+    "Rois@LOD": [offsets(3, 1)],
+    "LabelsInt32": table([[1], [0], [2], [2]]),
+}
+_SMALL = {"num_classes": 3, "resolution": 6}
+define(
+    "generate_mask_labels",
+    GenerateMaskLabels,
+    masks_shape,
+    reads_values=lambda attrs: ("LabelsInt32", "Rois@LOD"),
+    lod=masks_lod,
+    samples=(
+        sample(_POLYGONS, **_SMALL),
+        sample({**_POLYGONS, "LabelsInt32": table([[0], [0], [0], [1]])}, **_SMALL),
+    ),
+    refuses=(
+        sample({**_POLYGONS, "GtSegms": uniform(13, 3)}, **_SMALL),
+        sample(_POLYGONS, **_SMALL | {"resolution": 0}),
+    ),
+)
+define(
+    "lod_of_masks",
+    OffsetsOfMasks,
+    lambda op: {"Out": OFFSETS._replace(shape=op.shape("X"))},
+    lod=no_sequences,
+    samples=(sample({"X": offsets(3, 1), "LabelsInt32": table([[1], [0], [2], [0]])}),),
+)
