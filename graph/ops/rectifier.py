@@ -235,7 +235,7 @@ class MaxoutGrad(SlopeOfBoth, MaxoutAttributes): ...
 def maxout(a: Maxout) -> f.Results:
     """From the last channel of a group to the first: of equal ones the first has the gradient, as in Paddle."""
     axis, shape = a.axis % a.x.ndim, a.x.shape
-    x = a.x.reshape(*shape[:axis], shape[axis] // a.groups, a.groups, *shape[axis + 1 :])
+    x: Any = a.x.reshape(*shape[:axis], shape[axis] // a.groups, a.groups, *shape[axis + 1 :])
     before = (slice(None),) * (axis + 1)
     return {"out": reduce(f.maximum, (x[(*before, k)] for k in reversed(range(a.groups))))}
 
