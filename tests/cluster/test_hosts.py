@@ -92,7 +92,7 @@ def test_an_unknown_host_is_refused_at_once(pair: Hosts) -> None:
 
 
 def test_a_killed_replica_and_a_killed_node_are_errors_and_new_gangs_run(pair: Hosts) -> None:
-    driver = start(pair, "recovery")
+    driver = start(pair, "recovery", heartbeat_deadline_s=3.0)
     places = where(driver)
     assert [place["host"] for place in places] == pair.addresses
     freeze(pair.process(1, "ray::NodeProbe"))  # as on a busy host, which answers late

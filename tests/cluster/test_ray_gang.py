@@ -412,7 +412,7 @@ def test_only_the_replica_that_is_stuck_is_given_up(launch: Launch) -> None:
         time.sleep(300 * float(np.max(x) > 1))
         return x
 
-    with rowlock.cluster(on_failure="raise", step_deadline_s=3.0):
+    with rowlock.cluster(on_failure="raise", step_deadline_s=6.0):
         main, startup, scope = fluid.Program(), fluid.Program(), fluid.Scope()
         with fluid.program_guard(main, startup):
             x = fluid.data("x", [None, 1])

@@ -31,9 +31,9 @@ MOVES = [  # elements, and changes none
     "assign", "cast", "concat", "crop", "crop_tensor", "diag", "diag_embed", "diagonal", "expand", "expand_as",
     "fill_any_like", "fill_constant_batch_size_like", "fill_zeros_like", "flatten", "flatten2", "flip",
     "gather", "gather_nd", "index_sample", "index_select", "lookup_table", "lookup_table_v2", "memcpy",
-    "meshgrid", "multiplex", "pad", "pad2d", "pad_constant_like", "partial_concat", "pixel_shuffle", "reshape",
+    "multiplex", "pad", "pad2d", "pad_constant_like", "partial_concat", "pixel_shuffle", "reshape",
     "reshape2", "roll", "shape", "shuffle_channel", "slice", "space_to_depth", "split", "squeeze", "squeeze2",
-    "stack", "temporal_shift", "transfer_layout", "transpose", "transpose2", "tril_triu", "unbind", "unfold",
+    "stack", "temporal_shift", "transfer_layout", "transpose", "transpose2", "unbind", "unfold",
     "unsqueeze", "unsqueeze2", "unstack", "where",
 ]  # fmt: skip
 OPTIMIZERS = [name for name in TAKES_FLOATS if "Param" in OPS[name].inputs and updates(OPS[name])]

@@ -22,7 +22,6 @@ from ....graph.ops.window import (
     CropTensor,
     PadConstantLike,
     PartialConcat,
-    PartialSumGrad,
     window_start,
 )
 from ...device.device import Device
@@ -188,13 +187,6 @@ def trace_grad(d: Array, d_input: Array, a: TraceGrad) -> Pairs:
     """The gradient all along the diagonal."""
     diagonal = diagonal_of(d_input, a.offset, a.dim1, a.dim2)
     return [(diagonal, d.reshape(*diagonal.shape[:-1], 1))]
-
-
-@move("partial_sum_grad", source="d_out", target="d_x")
-def partial_sum_grad(d: Array, d_x: Sequence[Array | None], a: PartialSumGrad) -> Pairs:
-    """The gradient in the columns that were taken."""
-    width = d.shape[1]
-    return [(columns(array, a.start_index, width), d) for array in d_x if array is not None]
 
 
 def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy, filled: Fill) -> None:
