@@ -90,7 +90,6 @@ def compile_program(
     for text in (*([why] if why else []), *_without_effect(target)):
         graph = graph.noted(text)
     graph, kernels = _with_kernels(graph, fetch_names, target, capabilities, back_end, math)
-    refuse_exact(kernels, math, capabilities, back_end)
     choices: tuple[tuple[str, ...], ...] = ()
     if back_end == "numpy":
         only = _only(target, capabilities)
@@ -206,10 +205,14 @@ def _with_kernels(
 
     Ops that a GPU does not compute stand on the host, images lie in the order that kernels want, and factors
     lie rounded in memory where products round them.
+
+    Raises:
+        Unsupported: a product would be exact although its factors are to be rounded.
     """
     if back_end != "numpy":
         graph = place_on_host(graph, capabilities[back_end].takes)
     selected = select_kernels(graph, capabilities, back_end, _only(target, capabilities))
+    refuse_exact(selected, math, capabilities, back_end)
     graph, kernels = lay_out(graph, selected, capabilities, back_end, math)
     if math != ROUNDED:
         return graph, kernels
