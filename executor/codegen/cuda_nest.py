@@ -78,8 +78,8 @@ class Nest:
         """Order the dimensions as memory has them, and join what lies together."""
         every = [m.strides for m in self.memories]
         guide = max(every, key=lambda strides: -strides.count(0))
-        one = (1, *(int(m.written) for m in self.memories))
-        self.sizes, *by_memory = zip(*joined(self.sizes, every, guide) or [one], strict=True)
+        single = (1, *(int(m.written) for m in self.memories))
+        self.sizes, *by_memory = zip(*joined(self.sizes, every, guide) or [single], strict=True)
         for memory, strides in zip(self.memories, by_memory, strict=True):
             memory.strides = strides
 

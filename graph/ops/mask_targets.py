@@ -131,6 +131,13 @@ def masks_shape(op: Inference) -> Mapping[str, Specs]:
     hold_integers(op, "GtClasses", "IsCrowd", "LabelsInt32")
     for attr in ("num_classes", "resolution"):
         op.require(op.attr(attr) > 0, f"{attr} must be above 0")
+    if op.sequences("GtSegms") >= 0:
+        levels = len(op.specs("GtSegms@LOD"))
+        op.require(
+            levels == 3,
+            "GtSegms must have three levels of sequences (objects of an image, polygons of an object, points "
+            f"of a polygon), and has {levels}",
+        )
     (labels,), ends = op.values("LabelsInt32") or (None,), op.offsets("Rois")
     if labels is not None and ends is not None:
         count = sum(map(len, masked_regions(labels, ends)))
@@ -188,6 +195,7 @@ define(
     ),
     refuses=(
         sample({**_POLYGONS, "GtSegms": uniform(13, 3)}, **_SMALL),
+        sample({**_POLYGONS, "GtSegms@LOD": [offsets(6, 7)]}, **_SMALL),
         sample(_POLYGONS, **_SMALL | {"resolution": 0}),
     ),
 )

@@ -213,8 +213,8 @@ def test_a_program_of_one_place_begins_no_step_of_the_gang() -> None:
         head = {"id": 2, "rows": [0], "parts": [1.0], "idle": [False], "iterations": 1, "drop": []}
         x = np.ones((4, WIDTH), "f4")
         load = Message("load", {**order, "functions": []})
-        one = Message("step", head, [x, x.sum(1, keepdims=True)], 0)
-        for epoch, message in enumerate((load, one, load, one)):
+        run = Message("step", head, [x, x.sum(1, keepdims=True)], 0)
+        for epoch, message in enumerate((load, run, load, run)):
             team.epoch += epoch > 1
             (answer,) = team.tell({0: message}).values()
             assert answer.kind != "error", answer

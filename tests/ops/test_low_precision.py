@@ -31,11 +31,12 @@ MOVES = [  # elements, and changes none
     "assign", "cast", "concat", "crop", "crop_tensor", "diag", "diag_embed", "diagonal", "expand", "expand_as",
     "fill_any_like", "fill_constant_batch_size_like", "fill_zeros_like", "flatten", "flatten2", "flip",
     "gather", "gather_nd", "index_sample", "index_select", "lookup_table", "lookup_table_v2", "memcpy",
-    "multiplex", "pad", "pad2d", "pad_constant_like", "partial_concat", "pixel_shuffle", "reshape",
+    "meshgrid", "multiplex", "pad", "pad2d", "pad_constant_like", "partial_concat", "pixel_shuffle", "reshape",
     "reshape2", "roll", "shape", "shuffle_channel", "slice", "space_to_depth", "split", "squeeze", "squeeze2",
-    "stack", "temporal_shift", "transfer_layout", "transpose", "transpose2", "unbind", "unfold",
+    "stack", "temporal_shift", "transfer_layout", "transpose", "transpose2", "tril_triu", "unbind", "unfold",
     "unsqueeze", "unsqueeze2", "unstack", "where",
 ]  # fmt: skip
+WIDENED = ("meshgrid", "tril_triu")  # formulas, whose low elements pass through float32
 OPTIMIZERS = [name for name in TAKES_FLOATS if "Param" in OPS[name].inputs and updates(OPS[name])]
 low_types = pytest.mark.parametrize("dtype", list(NEAR))
 
@@ -143,7 +144,8 @@ def test_what_only_moves_elements_takes_no_memory_and_keeps_bits(name: str, dtyp
     for slot, many in outputs.items():
         for array, value in zip(many, exact[slot], strict=True):
             np.testing.assert_array_equal(array.astype("float64"), value.astype("float64"))
-    assert dev.scratch_bytes < sum(a.nbytes for many in inputs.values() for a in many) * 2
+    if name not in WIDENED:
+        assert dev.scratch_bytes < sum(a.nbytes for many in inputs.values() for a in many) * 2
 
 
 def test_results_are_rounded_once() -> None:
