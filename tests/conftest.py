@@ -139,15 +139,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     both = [item for item in both if "test_execution" in item.nodeid]
     for item in random.Random(SEED).sample(both, max(0, len(both) - 2)):
         item.add_marker("slow")
-    # What takes long comes first: a worker that came to such a file at the end would leave the others idle. Two
-    # files of those that wait for processes, then one of those that compute: no core has nothing to do.
+    # What takes long comes first: a worker that came to such a file at the end would leave the others idle.
     waits = {item.path for item in items if any(map(item.get_closest_marker, ("ray", "timeout")))}
     counts = Counter(item.path for item in items)
-    place: dict[Path, float] = {}
-    for share in (waits, counts.keys() - waits):
-        files = sorted(share, key=lambda path: (-counts[path], path))
-        place |= {path: i / 2 if share is waits else i for i, path in enumerate(files)}
-    items.sort(key=lambda item: place[item.path])
+    items.sort(key=lambda item: (item.path not in waits, -counts[item.path]))
 
 
 @pytest.hookimpl(wrapper=True)
