@@ -98,11 +98,11 @@ def test_a_gpu_that_stands_still_is_named_though_its_rank_came(
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + later[0], sleep=time.sleep)
     monkeypatch.setattr("rowlock.cluster.collective.nccl.time", clock)
 
-    def wait_too_long(self: NcclGroup, *args: Any) -> None:
+    def wait_too_long(self: NcclGroup, event: Any, until: float, when: When) -> None:
         """Let the time be over once all ranks have come."""
-        if self.rank == 0 and "bucket 3" in args:
+        if self.rank == 0 and when.tag == "bucket 3":
             later[0] = 60.0
-        wait(self, *args)
+        wait(self, event, until, when)
 
     monkeypatch.setattr(NcclGroup, "_wait", wait_too_long)
 

@@ -51,7 +51,9 @@ def launch(ray_cluster: None) -> Iterator[Launch]:
     gangs: list[Gang] = []
 
     def start(size: int = 2, **settings: Any) -> Gang:
-        gangs.append(launch_ray(fluid.cpu_places(size), ClusterConfig(**settings)))
+        # Actors of other tests start on the same cores: longer than users would wait for them.
+        config = ClusterConfig(**{"start_deadline_s": 200.0, **settings})
+        gangs.append(launch_ray(fluid.cpu_places(size), config))
         return gangs[-1]
 
     yield start

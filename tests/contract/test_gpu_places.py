@@ -155,7 +155,7 @@ def test_two_replicas_on_one_gpu_are_refused() -> None:
 def test_two_trainers_on_one_gpu_of_a_process_are_refused() -> None:
     ends, results = ["127.0.0.1:6990", "127.0.0.1:6991"], []
     exes = [fluid.Executor(fluid.CUDAPlace(0)) for _ in ends]
-    with rowlock.cluster(launcher="threads", step_deadline_s=1):
+    with rowlock.cluster(launcher="threads", start_deadline_s=1, step_deadline_s=1):
         for rank, exe in enumerate(exes):
             main, startup = fluid.Program(), fluid.Program()
             with fluid.program_guard(main, startup):

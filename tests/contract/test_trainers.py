@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.driver import parallel
+from rowlock.executor.gang import launchers
 from rowlock.executor.gang.trainers import (
     Card,
     LocalTable,
@@ -48,6 +50,15 @@ from tests.contract.trainers import (
     trained,
     words,
 )
+
+
+@pytest.fixture(autouse=True)
+def trainers_end() -> Iterator[None]:
+    """End the gangs of a test's trainers: none meets these again, and replicas that idle take time, too."""
+    yield
+    for key in [key for key in launchers._gangs if key[-1] is not None]:
+        launchers._close(key)
+
 
 Reduce, Scale = BuildStrategy.ReduceStrategy, BuildStrategy.GradientScaleStrategy
 
