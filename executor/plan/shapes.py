@@ -14,7 +14,7 @@ from ...graph.ir.graph import STATE
 from ...graph.ir.known_values import known_values
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
-from ...graph.ops.registry import OPS, Elements, Inference, Op, Spec
+from ...graph.ops.registry import OPS, Elements, Inference, Op, Spec, Values
 from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..host.arena import spec_of
@@ -238,19 +238,28 @@ class Shapes:
         sizes: tuple[int, ...] | None = None,
     ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
-        record, op, known = rule.record, rule.op, elements.get
-        read = {slot: pick(specs) for slot, pick in rule.slots}
+        record, known = rule.record, elements.get
 
         def values_of(slot: str) -> list[np.ndarray | None]:
             return [known(i) for i in record.inputs.get(slot, ())]
 
-        results = op.infer(
-            Inference(op, read, record.attrs, rule.names, record.where, values_of, sizes)
-        )
+        results = rule.op.infer(self._inference(rule, specs, values_of, sizes))
         return [
             results[slot][k] if slot in results and k < len(results[slot]) else None
             for slot, k in rule.places
         ]
+
+    def _inference(
+        self,
+        rule: _Rule,
+        specs: Sequence[Spec | None],
+        values: Values | None = None,
+        sizes: tuple[int, ...] | None = None,
+    ) -> Inference:
+        """Return what the rule of a node is given: the specs, names and elements of what it reads."""
+        read = {slot: pick(specs) for slot, pick in rule.slots}
+        record = rule.record
+        return Inference(rule.op, read, record.attrs, rule.names, record.where, values, sizes)
 
     def _taken(self, number: int, inferred: Inferred) -> tuple[int, ...]:
         """Return what rules take from elements."""
@@ -262,15 +271,22 @@ class Shapes:
     def _compute(
         self, rule: _Rule, specs: Sequence[Spec | None], elements: dict[int, np.ndarray]
     ) -> None:
-        """Compute on the host what a node writes, from elements that are known."""
+        """Compute on the host what a node writes, from elements that are known.
+
+        Raises:
+            ShapeError: these are none that the op takes.
+        """
         key = rule.read(specs), tuple([specs[i] for i in rule.writes])
         bound = rule.bound.get(key)
         if bound is None:
             bound = rule.bound[key] = self._bind(rule.record, specs, elements)
         for i, array in bound.operands:
             array[...] = elements[i]
-        for call in bound.calls:
-            call()
+        try:
+            for call in bound.calls:
+                call()
+        except (ArithmeticError, IndexError, ValueError) as error:
+            self._inference(rule, specs).fail(error)
         for i, array in bound.results:
             elements[i] = array.copy()
 

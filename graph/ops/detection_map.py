@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType
 from .box_choice import overlap
 from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_floats, hold_integers, known_operands, match
+from .rules import hold_floats, hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
 _KINDS = ("integral", "11point")
@@ -72,7 +73,18 @@ class Judgements(NamedTuple):
 
 
 def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
-    """Match what is found with objects of its class: the best first, each object once."""
+    """Match what is found with objects of its class: the best first, each object once.
+
+    Boxes of other numbers than classes have do not count, as in Paddle.
+
+    Raises:
+        InvalidValue: an object has such a number.
+    """
+    for k in np.flatnonzero(~_are_classes(a.label[:, 0], a.class_num))[:1]:
+        raise InvalidValue(
+            f"Label has class {a.label[k, 0]:g} in row {k}, and class_num={a.class_num}: classes are 0 to "
+            f"{a.class_num - 1}"
+        )
     counts = np.zeros(a.class_num, np.int64)
     rows: list[list[tuple[float, bool]]] = [[] for _ in range(a.class_num)]
     for guesses, objects in zip(
@@ -85,7 +97,7 @@ def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
         classes = objects[:, 0].astype(np.int64)
         np.add.at(counts, classes[~hard], 1)
         by_class: defaultdict[int, list[Array]] = defaultdict(list)
-        for row in guesses:
+        for row in guesses[_are_classes(guesses[:, 0], a.class_num)]:
             by_class[int(row[0])].append(row)
         for label in sorted(by_class):
             own = np.flatnonzero(classes == label)
@@ -94,6 +106,11 @@ def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
                 candidates = candidates[np.argsort(-candidates[:, 1], kind="stable")]
             rows[label] += _judged_class(candidates, boxes[own], hard[own], a.overlap_threshold)
     return Judgements(counts, rows)
+
+
+def _are_classes(labels: Array, count: int) -> Array:
+    """Tell which labels are numbers of classes, cut to whole ones."""
+    return np.asarray((labels > -1) & (labels < count))
 
 
 def _judged_class(
@@ -156,7 +173,9 @@ def map_shape(op: Inference) -> Mapping[str, Specs]:
         hold_integers(op, "HasState")
     op.require(op.attr("ap_type") in _KINDS, f"ap_type must be {' or '.join(_KINDS)}")
     op.require(op.attr("class_num") > 0, "class_num must be above 0")
-    op.sequences("DetectRes"), op.sequences("Label")
+    images, others = op.sequences("DetectRes"), op.sequences("Label")
+    alike = merge_dims(images, others) is not None
+    op.require(alike, f"DetectRes has {images} sequences, one for each image, Label {others}")
     operands, count = known_operands(op, MapAttributes), -1
     guess_ends, object_ends = op.offsets("DetectRes"), op.offsets("Label")
     if operands is not None and guess_ends is not None and object_ends is not None:
@@ -218,6 +237,7 @@ define(
         sample({**_FOUND, "Label": uniform(5, 4)}, class_num=3),
         sample(_FOUND, class_num=3, ap_type="mean"),
         sample({**_FOUND, "HasState": table([1.0])}, class_num=3),
+        sample({**_FOUND, "Label@LOD": [offsets(5)]}, class_num=3),
         sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
     ),
 )

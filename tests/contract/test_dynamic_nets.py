@@ -131,6 +131,11 @@ def test_a_place_of_a_list_may_have_no_sequences(threads: None) -> None:
     feed[2]["x"] = np.ones((2, 1), "float32")
     with pytest.raises(FeedError, match=r"'x': place 2 is fed rows without sequences"):
         exe.run(program, feed, [sums])
+    deep = fluid.create_lod_tensor(np.ones((2, 1), "float32"), [[1], [2]], fluid.CPUPlace())
+    words = r"'x': place 0 is fed 1 level\(s\) of sequences, others are fed 2\."
+    with pytest.raises(FeedError, match=words):
+        exe.run(program, [feed[0], {"x": deep, "y": sequences([3])}], [sums])
+    assert len(exe.run(program, feed[:2], [sums])[0]) == 3
 
 
 @pytest.mark.parametrize("name", ["recurrent_trained", "captions"])

@@ -1,4 +1,4 @@
-"""Places without rows, in programs whose shapes are data: replicas are lost there, and users make mistakes."""
+"""Places without rows, in programs whose shapes are data: replicas are lost there and beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from .test_recovery import kill, kill_within, quiet
 
 __all__ = ["quiet"]
 L = fluid.layers
-SEQUENCES = (3, 1, 2, 1, 4)  # of the steps: of one sequence the first of two places gets none
+SEQUENCES = (
+    3,
+    1,
+    2,
+    1,
+    4,
+)  # of the steps: of one sequence a place gets none, the second or (LAST) the first
+LAST = 3
 MODES = fluid.BuildStrategy.ReduceStrategy
 
 
@@ -62,7 +69,10 @@ class Sequences:
                 label = draw.standard_normal((count, 1)).astype("float32")
                 words = fluid.create_lod_tensor(words, [lengths], fluid.CPUPlace())
                 strike(step, program)
-                feed = {"words": words, "label": label}
+                feed: Any = {"words": words, "label": label}
+                if step == LAST:
+                    none = {"words": np.zeros((0, 1), "int64"), "label": label[:0]}
+                    feed = [none, feed]
                 results.append(exe.run(program, feed, [self.loss])[0].tobytes())
             run = program._parallel
             for parameter in self.main.all_parameters():
@@ -75,14 +85,14 @@ class Sequences:
 @pytest.mark.parametrize(
     ("mode", "method", "first", "spares"),
     [
-        (MODES.AllReduce, lambda: fluid.optimizer.Adam(0.05), 0, 0),
-        (MODES.Reduce, lambda: fluid.optimizer.SGD(0.1), 1, 1),
+        (MODES.AllReduce, lambda: fluid.optimizer.Adam(0.05), 1, 0),
+        (MODES.Reduce, lambda: fluid.optimizer.SGD(0.1), 0, 1),
     ],
 )
 def test_training_goes_on_when_idle_and_busy_replicas_are_lost(
     mode: Any, method: Any, first: int, spares: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Replica ``first`` is lost before a step, the other within one: replica 0 has no rows there, 1 has all."""
+    """Replica ``first`` is lost before a step, the other within one: those without rows there, or those with."""
     idle_steps, form = [], LoadedProgram.idle.fget
     monkeypatch.setattr(
         LoadedProgram, "idle", property(lambda loaded: idle_steps.append(loaded) or form(loaded))
@@ -96,7 +106,7 @@ def test_training_goes_on_when_idle_and_busy_replicas_are_lost(
     def strike(step: int, program: Any) -> None:
         if step == 1:
             kill(program, first)
-        if step == 3:
+        if step == LAST:
             timers.append(kill_within(program, 1 - first, 3e-3))
 
     with lasting("ray", spares=spares):
