@@ -43,7 +43,7 @@ CASES: Mapping[str, Callable[..., Any]] = {
     "plain arrays": lambda m, x, y: (
         PLAIN * x
         - x / PLAIN
-        + m.where(PLAIN > x, x, PLAIN * 0.5)
+        + m.where(x < PLAIN, x, PLAIN * 0.5)
         + m.maximum(x, PLAIN) @ PLAIN[:, None]
         + PLAIN[:3, None] @ x[:1]
     ),
