@@ -92,7 +92,7 @@ class Sequences:
 def test_training_goes_on_when_idle_and_busy_replicas_are_lost(
     mode: Any, method: Any, first: int, spares: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Replica ``first`` is lost before a step, the other within one: those without rows there, or those with."""
+    """Replica ``first`` is lost before a step, the other within one: without rows there, or with all."""
     idle_steps, form = [], LoadedProgram.idle.fget
     monkeypatch.setattr(
         LoadedProgram, "idle", property(lambda loaded: idle_steps.append(loaded) or form(loaded))
