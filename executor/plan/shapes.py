@@ -101,6 +101,8 @@ class Shapes:
         self._takes: list[_Take] = []
         self._numbers: dict[Hashable, int] = {}  # of those, by what they take
         rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
+        by_sizes = {rule.sizes: rule for rule in rules if rule.sizes is not None}
+        self._taking = [by_sizes[number] for number in range(len(self._takes))]
         self._first = _before_elements(rules)
         first = set(map(id, self._first))
         self._rest = [rule for rule in rules if id(rule) not in first]
@@ -149,8 +151,8 @@ class Shapes:
             specs[i] = spec
         inferred = Inferred(specs, elements, sizes)
         self._apply(self._first, inferred)
-        for number in range(len(sizes)):
-            self._taken(number, inferred)
+        for rule in self._taking:
+            self._taken(rule, inferred)
         return inferred
 
     def complete(self, inferred: Inferred) -> list[Spec]:
@@ -167,7 +169,7 @@ class Shapes:
             if rule.by_elements:  # which hardly ever come again
                 results = self._inferred(rule, specs, elements)
             else:
-                sizes = None if rule.sizes is None else self._taken(rule.sizes, inferred)
+                sizes = None if rule.sizes is None else self._taken(rule, inferred)
                 key = rule.read(specs), sizes
                 known = rule.known.get(key)
                 if known is None:
@@ -261,11 +263,16 @@ class Shapes:
         record = rule.record
         return Inference(rule.op, read, record.attrs, rule.names, record.where, values, sizes)
 
-    def _taken(self, number: int, inferred: Inferred) -> tuple[int, ...]:
-        """Return what rules take from elements."""
+    def _taken(self, rule: _Rule, inferred: Inferred) -> tuple[int, ...]:
+        """Return what a rule takes from elements, and others that take the same."""
+        number = rule.sizes
+        assert number is not None, "the rule takes sizes"
         sizes = inferred.sizes[number]
         if sizes is None:
-            sizes = inferred.sizes[number] = self._takes[number](inferred.elements)
+            try:
+                sizes = inferred.sizes[number] = self._takes[number](inferred.elements)
+            except (ArithmeticError, IndexError, ValueError) as error:
+                self._inference(rule, inferred.specs).fail(error)
         return sizes
 
     def _compute(

@@ -11,14 +11,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...strategies.errors import InvalidValue
 from ...strategies.types import VarType
 from .box_choice import overlap
 from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_floats, hold_integers, known_operands, match, merge_dims
+from .rules import (
+    are_classes,
+    check_classes,
+    hold_floats,
+    hold_integers,
+    known_operands,
+    match,
+    merge_dims,
+)
 from .samples import offsets, sample, table, uniform
 
 _KINDS = ("integral", "11point")
@@ -80,11 +87,7 @@ def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
     Raises:
         InvalidValue: an object has such a number.
     """
-    for k in np.flatnonzero(~_are_classes(a.label[:, 0], a.class_num))[:1]:
-        raise InvalidValue(
-            f"Label has class {a.label[k, 0]:g} in row {k}, and class_num={a.class_num}: classes are 0 to "
-            f"{a.class_num - 1}"
-        )
+    check_classes(a.label[:, 0], a.class_num, "Label", "class_num")
     counts = np.zeros(a.class_num, np.int64)
     rows: list[list[tuple[float, bool]]] = [[] for _ in range(a.class_num)]
     for guesses, objects in zip(
@@ -97,7 +100,7 @@ def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
         classes = objects[:, 0].astype(np.int64)
         np.add.at(counts, classes[~hard], 1)
         by_class: defaultdict[int, list[Array]] = defaultdict(list)
-        for row in guesses[_are_classes(guesses[:, 0], a.class_num)]:
+        for row in guesses[are_classes(guesses[:, 0], a.class_num)]:
             by_class[int(row[0])].append(row)
         for label in sorted(by_class):
             own = np.flatnonzero(classes == label)
@@ -106,11 +109,6 @@ def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
                 candidates = candidates[np.argsort(-candidates[:, 1], kind="stable")]
             rows[label] += _judged_class(candidates, boxes[own], hard[own], a.overlap_threshold)
     return Judgements(counts, rows)
-
-
-def _are_classes(labels: Array, count: int) -> Array:
-    """Tell which labels are numbers of classes, cut to whole ones."""
-    return np.asarray((labels > -1) & (labels < count))
 
 
 def _judged_class(

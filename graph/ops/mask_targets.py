@@ -17,7 +17,7 @@ from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_integers, match, merge_dims
+from .rules import check_classes, hold_integers, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
 _FINE = 5  # steps of an outline in a pixel: middles of pixels are points of this grid
@@ -99,6 +99,7 @@ def _steps(begin: Array, end: Array) -> Array:
 def mask_targets(a: Any, segments: Sequence[Array], regions: Array) -> list[MaskTargets]:
     """Give each region of an object the polygons whose bounds it has most in common with, seen from its box."""
     images = []
+    check_classes(np.maximum(a.labels_int32, 0), a.num_classes, "LabelsInt32", "num_classes")
     objects, polygons, points = segments
     size, classes = a.resolution, a.gt_classes.reshape(-1)
     rows = (parts(a.rois, regions), parts(a.labels_int32.reshape(-1), regions))

@@ -416,6 +416,9 @@ def detections_shape(op: Inference) -> Mapping[str, Specs]:
         counts = {boxes.shape[1], scores.shape[1], anchors.shape[0]} - {-1}
         op.require(len(counts) <= 1, "a map must have as many boxes as scores and anchors")
     match(op, ImInfo="N 3")
+    images = {spec.shape[0] for own in maps[:2] for spec in own}
+    counts = (images | {op.shape("ImInfo")[0]}) - {-1}
+    op.require(len(counts) <= 1, "BBoxes, Scores and ImInfo must have as many images")
     operands = known_operands(op, PyramidAttributes)
     count = -1 if operands is None else sum(map(len, detections(operands)))
     return {"Out": Spec((count, 6), maps[1][0].dtype)}
@@ -454,6 +457,7 @@ define(
     refuses=(
         sample({**_PYRAMID, "Scores": [uniform(2, 3, 2), uniform(2, 3, 2)]}),
         sample({**_PYRAMID, "Anchors": _PYRAMID["Anchors"][:1]}),
+        sample({**_PYRAMID, "ImInfo": table([[40.0, 50.0, 1.0]])}),
     ),
 )
 define(
