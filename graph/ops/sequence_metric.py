@@ -191,9 +191,9 @@ def chunk_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(
         scheme in SCHEMES, f"chunk_scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}"
     )
-    found, labels = (_labels(op, slot, "SeqLength") for slot in ("Inference", "Label"))
-    alike = merge_dims(found, labels) is not None
-    op.require(alike, f"Inference has {found} sequences, Label {labels}")
+    sequences, others = (_labels(op, slot, "SeqLength") for slot in ("Inference", "Label"))
+    alike = merge_dims(sequences, others) is not None
+    op.require(alike, f"Inference has {sequences} sequences, Label {others}")
     shapes = op.shape("Inference"), op.shape("Label")
     fits = all(n == m or min(n, m) < 0 for n, m in zip(*shapes, strict=False))
     op.require(fits and len(shapes[0]) == len(shapes[1]), "Inference and Label must have one shape")

@@ -156,22 +156,22 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_in_what_a_precision_is_of(mistake: str, fresh_programs: None) -> None:
     """They name variables, op, line and values, and the next run is as if they had not been made."""
-    found, images, objects, of_objects, words = MISTAKES[mistake]
+    guesses, images, objects, of_objects, words = MISTAKES[mistake]
     rows = fluid.data("rows", [None, 6], lod_level=1)
     truth = fluid.data("truth", [None, 5], lod_level=1)
     precision = fluid.layers.detection.detection_map(rows, truth, 3)
     exe, place = fluid.Executor(fluid.CPUPlace()), fluid.CPUPlace()
 
-    def run(found: Any, images: list[int], objects: Any, of_objects: list[int]) -> float:
-        found, objects = (np.array(array, "float32") for array in (found, objects))
+    def run(guesses: Any, images: list[int], objects: Any, of_objects: list[int]) -> float:
+        guesses, objects = (np.array(array, "float32") for array in (guesses, objects))
         feed = {
-            "rows": fluid.create_lod_tensor(found, [images], place),
+            "rows": fluid.create_lod_tensor(guesses, [images], place),
             "truth": fluid.create_lod_tensor(objects, [of_objects], place),
         }
         return float(exe.run(feed=feed, fetch_list=[precision])[0][0])
 
     with pytest.raises(ShapeError, match=f"detection_map: .*{words}.*'rows'.*test_detectors.py"):
-        run(found, images, objects, of_objects)
+        run(guesses, images, objects, of_objects)
     assert run([[1, 0.9, *BOX]], [1], [[1, *BOX]], [1]) == 1
 
 
@@ -181,9 +181,9 @@ def test_boxes_of_no_class_do_not_count(label: float, fresh_programs: None) -> N
     rows = fluid.data("rows", [None, 6], lod_level=1)
     truth = fluid.data("truth", [None, 5], lod_level=1)
     precision = fluid.layers.detection.detection_map(rows, truth, 3)
-    found = np.array([[label, 0.95, *BOX], [2, 0.9, *BOX]], "float32")
+    guesses = np.array([[label, 0.95, *BOX], [2, 0.9, *BOX]], "float32")
     feed = {
-        "rows": fluid.create_lod_tensor(found, [[2]], fluid.CPUPlace()),
+        "rows": fluid.create_lod_tensor(guesses, [[2]], fluid.CPUPlace()),
     }
     feed["truth"] = fluid.create_lod_tensor(
         np.array([[2, *BOX]], "float32"), [[1]], fluid.CPUPlace()
