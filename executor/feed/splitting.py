@@ -214,8 +214,8 @@ class Splitter:
                 raise FeedError(
                     f"feed {name!r}: place {counts.index(0)} gets no rows (rows by place: {counts})."
                 )
-        lods = {name: lod for portion in portions for name, lod in portion.lods.items()}
-        levels = {name: len(lods[name]) for name in names if name in lods}
+        depths = {name: max(len(p.lods.get(name, ())) for p in portions) for name in names}
+        levels = {name: depth for name, depth in depths.items() if depth}
         return Portions(
             FeedShard({name: p.arrays[name] for name in names}, _lods_of(p, place, levels))
             for place, p in enumerate(portions)
@@ -273,15 +273,21 @@ def _lods_of(portion: FeedShard, place: int, levels: Mapping[str, int]) -> dict[
     """Return the LoDs of a place, in the order of ``levels``; where it has no rows, it has no sequences.
 
     Raises:
-        FeedError: it has rows without the sequences that other places have.
+        FeedError: it has rows without the sequences that other places have, or with fewer levels of them.
     """
-    for name in levels:
-        if name not in portion.lods and portion.arrays[name].size:
+    lods = dict[str, LoD]()
+    for name, count in levels.items():
+        lod = portion.lods.get(name, ())
+        if len(lod) < count and portion.arrays[name].size:
+            depth, others = f"{len(lod)} level(s) of sequences", str(count)
+            if not lod:
+                depth, others = "rows without sequences", "sequences"
             raise FeedError(
-                f"feed {name!r}: place {place} is fed rows without sequences, others are fed sequences. Feed "
+                f"feed {name!r}: place {place} is fed {depth}, others are fed {others}. Feed "
                 f"fluid.create_lod_tensor(rows, lengths, place) for each place."
             )
-    return {name: portion.lods.get(name, ((0,),) * count) for name, count in levels.items()}
+        lods[name] = lod if len(lod) == count else ((0,),) * count
+    return lods
 
 
 def _have_same_bits(arrays: Sequence[np.ndarray]) -> bool:

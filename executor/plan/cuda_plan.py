@@ -248,6 +248,6 @@ def _alike(one: Step, other: Step) -> bool:
 
 def _why_split(segment: Segment, op: str) -> str:
     if isinstance(segment.steps[0], OnHost):
-        return "it is placed on the host (device_guard)"
+        return "it is placed on the host (device_guard), or has no kernel for GPUs"
     meets = op in COLLECTIVES or op == EARLY_FETCH
     return "replicas meet there" if meets else "the host takes part there"

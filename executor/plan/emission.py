@@ -184,7 +184,7 @@ class Emission:
             for name, ids in form.several:
                 fields[name] = [None if i < 0 else at[i] for i in ids]
             calls = bind_record(op, op.record.of(fields), dev, node.kernel)
-        except ValueError as error:  # NumPy refuses shapes that no shape rule refused
+        except (IndexError, ValueError) as error:  # NumPy refuses shapes that no shape rule refused
             raise ExecutionError(
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
             ) from error

@@ -14,7 +14,7 @@ from ...graph.ir.graph import STATE
 from ...graph.ir.known_values import known_values
 from ...graph.ir.replica_program import NodeRecord, ReplicaProgram
 from ...graph.ops.collective import COLLECTIVES
-from ...graph.ops.registry import OPS, Elements, Inference, Op, Spec
+from ...graph.ops.registry import OPS, Elements, Inference, Op, Spec, Values
 from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..host.arena import spec_of
@@ -101,6 +101,8 @@ class Shapes:
         self._takes: list[_Take] = []
         self._numbers: dict[Hashable, int] = {}  # of those, by what they take
         rules = [self._rule(k, node) for k, node in enumerate(program.nodes)]
+        by_sizes = {rule.sizes: rule for rule in rules if rule.sizes is not None}
+        self._taking = [by_sizes[number] for number in range(len(self._takes))]
         self._first = _before_elements(rules)
         first = set(map(id, self._first))
         self._rest = [rule for rule in rules if id(rule) not in first]
@@ -149,8 +151,8 @@ class Shapes:
             specs[i] = spec
         inferred = Inferred(specs, elements, sizes)
         self._apply(self._first, inferred)
-        for number in range(len(sizes)):
-            self._taken(number, inferred)
+        for rule in self._taking:
+            self._taken(rule, inferred)
         return inferred
 
     def complete(self, inferred: Inferred) -> list[Spec]:
@@ -167,7 +169,7 @@ class Shapes:
             if rule.by_elements:  # which hardly ever come again
                 results = self._inferred(rule, specs, elements)
             else:
-                sizes = None if rule.sizes is None else self._taken(rule.sizes, inferred)
+                sizes = None if rule.sizes is None else self._taken(rule, inferred)
                 key = rule.read(specs), sizes
                 known = rule.known.get(key)
                 if known is None:
@@ -238,39 +240,60 @@ class Shapes:
         sizes: tuple[int, ...] | None = None,
     ) -> list[Spec | None]:
         """Return the specs of what a node writes, where its rule tells them."""
-        record, op, known = rule.record, rule.op, elements.get
-        read = {slot: pick(specs) for slot, pick in rule.slots}
+        record, known = rule.record, elements.get
 
         def values_of(slot: str) -> list[np.ndarray | None]:
             return [known(i) for i in record.inputs.get(slot, ())]
 
-        results = op.infer(
-            Inference(op, read, record.attrs, rule.names, record.where, values_of, sizes)
-        )
+        results = rule.op.infer(self._inference(rule, specs, values_of, sizes))
         return [
             results[slot][k] if slot in results and k < len(results[slot]) else None
             for slot, k in rule.places
         ]
 
-    def _taken(self, number: int, inferred: Inferred) -> tuple[int, ...]:
-        """Return what rules take from elements."""
+    def _inference(
+        self,
+        rule: _Rule,
+        specs: Sequence[Spec | None],
+        values: Values | None = None,
+        sizes: tuple[int, ...] | None = None,
+    ) -> Inference:
+        """Return what the rule of a node is given: the specs, names and elements of what it reads."""
+        read = {slot: pick(specs) for slot, pick in rule.slots}
+        record = rule.record
+        return Inference(rule.op, read, record.attrs, rule.names, record.where, values, sizes)
+
+    def _taken(self, rule: _Rule, inferred: Inferred) -> tuple[int, ...]:
+        """Return what a rule takes from elements, and others that take the same."""
+        number = rule.sizes
+        assert number is not None, "the rule takes sizes"
         sizes = inferred.sizes[number]
         if sizes is None:
-            sizes = inferred.sizes[number] = self._takes[number](inferred.elements)
+            try:
+                sizes = inferred.sizes[number] = self._takes[number](inferred.elements)
+            except (ArithmeticError, IndexError, ValueError) as error:
+                self._inference(rule, inferred.specs).fail(error)
         return sizes
 
     def _compute(
         self, rule: _Rule, specs: Sequence[Spec | None], elements: dict[int, np.ndarray]
     ) -> None:
-        """Compute on the host what a node writes, from elements that are known."""
+        """Compute on the host what a node writes, from elements that are known.
+
+        Raises:
+            ShapeError: these are none that the op takes.
+        """
         key = rule.read(specs), tuple([specs[i] for i in rule.writes])
         bound = rule.bound.get(key)
         if bound is None:
             bound = rule.bound[key] = self._bind(rule.record, specs, elements)
         for i, array in bound.operands:
             array[...] = elements[i]
-        for call in bound.calls:
-            call()
+        try:
+            for call in bound.calls:
+                call()
+        except (ArithmeticError, IndexError, ValueError) as error:
+            self._inference(rule, specs).fail(error)
         for i, array in bound.results:
             elements[i] = array.copy()
 

@@ -131,7 +131,8 @@ def _check_alike(no: Variable, yes: Variable) -> None:
     if no.dtype != yes.dtype or not same:
         raise InvalidValue(
             f"cond: the branches' results must have one shape and type (but for sizes), for which what reads "
-            f"them is built: true_fn returns {yes}, false_fn {no}. Built at {user_line()}."
+            f"them is built: true_fn returns {yes}, false_fn {no}. Give both as many dimensions (reshape, "
+            f"unsqueeze) and one dtype (cast). Built at {user_line()}."
         )
 
 

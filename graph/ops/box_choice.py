@@ -264,15 +264,21 @@ def _known(op: Inference) -> Choice | None:
     return chosen(operands, op.offsets("BBoxes") if len(op.shape("Scores")) == 2 else None)
 
 
-def nms_shape(op: Inference) -> Mapping[str, Specs]:
-    """[K, 6]; if no box stays, one row [-1], or with Index none."""
-    hold_floats(op, "BBoxes", "Scores")
+def _match_boxes(op: Inference) -> None:
+    """Refuse boxes and scores of other numbers than each other."""
     rank = len(op.shape("Scores"))
     op.require(rank in (2, 3), "Scores must be [N, C, M], or [M, C] of sequences")
     if rank == 3:
         match(op, Scores="N C M", BBoxes="N M 4")
     else:
         match(op, Scores="M C", BBoxes="M C 4")
+
+
+def nms_shape(op: Inference) -> Mapping[str, Specs]:
+    """[K, 6]; if no box stays, one row [-1], or with Index none."""
+    hold_floats(op, "BBoxes", "Scores")
+    _match_boxes(op)
+    if len(op.shape("Scores")) == 2:
         op.sequences("BBoxes")
     choice = _known(op)
     count = -1 if choice is None else len(choice.rows)
@@ -296,6 +302,7 @@ def nms_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 def offsets_shape(op: Inference) -> Mapping[str, Specs]:
     """One more than there are images; two if no box stays."""
+    _match_boxes(op)
     choice = _known(op)
     return {"Out": OFFSETS if choice is None else OFFSETS._replace(shape=choice.offsets().shape)}
 
@@ -335,6 +342,7 @@ define(
     offsets_shape,
     reads_values=lambda attrs: ("BBoxes", "Scores", "X"),
     lod=no_sequences,
+    refuses=(sample({"BBoxes": uniform(1, 4, 4), "Scores": uniform(2, 3, 4)}),),
     samples=(
         sample(_DENSE, **_TOP),
         sample(_DENSE, score_threshold=2.0),

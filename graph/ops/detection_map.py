@@ -17,7 +17,15 @@ from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_floats, hold_integers, known_operands, match
+from .rules import (
+    are_classes,
+    check_classes,
+    hold_floats,
+    hold_integers,
+    known_operands,
+    match,
+    merge_dims,
+)
 from .samples import offsets, sample, table, uniform
 
 _KINDS = ("integral", "11point")
@@ -72,7 +80,14 @@ class Judgements(NamedTuple):
 
 
 def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
-    """Match what is found with objects of its class: the best first, each object once."""
+    """Match what is found with objects of its class: the best first, each object once.
+
+    Boxes of other numbers than classes have do not count, as in Paddle.
+
+    Raises:
+        InvalidValue: an object has such a number.
+    """
+    check_classes(a.label[:, 0], a.class_num, "Label", "class_num")
     counts = np.zeros(a.class_num, np.int64)
     rows: list[list[tuple[float, bool]]] = [[] for _ in range(a.class_num)]
     for guesses, objects in zip(
@@ -85,7 +100,7 @@ def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
         classes = objects[:, 0].astype(np.int64)
         np.add.at(counts, classes[~hard], 1)
         by_class: defaultdict[int, list[Array]] = defaultdict(list)
-        for row in guesses:
+        for row in guesses[are_classes(guesses[:, 0], a.class_num)]:
             by_class[int(row[0])].append(row)
         for label in sorted(by_class):
             own = np.flatnonzero(classes == label)
@@ -156,7 +171,9 @@ def map_shape(op: Inference) -> Mapping[str, Specs]:
         hold_integers(op, "HasState")
     op.require(op.attr("ap_type") in _KINDS, f"ap_type must be {' or '.join(_KINDS)}")
     op.require(op.attr("class_num") > 0, "class_num must be above 0")
-    op.sequences("DetectRes"), op.sequences("Label")
+    images, others = op.sequences("DetectRes"), op.sequences("Label")
+    alike = merge_dims(images, others) is not None
+    op.require(alike, f"DetectRes has {images} sequences, one for each image, Label {others}")
     operands, count = known_operands(op, MapAttributes), -1
     guess_ends, object_ends = op.offsets("DetectRes"), op.offsets("Label")
     if operands is not None and guess_ends is not None and object_ends is not None:
@@ -218,6 +235,7 @@ define(
         sample({**_FOUND, "Label": uniform(5, 4)}, class_num=3),
         sample(_FOUND, class_num=3, ap_type="mean"),
         sample({**_FOUND, "HasState": table([1.0])}, class_num=3),
+        sample({**_FOUND, "Label@LOD": [offsets(5)]}, class_num=3),
         sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
     ),
 )

@@ -48,10 +48,11 @@ class Term(e.Arithmetic):
     ``segments`` (the number of each row's sequence) and ``segment_argmax`` (the row of the largest element by
     sequence and column).
 
-    ``options`` say the rest.
+    ``options`` say the rest. Operators take plain arrays, too, as a ``table``.
     """
 
     __slots__ = ("args", "dtype", "fn", "options", "shape")
+    __array_ufunc__ = None  # leaves ``array + term`` to the term
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Term(e.Arithmetic):
 
     def apply(self, fn: str, args: tuple[Any, ...]) -> Term:
         """Return a function of terms and numbers, element by element."""
+        args = tuple(map(_tabled, args))
         kinds = [a.dtype if isinstance(a, Term) else a for a in args]
         dtype = np.result_type(*(kinds[1:] if fn == "where" else kinds))
         terms = [a if isinstance(a, Term) else Term("number", (), (), dtype, a) for a in args]
@@ -165,10 +167,14 @@ class Term(e.Arithmetic):
 
     def __matmul__(self, other: Any) -> Term:
         """Return products of matrices; leading dimensions broadcast."""
+        other = _tabled(other)
         lead = np.broadcast_shapes(self.shape[:-2], other.shape[:-2])
         assert self.shape[-1] == other.shape[-2], f"{self.shape} @ {other.shape}"
         shape = (*lead, self.shape[-2], other.shape[-1])
         return Term("matmul", [self, other], shape, np.result_type(self.dtype, other.dtype))
+
+    def __rmatmul__(self, other: np.ndarray) -> Term:
+        return cast(Term, _tabled(other)) @ self
 
     def __bool__(self) -> NoReturn:
         raise TypeError("a term has no value yet")
@@ -194,6 +200,11 @@ class Term(e.Arithmetic):
         shape = [1 if i in axes else n for i, n in enumerate(self.shape)]
         total = cast(Term, broadcast(cast(Array, total), shape))
         return total.reshape([n for i, n in enumerate(shape) if keepdims or i not in axes])
+
+
+def _tabled(operand: Any) -> Any:
+    """Return an array as a term; what is none as it is."""
+    return table(operand) if isinstance(operand, np.ndarray) else operand
 
 
 def _plain(fn: str, args: list[Term], shape: tuple[int, ...], dtype: Any) -> Term | None:

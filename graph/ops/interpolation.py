@@ -35,6 +35,7 @@ def interpolation_shape(op: Inference) -> Mapping[str, Specs]:
     n, c, *image = channels_first(x.shape, layout)
     op.require(0 not in image, f"images of {image} hold nothing to interpolate")
     scale, sizes = _numbers(op, axes)
+    op.require(len(sizes) == axes, f"sizes {sizes} must be as many as an image has, {axes}")
     known = [size for size in sizes if size is not None]
     if scale is None:
         known = [-1] * axes
@@ -225,7 +226,10 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
             sample({"X": normal(*x), "SizeTensor": sizes_apart}, interp_method=method),
             sample({"X": normal(*x), "Scale": table([2.0])}, interp_method=method),
         ),
-        refuses=(sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),),
+        refuses=(
+            sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),
+            sample({"X": normal(*x), "OutSize": lengths(4)}, interp_method=method),
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_integers, match
+from .rules import check_classes, hold_integers, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
 _FINE = 5  # steps of an outline in a pixel: middles of pixels are points of this grid
@@ -99,6 +99,7 @@ def _steps(begin: Array, end: Array) -> Array:
 def mask_targets(a: Any, segments: Sequence[Array], regions: Array) -> list[MaskTargets]:
     """Give each region of an object the polygons whose bounds it has most in common with, seen from its box."""
     images = []
+    check_classes(np.maximum(a.labels_int32, 0), a.num_classes, "LabelsInt32", "num_classes")
     objects, polygons, points = segments
     size, classes = a.resolution, a.gt_classes.reshape(-1)
     rows = (parts(a.rois, regions), parts(a.labels_int32.reshape(-1), regions))
@@ -138,6 +139,16 @@ def masks_shape(op: Inference) -> Mapping[str, Specs]:
             "GtSegms must have three levels of sequences (objects of an image, polygons of an object, points "
             f"of a polygon), and has {levels}",
         )
+        images, objects = (max(spec.shape[0] - 1, -1) for spec in op.specs("GtSegms@LOD")[:2])
+        counts = {images, op.sequences("Rois"), op.shape("ImInfo")[0]} - {-1}
+        op.require(
+            len(counts) <= 1, "GtSegms and Rois must have a sequence for each image of ImInfo"
+        )
+        for slot in ("GtClasses", "IsCrowd"):
+            fits = merge_dims(op.shape(slot)[0], objects) is not None
+            op.require(fits, f"{slot} must have a row for each of the {objects} objects of GtSegms")
+    fits = merge_dims(op.shape("LabelsInt32")[0], rois.shape[0]) is not None
+    op.require(fits, "LabelsInt32 must have a row for each of Rois")
     (labels,), ends = op.values("LabelsInt32") or (None,), op.offsets("Rois")
     if labels is not None and ends is not None:
         count = sum(map(len, masked_regions(labels, ends)))
@@ -196,6 +207,9 @@ define(
     refuses=(
         sample({**_POLYGONS, "GtSegms": uniform(13, 3)}, **_SMALL),
         sample({**_POLYGONS, "GtSegms@LOD": [offsets(6, 7)]}, **_SMALL),
+        sample({**_POLYGONS, "Rois@LOD": [offsets(4)]}, **_SMALL),
+        sample({**_POLYGONS, "IsCrowd": table([[0], [1]])}, **_SMALL),
+        sample({**_POLYGONS, "LabelsInt32": table([[0], [1]])}, **_SMALL),
         sample(_POLYGONS, **_SMALL | {"resolution": 0}),
     ),
 )

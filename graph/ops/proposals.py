@@ -17,7 +17,7 @@ from .box_choice import suppressed
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_floats, known_operands, match
+from .rules import hold_floats, known_operands, match, merge_dims
 from .samples import normal, offsets, sample, table, uniform
 
 _LARGEST = math.log(1000 / 16)  # logarithm of how many times its anchor a region is wide
@@ -181,7 +181,18 @@ def collect_shape(op: Inference) -> Mapping[str, Specs]:
     specs, scores = op.specs("MultiLevelRois"), op.specs("MultiLevelScores")
     op.require(len(specs) == len(scores), "each map has regions and scores")
     op.require(all(s.shape[1:] in ((4,), (-1,)) for s in specs), "MultiLevelRois must be [R, 4]")
-    op.sequences("MultiLevelRois")
+    for rois, own in zip(specs, scores, strict=True):
+        alike = merge_dims(rois.shape[0], own.shape[0]) is not None
+        op.require(alike, "a map must have as many scores as regions")
+    if op.sequences("MultiLevelRois") >= 0:
+        levels = op.specs("MultiLevelRois@LOD")
+        images = sorted({level.shape[0] - 1 for level in levels if level.shape[0] > 0})
+        together = len(levels) == len(specs) and len(images) <= 1
+        op.require(
+            together,
+            f"each of the {len(specs)} maps must have regions in a sequence for each image; {len(levels)} have "
+            f"sequences, of {' and '.join(map(str, images))} images",
+        )
     counts = [spec.shape[0] for spec in specs]
     count = -1 if min(counts) < 0 else min(sum(counts), op.attr("post_nms_topN"))
     return {"FpnRois": Spec((count, 4), specs[0].dtype)}
@@ -212,7 +223,12 @@ define(
     collect_shape,
     lod=collect_lod,
     samples=(sample(_LEVELS, post_nms_topN=5), sample(_LEVELS, post_nms_topN=50)),
-    refuses=(sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1)]}, post_nms_topN=5),),
+    refuses=(
+        sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1)]}, post_nms_topN=5),
+        sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1), uniform(3, 1)]}, post_nms_topN=5),
+        sample({**_LEVELS, "MultiLevelRois@LOD": [offsets(2, 1)]}, post_nms_topN=5),
+        sample({**_LEVELS, "MultiLevelRois@LOD": [offsets(2, 1), offsets(4)]}, post_nms_topN=5),
+    ),
 )
 define(
     "lod_collected",
@@ -400,6 +416,9 @@ def detections_shape(op: Inference) -> Mapping[str, Specs]:
         counts = {boxes.shape[1], scores.shape[1], anchors.shape[0]} - {-1}
         op.require(len(counts) <= 1, "a map must have as many boxes as scores and anchors")
     match(op, ImInfo="N 3")
+    images = {spec.shape[0] for own in maps[:2] for spec in own}
+    counts = (images | {op.shape("ImInfo")[0]}) - {-1}
+    op.require(len(counts) <= 1, "BBoxes, Scores and ImInfo must have as many images")
     operands = known_operands(op, PyramidAttributes)
     count = -1 if operands is None else sum(map(len, detections(operands)))
     return {"Out": Spec((count, 6), maps[1][0].dtype)}
@@ -438,6 +457,7 @@ define(
     refuses=(
         sample({**_PYRAMID, "Scores": [uniform(2, 3, 2), uniform(2, 3, 2)]}),
         sample({**_PYRAMID, "Anchors": _PYRAMID["Anchors"][:1]}),
+        sample({**_PYRAMID, "ImInfo": table([[40.0, 50.0, 1.0]])}),
     ),
 )
 define(

@@ -17,7 +17,7 @@ from .lod import Lods, no_sequences
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import hold_integers, known_operands, match, merge_dims
+from .rules import check_classes, hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
 _SAME = 1e-5  # shares that differ by less are the same
@@ -323,6 +323,8 @@ def region_targets(
 ) -> list[RegionTargets]:
     """Match regions, and the objects themselves, with objects; in a cascade regions alone, and all count."""
     images = []
+    if not a.is_cls_agnostic:
+        check_classes(a.gt_classes, a.class_nums, "GtClasses", "class_nums")
     columns = (
         (a.rpn_rois, regions),
         (a.gt_classes.reshape(-1), ends),
@@ -363,6 +365,9 @@ def regions_shape(op: Inference) -> Mapping[str, Specs]:
     for slot in ("RpnRois", "GtBoxes"):
         fits = merge_dims(op.sequences(slot), op.shape("ImInfo")[0]) is not None
         op.require(fits, f"{slot} must have a sequence for each image of ImInfo")
+    for slot in ("GtClasses", "IsCrowd"):
+        fits = merge_dims(op.shape(slot)[0], op.shape("GtBoxes")[0]) is not None
+        op.require(fits, f"{slot} must have a row for each of GtBoxes")
     op.require(op.attr("class_nums") > 0, "class_nums must be above 0")
     operands, count = known_operands(op, RegionAttributes), -1
     regions, objects = op.offsets("RpnRois"), op.offsets("GtBoxes")
@@ -413,7 +418,11 @@ define(
         sample(_CANDIDATES, **_FEW, batch_size_per_im=2, fg_fraction=0.5, fg_thresh=0.6),
         sample(_CANDIDATES, **_FEW, is_cascade_rcnn=True, is_cls_agnostic=True),
     ),
-    refuses=(sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),),
+    refuses=(
+        sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),
+        sample({**_CANDIDATES, "GtClasses": table([[1], [2]])}, **_FEW),
+        sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),
+    ),
 )
 define(
     "lod_of_regions",

@@ -153,16 +153,20 @@ class Inference:
         if not holds:
             self.fail(problem)
 
-    def fail(self, problem: str) -> NoReturn:
-        """Raise ShapeError: the op, the problem, the operands, and the line that built the op."""
+    def fail(self, problem: str | Exception) -> NoReturn:
+        """Raise ShapeError: the op, the problem, the operands, and the line that built the op.
+
+        ``problem`` may be an error of a computation, which may name the op, too.
+        """
         operands = []
         for slot, specs in self._read.items():
             for i, spec in enumerate(specs):
                 name = f" {self._names[slot][i]!r}" if self._names.get(slot) else ""
                 operands.append(f"{slot}{name}={spec}")
         place = f" Built at {self.where}." if self.where else ""
+        text = str(problem).removeprefix(f"{self.op.type}: ").removesuffix(".")
         raise ShapeError(
-            f"{self.op.type}: {problem} (got {', '.join(operands) or 'no operands'}).{place}"
+            f"{self.op.type}: {text} (got {', '.join(operands) or 'no operands'}).{place}"
         )
 
 
@@ -379,9 +383,14 @@ class Op:
         """Return the specs of every output slot, as lists.
 
         Raises:
-            ShapeError: the operands do not fit together.
+            ShapeError: the operands do not fit together, or sizes cannot be computed from their elements.
         """
-        return {slot: _as_list(specs) for slot, specs in self.shape(inference).items()}
+        try:
+            return {slot: _as_list(specs) for slot, specs in self.shape(inference).items()}
+        except ShapeError:
+            raise
+        except (ArithmeticError, IndexError, ValueError) as error:
+            inference.fail(error)
 
 
 def _as_list(specs: Specs) -> list[Spec]:

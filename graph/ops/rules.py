@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...strategies.errors import InvalidValue
 from ...strategies.types import FLOATS, INTEGERS, LOW, VarType
 from .operands import Operands
 from .registry import Inference, ShapeRule, Spec, Specs
@@ -102,6 +103,24 @@ def known_operands(op: Inference, record: type[Operands]) -> Operands | None:
             return None
         values[slot.parameter] = list(elements) if slot.duplicable else next(iter(elements), None)
     return record.of({**op.attrs, **values})
+
+
+def are_classes(labels: np.ndarray, count: int) -> np.ndarray:
+    """Tell which labels are numbers of classes, 0 to ``count`` - 1, when they are cut to whole ones."""
+    return np.asarray((labels > -1) & (labels < count))
+
+
+def check_classes(labels: np.ndarray, count: int, slot: str, attr: str) -> None:
+    """Refuse labels that are no numbers of ``count`` classes, as the attribute ``attr`` tells.
+
+    Raises:
+        InvalidValue: it names the first such label, and its row.
+    """
+    labels = labels.reshape(-1)
+    for k in np.flatnonzero(~are_classes(labels, count))[:1]:
+        raise InvalidValue(
+            f"{slot} has class {labels[k]:g} in row {k}, and {attr}={count}: classes are 0 to {count - 1}"
+        )
 
 
 def one_dtype(op: Inference, *slots: str) -> None:

@@ -12,7 +12,7 @@ from ...strategies.types import INTEGERS, VarType
 from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import Inference, Spec, Specs, define
-from .rules import is_column, of_shape
+from .rules import is_column, merge_dims, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
 SCHEMES = {"plain": 1, "IOB": 2, "IOE": 2, "IOBES": 4}  # tags of a chunk type
@@ -191,8 +191,9 @@ def chunk_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(
         scheme in SCHEMES, f"chunk_scheme must be one of {', '.join(SCHEMES)}, got {scheme!r}"
     )
-    for slot in ("Inference", "Label"):
-        _labels(op, slot, "SeqLength")
+    sequences, others = (_labels(op, slot, "SeqLength") for slot in ("Inference", "Label"))
+    alike = merge_dims(sequences, others) is not None
+    op.require(alike, f"Inference has {sequences} sequences, Label {others}")
     shapes = op.shape("Inference"), op.shape("Label")
     fits = all(n == m or min(n, m) < 0 for n, m in zip(*shapes, strict=False))
     op.require(fits and len(shapes[0]) == len(shapes[1]), "Inference and Label must have one shape")
@@ -227,5 +228,6 @@ define(
     refuses=(
         sample(_tags("IOB"), num_chunk_types=2, chunk_scheme="BIO"),
         sample({"Inference": integers(4, 1, high=3), "Label": integers(4, 1, high=3)}),
+        sample({**_tags("IOB"), "Label@LOD": [offsets(7, 5)]}, num_chunk_types=2),
     ),
 )

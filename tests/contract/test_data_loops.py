@@ -392,6 +392,66 @@ def train(
         return losses
 
 
+def past_the_end(h: Any, limit: Any) -> None:
+    """Read entry 2 of an array of one, in a branch of a loop, from the third round on."""
+    entries = L.create_array("float32")
+    loop, i, going = counted(limit)
+    L.array_write(h, i * 0, entries)
+    with loop.block():
+        early = L.less_than(i, L.fill_constant([1], "int64", 2))
+        L.cond(early, lambda: L.reduce_sum(h), lambda: L.reduce_sum(L.array_read(entries, i)))
+        L.increment(i)
+        L.less_than(i, limit, cond=going)
+
+
+def for_ever(h: Any, limit: Any) -> None:
+    """Go on for ever from a limit of 3 on."""
+    loop, i, going = counted(limit)
+    with loop.block():
+        early = L.cast(L.less_than(i, L.fill_constant([1], "int64", 2)), "int64")
+        L.assign(i + early, i)
+        L.less_than(i, limit, cond=going)
+
+
+PAST = r"operator read_from_array failed: .*array_0.*no entry 2: it has 1"
+ENDLESS = r"operator while failed: it goes on after [\d,]+ rounds.*step_deadline_s"
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words", "rows"),
+    [(past_the_end, PAST, 1), (past_the_end, PAST, 2), (for_ever, ENDLESS, 1)],
+)
+def test_a_mistake_in_a_loop_changes_nothing_on_busy_or_idle_places(
+    mistake: Any, words: str, rows: int
+) -> None:
+    x, limit = fluid.data("x", [None, 3]), fluid.data("limit", [1], "int64")
+    h = L.fc(x, 2, param_attr="w")
+    mistake(h, limit)
+    loss = L.mean(h)
+    fluid.optimizer.Momentum(0.1, 0.9).minimize(loss)
+    exe, build = fluid.Executor(fluid.CPUPlace()), fluid.BuildStrategy()
+    exe.run(fluid.default_startup_program())
+    build.gradient_scale_strategy = fluid.BuildStrategy.GradientScaleStrategy.SampleWeighted
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+        loss.name, build, places=fluid.cpu_places(2)
+    )
+
+    def step(limit: int) -> bytes:
+        feed = {"x": np.ones((rows, 3), "float32"), "limit": np.array([limit])}
+        exe.run(program, feed, [loss])
+        return weight()
+
+    def weight() -> bytes:
+        return np.array(fluid.global_scope().find_var("w").get_tensor()).tobytes()
+
+    with rowlock.cluster(launcher="threads", step_deadline_s=3.0):
+        before = step(2)
+        with pytest.raises(ExecutionError, match=f"(?s){words}.*built at .*test_data_loops.py"):
+            step(3)
+        assert weight() == before
+        assert step(2) != before
+
+
 def test_rounds_and_steps_draw_other_numbers() -> None:
     n = fluid.data("n", [1], "int64")
     loop, i, going = counted(n)

@@ -11,7 +11,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.strategies.errors import ExecutionError, Unsupported
+from rowlock.strategies.errors import ExecutionError, ShapeError, Unsupported
 from tests.reference import detectors
 
 REFERENCE = json.loads(Path(detectors.__file__).with_suffix(".json").read_text())
@@ -136,3 +136,57 @@ def test_regions_that_are_not_finite_are_named(fresh_programs: None) -> None:
     exe = fluid.Executor(fluid.CPUPlace())
     with pytest.raises(ExecutionError, match=r"region 1 of ROIs is .*nan.* may have diverged"):
         exe.run(feed=feed, fetch_list=[out])
+
+
+BOX = [0.1, 0.1, 0.5, 0.5]
+MISTAKES = {
+    "images": ([[1, 0.9, *BOX]], [1, 0], [[1, *BOX]], [1], "DetectRes has 2 sequences.*Label 1"),
+    "class of an object": (
+        [[1, 0.9, *BOX]],
+        [1],
+        [[3, *BOX]],
+        [1],
+        r"class 3 .*row 0.*class_num=3",
+    ),
+    "below 0": ([[1, 0.9, *BOX]], [1], [[2, *BOX], [-1, *BOX]], [2], r"class -1 .*row 1"),
+    "no number": ([[1, 0.9, *BOX]], [1], [[np.nan, *BOX]], [1], r"class nan .*row 0"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistakes_in_what_a_precision_is_of(mistake: str, fresh_programs: None) -> None:
+    """They name variables, op, line and values, and the next run is as if they had not been made."""
+    guesses, images, objects, of_objects, words = MISTAKES[mistake]
+    rows = fluid.data("rows", [None, 6], lod_level=1)
+    truth = fluid.data("truth", [None, 5], lod_level=1)
+    precision = fluid.layers.detection.detection_map(rows, truth, 3)
+    exe, place = fluid.Executor(fluid.CPUPlace()), fluid.CPUPlace()
+
+    def run(guesses: Any, images: list[int], objects: Any, of_objects: list[int]) -> float:
+        guesses, objects = (np.array(array, "float32") for array in (guesses, objects))
+        feed = {
+            "rows": fluid.create_lod_tensor(guesses, [images], place),
+            "truth": fluid.create_lod_tensor(objects, [of_objects], place),
+        }
+        return float(exe.run(feed=feed, fetch_list=[precision])[0][0])
+
+    with pytest.raises(ShapeError, match=f"detection_map: .*{words}.*'rows'.*test_detectors.py"):
+        run(guesses, images, objects, of_objects)
+    assert run([[1, 0.9, *BOX]], [1], [[1, *BOX]], [1]) == 1
+
+
+@pytest.mark.parametrize("label", [-1, -9, 3, np.nan])
+def test_boxes_of_no_class_do_not_count(label: float, fresh_programs: None) -> None:
+    """As in Paddle 1.8.5, where classes count that objects have."""
+    rows = fluid.data("rows", [None, 6], lod_level=1)
+    truth = fluid.data("truth", [None, 5], lod_level=1)
+    precision = fluid.layers.detection.detection_map(rows, truth, 3)
+    guesses = np.array([[label, 0.95, *BOX], [2, 0.9, *BOX]], "float32")
+    feed = {
+        "rows": fluid.create_lod_tensor(guesses, [[2]], fluid.CPUPlace()),
+    }
+    feed["truth"] = fluid.create_lod_tensor(
+        np.array([[2, *BOX]], "float32"), [[1]], fluid.CPUPlace()
+    )
+    (value,) = fluid.Executor(fluid.CPUPlace()).run(feed=feed, fetch_list=[precision])
+    assert value.tolist() == [1]

@@ -14,6 +14,7 @@ import rowlock.fluid as fluid
 from rowlock.strategies.errors import FeedError, InvalidState, InvalidType, InvalidValue
 from tests.conftest import one_in
 from tests.reference import dynamic_nets as nets
+from tests.reference import padded_steps
 from tests.reference.control_flow_cases import described
 
 RECORD: dict[str, Any] = json.loads(Path(nets.__file__).with_name("dynamic_nets.json").read_text())
@@ -131,6 +132,25 @@ def test_a_place_of_a_list_may_have_no_sequences(threads: None) -> None:
     feed[2]["x"] = np.ones((2, 1), "float32")
     with pytest.raises(FeedError, match=r"'x': place 2 is fed rows without sequences"):
         exe.run(program, feed, [sums])
+    deep = fluid.create_lod_tensor(np.ones((2, 1), "float32"), [[1], [2]], fluid.CPUPlace())
+    words = r"'x': place 0 is fed 1 level\(s\) of sequences, others are fed 2\."
+    with pytest.raises(FeedError, match=words):
+        exe.run(program, [feed[0], {"x": deep, "y": sequences([3])}], [sums])
+    assert len(exe.run(program, feed[:2], [sums])[0]) == 3
+
+
+PADDED = json.loads(Path(padded_steps.__file__).with_suffix(".json").read_text())
+
+
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("maxlen", padded_steps.MAXLENS)
+def test_each_place_makes_as_many_steps_as_its_longest_sequence(
+    threads: None, maxlen: int | None, places: int
+) -> None:
+    """In Paddle, too, so that states depend on the split unless ``maxlen`` is given."""
+    results = padded_steps.run(fluid, maxlen, places)
+    for value, reference in zip(results, PADDED[f"maxlen {maxlen}, {places} places"], strict=True):
+        np.testing.assert_allclose(value, reference, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["recurrent_trained", "captions"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -84,3 +85,49 @@ def test_gpus_learn_what_cpus_learn_and_a_step_is_one_graph(name: str, count: in
     assert "the host takes part there" not in text
     if count == 1:
         assert "a step is 1 graph(s)" in text and ", 1 captured" in text
+
+
+@pytest.mark.usefixtures("fresh_programs")
+def test_what_decides_on_sequences_on_the_host_is_told() -> None:
+    """Rank tables, erased words, and levels of what is repeated or joined; arrays cut the step."""
+    x, words = (
+        fluid.data("x", [None, 3], lod_level=1),
+        fluid.data("w", [None, 1], "int64", lod_level=1),
+    )
+    block, deep = (
+        fluid.default_main_program().global_block(),
+        fluid.data("deep", [None, 1], lod_level=2),
+    )
+    ranks = L.lod_rank_table(x)
+    left = block.create_var(name="left", dtype="int64", lod_level=1)
+    block.append_op("sequence_erase", {"X": words}, {"Out": left}, {"tokens": [2]})
+    rows = {
+        "lod_rank_table": L.reorder_lod_tensor_by_rank(x, ranks),
+        "lod_picked": L.reorder_lod_tensor_by_rank(x * 2.0, ranks),
+        "max_sequence_len": x * L.cast(L.max_sequence_len(ranks), "float32"),
+        "sequence_erase": L.cast(left, "float32"),
+        "lod_erased": L.sequence_pool(L.cast(left, "float32"), "sum"),
+        "lod_of_copies": L.sequence_expand(x, deep, ref_level=0),
+        "lod_together": L.sequence_concat([x, x * 2.0]),
+    }
+    place = fluid.CUDAPlace(0)
+    lods = {"x": (3, [[2, 3]]), "w": (1, [[2, 3]]), "deep": (1, [[1, 2], [2, 1, 2]])}
+    feed = {
+        name: fluid.create_lod_tensor(
+            np.ones((5, width), "int64" if name == "w" else "float32"), lod, place
+        )
+        for name, (width, lod) in lods.items()
+    }
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[place])
+    exe = fluid.Executor(place)
+    for _ in range(3):
+        exe.run(program, feed, list(rows.values()), return_numpy=False)
+    text = str(program.explain())
+    for op in rows:
+        assert f"split at {op} (built at " in text, op
+    assert "or has no kernel for GPUs" in text
+    again = L.array_to_lod_tensor(L.lod_tensor_to_array(x, ranks), ranks)
+    program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(places=[place])
+    exe.run(program, feed, [again], return_numpy=False)
+    cut = "a step is cut into .*lod_tensor_to_array, built at .*array_to_lod_tensor, built at"
+    assert re.search(cut, str(program.explain()))

@@ -120,6 +120,33 @@ def test_a_place_without_rows_brings_none(mode: str, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(*tables, atol=1e-6)
 
 
+@pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
+def test_a_word_of_no_row_beside_a_place_without_rows_changes_nothing(mode: str) -> None:
+    weighted = fluid.BuildStrategy.GradientScaleStrategy.SampleWeighted
+    strategy = {**MODES[mode][1], "gradient_scale_strategy": weighted}
+    net, exe = Net(METHODS["adam"], True), fluid.Executor(fluid.CPUPlace())
+    program = on_places(net.main, net.loss, 2, **strategy)
+
+    def step(word: int) -> bytes:
+        feed = {"words": np.full((1, 4), word), "label": np.ones((1, 1), "float32")}
+        exe.run(program, feed, [net.loss])
+        return table()
+
+    def table() -> bytes:
+        return np.array(fluid.global_scope().find_var("table").get_tensor()).tobytes()
+
+    with rowlock.cluster(launcher="threads"), fluid.scope_guard(fluid.Scope()):
+        exe.run(net.startup)
+        before = step(1)
+        words = (
+            r"operator lookup_table_v2 failed: .*index 50 is outside the 50 rows.*words.*built at"
+        )
+        with pytest.raises(ExecutionError, match=words):
+            step(50)
+        assert table() == before
+        assert step(1) != before
+
+
 def like_dense(method: Callable[[], Any], mode: str) -> Any:
     """Train with dense gradients and with rows, alike; return the program with rows."""
     places, strategy = MODES[mode]

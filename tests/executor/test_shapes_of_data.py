@@ -146,6 +146,27 @@ def test_wrong_sequences_are_refused_and_the_next_step_runs() -> None:
         assert net.run(sequences(lengths))[0].shape() == [2, 3]
 
 
+@pytest.mark.parametrize("places", [0, 2])
+def test_a_size_that_cannot_be_computed_names_what_it_is_of(places: int) -> None:
+    main = fluid.Program()
+    with fluid.program_guard(main), fluid.unique_name.guard():
+        which = fluid.data("which", [1], "int32")
+        size = L.gather(L.assign(np.array([2, 3], "int32")), which)
+        out = L.fill_constant([size], "float32", 1.0)
+    exe = fluid.Executor(fluid.CPUPlace())
+    program: Any = main
+    if places:
+        program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(places))
+    with rowlock.cluster(launcher="threads"):
+        words = (
+            r"^gather: index 9 is outside the 2 rows.*Index 'which'=INT32\[1\].*Built at .*of_data"
+        )
+        with pytest.raises(ShapeError, match=words):
+            exe.run(program, feed={"which": np.array([9], "int32")}, fetch_list=[out])
+        feed = {"which": np.array([1], "int32")}
+        assert exe.run(program, feed=feed, fetch_list=[out])[0].size == 3 * max(places, 1)
+
+
 def test_what_differs_and_what_is_not_zero() -> None:
     main = fluid.Program()
     x = np.array([3, 1, 3, 0, 1], "i8")

@@ -21,6 +21,7 @@ MEANS = [ARRAY_MEANS, *([NUMBA_MEANS] if "numba" in installed() else [])]
 RNG = np.random.default_rng(3)
 X, Y = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 2))
 INDEX = np.array([[2, 0], [2, 1]])
+PLAIN = np.array([0.5, -1, 2, 1], "float32")
 
 # What is computed of x [3, 4] and y [4, 2] > 0; the same function of NumPy's arrays is the reference.
 CASES: Mapping[str, Callable[..., Any]] = {
@@ -38,6 +39,13 @@ CASES: Mapping[str, Callable[..., Any]] = {
     "factors": lambda m, x, y: (
         m.inverse(x[:, :3] @ x[:, :3].T + m.table([[1, 0.5, 0], [0, 2, 0], [0, 0, 3.0]]))
         + m.cholesky(x @ x.T + m.table([[1, 0, 0], [0, 1, 0], [0, 0, 1.0]]))
+    ),
+    "plain arrays": lambda m, x, y: (
+        PLAIN * x
+        - x / PLAIN
+        + m.where(x < PLAIN, x, PLAIN * 0.5)
+        + m.maximum(x, PLAIN) @ PLAIN[:, None]
+        + PLAIN[:3, None] @ x[:1]
     ),
     "one value": lambda m, x, y: (x * x).sum(),
     "nothing of x": lambda m, x, y: y * 2,
