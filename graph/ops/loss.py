@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from ...strategies.types import INTEGERS
 from . import expr as e
 from . import formula as f
-from .activation import logistic
 from .double_gradient import twice
 from .operands import Array, Gradient, Input, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
@@ -237,7 +236,7 @@ def sigmoid_cross_entropy(a: SigmoidCrossEntropyWithLogits) -> f.Results:
 
 def sigmoid_cross_entropy_grad(a: SigmoidCrossEntropyWithLogitsGrad) -> f.Results:
     """(sigmoid(x) - label) * d."""
-    return {"d_x": _by_label(a, (logistic(a.x) - a.label) * a.d_out)}
+    return {"d_x": _by_label(a, (1 / (1 + f.exp(-a.x)) - a.label) * a.d_out)}
 
 
 define(
