@@ -90,11 +90,6 @@ def _derived(scalar: Callable[..., Any], reads: str) -> Callable[..., Any]:
     return of_x if reads == "X" else of_out
 
 
-def logistic(x: e.Expr) -> e.Expr:
-    """1 / (1 + exp(-x)): where exp overflows to infinity the quotient is 0, as it should be."""
-    return 1 / (1 + e.exp(-x))
-
-
 def away_from_zero(x: e.Expr) -> e.Expr:
     """The nearest whole number; halves go away from zero, unlike NumPy's rint."""
     whole = e.trunc(x)
@@ -102,8 +97,8 @@ def away_from_zero(x: e.Expr) -> e.Expr:
 
 
 def swish_slope(x: e.Expr, beta: float) -> e.Expr:
-    """d/dx of x * logistic(beta x)."""
-    share = logistic(x * beta)
+    """d/dx of x * sigmoid(beta x)."""
+    share = e.sigmoid(x * beta)
     return share + x * beta * share * (1 - share)
 
 
@@ -142,7 +137,7 @@ define_activation(
     samples=_KINKED,
 )
 define_activation(
-    "sigmoid", lambda x: logistic(x), "Out", lambda out, d_out: d_out * out * (1 - out)
+    "sigmoid", lambda x: e.sigmoid(x), "Out", lambda out, d_out: d_out * out * (1 - out)
 )
 define_activation("tanh", lambda x: e.tanh(x), "Out")
 define_activation("exp", lambda x: e.exp(x), "Out")
@@ -176,17 +171,12 @@ define_activation("cos", lambda x: e.cos(x), "X")
 define_activation("floor", lambda x: e.floor(x), "", samples=_STEPS)
 define_activation("ceil", lambda x: e.ceil(x), "", samples=_STEPS)
 define_activation("round", away_from_zero, "", samples=_ROUNDED)
-define_activation(
-    "softplus",  # max(x, 0) + log(1 + exp(-|x|)) does not overflow
-    lambda x: e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x))),
-    "X",
-    lambda x, d_out: d_out * logistic(x),
-)
+define_activation("softplus", lambda x: e.softplus(x), "X", lambda x, d_out: d_out * e.sigmoid(x))
 define_activation(
     "logsigmoid",
     lambda x: e.minimum(x, 0) - e.log1p(e.exp(-e.abs_(x))),
     "X",
-    lambda x, d_out: d_out * logistic(-x),
+    lambda x, d_out: d_out * e.sigmoid(-x),
 )
 define_activation(
     "softsign", lambda x: x / (1 + e.abs_(x)), "X", lambda x, d_out: d_out / e.square(1 + e.abs_(x))
@@ -243,7 +233,7 @@ class Swish(Unary):
 
 define_activation(
     "swish",
-    lambda x, *, beta: x * logistic(x * beta),
+    lambda x, *, beta: x * e.sigmoid(x * beta),
     "X",
     lambda x, d_out, *, beta: d_out * swish_slope(x, beta),
     record=Swish,

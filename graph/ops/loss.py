@@ -236,7 +236,7 @@ def sigmoid_cross_entropy(a: SigmoidCrossEntropyWithLogits) -> f.Results:
 
 def sigmoid_cross_entropy_grad(a: SigmoidCrossEntropyWithLogitsGrad) -> f.Results:
     """(sigmoid(x) - label) * d."""
-    return {"d_x": _by_label(a, (1 / (1 + f.exp(-a.x)) - a.label) * a.d_out)}
+    return {"d_x": _by_label(a, (f.sigmoid(a.x) - a.label) * a.d_out)}
 
 
 define(
