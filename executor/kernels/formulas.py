@@ -97,7 +97,12 @@ def _cuda_matmul(dev: Device, x: Array, y: Array, out: Array) -> list[Step]:
 
 def _copies(alike: Copy) -> Copy:
     """Return the copy between arrays of one type, or of two: an array call."""
-    return lambda dev, to, source: (alike if to.dtype == source.dtype else copied)(dev, to, source)
+
+    def copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
+        same = target is not None and target.dtype == source.dtype
+        return (alike if same else copied)(dev, target, source)
+
+    return copy
 
 
 NUMBA_MEANS = Means(

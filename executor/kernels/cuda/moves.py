@@ -9,6 +9,7 @@ from ....graph.ops.diagonal import Eye, Trace
 from ....graph.ops.manipulation import ExpandGrad
 from ....graph.ops.operands import Gradient, Unary
 from ....graph.ops.ranges import ExpandAsGrad
+from ....graph.ops.view import VIEWS
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.manipulation import tiles
@@ -17,16 +18,14 @@ from .copies import filled, filled_around, moved
 from .reduction import reduced
 from .support import cuda
 
-_VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
 
-
-@cuda("reshape_at", "unsqueeze_at", *_VIEWS, *(f"{name}2" for name in _VIEWS))
+@cuda("reshape_at", "unsqueeze_at", *VIEWS)
 def reshape(dev: Device, a: Unary) -> list[Step]:
     """The elements in the order in which they lie."""
     return moved(dev, None if a.out is None else a.out.reshape(a.x.shape), a.x)
 
 
-@cuda(*(f"{name}_grad" for name in _VIEWS), *(f"{name}2_grad" for name in _VIEWS))
+@cuda(*(f"{name}_grad" for name in VIEWS))
 def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
     """The elements in the order in which they lie."""
     return moved(dev, None if a.d_x is None else a.d_x.reshape(a.d_out.shape), a.d_out)
