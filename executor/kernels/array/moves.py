@@ -16,7 +16,7 @@ import numpy as np
 
 from ....graph.ops import manipulation, ranges
 from ....graph.ops import rearrange as ops
-from ....graph.ops.diagonal import Diag, DiagEmbed, Diagonal, TraceGrad
+from ....graph.ops.diagonal import Diag, DiagEmbed, Diagonal
 from ....graph.ops.indexing import Slice
 from ....graph.ops.operands import Array, Operands
 from ....graph.ops.padding import Pad
@@ -264,7 +264,7 @@ def temporal_shift(x: Array, out: Array, a: ops.TemporalShift) -> Pairs:
     ]
 
 
-def diagonal_of(x: Array, offset: int, first: int, second: int) -> Any:
+def _diagonal_of(x: Array, offset: int, first: int, second: int) -> Any:
     """View the diagonal of two dimensions, as the last one."""
     view = x.diagonal(offset, first, second)
     if isinstance(view, np.ndarray):
@@ -275,26 +275,19 @@ def diagonal_of(x: Array, offset: int, first: int, second: int) -> Any:
 @move("diag", source="diagonal")
 def diag(vector: Array, out: Array, a: Diag) -> Pairs:
     """A vector on the diagonal."""
-    return [(diagonal_of(out, 0, 0, 1), vector)]
+    return [(_diagonal_of(out, 0, 0, 1), vector)]
 
 
 @move("diag_embed", source="input")
 def diag_embed(x: Array, out: Array, a: DiagEmbed) -> Pairs:
     """The last dimension on the diagonal of two."""
-    return [(diagonal_of(out, a.offset, a.dim1, a.dim2), x)]
+    return [(_diagonal_of(out, a.offset, a.dim1, a.dim2), x)]
 
 
 @move("diagonal", source="input")
 def diagonal(x: Array, out: Array, a: Diagonal) -> Pairs:
     """The diagonal of two dimensions."""
-    return [(out, diagonal_of(x, a.offset, a.axis1, a.axis2))]
-
-
-@move("trace_grad", source="d_out", target="d_input")
-def trace_grad(d: Array, d_input: Array, a: TraceGrad) -> Pairs:
-    """The gradient all along the diagonal."""
-    diagonal = diagonal_of(d_input, a.offset, a.dim1, a.dim2)
-    return [(diagonal, d.reshape(*diagonal.shape[:-1], 1))]
+    return [(out, _diagonal_of(x, a.offset, a.axis1, a.axis2))]
 
 
 def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy, filled: Fill) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....graph.ops.diagonal import Eye, Trace
 from ....graph.ops.manipulation import ExpandGrad
 from ....graph.ops.operands import Gradient, Unary
 from ....graph.ops.ranges import ExpandAsGrad
@@ -13,7 +12,7 @@ from ....graph.ops.view import VIEWS
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.manipulation import tiles
-from ..array.moves import diagonal_of, register
+from ..array.moves import register
 from .copies import filled, filled_around, moved
 from .reduction import reduced
 from .support import cuda
@@ -48,18 +47,3 @@ def expand_grad(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
         return []
     _, large = tiles(a.x, a.d_out)
     return reduced(dev, "Sum", large, a.d_x, tuple(range(0, large.ndim, 2)))
-
-
-@cuda("eye")
-def eye(dev: Device, a: Eye) -> list[Step]:
-    """Zeros, and ones on the diagonal."""
-    return [*filled(dev, a.out, 0), *filled(dev, diagonal_of(a.out, 0, 0, 1), 1)]
-
-
-@cuda("trace")
-def trace(dev: Device, a: Trace) -> list[Step]:
-    """The diagonals, side by side, are added up."""
-    view = diagonal_of(a.input, a.offset, a.dim1, a.dim2)
-    rows = dev.scratch(view.shape, view.dtype)
-    out = a.out.reshape(view.shape[:-1])
-    return [*moved(dev, rows, view), *reduced(dev, "Sum", rows, out, (view.ndim - 1,))]
