@@ -1,4 +1,4 @@
-"""Kernels that put margins around a tensor: the middle is copied, margins come from the middle line by line."""
+"""Kernels that put margins around images: the middle is copied, margins come from the middle line by line."""
 
 from __future__ import annotations
 
