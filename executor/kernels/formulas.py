@@ -16,10 +16,10 @@ from ...strategies.types import LOW, VarType
 from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
 from .array.formula import formula_steps, loops_of_calls
-from .array.manipulation import copied
+from .array.manipulation import Copy, copied
 from .cublaslt.product import product
 from .cuda.by_index import Sums, inside, picked
-from .cuda.copies import filled
+from .cuda.copies import filled, moved
 from .cuda.elementwise import CUDA
 from .cuda.sequences import row_of_largest, sequence_of
 from .loops import by_index
@@ -95,20 +95,29 @@ def _cuda_matmul(dev: Device, x: Array, y: Array, out: Array) -> list[Step]:
     return product(dev, x, y, out) if x.size else filled(dev, out, 0)
 
 
-def _copied(dev: Device, target: Array, source: Array) -> list[Step]:
-    if target.dtype != source.dtype:
-        return copied(dev, target, source)
-    return bind_copy(dev, target, source)
+def _copies(alike: Copy) -> Copy:
+    """Return the copy between arrays of one type, or of two: an array call."""
+
+    def copy(dev: Device, target: Array | None, source: Array) -> list[Step]:
+        same = target is not None and target.dtype == source.dtype
+        return (alike if same else copied)(dev, target, source)
+
+    return copy
 
 
 NUMBA_MEANS = Means(
-    _loops_here, by_index.rows, by_index.row_sums, by_index.row_of_largest, copy=_copied
+    _loops_here,
+    by_index.rows,
+    by_index.row_sums,
+    by_index.row_of_largest,
+    copy=_copies(bind_copy),
 )
 CUDA_MEANS = Means(
     CUDA.bind,
     _cuda_rows,
     _cuda_row_sums,
     _cuda_row_of_largest,
+    copy=_copies(moved),
     inside=inside,
     sequence_of=_cuda_sequence_of,
     matmul=_cuda_matmul,

@@ -6,65 +6,62 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, check_float, number
+from .arguments import Floats, number
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 
 
 def _applied(op_type: str, x: Variable, name: str | None, **settings: Any) -> Variable:
-    """Append an op of one tensor of floats; a setting that is None keeps Paddle's default."""
-    check_float(x, "x", op_type)
+    """Append an op of one tensor; a setting that is None keeps Paddle's default."""
     attrs = {key.removesuffix("_"): value for key, value in settings.items()}
     return layer(op_type, name, x=x, **attrs)
 
 
-def brelu(
-    x: Variable, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None
-) -> Variable:
+def brelu(x: Floats, t_min: float = 0.0, t_max: float = 24.0, name: str | None = None) -> Variable:
     """x cut to [t_min, t_max]."""
     return _applied("brelu", x, name, t_min=t_min, t_max=t_max)
 
 
-def soft_relu(x: Variable, threshold: float = 40.0, name: str | None = None) -> Variable:
+def soft_relu(x: Floats, threshold: float = 40.0, name: str | None = None) -> Variable:
     """log(1 + exp(x)), where x is cut to [-threshold, threshold] first."""
     return _applied("soft_relu", x, name, threshold=threshold)
 
 
-def thresholded_relu(x: Variable, threshold: float | None = None) -> Variable:
+def thresholded_relu(x: Floats, threshold: float | None = None) -> Variable:
     """x where above ``threshold`` (1), else 0."""
     return _applied("thresholded_relu", x, None, threshold=threshold)
 
 
-def hard_shrink(x: Variable, threshold: float | None = None) -> Variable:
+def hard_shrink(x: Floats, threshold: float | None = None) -> Variable:
     """x where |x| is above ``threshold`` (0.5), else 0."""
     return _applied("hard_shrink", x, None, threshold=threshold)
 
 
-def softshrink(x: Variable, alpha: float | None = None) -> Variable:
+def softshrink(x: Floats, alpha: float | None = None) -> Variable:
     """x moved towards 0 by ``alpha`` (0.5), at most to 0."""
     return _applied("softshrink", x, None, lambda_=alpha)
 
 
-def tanh_shrink(x: Variable, name: str | None = None) -> Variable:
+def tanh_shrink(x: Floats, name: str | None = None) -> Variable:
     """x - tanh(x)."""
     return _applied("tanh_shrink", x, name)
 
 
 def stanh(
-    x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
+    x: Floats, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
 ) -> Variable:
     """scale_b * tanh(scale_a * x)."""
     return _applied("stanh", x, name, scale_a=scale_a, scale_b=scale_b)
 
 
 def selu(
-    x: Variable, scale: float | None = None, alpha: float | None = None, name: str | None = None
+    x: Floats, scale: float | None = None, alpha: float | None = None, name: str | None = None
 ) -> Variable:
     """scale * x where positive, else scale * alpha * (exp(x) - 1)."""
     return _applied("selu", x, name, scale=scale, alpha=alpha)
 
 
-def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variable:
+def mish(x: Floats, threshold: float = 20, name: str | None = None) -> Variable:
     """x * tanh(log(1 + exp(x))); the logarithm is x above ``threshold``, exp(x) below its negative.
 
     Raises:
@@ -75,7 +72,7 @@ def mish(x: Variable, threshold: float = 20, name: str | None = None) -> Variabl
     return _applied("mish", x, name, threshold=threshold)
 
 
-def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
+def celu(x: Floats, alpha: float = 1.0, name: str | None = None) -> Variable:
     """x where positive, else alpha (exp(x / alpha) - 1). Barron, arXiv 1704.07483.
 
     Raises:
@@ -86,7 +83,7 @@ def celu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     return _applied("celu", x, name, alpha=alpha)
 
 
-def silu(x: Variable, name: str | None = None) -> Variable:
+def silu(x: Floats, name: str | None = None) -> Variable:
     """x * sigmoid(x)."""
     return _applied("silu", x, name)
 

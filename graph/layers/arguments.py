@@ -1,14 +1,14 @@
 """Checks of layers' arguments. Annotations say what is checked, before a public function begins.
 
-``x: Variable`` must be a Variable, ``x: Floats`` one that may hold floats, ``x: Integers`` one of integers;
-None will do where ``| None`` follows. ``rowlock/names.py`` publishes functions as :func:`checked` returns them;
-the type checker holds those to it that are not published.
+``x: Variable`` must be a Variable, ``x: Floats`` one that may hold floats, ``x: Integers`` one of integers,
+``x: Int64`` one of int64; None will do where ``| None`` follows. ``rowlock/names.py`` publishes functions as
+:func:`checked` returns them; the type checker holds those to it that are not published.
 """
 
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from types import FunctionType
 from typing import Any, TypeAlias
@@ -16,13 +16,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ...strategies.errors import InvalidType
-from ...strategies.types import FLOATS, INTEGERS
+from ...strategies.types import FLOATS, INTEGERS, VarType
 from ..program.variable import Variable
 
 _LEFT_OUT = object()
 
 Floats: TypeAlias = Variable
 Integers: TypeAlias = Variable
+Int64: TypeAlias = Variable
 
 
 def check_variable(x: Any, argument: str, layer: str) -> None:
@@ -33,22 +34,21 @@ def check_variable(x: Any, argument: str, layer: str) -> None:
         )
 
 
-def check_float(x: Any, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``x`` is a Variable that may hold floats."""
-    check_variable(x, argument, layer)
-    if x.dtype is not None and x.dtype not in FLOATS:
-        raise InvalidType(
-            f"{layer}: {argument} must hold floats, and {x.name!r} holds {x.dtype.name}."
-        )
+def _holding(dtypes: Collection[VarType], text: str) -> Callable[[Any, str, str], None]:
+    """Return a check that raises InvalidType unless ``x`` is a Variable that may hold such elements."""
+
+    def check(x: Any, argument: str, layer: str) -> None:
+        check_variable(x, argument, layer)
+        if x.dtype is not None and x.dtype not in dtypes:
+            raise InvalidType(
+                f"{layer}: {argument} must hold {text}, and {x.name!r} holds {x.dtype.name}: cast it."
+            )
+
+    return check
 
 
-def check_integers(x: Any, argument: str, layer: str) -> None:
-    """Raise InvalidType unless ``x`` is a Variable of integers."""
-    check_variable(x, argument, layer)
-    if x.dtype is not None and x.dtype not in INTEGERS:
-        raise InvalidType(
-            f"{layer}: {argument} must hold integers, and {x.name!r} holds {x.dtype.name}: cast it."
-        )
+check_float = _holding(FLOATS, "floats")
+check_integers = _holding(INTEGERS, "integers")
 
 
 def integer(value: Any, argument: str, layer: str) -> int:
@@ -92,7 +92,12 @@ def variables_of(x: Any, argument: str, layer: str) -> list[Variable]:
     return variables
 
 
-CHECKS = {"Variable": check_variable, "Floats": check_float, "Integers": check_integers}
+CHECKS = {
+    "Variable": check_variable,
+    "Floats": check_float,
+    "Integers": check_integers,
+    "Int64": _holding({VarType.INT64}, "int64"),
+}
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:

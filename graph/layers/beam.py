@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue
-from ...strategies.types import VarType
+from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, integer
+from .arguments import Floats, Int64, integer
 from .arrays import check_array
 from .helper import layers
 
@@ -28,18 +27,10 @@ def check_beam(beam_size: Any, end_id: Any, layer: str, argument: str = "end_id"
         )
 
 
-def _check_words(x: Any, argument: str) -> None:
-    check_variable(x, argument, "beam_search")
-    if x.dtype != VarType.INT64:
-        raise InvalidType(
-            f"beam_search: {argument} must hold int64, {x.name!r} is {x.dtype and x.dtype.name}."
-        )
-
-
 def beam_search(
-    pre_ids: Variable,
+    pre_ids: Int64,
     pre_scores: Floats,
-    ids: Variable | None,
+    ids: Int64 | None,
     scores: Floats,
     beam_size: int,
     end_id: int,
@@ -66,10 +57,7 @@ def beam_search(
     Raises:
         InvalidType, InvalidValue: an argument does not fit.
     """
-    _check_words(pre_ids, "pre_ids")
     check_beam(beam_size, end_id, "beam_search")
-    if ids is not None:
-        _check_words(ids, "ids")
     inputs = {"pre_ids": pre_ids, "pre_scores": pre_scores, "ids": ids, "scores": scores}
     results = "selected_scores selected_ids parent_idx"
     attrs = {"beam_size": beam_size, "end_id": end_id, "is_accumulated": is_accumulated}

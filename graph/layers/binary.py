@@ -52,8 +52,6 @@ def fused_elemwise_activation(
         InvalidType: ``x`` or ``y`` is no Variable.
         InvalidValue: ``functor_list`` does not hold two names, or not of such ops.
     """
-    check_variable(x, "x", FUSED)
-    check_variable(y, "y", FUSED)
     functors = functor_list.split(",") if isinstance(functor_list, str) else functor_list
     if not isinstance(functors, list) or len(functors) != 2:
         raise InvalidValue(

@@ -76,7 +76,6 @@ def known_channels(
     input: Variable, layer: str, dims: int, data_format: str, count: int, groups: int
 ) -> int:
     """Return the channels of images; refuse other ranks, and numbers that do not split in groups."""
-    check_variable(input, "input", layer)
     shape = input.shape or ()
     last = image_format(data_format, layer, dims)
     if len(shape) != dims + 2:

@@ -10,7 +10,7 @@ import numpy as np
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, VarType, to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, check_float, check_variable, integer
+from .arguments import Floats, integer
 from .helper import constant_layer, layer, layers
 from .numbers import several_numbers
 from .shape import cast, fill_constant
@@ -20,7 +20,6 @@ _INTEGERS = (VarType.INT32, VarType.INT64)
 
 
 def _batch_size_like(op: str, input: Variable, shape: Any, kind: VarType, **attrs: Any) -> Variable:
-    check_variable(input, "input", op)
     if kind not in FLOATS:
         raise InvalidType(f"{op}: dtype must be float32 or float64, got {kind.name}.")
     settings = {"shape": sizes_of(shape, op), "dtype": int(kind), **attrs}
@@ -147,16 +146,14 @@ def randperm(n: int, dtype: Any = "int64", seed: int = 0, name: str | None = Non
     return order if kind in _INTEGERS else cast(order, kind)
 
 
-def bernoulli(x: Variable, name: str | None = None) -> Variable:
+def bernoulli(x: Floats, name: str | None = None) -> Variable:
     """Ones with the probabilities in x, zeros otherwise."""
-    check_float(x, "x", "bernoulli")
     return constant_layer("bernoulli", name, x=x)
 
 
 def multinomial(
-    x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None
+    x: Floats, num_samples: int = 1, replacement: bool = False, name: str | None = None
 ) -> Variable:
     """Indices drawn by the weights in x, a vector or rows of them, as int64."""
-    check_float(x, "x", "multinomial")
     attrs = {"num_samples": num_samples, "replacement": bool(replacement)}
     return constant_layer("multinomial", name, x=x, **attrs)

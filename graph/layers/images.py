@@ -72,7 +72,6 @@ def resized(
 ) -> Variable:
     """Append one of the ops that resize images of ``rank`` dimensions."""
     kind = "image_resize"
-    check_variable(input, "input", kind)
     if input.shape is not None and len(input.shape) != rank:
         raise InvalidValue(
             f"{kind} takes images of {rank} dimensions, and {input.name!r} has {len(input.shape)}."
@@ -101,7 +100,6 @@ def resized(
     elif actual_shape is None:
         raise InvalidValue(f"{kind} needs out_shape or scale.")
     if actual_shape is not None:
-        check_variable(actual_shape, "actual_shape", kind)
         inputs["OutSize"] = actual_shape
     return layer(op_type, name, **inputs, **attrs)
 
@@ -241,7 +239,6 @@ def affine_grid(theta: Variable, out_shape: Any, name: str | None = None) -> Var
 
 def grid_of(theta: Variable, out_shape: Any, align_corners: bool, name: str | None) -> Variable:
     """Append affine_grid; without ``align_corners`` -1 and 1 are the outer edges of elements."""
-    check_variable(theta, "theta", "affine_grid")
     inputs: dict[str, Any] = {"Theta": theta}
     attrs: dict[str, Any] = {} if align_corners else {"align_corners": False}
     if isinstance(out_shape, Variable):
@@ -269,6 +266,4 @@ def grid_sampler(x: Variable, grid: Variable, name: str | None = None) -> Variab
 
 def sampled(x: Variable, grid: Variable, attrs: dict[str, Any], name: str | None) -> Variable:
     """Append grid_sampler."""
-    check_variable(x, "x", "grid_sampler")
-    check_variable(grid, "grid", "grid_sampler")
     return layer("grid_sampler", name, x=x, grid=grid, **attrs)

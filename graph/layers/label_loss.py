@@ -27,21 +27,14 @@ def kldiv_loss(
     return layer("kldiv_loss", name, **inputs, **attrs)
 
 
-def bce_loss(input: Variable, label: Variable, name: str | None = None) -> Variable:
+def bce_loss(input: Floats, label: Floats, name: str | None = None) -> Variable:
     """Cross entropy of probabilities and labels in [0, 1], element by element; no logarithm is below -100."""
-    check_float(input, "input", "bce_loss")
-    check_float(label, "label", "bce_loss")
     return layer("bce_loss", name, x=input, label=label)
 
 
-def rank_loss(
-    label: Variable, left: Variable, right: Variable, name: str | None = None
-) -> Variable:
+def rank_loss(label: Floats, left: Floats, right: Floats, name: str | None = None) -> Variable:
     """log(1 + exp(left - right)) - label (left - right). Burges et al., ICML 2005."""
-    inputs = {"Label": label, "Left": left, "Right": right}
-    for slot, operand in inputs.items():
-        check_float(operand, slot.lower(), "rank_loss")
-    return layer("rank_loss", name, **inputs)
+    return layer("rank_loss", name, label=label, left=left, right=right)
 
 
 def margin_rank_loss(

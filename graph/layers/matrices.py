@@ -70,7 +70,6 @@ def trace(
 
 
 def _triangle(op: str, x: Variable, diagonal: int, name: str | None) -> Variable:
-    check_variable(x, "x", op)
     return LayerHelper(op, name).layer("tril_triu", x=x, diagonal=diagonal, lower=op == "tril")
 
 

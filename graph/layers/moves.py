@@ -7,7 +7,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, integer, variables_of
+from .arguments import Floats, integer, variables_of
 from .helper import LayerHelper, layer
 from .numbers import several_numbers
 from .tensors import sizes_of
@@ -94,7 +94,6 @@ def unbind(input: Variable, axis: int = 0) -> list[Variable]:
     Raises:
         InvalidValue: there is no such dimension, or its size is not known.
     """
-    check_variable(input, "input", "unbind")
     axis, shape = integer(axis, "axis", "unbind"), input.shape or ()
     if not -len(shape) <= axis < len(shape) or shape[axis] < 1:
         raise InvalidValue(

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import check_variable, integer, variables_of
+from .arguments import integer, variables_of
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import real_number
@@ -63,7 +63,6 @@ def _lookup(
     param_attr: Any,
     dtype: Any,
 ) -> Variable:
-    check_variable(input, "input", "embedding")
     if not isinstance(size, (list, tuple)) or len(size) != 2:
         raise InvalidValue(f"embedding: size must be [rows, width] of the table, got {size!r}.")
     helper = LayerHelper("embedding")

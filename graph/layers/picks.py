@@ -6,79 +6,63 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
-from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .arguments import check_variable, integer
+from .arguments import Integers, check_variable, integer
 from .helper import constant_layer, layer
 from .shape import fill_constant
 
 
-def check_index(index: Any, argument: str, op: str) -> None:
-    """Raise InvalidType unless ``index`` is a Variable that may hold integers."""
-    check_variable(index, argument, op)
-    if index.dtype not in (*INTEGERS, None):
-        raise InvalidType(
-            f"{op}: {argument} must hold integers, and {index.name!r} holds {index.dtype.name}."
-        )
-
-
-def index_select(input: Variable, index: Variable, dim: int = 0) -> Variable:
+def index_select(input: Variable, index: Integers, dim: int = 0) -> Variable:
     """The layers at the indices, a vector, along ``dim``."""
-    check_index(index, "index", "index_select")
     return layer("index_select", x=input, index=index, dim=dim)
 
 
-def index_sample(x: Variable, index: Variable) -> Variable:
+def index_sample(x: Variable, index: Integers) -> Variable:
     """Row i holds the elements of row i of x at ``index[i]``."""
-    check_index(index, "index", "index_sample")
     return layer("index_sample", x=x, index=index)
 
 
-def multiplex(inputs: Sequence[Variable], index: Variable) -> Variable:
+def multiplex(inputs: Sequence[Variable], index: Integers) -> Variable:
     """Row i is row i of input ``index[i]``; the index is a column of integers."""
     if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
         raise InvalidType(f"multiplex takes a list of two Variables or more, got {inputs!r}.")
     for variable in inputs:
         check_variable(variable, "inputs", "multiplex")
-    check_index(index, "index", "multiplex")
     return layer("multiplex", x=list(inputs), ids=index)
 
 
 def scatter_nd_add(
-    ref: Variable, index: Variable, updates: Variable, name: str | None = None
+    ref: Variable, index: Integers, updates: Variable, name: str | None = None
 ) -> Variable:
     """ref with ``updates`` added at coordinates; those that come twice are added twice."""
-    check_index(index, "index", "scatter_nd_add")
     if ref.dtype != updates.dtype:
         raise InvalidValue(f"scatter_nd_add: {ref!r} and {updates!r} must have one element type.")
     return layer("scatter_nd_add", name, x=ref, index=index, updates=updates)
 
 
-def scatter_nd(index: Variable, updates: Variable, shape: Any, name: str | None = None) -> Variable:
+def scatter_nd(index: Integers, updates: Variable, shape: Any, name: str | None = None) -> Variable:
     """Zeros with ``updates`` added at coordinates; those that come twice are added twice."""
     zeros = fill_constant(shape, updates.dtype, 0.0)
     return scatter_nd_add(zeros, index, updates, name)
 
 
-def hash(input: Variable, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
+def hash(input: Integers, hash_size: int, num_hash: int = 1, name: str | None = None) -> Variable:
     """Hashes of rows of integers [N, M], below ``hash_size``: [N, num_hash, 1], each of another seed.
 
     They are xxHash64's, of the rows' bytes.
     """
-    check_index(input, "input", "hash")
     size = integer(hash_size, "hash_size", "hash")
     return constant_layer("hash", x=input, num_hash=num_hash, mod_by=size)
 
 
 def shard_index(
-    input: Variable, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1
+    input: Integers, index_num: int, nshards: int, shard_id: int, ignore_value: int = -1
 ) -> Variable:
     """Indices of one shard, counted from its first; others are ``ignore_value``.
 
     Raises:
         InvalidValue: there is no such shard.
     """
-    check_index(input, "input", "shard_index")
     op_type = "shard_index"
     if not 0 <= integer(shard_id, "shard_id", op_type) < integer(nshards, "nshards", op_type):
         raise InvalidValue(f"shard_index: shard {shard_id} is not one of {nshards}.")

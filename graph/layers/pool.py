@@ -7,7 +7,6 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import check_variable
 from .conv import image_format, paddings_of, several
 from .helper import layer, layers
 
@@ -27,7 +26,6 @@ def _pool(
 ) -> Variable:
     """``windows``: stride and padding."""
     op_type = f"pool{dims}d"
-    check_variable(input, "input", op_type)
     last = image_format(data_format, op_type, dims)
     _check_type(pool_type, op_type)
     if not global_pooling and pool_size == -1:
@@ -110,7 +108,6 @@ def _adaptive(
     dims: int, input: Variable, pool_size: Any, pool_type: Any, require_index: Any, name: str | None
 ) -> Any:
     kind = f"adaptive_pool{dims}d"
-    check_variable(input, "input", kind)
     if not isinstance(pool_type, str):
         raise InvalidType(f"{kind}: pool_type must be a str, got {pool_type!r}.")
     if not isinstance(pool_size, (int, list, tuple)):

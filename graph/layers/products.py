@@ -7,29 +7,21 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, Integers, check_float, check_variable, integer
+from .arguments import Floats, Integers, integer
 from .helper import LayerHelper, layer
 from .norms import known_channels
 from .shape import reduce_max, reduce_sum
 from .unary import exp, log
 
 
-def _product(
-    op_type: str, x: Variable, y: Variable, names: Sequence[str] = ("x", "y"), **attrs: Any
-) -> Variable:
-    for argument, operand in zip(names, (x, y), strict=True):
-        check_variable(operand, argument, op_type)
-    return layer(op_type, x=x, y=y, **attrs)
-
-
 def dot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The sum of products of vectors [N], as [1]; of rows [B, N], as [B, 1]."""
-    return _product("dot", x, y)
+    return layer("dot", x=x, y=y)
 
 
 def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Products of matrices, [B, M, K] by [B, K, N], one by one."""
-    return _product("bmm", x, y)
+    return layer("bmm", x=x, y=y)
 
 
 def addmm(
@@ -41,23 +33,20 @@ def addmm(
     name: str | None = None,
 ) -> Variable:
     """alpha x @ y + beta input, of matrices; ``input`` is broadcast."""
-    inputs, attrs = (
-        {"Input": input, "X": x, "Y": y},
-        {"Alpha": float(alpha), "Beta": float(beta)},
-    )
-    return layer("addmm", name, **inputs, **attrs)
+    factors = {"Alpha": float(alpha), "Beta": float(beta)}
+    return layer("addmm", name, input=input, x=x, y=y, **factors)
 
 
 def cross(input: Variable, other: Variable, dim: int | None = None) -> Variable:
     """The vector product along ``dim``; None is the first dimension of 3 elements."""
-    return _product("cross", input, other, ("input", "other"), dim=dim)
+    return layer("cross", x=input, y=other, dim=dim)
 
 
 def dist(x: Floats, y: Floats, p: float = 2) -> Variable:
     """The p-norm of x - y, as [1]; p may be 0 or infinite."""
     if isinstance(p, bool) or not isinstance(p, (int, float)):
         raise InvalidType(f"dist: p must be a number, got {p!r}.")
-    return _product("dist", x, y, p=float(p))
+    return layer("dist", x=x, y=y, p=float(p))
 
 
 def kron(
@@ -95,7 +84,7 @@ def logsumexp(
     x: Floats,
     dim: Any = None,
     keepdim: bool = False,
-    out: Variable | None = None,
+    out: Floats | None = None,
     name: str | None = None,
 ) -> Variable:
     """log of the sum of exp(x) over ``dim`` (None: all); ``out`` is the variable to write."""
@@ -105,7 +94,6 @@ def logsumexp(
     total = shifted if keepdim else reduce_sum(shifted, dim, False)
     if out is None:
         return total
-    check_float(out, "out", "logsumexp")
     LayerHelper("logsumexp", name).layers("assign", "", x=total, out=out)
     return out
 

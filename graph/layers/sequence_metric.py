@@ -5,23 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType
-from ...strategies.types import VarType
 from ..program.variable import Variable
-from .arguments import check_variable, integer
+from .arguments import Int64, integer
 from .helper import LayerHelper, layers
 from .shape import squeeze, topk
 
 
-def _labels(x: Variable, argument: str, layer: str) -> None:
-    check_variable(x, argument, layer)
-    if x.dtype != VarType.INT64:
-        raise InvalidType(f"{layer}: {argument} must hold int64, and {x.name!r} holds {x.dtype}.")
-
-
 def edit_distance(
-    input: Variable,
-    label: Variable,
+    input: Int64,
+    label: Int64,
     normalized: bool = True,
     ignored_tokens: Sequence[int] | None = None,
     input_length: Variable | None = None,
@@ -37,8 +29,6 @@ def edit_distance(
     Returns:
         Distances, float32 [B, 1], and their number, int64 [1].
     """
-    _labels(input, "input", "edit_distance")
-    _labels(label, "label", "edit_distance")
     helper = LayerHelper("edit_distance")
     if ignored_tokens:
         tokens = list(ignored_tokens)
@@ -82,8 +72,8 @@ def ctc_greedy_decoder(
 
 
 def chunk_eval(
-    input: Variable,
-    label: Variable,
+    input: Int64,
+    label: Int64,
     chunk_scheme: str,
     num_chunk_types: int,
     excluded_chunk_types: Sequence[int] | None = None,
@@ -100,8 +90,6 @@ def chunk_eval(
         Precision, recall and F1, float32 [1]; how many chunks there are in ``input``, in ``label`` and in both,
         int64 [1].
     """
-    _labels(input, "input", "chunk_eval")
-    _labels(label, "label", "chunk_eval")
     inputs = {"Inference": input, "Label": label, "SeqLength": seq_length}
     attrs = {
         "num_chunk_types": num_chunk_types,

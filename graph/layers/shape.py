@@ -176,7 +176,6 @@ def one_hot_v2(input: Variable, depth: Any, allow_out_of_range: bool = False) ->
 
 
 def _one_hot(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool) -> Variable:
-    check_variable(input, "input", "one_hot")
     inputs, attrs = one_number(depth, "depth_tensor", "depth", "depth", "one_hot")
     attrs["allow_out_of_range"] = allow_out_of_range
     return constant_layer(op_type, x=input, **inputs, **attrs)

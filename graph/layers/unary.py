@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ..program.variable import Variable
-from .arguments import check_variable
 from .helper import LayerHelper, layer, layers
 from .numbers import real_number
 
@@ -58,7 +57,7 @@ trunc = _simple("trunc")
 
 def erf(x: Variable) -> Variable:
     """The error function."""
-    return _with("erf", x, None)
+    return layer("erf", x=x)
 
 
 def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
@@ -66,41 +65,36 @@ def log1p(x: Variable, out: Variable | None = None, name: str | None = None) -> 
     return layer("log1p", name, x=x, out=out)
 
 
-def _with(op_type: str, x: Variable, name: str | None, **attrs: Any) -> Variable:
-    check_variable(x, "x", op_type)
-    return layer(op_type, name, x=x, **attrs)
-
-
 def gelu(x: Variable, approximate: bool = False) -> Variable:
     """x * Phi(x), or its tanh form."""
-    return _with("gelu", x, None, approximate=approximate)
+    return layer("gelu", x=x, approximate=approximate)
 
 
 def leaky_relu(x: Variable, alpha: float = 0.02, name: str | None = None) -> Variable:
     """x where positive, else alpha x."""
-    return _with("leaky_relu", x, name, alpha=alpha)
+    return layer("leaky_relu", name, x=x, alpha=alpha)
 
 
 def relu6(x: Variable, threshold: float = 6.0, name: str | None = None) -> Variable:
     """min(max(x, 0), threshold)."""
-    return _with("relu6", x, name, threshold=threshold)
+    return layer("relu6", name, x=x, threshold=threshold)
 
 
 def elu(x: Variable, alpha: float = 1.0, name: str | None = None) -> Variable:
     """x where positive, else alpha (exp(x) - 1)."""
-    return _with("elu", x, name, alpha=alpha)
+    return layer("elu", name, x=x, alpha=alpha)
 
 
 def swish(x: Variable, beta: float = 1.0, name: str | None = None) -> Variable:
     """x * sigmoid(beta x)."""
-    return _with("swish", x, name, beta=beta)
+    return layer("swish", name, x=x, beta=beta)
 
 
 def hard_sigmoid(
     x: Variable, slope: float = 0.2, offset: float = 0.5, name: str | None = None
 ) -> Variable:
     """slope x + offset, cut to [0, 1]."""
-    return _with("hard_sigmoid", x, name, slope=slope, offset=offset)
+    return layer("hard_sigmoid", name, x=x, slope=slope, offset=offset)
 
 
 def hard_swish(
@@ -111,7 +105,7 @@ def hard_swish(
     name: str | None = None,
 ) -> Variable:
     """x * min(max(x + offset, 0), threshold) / scale."""
-    return _with("hard_swish", x, name, threshold=threshold, scale=scale, offset=offset)
+    return layer("hard_swish", name, x=x, threshold=threshold, scale=scale, offset=offset)
 
 
 def pow(x: Variable, factor: Any = 1.0, name: str | None = None) -> Variable:
@@ -129,14 +123,14 @@ def clip(x: Variable, min: Any, max: Any, name: str | None = None) -> Variable:
 
 def clip_by_norm(x: Variable, max_norm: float, name: str | None = None) -> Variable:
     """x scaled down to a norm of at most ``max_norm``."""
-    return _with("clip_by_norm", x, name, max_norm=float(max_norm))
+    return layer("clip_by_norm", name, x=x, max_norm=float(max_norm))
 
 
 def softmax(
     input: Variable, use_cudnn: bool = False, name: str | None = None, axis: int = -1
 ) -> Variable:
     """exp(x) / sum(exp(x)) along ``axis``."""
-    return _with("softmax", input, name, axis=axis, use_cudnn=use_cudnn)
+    return layer("softmax", name, x=input, axis=axis, use_cudnn=use_cudnn)
 
 
 def scale(

@@ -14,6 +14,7 @@ from .registry import Grad, Inference, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
 from .second_order import Second
+from .slopes import SLOPES
 
 
 class Libraries(Operands):
@@ -40,7 +41,7 @@ def define_activation(
     name: str,
     scalar: Callable[..., Any],
     reads: str,
-    gradient: Callable[..., Any] | None,
+    gradient: Callable[..., Any] | None = None,
     *,
     record: type[Operands] = Activation,
     attrs: Mapping[str, Any] | None = None,
@@ -49,9 +50,12 @@ def define_activation(
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD.
 
-    Attributes are those of ``record``, or ``attrs``. ``second`` is the gradient of the gradient, where it is
-    not what the expression says.
+    The gradient of a single function follows from it (``slopes.py``) unless told. Attributes are those of
+    ``record``, or ``attrs``. ``second`` is the gradient of the gradient, where it is not what the expression
+    says.
     """
+    if reads and gradient is None:
+        gradient = _derived(scalar, reads)
     if attrs is not None:
         slots = Unary.declared()
         record = operands.record(name, slots.inputs, slots.outputs, attrs)
@@ -73,9 +77,17 @@ def define_activation(
     )
 
 
-def logistic(x: e.Expr) -> e.Expr:
-    """1 / (1 + exp(-x)): where exp overflows to infinity the quotient is 0, as it should be."""
-    return 1 / (1 + e.exp(-x))
+def _derived(scalar: Callable[..., Any], reads: str) -> Callable[..., Any]:
+    """Return the gradient of a single function, which is one of X or of Out."""
+    derivative = SLOPES[scalar(e.argument("x")).fn]
+
+    def of_x(x: e.Expr, d_out: e.Expr) -> Any:
+        return derivative(d_out, scalar(x), x)[0]
+
+    def of_out(out: e.Expr, d_out: e.Expr) -> Any:
+        return derivative(d_out, out, None)[0]
+
+    return of_x if reads == "X" else of_out
 
 
 def away_from_zero(x: e.Expr) -> e.Expr:
@@ -85,8 +97,8 @@ def away_from_zero(x: e.Expr) -> e.Expr:
 
 
 def swish_slope(x: e.Expr, beta: float) -> e.Expr:
-    """d/dx of x * logistic(beta x)."""
-    share = logistic(x * beta)
+    """d/dx of x * sigmoid(beta x)."""
+    share = e.sigmoid(x * beta)
     return share + x * beta * share * (1 - share)
 
 
@@ -125,19 +137,16 @@ define_activation(
     samples=_KINKED,
 )
 define_activation(
-    "sigmoid", lambda x: logistic(x), "Out", lambda out, d_out: d_out * out * (1 - out)
+    "sigmoid", lambda x: e.sigmoid(x), "Out", lambda out, d_out: d_out * out * (1 - out)
 )
-define_activation("tanh", lambda x: e.tanh(x), "Out", lambda out, d_out: d_out * (1 - out * out))
-define_activation("exp", lambda x: e.exp(x), "Out", lambda out, d_out: d_out * out)
+define_activation("tanh", lambda x: e.tanh(x), "Out")
+define_activation("exp", lambda x: e.exp(x), "Out")
 define_activation("square", lambda x: x * x, "X", lambda x, d_out: d_out * 2 * x)
-
-
-define_activation("log", lambda x: e.log(x), "X", lambda x, d_out: d_out / x, samples=_POSITIVE)
+define_activation("log", lambda x: e.log(x), "X", samples=_POSITIVE)
 define_activation(
     "sqrt",
     lambda x: e.sqrt(x),
     "Out",
-    lambda out, d_out: d_out * 0.5 / out,
     samples=_POSITIVE,
     second=Second(
         {"Out": "Out", "DX": "X@GRAD", "DDX": "X@GRAD@GRAD"},
@@ -156,25 +165,18 @@ define_activation(
 define_activation(
     "reciprocal", lambda x: 1 / x, "Out", lambda out, d_out: -(d_out * out * out), samples=_POSITIVE
 )
-define_activation(
-    "abs", lambda x: e.abs_(x), "X", lambda x, d_out: d_out * e.sign(x), samples=_KINKED
-)
-define_activation("sin", lambda x: e.sin(x), "X", lambda x, d_out: d_out * e.cos(x))
-define_activation("cos", lambda x: e.cos(x), "X", lambda x, d_out: -(d_out * e.sin(x)))
-define_activation("floor", lambda x: e.floor(x), "", None, samples=_STEPS)
-define_activation("ceil", lambda x: e.ceil(x), "", None, samples=_STEPS)
-define_activation("round", away_from_zero, "", None, samples=_ROUNDED)
-define_activation(
-    "softplus",  # max(x, 0) + log(1 + exp(-|x|)) does not overflow
-    lambda x: e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x))),
-    "X",
-    lambda x, d_out: d_out * logistic(x),
-)
+define_activation("abs", lambda x: e.abs_(x), "X", samples=_KINKED)
+define_activation("sin", lambda x: e.sin(x), "X")
+define_activation("cos", lambda x: e.cos(x), "X")
+define_activation("floor", lambda x: e.floor(x), "", samples=_STEPS)
+define_activation("ceil", lambda x: e.ceil(x), "", samples=_STEPS)
+define_activation("round", away_from_zero, "", samples=_ROUNDED)
+define_activation("softplus", lambda x: e.softplus(x), "X", lambda x, d_out: d_out * e.sigmoid(x))
 define_activation(
     "logsigmoid",
     lambda x: e.minimum(x, 0) - e.log1p(e.exp(-e.abs_(x))),
     "X",
-    lambda x, d_out: d_out * logistic(-x),
+    lambda x, d_out: d_out * e.sigmoid(-x),
 )
 define_activation(
     "softsign", lambda x: x / (1 + e.abs_(x)), "X", lambda x, d_out: d_out / e.square(1 + e.abs_(x))
@@ -231,7 +233,7 @@ class Swish(Unary):
 
 define_activation(
     "swish",
-    lambda x, *, beta: x * logistic(x * beta),
+    lambda x, *, beta: x * e.sigmoid(x * beta),
     "X",
     lambda x, d_out, *, beta: d_out * swish_slope(x, beta),
     record=Swish,

@@ -105,7 +105,7 @@ def bpr_loss(a: BprLoss) -> f.Results:
     label = f.checked(a.label.reshape(-1), classes, "label", "classes")
     target = f.take(x.reshape(-1), label + f.table(range(x.shape[0]), "int64") * classes)
     gap = x - target.reshape(-1, 1)
-    loss = f.log1p(f.exp(-f.absolute(gap))) + f.maximum(gap, 0)
+    loss = f.softplus(gap)
     others = f.not_equal(f.table([range(classes)], "int64"), label.reshape(-1, 1))
     total = f.where(others, loss, 0).sum(1) * (1 / max(classes - 1, 1))
     return {"y": total.reshape(*a.x.shape[:-1], 1)}

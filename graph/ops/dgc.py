@@ -7,6 +7,7 @@ from typing import Any
 
 from . import formula as f
 from .operands import Input, Operands, Output, named
+from .reduction import clipping
 from .registry import Inference, Specs, define
 from .rules import product, same, same_shape
 from .samples import normal, sample, uniform
@@ -24,11 +25,9 @@ class DgcClipByNorm(Operands):
 
 def dgc_clip_by_norm(a: DgcClipByNorm) -> f.Results:
     """X, from step ``rampup_begin_step`` on scaled to a norm of at most ``max_norm``."""
-    axes = range(a.x.ndim)
-    norm = f.sqrt((a.x * a.x).sum(axes, keepdims=True))
-    scale = f.where(norm > a.max_norm, a.max_norm / f.maximum(norm, a.max_norm), 1.0)
     step = a.current_step.reshape((1,) * a.x.ndim)
-    return {"out": a.x * f.where(step < a.rampup_begin_step, 1.0, scale)}
+    scale = f.where(step < a.rampup_begin_step, 1.0, clipping(a.x, a.max_norm))
+    return {"out": a.x * scale}
 
 
 def clip_shape(op: Inference) -> Mapping[str, Specs]:

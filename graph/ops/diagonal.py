@@ -15,6 +15,18 @@ from .rules import normal_axis, of_shape
 from .samples import normal, sample
 
 
+def diagonal_length(rows: int, columns: int, offset: int) -> int:
+    """Return how many elements a diagonal has."""
+    return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+
+
+def _diagonal(rows: int, columns: int, offset: int) -> tuple[int, int, int]:
+    """Return (start, stop, step) of a diagonal that is not empty among the elements of a matrix in a row."""
+    start = max(offset, 0) - min(offset, 0) * columns
+    last = start + (diagonal_length(rows, columns, offset) - 1) * (columns + 1)
+    return start, last + 1, columns + 1
+
+
 def eye_shape(op: Inference) -> Mapping[str, Specs]:
     """``num_rows`` by ``num_columns`` (-1: as many)."""
     rows, columns = op.attr("num_rows"), op.attr("num_columns")
@@ -30,10 +42,19 @@ class Eye(Operands):
     dtype: int = int(VarType.FP32)
 
 
+def eye(a: Eye) -> f.Results:
+    """Ones that lie a row and one apart, in zeros."""
+    rows, columns = a.out.shape
+    ones: Any = f.full((min(rows, columns),), 1, a.out.dtype)
+    flat = f.placed(ones, [_diagonal(rows, columns, 0)], (rows * columns,))
+    return {"out": flat.reshape(rows, columns)}
+
+
 define(
     "eye",
     Eye,
     eye_shape,
+    formula=eye,
     samples=(sample(num_rows=3), sample(num_rows=2, num_columns=4, dtype=int(VarType.INT64))),
     refuses=(sample(num_rows=0),),
 )
@@ -106,11 +127,6 @@ define(
 )
 
 
-def diagonal_length(rows: int, columns: int, offset: int) -> int:
-    """Return how many elements a diagonal has."""
-    return max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
-
-
 def _cut(op: Inference, first: str, second: str) -> tuple[list[int], int]:
     """Return the sizes besides two dimensions, and that of their diagonal."""
     shape, offset = op.shape("Input"), op.attr("offset")
@@ -170,10 +186,22 @@ class TraceGrad(Trace, reads="input"):
     d_input: Output
 
 
+def trace(a: Trace) -> f.Results:
+    """The sum of elements that lie a row and one apart."""
+    axes = [axis % a.input.ndim for axis in (a.dim1, a.dim2)]
+    rest = [i for i in range(a.input.ndim) if i not in axes]
+    matrices = a.input.transpose([*rest, *axes])
+    *lead, rows, columns = matrices.shape
+    flat = matrices.reshape(*lead, rows * columns)
+    elements = flat[..., slice(*_diagonal(rows, columns, a.offset))]
+    return {"out": elements.sum(-1).reshape(a.out.shape)}
+
+
 define(
     "trace",
     Trace,
     trace_shape,
+    formula=trace,
     samples=(
         sample({"Input": normal(3, 4)}),
         sample({"Input": normal(3, 2, 4)}, offset=-1, dim1=2, dim2=0),

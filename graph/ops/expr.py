@@ -197,6 +197,16 @@ erf = _function("erf")
 copy = _function("positive")
 
 
+def sigmoid(x: Expr) -> Any:
+    """Return 1 / (1 + exp(-x)): where exp overflows to infinity the quotient is 0, as it should be."""
+    return 1 / (1 + exp(-x))
+
+
+def softplus(x: Expr) -> Any:
+    """Return log(1 + exp(x)), as a sum that does not overflow."""
+    return maximum(x, 0) + log1p(exp(-abs_(x)))
+
+
 def total(x: Expr) -> Expr:
     """Return the sum over all elements of a parameter; only updates know such (see ``update.py``)."""
     return Expr("total", (x,))

@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS
 from . import expr as e
 from . import formula as f
 from .double_gradient import twice
-from .operands import Gradient, Input, Operands, Output, Unary
+from .operands import Array, Gradient, Input, Operands, Output, Unary
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import match, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, uniform
@@ -221,16 +221,40 @@ class SigmoidCrossEntropyWithLogitsGrad(
 ): ...
 
 
+def _by_label(a: SigmoidCrossEntropyWithLogits, value: Array) -> Array:
+    """Return a value of each label, 0 of those to ignore; ``normalize`` divides by how many count."""
+    counts = f.not_equal(a.label, a.ignore_index)
+    value = f.where(counts, value, 0)
+    return value / f.maximum(counts.astype(value.dtype).sum(), 1) if a.normalize else value
+
+
+def sigmoid_cross_entropy(a: SigmoidCrossEntropyWithLogits) -> f.Results:
+    """max(x, 0) - x * label + log(1 + exp(-|x|)), which does not overflow."""
+    value = f.maximum(a.x, 0) - a.x * a.label + f.log1p(f.exp(-f.absolute(a.x)))
+    return {"out": _by_label(a, value)}
+
+
+def sigmoid_cross_entropy_grad(a: SigmoidCrossEntropyWithLogitsGrad) -> f.Results:
+    """(sigmoid(x) - label) * d."""
+    return {"d_x": _by_label(a, (f.sigmoid(a.x) - a.label) * a.d_out)}
+
+
 define(
     "sigmoid_cross_entropy_with_logits",
     SigmoidCrossEntropyWithLogits,
     like_x,
+    formula=sigmoid_cross_entropy,
     samples=(
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
     ),
     refuses=(sample({"X": normal(4, 3), "Label": uniform(3, 4)}),),
-    slope=Op("sigmoid_cross_entropy_with_logits_grad", SigmoidCrossEntropyWithLogitsGrad, like_x),
+    slope=Op(
+        "sigmoid_cross_entropy_with_logits_grad",
+        SigmoidCrossEntropyWithLogitsGrad,
+        like_x,
+        formula=sigmoid_cross_entropy_grad,
+    ),
 )
 
 

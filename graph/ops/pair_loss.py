@@ -11,7 +11,6 @@ import numpy as np
 from ...strategies.types import FLOATS
 from . import expr as e
 from . import formula as f
-from .activation import logistic
 from .lod import no_sequences
 from .operands import Binary, Gradient, Input, Operands, Output
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define, slope
@@ -41,11 +40,6 @@ def alike(first: str, *others: str, outputs: tuple[str, ...] = ("Out",)) -> Shap
         return dict.fromkeys(outputs, spec)
 
     return rule
-
-
-def softplus(x: e.Expr) -> e.Expr:
-    """log(1 + exp(x)), which does not overflow."""
-    return e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x)))
 
 
 define(
@@ -246,7 +240,7 @@ define(
 def _rank_slopes(
     label: e.Expr, left: e.Expr, right: e.Expr, d_out: e.Expr
 ) -> tuple[e.Expr, e.Expr]:
-    slope = d_out * (logistic(left - right) - label)
+    slope = d_out * (e.sigmoid(left - right) - label)
     return slope, -slope
 
 
@@ -265,7 +259,7 @@ define(
     RankLoss,
     alike("Left", "Right", "Label"),
     lod=no_sequences,
-    scalar=lambda label, left, right: softplus(left - right) - label * (left - right),
+    scalar=lambda label, left, right: e.softplus(left - right) - label * (left - right),
     samples=(sample(_RANKED),),
     refuses=(sample({**_RANKED, "Label": uniform(3, 1)}),),
     slope=slope("label left right d_out", "d_left d_right", scalar=_rank_slopes),
@@ -365,14 +359,14 @@ def _teacher_student(x: e.Expr, label: e.Expr) -> e.Expr:
     """Labels below -1 and -1 to 0: no click or a click without a teacher's score; above, with one."""
     clicked = e.where((label < -1) | ((label >= 0) & (label < 1)), 0, x)
     score = e.where(label < 1, label, label - 1)
-    taught = e.where(label < 0, 0, softplus(x) - x * score)
-    return softplus(x) - clicked + taught
+    taught = e.where(label < 0, 0, e.softplus(x) - x * score)
+    return e.softplus(x) - clicked + taught
 
 
 def _teacher_student_slope(
     x: e.Expr, label: e.Expr, d_y: e.Expr, *, soft_max_up_bound: float, soft_max_lower_bound: float
 ) -> e.Expr:
-    chance = logistic(x)
+    chance = e.sigmoid(x)
     slope = e.where(label < -1, chance, e.where(label < 0, chance - 1, 2 * chance - label))
     return e.where((x < soft_max_up_bound) & (x > soft_max_lower_bound), slope * d_y, 0)
 
@@ -478,9 +472,9 @@ def _focal_terms(a: SigmoidFocalLoss | SigmoidFocalLossGrad) -> tuple[Any, Any]:
     column = f.table(np.arange(1, a.x.shape[1] + 1), a.x.dtype)
     hit = f.equal(label, column)
     miss = f.not_equal(label, -1) & f.not_equal(label, column)
-    chance = logistic(x)
-    log_hit = f.maximum(-softplus(-x), math.log(np.finfo(np.float32).tiny))
-    log_miss = -softplus(x)
+    chance = f.sigmoid(x)
+    log_hit = f.maximum(-f.softplus(-x), math.log(np.finfo(np.float32).tiny))
+    log_miss = -f.softplus(x)
     total = f.maximum(a.fg_num.reshape(1, 1).astype(a.x.dtype), 1)
     right = (a.alpha * (1 - chance) ** a.gamma) / total
     wrong = ((1 - a.alpha) * chance**a.gamma) / total

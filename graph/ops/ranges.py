@@ -36,6 +36,7 @@ define(
     "fill",
     Fill,
     fill_shape,
+    formula=lambda a: {"out": f.table(a.value, a.out.dtype).reshape(a.out.shape)},
     samples=(
         sample(shape=[2, 2], value=[1.0, 2.0, 3.0, 4.0]),
         sample(shape=[2], value=[1.0, -2.0], dtype=int(VarType.INT64)),
@@ -66,11 +67,18 @@ class Size(Operands):
     out: Output
 
 
-define("size", Size, lambda op: one_of(VarType.INT64), samples=(sample({"Input": normal(2, 3)}),))
+define(
+    "size",
+    Size,
+    lambda op: one_of(VarType.INT64),
+    formula=lambda a: {"out": f.table([a.input.size], np.int64)},
+    samples=(sample({"Input": normal(2, 3)}),),
+)
 define(
     "is_empty",
     Unary,
     lambda op: one_of(VarType.BOOL),
+    formula=lambda a: {"out": f.table([not a.x.size])},
     samples=(sample({"X": normal(2, 3)}), sample({"X": normal(2, 0)})),
 )
 
@@ -95,10 +103,18 @@ class Linspace(Operands):
     num: int = 0  # not in Paddle: what Num holds
 
 
+def linspace(a: Linspace) -> f.Results:
+    """start + i (stop - start) / (num - 1), in double precision."""
+    share = f.table(np.arange(a.num) / max(a.num - 1, 1))
+    start, stop = (x.reshape(1).astype(np.float64) for x in (a.start, a.stop))
+    return {"out": (start + share * (stop - start)).astype(a.out.dtype)}
+
+
 define(
     "linspace",
     Linspace,
     linspace_shape,
+    formula=linspace,
     numbers={"Num": "num"},
     samples=(
         sample({"Start": normal(1), "Stop": normal(1)}, num=5),
@@ -149,6 +165,11 @@ class Range(Operands):
     dtype: int = int(VarType.FP32)
 
 
+def numbers(a: Range) -> f.Results:
+    """start, start + step, ...; the three are exact in float64, and whole numbers are Python's."""
+    return {"out": f.table(a.start + a.step * np.arange(a.out.size), a.out.dtype)}
+
+
 class RangeAt(Range):
     """A range whose numbers are read in each step; no program holds it."""
 
@@ -157,6 +178,7 @@ define(
     "range",
     Range,
     range_shape,
+    formula=numbers,
     numbers=_RANGE_NUMBERS,
     numbers_dtype="Start",
     samples=(

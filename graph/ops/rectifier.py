@@ -9,7 +9,7 @@ from typing import Any
 
 from . import expr as e
 from . import formula as f
-from .activation import define_activation, logistic
+from .activation import define_activation
 from .operands import Input, Operands, Output, SlopeOfBoth, Unary
 from .registry import Inference, Op, Shapes, Specs, define, slope
 from .rules import product
@@ -89,7 +89,7 @@ define_activation(
 
 def _bent_softplus(x: e.Expr, threshold: float) -> e.Expr:
     """log(1 + exp(x)); x above ``threshold``, and exp(x) below its negative, if it is positive."""
-    middle = e.maximum(x, 0) + e.log1p(e.exp(-e.abs_(x)))
+    middle = e.softplus(x)
     if threshold <= 0:
         return middle
     below = e.exp(e.minimum(x, 0))
@@ -130,11 +130,11 @@ define_activation(
 
 
 def _silu_slope(x: e.Expr, d_out: e.Expr) -> e.Expr:
-    share = logistic(x)
+    share = e.sigmoid(x)
     return d_out * share * (1 + x * (1 - share))
 
 
-define_activation("silu", lambda x: x * logistic(x), "X", _silu_slope, attrs={})
+define_activation("silu", lambda x: x * e.sigmoid(x), "X", _silu_slope, attrs={})
 
 
 def prelu_shape(op: Inference) -> Mapping[str, Specs]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import FLOATS, VarType
-from .operands import Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary
+from . import formula as f
+from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary
 from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
@@ -233,10 +234,17 @@ class ClipByNorm(Unary):
     max_norm: float = 1.0
 
 
+def clipping(x: Array, max_norm: float) -> Array:
+    """Return what scales an array to a norm of at most ``max_norm``: one number, of the array's rank."""
+    norm = f.sqrt((x * x).sum(keepdims=True))
+    return max_norm / f.maximum(norm, max_norm)
+
+
 define(
     "clip_by_norm",
     ClipByNorm,
     same("X"),
+    formula=lambda a: {"out": a.x * clipping(a.x, a.max_norm)},
     samples=(
         sample({"X": normal(3, 4)}, max_norm=0.5),
         sample({"X": normal(2, 2)}, max_norm=100.0),

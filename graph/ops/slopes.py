@@ -41,7 +41,7 @@ SLOPES: Mapping[str, Callable[..., tuple[Any, ...]]] = {
     "log10": lambda d, out, x: (d / (x * _LN_10),),
     "sin": lambda d, out, x: (d * e.cos(x),),
     "cos": lambda d, out, x: (-(d * e.sin(x)),),
-    "tan": lambda d, out, x: (d * (1 + out * out),),
+    "tan": lambda d, out, x: (d * (1 + e.square(out)),),
     "arcsin": lambda d, out, x: (d / e.sqrt(1 - x * x),),
     "arccos": lambda d, out, x: (-(d / e.sqrt(1 - x * x)),),
     "arctan": lambda d, out, x: (d / (1 + x * x),),

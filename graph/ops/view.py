@@ -25,6 +25,10 @@ from .samples import lengths, normal, sample
 from .second_order import copied
 
 Shape = tuple[int, ...]
+# What gives the same elements another shape, in both forms
+VIEWS = tuple(
+    f"{name}{form}" for name in ("reshape", "squeeze", "unsqueeze", "flatten") for form in ("", "2")
+)
 
 
 def _like_x_shape(op: Inference) -> Mapping[str, Specs]:

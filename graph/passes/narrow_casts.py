@@ -14,21 +14,21 @@ from typing import NamedTuple
 from ...strategies.types import LOW, VarType
 from ..ir.graph import TEMP, Graph, Node, Value
 from ..ops.pointwise import pointwise
+from ..ops.view import VIEWS
 from ..program.role import OpRole
 from .match import sole_value
 from .target import Pass, Target
 
 _NAME = "narrow_casts"
-_VIEWS = ("reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "unsqueeze2", "flatten", "flatten2",
-          "transpose", "transpose2", "concat", "stack", "slice")  # fmt: skip
+_BOTH_WAYS = (*VIEWS, "transpose", "transpose2", "concat", "stack", "slice")
 _MOVING = {
     "split",
     "unstack",
     "assign",
     "lookup_table",
     "lookup_table_v2",
-    *_VIEWS,
-    *(f"{name}_grad" for name in _VIEWS),
+    *_BOTH_WAYS,
+    *(f"{name}_grad" for name in _BOTH_WAYS),
 }
 _ROUND_ONCE = ("lookup_table_grad", "lookup_table_v2_grad", "softmax_grad")
 

@@ -20,7 +20,6 @@ from ..program.role import ROLE, OpRole
 from ..program.where import user_frames
 from . import collective, geo
 from .config import DistributeTranspilerConfig, check_config
-from .dispatch import RoundRobin
 from .placement import BY_NORM, Trained, place, trained_parameters, trainer_side
 from .plan import Distribution, Plan
 from .ports import wait_server_ready
@@ -226,14 +225,7 @@ def _rewrite(
     table = distributed_table(source, trained)
     if table is not None:
         trained = [entry for entry in trained if entry is not table.trained]
-    dispatcher = (config.split_method or RoundRobin)(topology.endpoints)
-    dealt = place(
-        trained,
-        dispatcher,
-        slices=config.slice_var_up,
-        min_block_size=config.min_block_size,
-        seed=main.random_seed,
-    )
+    dealt = place(trained, config, topology.endpoints, main.random_seed)
     _warn_of_norms(trained)
     # What can be refused was: from here on the programs change.
     _leave_clips(main)

@@ -13,7 +13,6 @@ from ..program.clone import copy_program
 from ..program.program import Program
 from ..program.role import ROLE
 from .config import DistributeTranspilerConfig
-from .dispatch import RoundRobin
 from .placement import LOOKUPS, Shard, Trained, looked_up, place, updated_parameters
 from .plan import Distribution, Plan
 from .rewriting import append, control_variable, copy_variable
@@ -34,14 +33,7 @@ def rewrite(
     tables = looked_up(source)
     for entry in trained:
         entry.sparse = entry.sparse and entry.parameter.name in tables
-    dispatcher = (config.split_method or RoundRobin)(topology.endpoints)
-    dealt = place(
-        trained,
-        dispatcher,
-        slices=config.slice_var_up,
-        min_block_size=config.min_block_size,
-        seed=main.random_seed,
-    )
+    dealt = place(trained, config, topology.endpoints, main.random_seed)
     _write_main(main, topology, trained)
     _write_startup(startup, topology, trained)
     main.distribution = startup.distribution = Distribution.of(topology, trained)

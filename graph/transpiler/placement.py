@@ -13,7 +13,8 @@ from ..program.operator import Operator
 from ..program.program import Program
 from ..program.role import ROLE_VAR, OpRole
 from ..program.variable import Variable
-from .dispatch import PSDispatcher
+from .config import DistributeTranspilerConfig
+from .dispatch import PSDispatcher, RoundRobin
 from .slices import part_sizes, row_width
 
 LOOKUPS = ("lookup_table", "lookup_table_v2")
@@ -173,23 +174,22 @@ def _is_persistable(program: Program, name: str) -> bool:
 
 def place(
     trained: Sequence[Trained],
-    dispatcher: PSDispatcher,
-    *,
-    slices: bool,
-    min_block_size: int,
+    config: DistributeTranspilerConfig,
+    endpoints: Sequence[str],
     seed: int,
 ) -> list[Trained]:
     """Cut parameters, and deal the parts to the servers: in order, or without slices as the seed decides.
 
     Return the order.
     """
-    count = len(dispatcher.eps) if slices else 1
+    dispatcher = (config.split_method or RoundRobin)(endpoints)
+    count = len(dispatcher.eps) if config.slice_var_up else 1
     order = list(range(len(trained)))
-    if not slices:
+    if not config.slice_var_up:
         np.random.RandomState(seed).shuffle(order)
     dealt = [trained[index] for index in order]
     for entry in dealt:
-        entry.shards = list(_shards(entry, dispatcher, count, min_block_size))
+        entry.shards = list(_shards(entry, dispatcher, count, config.min_block_size))
     return dealt
 
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..graph.layers.arguments import check_variable
 from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import Unsupported
 
 
-def _of_bits(op_type: str, x: Variable, y: Variable | None, out: Variable | None) -> Variable:
-    inputs = {"x": x} if y is None else {"x": x, "y": y}
-    for argument, operand in inputs.items():
-        check_variable(operand, argument, op_type)
-    return layer(op_type, **inputs, out=out)
-
-
 def _two(op_type: str, text: str) -> Callable[..., Variable]:
     def function(
         x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
     ) -> Variable:
-        return _of_bits(op_type, x, y, out)
+        return layer(op_type, x=x, y=y, out=out)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"{text} Of booleans, logic; y is broadcast."
@@ -36,7 +28,7 @@ bitwise_xor = _two("bitwise_xor", "The bits that one of x and y has.")
 
 def bitwise_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:
     """The bits that x has not; of booleans, the opposite."""
-    return _of_bits("bitwise_not", x, None, out)
+    return layer("bitwise_not", x=x, out=out)
 
 
 bitwise_invert = bitwise_not
@@ -54,7 +46,7 @@ def _shift(direction: str) -> Callable[..., Variable]:
     ) -> Variable:
         if not is_arithmetic:
             raise Unsupported(f"{op_type}: shifts keep the sign: leave out is_arithmetic=False.")
-        return _of_bits(op_type, x, y, out)
+        return layer(op_type, x=x, y=y, out=out)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = (

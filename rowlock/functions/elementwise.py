@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, check_variable
+from ..graph.layers.arguments import Floats
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType
@@ -15,11 +15,6 @@ from ..strategies.types import FLOATS, INTEGERS
 from .creation import full_like
 from .math import floats, isnan, most
 from .search import where
-
-
-def _two(x: Variable, y: Variable, layer: str) -> None:
-    check_variable(x, "x", layer)
-    check_variable(y, "y", layer)
 
 
 def neg(x: Variable, name: str | None = None) -> Variable:
@@ -37,7 +32,6 @@ def positive(x: Variable, name: str | None = None) -> Variable:
 
 def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Variable:
     """x + weight (y - x); ``weight`` is a number or a Variable."""
-    _two(x, y, "lerp")
     if isinstance(weight, bool) or not isinstance(weight, (int, float, Variable)):
         raise InvalidType(f"lerp: weight must be a number or a Variable, got {weight!r}.")
     return x + (y - x) * weight
@@ -45,23 +39,20 @@ def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Vari
 
 def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """log(exp(x) + exp(y)), without overflow."""
-    _two(x, y, "logaddexp")
-    x, y = floats(x, "logaddexp"), floats(y, "logaddexp")
+    x, y = floats(x), floats(y)
     behind = unary.scale(unary.abs(binary.elementwise_sub(x, y)), -1.0)
     return unary.log1p(unary.exp(behind)) + binary.elementwise_max(x, y)
 
 
 def hypot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """sqrt(x^2 + y^2)."""
-    _two(x, y, "hypot")
-    x, y = floats(x, "hypot"), floats(y, "hypot")
+    x, y = floats(x), floats(y)
     return unary.sqrt(binary.elementwise_add(unary.square(x), unary.square(y)), name)
 
 
 def ldexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """x times 2 to the power y."""
-    _two(x, y, "ldexp")
-    x, y = floats(x, "ldexp"), floats(y, "ldexp")
+    x, y = floats(x), floats(y)
     return binary.elementwise_mul(x, binary.elementwise_pow(full_like(y, 2.0), y))
 
 
@@ -73,19 +64,16 @@ def logit(x: Floats, eps: float | None = None, name: str | None = None) -> Varia
 
 def heaviside(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """0 where x is negative, 1 where it is positive, and y where it is 0."""
-    _two(x, y, "heaviside")
     return where(binary.equal(x, full_like(x, 0)), y, layers.cast(x > 0, y.dtype))
 
 
 def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The larger of x and y; a number rather than none."""
-    _two(x, y, "fmax")
     return where(isnan(y), x, where(binary.greater_equal(x, y), x, y))
 
 
 def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The smaller of x and y; a number rather than none."""
-    _two(x, y, "fmin")
     return where(isnan(y), x, where(binary.less_equal(x, y), x, y))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..graph.layers import moves, picks, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable
+from ..graph.layers.arguments import Integers, check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -147,15 +147,14 @@ def roll(x: Variable, shifts: Any, axis: Any = None, name: str | None = None) ->
     return moves.roll(x, shifts, axis)
 
 
-def gather(x: Variable, index: Variable, axis: Any = None, name: str | None = None) -> Variable:
+def gather(x: Variable, index: Integers, axis: Any = None, name: str | None = None) -> Variable:
     """The elements at the indices along ``axis``."""
-    picks.check_index(index, "index", "gather")
     if axis is None or axis in (0, -x.ndim):
         return layers.gather(x, index, overwrite=False)
     return picks.index_select(x, index if index.ndim == 1 else layers.reshape(index, [-1]), axis)
 
 
-def index_select(x: Variable, index: Variable, axis: int = 0, name: str | None = None) -> Variable:
+def index_select(x: Variable, index: Integers, axis: int = 0, name: str | None = None) -> Variable:
     """The elements at the indices along ``axis``."""
     return picks.index_select(x, index, axis)
 
@@ -168,7 +167,7 @@ def scatter(
 
 
 def scatter_nd_add(
-    x: Variable, index: Variable, updates: Variable, name: str | None = None
+    x: Variable, index: Integers, updates: Variable, name: str | None = None
 ) -> Variable:
     """x with ``updates`` added at coordinates; those that come twice are added twice."""
     return picks.scatter_nd_add(x, index, updates, name)

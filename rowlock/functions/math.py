@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.layers import binary, matrices, picks, products, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, check_variable
+from ..graph.layers.arguments import Floats
 from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -127,7 +127,6 @@ def bmm(x: Variable, y: Variable, name: str | None = None) -> Variable:
         InvalidValue: an operand has not three dimensions.
     """
     for argument, operand in (("x", x), ("y", y)):
-        check_variable(operand, argument, "bmm")
         if operand.ndim != 3:
             raise InvalidValue(f"bmm: {argument} must have 3 dimensions, got {operand.ndim}.")
     return products.bmm(x, y, name)
@@ -184,9 +183,8 @@ def _axes(axis: Axis, layer: str) -> Any:
     return axis
 
 
-def _summand(x: Variable, dtype: Any, layer: str) -> Variable:
+def _summand(x: Variable, dtype: Any) -> Variable:
     """Return x in the type of its sum: booleans and small integers as int64."""
-    check_variable(x, "x", layer)
     if dtype is not None:
         return x if to_var_type(dtype) == x.dtype else layers.cast(x, dtype)
     small = x.dtype == VarType.BOOL or (x.dtype in INTEGERS and x.dtype != VarType.INT64)
@@ -201,7 +199,7 @@ def sum(
     name: str | None = None,
 ) -> Variable:
     """Sum over ``axis`` (None: all, shape [1])."""
-    return layers.reduce_sum(_summand(x, dtype, "sum"), _axes(axis, "sum"), keepdim, name)
+    return layers.reduce_sum(_summand(x, dtype), _axes(axis, "sum"), keepdim, name)
 
 
 def prod(
@@ -212,7 +210,7 @@ def prod(
     name: str | None = None,
 ) -> Variable:
     """Product over ``axis``."""
-    return layers.reduce_prod(_summand(x, dtype, "prod"), _axes(axis, "prod"), keepdim, name)
+    return layers.reduce_prod(_summand(x, dtype), _axes(axis, "prod"), keepdim, name)
 
 
 def mean(
@@ -232,19 +230,19 @@ def min(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None 
     return layers.reduce_min(x, _axes(axis, "min"), keepdim, name)
 
 
-def _boolean(x: Variable, layer: str) -> Variable:
-    check_variable(x, "x", layer)
+def truth(x: Variable) -> Variable:
+    """Return x as booleans: what is not zero is true."""
     return x if x.dtype == VarType.BOOL else x != 0
 
 
 def all(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Tell whether all elements along ``axis`` (None: all) are true, or not zero: bool."""
-    return tensors.reduce_all(_boolean(x, "all"), _axes(axis, "all"), keepdim, name)
+    return tensors.reduce_all(truth(x), _axes(axis, "all"), keepdim, name)
 
 
 def any(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None) -> Variable:
     """Tell whether any element along ``axis`` (None: all) is true, or not zero: bool."""
-    return tensors.reduce_any(_boolean(x, "any"), _axes(axis, "any"), keepdim, name)
+    return tensors.reduce_any(truth(x), _axes(axis, "any"), keepdim, name)
 
 
 def _count(x: Variable, axis: Axis, layer: str) -> int:
@@ -328,22 +326,21 @@ def cumsum(
     x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
     """Sums of the elements so far along ``axis`` (None: of all, in a row)."""
-    x = _summand(x, dtype, "cumsum")
+    x = _summand(x, dtype)
     if axis is None:
         return tensors.cumsum(layers.reshape(x, [-1]), 0)
     return tensors.cumsum(x, axis)
 
 
-def floats(x: Variable, layer: str) -> Variable:
+def floats(x: Variable) -> Variable:
     """Return x, integers as float32."""
-    check_variable(x, "x", layer)
     return layers.cast(x, "float32") if x.dtype in INTEGERS else x
 
 
 def _of_floats(op_type: str, text: str) -> Callable[..., Variable]:
     def function(x: Variable, name: str | None = None) -> Variable:
         layer: Callable[..., Variable] = getattr(unary, op_type)
-        return layer(floats(x, op_type), name=name)
+        return layer(floats(x), name=name)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"{text} Integers become float32."
@@ -384,12 +381,12 @@ def frac(x: Variable, name: str | None = None) -> Variable:
 
 def rad2deg(x: Variable, name: str | None = None) -> Variable:
     """An angle in degrees."""
-    return unary.scale(floats(x, "rad2deg"), 180.0 / math.pi, name=name)
+    return unary.scale(floats(x), 180.0 / math.pi, name=name)
 
 
 def deg2rad(x: Variable, name: str | None = None) -> Variable:
     """An angle in radians."""
-    return unary.scale(floats(x, "deg2rad"), math.pi / 180.0, name=name)
+    return unary.scale(floats(x), math.pi / 180.0, name=name)
 
 
 def isnan(x: Variable, name: str | None = None) -> Variable:
@@ -437,4 +434,4 @@ def cholesky(x: Floats, upper: bool = False, name: str | None = None) -> Variabl
     return layer("cholesky", name, x=x, upper=bool(upper))
 
 
-publish_definitions(__name__, withhold=(floats, most))
+publish_definitions(__name__, withhold=(floats, most, truth))

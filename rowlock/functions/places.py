@@ -10,7 +10,7 @@ import numpy as np
 
 from ..graph.layers import moves, picks, tensors
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable, integer
+from ..graph.layers.arguments import Integers, check_integers, integer
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -25,7 +25,6 @@ def axis_of(x: Variable, axis: int, layer: str) -> int:
     Raises:
         InvalidValue: x has no such dimension.
     """
-    check_variable(x, "x", layer)
     if not -x.ndim <= integer(axis, "axis", layer) < x.ndim:
         raise InvalidValue(
             f"{layer}: axis {axis} is outside the {x.ndim} dimensions of {x.name!r}."
@@ -39,7 +38,6 @@ def known_sizes(x: Variable, layer: str) -> list[int]:
     Raises:
         InvalidValue: one of them is not known.
     """
-    check_variable(x, "x", layer)
     sizes = list(x.shape or ())
     if any(size < 0 for size in sizes):
         raise InvalidValue(f"{layer}: the sizes {sizes} of {x.name!r} must be known.")
@@ -182,7 +180,6 @@ def masked_fill(x: Variable, mask: Variable, value: Any, name: str | None = None
 def _along(arr: Variable, indices: Variable, axis: int, broadcast: bool, layer: str) -> Any:
     """Return the place of ``axis``, and the indices repeated to the other sizes of ``arr``."""
     place = axis_of(arr, axis, layer)
-    picks.check_index(indices, "indices", layer)
     have, want = list(indices.shape or ()), list(arr.shape or ())
     if len(have) != len(want):
         raise InvalidValue(f"{layer}: indices {have} must have as many dimensions as {want}.")
@@ -195,7 +192,7 @@ def _along(arr: Variable, indices: Variable, axis: int, broadcast: bool, layer: 
 
 
 def take_along_axis(
-    arr: Variable, indices: Variable, axis: int, broadcast: bool = True
+    arr: Variable, indices: Integers, axis: int, broadcast: bool = True
 ) -> Variable:
     """The elements of arr at the indices along ``axis``, each within its own line.
 
@@ -214,7 +211,7 @@ def take_along_axis(
 
 def put_along_axis(
     arr: Variable,
-    indices: Variable,
+    indices: Integers,
     values: Any,
     axis: int,
     reduce: str = "assign",
@@ -250,11 +247,10 @@ def put_along_axis(
 
 
 def index_add(
-    x: Variable, index: Variable, axis: int, value: Variable, name: str | None = None
+    x: Variable, index: Integers, axis: int, value: Variable, name: str | None = None
 ) -> Variable:
     """x with the layers of ``value`` added at the indices along ``axis``."""
     place = axis_of(x, axis, "index_add")
-    picks.check_index(index, "index", "index_add")
     first, updates = moveaxis(x, place, 0), moveaxis(value, place, 0)
     out = picks.scatter_nd_add(first, layers.unsqueeze(index, [1]), updates)
     return moveaxis(out, 0, place)
@@ -277,7 +273,7 @@ def index_put(
     if not isinstance(indices, (list, tuple)) or not 0 < len(indices) <= x.ndim:
         raise InvalidType(f"index_put: indices must be 1 to {x.ndim} Variables, got {indices!r}.")
     for index in indices:
-        picks.check_index(index, "indices", "index_put")
+        check_integers(index, "indices", "index_put")
     depth = len(indices)
     if len({part.shape for part in indices}) > 1:
         raise InvalidValue("index_put: the indices must have one shape.")

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..graph.layers import draws, tensors
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import Floats
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType
@@ -90,13 +91,13 @@ def randperm(n: int, dtype: Any = "int64", name: str | None = None) -> Variable:
     return draws.randperm(n, dtype, name=name)
 
 
-def bernoulli(x: Variable, p: float | None = None, name: str | None = None) -> Variable:
+def bernoulli(x: Floats, p: float | None = None, name: str | None = None) -> Variable:
     """Ones with the probability in x (or ``p``), zeros otherwise."""
     return draws.bernoulli(x if p is None else full_like(x, float(p)), name)
 
 
 def multinomial(
-    x: Variable, num_samples: int = 1, replacement: bool = False, name: str | None = None
+    x: Floats, num_samples: int = 1, replacement: bool = False, name: str | None = None
 ) -> Variable:
     """Indices drawn by the weights in x, a vector or rows of them."""
     return draws.multinomial(x, num_samples, replacement, name)

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..graph.layers import binary, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable
 from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -153,7 +152,6 @@ def baddbmm(
 ) -> Variable:
     """beta input + alpha x @ y, of lists of matrices."""
     for argument, operand in (("input", input), ("x", x), ("y", y)):
-        check_variable(operand, argument, "baddbmm")
         if operand.ndim != 3:
             raise InvalidValue(f"baddbmm: {argument} must have 3 dimensions, got {operand.ndim}.")
     return binary.elementwise_add(

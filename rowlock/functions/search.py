@@ -9,7 +9,6 @@ import numpy as np
 
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable
 from ..graph.layers.helper import LayerHelper, constant_layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -41,16 +40,11 @@ equal = _compared("equal")
 not_equal = _compared("not_equal")
 
 
-def _truth(x: Variable, argument: str, layer: str) -> Variable:
-    check_variable(x, argument, layer)
-    return x if x.dtype == VarType.BOOL else x != 0
-
-
 def _logical(op_type: str) -> Callable[..., Variable]:
     def function(
         x: Variable, y: Variable, name: str | None = None, *, out: Variable | None = None
     ) -> Variable:
-        left, right = _truth(x, "x", op_type), _truth(y, "y", op_type)
+        left, right = functions.truth(x), functions.truth(y)
         layer: Callable[..., Variable] = getattr(binary, op_type)
         return layer(left, right, out, name)
 
@@ -66,7 +60,7 @@ logical_xor = _logical("logical_xor")
 
 def logical_not(x: Variable, name: str | None = None, *, out: Variable | None = None) -> Variable:
     """The opposite; what is not zero counts as true."""
-    return binary.logical_not(_truth(x, "x", "logical_not"), out, name)
+    return binary.logical_not(functions.truth(x), out, name)
 
 
 def equal_all(x: Variable, y: Variable, name: str | None = None) -> Variable:
@@ -155,7 +149,6 @@ def allclose(
 def _extreme(
     op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None
 ) -> Variable:
-    check_variable(x, "x", op_type)
     kind = to_var_type(dtype)
     if kind not in (VarType.INT32, VarType.INT64):
         raise InvalidType(f"{op_type}: dtype must be 'int32' or 'int64', got {dtype!r}.")

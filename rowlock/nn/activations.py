@@ -80,17 +80,17 @@ def hardswish(x: Variable, name: str | None = None) -> Variable:
     return unary.hard_swish(x, name=name)
 
 
-def hardtanh(x: Variable, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
+def hardtanh(x: Floats, min: float = -1.0, max: float = 1.0, name: str | None = None) -> Variable:
     """x cut to [min, max]."""
     return activations.brelu(x, min, max, name)
 
 
-def hardshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
+def hardshrink(x: Floats, threshold: float = 0.5, name: str | None = None) -> Variable:
     """x where |x| is above ``threshold``, else 0."""
     return activations.hard_shrink(x, threshold)
 
 
-def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> Variable:
+def softshrink(x: Floats, threshold: float = 0.5, name: str | None = None) -> Variable:
     """x moved towards 0 by ``threshold``, at most to 0.
 
     Raises:
@@ -101,13 +101,13 @@ def softshrink(x: Variable, threshold: float = 0.5, name: str | None = None) -> 
     return activations.softshrink(x, threshold)
 
 
-def tanhshrink(x: Variable, name: str | None = None) -> Variable:
+def tanhshrink(x: Floats, name: str | None = None) -> Variable:
     """x - tanh(x)."""
     return activations.tanh_shrink(x, name)
 
 
 def thresholded_relu(
-    x: Variable, threshold: float = 1.0, value: float = 0.0, name: str | None = None
+    x: Floats, threshold: float = 1.0, value: float = 0.0, name: str | None = None
 ) -> Variable:
     """x where above ``threshold``, else ``value``."""
     zeroed = activations.thresholded_relu(x, threshold)
@@ -115,7 +115,7 @@ def thresholded_relu(
 
 
 def selu(
-    x: Variable,
+    x: Floats,
     scale: float = 1.0507009873554805,
     alpha: float = 1.6732632423543772,
     name: str | None = None,
@@ -145,17 +145,17 @@ def prelu(
     return positive + (x - positive) * weight
 
 
-def maxout(x: Variable, groups: int, axis: int = 1, name: str | None = None) -> Variable:
+def maxout(x: Floats, groups: int, axis: int = 1, name: str | None = None) -> Variable:
     """The largest of each ``groups`` channels in a row."""
     return activations.maxout(x, groups, name, axis)
 
 
-def mish(x: Variable, name: str | None = None) -> Variable:
+def mish(x: Floats, name: str | None = None) -> Variable:
     """x * tanh(log(1 + exp(x))). Misra, arXiv 1908.08681."""
     return activations.mish(x, 20.0, name)
 
 
-def silu(x: Variable, inplace: bool = False, name: str | None = None) -> Variable:
+def silu(x: Floats, inplace: bool = False, name: str | None = None) -> Variable:
     """x * sigmoid(x); in a static program the result is a variable of its own."""
     return activations.silu(x, name)
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..functions import math as functions
 from ..graph.layers import binary, moves, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import Floats, check_variable, integer
+from ..graph.layers.arguments import Floats, integer
 from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper
 from ..graph.program.variable import Variable
@@ -272,7 +272,6 @@ def _in_order(
     move: Callable[[Variable], Variable], x: Variable, data_format: str, layer: str
 ) -> Variable:
     """Apply a function of images in NCHW order to images of either order."""
-    check_variable(x, "x", layer)
     image_format(data_format, layer)
     if data_format == "NCHW":
         return move(x)

@@ -7,7 +7,6 @@ from typing import Any
 from ..graph.layers import binary
 from ..graph.layers import conv as nets
 from ..graph.layers import shape as layers
-from ..graph.layers.arguments import check_variable
 from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -44,7 +43,6 @@ def _applied(
 ) -> Variable:
     """Append a convolution; sequences are images of one row."""
     for value, argument in ((x, "x"), (weight, "weight")):
-        check_variable(value, argument, kind)
         if value.ndim != dims + 2:
             raise InvalidValue(
                 f"{kind}: {argument} must have {dims + 2} dimensions, got {list(value.shape or ())}."

@@ -38,11 +38,6 @@ def check_reduction(reduction: str, layer: str) -> None:
         )
 
 
-def _pair(input: Any, label: Any, layer: str) -> None:
-    check_variable(input, "input", layer)
-    check_variable(label, "label", layer)
-
-
 def _with_ones(label: Variable, like: Variable, axis: int) -> Variable:
     """Return labels with a dimension of one element at ``axis``."""
     return layers.unsqueeze(label, [axis]) if label.ndim == like.ndim - 1 else label
@@ -64,7 +59,6 @@ def cross_entropy(
 
     The mean is over the labels that are not ignored, weighted by ``weight`` (one number a class).
     """
-    _pair(input, label, "cross_entropy")
     check_reduction(reduction, "cross_entropy")
     if not 0.0 <= label_smoothing <= 1.0:
         raise InvalidValue(f"cross_entropy: label_smoothing is in [0, 1], got {label_smoothing!r}.")
@@ -139,7 +133,6 @@ def softmax_with_cross_entropy(
     axis: int = -1,
 ) -> Any:
     """Cross entropy of softmax(logits) with a last dimension of one element, and optionally the softmax."""
-    _pair(logits, label, "softmax_with_cross_entropy")
     return losses.softmax_with_cross_entropy(
         logits, label, soft_label, ignore_index, numeric_stable_mode, return_softmax, axis
     )
@@ -149,7 +142,6 @@ def mse_loss(
     input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
 ) -> Variable:
     """The squared difference."""
-    _pair(input, label, "mse_loss")
     return reduced(losses.square_error_cost(input, label), reduction, "mse_loss")
 
 
@@ -162,7 +154,6 @@ def l1_loss(
     input: Variable, label: Variable, reduction: str = "mean", name: str | None = None
 ) -> Variable:
     """The absolute difference."""
-    _pair(input, label, "l1_loss")
     return reduced(unary.abs(input - label), reduction, "l1_loss")
 
 
@@ -175,7 +166,6 @@ def smooth_l1_loss(
     name: str | None = None,
 ) -> Variable:
     """Squared near zero, linear beyond ``delta``; divided by ``delta`` unless ``is_huber``."""
-    _pair(input, label, "smooth_l1_loss")
     loss = losses.huber_loss(input, label, delta)
     return reduced(loss if is_huber else loss * (1.0 / delta), reduction, "smooth_l1_loss")
 
@@ -188,7 +178,6 @@ def kl_div(
     name: str | None = None,
 ) -> Variable:
     """label * (log(label) - input), where input holds logarithms; "batchmean" divides by the rows."""
-    _pair(input, label, "kl_div")
     if not log_target:
         if reduction != "batchmean":
             check_reduction(reduction, "kl_div")
@@ -208,8 +197,8 @@ def log_loss(
 
 
 def binary_cross_entropy(
-    input: Variable,
-    label: Variable,
+    input: Floats,
+    label: Floats,
     weight: Variable | None = None,
     reduction: str = "mean",
     name: str | None = None,
@@ -253,7 +242,6 @@ def nll_loss(
     Raises:
         InvalidValue: the label has another number of dimensions; [N, 1] counts as [N].
     """
-    _pair(input, label, "nll_loss")
     check_reduction(reduction, "nll_loss")
     rank = input.ndim
     if rank == 2 and (label.shape or ())[1:] == (1,):
@@ -277,7 +265,6 @@ def margin_ranking_loss(
     name: str | None = None,
 ) -> Variable:
     """max(0, margin - label * (input - other))."""
-    _pair(input, label, "margin_ranking_loss")
     loss = unary.relu(label * (other - input) + float(margin))
     return reduced(loss, reduction, "margin_ranking_loss")
 
@@ -300,7 +287,6 @@ def dice_loss(
     input: Variable, label: Variable, epsilon: float = 1e-5, name: str | None = None
 ) -> Variable:
     """1 - 2 sum(probability * label) / (sum(probability) + sum(label)), by sample."""
-    _pair(input, label, "dice_loss")
     hot = layers.one_hot_v2(layers.squeeze(label, [label.ndim - 1]), (input.shape or ())[-1])
     dims = list(range(1, input.ndim))
     shared = layers.reduce_sum(input * hot, dims)
@@ -364,7 +350,6 @@ def hsigmoid_loss(
     """
     if num_classes < 2:
         raise InvalidValue(f"hsigmoid_loss: num_classes must be 2 or more, got {num_classes}.")
-    _pair(input, label, "hsigmoid_loss")
     return trees.way_loss(
         input, label, num_classes, weight, bias, path_table, path_code, is_sparse,
         LayerHelper("hsigmoid_loss", name),

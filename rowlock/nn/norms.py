@@ -6,7 +6,6 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import tensors, unary
-from ..graph.layers.arguments import check_variable
 from ..graph.layers.helper import LayerHelper
 from ..graph.layers.norms import append_norm
 from ..graph.program.variable import Variable
@@ -39,7 +38,6 @@ def group_norm(
     name: str | None = None,
 ) -> Variable:
     """Normalise the channels of each group together, of every sample. Wu and He, arXiv 1803.08494."""
-    check_variable(x, "x", "group_norm")
     last = channels_last(data_format, "group_norm")
     inputs = {"X": x, "Scale": weight, "Bias": bias}
     attrs = {

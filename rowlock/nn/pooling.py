@@ -8,7 +8,6 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import tensors
-from ..graph.layers.arguments import check_variable
 from ..graph.layers.conv import FORMATS, image_format, paddings_of, several
 from ..graph.layers.helper import layer
 from ..graph.layers.pool import indexed
@@ -19,8 +18,7 @@ from ..strategies.errors import InvalidType, InvalidValue
 from .convs import spread
 
 
-def _check(x: Any, layer: str, dims: int) -> None:
-    check_variable(x, "x", layer)
+def _check(x: Variable, layer: str, dims: int) -> None:
     if x.ndim != dims + 2:
         raise InvalidValue(
             f"{layer}: x must have {dims + 2} dimensions, got {list(x.shape or ())}."

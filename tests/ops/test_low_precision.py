@@ -32,9 +32,9 @@ MOVES = [  # elements, and changes none
     "fill_any_like", "fill_constant_batch_size_like", "fill_zeros_like", "flatten", "flatten2", "flip",
     "gather", "gather_nd", "index_sample", "index_select", "lookup_table", "lookup_table_v2", "memcpy",
     "meshgrid", "multiplex", "pad", "pad2d", "pad_constant_like", "partial_concat", "pixel_shuffle", "reshape",
-    "reshape2", "roll", "shape", "shuffle_channel", "slice", "space_to_depth", "split", "squeeze", "squeeze2",
-    "stack", "temporal_shift", "transfer_layout", "transpose", "transpose2", "tril_triu", "unbind", "unfold",
-    "unsqueeze", "unsqueeze2", "unstack", "where",
+    "reshape2", "reverse", "roll", "shape", "shuffle_channel", "slice", "space_to_depth", "split", "squeeze",
+    "squeeze2", "stack", "strided_slice", "temporal_shift", "transfer_layout", "transpose", "transpose2",
+    "tril_triu", "unbind", "unfold", "unsqueeze", "unsqueeze2", "unstack", "where",
 ]  # fmt: skip
 WIDENED = ("meshgrid", "tril_triu")  # formulas, whose low elements pass through float32
 OPTIMIZERS = [name for name in TAKES_FLOATS if "Param" in OPS[name].inputs and updates(OPS[name])]

@@ -49,9 +49,6 @@ struct Itself {
 struct Square {
   template <class A> static EVERYWHERE A of(A x) { return x * x; }
 };
-template <int NUMBER> struct Unlike {
-  template <class A> static EVERYWHERE A of(A x) { return x != (A)NUMBER; }
-};
 struct Finite {
   template <class A> static EVERYWHERE A of(A x) { return x - x == (A)0; }
 };

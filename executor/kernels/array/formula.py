@@ -32,12 +32,16 @@ def loops_of_calls(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> 
         if not axes:
             steps += bind_expression(root, arrays, out, dev)
             continue
-        whole = (
-            arrays[root.args[0].value]
-            if root.fn == "positive" and root.args[0].fn == "arg"
-            else None
-        )
-        if whole is None or whole.shape != shape:
+        read = [arrays[arg.value] for arg in root.args if arg.fn == "arg"]
+        plain = len(read) == len(root.args) and all(array.shape == shape for array in read)
+        dense = all(array.flags.c_contiguous for array in read)
+        if root.fn == "multiply" and plain and dense and out.size == 1:  # takes no scratch
+            left, right = read[0].reshape(1, -1), read[1].reshape(-1, 1)
+            steps.append(partial(dev.xp.matmul, left, right, out.reshape(1, 1)))
+            continue
+        if root.fn == "positive" and plain:
+            whole = read[0]
+        else:
             whole = dev.scratch(shape, out.dtype)
             steps += bind_expression(root, arrays, whole, dev)
         steps.append(partial(dev.xp.add.reduce, whole, axes, None, out, True))

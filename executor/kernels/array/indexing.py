@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
 from ..registry import Step, each_step, kernel
-from .manipulation import Copy, copied
 
 
 def window(x: Array, a: ops.Slice | ops.SliceAt | ops.SliceGrad) -> Array:
@@ -23,23 +22,6 @@ def window(x: Array, a: ops.Slice | ops.SliceAt | ops.SliceGrad) -> Array:
     for axis, start, end in zip(a.axes, a.starts, a.ends, strict=True):
         index[axis] = slice(*ops.slice_bounds(x.shape[axis], start, end))
     return x[tuple(index)]
-
-
-def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
-    """Register the kernels that only copy: ``copied(dev, target, source)``."""
-
-    @on("slice")
-    def slice_(dev: Device, a: ops.Slice) -> list[Step]:
-        view = window(a.input, a)
-        return copied(dev, a.out.reshape(view.shape), view)
-
-    @on("slice_grad")
-    def slice_grad(dev: Device, a: ops.SliceGrad) -> list[Step]:
-        view = window(a.d_input, a)
-        return [partial(a.d_input.fill, 0), *copied(dev, view, a.d_out.reshape(view.shape))]
-
-
-register(partial(kernel, low=True), copied)
 
 
 def read_window(x: Array, a: ops.SliceAt | ops.SliceGrad) -> Array:

@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops import expr as e
 from ....graph.ops import loss as ops
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
 from ....strategies.errors import InvalidValue
-from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -280,43 +278,3 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
         partial(xp.exp, d_logits, d_logits),
         run,
     ]
-
-
-def sigmoid_loss(ignored: float, x: e.Expr, label: e.Expr) -> e.Expr:
-    """max(x, 0) - x * label + log(1 + exp(-|x|)), and 0 where the label is ``ignored``."""
-    value = e.maximum(x, 0) - x * label + e.log1p(e.exp(-e.abs_(x)))
-    return e.where(e.equal(label, ignored), 0, value)
-
-
-def sigmoid_slope(ignored: float, x: e.Expr, label: e.Expr, d: e.Expr) -> e.Expr:
-    """(sigmoid(x) - label) * d, and 0 where the label is ``ignored``."""
-    value = (0.5 * e.tanh(0.5 * x) + 0.5 - label) * d
-    return e.where(e.equal(label, ignored), 0, value)
-
-
-@kernel("sigmoid_cross_entropy_with_logits")
-def sigmoid_cross_entropy(dev: Device, a: ops.SigmoidCrossEntropyWithLogits) -> list[Step]:
-    """``normalize`` divides by the labels not ignored."""
-    loss = partial(sigmoid_loss, a.ignore_index)
-    steps = bind_scalar(loss, {"x": a.x, "label": a.label}, {}, a.out, dev)
-    return steps + _normalized(dev, a.label, a.out, a.normalize, a.ignore_index)
-
-
-@kernel("sigmoid_cross_entropy_with_logits_grad")
-def sigmoid_cross_entropy_grad(dev: Device, a: ops.SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
-    slope = partial(sigmoid_slope, a.ignore_index)
-    steps = bind_scalar(slope, {"x": a.x, "label": a.label, "d": a.d_out}, {}, a.d_x, dev)
-    return steps + _normalized(dev, a.label, a.d_x, a.normalize, a.ignore_index)
-
-
-def _normalized(
-    dev: Device, label: Array, out: Array, normalize: bool, ignore_index: int
-) -> list[Step]:
-    if not normalize:
-        return []
-
-    def run() -> None:
-        count = max(int((label != ignore_index).sum()), 1)
-        dev.xp.multiply(out, 1.0 / count, out)
-
-    return [run]

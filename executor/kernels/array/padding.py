@@ -1,13 +1,13 @@
-"""Kernels that put margins around a tensor: the middle is copied, margins come from the middle line by line."""
+"""Kernels that put margins around images: the middle is copied, margins come from the middle line by line."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from ....graph.ops.operands import Array
-from ....graph.ops.padding import Pad, Pad2d, Pad2dGrad, PadGrad, image_axis
+from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
 from ...device.device import Device
 from ..registry import Step, kernel
 from .manipulation import Copy, copied
@@ -20,22 +20,6 @@ def middle(wide: Array, like: Array, paddings: Sequence[int], first: int = 0) ->
         start = paddings[2 * i]
         index[first + i] = slice(start, start + like.shape[first + i])
     return wide[tuple(index)]
-
-
-def register(on: Callable[[str], Callable[[Any], Any]], copied: Copy) -> None:
-    """Register the kernels that only copy: ``copied(dev, target, source)``."""
-
-    @on("pad")
-    def pad(dev: Device, a: Pad) -> list[Step]:
-        inside = middle(a.out, a.x, a.paddings)
-        return [partial(a.out.fill, a.pad_value), *copied(dev, inside, a.x)]
-
-    @on("pad_grad")
-    def pad_grad(dev: Device, a: PadGrad) -> list[Step]:
-        return copied(dev, a.d_x, middle(a.d_out, a.d_x, a.paddings))
-
-
-register(partial(kernel, low=True), copied)
 
 
 def _lines(size: int, margins: Sequence[int], mode: str) -> list[tuple[int, int]]:

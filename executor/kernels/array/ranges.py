@@ -1,41 +1,12 @@
-"""Kernels that fill tensors with numbers in a row, repeat tensors to a shape, and compare whole tensors."""
+"""Kernels that write numbers in a row, and compare whole tensors."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
-
-import numpy as np
 
 from ....graph.ops import ranges as ops
-from ....graph.ops.operands import Array, Unary
 from ...device.device import Device
 from ..registry import Step, kernel
-
-
-def written(dev: Device, out: Array, value: Any) -> Step:
-    """Return the call that copies numbers which are known when binding."""
-    return partial(dev.xp.copyto, out, dev.xp.asarray(np.asarray(value).astype(out.dtype)))
-
-
-@kernel("fill", low=True)
-def fill(dev: Device, a: ops.Fill) -> Step:
-    return written(dev, a.out, np.reshape(a.value, a.out.shape))
-
-
-@kernel("size", low=True)
-def size(dev: Device, a: ops.Size) -> Step:
-    return partial(a.out.fill, a.input.size)
-
-
-@kernel("is_empty", low=True)
-def is_empty(dev: Device, a: Unary) -> Step:
-    return partial(a.out.fill, a.x.size == 0)
-
-
-@kernel("range", low=True)
-def range_(dev: Device, a: ops.Range) -> Step:
-    return written(dev, a.out, range_numbers(a))
 
 
 @kernel("range_at", low=True)
@@ -48,29 +19,6 @@ def range_at(dev: Device, a: ops.RangeAt) -> Step:
         a.out[...] = start[0].item() + step[0].item() * places
 
     return run
-
-
-def range_numbers(a: ops.Range) -> Any:
-    """Return start, start + step, ...; the three are exact in float64, and whole numbers are Python's."""
-    return a.start + a.step * np.arange(a.out.size)
-
-
-@kernel("linspace")
-def linspace(dev: Device, a: ops.Linspace) -> list[Step]:
-    """start + i (stop - start) / (num - 1)."""
-    xp, share = dev.xp, dev.xp.asarray(linspace_shares(a.num))
-    span, line = dev.scratch((1,), np.float64), dev.scratch((a.num,), np.float64)
-    return [
-        partial(xp.subtract, a.stop.reshape(1), a.start.reshape(1), span),
-        partial(xp.multiply, share, span, line),
-        partial(xp.add, line, a.start.reshape(1), line),
-        partial(xp.copyto, a.out, line, casting="unsafe"),
-    ]
-
-
-def linspace_shares(num: int) -> Any:
-    """Return how far each element is on the way."""
-    return np.arange(num) / max(num - 1, 1)
 
 
 @kernel("allclose")

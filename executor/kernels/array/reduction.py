@@ -8,7 +8,7 @@ from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array, SlopeOfX, Unary
-from ....graph.ops.reduction import ClipByNorm, Cumsum, Reduce, ReduceGrad, ReduceGradOfOut, Sum
+from ....graph.ops.reduction import Cumsum, Reduce, ReduceGrad, ReduceGradOfOut, Sum
 from ...device.device import Device
 from ..registry import Step, kernel
 from .elementwise import divided
@@ -259,18 +259,3 @@ def squared_l2_norm(dev: Device, a: Unary) -> list[Step]:
 def squared_l2_norm_grad(dev: Device, a: SlopeOfX) -> list[Step]:
     spread = a.d_out.reshape((1,) * a.x.ndim)
     return [partial(dev.xp.multiply, a.x, spread, a.d_x), partial(dev.xp.multiply, a.d_x, 2, a.d_x)]
-
-
-@kernel("clip_by_norm")
-def clip_by_norm(dev: Device, a: ClipByNorm) -> list[Step]:
-    """x * max_norm / norm where the norm is above max_norm, else x."""
-    xp = dev.xp
-    flat = a.x.reshape(-1)
-    norm = dev.scratch((1, 1), a.x.dtype)
-    return [
-        partial(xp.matmul, flat.reshape(1, -1), flat.reshape(-1, 1), norm),
-        partial(xp.sqrt, norm, norm),
-        partial(xp.maximum, norm, a.max_norm, out=norm),
-        partial(xp.divide, a.max_norm, norm, norm),
-        partial(xp.multiply, flat, norm.reshape(1), a.out.reshape(-1)),
-    ]

@@ -64,6 +64,23 @@ def filled(dev: Device, target: Array | None, value: Any) -> list[Step]:
     return [_unit_by_unit(dev, target, int.from_bytes(bits[:8], "little"), dimensions)]
 
 
+def filled_around(dev: Device, whole: Any, part: Any, value: Any) -> list[Step]:
+    """Return the calls that fill an array but for the elements of a box, a view of it: each once."""
+    if not part.size:
+        return filled(dev, whole, value)
+    assert dev.runtime is not None
+    steps, rest = [], whole
+    ahead = dev.runtime.address(part) - dev.runtime.address(whole)
+    for axis, (size, stride) in enumerate(zip(part.shape, whole.strides, strict=True)):
+        start = ahead // stride if size < whole.shape[axis] else 0
+        ahead -= start * stride
+        before = (slice(None),) * axis
+        for margin in (slice(0, start), slice(start + size, None)):
+            steps += filled(dev, rest[(*before, margin)], value)
+        rest = rest[(*before, slice(start, start + size))]
+    return steps
+
+
 def _too_many(dimensions: Sequence[CopyDimension]) -> bool:
     elements = math.prod(d.size for d in dimensions)
     return (

@@ -26,7 +26,7 @@ def sample_share(dev: Device, a: ops.SampleShare) -> list[Step]:
     return bind_cuda(dev, [(e.copy(e.argument("share")), a.out)], {"share": share})
 
 
-@CUDA.register("fill_zeros_like")
+@CUDA.register("fill_zeros_like", "fill_zeros_like2")
 def fill_zeros_like(dev: Device, a: Unary) -> list[Step]:
     return fill(dev, a.out, 0)
 

@@ -1,28 +1,49 @@
-"""Ops that move elements, on a GPU: each pair of views is one launch; and traces."""
+"""Ops that move elements, on a GPU: each pair of views is one launch; and sums of what was moved."""
 
 from __future__ import annotations
 
-from ....graph.ops.diagonal import Eye, Trace
+from collections.abc import Sequence
+from typing import Any
+
+from ....graph.ops.manipulation import ExpandGrad
+from ....graph.ops.operands import Gradient, Unary
+from ....graph.ops.ranges import ExpandAsGrad
+from ....graph.ops.view import VIEWS
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.moves import diagonal_of, register
-from .copies import filled, moved
+from ..array.manipulation import tiles
+from ..array.moves import register
+from .copies import filled, filled_around, moved
 from .reduction import reduced
 from .support import cuda
 
-register(cuda, moved, filled)
+
+@cuda("reshape_at", "unsqueeze_at", *VIEWS)
+def reshape(dev: Device, a: Unary) -> list[Step]:
+    """The elements in the order in which they lie."""
+    return moved(dev, None if a.out is None else a.out.reshape(a.x.shape), a.x)
 
 
-@cuda("eye")
-def eye(dev: Device, a: Eye) -> list[Step]:
-    """Zeros, and ones on the diagonal."""
-    return [*filled(dev, a.out, 0), *filled(dev, diagonal_of(a.out, 0, 0, 1), 1)]
+@cuda(*(f"{name}_grad" for name in VIEWS))
+def reshape_grad(dev: Device, a: Gradient) -> list[Step]:
+    """The elements in the order in which they lie."""
+    return moved(dev, None if a.d_x is None else a.d_x.reshape(a.d_out.shape), a.d_out)
 
 
-@cuda("trace")
-def trace(dev: Device, a: Trace) -> list[Step]:
-    """The diagonals, side by side, are added up."""
-    view = diagonal_of(a.input, a.offset, a.dim1, a.dim2)
-    rows = dev.scratch(view.shape, view.dtype)
-    out = a.out.reshape(view.shape[:-1])
-    return [*moved(dev, rows, view), *reduced(dev, "Sum", rows, out, (view.ndim - 1,))]
+def _rest_filled(dev: Device, array: Any, parts: Sequence[Any], value: Any) -> list[Step]:
+    """Return the calls that fill an array, but for its only part where that is a box."""
+    if len(parts) == 1 and parts[0].strides == array.strides:
+        return filled_around(dev, array, parts[0], value)
+    return filled(dev, array, value)
+
+
+register(cuda, moved, _rest_filled)
+
+
+@cuda("expand_grad", "expand_as_grad")
+def expand_grad(dev: Device, a: ExpandGrad | ExpandAsGrad) -> list[Step]:
+    """Each element gets the sum of what went to its copies."""
+    if not a.d_x.size:
+        return []
+    _, large = tiles(a.x, a.d_out)
+    return reduced(dev, "Sum", large, a.d_x, tuple(range(0, large.ndim, 2)))

@@ -13,8 +13,7 @@ from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.padding import middle
-from .copies import UNITS, divisor, moved
-from .movement import framed_image
+from .copies import UNITS, divisor, filled_around, moved
 from .support import cuda, enough_blocks, launch
 
 _SIZES = ("height", "width", "inner", "top", "left", "high", "wide")  # high, wide: with margins
@@ -41,7 +40,8 @@ _SHOWS = {
 def pad2d(dev: Device, a: Pad2d) -> list[Step]:
     """See ``executor/kernels/array/padding.py``."""
     if a.mode == "constant":
-        return framed_image(dev, a.x, a.out, a.paddings, a.pad_value, a.data_format)
+        inside = middle(a.out, a.x, a.paddings, image_axis(a.data_format))
+        return [*filled_around(dev, a.out, inside, a.pad_value), *moved(dev, inside, a.x)]
     if not a.out.size:
         return []
     unit = UNITS[a.x.itemsize]

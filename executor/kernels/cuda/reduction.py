@@ -9,13 +9,12 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array, SlopeOfX, Unary
-from ....graph.ops.reduction import ClipByNorm, Reduce, ReduceGrad, ReduceGradOfOut
+from ....graph.ops.reduction import Reduce, ReduceGrad, ReduceGradOfOut
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.reduction import axes_of, one_type
 from .launches import BLOCK, simple, start
-from .pointwise import pointwise
 from .rows import accumulator, chunk_of, groups, share_columns, share_rows, size_of, vector
 from .support import cuda, enough_blocks, floating, launch
 
@@ -281,20 +280,3 @@ def mean_grad(dev: Device, a: SlopeOfX) -> list[Step]:
 @cuda("squared_l2_norm_grad", takes=floating)
 def squared_l2_norm_grad(dev: Device, a: SlopeOfX) -> list[Step]:
     return spread(dev, "v * d * 2", a.x, None, a.d_out, a.d_x, tuple(range(a.x.ndim)))
-
-
-@cuda("clip_by_norm", takes=floating)
-def clip_by_norm(dev: Device, a: ClipByNorm) -> list[Step]:
-    """x * max_norm / norm where the norm is above max_norm, else x."""
-    squares = dev.scratch((1,), accumulator(a.x.dtype))
-    clipped = "sqrt(squares) <= max_norm ? x : x * (max_norm / sqrt(squares))"
-    return [
-        *reduced(dev, "Sum", a.x, squares, tuple(range(a.x.ndim)), of="Square"),
-        *pointwise(
-            dev,
-            {"x": a.x},
-            {"out": (a.out, clipped)},
-            numbers={"squares": squares},
-            constants={"max_norm": a.max_norm},
-        ),
-    ]

@@ -1,4 +1,4 @@
-"""Cross entropy of probabilities with integer labels as compiled loops over rows, of sigmoids as one loop."""
+"""Cross entropy of probabilities with integer labels as compiled loops over rows."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops import loss as ops
-from ....graph.ops.expr import argument
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
-from ...codegen.loops import bind_loop
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
-from ..array.loss import sigmoid_loss, sigmoid_slope
 from ..registry import Step, by_arrays, kernel
-from .elementwise import in_float32
 
 # ``match`` is what a label picked of its row; the logarithm of 0 is cut off as in ``loss.py``.
 _LOSS = """
@@ -112,20 +108,3 @@ def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     text = _SLOPE.format(at="r")
     operands = {"picked": a.match_x, "d": a.d_y, "out": a.d_x}
     return _bound(dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, **operands)
-
-
-def _each(node: Node) -> bool:
-    """Tell whether each element's loss is its own: not divided by the count of labels."""
-    return in_float32(node) and not node.attrs["normalize"]
-
-
-@kernel("sigmoid_cross_entropy_with_logits", on=("numba",), takes=_each)
-def sigmoid_cross_entropy(dev: Device, a: ops.SigmoidCrossEntropyWithLogits) -> list[Step]:
-    loss = sigmoid_loss(a.ignore_index, argument("x"), argument("label"))
-    return [*bind_loop([(loss, a.out)], {"x": a.x, "label": a.label})]
-
-
-@kernel("sigmoid_cross_entropy_with_logits_grad", on=("numba",), takes=_each)
-def sigmoid_cross_entropy_grad(dev: Device, a: ops.SigmoidCrossEntropyWithLogitsGrad) -> list[Step]:
-    slope = sigmoid_slope(a.ignore_index, *map(argument, ("x", "label", "d")))
-    return [*bind_loop([(slope, a.d_x)], {"x": a.x, "label": a.label, "d": a.d_out})]

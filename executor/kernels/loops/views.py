@@ -22,8 +22,9 @@ from ....strategies.types import VarType
 from ...codegen.dimensions import CopyDimension, joined_of_copy
 from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
-from ..array import indexing, manipulation, padding
+from ..array import padding
 from ..array.manipulation import copied
+from ..array.moves import fill, register
 from ..array.reduction import one_type, spread
 from ..registry import Step, kernel
 
@@ -213,5 +214,4 @@ def _on(op_type: str) -> Callable[[Any], Any]:
     return kernel(op_type, on=("numba",), takes=_narrow, layout=layout)
 
 
-for _register in (manipulation.register, indexing.register, padding.register):
-    _register(_on, bind_copy)
+register(_on, bind_copy, fill)

@@ -9,21 +9,21 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.indexing import slice_bounds
+from ....graph.ops.view import VIEWS
 from ..array.reduction import one_type
 from .later import jnp
 from .lowering import Operands, lowering
 
 Made = Mapping[str, Any]
-_VIEWS = ("reshape", "squeeze", "unsqueeze", "flatten")
 
 
-@lowering(*_VIEWS, *(f"{name}2" for name in _VIEWS))
+@lowering(*VIEWS)
 def reshaped(x: Operands) -> Made:
     """The same elements; the declared shape of Out does it."""
     return {"Out": x["X"]}
 
 
-@lowering(*(f"{name}_grad" for name in _VIEWS), *(f"{name}2_grad" for name in _VIEWS))
+@lowering(*(f"{name}_grad" for name in VIEWS))
 def reshaped_back(x: Operands) -> Made:
     """The same elements in the shape of X."""
     return {"X@GRAD": x["Out@GRAD"]}
