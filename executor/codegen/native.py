@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import platform
-import struct
 import threading
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..host.disk_cache import disk_cache
-from ..host.numbered import NumberedCall
+from ..host.numbered import NumberedCall, packer
 from ..host.writes import address
 
 Launch = Callable[[], Any]
@@ -102,16 +101,10 @@ def launch(source: str, words: Sequence[int] | np.ndarray, *alive: Any) -> Launc
     """
     steady = not isinstance(words, np.ndarray)
     if steady:
-        words = np.frombuffer(_packer(len(words))(*words), np.int64)
+        words = np.frombuffer(packer(len(words))(*words), np.int64)
     call = _Launch(compiled(source), _room, _room, ctypes.c_void_p(address(words)))
     call.alive, call.steady = (words, *alive), steady
     return call
-
-
-@cache
-def _packer(count: int) -> Callable[..., bytes]:
-    """Return what packs so many words: a plan has hundreds, and NumPy looks at each to find its type."""
-    return struct.Struct(f"{count}q").pack
 
 
 # Where compiled functions write a result and an exception, which nothing reads.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from functools import partial
+from functools import cache, partial
+from struct import Struct
 from typing import Any, Self
 
 import numpy as np
@@ -56,3 +57,9 @@ class Rebound:
 
 class Memo(BoundedDict[Any, Any]):
     """What calls remember of their last runs, by what tells these apart: calls for all sizes share it."""
+
+
+@cache
+def packer(count: int) -> Callable[..., bytes]:
+    """Return what packs so many int64 numbers: NumPy looks at each to find its type, which takes longer."""
+    return Struct(f"{count}q").pack

@@ -65,6 +65,13 @@ class Plan:
         parts: what other plans may have as well (None: the instructions).
     """
 
+    # Of the last timed step
+    seconds: Sequence[float] = ()
+    busy: Sequence[float] = ()
+    trace: list[Event | None] | None = None
+    started = 0.0  # on this replica's clock
+    _running: Iterator[Callable[[], Any]] | None = None
+
     def __init__(
         self,
         instructions: Sequence[Instruction],
@@ -90,14 +97,9 @@ class Plan:
         self.lanes = lanes
         self.waited = waited
         self.needs = needs
-        self.seconds: Sequence[float] = ()
-        self.busy: Sequence[float] = ()
-        self.trace: list[Event | None] | None = None
-        self.started = 0.0  # when the traced step began, on this replica's clock
         self._inputs = tuple(inputs)
         self._fetched = tuple(fetched)
         self._replica = replica
-        self._running: Iterator[Callable[[], Any]] | None = None
         self._calls = calls or [c for each in self._instructions for c in each.calls]
 
     @property

@@ -18,13 +18,14 @@ from ...graph.ops.registry import Spec
 from ..device.device import Device
 from ..host.arena import Memory
 from ..host.bounded_dict import BoundedDict
+from ..host.numbered import packer
 from .binding_cache import BindingCache, Instructions
 from .emission import Emission
 from .instruction import Instruction
 from .memory import ValueMemory
 from .part import RankPart
 from .plan import Plan, Vote
-from .shapes import Telling, picked
+from .shapes import StateSpecs, Telling, picked
 from .template import PlanTemplate, Sized, SizedPlan
 
 _ODD = 2  # templates that may turn out to be like no other plan
@@ -197,17 +198,22 @@ class Resizer:
 
 
 @lru_cache(maxsize=1 << 12)
-def _kind_and_sizes(spec: Telling) -> tuple[int, bytes]:
+def _kind_and_sizes(telling: Telling) -> tuple[int, bytes]:
     """Return a number for what tells a value's kind, and its sizes (int64); or for sizes alone.
 
     Loops over 0 and 1 elements have forms of their own: such values are of other kinds.
     """
-    if spec is None:
+    if isinstance(telling, Spec):
+        sizes = telling.shape
+        kind = telling.dtype, *[n if n < 2 else 2 for n in sizes]
+        return _kind(kind), packer(len(sizes) + 1)(*sizes, math.prod(sizes))
+    if isinstance(telling, StateSpecs):
+        each = [_kind_and_sizes(spec) for spec in telling.specs if spec is not None]
+        kinds = tuple([kind for kind, _ in each])
+        return _kind((StateSpecs, kinds)), b"".join([sizes for _, sizes in each])
+    if telling is None:
         return _kind(None), b""
-    if not isinstance(spec, Spec):
-        return _kind(tuple([min(n, 2) for n in spec])), np.array(spec, np.int64).tobytes()
-    kind = _kind((spec.dtype, *[min(n, 2) for n in spec.shape]))
-    return kind, np.array((*spec.shape, math.prod(spec.shape)), np.int64).tobytes()
+    return _kind((None, *[n if n < 2 else 2 for n in telling])), packer(len(telling))(*telling)
 
 
 @cache

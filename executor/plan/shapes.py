@@ -22,9 +22,9 @@ from ..host.bounded_dict import BoundedDict
 from ..kernels.registry import bind
 
 _SHAPES_KNOWN = 1024  # kept per kind of node: loops have rounds of as many sizes
+_STATES_KNOWN = 64  # shapes that all persistables of a program have at once
 _COMPUTED_KNOWN = 64  # sizes of a node that the host computes
 _Take = Callable[[Mapping[int, np.ndarray]], tuple[int, ...]]  # returns sizes
-Telling = Spec | tuple[int, ...] | None
 _Known = BoundedDict[Any, list[Spec | None]]  # what is read -> what is written
 
 
@@ -47,13 +47,30 @@ class _Computation(NamedTuple):
     calls: Sequence[Callable[[], Any]]
 
 
+class StateSpecs:
+    """The specs of the persistables that a program reads, by position (None: of another value).
+
+    :meth:`Shapes.states` returns the same object for the same specs, so that plans are looked up by one thing.
+    """
+
+    __slots__ = ("specs",)
+
+    def __init__(self, specs: list[Spec | None]) -> None:
+        self.specs = specs
+
+
+Telling = Spec | StateSpecs | tuple[int, ...] | None
+
+
 @dataclass(slots=True)
 class Inferred:
     """Specs of a program's values, by position (None: not inferred yet), and the elements that are known.
 
-    ``sizes`` are what rules take from these elements; ``whole``: all specs, once they were completed.
+    ``states`` are those of persistables, ``sizes`` what rules take from these elements; ``whole``: all specs,
+    once they were completed.
     """
 
+    states: StateSpecs
     specs: list[Spec | None]
     elements: dict[int, np.ndarray]
     sizes: list[tuple[int, ...] | None]
@@ -96,6 +113,7 @@ class Shapes:
             for i, value in enumerate(program.values)
             if value.kind == STATE and i in used and i not in written
         ]
+        self._known_states = BoundedDict[tuple[Spec, ...], StateSpecs](_STATES_KNOWN)
         self._declared = [value.spec for value in program.values]
         self._known: dict[str, _Known] = {}
         self._takes: list[_Take] = []
@@ -107,8 +125,7 @@ class Shapes:
         first = set(map(id, self._first))
         self._rest = [rule for rule in rules if id(rule) not in first]
         by_elements = (i for rule in rules if rule.by_elements for i in rule.writes)
-        states = (i for i, _ in self._states)
-        self._telling = picked((*program.feeds, *states, *by_elements))
+        self._telling = picked((*program.feeds, *by_elements))
         self._met = sorted(
             {
                 i
@@ -131,25 +148,30 @@ class Shapes:
         """
         return self.complete(self.begin(feeds, self.states(state), arrays))
 
-    def states(self, state: Callable[[str], Spec | None]) -> dict[int, Spec]:
-        """Return the specs of the persistables that the program reads, by position."""
-        return {i: state(name) or self._declared[i] for i, name in self._states}
+    def states(self, state: Callable[[str], Spec | None]) -> StateSpecs:
+        """Return the specs of the persistables that the program reads."""
+        own = tuple([state(name) or self._declared[i] for i, name in self._states])
+        known = self._known_states.get(own)
+        if known is None:
+            specs: list[Spec | None] = [None] * (len(self._declared) + 1)  # at -1: no operand
+            for (i, _), spec in zip(self._states, own, strict=True):
+                specs[i] = spec
+            known = self._known_states[own] = StateSpecs(specs)
+        return known
 
     def begin(
         self,
         feeds: Sequence[Spec],
-        states: Mapping[int, Spec],
+        states: StateSpecs,
         arrays: Sequence[np.ndarray] = (),
     ) -> Inferred:
         """Infer what depends on elements, and what that needs; takes what :meth:`infer` does."""
         elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
-        specs: list[Spec | None] = [None] * (len(self._declared) + 1)  # at -1: no operand
+        specs = states.specs.copy()
         sizes: list[tuple[int, ...] | None] = [None] * len(self._takes)
         for position, spec in zip(self._program.feeds, feeds, strict=True):
             specs[position] = spec
-        for i, spec in states.items():
-            specs[i] = spec
-        inferred = Inferred(specs, elements, sizes)
+        inferred = Inferred(states, specs, elements, sizes)
         self._apply(self._first, inferred)
         for rule in self._taking:
             self._taken(rule, inferred)
@@ -189,7 +211,7 @@ class Shapes:
 
     def telling(self, inferred: Inferred) -> tuple[Telling, ...]:
         """Return those of a program's specs from which all others follow, and what is taken from elements."""
-        return (*self._telling(inferred.specs), *inferred.sizes)
+        return (inferred.states, *self._telling(inferred.specs), *inferred.sizes)
 
     def met(self, inferred: Inferred) -> dict[int, np.ndarray]:
         """Return the elements that collectives read, by position: how many rows each rank brings."""

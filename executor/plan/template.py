@@ -166,8 +166,8 @@ class PlanTemplate:
 
     @cached_property
     def parts(self) -> list[SharedPart]:
-        """What its instructions have together with others."""
-        return with_parts(self._instructions)[len(self._instructions) :]
+        """What its plans share: this, and what its instructions have together with others."""
+        return [self, *with_parts(self._instructions)[len(self._instructions) :]]
 
     def instance(self, values: np.ndarray, bound: Mapping[int, Sequence[Instruction]]) -> _Instance:
         """Return what a plan with these numbers has; ``bound`` is what stands for those that are apart."""
@@ -239,8 +239,10 @@ class SizedPlan(Plan):
         **others: Any,
     ) -> None:
         own = template.instance(values, bound)
-        apart = [instruction for group in bound.values() for instruction in group]
-        parts = template, *template.parts, *with_parts(apart)
+        parts: Sequence[SharedPart] = template.parts
+        if bound:
+            apart = [instruction for group in bound.values() for instruction in group]
+            parts = [*parts, *with_parts(apart)]
         super().__init__(
             own.instructions, own.inputs, own.fetched, calls=own.calls, parts=parts, **others
         )

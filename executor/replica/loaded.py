@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..plan.overlap import may_overlap
 from ..plan.part import gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
-from ..plan.shapes import Inferred, Telling
+from ..plan.shapes import Inferred, StateSpecs, Telling
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
@@ -123,7 +123,7 @@ class Segment:
         self.plans = PlanCache(budget)
         self.cache = BindingCache(program)
         self.resizers: list[Resizer] = []
-        self.states: Mapping[int, Spec] | None = None  # of persistables, as plans are bound to them
+        self.states: StateSpecs | None = None  # of persistables, as plans are bound to them
 
     def infer(
         self,

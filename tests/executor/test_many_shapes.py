@@ -397,3 +397,14 @@ def test_shapes_that_were_inferred_before_are_inferred_alike() -> None:
     for length in (*range(1, 80), 3, 5):  # more than are known at once
         fed = [Spec((4, length, 8), VarType.FP32)]
         assert shapes.infer(fed, lambda name: None) == infer_specs(program, fed, lambda name: None)
+
+
+def test_persistables_are_told_by_one_thing_as_long_as_their_shapes_stay() -> None:
+    main, _, loss = training()
+    program = compile_program(main, ("x",), (loss.name,), Target(), capabilities()).program
+    shapes, fed = Shapes(program), [Spec((4, 5, 8), VarType.FP32)]
+    states = [shapes.states(lambda name, n=n: Spec((8, n), VarType.FP32)) for n in (2, 3, 2)]
+    assert states[0] is states[2] is not states[1]
+    tellings = [shapes.telling(shapes.begin(fed, each)) for each in states]
+    assert tellings[0] == tellings[2] != tellings[1]
+    assert len(tellings[0]) == 1 + len(fed)
