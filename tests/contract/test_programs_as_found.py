@@ -172,3 +172,38 @@ def test_sizes_that_layers_data_declares_need_not_be_fed(
         expected = np.arange(words) < feed["lengths"][:, None]
         np.testing.assert_array_equal(results[0], expected)
         np.testing.assert_array_equal(results[1], np.cumsum(array, 1))
+
+
+def test_sizes_declared_beside_a_variable_build_what_follows(program: Any) -> None:
+    """A convolution needs channels, and has them from ``shape``; the Variable decides in a step."""
+    x = fluid.data("x", [None, 4, 6])
+    sizes = fluid.data("sizes", [4], "int32")
+    image = layers.reshape(x, [-1, 4, 3, 2], actual_shape=sizes)
+    assert image.shape == (-1, 4, 3, 2)
+    filtered = layers.conv2d(image, 2, 1, bias_attr=False)
+    area = layers.cast(layers.slice(sizes, [0], [2], [4]), "int32")
+    larger = layers.resize_nearest(filtered, [9, 10], actual_shape=area, align_corners=False)
+    assert larger.shape == (-1, 2, 9, 10)
+    feed = {"x": np.ones((2, 4, 6), "float32"), "sizes": np.array([2, 4, 2, 3], "int32")}
+    outs = run(program, feed, image, filtered, larger, layers.shape(larger))
+    assert [out.shape for out in outs[:3]] == [(2, 4, 2, 3), (2, 2, 2, 3), (2, 2, 2, 3)]
+    assert outs[3].tolist() == [2, 2, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["argsort", "topk"])
+def test_no_gradient_passes_what_was_sorted_unless_told(program: Any, name: str) -> None:
+    """Paddle's layers mark what they return; programs train by the rest of their loss."""
+    x = fluid.data("x", [2, 3])
+    x.stop_gradient = False
+    x_gradients = []
+    for told in (False, True):
+        values = layers.argsort(x)[0] if name == "argsort" else layers.topk(x, 2)[0]
+        assert values.stop_gradient
+        values.stop_gradient = not told
+        total = layers.reduce_sum(layers.square(values)) + layers.reduce_sum(x)
+        x_gradients += fluid.gradients(total, x)
+    rows = np.array([[3, 1, 2], [5, 6, 4]], "float32")
+    stopped, passed = run(program, {"x": rows}, *x_gradients)
+    smallest = rows == rows.min(1, keepdims=True)
+    assert (stopped == 1).all()
+    np.testing.assert_allclose(passed, 1 + 2 * rows * ~(smallest & (name == "topk")))
