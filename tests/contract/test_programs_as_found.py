@@ -207,3 +207,30 @@ def test_no_gradient_passes_what_was_sorted_unless_told(program: Any, name: str)
     smallest = rows == rows.min(1, keepdims=True)
     assert (stopped == 1).all()
     np.testing.assert_allclose(passed, 1 + 2 * rows * ~(smallest & (name == "topk")))
+
+
+def test_the_cosine_of_short_vectors_is_paddles(program: Any) -> None:
+    """A sum of squares counts as 1e-8 if it is less, and as it is otherwise (numbers of Paddle 1.8.5)."""
+    x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 2])
+    feed = {"x": np.array([[k, 0] for k in (1e-3, 1e-4, 0.99e-4, 1e-5, 0)], "float32")}
+    feed["y"] = np.ones_like(feed["x"])
+    (cosine,) = run(program, feed, layers.cos_sim(x, y))
+    expected = [[0.7071068], [0.7071068], [0.70003575], [0.07071068], [0]]
+    np.testing.assert_allclose(cosine, expected, rtol=1e-6)
+
+
+def test_a_variable_without_a_value_is_an_empty_array(program: Any) -> None:
+    """PaddleSlim's ``merge`` copies every variable of a scope, temporaries among them."""
+    loss = layers.mean(layers.fc(fluid.data("x", [None, 2]), 3))
+    scope = fluid.global_scope()
+    for variable in program.list_vars():
+        value = np.array(scope.var(variable.name).get_tensor())
+        assert (value.shape, value.dtype, scope.var(variable.name).get_tensor().shape()) == (
+            (0,),
+            "float64",
+            [0],
+        )
+        scope.var(f"teacher_{variable.name}").get_tensor().set(value, fluid.CPUPlace())
+        if variable is not loss and not variable.persistable:
+            scope.var(variable.name).get_tensor().set(value, fluid.CPUPlace())
+    assert run(program, {"x": np.ones((2, 2), "float32")}, loss)[0].shape == (1,)
