@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 from rowlock.fluid.contrib.layers import basic_lstm
 from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
@@ -196,10 +197,10 @@ def test_no_gradient_passes_what_was_sorted_unless_told(program: Any, name: str)
     x = fluid.data("x", [2, 3])
     x.stop_gradient = False
     x_gradients = []
-    for told in (False, True):
+    for stop in (True, False):
         values = layers.argsort(x)[0] if name == "argsort" else layers.topk(x, 2)[0]
         assert values.stop_gradient
-        values.stop_gradient = not told
+        values.stop_gradient = stop
         total = layers.reduce_sum(layers.square(values)) + layers.reduce_sum(x)
         x_gradients += fluid.gradients(total, x)
     rows = np.array([[3, 1, 2], [5, 6, 4]], "float32")
@@ -234,3 +235,47 @@ def test_a_variable_without_a_value_is_an_empty_array(program: Any) -> None:
         if variable is not loss and not variable.persistable:
             scope.var(variable.name).get_tensor().set(value, fluid.CPUPlace())
     assert run(program, {"x": np.ones((2, 2), "float32")}, loss)[0].shape == (1,)
+
+
+def test_a_target_net_that_a_program_of_one_place_copies_is_new_on_every_place() -> None:
+    """Deep Q-learning: two places lose what one loses, whose target net is copied every other step."""
+    losses = []
+    for places in (1, 2):
+        main, startup, sync = fluid.Program(), fluid.Program(), fluid.Program()
+        guards = fluid.program_guard(main, startup), fluid.unique_name.guard()
+        with guards[0], guards[1], fluid.scope_guard(fluid.Scope()):
+            states, actions = (
+                fluid.data("states", [None, 3]),
+                fluid.data("actions", [None, 1], "int64"),
+            )
+            best, chosen = (
+                layers.fc(
+                    states, 2, param_attr=fluid.ParamAttr(name, fluid.initializer.Constant(0.5))
+                )
+                for name in ("target", "model")
+            )
+            goal = layers.reduce_max(best, dim=1) * 0.9 + 1.0
+            goal.stop_gradient = True
+            value = layers.reduce_sum(layers.one_hot(actions, 2) * chosen, dim=1)
+            loss = layers.reduce_mean(layers.square_error_cost(value, goal))
+            fluid.optimizer.SGD(0.1).minimize(loss)
+            with fluid.program_guard(sync):
+                pair = [
+                    sync.global_block()._clone_variable(main.global_block().var(name))
+                    for name in ("model", "target")
+                ]
+                layers.assign(*pair)
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(startup)
+            compiled = fluid.CompiledProgram(main).with_data_parallel(
+                loss.name, places=fluid.cpu_places(places)
+            )
+            rng = np.random.RandomState(0)
+            with rowlock.cluster(launcher="threads"):
+                for step in range(6):
+                    if step % 2:
+                        exe.run(sync)
+                    feed = {"states": rng.rand(4, 3).astype("float32")}
+                    feed["actions"] = rng.randint(0, 2, (4, 1))
+                    losses.append(exe.run(compiled, feed=feed, fetch_list=[loss])[0].mean())
+    np.testing.assert_allclose(losses[:6], losses[6:], rtol=1e-5)
