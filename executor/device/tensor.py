@@ -166,18 +166,27 @@ class Tensor:
         elif self._blocks is None and (runtime := page_locked_memory()) is not None:
             self._blocks = PageLockedBlocks(runtime)
 
+    def _value(self) -> np.ndarray:
+        """Return the newest value; float64 [0] where there is none, as Paddle does.
+
+        Programs copy every variable of a scope, temporaries among them (PaddleSlim's ``merge``).
+        """
+        if self.link is not None:
+            self._refresh()
+        return np.empty(0) if self._array is None else self._array
+
     def numpy(self) -> np.ndarray:
-        """Return a copy of the value."""
-        return self.memory().copy()
+        """Return a copy of the value; float64 [0] where there is none."""
+        return self._value().copy()
 
     def shape(self) -> list[int]:
-        """Return the value's shape."""
-        return list(self.memory().shape)
+        """Return the value's shape; [0] where there is none."""
+        return list(self._value().shape)
 
     @property
     def dtype(self) -> VarType:
         """The type of the elements, in Paddle's numbering as a Variable's."""
-        return to_var_type(self.memory().dtype)
+        return to_var_type(self._value().dtype)
 
     def _dtype(self) -> VarType:
         return self.dtype
@@ -253,7 +262,8 @@ class Tensor:
         return not self._lod or self._lod[-1][-1] == self._rows()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self.memory().astype(dtype or self.memory().dtype, copy=True)
+        value = self._value()
+        return value.astype(dtype or value.dtype, copy=True)
 
     @property
     def newer_elsewhere(self) -> bool:

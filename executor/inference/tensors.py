@@ -172,7 +172,7 @@ class ZeroCopyTensor:
         Raises:
             NotInitialized: the predictor was not run yet.
         """
-        return self._tensor.numpy()
+        return self._tensor.memory().copy()
 
     def reshape(self, shape: Sequence[int]) -> None:
         """Give the value another shape: zeros of float32 if it has another number of elements, or none yet."""

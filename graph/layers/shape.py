@@ -71,10 +71,13 @@ def reshape(
     """The same elements in another shape: 0 copies a size, one -1 takes the remaining elements.
 
     Sizes may be Variables, or one Variable holds them all; ``actual_shape`` is such a Variable and counts
-    first.
+    first: what it leaves open is built with the sizes of ``shape``.
     """
-    sizes = shape if actual_shape is None else actual_shape
-    inputs, attrs = several_numbers(sizes, "Shape", "ShapeTensor", "shape", "shape", "reshape")
+    slots = ("Shape", "ShapeTensor", "shape", "shape", "reshape")
+    inputs, attrs = several_numbers(shape, *slots)
+    if actual_shape is not None:
+        inputs, numbers = several_numbers(actual_shape, *slots)
+        attrs = {**attrs, **numbers}
     helper = LayerHelper("reshape2", name)
     return helper.activate(_view(helper, "reshape2", x, attrs, inputs), act)
 
@@ -182,9 +185,13 @@ def _one_hot(op_type: str, input: Variable, depth: Any, allow_out_of_range: bool
 
 
 def topk(input: Variable, k: Any, name: str | None = None) -> tuple[Variable, Variable]:
-    """The ``k`` largest of the last dimension (``k`` a number or a Variable), and where they are."""
+    """The ``k`` largest of the last dimension (``k`` a number or a Variable), and where they are.
+
+    No gradient passes, as in Paddle 1.x, unless ``stop_gradient`` of the first result is set to False.
+    """
     inputs, attrs = one_number(k, "K", "k", "k", "topk")
-    values, indices = layers("top_k", name, "Out Indices", "Indices", x=input, **inputs, **attrs)
+    slots = "Out Indices"
+    values, indices = layers("top_k", name, slots, slots, x=input, **inputs, **attrs)
     return values, indices
 
 

@@ -33,10 +33,22 @@ def sizes_of(shape: Any, layer: str) -> list[int]:
 def argsort(
     input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
 ) -> tuple[Variable, Variable]:
-    """The elements in order along ``axis``, and where they were."""
+    """The elements in order along ``axis``, and where they were.
+
+    No gradient passes, as in Paddle 1.x, unless ``stop_gradient`` of the first result is set to False.
+    """
+    elements, indices = in_order(input, axis, descending, name)
+    elements.stop_gradient = True
+    return elements, indices
+
+
+def in_order(
+    input: Variable, axis: int = -1, descending: bool = False, name: str | None = None
+) -> tuple[Variable, Variable]:
+    """As ``argsort``, but gradients pass."""
     attrs = {"axis": axis, "descending": descending}
-    out, indices = layers("argsort", name, "Out Indices", "Indices", x=input, **attrs)
-    return out, indices
+    elements, indices = layers("argsort", name, "Out Indices", "Indices", x=input, **attrs)
+    return elements, indices
 
 
 def cumsum(

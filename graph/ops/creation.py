@@ -275,7 +275,7 @@ for _name, _dims in (("one_hot", (4, 1)), ("one_hot_v2", (4,))):
 
 def top_k_shape(op: Inference) -> Mapping[str, Specs]:
     """The last dimension becomes ``k``, -1 where a tensor's number is not known."""
-    x, (k,) = op.spec("X"), sizes_read(op, "K", "", [op.attr("k")])
+    x, (k,) = op.spec("X"), sizes_read(op, "K", "", [] if op.has("K") else [op.attr("k")])
     op.require(
         k is None or (k >= 1 and (x.shape[-1] < 0 or k <= x.shape[-1])),
         f"k={k} does not fit {x.shape[-1]} elements",

@@ -175,7 +175,8 @@ def statistic(dtype: VarType) -> VarType:
 def sizes_read(op: Inference, whole: str, each: str, declared: Sequence[int]) -> list[int | None]:
     """Return sizes that are elements of a tensor, or one of each of several; None: not known yet.
 
-    Of neither they are what the op declares; of several it declares those that the program knows.
+    Of neither they are what the op declares; of several it declares those that the program knows. Beside
+    one tensor it may declare sizes to build with, of which those above 0 hold until the tensor is known.
     """
     if op.has(each):
         values = [op.value(each, k) for k in range(len(op.specs(each)))]
@@ -188,7 +189,9 @@ def sizes_read(op: Inference, whole: str, each: str, declared: Sequence[int]) ->
         return list(declared)
     value, (count,) = op.value(whole), op.shape(whole)
     if value is None:
-        return [None] * (count if count >= 0 else len(declared))
+        if count >= 0 and count != len(declared):
+            return [None] * count
+        return [size if size > 0 else None for size in declared]
     sizes: list[int | None] = np.ravel(value).tolist()
     return sizes
 

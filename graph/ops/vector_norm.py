@@ -105,7 +105,7 @@ class CosSimGrad(CosSim, BinaryGrad, reads="x y x_norm y_norm out"):
     d_out: Input
 
 
-_TINY = 1e-8  # Paddle adds it to the sum of squares, so that zeros have a direction
+_LEAST = 1e-8  # a smaller sum of squares counts as this, in Paddle, so that zeros have a cosine
 
 
 def rows_of(x: Array) -> Array:
@@ -116,8 +116,8 @@ def rows_of(x: Array) -> Array:
 def cos_sim(a: CosSim) -> f.Results:
     """Out = X.Y / (|X| |Y|), by rows."""
     x, y = rows_of(a.x), rows_of(a.y)
-    x_norm = f.sqrt((x * x).sum(1, keepdims=True) + _TINY)
-    y_norm = f.sqrt((y * y).sum(1, keepdims=True) + _TINY)
+    x_norm = f.sqrt(f.maximum((x * x).sum(1, keepdims=True), _LEAST))
+    y_norm = f.sqrt(f.maximum((y * y).sum(1, keepdims=True), _LEAST))
     out = (x * y).sum(1, keepdims=True) / x_norm / y_norm
     return {"out": out, "x_norm": x_norm, "y_norm": y_norm}
 

@@ -192,7 +192,7 @@ def argsort(
     name: str | None = None,
 ) -> Variable:
     """The positions of the sorted elements of x; equal ones stay in order."""
-    return tensors.argsort(x, axis, descending, name)[1]
+    return tensors.in_order(x, axis, descending, name)[1]
 
 
 def sort(
@@ -203,7 +203,7 @@ def sort(
     name: str | None = None,
 ) -> Variable:
     """The elements in order along ``axis``."""
-    return tensors.argsort(x, axis, descending, name)[0]
+    return tensors.in_order(x, axis, descending, name)[0]
 
 
 def topk(
@@ -224,7 +224,7 @@ def topk(
     size = (x.shape or ())[axis]
     if k < 1 or 0 <= size < k:
         raise InvalidValue(f"topk: k={k} does not fit dimension {axis} with {size} elements.")
-    values, indices = tensors.argsort(x, axis, largest, name)
+    values, indices = tensors.in_order(x, axis, largest, name)
     return layers.slice(values, [axis], [0], [k]), layers.slice(indices, [axis], [0], [k])
 
 
@@ -285,7 +285,7 @@ def median(
     size = (operand.shape or ())[place]
     if size < 1:
         raise InvalidValue(f"median: how many elements {x.name!r} has along axis must be known.")
-    ordered = tensors.argsort(operand, place)[0]
+    ordered = tensors.in_order(operand, place)[0]
     start = (size - 1) // 2
     end = start + (2 if mode == "avg" and size % 2 == 0 else 1)
     middle = layers.slice(ordered, [place], [start], [end])

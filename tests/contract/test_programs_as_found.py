@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 from rowlock.fluid.contrib.layers import basic_lstm
 from rowlock.fluid.layers.learning_rate_scheduler import _decay_step_counter
@@ -172,3 +173,109 @@ def test_sizes_that_layers_data_declares_need_not_be_fed(
         expected = np.arange(words) < feed["lengths"][:, None]
         np.testing.assert_array_equal(results[0], expected)
         np.testing.assert_array_equal(results[1], np.cumsum(array, 1))
+
+
+def test_sizes_declared_beside_a_variable_build_what_follows(program: Any) -> None:
+    """A convolution needs channels, and has them from ``shape``; the Variable decides in a step."""
+    x = fluid.data("x", [None, 4, 6])
+    sizes = fluid.data("sizes", [4], "int32")
+    image = layers.reshape(x, [-1, 4, 3, 2], actual_shape=sizes)
+    assert image.shape == (-1, 4, 3, 2)
+    filtered = layers.conv2d(image, 2, 1, bias_attr=False)
+    area = layers.cast(layers.slice(sizes, [0], [2], [4]), "int32")
+    larger = layers.resize_nearest(filtered, [9, 10], actual_shape=area, align_corners=False)
+    assert larger.shape == (-1, 2, 9, 10)
+    feed = {"x": np.ones((2, 4, 6), "float32"), "sizes": np.array([2, 4, 2, 3], "int32")}
+    outs = run(program, feed, image, filtered, larger, layers.shape(larger))
+    assert [out.shape for out in outs[:3]] == [(2, 4, 2, 3), (2, 2, 2, 3), (2, 2, 2, 3)]
+    assert outs[3].tolist() == [2, 2, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["argsort", "topk"])
+def test_no_gradient_passes_what_was_sorted_unless_told(program: Any, name: str) -> None:
+    """Paddle's layers mark what they return; programs train by the rest of their loss."""
+    x = fluid.data("x", [2, 3])
+    x.stop_gradient = False
+    x_gradients = []
+    for stop in (True, False):
+        values = layers.argsort(x)[0] if name == "argsort" else layers.topk(x, 2)[0]
+        assert values.stop_gradient
+        values.stop_gradient = stop
+        total = layers.reduce_sum(layers.square(values)) + layers.reduce_sum(x)
+        x_gradients += fluid.gradients(total, x)
+    rows = np.array([[3, 1, 2], [5, 6, 4]], "float32")
+    stopped, passed = run(program, {"x": rows}, *x_gradients)
+    smallest = rows == rows.min(1, keepdims=True)
+    assert (stopped == 1).all()
+    np.testing.assert_allclose(passed, 1 + 2 * rows * ~(smallest & (name == "topk")))
+
+
+def test_the_cosine_of_short_vectors_is_paddles(program: Any) -> None:
+    """A sum of squares counts as 1e-8 if it is less, and as it is otherwise (numbers of Paddle 1.8.5)."""
+    x, y = fluid.data("x", [None, 2]), fluid.data("y", [None, 2])
+    feed = {"x": np.array([[k, 0] for k in (1e-3, 1e-4, 0.99e-4, 1e-5, 0)], "float32")}
+    feed["y"] = np.ones_like(feed["x"])
+    (cosine,) = run(program, feed, layers.cos_sim(x, y))
+    expected = [[0.7071068], [0.7071068], [0.70003575], [0.07071068], [0]]
+    np.testing.assert_allclose(cosine, expected, rtol=1e-6)
+
+
+def test_a_variable_without_a_value_is_an_empty_array(program: Any) -> None:
+    """PaddleSlim's ``merge`` copies every variable of a scope, temporaries among them."""
+    loss = layers.mean(layers.fc(fluid.data("x", [None, 2]), 3))
+    scope = fluid.global_scope()
+    for variable in program.list_vars():
+        value = np.array(scope.var(variable.name).get_tensor())
+        assert (value.shape, value.dtype, scope.var(variable.name).get_tensor().shape()) == (
+            (0,),
+            "float64",
+            [0],
+        )
+        scope.var(f"teacher_{variable.name}").get_tensor().set(value, fluid.CPUPlace())
+        if variable is not loss and not variable.persistable:
+            scope.var(variable.name).get_tensor().set(value, fluid.CPUPlace())
+    assert run(program, {"x": np.ones((2, 2), "float32")}, loss)[0].shape == (1,)
+
+
+def test_a_target_net_that_a_program_of_one_place_copies_is_new_on_every_place() -> None:
+    """Deep Q-learning: two places lose what one loses, whose target net is copied every other step."""
+    losses = []
+    for places in (1, 2):
+        main, startup, sync = fluid.Program(), fluid.Program(), fluid.Program()
+        guards = fluid.program_guard(main, startup), fluid.unique_name.guard()
+        with guards[0], guards[1], fluid.scope_guard(fluid.Scope()):
+            states, actions = (
+                fluid.data("states", [None, 3]),
+                fluid.data("actions", [None, 1], "int64"),
+            )
+            best, chosen = (
+                layers.fc(
+                    states, 2, param_attr=fluid.ParamAttr(name, fluid.initializer.Constant(0.5))
+                )
+                for name in ("target", "model")
+            )
+            goal = layers.reduce_max(best, dim=1) * 0.9 + 1.0
+            goal.stop_gradient = True
+            value = layers.reduce_sum(layers.one_hot(actions, 2) * chosen, dim=1)
+            loss = layers.reduce_mean(layers.square_error_cost(value, goal))
+            fluid.optimizer.SGD(0.1).minimize(loss)
+            with fluid.program_guard(sync):
+                pair = [
+                    sync.global_block()._clone_variable(main.global_block().var(name))
+                    for name in ("model", "target")
+                ]
+                layers.assign(*pair)
+            exe = fluid.Executor(fluid.CPUPlace())
+            exe.run(startup)
+            compiled = fluid.CompiledProgram(main).with_data_parallel(
+                loss.name, places=fluid.cpu_places(places)
+            )
+            rng = np.random.RandomState(0)
+            with rowlock.cluster(launcher="threads"):
+                for step in range(6):
+                    if step % 2:
+                        exe.run(sync)
+                    feed = {"states": rng.rand(4, 3).astype("float32")}
+                    feed["actions"] = rng.randint(0, 2, (4, 1))
+                    losses.append(exe.run(compiled, feed=feed, fetch_list=[loss])[0].mean())
+    np.testing.assert_allclose(losses[:6], losses[6:], rtol=1e-5)

@@ -20,7 +20,7 @@ def norm(ins: Arrays, attrs: Arrays) -> Arrays:
 @reference("cos_sim")
 def cos_sim(ins: Arrays, attrs: Arrays) -> Arrays:
     x, y = (ins[slot].reshape(len(ins[slot]), -1) for slot in "XY")
-    sizes = [np.sqrt((v**2).sum(1, keepdims=True) + 1e-8) for v in (x, y)]
+    sizes = [np.sqrt(np.maximum((v**2).sum(1, keepdims=True), 1e-8)) for v in (x, y)]
     out = (x * y).sum(1, keepdims=True) / (sizes[0] * sizes[1])
     return {"Out": out, "XNorm": sizes[0], "YNorm": sizes[1]}
 
