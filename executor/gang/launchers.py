@@ -120,9 +120,11 @@ def _make_room(places: Sequence[Place]) -> None:
             _standing.discard(key)
             continue
         shared = _shared(_gangs[key], key[1], gpus)
+        numbers = ", ".join(map(str, shared))
+        holds = f"GPUs {numbers} hold replicas" if shared[1:] else f"GPU {numbers} holds a replica"
         raise PlacementError(
-            f"GPU {', '.join(map(str, shared))} holds a replica of the gang on {list(key[1])}, and a GPU holds "
-            f"one. Use the same places, or end that gang first (rowlock.shutdown())."
+            f"{holds} of the gang on {list(key[1])}, and a GPU holds one. Use the same places, or end that gang "
+            f"first (rowlock.shutdown())."
         )
 
 
