@@ -237,7 +237,9 @@ class DeviceValues(Values):
                 tensor.link = self
         if self.lost:
             self._refuse_lost(needed)
-            self.dirty.update(self.lost.intersection(names))  # a step writes them before it reads them
+            self.dirty.update(
+                self.lost.intersection(names)
+            )  # a step writes them before it reads them
             self.lost.difference_update(names)
 
     def fill(self) -> None:

@@ -152,8 +152,8 @@ def test_an_interrupt_at_any_bytecode_leaves_a_cache_that_works() -> None:
         if len(bounds) > PLANS_KEPT and bounds[-1] not in list(cache):
             bounds.pop()  # it was not known yet
         for k in (0, "new"):
-            found = cache.get(k)
-            assert found is None or (found in bounds and not found.closed), strike.where
+            bound = cache.get(k)
+            assert bound is None or (bound in bounds and not bound.closed), strike.where
         for _ in range(PLANS_KEPT + 2):
             keep(cache, bounds)
         assert len(cache) == PLANS_KEPT and cache.get("new") is bounds[-1], strike.where
