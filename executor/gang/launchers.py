@@ -125,8 +125,8 @@ def _make_room(places: Sequence[Place]) -> None:
         numbers = ", ".join(map(str, shared))
         holds = f"GPUs {numbers} hold replicas" if shared[1:] else f"GPU {numbers} holds a replica"
         raise PlacementError(
-            f"{holds} of the gang on {list(key[1])}, and a GPU holds one. Use the same places, or end that gang "
-            f"first (rowlock.shutdown())."
+            f"{holds} of the gang on {list(key[1])}, and a GPU holds one. Use the same places, or end that "
+            f"gang first (rowlock.shutdown())."
         )
 
 

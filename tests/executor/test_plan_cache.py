@@ -158,5 +158,5 @@ def test_an_interrupt_at_any_bytecode_leaves_a_cache_that_works() -> None:
             keep(cache, bounds)
         assert len(cache) == PLANS_KEPT and cache.get("new") is bounds[-1], strike.where
         cache.clear()
-        kept = [bound for bound in bounds if not bound.closed]
-        assert len(cache) == 0 and not kept, strike.where
+        open_plans = [bound for bound in bounds if not bound.closed]
+        assert len(cache) == 0 and not open_plans, strike.where
