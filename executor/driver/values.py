@@ -215,7 +215,8 @@ class DeviceValues(Values):
         Raises:
             ValuesLost: a replica alone had some of the needed, and is gone.
         """
-        self.follow(self.gang.shrunk)
+        if not self.gang.heals:
+            self.follow(self.gang.shrunk)
         generation = Storage.generation
         if names is not self._adopted or generation != self._generation:
             self._take(names, owners)
@@ -237,9 +238,8 @@ class DeviceValues(Values):
                 tensor.link = self
         if self.lost:
             self._refuse_lost(needed)
-            self.dirty.update(
-                self.lost.intersection(names)
-            )  # a step writes them before it reads them
+            # A step writes the others before it reads them.
+            self.dirty.update(self.lost.intersection(names))
             self.lost.difference_update(names)
 
     def fill(self) -> None:
