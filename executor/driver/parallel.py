@@ -410,13 +410,12 @@ class ParallelRun:
         for ranks in shrunk[self._shrunk :]:
             places = [places[rank] for rank in ranks]
         self.values.follow(shrunk)
-        assign(
-            (self, "places", places),
-            (self, "variants", {}),
-            (self, "last", None),
-            (self, "_shrunk", len(shrunk)),
-            (self, "_splitter", self._make_splitter(len(places))),
-        )
+        changes: list[Change] = [(self, "_shrunk", len(shrunk))]
+        if places != self.places:
+            splitter = self._make_splitter(len(places))
+            changes += [(self, "places", places), (self, "_splitter", splitter)]
+            changes += [(self, "variants", {}), (self, "last", None)]
+        assign(*changes)
 
     def _make_splitter(self, places: int) -> Splitter:
         weighted = self.build.gradient_scale_strategy.name == "SampleWeighted"

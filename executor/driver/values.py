@@ -8,12 +8,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 import numpy as np
 
 from ...graph.ir.graph import EVERYWHERE
-from ...strategies.errors import InvalidState
+from ...strategies.errors import InvalidState, ValuesLost
 from ..device.device_scope import SharedScope
 from ..device.tensor import Storage, Tensor
 from ..feed.scope import Scope
-from ..gang.assign import assign
-from ..gang.delivery import VALUES_GONE
+from ..gang.assign import Change, assign
+from ..gang.delivery import VALUES_GONE, GangChanged
 from ..gang.gang import Gang
 from ..gang.turns import Lock, NeedsTurn
 from ..host.memory import available_memory
@@ -55,7 +55,7 @@ class Values:
         """After a step: fetch values that the driver's scope lacks."""
 
     def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
-        """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
+        """Go on with the replicas that are there now; ``shrunk``: each time, the ranks they had before."""
 
 
 class SharedValues(Values):
@@ -112,7 +112,7 @@ class DeviceValues(Values):
     """A device scope on every replica: the persistables of one program and of those that share them.
 
     It is the :class:`Link` of the driver's tensors. The newest value of the driver's scope counts, whichever
-    program made it.
+    program made it. ``lost``: names whose newest value is gone with a replica that alone had it.
     """
 
     def __init__(self, gang: Gang, scope: Scope) -> None:
@@ -122,6 +122,7 @@ class DeviceValues(Values):
         ] = {}  # of the values held when `version` was so many
         self._followed = len(gang.shrunk)
         self.dirty: set[str] = set()
+        self.lost: set[str] = set()
         self._tensors: dict[str, Tensor] = {}
         self._adopted: Sequence[str] | None = None
         self._generation = -1  # of tensors' memory, when the names were adopted
@@ -130,7 +131,8 @@ class DeviceValues(Values):
 
     def bring_home(self) -> None:
         """Fetch the newest values into the driver's scope, which from then on stands alone."""
-        linked = [tensor for tensor in self._tensors.values() if tensor.link is self]
+        there = [tensor for tensor in self._tensors.values() if tensor.link is self]
+        linked = [tensor for tensor in there if not _is_lost(tensor)]
         for tensor in linked:
             if tensor.initialized:
                 tensor.memory()
@@ -156,18 +158,39 @@ class DeviceValues(Values):
         return list(self._tensors)
 
     def settle(self) -> None:
-        """Have all steps happen that were begun, also those that became void as the gang shrank."""
+        """Have all steps happen that were begun, also those that became void as replicas were lost."""
         gang = self.gang
-        if gang.config.on_failure == "shrink" and not gang.has_turn():
+        voids = gang.config.on_failure == "shrink" or not gang.heals
+        if voids and not gang.has_turn():
             gang.drain()
             while gang.voided:
                 gang.go_on()
                 gang.drain()
 
     def pull(self, name: str) -> np.ndarray:
-        """Return the value of ``name`` at its owner, or on replica 0."""
-        self.follow(self.gang.shrunk)
-        return self.gang.read(self.id, name, self.owners.get(name, 0))
+        """Return the value of ``name`` at its owner, or on replica 0.
+
+        Raises:
+            ValuesLost: a replica alone had it, and is gone.
+        """
+        while True:
+            self.follow(self.gang.shrunk)
+            self._refuse_lost([name])
+            try:
+                return self.gang.read(self.id, name, self.owners.get(name, 0))
+            except GangChanged:
+                continue
+
+    def _refuse_lost(self, names: Iterable[str]) -> None:
+        """Raise if one of these names has no value any more, neither here nor from the user."""
+        lost = self.lost.difference(self.dirty)
+        if lost.isdisjoint(names):
+            return
+        listed = ", ".join(sorted(lost)[:5]) + (", …" if len(lost) > 5 else "")
+        raise ValuesLost(
+            f"{len(lost)} persistables have no value ({listed}): a program that ran on one replica alone wrote "
+            f"them there, and that replica is gone. Set them again (run the startup program, or load them)."
+        )
 
     def check_reachable(self, names: Iterable[str]) -> None:
         """Refuse to begin without values that were lost with the replicas that held them.
@@ -188,7 +211,12 @@ class DeviceValues(Values):
 
         A name whose holders change (another program needs it elsewhere) is fetched and sent again. ``needed``:
         the names that are read before they are written; of the others, what lost replicas held is not missed.
+
+        Raises:
+            ValuesLost: a replica alone had some of the needed, and is gone.
         """
+        if not self.gang.heals:
+            self.follow(self.gang.shrunk)
         generation = Storage.generation
         if names is not self._adopted or generation != self._generation:
             self._take(names, owners)
@@ -208,6 +236,11 @@ class DeviceValues(Values):
                     tensor.memory()  # what another program's replicas made of it, before the link changes
                 tensor.link_version = -1  # first: an interrupt in between leaves nothing stale
                 tensor.link = self
+        if self.lost:
+            self._refuse_lost(needed)
+            # A step writes the others before it reads them.
+            self.dirty.update(self.lost.intersection(names))
+            self.lost.difference_update(names)
 
     def fill(self) -> None:
         """After a step: fetch what the driver's scope has no value of, such as what a startup program made."""
@@ -218,6 +251,7 @@ class DeviceValues(Values):
 
     def hand_over(self, tensor: Tensor) -> None:
         """Tell a value that steps made here from those before, for another program's replicas to see."""
+        self.follow(self.gang.shrunk)
         name = tensor.name
         before = self._stamps.get(name, (0, -1))[1]
         if name in self.written and name not in self.dirty and before != self.version:
@@ -241,13 +275,23 @@ class DeviceValues(Values):
                 self.owners[name] = owner
 
     def follow(self, shrunk: Sequence[Sequence[int]]) -> None:
-        """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before."""
+        """Number owners as the replicas are numbered now; ``shrunk``: each time, the ranks they had before.
+
+        Where a replica came in that nobody could give the values, send those that the driver has once more, and
+        note which it has not.
+        """
         if self._followed == len(shrunk):
             return
         owners = self.owners
         for ranks in shrunk[self._followed :]:
             owners = {name: ranks.index(rank) for name, rank in owners.items()}
-        assign((self, "owners", owners), (self, "_followed", len(shrunk)), (self, "_adopted", None))
+        changes: list[Change] = [(self, "owners", owners), (self, "_adopted", None)]
+        if not self.gang.heals:
+            there = [tensor for tensor in self._tensors.values() if tensor.link is self]
+            lost = {tensor.name for tensor in there if tensor.newer_elsewhere}
+            self.dirty.update(tensor.name for tensor in there if tensor.name not in lost)
+            changes += [(self, "lost", self.lost | lost), (self, "_stamps", {})]
+        assign(*changes, (self, "_followed", len(shrunk)))
 
     def flush(self) -> None:
         """Send what the user wrote since the last step."""
@@ -258,10 +302,15 @@ class DeviceValues(Values):
         arrays = [self._tensors[name].memory() for name in names]
         self.gang.write(self.id, names, arrays, self.owners)
         self._stamps.update({name: (self._tensors[name].stamp, self.version) for name in names})
+        for name in names:
+            self._tensors[name].link_version = self.version
+        self.lost.difference_update(names)
         self.dirty.difference_update(dirty)
 
 
 def _is_lost(tensor: Tensor) -> bool:
     """Tell whether the newest value was on replicas that are gone."""
     link = tensor.link
-    return isinstance(link, DeviceValues) and link.gang.delivery.broken and tensor.newer_elsewhere
+    if not isinstance(link, DeviceValues) or not tensor.newer_elsewhere:
+        return False
+    return link.gang.delivery.broken or tensor.name in link.lost

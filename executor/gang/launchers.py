@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from ...strategies.current import current_config
-from ...strategies.errors import InvalidArgument, PlacementError
+from ...strategies.errors import InvalidArgument, PlacementError, RowlockError
 from ..device.place import NO_PLACES, CUDAPlace, Place
 from .gang import Gang
 from .single import single_at
@@ -47,7 +47,8 @@ def register_launcher(name: str, launcher: Launcher) -> None:
 def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
     """Return the gang on these places, started if there is none yet under the configuration in force.
 
-    Programs that name equal places, and the same ``trainers`` to meet, share replicas.
+    Programs that name equal places, and the same ``trainers`` to meet, share replicas. A gang that starts ends
+    others on equal places whose programs are gone.
 
     Raises:
         InvalidArgument: the place list is empty, or has CPUs and GPUs.
@@ -66,6 +67,7 @@ def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
                 _gangs.pop(key).close()
         if key not in _gangs:
             _make_room(places)
+            _end_unused(places)
             if trainers is not None:
                 config = launcher_of(config.launcher).home(config)
             _gangs[key] = _launchers[config.launcher](places, config)
@@ -120,10 +122,23 @@ def _make_room(places: Sequence[Place]) -> None:
             _standing.discard(key)
             continue
         shared = _shared(_gangs[key], key[1], gpus)
+        numbers = ", ".join(map(str, shared))
+        holds = f"GPUs {numbers} hold replicas" if shared[1:] else f"GPU {numbers} holds a replica"
         raise PlacementError(
-            f"GPU {', '.join(map(str, shared))} holds a replica of the gang on {list(key[1])}, and a GPU holds "
-            f"one. Use the same places, or end that gang first (rowlock.shutdown())."
+            f"{holds} of the gang on {list(key[1])}, and a GPU holds one. Use the same places, or end that "
+            f"gang first (rowlock.shutdown())."
         )
+
+
+def _end_unused(places: Sequence[Place]) -> None:
+    """End the gangs on equal places, under other configurations or for other trainers, that nothing uses.
+
+    Values of scopes that are left come home; of those that turn out to be lost, a read tells.
+    """
+    for key in [key for key, gang in _gangs.items() if key[1] == tuple(places)]:
+        if not _in_use(_gangs[key]):
+            with suppress(RowlockError):
+                _close(key)
 
 
 def close_gangs(config: ClusterConfig | None = None) -> None:

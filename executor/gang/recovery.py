@@ -322,6 +322,8 @@ class Recovery:
     def _reload(self) -> None:
         """Load what was loaded before the replicas formed this group; forget single ones that are gone."""
         singles = self.gang.singles.items()
+        for _, single in singles:
+            single.follow()
         self.gang.singles = {place: one for place, one in singles if not one.delivery.broken}
         for user in self._users():
             for load in user.ledger.programs.values():

@@ -29,6 +29,9 @@ class Replicas:
     number of replicas changed, the ranks that they had before. ``singles`` run programs on one of the replicas.
     """
 
+    heals = True
+    """Whether a replica that takes another's place is given the values of those that are left."""
+
     def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
         self.delivery = delivery
         self.config = config
@@ -131,6 +134,9 @@ class Replicas:
 
     def settle(self, lost: ReplicaLost) -> None:
         """End what would be wrong if it were sent again; steps of all replicas vote, so none of them would."""
+
+    def follow(self) -> None:
+        """Go on with the replicas that took the places of lost ones."""
 
     def _new_number(self) -> int:
         """Return a number for messages, noted first, so that answers are given up if an interrupt strikes."""

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...graph.ir.replica_program import ReplicaProgram
-from ...strategies.errors import InvalidState
+from ...strategies.errors import InvalidState, NotInitialized
 from ..replica.message import Message
 from ..replica.options import RunOptions
 from .assign import assign
-from .delivery import VALUES_GONE, Delivery
+from .delivery import VALUES_GONE, Delivery, GangChanged, Request
 from .gang import Gang
 from .recovery import Recovery
 
@@ -27,13 +29,20 @@ class SingleRankDelivery:
 
     def __init__(self, delivery: Delivery, rank: int) -> None:
         self._all = delivery
-        self._replica = delivery.where[rank]
+        self._first_rank = rank  # it changes where the gang goes on with fewer
+        self.replica = delivery.where[rank]
 
     @property
     def rank(self) -> int | None:
         """The replica's rank in the gang; None: it was lost, and another may have its place."""
         where = self._all.where
-        return next((rank for rank in self._all.alive if where[rank] is self._replica), None)
+        return next((rank for rank in self._all.alive if where[rank] is self.replica), None)
+
+    @property
+    def successor(self) -> Mapping[str, Any] | None:
+        """What tells the replica that stands where this one stood in a gang that replaces the lost; or None."""
+        there = self._all.where[self._first_rank]
+        return None if there is self.replica else there
 
     @property
     def broken(self) -> bool:
@@ -43,7 +52,7 @@ class SingleRankDelivery:
     @property
     def where(self) -> Sequence[Mapping[str, Any]]:
         """What tells the process and host of the replica."""
-        return [self._replica]
+        return [self.replica]
 
     def reserve(self) -> int:
         """Return a number for messages to be sent."""
@@ -97,11 +106,18 @@ class SingleRankDelivery:
 
 
 class SingleReplicaGang(Gang):
-    """Replica ``rank`` of ``gang``, alone. What it runs has no collectives, and the others take no part."""
+    """Replica ``rank`` of ``gang``, alone. What it runs has no collectives, and the others take no part.
+
+    If another takes the replica's place, ``shrunk`` grows: programs go on there with the values that the driver
+    has, for no other replica has these.
+    """
+
+    heals = False
 
     def __init__(self, gang: Gang, rank: int) -> None:
         self._gang = gang
-        super().__init__(SingleRankDelivery(gang.delivery, rank), gang.config)
+        self._single = SingleRankDelivery(gang.delivery, rank)
+        super().__init__(self._single, gang.config)
         self.turn = gang.turn
         gang.before_close(self.close)
 
@@ -136,15 +152,25 @@ class SingleReplicaGang(Gang):
         self._gang._torn()
         assign(*((other, "failed", torn) for other in self.under_way), (self, "under_way", []))
 
+    @property
+    def _goes_on(self) -> bool:
+        """Whether what ran on a lost replica is sent to the one in its place."""
+        return self.config.on_failure != "shrink" and not self.meets_trainers
+
     def _recover(self, lost: ReplicaLost) -> None:
-        """The gang goes on without the lost; what ran on a replica that is gone is to be run again."""
+        """The gang goes on; what ran on a replica that is gone, and not replaced, is to be run again."""
         Recovery(self._gang).after(lost)
         if self.delivery.broken:
             lost.args = (f"{lost} It ran this program alone: run it again.",)
             raise lost
 
+    def _finish(self, request: Request) -> None:
+        super()._finish(request)
+        if request.fetched is not None:
+            self._gang.ledger.failures = 0  # a step was done since the last loss
+
     def settle(self, lost: ReplicaLost) -> None:
-        """Finish the steps that the replica has answered, and fail all that it never will answer.
+        """Finish the steps that the replica has answered; fail those that nobody will be sent.
 
         The gang calls this once the living have answered everything; what is left then is sent anew.
         """
@@ -152,9 +178,38 @@ class SingleReplicaGang(Gang):
         broken = self.delivery.broken
         while not broken and self.under_way and self.delivery.knows(self.under_way[0].number):
             self._finish(self.under_way[0])
-        failed = [request for request in self.under_way if broken or not request.begun]
+        ended = broken and not self._goes_on
+        failed = [request for request in self.under_way if ended or not request.begun]
         left = [request for request in self.under_way if request not in failed]
         assign(*((request, "failed", lost) for request in failed), (self, "under_way", left))
+
+    def follow(self) -> None:
+        """Go on with the replica that took this one's place: values are sent to it before steps are, anew."""
+        successor = self._single.successor if self._goes_on else None
+        if successor is None:
+            return
+        assign(
+            (self._single, "replica", successor),
+            (self, "shrunk", [*self.shrunk, [0]]),
+            *((request, "void", True) for request in self.under_way),
+            (self, "voided", [*self.under_way, *self.voided]),
+            (self, "under_way", []),
+        )
+
+    def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
+        """Return a persistable from the replica's device scope.
+
+        Raises:
+            GangChanged: the replica was lost; the one in its place does not have the value.
+        """
+        with self.turn:
+            changes = len(self.shrunk)
+            try:
+                return super().read(scope, name, rank)
+            except NotInitialized:
+                if len(self.shrunk) > changes:
+                    raise GangChanged from None
+                raise
 
     def load(
         self,
@@ -178,5 +233,7 @@ def single_at(gang: Gang, places: Sequence[Place], place: Place) -> Gang | None:
         left = gang.left_of(places)
         if place not in left:
             return None
-        single = gang.singles[place] = SingleReplicaGang(gang, left.index(place))
+        single = gang.singles.get(place)  # it may have gone on
+        if single is None or single.delivery.broken:
+            single = gang.singles[place] = SingleReplicaGang(gang, left.index(place))
         return single

@@ -67,20 +67,24 @@ class PlanBudget(Generic[Bound]):
             self._caches[oldest][0].forget(oldest)
 
     def remove(self, bound: Bound) -> None:
-        """Count a plan no longer."""
-        _, parts = self._caches.pop(bound)
+        """Count a plan no longer; an interrupt may have kept some of it from being counted."""
+        entry = self._caches.pop(bound, None)
+        if entry is None:
+            return
         self._size -= bound.size
-        for part in parts:
-            self._users[part] -= 1
-            if not self._users[part]:
-                del self._users[part]
+        for part in entry[1]:
+            others = self._users.pop(part, 1) - 1
+            if others:
+                self._users[part] = others
+            else:
                 self._size -= part.nbytes
 
 
 class PlanCache(Generic[Bound]):
     """Keeps plans under keys, which tell what was fed; several keys may come to the shapes of one plan.
 
-    ``budget``: how many bytes they may take, with those of other segments (None: alone).
+    ``budget``: how many bytes they may take, with those of other segments (None: alone). An interrupt at any
+    bytecode leaves a plan that was being kept, or forgotten, without a key: it is closed with the others.
     """
 
     def __init__(self, budget: PlanBudget[Bound] | None = None) -> None:
@@ -110,28 +114,30 @@ class PlanCache(Generic[Bound]):
 
     def keep(self, key: Hashable, shapes: Hashable, bound: Bound) -> None:
         """Keep a plan under a key, for some shapes (None: for its key alone)."""
-        self._by_key[key] = bound
-        if shapes is not None:
-            self._by_shapes[shapes] = bound
         if bound in self._plans:
-            self._plans[bound][1].add(key)
             self._budget.use(bound)
         else:
-            self._plans[bound] = shapes, {key}
+            self._plans[bound] = shapes, set()
             self._budget.add(bound, self)
+        self._plans[bound][1].add(key)
+        if shapes is not None:
+            self._by_shapes[shapes] = bound
+        self._by_key[key] = bound
         while len(self._by_key) > KEYS_KEPT:
             oldest, its = self._by_key.popitem(last=False)
             self._plans[its][1].discard(oldest)
 
     def forget(self, bound: Bound) -> None:
         """Let go of one plan."""
-        shapes, keys = self._plans.pop(bound)
-        self._budget.remove(bound)
-        if shapes is not None:
-            del self._by_shapes[shapes]
+        shapes, keys = self._plans[bound]
         for key in keys:
-            del self._by_key[key]
+            if self._by_key.get(key) is bound:
+                del self._by_key[key]
+        if self._by_shapes.get(shapes) is bound:
+            del self._by_shapes[shapes]
+        self._budget.remove(bound)
         bound.close()
+        del self._plans[bound]
 
     def clear(self) -> None:
         """Let go of every plan."""

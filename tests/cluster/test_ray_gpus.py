@@ -46,6 +46,8 @@ def trained(places, launcher):
             x = rng.standard_normal((8, 6)).astype("f4")
             feed = {"x": x, "y": x.sum(1, keepdims=True), "ids": rng.integers(0, 9, (8, 2))}
             losses += [float(v) for v in exe.run(run, feed, [loss])[0]]
+            if launcher == "ray" and number == 3:  # the test program finds it lost, and goes on
+                os.kill(run._parallel.gang.delivery.where[1]["pid"], signal.SIGKILL)
             tested += [float(one.run(test, feed, [loss])[0][0]) for one in (exe, *others)]
         told = str(run.explain())
         values = {name: np.array(scope.find_var(name).get_tensor()).tolist() for name in names}
@@ -59,7 +61,7 @@ print("RESULT" + json.dumps([on_gpus, on_cpus]))
 
 @pytest.mark.ray
 @pytest.mark.slow
-def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_one_is_replaced() -> None:
+def test_actors_on_gpus_learn_what_threads_on_cpus_learn_though_some_are_replaced() -> None:
     root = str(Path(__file__).parents[2])
     environment = {**os.environ, "ROWLOCK_SIMULATED_GPUS": "2", "PYTHONPATH": root}
     process = subprocess.run(

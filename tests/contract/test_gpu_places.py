@@ -147,6 +147,8 @@ def test_two_replicas_on_one_gpu_are_refused() -> None:
     net.run(both, feed(4), [])
     with pytest.raises(PlacementError, match="GPU 1 holds a replica of the gang on"):
         net.run(parallel(net, 1), feed(4), [])
+    with pytest.raises(PlacementError, match=r"GPUs 0, 1 hold replicas of .* GPU holds one"):
+        net.run(parallel(net, 1, 0), feed(4), [])
     net.run(both, feed(4), [])  # it goes on
     with pytest.raises(NotImplementedError, match="there is no GPU 9"):
         net.run(parallel(net, 9), feed(4), [])

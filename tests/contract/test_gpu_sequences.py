@@ -12,6 +12,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.gpus import local_gpus
+from rowlock.executor.device.place import CPUPlace
 from rowlock.executor.simulated.simulated import COUNT
 from rowlock.fluid import layers as L
 from tests.ops.gpu import needs_compiler
@@ -80,7 +81,7 @@ def losses(name: str, places: Sequence[Any]) -> tuple[list[float], str]:
 @pytest.mark.parametrize("count", [1, 2])
 def test_gpus_learn_what_cpus_learn_and_a_step_is_one_graph(name: str, count: int) -> None:
     on_gpus, text = losses(name, [fluid.CUDAPlace(i) for i in range(count)])
-    on_cpus, _ = losses(name, [fluid.CPUPlace()] * count)
+    on_cpus, _ = losses(name, [CPUPlace()] * count)
     np.testing.assert_allclose(on_gpus, on_cpus, rtol=2e-4)
     assert "the host takes part there" not in text
     if count == 1:

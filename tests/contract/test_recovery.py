@@ -24,7 +24,7 @@ from rowlock.executor.gang.recovery import Recovery
 from rowlock.executor.gang.single import SingleReplicaGang
 from rowlock.executor.replica.message import Message
 from rowlock.strategies.build import BuildStrategy
-from rowlock.strategies.errors import InvalidState, ReplicaLost
+from rowlock.strategies.errors import InvalidState, ReplicaLost, ValuesLost
 
 from ..conftest import draws, lasting, one_in, product
 from .nets import OPTIMIZERS, Net, assert_close, feed
@@ -216,11 +216,11 @@ def test_steps_in_flight_are_done_once() -> None:
             assert value.tobytes() == twin.parameters()[name].tobytes(), name
 
 
-def alone_on(rank: int, net: Net, program: Any) -> ParallelRun:
-    """Return a run of the net's test program on one replica of those that train it."""
+def alone_on(rank: int, net: Net, program: Any, plain: Any = None) -> ParallelRun:
+    """Return a run of a plain program (None: the net's test) on one replica of those that train the net."""
     gang = program._parallel.gang
-    single = gang.singles[fluid.CUDAPlace(rank)] = SingleReplicaGang(gang, rank)
-    return ParallelRun(net.test, fluid.cpu_places(1), net.scope, gang=single, plain=True)
+    single = gang.singles.setdefault(fluid.CUDAPlace(rank), SingleReplicaGang(gang, rank))
+    return ParallelRun(plain or net.test, fluid.cpu_places(1), net.scope, gang=single, plain=True)
 
 
 class TwoUpdates(Net):
@@ -282,6 +282,68 @@ def test_fewer_places() -> None:
             share_vars_from=program, places=fluid.cpu_places(3)
         )
         assert len(net.run(test, feed(6, 0), [net.loss])[0]) == 2
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_plain_program_goes_on_where_its_replica_is_replaced(rank: int) -> None:
+    """It reads what the replica that took the place was sent, whichever program finds the other one lost."""
+    with lasting("ray", spares=1, max_failures=1):
+        twin, net = Net(OPTIMIZERS["adam"]), Net(OPTIMIZERS["adam"])
+        losses_of(twin, twin.compiled(2), 4, lambda step: None)
+        program, fetches = net.compiled(2), fetches_of((net.loss.name,), True)
+        net.run(program, feed(8, 0), [net.loss])
+        test = alone_on(rank, net, program)
+
+        def tested(step: int) -> Any:
+            return test.run(feed(8, step), fetches)[0]
+
+        before = tested(5)
+        kill(program, rank)
+        np.testing.assert_array_equal(tested(5), before)  # which finds it lost
+        kill(program, rank)
+        net.run(program, feed(8, 1), [net.loss])  # as this does
+        (wanted,) = net.run(net.test, feed(8, 5), [net.loss])
+        np.testing.assert_allclose(tested(5), wanted, rtol=1e-5)
+        net.run(program, feed(8, 2), [net.loss])
+        wanted = [tested(step) for step in range(4)]
+        futures = [test.start(feed(8, step), fetches, ahead=True) for step in range(2)]
+        kill(program, rank)
+        futures += [test.start(feed(8, step), fetches, ahead=True) for step in range(2, 4)]
+        np.testing.assert_array_equal([future.result()[0] for future in futures], wanted)
+        assert test.compilations == 1
+        net.run(program, feed(8, 3), [net.loss])
+        for name, value in net.parameters().items():
+            assert value.tobytes() == twin.parameters()[name].tobytes(), name
+        replicas_equal(net, program)
+
+
+@pytest.mark.parametrize("notices", ["step", "read", "training"])
+def test_what_a_plain_program_alone_wrote_is_lost_with_its_replica_and_missed_by_name(
+    notices: str,
+) -> None:
+    with lasting("ray", spares=1):
+        net = Net(OPTIMIZERS["sgd"])
+        program, fetches = net.compiled(2), fetches_of((net.loss.name,), True)
+        net.run(program, feed(8, 0), [net.loss])
+        test, train = alone_on(1, net, program), alone_on(1, net, program, net.main)
+        (before,) = test.run(feed(8), fetches)
+        train.run(feed(8, 1), fetches)
+        names = sorted(net.main.all_parameters(), key=lambda parameter: parameter.name)
+        ask = {
+            "step": lambda: train.run(feed(8, 2), fetches),
+            "read": net.parameters,
+            "training": lambda: net.run(program, feed(8, 2), [net.loss]),
+        }
+        kill(program, 1)
+        for call in (ask[notices], *ask.values(), lambda: test.run(feed(8), fetches)):
+            with pytest.raises(ValuesLost, match=rf"{names[0].name}.* alone .*[Ss]et .* again"):
+                call()
+        net.run(net.startup)
+        (after,) = test.run(feed(8), fetches)
+        assert np.isfinite(after) and after != before
+        train.run(feed(8, 1), fetches)
+        net.run(program, feed(8, 2), [net.loss])
+        replicas_equal(net, program)
 
 
 @pytest.mark.slow

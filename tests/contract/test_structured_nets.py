@@ -210,6 +210,6 @@ def test_nets_train_as_on_one_place(
 def test_a_place_without_sequences_changes_nothing(net: str, mode: Mapping[str, Any]) -> None:
     expected, _ = train(net, FEW)
     with rowlock.cluster(launcher="threads"):
-        parameters, _ = train(net, FEW, [fluid.CPUPlace()] * 2, {**WEIGHTED, **mode}, {})
+        parameters, _ = train(net, FEW, fluid.cpu_places(2), {**WEIGHTED, **mode}, {})
     for name, value in expected.items():
         np.testing.assert_allclose(parameters[name], value, 1e-5, 1e-5, err_msg=name)

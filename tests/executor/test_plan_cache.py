@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.driver import parallel
 from rowlock.executor.replica.plan_cache import KEYS_KEPT, PLANS_KEPT, PlanBudget, PlanCache
+
+from ..contract.interrupts import Strike
 
 L = fluid.layers
 
@@ -122,3 +126,37 @@ def test_variants_for_many_lengths_are_bounded(
             assert sums.ravel().tolist() == [2.0 * steps * (steps + 1)] * places
         (run,) = [program._parallel] if places > 1 else exe._runs._runs.values()
         assert len(run.variants) <= 4
+
+
+def test_an_interrupt_at_any_bytecode_leaves_a_cache_that_works() -> None:
+    """A plan that was being kept, or another that left for it, is found whole or not at all, and is closed."""
+
+    def filled() -> tuple[PlanCache[Bound], list[Bound]]:
+        cache, shared = PlanCache(PlanBudget[Bound](most=0)), Part()
+        bounds = [Bound(100, shared, Part()) for _ in range(PLANS_KEPT)]
+        for k, bound in enumerate(bounds):
+            cache.keep(k, ("shapes", k), bound)
+        return cache, bounds
+
+    def keep(cache: PlanCache[Bound], bounds: list[Bound]) -> None:
+        bounds.append(Bound(100, bounds[0].parts[0], Part()))
+        cache.keep("new", "its shapes", bounds[-1])
+
+    counting = Strike()
+    counting.during(lambda: keep(*filled()))
+    assert counting.count > 100
+    for at in range(1, counting.count + 1):
+        cache, bounds = filled()
+        strike = Strike(at)
+        strike.during(partial(keep, cache, bounds))
+        if len(bounds) > PLANS_KEPT and bounds[-1] not in list(cache):
+            bounds.pop()  # it was not known yet
+        for k in (0, "new"):
+            bound = cache.get(k)
+            assert bound is None or (bound in bounds and not bound.closed), strike.where
+        for _ in range(PLANS_KEPT + 2):
+            keep(cache, bounds)
+        assert len(cache) == PLANS_KEPT and cache.get("new") is bounds[-1], strike.where
+        cache.clear()
+        open_plans = [bound for bound in bounds if not bound.closed]
+        assert len(cache) == 0 and not open_plans, strike.where
