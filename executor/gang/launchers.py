@@ -25,6 +25,7 @@ Launcher = Callable[[Sequence[Place], "ClusterConfig"], Gang]
 _launchers: dict[str, Launcher] = {}
 _gangs: dict[tuple[Any, ...], Gang] = {}
 _launching = [threading.RLock()]
+_UNUSED_KEPT = 4  # gangs that no program uses: to start their replicas again would take seconds
 
 
 def launching() -> threading.RLock:
@@ -48,7 +49,7 @@ def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
     """Return the gang on these places, started if there is none yet under the configuration in force.
 
     Programs that name equal places, and the same ``trainers`` to meet, share replicas. A gang that starts ends
-    others on equal places whose programs are gone.
+    others that no program uses (:func:`_end_unused`).
 
     Raises:
         InvalidArgument: the place list is empty, or has CPUs and GPUs.
@@ -67,7 +68,7 @@ def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
                 _gangs.pop(key).close()
         if key not in _gangs:
             _make_room(places)
-            _end_unused(places)
+            _end_unused()
             if trainers is not None:
                 config = launcher_of(config.launcher).home(config)
             _gangs[key] = _launchers[config.launcher](places, config)
@@ -130,13 +131,15 @@ def _make_room(places: Sequence[Place]) -> None:
         )
 
 
-def _end_unused(places: Sequence[Place]) -> None:
-    """End the gangs on equal places, under other configurations or for other trainers, that nothing uses.
+def _end_unused() -> None:
+    """End the gangs that no program uses, but for the latest few; those that hold CPUs or others of Ray, all.
 
     Values of scopes that are left come home; of those that turn out to be lost, a read tells.
     """
-    for key in [key for key, gang in _gangs.items() if key[1] == tuple(places)]:
-        if not _in_use(_gangs[key]):
+    unused = {key: gang.config for key, gang in _gangs.items() if not _in_use(gang)}
+    for number, (key, config) in enumerate(unused.items(), 1):
+        reserves = config.num_cpus_per_replica or config.resources_per_replica
+        if reserves or number <= len(unused) - _UNUSED_KEPT:
             with suppress(RowlockError):
                 _close(key)
 

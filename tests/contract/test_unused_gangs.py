@@ -1,4 +1,4 @@
-"""A gang whose programs are gone ends when another one starts on its places; values of living scopes stay."""
+"""Gangs whose programs are gone end when others start, but for a few; values of living scopes stay."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
+from rowlock.executor.gang import launchers
 from rowlock.executor.gang.launchers import gang_for
 from rowlock.executor.gang.trainers import Trainers
+from rowlock.strategies.current import current_config, pop_config
 
 from .nets import OPTIMIZERS, Net, feed
 
@@ -19,9 +21,15 @@ pytestmark = pytest.mark.cpu  # a GPU holds one replica
 BEFORE, AFTER = {"collective_deadline_s": 299.0}, {"collective_deadline_s": 298.0}
 
 
-def gang_of(net: Net, step: int, places: int = 2) -> Any:
+@pytest.fixture(autouse=True)
+def none_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep none for programs to come."""
+    monkeypatch.setattr(launchers, "_UNUSED_KEPT", 0)
+
+
+def gang_of(net: Net, step: int) -> Any:
     """Do a step with a program that is gone afterwards; return the gang."""
-    program = net.compiled(places)
+    program = net.compiled(2)
     net.run(program, feed(8, step), [net.loss])
     return program._parallel.gang
 
@@ -41,8 +49,6 @@ def test_an_unused_gang_of_another_configuration_ends(
         gang = gang_of(net, 0)
         gc.collect()
         with rowlock.cluster(launcher=launcher, **AFTER):
-            gang_of(other, 0, places=1)
-            assert not gang.delivery.broken, "it has other places"
             gang_of(other, 0)
             assert gang.delivery.broken
         assert gang_of(net, 1) is not gang
@@ -71,3 +77,19 @@ def test_gangs_of_trainers_that_are_gone_end(threads: None) -> None:
     second = gang_for(places, Trainers(endpoints, 1))
     assert first.delivery.broken and not second.delivery.broken
     assert gang_for(places, Trainers(endpoints, 1)) is second
+
+
+def test_the_latest_are_kept_unless_they_reserve_something(
+    threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launchers, "_UNUSED_KEPT", 2)
+    places, gangs = fluid.cpu_places(2), []
+    for k, cpus in enumerate((0, 0, 0, 1, 0)):
+        with_cpus = {"num_cpus_per_replica": cpus} if cpus else {}
+        rowlock.configure(launcher="threads", collective_deadline_s=290.0 + k, **with_cpus)
+        gangs.append(gang_for(places))
+    ended = [gang.delivery.broken for gang in gangs]
+    rowlock.shutdown()
+    for _ in gangs:
+        pop_config(current_config())
+    assert ended == [True, True, False, True, False]
