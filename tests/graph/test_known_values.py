@@ -91,6 +91,7 @@ def test_axes_and_numbers_of_largest_that_a_step_says(program: Any) -> None:
     x, n = fluid.data("x", [None, 3]), fluid.data("n", [1], "int32")
     x.stop_gradient = False
     best, at = L.topk(x, n + 1)
+    best.stop_gradient = False
     whole, each = L.unsqueeze(x, L.concat([n, n - 2])), L.unsqueeze(best, [n, 0])
     loss = L.reduce_sum(best * best) + L.reduce_sum(whole) + L.reduce_sum(each)
     (slope,) = fluid.gradients(loss, [x])
