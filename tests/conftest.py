@@ -9,6 +9,7 @@ import os
 import random
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -188,7 +189,14 @@ def ray_cluster() -> Iterator[None]:
     start_ray()
     yield
     rowlock.shutdown()
-    ray.shutdown()
+    # A driver that leaves calls Ray's server, which once never answered: without the server the call ends.
+    node = ray._private.worker._global_node
+    if node is not None:
+        impatience = threading.Timer(60, node.kill_gcs_server, (False,))
+        impatience.daemon = True
+        impatience.start()
+        ray.shutdown()
+        impatience.cancel()
 
 
 @pytest.fixture(scope="module")
