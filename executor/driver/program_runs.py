@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
+from contextlib import nullcontext
 from typing import Any
 
 from ...graph.compile import Compiled, compile_program
@@ -13,7 +14,7 @@ from ...graph.program.program import Program
 from ..device.place import CUDAPlace, Place
 from ..feed.scope import Scope
 from ..gang.gang import Gang
-from ..gang.launchers import gang_at
+from ..gang.launchers import gang_at, launching
 from ..gang.local import LocalGang
 from .local import run_type
 from .parallel import ParallelRun
@@ -81,7 +82,8 @@ class ProgramRuns:
         key = (program.id, program.version, id(scope), keep)
         run = self._runs.get(key)
         if run is None or run.superseded or self._on_gpu:
-            with self._turn:
+            # A gang that another thread starts meanwhile would end this one: nothing uses it yet.
+            with launching() if self._on_gpu else nullcontext(), self._turn:
                 run = self._runs.get(key)
                 gang = self._gang()
                 if run is None or run.gang is not gang or gang.delivery.broken:

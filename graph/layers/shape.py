@@ -73,10 +73,10 @@ def reshape(
     Sizes may be Variables, or one Variable holds them all; ``actual_shape`` is such a Variable and counts
     first: what it leaves open is built with the sizes of ``shape``.
     """
-    slots = ("Shape", "ShapeTensor", "shape", "shape", "reshape")
-    inputs, attrs = several_numbers(shape, *slots)
+    slots = "Shape", "ShapeTensor", "shape"
+    inputs, attrs = several_numbers(shape, *slots, "shape", "reshape")
     if actual_shape is not None:
-        inputs, numbers = several_numbers(actual_shape, *slots)
+        inputs, numbers = several_numbers(actual_shape, *slots, "actual_shape", "reshape")
         attrs = {**attrs, **numbers}
     helper = LayerHelper("reshape2", name)
     return helper.activate(_view(helper, "reshape2", x, attrs, inputs), act)

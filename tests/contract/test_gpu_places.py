@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.gpus import local_gpus, open_gpu
+from rowlock.executor.driver.program_runs import ProgramRuns
+from rowlock.executor.gang import launchers
 from rowlock.executor.simulated.simulated import COUNT, MEMORY
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import ExecutionError, PlacementError, ResourceExhausted, TrainerLost
@@ -182,6 +185,24 @@ def test_a_program_that_is_gone_leaves_its_gpus() -> None:
     net = on(fluid.CUDAPlace(0))
     net.run(parallel(net, 0, 1), feed(4), [])
     net.run(parallel(net, 0), feed(4), [])
+
+
+def test_a_gang_that_another_thread_starts_leaves_one_whose_first_program_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    net, new_run = on(fluid.CUDAPlace(0)), ProgramRuns._new_run
+    other = threading.Thread(target=launchers.gang_for, args=([fluid.CUDAPlace(1)],))
+
+    def meanwhile(*args: Any) -> Any:
+        other.start()
+        other.join(0.5)
+        return new_run(*args)
+
+    monkeypatch.setattr(launchers, "_UNUSED_KEPT", 0)
+    monkeypatch.setattr(ProgramRuns, "_new_run", meanwhile)
+    assert np.isfinite(losses(net, net.main, 1)).all()
+    other.join(60)
+    assert not other.is_alive()
 
 
 def test_a_step_is_captured_after_it_ran_once(monkeypatch: pytest.MonkeyPatch) -> None:
