@@ -77,8 +77,7 @@ class SharedValues(Values):
     def room(self, number: int, names: Iterable[str]) -> int:
         """Return the bytes that a loaded program of these persistables may take, with what it has already."""
         there = [t.memory(newest=False).nbytes for t in self.tensors(names) if t.initialized]
-        own = self._here.programs[number].memory
-        return available_memory() + sum(there) + (own.taken if own is not None else 0)
+        return available_memory() + sum(there) + self._here.programs[number].memory.taken
 
     def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
         """Fetch what other replicas made newer; bind anew what reads memory that a tensor has no more."""

@@ -14,6 +14,7 @@ from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.ir.segments import Part, cut, cut_block
 from ...graph.ops.collective import ROW_COUNTS
 from ...graph.ops.registry import Spec
+from ..cuda.memory import DeviceMemory
 from ..cuda.runtime import Runtime
 from ..host.arena import Memory
 from ..kernels.back_ends import library_of
@@ -23,7 +24,7 @@ from ..plan.buckets import Buckets
 from ..plan.group import CollectiveGroup, When
 from ..plan.instruction import SharedPart
 from ..plan.overlap import may_overlap
-from ..plan.part import gpus_can_vote
+from ..plan.part import Peers, gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
 from ..plan.shapes import Inferred, StateSpecs, Telling
@@ -39,9 +40,12 @@ RESIZERS_KEPT = 4  # of a segment: shapes tell which values can share memory
 
 
 class Seat:
-    """Where a program meets its peers: a group (None: nowhere), the rank there, and the steps done in it."""
+    """Where a program meets its peers: a group (None: nowhere), the rank there, and the steps done in it.
 
-    def __init__(self, group: CollectiveGroup | None = None, rank: int = 0) -> None:
+    ``rank`` is None on the driver's thread, where an error need not tell which replica it is of.
+    """
+
+    def __init__(self, group: CollectiveGroup | None, rank: int | None) -> None:
         self.group, self.rank, self.done = group, rank, 0
 
 
@@ -49,8 +53,7 @@ class BoundPlan:
     """A plan, and the binder that binds it again for several threads once its instructions were timed.
 
     ``binder`` is None if that never happens. ``fed``: the arrays in shared memory from which the plan reads its
-    feeds, if it does. ``direct``: a step is just a run of the plan, as it is never dealt to threads, has no
-    peers and shares no OpenMP.
+    feeds, if it does.
     """
 
     def __init__(
@@ -60,13 +63,11 @@ class BoundPlan:
         binder: Binder | None,
         fed: Sequence[np.ndarray] | None,
         post: Callable[[Message], None] | None,
-        direct: bool = False,
     ) -> None:
         self.program, self.binder = program, binder
         self.fed = fed
         self._post = post
         self.timed_steps = 0
-        self.direct = direct
         self.use(plan)
         self.size = PLAN_BYTES + plan.nbytes + (0 if binder is None else BINDER_BYTES)
 
@@ -206,28 +207,36 @@ class LastSegment(Segment):
 class LoadedProgram(LastSegment):
     """A program on this replica. ``idle`` is what it runs of it in a step in which its place has no rows.
 
-    ``threads`` instructions may run at once. ``seat``: where the program meets its peers. ``twin``: another
-    variant with the same collectives, whose buckets this one shares.
+    ``threads`` instructions may run at once, on so many ``cores``; OpenMP may start ``openmp`` threads for it
+    (0: as many as it likes). ``seat``: where it meets its peers. ``direct``: a step is just a run of the plan,
+    which is never dealt to threads, meets no peers and limits no OpenMP. ``memory``: that of its temporaries.
+    ``twin``: another variant with the same collectives, whose buckets this one shares.
     """
 
     def __init__(
         self,
         order: Load,
         seat: Seat,
+        memory: Memory | DeviceMemory,
         cores: int,
+        openmp: int,
         within: float,
         runtime: Runtime | None = None,
         twin: LoadedProgram | None = None,
     ) -> None:
         self.seat, group = seat, seat.group
+        self.memory, self._within = memory, within
         self.whole = _program_of(order)
         self._parts, self._runtime = cut(self.whole), runtime
         self._budget = PlanBudget[BoundPlan]()
         super().__init__(*self._last_of(self._parts, [] if twin is None else twin.meets_in))
         self._idle: LastSegment | None = None
-        self.gpus_vote = runtime is not None and not self.earlier and gpus_can_vote(self.program)
-        self.openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
         self.options = options = order.options
+        on_gpu = runtime is not None
+        votes = on_gpu and not self.earlier and not options.trainers
+        self._gpus_vote = votes and gpus_can_vote(self.program)
+        starts_openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
+        self.openmp = openmp if starts_openmp else 0
         fed = [self.whole.values[i].name for i in self.whole.feeds]
         self.row_counts = fed.index(ROW_COUNTS) if ROW_COUNTS in fed else None
         if group is not None and twin is None:
@@ -240,12 +249,12 @@ class LoadedProgram(LastSegment):
         threads = 1 if options.in_program_order else options.execution.num_threads
         self.threads = min(threads, cores) if options.capped else threads
         # num_threads=1 means sequential; owning one core does not.
-        self.overlap = threads > 1 and may_overlap(self.program) and runtime is None
-        if runtime is not None:
+        self.overlap = threads > 1 and may_overlap(self.program) and not on_gpu
+        if on_gpu:
             self.threads = 1  # its streams run side by side
         self.parallel = self.threads > 1 or self.overlap
+        self.direct = group is None and not self.parallel and not self.openmp
         self.spare = cores > self.threads
-        self.memory: Memory | None = None  # of its own; else that of the replica
         self.meets_early = len(self.meets_in) > 1
         self.alive: Plan | None = None
         self.last: Plan | None = None
@@ -272,6 +281,15 @@ class LoadedProgram(LastSegment):
     def schedule(self) -> str:
         """A hash of what all ranks must do alike."""
         return self.whole.meetings if self.options.rings else self.whole.schedule
+
+    def peers(self, segment: Segment) -> Peers:
+        """Return the ranks that plans of a segment meet; they vote on a step in the last."""
+        decide = isinstance(segment, LastSegment)
+        return Peers(
+            *(self.seat.group, self.seat.rank, self._within, self.schedule),
+            gpus_vote=self._gpus_vote,
+            decide=decide,
+        )
 
     def release(self) -> None:
         """Give back what plans hold, and the memory in which values meet."""

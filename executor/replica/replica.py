@@ -31,7 +31,6 @@ from ..plan.cuda_plan import CudaPlan
 from ..plan.group import CollectiveGroup, When
 from ..plan.memory import SizedByStep
 from ..plan.overlap import choose
-from ..plan.part import Peers
 from ..plan.plan import Plan, Vote
 from ..plan.run import MEASURED_STEPS, Lanes
 from ..plan.shapes import Inferred, Telling
@@ -141,7 +140,7 @@ class Replica:
             name, group = order.options.trainers, None if order.options.alone else group
         elif isinstance(order, orders.Spread):
             name = order.group
-        return self.trainers.get(name) or Seat(group, self.rank)
+        return self.trainers.get(name) or Seat(group, None if self.in_driver else self.rank)
 
     def on_join_trainers(self, order: orders.JoinTrainers, arrays: Sequence[np.ndarray]) -> Message:
         """Form a group with replicas of other trainers."""
@@ -208,10 +207,11 @@ class Replica:
         cores = max(min(share, len(os.sched_getaffinity(0))), 1)
         seat = self._seat_of(order)
         twin = self._twin(order) if order.options.trainers else None
-        loaded = LoadedProgram(order, seat, cores, self.within, self.runtime, twin)
         # Of its own on the driver's thread: a function that a program calls may run another program there.
-        loaded.memory = Memory() if self.in_driver else None
-        self.programs[order.id] = loaded
+        own = Memory() if self.in_driver else self.memory
+        self.programs[order.id] = LoadedProgram(
+            order, seat, own, cores, self.openmp, self.within, self.runtime, twin
+        )
         return orders.pack(orders.ProgramMemory(memory))
 
     def _twin(self, order: orders.Load) -> LoadedProgram | None:
@@ -315,7 +315,7 @@ class Replica:
             bound = self._keep_plan(loaded, loaded, shapes, feeds)
         plan = bound.plan
         plan.device.clock.step = step
-        if timed or not bound.direct or loaded.tracing:
+        if timed or not loaded.direct or loaded.tracing:
             self._run(loaded, bound, feeds, True, timed)
             return plan
         loaded.alive = loaded.last = plan
@@ -436,9 +436,7 @@ class Replica:
         loaded = self.programs.get(order.id)
         if loaded is not None:
             loaded.forget_plans()
-            if loaded.memory is not None:
-                loaded.memory.give_back()
-        self.memory.give_back()
+            loaded.memory.give_back()
         return orders.OK
 
     def on_temporaries(self, order: orders.Temporaries, arrays: Sequence[np.ndarray]) -> Message:
@@ -519,8 +517,8 @@ class Replica:
         measuring = loaded.parallel and bound.timed_steps < MEASURED_STEPS
         self._measuring = measuring and loaded.overlap
         timed = timed or measuring or loaded.tracing
-        if loaded.openmp and self.openmp:
-            with openmp_threads(self.openmp):
+        if loaded.openmp:
+            with openmp_threads(loaded.openmp):
                 plan.run(feeds, timed=timed)
         else:
             plan.run(feeds, timed=timed)
@@ -697,13 +695,11 @@ class Replica:
     ) -> BoundPlan:
         self.bindings += 1
         complete = partial(segment.cache.shapes.complete, inferred)
-        shares = loaded.openmp and self.openmp > 0
-        direct = loaded.seat.group is None and not loaded.parallel and not shares
         dealt = loaded.parallel and isinstance(segment, LastSegment)
         if not (lasting or dealt):
             resized = segment.resized(telling, complete)
             if resized is not None:
-                return BoundPlan(segment.program, resized, None, None, self.post, direct)
+                return BoundPlan(segment.program, resized, None, None, self.post)
         scope, program = self.scopes[loaded.scope], segment.program
         captures = loaded.options.build.allow_cuda_graph_capture is not False
         binder = Binder(
@@ -711,7 +707,7 @@ class Replica:
             Device(
                 seed=program.seed,
                 math=program.math,
-                memory=loaded.memory or self.memory,
+                memory=loaded.memory,
                 writes=scope.writes,
                 passes=scope.passes,
                 runtime=self.runtime,
@@ -719,7 +715,7 @@ class Replica:
             complete(),
             scope.allocate,
             segment.buckets,
-            self._peers(loaded, segment),
+            loaded.peers(segment),
             fed=feeds if lasting else None,
             memory_options=loaded.options.memory_options,
             cache=segment.cache,
@@ -728,7 +724,7 @@ class Replica:
             known=known,
         )
         fed = feeds if lasting else None
-        bound = BoundPlan(program, binder.plan(), binder, fed, self.post, direct)
+        bound = BoundPlan(program, binder.plan(), binder, fed, self.post)
         resizer = None if lasting or dealt else binder.resizer()
         if resizer is not None:
             segment.resize(resizer)
@@ -752,13 +748,6 @@ class Replica:
                 loaded.forget_states()
                 if moved and name in loaded.whole.needed_names():
                     loaded.forget_plans()
-
-    def _peers(self, loaded: LoadedProgram, segment: Segment) -> Peers:
-        seat, decide, schedule = loaded.seat, isinstance(segment, LastSegment), loaded.schedule
-        if loaded.options.trainers:
-            return Peers(seat.group, seat.rank, self.within, schedule, decide=decide)
-        rank = None if self.in_driver else self.rank
-        return Peers(seat.group, rank, self.within, schedule, loaded.gpus_vote, decide)
 
     def _forget_all_plans(self) -> None:
         for loaded in self.programs.values():
