@@ -26,11 +26,10 @@ from ...strategies.errors import (
     TrainerLost,
 )
 from ...strategies.log import WaitLog
-from ..cuda.runtime import Runtime
-from ..plan.group import CollectiveGroup
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
+    from ..replica.replica import Form
 
 _BEAT_S = 0.2  # how often a card that waits is laid anew
 _LOOK_S = 0.005  # between the first looks at a table
@@ -98,9 +97,6 @@ class _Looks:
         """Wait for the next look."""
         waited = time.monotonic() - self._since
         time.sleep(min(max(_LOOK_S, _SHARE * waited), _SELDOM_S))
-
-
-Form = Callable[[str, int, int, "Runtime | None", float], CollectiveGroup]
 
 
 def _process_space() -> int:
