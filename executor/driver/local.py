@@ -136,7 +136,7 @@ class LocalRun(ParallelRun):
             variant.shapes = loaded.cache.shapes
         values.adopt(variant.states, variant.owners, variant.needed)
         variant.budget.limit, _ = self._room(variant.number, variant.states)
-        self._check(variant, [shard])
+        variant.check([shard])
         if variant.stages:
             self._verify(variant, [Share(list(arrays.values()), [0], [1.0], [False])])
         newest = self._newest
@@ -162,7 +162,7 @@ class LocalRun(ParallelRun):
     def _target(self) -> Target:
         if not self._plain:
             return super()._target()
-        world = None if self._together is None else self._together.world
+        world = self._world
         return Target() if world is None else Target(replicas=world.size, trainers=world.size)
 
     @property

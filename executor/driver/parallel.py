@@ -10,36 +10,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...graph.compile import Compiled, compile_program
 from ...graph.ir.segments import first_segment
-from ...graph.ops.registry import Spec
 from ...graph.passes.target import Target
 from ...graph.program.program import Program
 from ...graph.program.where import user_frames
 from ...graph.report.report import CompileReport
 from ...strategies.cluster import CPU_BUCKET_BYTES, GPU_BUCKET_BYTES
 from ...strategies.current import current_config
-from ...strategies.errors import EnforceNotMet, PlacementError, ShapeError
+from ...strategies.errors import EnforceNotMet, PlacementError
 from ...strategies.flags import flag_value
 from ...strategies.log import log
-from ..device.device import Clock
 from ..device.place import CUDAPlace, Place
 from ..device.tensor import LoD, Storage
-from ..feed.feeds import FeedShard, check, fed_names, rows_of, with_rows
+from ..feed.feeds import FeedShard, fed_names, with_rows
 from ..feed.fetches import Fetches, Joined
 from ..feed.scope import Scope
 from ..feed.splitting import SHAPES_KEPT, Portions, Splitter
 from ..gang.assign import Change, assign
 from ..gang.delivery import GangChanged, Owner, Request, Share
 from ..gang.gang import Gang
-from ..gang.trainers import Trainers
+from ..gang.trainers import Trainers, World
 from ..gang.turns import HasTurn, Lock, NeedsTurn, in_turn
-from ..host.arena import spec_of
 from ..host.bounded_dict import BoundedDict
 from ..kernels.capabilities import capabilities
 from ..plan.numerics import checking
@@ -57,7 +53,6 @@ from .timeline import Spans
 from .together import Together
 from .values import DeviceValues, Values
 from .variant import VARIANTS_KEPT, CompiledVariant, KnownStep, VariantKey
-from .verify import Batch, verify
 
 if TYPE_CHECKING:
     from ...strategies.base import Strategy
@@ -197,6 +192,16 @@ class ParallelRun:
             self.values.version += 1
             if together.steps > self.steps:
                 self.steps = together.steps
+
+    @property
+    def _world(self) -> World | None:
+        """Where the trainers met last; None: this driver trains alone."""
+        return None if self._together is None else self._together.world
+
+    @property
+    def _by_rings(self) -> bool:
+        """Whether the program meets other trainers by ops of its own."""
+        return self._together is not None and self._together.rings
 
     def _explaining(self) -> AbstractContextManager[None]:
         """Name the trainer at fault, if there are several, in an error that is raised inside."""
@@ -499,9 +504,11 @@ class ParallelRun:
         weights = [self._splitter.parts(portions) for portions in batches]
         shares = [Share([], [], [], []) for _ in self.places]
         counts: list[np.ndarray] = []
+        world = self._world
+        span = (0, len(self.places)) if world is None else (world.first, world.size)
         for portions, parts in zip(batches, weights, strict=True):
-            counts = self._row_counts(variant, portions)
-            self._check(variant, portions, counts)
+            counts = variant.row_counts(portions, *span)
+            variant.check(portions, counts)
             first = 0
             for share, portion, weight in zip(shares, portions, parts, strict=True):
                 arrays = list(portion.complete().values())
@@ -520,28 +527,6 @@ class ParallelRun:
                     share.rows[-1] += self._together.trainers.trainer * first
         return shares, counts
 
-    def _row_counts(
-        self, variant: CompiledVariant, portions: Sequence[FeedShard]
-    ) -> list[np.ndarray]:
-        """Return how many rows of sparse gradients each place brings, as a feed; none without such gradients.
-
-        Other trainers are taken to bring as many as the first place here, until replicas tell each other.
-        """
-        if not variant.gathered:
-            return []
-        world = None if self._together is None else self._together.world
-        first, places = (0, len(portions)) if world is None else (world.first, world.size)
-        counts = np.zeros((len(variant.gathered), places), np.int64)
-        for place, portion in enumerate(portions):
-            arrays = [*portion.complete().values(), np.zeros_like(counts)]
-            if portion.has_samples:
-                specs = self._inferred(variant, arrays, portion, portions)
-                counts[:, first + place] = [
-                    sum(prod(specs[i].shape) for i in counted) for counted in variant.gathered
-                ]
-        counts[:, :first] = counts[:, first + len(portions) :] = counts[:, first : first + 1]
-        return [counts]
-
     def _variant(
         self, shards: Sequence[FeedShard], fetches: tuple[str, ...], whole: frozenset[str]
     ) -> tuple[VariantKey, CompiledVariant]:
@@ -555,7 +540,7 @@ class ParallelRun:
                 self._target(),
                 whole_feeds=whole,
                 own_states=frozenset(self.values.own),
-                keeps=self.gang.keeps and not (self._together and self._together.rings),
+                keeps=self.gang.keeps and not self._by_rings,
                 checks=checks,
             )
             variant = self._loaded(self._compiled(program, with_rows(shards), fetches, target))
@@ -585,7 +570,7 @@ class ParallelRun:
             keep=self._keep,
         )
         if self._measures():
-            compiled = chosen(compiled, fed, self._held, self.gang)
+            compiled = chosen(compiled, fed, self.values.spec, self.gang)
         if self._together is not None:
             with self._explaining():
                 compiled = self._together.agree(compiled, self.steps)
@@ -618,7 +603,8 @@ class ParallelRun:
             len(self.places),
         )
         variant = CompiledVariant(
-            compiled.program, number, budget, compiled.stages, self.values.id, generation
+            *(self.program, compiled.program, number, budget, compiled.stages, self.values),
+            generation=generation,
         )
         variant.unload = weakref.finalize(self, self.gang.forget, "programs", number)
         self.values.written.update(compiled.program.written_names())
@@ -627,9 +613,9 @@ class ParallelRun:
 
     def _libraries(self) -> frozenset[str]:
         """Return the libraries that all replicas have, those of other trainers too."""
-        together = self._together
-        world = None if together is None or together.rings else together.world
-        return self.gang.libraries() if world is None else world.libraries()
+        if self._world is None or self._by_rings:
+            return self.gang.libraries()
+        return self._world.libraries()
 
     def _forget_variants(self) -> None:
         """Make room for another variant: forget the oldest ones that have no step in flight."""
@@ -652,21 +638,9 @@ class ParallelRun:
         return bool(flag_value("FLAGS_measure_kernels") if wanted is None else wanted)
 
     def _verify(self, variant: CompiledVariant, shares: Sequence[Share]) -> None:
-        """Compute what the passes changed, before and after, on the rows of the first place that has some."""
-        rank = next((i for i, share in enumerate(shares) if not share.idle[0]), 0)
-        share, program = shares[rank], variant.program
-        names = [program.values[i].name for i in program.feeds]
-        batch = Batch(
-            dict(zip(names, share.arrays, strict=False)),
-            lambda name: np.array(self.values.scope.find_var(name).get_tensor()),  # type: ignore[union-attr]
-            rank,
-            program.seed,
-            Clock(self.steps, share.rows[0], share.parts[0]),
-        )
         assert self.report is not None
-        graph = self.report.graph.noted(verify(variant.stages, batch))
+        graph = self.report.graph.noted(variant.verify(shares, self.steps))
         self.report = replace(self.report, graph=graph)
-        variant.stages = ()
 
     def _room(self, number: int, states: Sequence[str]) -> tuple[int, str]:
         """Return the bytes that a loaded program may take of a place, and whose limit that is."""
@@ -674,7 +648,7 @@ class ParallelRun:
 
     def _target(self) -> Target:
         members = flag_value("FLAGS_fuse_parameter_groups_size")
-        world = None if self._together is None else self._together.world
+        world = self._world
         return Target(
             replicas=len(self.places) if world is None else world.size,
             trainers=1 if world is None else len(world.cards),
@@ -685,50 +659,6 @@ class ParallelRun:
             delay_collectives=self.execution.allow_op_delay,
             barrier=self.execution.use_thread_barrier,
         )
-
-    def _check(
-        self,
-        variant: CompiledVariant,
-        portions: Sequence[FeedShard],
-        counts: Sequence[np.ndarray] = (),
-    ) -> None:
-        """Infer all shapes from the feeds, once per combination, and refuse feeds for which that fails."""
-        for portion in portions:
-            arrays = [*portion.complete().values(), *counts]
-            key = variant.shapes.key(arrays)
-            if key in variant.checked:
-                continue
-            check(self.program, portion.arrays)
-            if portion.has_samples:
-                variant.specs = self._inferred(variant, arrays, portion, portions)
-                variant.budget.check(list(map(spec_of, arrays)), variant.specs, self._held)
-            variant.checked[key] = None
-
-    def _inferred(
-        self,
-        variant: CompiledVariant,
-        arrays: Sequence[np.ndarray],
-        portion: FeedShard,
-        portions: Sequence[FeedShard],
-    ) -> list[Spec]:
-        """Return the exact specs of all values; an error about a place's rows tells those of all places."""
-        try:
-            return variant.shapes.infer(list(map(spec_of, arrays)), self._held, arrays)
-        except ShapeError as error:
-            check(self.program, portion.arrays)  # tells what is not fed as declared first
-            rows = rows_of(self.program, portions)
-            if len(portions) == 1 or not rows:
-                raise
-            place = next(i for i, other in enumerate(portions) if other is portion)
-            counts = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
-            raise ShapeError(
-                f"{error} Place {place} of {len(portions)} is fed {counts}."
-            ) from error
-
-    def _held(self, name: str) -> Spec | None:
-        variable = self.values.scope.find_var(name)
-        tensor = variable.get_tensor() if variable else None
-        return spec_of(tensor.memory(newest=False)) if tensor and tensor.initialized else None
 
     def _joined(
         self,

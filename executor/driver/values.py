@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 import numpy as np
 
 from ...graph.ir.graph import EVERYWHERE
+from ...graph.ops.registry import Spec
 from ...strategies.errors import InvalidState, ValuesLost
 from ..device.device_scope import SharedScope
 from ..device.tensor import Storage, Tensor
@@ -16,6 +17,7 @@ from ..gang.assign import Change, assign
 from ..gang.delivery import VALUES_GONE, GangChanged
 from ..gang.gang import Gang
 from ..gang.turns import Lock, NeedsTurn
+from ..host.arena import spec_of
 from ..host.memory import available_memory
 
 
@@ -35,6 +37,11 @@ class Values:
         self.owners: dict[str, int] = {}
         self.own: set[str] = set()
         weakref.finalize(self, gang.forget, "scopes", self.id)
+
+    def spec(self, name: str) -> Spec | None:
+        """Return what the driver's tensor of a name has now; None: nothing."""
+        tensor = self.scope.find_tensor(name)
+        return spec_of(tensor.memory(newest=False)) if tensor and tensor.initialized else None
 
     def note_own(self, names: Collection[str], by_driver: Collection[str]) -> None:
         """Note persistables that differ by place, and those of them that the driver keeps (``by_driver``)."""

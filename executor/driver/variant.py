@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,19 @@ from ...graph.ir.sequences import sequence_of
 from ...graph.ops.collective import COLLECTIVES, GATHER_ROWS
 from ...graph.ops.registry import Spec
 from ...graph.pipeline import Stage
+from ...graph.program.program import Program
+from ...strategies.errors import ShapeError
+from ..device.device import Clock
+from ..feed.feeds import FeedShard, check, rows_of
 from ..feed.splitting import SHAPES_KEPT, Portions
 from ..gang.delivery import Results, Share, StackedShares, StepHeads
+from ..host.arena import spec_of
 from ..host.bounded_dict import BoundedDict
 from ..plan.shapes import Shapes
 from ..replica.message import Stacked
 from .budget import Budget
+from .values import Values
+from .verify import Batch, verify
 
 VariantKey = tuple[
     Any, ...
@@ -30,19 +38,21 @@ VARIANTS_KEPT = 64  # of a program that is compiled for ever other feeds, sizes 
 class CompiledVariant:
     """The program compiled for certain feeds and fetches, and loaded on the gang.
 
-    ``unload`` has the gang forget it.
+    ``source`` is the program that was compiled. ``unload`` has the gang forget it.
     """
 
     def __init__(
         self,
+        source: Program,
         program: ReplicaProgram,
         number: int,
         budget: Budget,
         stages: tuple[Stage, ...],  # what is to be verified on the first step
-        scope: int,
+        values: Values,
         generation: int,
     ) -> None:
-        self.program = program
+        self.source, self.program = source, program
+        self._values = values
         self.budget = budget
         self.shapes = Shapes(first_segment(program))  # of what is known before a step
         self.specs: list[Spec] | None = None  # of the shapes that were checked last
@@ -60,14 +70,84 @@ class CompiledVariant:
         self.own = program.own_names()
         self.alike = frozenset(self.states) - self.own
         alike = [program.values[i].alike for i in program.fetches]
-        self.results = Results(alike, scope, program.place_states)
+        self.results = Results(alike, values.id, program.place_states)
         fed = [program.values[v] for v in program.feeds]
         gathers = [node for node in program.nodes if node.op == GATHER_ROWS]
         gathers.sort(key=lambda node: node.attrs["number"])
         # By collective: the positions of values that have as many elements as a place brings rows.
         self.gathered = [node.inputs["Counted"] for node in gathers]
         self.batch = [i for i, v in enumerate(fed) if v.varies and sequence_of(v.name) is None]
-        self.checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(SHAPES_KEPT)
+        self._checked: BoundedDict[tuple[Any, ...], None] = BoundedDict(SHAPES_KEPT)
+
+    def check(self, portions: Sequence[FeedShard], counts: Sequence[np.ndarray] = ()) -> None:
+        """Infer all shapes from the feeds, once per combination, and refuse feeds for which that fails."""
+        for portion in portions:
+            arrays = [*portion.complete().values(), *counts]
+            key = self.shapes.key(arrays)
+            if key in self._checked:
+                continue
+            check(self.source, portion.arrays)
+            if portion.has_samples:
+                self.specs = self._inferred(arrays, portion, portions)
+                self.budget.check(list(map(spec_of, arrays)), self.specs, self._values.spec)
+            self._checked[key] = None
+
+    def _inferred(
+        self, arrays: Sequence[np.ndarray], portion: FeedShard, portions: Sequence[FeedShard]
+    ) -> list[Spec]:
+        """Return the exact specs of all values; an error about a place's rows tells those of all places."""
+        try:
+            return self.shapes.infer(list(map(spec_of, arrays)), self._values.spec, arrays)
+        except ShapeError as error:
+            check(self.source, portion.arrays)  # tells what is not fed as declared first
+            rows = rows_of(self.source, portions)
+            if len(portions) == 1 or not rows:
+                raise
+            place = next(i for i, other in enumerate(portions) if other is portion)
+            counts = ", ".join(f"{c[place]} of the {sum(c)} rows of {n!r}" for n, c in rows.items())
+            raise ShapeError(
+                f"{error} Place {place} of {len(portions)} is fed {counts}."
+            ) from error
+
+    def row_counts(
+        self, portions: Sequence[FeedShard], first: int, places: int
+    ) -> list[np.ndarray]:
+        """Return how many rows of sparse gradients each place brings, as a feed; none without such gradients.
+
+        ``first`` of all ``places`` is the first one here. Those of other trainers are taken to bring as many
+        as that, until replicas tell each other.
+        """
+        if not self.gathered:
+            return []
+        counts = np.zeros((len(self.gathered), places), np.int64)
+        for place, portion in enumerate(portions):
+            arrays = [*portion.complete().values(), np.zeros_like(counts)]
+            if portion.has_samples:
+                specs = self._inferred(arrays, portion, portions)
+                counts[:, first + place] = [
+                    sum(prod(specs[i].shape) for i in counted) for counted in self.gathered
+                ]
+        counts[:, :first] = counts[:, first + len(portions) :] = counts[:, first : first + 1]
+        return [counts]
+
+    def verify(self, shares: Sequence[Share], step: int) -> str:
+        """Compute what the passes changed, before and after, on the rows of the first place that has some.
+
+        Return what was compared, in words. This is done once.
+        """
+        rank = next((i for i, share in enumerate(shares) if not share.idle[0]), 0)
+        share, program = shares[rank], self.program
+        names = [program.values[i].name for i in program.feeds]
+        batch = Batch(
+            dict(zip(names, share.arrays, strict=False)),
+            lambda name: np.array(self._values.scope.find_var(name).get_tensor()),  # type: ignore[union-attr]
+            rank,
+            program.seed,
+            Clock(step, share.rows[0], share.parts[0]),
+        )
+        compared = verify(self.stages, batch)
+        self.stages = ()
+        return compared
 
 
 class KnownStep:
