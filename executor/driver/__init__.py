@@ -1,8 +1,9 @@
 """The driver's side of one program: compile it, check and split feeds, send steps, join what they fetch.
 
-Start at ``parallel.py`` ``ParallelRun``. It owns the compiled variants of a program (``variant.py``) and
-the steps in flight (``future.py``); the gang and the values on its devices (``values.py``) it shares with
-other programs. ``program_runs.py`` keeps the runs of plain programs on one place.
+Start at ``parallel.py`` ``ParallelRun``, which owns the steps in flight (``future.py``). It is a
+``ProgramOnGang`` (``program_on_gang.py``), which owns the program's compiled variants (``variant.py``), and
+shares the gang, and the values on its devices (``values.py``), with other programs. ``program_runs.py`` keeps
+the runs of plain programs on one place.
 
 * One engine: a replica on the driver's thread (``executor/gang/local.py`` ``LocalGang``) is called by
   ``local.py`` ``LocalRun`` and works on the scope's own tensors (``SharedValues``); others get messages and

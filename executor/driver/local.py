@@ -68,8 +68,7 @@ class LocalRun(ParallelRun):
         by_call = self.iterations == 1 and not self.tracing and self._together is None
         if not by_call or not (feed is None or type(feed) is dict):
             return super().run(feed, fetches)
-        if self._edit_count() != self._edits_seen:
-            self._warn_of_edits()
+        self._strategies.warn_of_edits()
         program, checks, fetch_names = self.program, checking(), fetches.names
         if program.readers:
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)

@@ -1,9 +1,11 @@
-"""Validate strategies before a run: refuse contradictions and fields that are not built."""
+"""Strategies of a program: refuse contradictions and what is not built; copy them, and tell of edits."""
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
+from ...graph.program.where import user_frames
 from ...strategies.errors import InvalidType, Unsupported
 
 if TYPE_CHECKING:
@@ -38,3 +40,28 @@ def validate_strategies(build: BuildStrategy, execution: ExecutionStrategy) -> N
     build.is_distribution = False  # no send or recv ops: Paddle overwrites it, too
     if build.sync_batch_norm and not build._finalized:
         build.enable_sequential_execution = True
+
+
+class StrategyCopies:
+    """The strategies that a program is compiled with: what the user changes later has no effect on it."""
+
+    def __init__(self, build: BuildStrategy, execution: ExecutionStrategy) -> None:
+        self.build, self.execution = build.model_copy(deep=True), execution.model_copy(deep=True)
+        self._pairs = (build, self.build), (execution, self.execution)
+        self._edits = build.edits, execution.edits
+        self._edits_seen = self._edits[0].count + self._edits[1].count
+
+    def warn_of_edits(self) -> None:
+        """Warn, once for each change, of fields that the user changed since; every step calls this."""
+        edits = self._edits[0].count + self._edits[1].count
+        if edits == self._edits_seen:
+            return
+        self._edits_seen = edits
+        for original, copied in self._pairs:
+            names = original.differing_fields(copied)
+            if names:
+                warnings.warn(
+                    f"{type(copied).__name__}.{', '.join(names)} changed after this program was compiled, and "
+                    f"the change has no effect on it. Make a new CompiledProgram.",
+                    stacklevel=user_frames() + 1,
+                )

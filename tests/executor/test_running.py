@@ -10,7 +10,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.driver.parallel import bucket_bytes
+from rowlock.executor.driver.program_on_gang import bucket_bytes
 from rowlock.strategies.errors import (
     EnforceNotMet,
     ExecutionError,
