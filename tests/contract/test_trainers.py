@@ -15,7 +15,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.driver import parallel
+from rowlock.executor.driver import program_on_gang
 from rowlock.executor.gang import launchers
 from rowlock.executor.gang.trainers import (
     Card,
@@ -471,7 +471,7 @@ def test_kernels_are_those_that_trainer_0_chose(threads: None, monkeypatch: Any)
         ]
         return replace(compiled, program=replace(compiled.program, nodes=tuple(nodes)))
 
-    monkeypatch.setattr(parallel, "chosen", choose)
+    monkeypatch.setattr(program_on_gang, "chosen", choose)
 
     def run(trainer: int) -> list[str]:
         net = nets[trainer]

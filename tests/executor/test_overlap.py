@@ -206,15 +206,15 @@ def test_a_lane_for_communication_waits_as_long_as_others_get_on() -> None:
 
 def test_ranks_may_choose_differently(trouble: Trouble, monkeypatch: pytest.MonkeyPatch) -> None:
     """One replica has a lane for communication, the other has not."""
-    from rowlock.executor.replica import replica
+    from rowlock.executor.replica import steps
 
     expected, _ = trained(5, num_threads=1)
-    choose = replica.choose
+    choose = steps.choose
 
     def only_one(plan: Any, *args: Any, **how: Any) -> Any:
         return choose(plan, *args, **how) if plan._replica == 0 else None
 
-    monkeypatch.setattr(replica, "choose", only_one)
+    monkeypatch.setattr(steps, "choose", only_one)
     net, program = trained(5)
     first, second = program.signals()
     assert first > 0 and second == 0

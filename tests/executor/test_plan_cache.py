@@ -9,7 +9,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.driver import parallel
+from rowlock.executor.driver import program_on_gang
 from rowlock.executor.replica.plan_cache import KEYS_KEPT, PLANS_KEPT, PlanBudget, PlanCache
 
 from ..contract.interrupts import Strike
@@ -102,7 +102,7 @@ def test_variants_for_many_lengths_are_bounded(
     places: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program is compiled for each length of what a recurrent net walks."""
-    monkeypatch.setattr(parallel, "VARIANTS_KEPT", 4)
+    monkeypatch.setattr(program_on_gang, "VARIANTS_KEPT", 4)
     main = fluid.Program()
     with fluid.program_guard(main, fluid.Program()), fluid.unique_name.guard():
         x = fluid.data("x", [None, None, 2])
