@@ -150,6 +150,12 @@ class CollectiveAborted(CollectiveError):
     """A collective was given up because of a failure elsewhere; that failure is the cause to report."""
 
 
+def first_of(names: Iterable[str], most: int = 5) -> str:
+    """Return names with commas; of more than ``most`` only so many."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (", …" if len(listed) > most else "")
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known name closest to ``name``, or an empty string."""
     matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)

@@ -7,7 +7,7 @@ import numpy as np
 from ...graph.ir.graph import STATE
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.program.program import Program
-from ...strategies.errors import InvalidState, NotInitialized
+from ...strategies.errors import InvalidState, NotInitialized, first_of
 from ...strategies.types import to_numpy
 from ..feed.scope import Scope
 
@@ -22,9 +22,8 @@ def check_initialized(program: ReplicaProgram, scope: Scope) -> None:
     tensors = {name: scope.find_tensor(name) for name in program.needed_names()}
     missing = [name for name, tensor in tensors.items() if tensor is None or not tensor.initialized]
     if missing:
-        names = ", ".join(map(repr, missing[:5])) + (", ..." if len(missing) > 5 else "")
         raise NotInitialized(
-            f"{len(missing)} variable(s) hold no value in the scope: {names}. "
+            f"{len(missing)} variable(s) hold no value in the scope: {first_of(map(repr, missing))}. "
             f"Run the startup program first: exe.run(startup_program)."
         )
     for value in program.values:

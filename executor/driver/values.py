@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph.ir.graph import EVERYWHERE
 from ...graph.ops.registry import Spec
-from ...strategies.errors import InvalidState, ValuesLost
+from ...strategies.errors import InvalidState, ValuesLost, first_of
 from ..device.device_scope import SharedScope
 from ..device.tensor import Storage, Tensor
 from ..feed.scope import Scope
@@ -192,10 +192,10 @@ class DeviceValues(Values):
         lost = self.lost.difference(self.dirty)
         if lost.isdisjoint(names):
             return
-        listed = ", ".join(sorted(lost)[:5]) + (", …" if len(lost) > 5 else "")
         raise ValuesLost(
-            f"{len(lost)} persistables have no value ({listed}): a program that ran on one replica alone wrote "
-            f"them there, and that replica is gone. Set them again (run the startup program, or load them)."
+            f"{len(lost)} persistables have no value ({first_of(sorted(lost))}): a program that ran on one "
+            f"replica alone wrote them there, and that replica is gone. Set them again (run the startup program, "
+            f"or load them)."
         )
 
     def check_reachable(self, names: Iterable[str]) -> None:
@@ -209,8 +209,9 @@ class DeviceValues(Values):
         tensors = [self._tensors[name] for name in names if name in self._tensors]
         lost = [t.name for t in tensors if t.link is self and t.newer_elsewhere]
         if lost:
-            shown = ", ".join(lost[:5]) + (", …" if len(lost) > 5 else "")
-            raise InvalidState(f"{len(lost)} persistables have no value ({shown}): {VALUES_GONE}")
+            raise InvalidState(
+                f"{len(lost)} persistables have no value ({first_of(lost)}): {VALUES_GONE}"
+            )
 
     def adopt(self, names: Sequence[str], owners: Mapping[str, int], needed: Set[str]) -> None:
         """Let the driver's tensors of these names be views of this device scope, from the user's values.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, first_of
 from ..device.tensor import Storage, Tensor
 
 
@@ -42,10 +42,8 @@ class Scope:
         self.turn: threading.RLock = parent.turn if parent is not None else threading.RLock()
 
     def __repr__(self) -> str:
-        names = [*self._variables][:4]
-        dots = ", ..." if len(self._variables) > len(names) else ""
         of = ", child of another" if self.parent is not None else ""
-        return f"<Scope: {len(self._variables)} variables{of}: {', '.join(names)}{dots}>"
+        return f"<Scope: {len(self._variables)} variables{of}: {first_of(self._variables, 4)}>"
 
     def var(self, name: str) -> ScopeVariable:
         """Return the variable of this scope, created if missing."""

@@ -20,6 +20,7 @@ from ...strategies.errors import (
     ReplicaLost,
     RowlockError,
     ValuesLost,
+    first_of,
 )
 from ..replica.message import Message
 from ..replica.orders import (
@@ -262,11 +263,10 @@ class Recovery:
         ]
         if lost_names:
             self.gang.delivery.close()
-            names = ", ".join(sorted(lost_names)[:5]) + (", …" if len(lost_names) > 5 else "")
             raise InvalidState(
                 f"with ReduceStrategy.Reduce a lost replica alone held {len(lost_names)} persistables "
-                f"({names}). Load a checkpoint, or run the startup program again; AllReduce keeps them "
-                "everywhere."
+                f"({first_of(sorted(lost_names))}). Load a checkpoint, or run the startup program again; "
+                f"AllReduce keeps them everywhere."
             )
 
     def _replace(self) -> None:
@@ -369,11 +369,10 @@ class Recovery:
             self._warn(rank, own, "it had a step or more before it was lost")
 
     def _warn(self, rank: int, names: Collection[str], which: str) -> None:
-        listed = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")
         _log.warning(
             "Replica %d goes on with other values of %d persistable(s) that each place has for itself (%s) "
             "than it would have had: those that %s.",
-            *(rank, len(names), listed, which),
+            *(rank, len(names), first_of(sorted(names), 3), which),
         )
 
     def _stamped(self, order: Order, arrays: Sequence[Any] = ()) -> Message:

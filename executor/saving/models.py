@@ -18,7 +18,7 @@ from ...graph.program.formats.inference import (
 from ...graph.program.formats.program import order_as_copied, parse, serialize
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
-from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile
+from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile, first_of
 from ..feed.scope import Scope, global_scope
 from .files import inside, reading, replacing
 from .variables import is_persistable, load_variables, program_of, select_variables, write_values
@@ -182,8 +182,7 @@ def _others_beside(path: str) -> str:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     if not names:
         return ""
-    listing = ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")
-    return f" The folder holds {listing}: name the program's file with model_filename."
+    return f" The folder holds {first_of(map(repr, names))}: name the program's file with model_filename."
 
 
 def read_program(path: str) -> bytes:
