@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,8 +18,6 @@ from ..device.host_device import OnHost
 from .captures import Captures, Key, Segment
 from .instruction import EARLY_FETCH, Instruction
 from .plan import Plan
-from .run import Event as Timed
-from .run import timed
 
 
 class CudaPlan(Plan):
@@ -147,10 +144,10 @@ class CudaPlan(Plan):
         if self.vote is not None:
             self.vote.stage = self.vote.BEGUN
         key = self._graphs.key(self._captures and self._ran > 0 and not timed)
-        with np.errstate(all="ignore"):
-            if timed:
-                self._run_timed()
-            else:
+        if timed:
+            self._run_timed()
+        else:
+            with np.errstate(all="ignore"):
                 for segment in self.segments:
                     self._run_segment(segment, key)
         self._ran += 1
@@ -189,19 +186,10 @@ class CudaPlan(Plan):
             self._early.wait()
             self.vote.deliver()
 
-    def _run_timed(self) -> None:
-        trace: list[Timed | None] = []
-        started = time.perf_counter()
+    def _timeable(self) -> Iterator[Instruction]:
         for instruction, steps in zip(self.instructions, self._by_instruction, strict=True):
             self._under = instruction
-            through = replace(instruction, calls=(partial(self._through, steps),))
-            try:
-                trace.append(timed(through, 0, started, self.waited))
-            except CollectiveError:
-                raise
-            except Exception as error:
-                raise self._explain(instruction, error) from error
-        self._keep(trace, started)
+            yield replace(instruction, calls=(partial(self._through, steps),))
 
     def _through(self, steps: Sequence[Step]) -> None:
         """Make some calls, and wait until the GPU has finished their work."""
@@ -241,9 +229,9 @@ def _waits(call: Step) -> bool:
     return isinstance(call, Waiting)
 
 
-def _alike(one: Step, other: Step) -> bool:
+def _alike(first: Step, second: Step) -> bool:
     """Tell whether both calls run on the host, or neither."""
-    return isinstance(one, OnHost) == isinstance(other, OnHost)
+    return isinstance(first, OnHost) == isinstance(second, OnHost)
 
 
 def _why_split(segment: Segment, op: str) -> str:

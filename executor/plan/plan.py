@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -186,7 +186,7 @@ class Plan:
         trace: list[Event | None] = []
         started = time.perf_counter()
         with np.errstate(all="ignore"):
-            for instruction in self.instructions:
+            for instruction in self._timeable():
                 try:
                     trace.append(timed(instruction, 0, started, self.waited))
                 except CollectiveError:
@@ -194,6 +194,10 @@ class Plan:
                 except Exception as error:
                     raise self._explain(instruction, error) from error
         self._keep(trace, started)
+
+    def _timeable(self) -> Iterable[Instruction]:
+        """Return the instructions, the work of each of which is done when its calls return."""
+        return self.instructions
 
     def _run_lanes(self, lanes: Lanes, timed: bool) -> None:
         trace: list[Event | None] | None = [None] * len(self.instructions) if timed else None
