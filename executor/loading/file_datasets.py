@@ -129,27 +129,22 @@ class DatasetBase:
 
     def set_fea_eval(self, record_candidate_size: int, fea_eval: bool = True) -> NoReturn:
         """Refuse: only an :class:`InMemoryDataset` can shuffle slots."""
-        raise Unsupported(
-            f"set_fea_eval needs an InMemoryDataset, this is a {type(self).__name__}."
-        )
+        self._refuse("set_fea_eval")
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
         """Refuse: only an :class:`InMemoryDataset` can shuffle slots."""
-        raise Unsupported(
-            f"slots_shuffle needs an InMemoryDataset, this is a {type(self).__name__}."
-        )
+        self._refuse("slots_shuffle")
 
     def local_shuffle(self) -> None:
         """Refuse: only an :class:`InMemoryDataset` can shuffle."""
-        raise Unsupported(
-            f"local_shuffle needs an InMemoryDataset, this is a {type(self).__name__}."
-        )
+        self._refuse("local_shuffle")
 
     def global_shuffle(self, fleet: Workers | None = None, thread_num: int = 12) -> None:
         """Refuse: only an :class:`InMemoryDataset` can shuffle."""
-        raise Unsupported(
-            f"global_shuffle needs an InMemoryDataset, this is a {type(self).__name__}."
-        )
+        self._refuse("global_shuffle")
+
+    def _refuse(self, method: str) -> NoReturn:
+        raise Unsupported(f"{method} needs an InMemoryDataset, this is a {type(self).__name__}.")
 
     def desc(self) -> str:
         """Return the settings as the text of Paddle's DataFeedDesc."""
@@ -375,9 +370,7 @@ class InMemoryDataset(DatasetBase):
 
     def get_shuffle_data_size(self, fleet: Workers | None = None) -> int:
         """Return how many samples were shuffled since they were loaded, as :meth:`get_memory_data_size`."""
-        return _total(
-            len(self._memory) if self._memory is not None and self._shuffled else 0, fleet
-        )
+        return self.get_memory_data_size(fleet) if self._shuffled else _total(0, fleet)
 
     def _pass(self, threads: int, least: int) -> Iterator[Batch]:
         records, slots = self._held("a pass over the dataset"), self._slots
