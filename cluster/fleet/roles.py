@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import (
@@ -206,7 +206,7 @@ class PaddleCloudRoleMaker(RoleMakerBase):
             return
         self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST")
         self._worker_count = _number("PADDLE_TRAINERS_NUM", 1)
-        role = _role("TRAINING_ROLE", _environment("TRAINING_ROLE"))
+        role = _role()
         if role == Role.WORKER:
             self._current_id = _number("PADDLE_TRAINER_ID", 0, self._worker_count)
         else:
@@ -269,7 +269,7 @@ class GeneralRoleMaker(RoleMakerBase):
     def _generate(self) -> None:
         self._server_endpoints = _endpoints("PADDLE_PSERVERS_IP_PORT_LIST")
         self._worker_endpoints = _endpoints("PADDLE_TRAINER_ENDPOINTS")
-        role = _role("TRAINING_ROLE", _environment("TRAINING_ROLE"))
+        role = _role()
         if role == Role.WORKER:
             self._current_id = _number("PADDLE_TRAINER_ID", 0, len(self._worker_endpoints))
         elif "PADDLE_PSERVER_ID" in os.environ:
@@ -336,15 +336,10 @@ class MPISymetricRoleMaker(RoleMakerBase):
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        _refuse_mpi()
-
-
-def _refuse_mpi() -> NoReturn:
-    raise Unsupported(
-        "MPISymetricRoleMaker: jobs are not started by MPI here. Use PaddleCloudRoleMaker, whose environment "
-        "python -m rowlock.distributed.launch_ps sets."
-    )
+        raise Unsupported(
+            "MPISymetricRoleMaker: jobs are not started by MPI here. Use PaddleCloudRoleMaker, whose "
+            "environment python -m rowlock.distributed.launch_ps sets."
+        )
 
 
 def _listed(what: str, endpoints: Any) -> list[str]:
@@ -379,11 +374,12 @@ def _number(name: str, least: int, below: int | None = None) -> int:
     return value
 
 
-def _role(name: str, word: str) -> int:
+def _role() -> int:
+    word = _environment("TRAINING_ROLE")
     for role, spelling in _WORDS.items():
         if word == spelling:
             return role
-    raise InvalidValue(f"{name} must be TRAINER or PSERVER, the environment has {word!r}.")
+    raise InvalidValue(f"TRAINING_ROLE must be TRAINER or PSERVER, the environment has {word!r}.")
 
 
 def _own_number(endpoints: Sequence[str]) -> int:
