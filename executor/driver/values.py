@@ -194,8 +194,8 @@ class DeviceValues(Values):
             return
         raise ValuesLost(
             f"{len(lost)} persistables have no value ({first_of(sorted(lost))}): a program that ran on one "
-            f"replica alone wrote them there, and that replica is gone. Set them again (run the startup program, "
-            f"or load them)."
+            f"replica alone wrote them there, and that replica is gone. Set them again (run the startup "
+            f"program, or load them)."
         )
 
     def check_reachable(self, names: Iterable[str]) -> None:

@@ -458,12 +458,12 @@ class Gang(Replicas):
         owners: Mapping[str, int] | None = None,
     ) -> None:
         """Write persistables to a device scope of all replicas; one with an owner, on that rank alone."""
-        messages = []
+        messages, owners = [], owners or {}
         for rank in range(self.size):
             values = [
                 (name, array)
                 for name, array in zip(names, arrays, strict=True)
-                if (owners or {}).get(name, rank) == rank
+                if owners.get(name, rank) == rank
             ]
             write = Write(scope, [name for name, _ in values])
             messages.append(pack(write, [array for _, array in values]))
@@ -473,8 +473,8 @@ class Gang(Replicas):
             self.ledger.place_values.forget(scope, names)
             for name in names:
                 known.pop(name, None)
-                if name in (owners or {}):
-                    known[name] = (owners or {})[name]
+                if name in owners:
+                    known[name] = owners[name]
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
         """Return a persistable from one replica's device scope; ``rank`` is its number now."""

@@ -94,7 +94,7 @@ _standing: set[tuple[Any, ...]] = set()  # gangs of one that leave when their GP
 
 
 def _in_use(gang: Gang) -> bool:
-    return not gang.delivery.broken and any(one.users for one in (gang, *gang.singles.values()))
+    return not gang.delivery.broken and any(user.users for user in (gang, *gang.singles.values()))
 
 
 def _shared(gang: Gang, places: Sequence[Place], gpus: Sequence[CUDAPlace]) -> list[int]:

@@ -324,7 +324,7 @@ class Recovery:
         singles = self.gang.singles.items()
         for _, single in singles:
             single.follow()
-        self.gang.singles = {place: one for place, one in singles if not one.delivery.broken}
+        self.gang.singles = {place: s for place, s in singles if not s.delivery.broken}
         for user in self._users():
             for load in user.ledger.programs.values():
                 if not load.options.trainers:  # those are loaded when the trainers meet again
@@ -340,7 +340,7 @@ class Recovery:
             raise ReplicaLost("no replica that has the values is left.", stale)
         names = self.gang.some({source: self._stamped(Names())})[source]
         singles = self.gang.singles.values()
-        alone = {load.scope for one in singles for load in one.ledger.programs.values()}
+        alone = {load.scope for s in singles for load in s.ledger.programs.values()}
         for scope, persistables in PersistableNames(**names.head).scopes:
             if scope in alone:
                 continue
