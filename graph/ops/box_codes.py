@@ -191,10 +191,6 @@ class YoloBox(Operands):
     scale_x_y: float = 1.0
 
 
-def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + f.exp(-x))
-
-
 def yolo_box(a: YoloBox) -> f.Results:
     """Boxes around cells, in pixels of the images, and scores of classes; zeros below ``conf_thresh``."""
     n, _, height, width = a.x.shape
@@ -203,10 +199,10 @@ def yolo_box(a: YoloBox) -> f.Results:
     image = a.img_size.astype(a.x.dtype)
     rows, columns = np.indices((height, width))
     corners: list[list[Array]] = [[], []]
-    sure = _sigmoid(x[:, :, 4])
+    sure = f.sigmoid(x[:, :, 4])
     for k, (place, cells) in enumerate(((columns, width), (rows, height))):
         pixels = image[:, 1 - k].reshape(n, 1, 1, 1)
-        share = _sigmoid(x[:, :, k]) * a.scale_x_y - 0.5 * (a.scale_x_y - 1)
+        share = f.sigmoid(x[:, :, k]) * a.scale_x_y - 0.5 * (a.scale_x_y - 1)
         middle = (share + f.table(place, a.x.dtype)) * pixels * (1 / cells)
         anchor = f.table(sizes[:, k].reshape(-1, 1, 1) / (a.downsample_ratio * cells), a.x.dtype)
         half = f.exp(x[:, :, 2 + k]) * anchor * pixels * 0.5
@@ -215,7 +211,7 @@ def yolo_box(a: YoloBox) -> f.Results:
             low, high = f.maximum(low, 0), f.minimum(high, pixels - 1)
         for side, edge in zip(corners, (low, high), strict=True):
             side.append(f.where(sure < a.conf_thresh, 0, edge).reshape(n, -1, 1))
-    scores = _sigmoid(x[:, :, 5:]) * f.where(sure < a.conf_thresh, 0, sure)[:, :, None]
+    scores = f.sigmoid(x[:, :, 5:]) * f.where(sure < a.conf_thresh, 0, sure)[:, :, None]
     return {
         "boxes": f.concatenate([*corners[0], *corners[1]], 2),
         "scores": scores.transpose(0, 1, 3, 4, 2).reshape(n, -1, a.class_num),

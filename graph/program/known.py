@@ -18,6 +18,7 @@ from ...strategies.types import to_numpy, to_var_type
 from ..ops.indexing import slice_bounds
 from ..ops.registry import Op
 from ..ops.rules import UNKNOWN_SIZE
+from ..ops.view import VIEWS
 from .role import EMPTY_VAR
 
 _LARGEST = 1024  # elements: numbers of an op are few
@@ -135,7 +136,7 @@ def of_sizes(
     present = [operand for operand in operands if operand is not None]
     if len(present) < len(operands):
         return None
-    if op_type in _VIEWS:
+    if op_type in VIEWS:
         return np.reshape(present[0], shape)
     if op_type in _MOVES:
         return _MOVES[op_type](present, attrs)
@@ -168,7 +169,7 @@ def computed(
     """Return what an op makes of known operands, or None if that is not known here."""
     compute = _MAKERS.get(type) or _TESTS.get(type)
     few = all(operand.size <= _LARGEST for operand in operands)
-    if compute is None or type in ("shape", "size", *_VIEWS) or not few:
+    if compute is None or type in ("shape", "size", *VIEWS) or not few:
         return None
     if type == "fill_constant" and prod(attrs["shape"]) > _LARGEST:
         return None
@@ -234,7 +235,6 @@ def _cast(operands: list[Any], attrs: Mapping[str, Any]) -> Any:
     return x if UNKNOWN_SIZE in x else x.astype(to_numpy(attrs["out_dtype"]))
 
 
-_VIEWS = frozenset({"reshape", "reshape2", "squeeze", "squeeze2", "unsqueeze", "unsqueeze2"})
 _MOVES: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     "assign": lambda operands, attrs: operands[0],
     "cast": _cast,
@@ -259,7 +259,7 @@ _ARITHMETIC: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
 }
 _MAKERS: dict[str, Callable[[list[Any], Mapping[str, Any]], Any]] = {
     **_MOVES,
-    **dict.fromkeys(("shape", "size", *_VIEWS), lambda operands, attrs: None),
+    **dict.fromkeys(("shape", "size", *VIEWS), lambda operands, attrs: None),
     "fill_constant": _fill,
     "assign_value": _assign,
     "seed": lambda operands, attrs: np.array([attrs["seed"]]) if attrs["seed"] else None,

@@ -154,6 +154,19 @@ def test_flatten_keeps_what_is_known(program: Any) -> None:
         tensor.flatten(x, 2, 1)
 
 
+def test_numbers_stay_known_through_every_view(program: Any) -> None:
+    x, sizes = fluid.data("x", [4, 6]), L.assign(np.array([2, 12], "int32"))
+    views = [
+        L.flatten(sizes, 0),
+        L.flatten(sizes, 1),
+        L.unsqueeze(sizes, [0]),
+        L.squeeze(L.unsqueeze(sizes, [0]), [0]),
+        L.reshape(sizes, [2, 1]),
+    ]
+    for view in views:
+        assert L.reshape(x, L.reshape(view, [2])).shape == (2, 12)
+
+
 def test_only_a_seed_of_its_own_fixes_a_mask(program: Any) -> None:
     """A program's seed makes runs the same, not their steps."""
     program.random_seed = 5
