@@ -71,26 +71,13 @@ def nce_shape(op: Inference) -> Mapping[str, Specs]:
     if op.has("Bias"):
         size = math.prod(op.shape("Bias"))
         op.require(size == classes, f"Bias must have {classes} elements, one a class")
-    op.require(drawn > 0, f"num_neg_samples must be above 0, got {drawn}")
     fixed = list(op.attr("custom_neg_classes"))
     op.require(
         not fixed or (len(fixed) == drawn and all(0 <= k < classes for k in fixed)),
         f"custom_neg_classes must be num_neg_samples = {drawn} of the {classes} classes, got {fixed}",
     )
-    sampler = op.attr("sampler")
-    op.require(
-        sampler in (UNIFORM, LOG_UNIFORM, CUSTOM),
-        f"sampler must be 0 (uniform), 1 (log_uniform) or 2 (custom_dist), got {sampler}",
-    )
-    if sampler == CUSTOM:
-        op.require(op.has("CustomDistProbs"), "CustomDistProbs is missing (sampler is custom_dist)")
-        match(op, {"classes": classes}, CustomDistProbs="classes")
+    _check_drawing(op, x.shape[0])
     op.require(not op.attr("epmap"), "rows on parameter servers are not built")
-    if op.has("SampleWeight"):
-        fits = merge_dims(math.prod(op.shape("SampleWeight")), x.shape[0]) is not None
-        op.require(
-            fits or -1 in (*op.shape("SampleWeight"), x.shape[0]), "SampleWeight must be [N, 1]"
-        )
     width = label.shape[1] if len(label.shape) == 2 else 1
     shape = (x.shape[0], width + drawn if width >= 0 else -1)
     return {
@@ -98,6 +85,23 @@ def nce_shape(op: Inference) -> Mapping[str, Specs]:
         "SampleLogits": of_shape(shape, x),
         "SampleLabels": Spec(shape, VarType.INT64),
     }
+
+
+def _check_drawing(op: Inference, rows: int) -> None:
+    """Refuse what says wrongly how classes are drawn, and what the rows weigh."""
+    drawn, sampler = op.attr("num_neg_samples"), op.attr("sampler")
+    op.require(drawn > 0, f"num_neg_samples must be above 0, got {drawn}")
+    op.require(
+        sampler in (UNIFORM, LOG_UNIFORM, CUSTOM),
+        f"sampler must be 0 (uniform), 1 (log_uniform) or 2 (custom_dist), got {sampler}",
+    )
+    if sampler == CUSTOM:
+        op.require(op.has("CustomDistProbs"), "CustomDistProbs is missing (sampler is custom_dist)")
+        match(op, {"classes": op.attr("num_total_classes")}, CustomDistProbs="classes")
+    if op.has("SampleWeight"):
+        shape = op.shape("SampleWeight")
+        fits = merge_dims(math.prod(shape), rows) is not None
+        op.require(fits or -1 in (*shape, rows), "SampleWeight must be [N, 1]")
 
 
 class NceRows(NceAttributes):
@@ -156,7 +160,19 @@ def nce_rows(a: NceRows) -> f.Results:
     return {"rows": a.sample_labels.reshape(-1), "values": values}
 
 
-def rows_of_scores(op: Inference, scores: Spec, x: Spec) -> Mapping[str, Specs]:
+def nce_rows_shape(op: Inference) -> Mapping[str, Specs]:
+    """A row for each class that a row of Input has, true ones first: [N, T + S]."""
+    hold_floats(op, "Input", "SampleLogits", "Cost@GRAD")
+    hold_integers(op, "SampleLabels")
+    shapes = {"SampleLabels": "N classes", "SampleLogits": "N classes", "Input": "N D"}
+    sizes = match(op, **shapes, **{"Cost@GRAD": "N 1?"})
+    _check_drawing(op, sizes["N"])
+    drawn, columns = op.attr("num_neg_samples"), sizes["classes"]
+    op.require(columns < 0 or columns >= drawn, f"SampleLabels must have {drawn} or more columns")
+    return rows_of_scores(op.spec("SampleLabels"), op.spec("Input"))
+
+
+def rows_of_scores(scores: Spec, x: Spec) -> Mapping[str, Specs]:
     """Return the specs of a row, as wide as ``x``, for each score."""
     count = product(scores.shape)
     return {"Rows": Spec((count,), VarType.INT64), "Values": of_shape((count, x.shape[1]), x)}
@@ -207,13 +223,22 @@ define(
 define(
     "nce_rows",
     NceRows,
-    lambda op: rows_of_scores(op, op.spec("SampleLabels"), op.spec("Input")),
+    nce_rows_shape,
     formula=nce_rows,
     lod=no_sequences,
     samples=(
         sample({**_SCORES, "SampleWeight": uniform(4, 1)}, **_SHARES),
         sample(_SCORES, sampler=LOG_UNIFORM, **_SHARES),
         sample({**_SCORES, "CustomDistProbs": distribution(6)}, sampler=CUSTOM, **_SHARES),
+    ),
+    refuses=(
+        sample({**_SCORES, "Input": normal(4)}, **_SHARES),
+        sample({**_SCORES, "SampleLabels": integers(4, 6, high=6)}, **_SHARES),
+        sample({**_SCORES, "SampleLabels": normal(4, 5)}, **_SHARES),
+        sample({**_SCORES, "Cost@GRAD": normal(3, 1)}, **_SHARES),
+        sample({**_SCORES, "SampleWeight": uniform(3, 1)}, **_SHARES),
+        sample(_SCORES, sampler=CUSTOM, **_SHARES),
+        sample(_SCORES, **{**_SHARES, "num_neg_samples": 6}),
     ),
 )
 

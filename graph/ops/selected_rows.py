@@ -18,7 +18,7 @@ from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output
 from .registry import Inference, Spec, Specs, define
-from .rules import of_shape, product, same
+from .rules import hold_integers, match, of_shape, product, same
 from .samples import integers, lengths, normal, offsets, sample
 
 
@@ -171,8 +171,10 @@ class DenseRows(Operands):
 
 def dense_shape(op: Inference) -> Mapping[str, Specs]:
     """``height`` rows, each as wide as Values."""
-    values = op.spec("Values")
-    return {"Out": of_shape((op.attr("height"), values.shape[1]), values)}
+    height, sizes = op.attr("height"), match(op, Rows="rows", Values="rows D")
+    hold_integers(op, "Rows")
+    op.require(height > 0, f"height must be above 0, got {height}")
+    return {"Out": of_shape((height, sizes["D"]), op.spec("Values"))}
 
 
 def dense_rows(a: DenseRows) -> f.Results:
@@ -187,6 +189,12 @@ define(
     formula=dense_rows,
     lod=no_sequences,
     samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
+    refuses=(
+        sample({"Rows": integers(6, high=4), "Values": normal(6)}, height=5),
+        sample({"Rows": integers(5, high=4), "Values": normal(6, 3)}, height=5),
+        sample({"Rows": normal(6), "Values": normal(6, 3)}, height=5),
+        sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=0),
+    ),
 )
 
 

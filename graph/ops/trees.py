@@ -193,18 +193,31 @@ def hierarchical_sigmoid_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss a row of X; PreOut has a column for each class that a path may pass."""
     x, w, classes = op.spec("X"), op.spec("W"), op.attr("num_classes")
     hold_floats(op, "X", "W")
-    hold_integers(op, "Label", "PathTable", "PathCode")
     match(op, X="N D", W="nodes D", Label="N 1?", Bias="nodes 1?")
+    steps, rows = _steps(op), x.shape[0]
+    if not op.has("PathTable"):
+        op.require(w.shape[0] >= classes - 1, f"W must have {classes - 1} rows, has {w.shape[0]}")
+    return {"Out": of_shape((rows, 1), x), "PreOut": of_shape((rows, steps), x), "W_Out": w}
+
+
+def _steps(op: Inference) -> int:
+    """Return how many steps the longest way to a class has."""
+    classes = op.attr("num_classes")
+    hold_integers(op, "Label", "PathTable", "PathCode")
     match(op, PathTable="rows steps", PathCode="rows steps")
     op.require(op.has("PathTable") == op.has("PathCode"), "PathTable and PathCode go together")
     if op.has("PathTable"):
-        steps = op.shape("PathTable")[1]
-    else:
-        op.require(classes >= 2, f"num_classes {classes} must be 2 or more")
-        op.require(w.shape[0] >= classes - 1, f"W must have {classes - 1} rows, has {w.shape[0]}")
-        steps = int(classes - 1).bit_length()
-    rows = x.shape[0]
-    return {"Out": of_shape((rows, 1), x), "PreOut": of_shape((rows, steps), x), "W_Out": w}
+        return op.shape("PathTable")[1]
+    op.require(classes >= 2, f"num_classes {classes} must be 2 or more")
+    return int(classes - 1).bit_length()
+
+
+def hierarchical_sigmoid_rows_shape(op: Inference) -> Mapping[str, Specs]:
+    """A row for each step on the way of each row of X."""
+    hold_floats(op, "X", "PreOut", "Out@GRAD")
+    shapes = {"X": "N D", "PreOut": "N steps", "Label": "N 1?", "Out@GRAD": "N 1?"}
+    match(op, {"steps": _steps(op)}, **shapes, PathTable="N steps")
+    return rows_of_scores(op.spec("PreOut"), op.spec("X"))
 
 
 class HierarchicalSigmoid(Operands):
@@ -332,11 +345,18 @@ define(
 define(
     "hierarchical_sigmoid_rows",
     HierarchicalSigmoidRows,
-    lambda op: rows_of_scores(op, op.spec("PreOut"), op.spec("X")),
+    hierarchical_sigmoid_rows_shape,
     formula=hierarchical_sigmoid_rows,
     lod=no_sequences,
     samples=(
         sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=6, height=5),
         sample({**_CUSTOM_WAY, **_COSTS}, num_classes=5, height=5),
+    ),
+    refuses=(
+        sample({**_COSTS, "Label": integers(3, 1, high=6)}, num_classes=6, height=5),
+        sample({**_COSTS, "Label": integers(4, 1, high=6)}, num_classes=9, height=8),
+        sample({**_COSTS, "Label": integers(4, 1, high=6), "X": normal(4)}, num_classes=6),
+        sample({**_CUSTOM_WAY, **_COSTS, "PreOut": uniform(4, 2, low=0.1)}, num_classes=5),
+        sample({**_CUSTOM_WAY, **_COSTS, "Out@GRAD": normal(3, 1)}, num_classes=5),
     ),
 )
