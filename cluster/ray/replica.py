@@ -34,7 +34,7 @@ from .pinning import CoreKeeper
 class RayReplica(Replica):
     """A replica that joins groups of ``ray.util.collective`` when it is told to."""
 
-    def on_regroup(self, order: Regroup, arrays: Sequence[np.ndarray]) -> Message:
+    def on_regroup(self, order: Regroup) -> Message:
         """Leave the group this replica is in, and join another (none if it would be alone)."""
         name, rank, size, backend, within, pin = order
         self.join(rank, None)
@@ -99,9 +99,9 @@ class RayReplica(Replica):
         terms = Terms(within, self.within, partial(self._ended, name))
         return form_group(name, rank, size, "rowlock", runtime, terms)
 
-    def on_leave_trainers(self, order: LeaveTrainers, arrays: Sequence[np.ndarray]) -> Message:
+    def on_leave_trainers(self, order: LeaveTrainers) -> Message:
         """Leave a group of trainers, with the programs that met there."""
-        answer = super().on_leave_trainers(order, arrays)
+        answer = super().on_leave_trainers(order)
         leave_group(order.name)
         return answer
 

@@ -420,7 +420,7 @@ class Gang(Replicas):
         load = Load(number, program, scope, options, list(functions))
         with self.turn:
             self._unload()
-            answers = self.all(load) if self.here is None else [self.here.on_load(load, ())]
+            answers = self.all(load) if self.here is None else [self.here.on_load(load)]
             self._memory[number] = min(ProgramMemory(**answer.head).memory for answer in answers)
             self.ledger.programs[number] = load
         return number

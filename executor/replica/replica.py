@@ -63,15 +63,17 @@ class Replica(StepRunner):
         order = None
         staged, self._staged = self._staged, None
         try:
-            answer: Callable[[Any, Sequence[np.ndarray]], Message]
             if self.runtime is not None:
                 self.runtime.use()
-            answer = getattr(self, f"on_{message.kind}")
             self._first_step, self._lasting = message.step, message.lasting
             order = orders.unpack(message)
-            if not isinstance(order, orders.Step):
-                self._undecided.settle()
-            return answer(order, message.arrays)
+            if isinstance(order, orders.Step):
+                return self.on_step(order, message.arrays)
+            self._undecided.settle()
+            if isinstance(order, orders.Write):
+                return self.on_write(order, message.arrays)
+            answer: Callable[[Any], Message] = getattr(self, f"on_{message.kind}")
+            return answer(order)
         except Exception as error:
             return self.failed(error, order)
         finally:
@@ -99,7 +101,7 @@ class Replica(StepRunner):
             name = order.group
         return self.trainers.get(name) or Seat(group, None if self.in_driver else self.rank)
 
-    def on_join_trainers(self, order: orders.JoinTrainers, arrays: Sequence[np.ndarray]) -> Message:
+    def on_join_trainers(self, order: orders.JoinTrainers) -> Message:
         """Form a group with replicas of other trainers."""
         assert self.form is not None, "set by what makes the replica"
         group = self.form(order.name, order.rank, order.size, self.runtime, order.within)
@@ -107,9 +109,7 @@ class Replica(StepRunner):
         self.trainers[order.name] = Seat(group, order.rank)
         return orders.OK
 
-    def on_leave_trainers(
-        self, order: orders.LeaveTrainers, arrays: Sequence[np.ndarray]
-    ) -> Message:
+    def on_leave_trainers(self, order: orders.LeaveTrainers) -> Message:
         """Leave a group of trainers, with the programs that met there."""
         for number in [
             n for n, program in self.programs.items() if program.options.trainers == order.name
@@ -122,7 +122,7 @@ class Replica(StepRunner):
             seat.group.close()
         return orders.OK
 
-    def on_spread(self, order: orders.Spread, arrays: Sequence[np.ndarray]) -> Message:
+    def on_spread(self, order: orders.Spread) -> Message:
         """Copy persistables from one rank of a group of trainers to all."""
         seat, scope = self.trainers[order.group], self.scopes[order.scope]
         assert seat.group is not None
@@ -149,7 +149,7 @@ class Replica(StepRunner):
             self.runtime.copy(part, value, self.runtime.compute)
             self.runtime.record(self.runtime.compute).synchronize()
 
-    def on_load(self, order: orders.Load, arrays: Sequence[np.ndarray]) -> Message:
+    def on_load(self, order: orders.Load) -> Message:
         """Load a program (or its JSON), to run on the device scope ``scope``.
 
         The answer has the memory that it may use: this replica's share of what its host has left, and what the
@@ -180,7 +180,7 @@ class Replica(StepRunner):
         peers = (p for p in self.programs.values() if p.options.trainers == order.options.trainers)
         return next((peer for peer in peers if peer.schedule == mine), None)
 
-    def on_unload(self, order: orders.Unload, arrays: Sequence[np.ndarray]) -> Message:
+    def on_unload(self, order: orders.Unload) -> Message:
         """Forget programs and device scopes."""
         for program in order.programs:
             loaded = self.programs.pop(program, None)
@@ -190,15 +190,15 @@ class Replica(StepRunner):
             self.scopes.pop(scope, None)
         return orders.OK
 
-    def on_inventory(self, order: orders.Inventory, arrays: Sequence[np.ndarray]) -> Message:
+    def on_inventory(self, order: orders.Inventory) -> Message:
         """Tell how many programs and device scopes are held, and how many steps were done."""
         return orders.pack(orders.Stock(len(self.programs), len(self.scopes), self.done))
 
-    def on_libraries(self, order: orders.Libraries, arrays: Sequence[np.ndarray]) -> Message:
+    def on_libraries(self, order: orders.Libraries) -> Message:
         """Tell which libraries can compute here, in which versions."""
         return orders.pack(orders.Versions(versions(self.runtime)))
 
-    def on_measure(self, order: orders.Measure, arrays: Sequence[np.ndarray]) -> Message:
+    def on_measure(self, order: orders.Measure) -> Message:
         """Time kernels on this host's processor."""
         with openmp_threads(self.openmp):
             limit, threads = Limit(order.within, order.until), working_threads()
@@ -210,7 +210,7 @@ class Replica(StepRunner):
             self.forget_plans(order.scope)
         return orders.OK
 
-    def on_read(self, order: orders.Read, arrays: Sequence[np.ndarray]) -> Message:
+    def on_read(self, order: orders.Read) -> Message:
         """Return copies of persistables of a device scope."""
         scope = self.scopes[order.scope]
         missing = [name for name in order.names if name not in scope.arrays]
@@ -224,17 +224,17 @@ class Replica(StepRunner):
         self._meet(order.epoch, loaded.options.alone)
         return self.run_steps(loaded, order, arrays)
 
-    def on_roll_forward(self, order: orders.RollForward, arrays: Sequence[np.ndarray]) -> Message:
+    def on_roll_forward(self, order: orders.RollForward) -> Message:
         """After a failure: finish the step that a peer has finished, if it can."""
         self.roll_forward(order.upto)
         return orders.pack(orders.Stand(self.done))
 
-    def on_resume(self, order: orders.Resume, arrays: Sequence[np.ndarray]) -> Message:
+    def on_resume(self, order: orders.Resume) -> Message:
         """Count on from ``done`` steps: the values of a replica that has done so many were copied here."""
         self.done, self._under_way = order.done, None
         return orders.OK
 
-    def on_names(self, order: orders.Names, arrays: Sequence[np.ndarray]) -> Message:
+    def on_names(self, order: orders.Names) -> Message:
         """Tell what the device scopes hold: names by scope."""
         return orders.pack(
             orders.PersistableNames([(number, list(s.arrays)) for number, s in self.scopes.items()])
@@ -279,7 +279,7 @@ class Replica(StepRunner):
             bound.plan.stage(message.arrays, lasting=message.lasting)
             self._staged = bound.plan
 
-    def on_drop(self, order: orders.Drop, arrays: Sequence[np.ndarray]) -> Message:
+    def on_drop(self, order: orders.Drop) -> Message:
         """End the life of a program's temporaries and give their memory back."""
         loaded = self.programs.get(order.id)
         if loaded is not None:
@@ -287,13 +287,13 @@ class Replica(StepRunner):
             loaded.memory.give_back()
         return orders.OK
 
-    def on_temporaries(self, order: orders.Temporaries, arrays: Sequence[np.ndarray]) -> Message:
+    def on_temporaries(self, order: orders.Temporaries) -> Message:
         """Tell how many temporaries of a program are alive, and their bytes."""
         plan = self.programs[order.id].alive
         count, nbytes = plan.temporaries if plan is not None else (0, 0)
         return orders.pack(orders.Alive(count, nbytes))
 
-    def on_trace(self, order: orders.Trace, arrays: Sequence[np.ndarray]) -> Message:
+    def on_trace(self, order: orders.Trace) -> Message:
         """Keep times of a program's steps from now on (``on``), and return those of the last steps."""
         loaded = self.programs[order.id]
         loaded.tracing = order.on
@@ -301,14 +301,14 @@ class Replica(StepRunner):
         steps = [step.plain() for step in loaded.traced]
         return orders.pack(orders.StepTraces(steps, lanes.signals if lanes else 0))
 
-    def on_graphs(self, order: orders.Graphs, arrays: Sequence[np.ndarray]) -> Message:
+    def on_graphs(self, order: orders.Graphs) -> Message:
         """Tell of which graphs a program's last step on a GPU is made, and why of several."""
         plan = self.programs[order.id].last
         return orders.pack(
             orders.GraphTexts(plan.described() if isinstance(plan, CudaPlan) else [])
         )
 
-    def on_clock(self, order: orders.Clock, arrays: Sequence[np.ndarray]) -> Message:
+    def on_clock(self, order: orders.Clock) -> Message:
         """Tell what the clock of traced steps shows."""
         return orders.pack(orders.Now(time.perf_counter()))
 
