@@ -40,7 +40,6 @@ class DistributedTranspiler(Fleet):
         self._origin_program: Program | None = None
         self._transpiler: DistributeTranspiler | None = None
         self._distribution: Distribution | None = None
-        self._transpile_config: DistributedStrategy | None = None
 
     def init_worker(self) -> None:
         """Check that ``minimize`` was called: the startup program opens the connections to servers.

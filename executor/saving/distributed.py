@@ -18,7 +18,7 @@ from ...graph.transpiler.exchange import Exchange, Piece, Saved, TableLookup, ex
 from ...graph.transpiler.placement import Shard
 from ...graph.transpiler.plan import Distribution
 from ...graph.transpiler.server_program import serves
-from ...strategies.errors import InvalidValue, StateMismatch
+from ...strategies.errors import InvalidValue, StateMismatch, first_of
 from ...strategies.log import log
 from ..feed.scope import global_scope
 from ..servers.session import Session, open_session
@@ -100,7 +100,7 @@ def load_distributed(dirname: str | None, program: Program, filename: object = N
             len(missing),
             folder,
             here,
-            ", ".join(missing[:5]),
+            first_of(missing),
         )
 
 

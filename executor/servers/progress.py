@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +52,27 @@ class Progress:
     def live(self) -> bool:
         """Whether others wait for it."""
         return not (self.finished or self.lost)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a report tells of it."""
+        return {
+            "steps": self.number,
+            "joined": self.joined,
+            "finished": self.finished,
+            "lost": self.lost,
+            "staleness": self.staleness.facts(),
+        }
+
+    def lasting(self) -> dict[str, Any]:
+        """Return what a snapshot has of it."""
+        taken = dict(self.taken)
+        return {"number": self.number, "taken": taken, "finished": self.finished, "lost": self.lost}
+
+    def restore(self, past: Mapping[str, Any]) -> None:
+        """Go back to what :meth:`lasting` returned."""
+        self.number, self.taken = int(past.get("number", 0)), dict(past.get("taken", {}))
+        self.finished, self.lost = bool(past.get("finished")), str(past.get("lost", ""))
+        self.pushed, self.arrived, self.computing = set(), False, False
 
     def begin(self) -> None:
         """Note that it has what it computes its next step on."""

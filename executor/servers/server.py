@@ -17,6 +17,7 @@ from ...strategies.errors import (
     NotFound,
     TrainerLost,
     Unsupported,
+    first_of,
     nearest,
 )
 from ..feed.scope import Scope
@@ -161,15 +162,7 @@ class ParameterServer:
         with self.state.changed:
             names = [n for n in sorted(self.state.parts.lasting | {*self.state.parts.counters})]
             arrays = {name: self.state.updates.memory(name).copy() for name in names}
-            trainers = {
-                str(progress.id): {
-                    "number": progress.number,
-                    "taken": dict(progress.taken),
-                    "finished": progress.finished,
-                    "lost": progress.lost,
-                }
-                for progress in self.state.trainers
-            }
+            trainers = {str(p.id): p.lasting() for p in self.state.trainers}
             return messages.Snapshot(arrays, {"applied": self.steps.applied, "trainers": trainers})
 
     def restore(self, snapshot: messages.Snapshot) -> None:
@@ -184,21 +177,12 @@ class ParameterServer:
                 other = sorted(names.symmetric_difference(snapshot.arrays))
                 raise InvalidValue(
                     f"the snapshot is of another server's program than {self.endpoint}'s: they differ in "
-                    f"{', '.join(map(repr, other[:5]))}."
+                    f"{first_of(map(repr, other))}."
                 )
             for name, array in snapshot.arrays.items():
                 self.state.tensor(name).set(array)
             for progress in self.state.trainers:
-                past = snapshot.counters["trainers"].get(str(progress.id), {})
-                progress.number, progress.taken = (
-                    int(past.get("number", 0)),
-                    dict(past.get("taken", {})),
-                )
-                progress.finished, progress.lost = (
-                    bool(past.get("finished")),
-                    str(past.get("lost", "")),
-                )
-                progress.pushed, progress.arrived, progress.computing = set(), False, False
+                progress.restore(snapshot.counters["trainers"].get(str(progress.id), {}))
             self.steps.restored(int(snapshot.counters["applied"]))
             self.state.changed.notify_all()
 
@@ -225,9 +209,6 @@ class ParameterServer:
         """Refuse all that waits, and all that comes, for this reason."""
         with self.state.changed:
             self.state.fail(InvalidState(f"parameter server {self.endpoint} was stopped: {reason}"))
-
-    def _ended(self) -> bool:
-        return not any(progress.live for progress in self.state.trainers)
 
     # -- messages -------------------------------------------------------------------------------
 
@@ -302,7 +283,7 @@ class ParameterServer:
         for name in message.names:
             if name not in self.state.parts.params:
                 raise NotFound(
-                    f"parameter server {self.endpoint} has no {message.names and name!r} "
+                    f"parameter server {self.endpoint} has no {name!r} "
                     f"(trainer {message.trainer}).{nearest(name, self.state.parts.params)}"
                 )
         with self.state.changed:
@@ -345,16 +326,7 @@ class ParameterServer:
 
     def _ask(self, message: messages.Ask) -> messages.Answer:
         with self.state.changed:
-            trainers = {
-                progress.id: {
-                    "steps": progress.number,
-                    "joined": progress.joined,
-                    "finished": progress.finished,
-                    "lost": progress.lost,
-                    "staleness": progress.staleness.facts(),
-                }
-                for progress in self.state.trainers
-            }
+            trainers = {progress.id: progress.facts() for progress in self.state.trainers}
             return messages.Report(
                 {
                     "endpoint": self.endpoint,

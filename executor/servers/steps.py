@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.transpiler.server_program import Gradient, of_trainer
-from ...strategies.errors import InvalidState, InvalidValue
+from ...strategies.errors import InvalidState, InvalidValue, first_of
 from ...strategies.log import log
 from ..rpc.messages import Pull, Push
 from .progress import Progress, room
@@ -122,7 +122,7 @@ class SyncSteps(Steps):
         if missing:
             raise InvalidState(
                 f"trainer {progress.id} ends step {number} without {len(missing)} of its {len(due)} gradients "
-                f"({', '.join(map(repr, missing[:3]))}) for parameter server {self.state.endpoint}."
+                f"({first_of(map(repr, missing), 3)}) for parameter server {self.state.endpoint}."
             )
         progress.arrived = True
         self.state.attempt(self.left)

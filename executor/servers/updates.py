@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph.program.program import Program
 from ...graph.transpiler.server_program import Gradient, ServerProgram, fed_rows
-from ...strategies.errors import InvalidValue, NotInitialized, ShapeError
+from ...strategies.errors import InvalidValue, NotInitialized, ShapeError, first_of
 from ...strategies.types import to_numpy
 from ..device.place import CPUPlace
 from ..device.tensor import Tensor
@@ -49,7 +49,7 @@ class Updates:
         if missing:
             raise NotInitialized(
                 f"{len(missing)} variable(s) of the server hold no value in the scope: "
-                f"{', '.join(map(repr, missing[:5]))}. Run its startup program first: "
+                f"{first_of(map(repr, missing))}. Run its startup program first: "
                 f"exe.run(transpiler.get_startup_program(endpoint, pserver_program)), or fleet.init_server()."
             )
         for name in server.counters:  # trainers' steps so far
