@@ -14,7 +14,7 @@ from ..executor.device.place import Place, register_gpu_counter
 from ..executor.gang import launchers
 from ..executor.gang.gang import Gang
 from ..executor.gang.local import launch_threads
-from ..executor.gang.threads import form_threads
+from ..executor.gang.thread_group import form_threads
 from ..executor.gang.trainers import Launcher, LocalTable, Table, register_trainers
 from ..executor.plan.group import CollectiveGroup
 from ..executor.saving.served import save_arrays

@@ -18,7 +18,7 @@ from rowlock.cluster.collective.inter_host import InterHostTransport
 from rowlock.cluster.collective.nccl import NcclGroup
 from rowlock.cluster.primitives.doorway import SECRET_BYTES
 from rowlock.executor.cuda.transfers import Arriving
-from rowlock.executor.gang.threads import ThreadGroup, _Meeting
+from rowlock.executor.gang.thread_group import ThreadGroup, ThreadRendezvous
 from rowlock.executor.replica.message import Message
 from rowlock.executor.replica.replica import Replica
 from rowlock.executor.simulated.simulated import SimulatedRuntime
@@ -102,7 +102,7 @@ def crew(kind: str, size: int, within: float) -> Iterator[Crew]:
 
 
 def _threads(size: int, within: float) -> Callable[[int], Any]:
-    meeting = _Meeting(size)
+    meeting = ThreadRendezvous(size)
     return lambda rank: ThreadGroup(rank, meeting)
 
 

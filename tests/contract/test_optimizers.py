@@ -11,7 +11,7 @@ import pytest
 
 import rowlock.fluid as fluid
 import rowlock.optimizer
-from rowlock.executor.gang.threads import ThreadGroup
+from rowlock.executor.gang.thread_group import ThreadGroup
 from rowlock.executor.plan.buckets import Bucket
 from rowlock.strategies.build import BuildStrategy
 from tests.conftest import one_in

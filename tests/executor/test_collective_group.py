@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.gang.threads import ThreadGroup, _Meeting
+from rowlock.executor.gang.thread_group import ThreadGroup, ThreadRendezvous
 from rowlock.executor.plan.dry import NullGroup
 from rowlock.executor.plan.group import CollectiveGroup, When
 from rowlock.strategies.errors import CollectiveError
@@ -17,7 +17,7 @@ from rowlock.strategies.errors import CollectiveError
 
 def together(size: int, work: Callable[[CollectiveGroup], Any]) -> list[Any]:
     """Run ``work`` in a thread per rank; returns results in rank order."""
-    meeting = _Meeting(size)
+    meeting = ThreadRendezvous(size)
     with ThreadPoolExecutor(size) as pool:
         return list(pool.map(lambda rank: work(ThreadGroup(rank, meeting)), range(size)))
 

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from rowlock.executor.gang.threads import _Meeting
+from rowlock.executor.gang.thread_group import ThreadRendezvous
 from rowlock.executor.host.interrupts import interruptible
 
 
@@ -18,7 +18,7 @@ def strike(*_: Any) -> NoReturn:
 def test_an_interrupt_before_a_wait_has_its_lock_again_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    meeting = _Meeting(2)
+    meeting = ThreadRendezvous(2)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(meeting.turn, "_acquire_restore", strike)
         meeting.wait(0, 0.01, ("a sum", 1))

@@ -12,7 +12,7 @@ import pytest
 
 import rowlock
 import rowlock.fluid as fluid
-from rowlock.executor.gang import threads
+from rowlock.executor.gang import thread_group
 from rowlock.executor.plan import emission, overlap
 from rowlock.executor.plan.run import Event, deal
 from rowlock.graph.ops.collective import COLLECTIVES
@@ -41,9 +41,9 @@ class Trouble:
 def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trouble]:
     """Two replicas that are threads, on which every all-reduce and every matrix gradient takes a while."""
     trouble = Trouble()
-    quick = threads.ThreadGroup.bound_all_reduce
+    quick = thread_group.ThreadGroup.bound_all_reduce
 
-    def bound_all_reduce(self: threads.ThreadGroup, *args: Any, **how: Any) -> Any:
+    def bound_all_reduce(self: thread_group.ThreadGroup, *args: Any, **how: Any) -> Any:
         call = quick(self, *args, **how)
         return lambda: (call(), trouble.befalls("all_reduce", self.rank))
 
@@ -57,7 +57,7 @@ def trouble(monkeypatch: pytest.MonkeyPatch) -> Iterator[Trouble]:
         )
         return [*kernel(self, node, *means), *slow]
 
-    monkeypatch.setattr(threads.ThreadGroup, "bound_all_reduce", bound_all_reduce)
+    monkeypatch.setattr(thread_group.ThreadGroup, "bound_all_reduce", bound_all_reduce)
     monkeypatch.setattr(emission.Emission, "_kernel", bound_kernel)
     with rowlock.cluster(**BUCKETS):
         yield trouble
