@@ -61,7 +61,7 @@ class PlanBudget(Generic[Bound]):
                 self._size += part.nbytes
         while self._size > self.most:
             pairs = self._caches.items()
-            oldest = next((plan for plan, (its, _) in pairs if len(its) > PLANS_KEPT), None)
+            oldest = next((plan for plan, (of, _) in pairs if len(of) > PLANS_KEPT), None)
             if oldest is None:
                 return
             self._caches[oldest][0].forget(oldest)
@@ -91,7 +91,7 @@ class PlanCache(Generic[Bound]):
         self._budget = budget or PlanBudget[Bound]()
         self._by_key: OrderedDict[Hashable, Bound] = OrderedDict()
         self._by_shapes: dict[Hashable, Bound] = {}
-        # And the shapes and keys of each
+        # Of each plan: its shapes, and the keys under which it is kept
         self._plans: dict[Bound, tuple[Hashable, set[Hashable]]] = {}
 
     def __len__(self) -> int:
@@ -124,8 +124,8 @@ class PlanCache(Generic[Bound]):
             self._by_shapes[shapes] = bound
         self._by_key[key] = bound
         while len(self._by_key) > KEYS_KEPT:
-            oldest, its = self._by_key.popitem(last=False)
-            self._plans[its][1].discard(oldest)
+            oldest, plan = self._by_key.popitem(last=False)
+            self._plans[plan][1].discard(oldest)
 
     def forget(self, bound: Bound) -> None:
         """Let go of one plan."""
