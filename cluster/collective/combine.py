@@ -22,11 +22,11 @@ _COMBINE: dict[str, Any] = {
 }
 
 
-def check_op(op: str, dtype: np.dtype | None = None) -> None:
+def check_op(op: str, dtype: np.dtype) -> None:
     """Refuse a way to combine that is not known, or that has no meaning for elements of this type."""
     if op not in _COMBINE:
         raise CollectiveError(f"collective op {op!r} is not one of {', '.join(_COMBINE)}.")
-    if dtype is None or dtype.kind in "iu" or is_float(dtype):
+    if dtype.kind in "iu" or is_float(dtype):
         return
     if dtype.kind != "b" or op not in ("min", "max"):
         ops = "min and max" if dtype.kind == "b" else "no collective op"
@@ -104,9 +104,7 @@ def combine_apart(parts: Sequence[np.ndarray], op: str, out: np.ndarray, divisor
             plain(out[block])[...] = plain(total)
 
 
-def combine_everywhere(
-    parts: Sequence[np.ndarray], op: str, chunk: slice, divisor: int = 1
-) -> None:
+def combine_everywhere(parts: Sequence[np.ndarray], op: str, chunk: slice, divisor: int) -> None:
     """Combine a chunk of all rows and write it to each of them, block by block."""
     for block in blocks(chunk.stop - chunk.start, parts[0].itemsize, chunk.start):
         pieces = [part[block] for part in parts]

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...executor.cuda.runtime import Fork, Runtime
 from ...strategies.errors import CollectiveError
-from .combine import check_op
+from .combine import check_op, flat
 from .communicator import NcclCommunicator
 
 _OPS = {"sum": "SUM", "mean": "AVG", "product": "PROD", "min": "MIN", "max": "MAX"}
@@ -56,7 +56,7 @@ class NcclCalls:
 
     def all_reduce(self, array: Any, op: str) -> Fork:
         """Combine an array over the ranks."""
-        row, kind, how = _row(array), self._type(array), self._op(op, array)
+        row, kind, how = flat(array), self._type(array), self._op(op, array)
 
         def all_reduce(world: Any, stream: int) -> None:
             address = self._address(row)
@@ -66,7 +66,7 @@ class NcclCalls:
 
     def reduce_parts(self, array: Any, ends: Sequence[int], roots: Sequence[int], op: str) -> Fork:
         """Combine each part of an array into its root's."""
-        row, kind, how = _row(array), self._type(array), self._op(op, array)
+        row, kind, how = flat(array), self._type(array), self._op(op, array)
         parts = joined_parts(ends, roots)
 
         def reduce_parts(world: Any, stream: int) -> None:
@@ -104,7 +104,7 @@ class NcclCalls:
 
     def reduce_scatter(self, arrays: Sequence[Any], into: Any, op: str) -> Fork:
         """Combine the ``arrays[rank]`` of all ranks into an array of that rank; they may differ in size."""
-        rows = [_row(array) for array in arrays]
+        rows = [flat(array) for array in arrays]
         kind, how = self._type(rows[0]), self._op(op, rows[0])
 
         def reduce_scatter(world: Any, stream: int) -> None:
@@ -138,14 +138,8 @@ class NcclCalls:
         return int(getattr(self._nccl, f"NCCL_{_OPS[op]}"))
 
 
-def _row(array: Any) -> Any:
-    if not array.flags.c_contiguous:
-        raise CollectiveError("a collective needs a contiguous array.")
-    return array.reshape(-1)
-
-
 def _bytes(array: Any) -> Any:
-    row = _row(array)
+    row = flat(array)
     return row.view(np.uint8) if row.size else row
 
 
