@@ -193,7 +193,7 @@ class Exchange:
         mine: Announcement,
         aborted: Callable[[], str | None],
         within: float,
-        at_work: Callable[[], bool] = lambda: False,
+        at_work: Callable[[], bool],
     ) -> None:
         self.streams, self._at_work = streams, at_work
         self._names, self._mine, self._aborted, self._within = names, mine, aborted, within

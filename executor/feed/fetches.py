@@ -87,7 +87,7 @@ class Joined:
     """
 
     def __init__(
-        self, name: str, parts: Sequence[np.ndarray] | np.ndarray, lods: Sequence[LoD] = ()
+        self, name: str, parts: Sequence[np.ndarray] | np.ndarray, lods: Sequence[LoD]
     ) -> None:
         self.name = name
         self.parts: Sequence[np.ndarray] | np.ndarray

@@ -101,7 +101,7 @@ class Reader:
     run on some of them.
     """
 
-    def __init__(self, names: Sequence[str], capacity: int, drop_last: bool = True) -> None:
+    def __init__(self, names: Sequence[str], capacity: int, drop_last: bool) -> None:
         self.names = tuple(names)
         self.capacity = capacity
         self.drop_last = drop_last

@@ -58,7 +58,7 @@ class Binder:
         self._part = self._cache.part(peers)
         in_place = dict(zip(program.feeds, fed, strict=True)) if fed is not None else {}
         self._memory = ValueMemory(
-            self._part, specs, allocate, buckets, in_place, self._cache, sized_by_step, known
+            self._part, specs, allocate, buckets, in_place, self._cache, sized_by_step, known or {}
         )
         if device.runtime is not None:
             memory_options = memory_options._replace(alignment=GPU_ALIGNMENT)
@@ -72,7 +72,7 @@ class Binder:
 
     def resizer(self) -> Resizer | None:
         """Return a resizer, which binds the program for other sizes on the same memory, if there can be one."""
-        if not Resizer.suits(self._part, self._memory, self._device):
+        if not Resizer.suits(self._memory, self._device):
             return None
         return Resizer(self._part, self._memory, self._device, self._cache)
 

@@ -77,10 +77,10 @@ class ValueMemory:
         buckets: Buckets,
         fed: Mapping[int, Any],
         cache: BindingCache,
-        sized_by_step: SizedByStep | None = None,
-        known: Mapping[int, np.ndarray] | None = None,
+        sized_by_step: SizedByStep | None,
+        known: Mapping[int, np.ndarray],
     ) -> None:
-        self._part, self.program, self.known = part, part.program, known or {}
+        self._part, self.program, self.known = part, part.program, known
         self.puts: dict[int, Callable[[], None]] = {}
         self.specs, self.buckets, self.fed = specs, buckets, fed
         self._usage = self._usage_of(part, cache)

@@ -68,8 +68,8 @@ class Resizer:
         self._odd = Counter[Hashable]()  # templates that were like no other plan
 
     @staticmethod
-    def suits(part: RankPart, memory: ValueMemory, device: Device) -> bool:
-        """Tell whether plans of a part may differ in sizes alone: each value has room."""
+    def suits(memory: ValueMemory, device: Device) -> bool:
+        """Tell whether plans on this memory may differ in sizes alone: each value has room."""
         own = not memory.fed and not memory.puts
         roomy = memory.arena.plan.layout is not None
         return own and roomy and device.runtime is None and isinstance(device.memory, Memory)

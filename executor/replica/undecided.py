@@ -51,7 +51,7 @@ class UndecidedSteps:
         self,
         within: float,
         counted: Callable[[], None],
-        failed: Callable[[], Exception | None] = lambda: None,
+        failed: Callable[[], Exception | None],
     ) -> None:
         self._within, self._counted, self._failed = within, counted, failed
         self._steps: deque[UndecidedStep] = deque()
