@@ -45,6 +45,42 @@ def test_a_traceback_ends_at_the_users_line(tmp_path: Path) -> None:
     assert "executor.py" in full and full.count("  File ") > 3
 
 
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="NoColor")
+def run(cell):
+    shell.run_cell(cell, store_history=True)
+run("import time, numpy as np, rowlock.fluid as fluid")
+run("def build():\\n    return fluid.data('x', [None, 3])\\nx = build()")
+run("fluid.Executor().run(feed={'x': np.ones((2, 4), np.float32)}, fetch_list=[x])")
+"""
+INTERRUPT = """
+import os, signal, time
+import numpy as np
+import rowlock.fluid as fluid
+def interrupted(x):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(1)
+x = fluid.data("x", [None, 3])
+out = fluid.default_main_program().current_block().create_var(name="out", dtype="float32", shape=[-1, 3])
+fluid.layers.py_func(interrupted, x, out)
+fluid.Executor().run(feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[out])
+"""
+
+
+def test_lines_of_a_notebook_are_named_by_their_cell() -> None:
+    told = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True).stdout
+    assert "got [2, 4]. Declared at Cell In[2]:2, in build." in told
+
+
+def test_ctrl_c_in_a_step_shows_the_users_line_alone(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPT)
+    told = _stderr(script)
+    assert told.rstrip().endswith("KeyboardInterrupt") and told.count("  File ") == 1
+    assert "executor.py" in _stderr(script, ROWLOCK_TRACEBACK="full")
+
+
 def _trained() -> tuple[fluid.Program, Any, Any, Any]:
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
