@@ -152,5 +152,10 @@ class CollectiveAborted(CollectiveError):
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known name closest to ``name``, or an empty string."""
-    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    known = list(names)
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if not matches:  # 'X' for 'x'
+        folded = {other.casefold(): other for other in known}
+        found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+        matches = [folded[match] for match in found]
     return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -225,9 +225,9 @@ def _check_per_node(
     if len(where) < size:
         raise PlacementError(
             f"{size} places, {most} on each node (ClusterConfig.replicas_per_node), need "
-            f"{-(-size // (most or 1))} nodes; there are {len(eligible)} that can hold a replica: "
-            f"{_listed([node.address for node in eligible])}. Ask for at most {len(where)} places, raise it, "
-            f"or add nodes."
+            f"{-(-size // (most or 1))} nodes; {len(eligible)} can hold replicas: "
+            f"{_listed([node.address for node in eligible])}. Ask for at most {len(where)} places, raise "
+            f"replicas_per_node, or add nodes."
         )
 
 
