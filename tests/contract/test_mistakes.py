@@ -52,7 +52,10 @@ def test_a_loss_that_no_parameter_leads_to_is_refused() -> None:
             "gather: Index must hold integers",
         ),
         (lambda x: fluid.layers.one_hot(x, 3), "one_hot: X must hold integers"),
-        (lambda x: fluid.layers.fc(fluid.data("i", [None, 2], "int64"), 3), "fc: .* Cast the input"),
+        (
+            lambda x: fluid.layers.fc(fluid.data("i", [None, 2], "int64"), 3),
+            "fc: .* Cast the input",
+        ),
         (lambda x: fluid.layers.fill_constant([2], "float32", "a"), "value must be a number"),
         (lambda x: fluid.layers.reduce_sum(x, dim="a"), "reduce_sum: dim must be"),
         (lambda x: rowlock.configure("threads"), "fields of one by name .* got 'threads'"),
@@ -108,7 +111,7 @@ def test_a_variable_that_exists_otherwise_is_named_with_the_line_that_declares_i
 
 
 def test_a_startup_program_that_was_run_too_early_is_not_called_missing(threads: None) -> None:
-    x, loss = _net()
+    _, loss = _net()
     exe = fluid.Executor(fluid.CPUPlace())
     with fluid.scope_guard(fluid.Scope()):
         exe.run(fluid.default_startup_program())

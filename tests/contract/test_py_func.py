@@ -135,7 +135,10 @@ def test_what_cannot_be_pickled_is_refused_on_ray(ray_cluster: None) -> None:
         (lambda x: np.array(x).astype("float64"), r"astype\('float32'\)"),
         (lambda x: None, r"returned None for variable 0"),
         (lambda x: (x, x), r"returned 2 value\(s\) for 1 variable"),
-        (lambda x: 1 / 0, r"failed: ZeroDivisionError: division by zero \(raised at .*test_py_func.py:\d+, in <lambda>"),
+        (
+            lambda x: 1 / 0,
+            r"ZeroDivisionError: division by zero \(raised at .*test_py_func.py:\d+, in <lambda>",
+        ),
     ],
 )
 def test_what_a_function_returns_must_fit(function: Any, problem: str) -> None:
@@ -145,7 +148,9 @@ def test_what_a_function_returns_must_fit(function: Any, problem: str) -> None:
 
 def test_an_error_in_a_package_is_told_with_the_users_line(gang: str) -> None:
     main, out = program_of(lambda x: np.reshape(np.array(x), (5, 5)))
-    with pytest.raises(ExecutionError, match=r"failed: ValueError: .*\(raised at .*test_py_func.py:"):
+    with pytest.raises(
+        ExecutionError, match=r"failed: ValueError: .*\(raised at .*test_py_func.py:"
+    ):
         run(main, out, 2)
 
 

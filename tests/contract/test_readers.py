@@ -312,7 +312,9 @@ def test_an_error_of_the_generator_reaches_the_run() -> None:
     fed.loader.set_batch_generator(broken)
     fed.loader.start()
     assert fed.run() == [0.0]
-    problem = r"generator failed: OSError: the disk is gone \(raised at .*test_readers.py:.*in broken"
+    problem = (
+        r"generator failed: OSError: the disk is gone \(raised at .*test_readers.py:.*in broken"
+    )
     with pytest.raises(RuntimeError, match=problem) as caught:
         fed.run()
     assert isinstance(caught.value.__cause__, OSError)
