@@ -81,6 +81,15 @@ def test_ctrl_c_in_a_step_shows_the_users_line_alone(tmp_path: Path) -> None:
     assert "executor.py" in _stderr(script, ROWLOCK_TRACEBACK="full")
 
 
+def test_fetches_print_as_arrays() -> None:
+    main, startup, loss, _ = _trained()
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    feed = {"x": np.zeros((2, 13), np.float32), "y": np.ones((2, 1), np.float32)}
+    fetched = exe.run(main, feed, [loss], scope=scope)
+    assert repr(fetched) == "[array([1.], dtype=float32)]"
+
+
 def _trained() -> tuple[fluid.Program, Any, Any, Any]:
     main, startup = fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
