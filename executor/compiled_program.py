@@ -217,6 +217,7 @@ class CompiledProgram(Runnable):
 
         Raises:
             InvalidState: no step ran since :meth:`trace` was called.
+            NotSaved: the file cannot be written.
         """
         if self._parallel is None or not self._tracing or not any(executed(self._parallel)[0]):
             raise InvalidState("timeline() tells about traced steps: call trace(), then run.")
