@@ -156,6 +156,6 @@ def nearest(name: str, names: Iterable[str]) -> str:
     matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     if not matches:  # 'X' for 'x'
         folded = {other.casefold(): other for other in known}
-        found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
-        matches = [folded[match] for match in found]
+        close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+        matches = [folded[match] for match in close]
     return f" Did you mean {matches[0]!r}?" if matches else ""

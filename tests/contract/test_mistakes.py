@@ -144,8 +144,8 @@ def test_parameters_that_a_program_of_the_same_names_wrote_are_warned_of(
         with warnings.catch_warnings(record=True) as caught, contextlib.suppress(EnforceNotMet):
             warnings.simplefilter("always")
             first()
-    told = [str(warning.message) for warning in caught]
-    assert any("'fc_0.w_0' has shape [3, 6]" in text and "[3, 4]" in text for text in told), told
+    texts = [str(warning.message) for warning in caught]
+    assert any("'fc_0.w_0' has shape [3, 6]" in text and "[3, 4]" in text for text in texts), texts
     assert {warning.filename for warning in caught} == {__file__}
 
 

@@ -69,15 +69,15 @@ fluid.Executor().run(feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[out])
 
 
 def test_lines_of_a_notebook_are_named_by_their_cell() -> None:
-    told = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True).stdout
-    assert "got [2, 4]. Declared at Cell In[2]:2, in build." in told
+    output = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True).stdout
+    assert "got [2, 4]. Declared at Cell In[2]:2, in build." in output
 
 
 def test_ctrl_c_in_a_step_shows_the_users_line_alone(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(INTERRUPT)
-    told = _stderr(script)
-    assert told.rstrip().endswith("KeyboardInterrupt") and told.count("  File ") == 1
+    short = _stderr(script)
+    assert short.rstrip().endswith("KeyboardInterrupt") and short.count("  File ") == 1
     assert "executor.py" in _stderr(script, ROWLOCK_TRACEBACK="full")
 
 
