@@ -42,7 +42,8 @@ def _file(path: str) -> str:
     """Return a file's path, or the label of a notebook's cell, whose file has a number for a name."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    cell = shell.compile.format_code_name(path) if shell is not None else None
+    label = getattr(getattr(shell, "compile", None), "format_code_name", None)  # IPython 8 has it
+    cell = label(path) if label is not None else None
     return " ".join(cell) if cell else path
 
 

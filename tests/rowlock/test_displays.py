@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.graph.ir.reader import from_program
+from rowlock.graph.program.where import user_line
 from rowlock.graph.report.svg import to_svg
 
 SCRIPT = """
@@ -71,6 +74,12 @@ fluid.Executor().run(feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[out])
 def test_lines_of_a_notebook_are_named_by_their_cell() -> None:
     output = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True).stdout
     assert "got [2, 4]. Declared at Cell In[2]:2, in build." in output
+
+
+def test_an_older_ipython_names_no_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = SimpleNamespace(compile=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert user_line().startswith(f"{__file__}:")
 
 
 def test_ctrl_c_in_a_step_shows_the_users_line_alone(tmp_path: Path) -> None:
