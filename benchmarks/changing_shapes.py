@@ -259,7 +259,7 @@ def _counts_of(row: Sequence[Any]) -> Counts:
 
 def main() -> None:
     """Print a line for each program, number of steps and process."""
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("programs", nargs="*", default=list(PROGRAMS))
     parser.add_argument("--on", choices=WAYS, default="place")
     parser.add_argument("--steps", type=int, default=10_000)

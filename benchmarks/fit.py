@@ -6,6 +6,7 @@ Run with OMP_NUM_THREADS=1. With ``FLUID=paddle.fluid`` (Python 3.7, paddlepaddl
 runs on Paddle's Executor and ParallelExecutor.
 """
 
+import argparse
 import importlib
 import os
 import time
@@ -121,4 +122,5 @@ def run():
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     run()

@@ -3,6 +3,7 @@
 Run with OMP_NUM_THREADS=1. Prints medians in seconds, with and without a spare, and what many kills leave.
 """
 
+import argparse
 import logging
 import os
 import signal
@@ -58,6 +59,7 @@ def times(sign, spares):
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for what, sign in (("killed", signal.SIGKILL), ("stopped", signal.SIGSTOP)):
         for spares in (1, 0):
             named, back, worst = times(sign, spares)

@@ -8,7 +8,7 @@ two places are fed: here several batches, which follow each other. The batches a
 place: steps of one length, of a mix of 200 lengths that were met before, and of a length that is new in each.
 """
 
-import sys
+import argparse
 import time
 from typing import NamedTuple
 
@@ -335,6 +335,14 @@ def measure_lengths(fluid, model, feed_of, mean):
 if __name__ == "__main__":
     import rowlock.fluid
 
+    every = [entry[0].__name__ for entry in UNEVEN]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "programs", nargs="*", default=every, metavar="PROGRAM", help=", ".join(every)
+    )
+    programs = parser.parse_args().programs
+    if not set(programs) <= set(every):
+        parser.error(f"programs are {', '.join(every)}")
     for entry in UNEVEN:
-        if entry[0].__name__ in (sys.argv[1:] or entry[0].__name__):
+        if entry[0].__name__ in programs:
             measure_lengths(rowlock.fluid, *entry)

@@ -4,7 +4,7 @@ Run with OMP_NUM_THREADS=1. 2,048 ids a step, rows of 16 float32. Prints medians
 with ``--memory`` the bytes that a step is planned to take beside persistables, by what is done to gradients.
 """
 
-import sys
+import argparse
 import time
 
 import numpy as np
@@ -100,12 +100,16 @@ def print_memory():
             print(f"{method + ', ' + way:46}", *peaks, flush=True)
 
 
-if __name__ == "__main__" and "--memory" in sys.argv:
-    print_memory()
-elif __name__ == "__main__":
+def print_times():
     heads = [f"{'rows of' if sparse else 'dense,'} {height:,}" for sparse, height in TABLES]
     print(f"{'':34}", *(f"{head:>18}" for head in heads))
     for name, method in METHODS.items():
         tables = TABLES[:2] if "lazy" in name else TABLES
         times = [f"{milliseconds(method, *table):18.2f}" for table in tables]
         print(f"{name:34}", *times, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--memory", action="store_true", help="planned bytes, in place of times")
+    print_memory() if parser.parse_args().memory else print_times()

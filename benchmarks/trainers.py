@@ -4,6 +4,7 @@ Run with OMP_NUM_THREADS=1. Both ways train in turn, three times, in one Ray; pr
 milliseconds of each, of a 13 -> 1 net and of one with 50 MB of parameters.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -72,7 +73,7 @@ def two_drivers(name, address, run):
     environment = {**os.environ, "RAY_ADDRESS": address}
     drivers = [
         subprocess.Popen(
-            [sys.executable, __file__, name, str(trainer), str(run)],
+            [sys.executable, __file__, "--trainer", name, str(trainer), str(run)],
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
@@ -97,4 +98,8 @@ def main():
 
 
 if __name__ == "__main__":
-    as_trainer(*sys.argv[1:]) if len(sys.argv) > 1 else main()
+    if sys.argv[1:2] == ["--trainer"]:
+        as_trainer(*sys.argv[2:])
+    else:
+        argparse.ArgumentParser(description=__doc__).parse_args()
+        main()

@@ -135,7 +135,9 @@ class CompiledProgram(Runnable):
             Unsupported: a strategy that several trainers cannot follow.
         """
         if self._data_parallel:
-            raise InvalidArgument("with_data_parallel was called before on this CompiledProgram.")
+            raise InvalidArgument(
+                "with_data_parallel was called before on this CompiledProgram. Make a new one."
+            )
         self._check_loss_name(loss_name)
         if share_vars_from is not None and not isinstance(share_vars_from, CompiledProgram):
             raise InvalidType(
@@ -176,7 +178,7 @@ class CompiledProgram(Runnable):
         block = self._snapshot.global_block()
         if not loss_name and any(op.type.endswith("_grad") for op in block.ops):
             raise InvalidArgument(
-                "the program has gradient operators: loss_name says which loss they serve."
+                "the program has gradient operators: say which loss they serve (loss_name=loss.name)."
             )
         if loss_name and not block.has_var(loss_name):
             warnings.warn(
@@ -215,6 +217,7 @@ class CompiledProgram(Runnable):
 
         Raises:
             InvalidState: no step ran since :meth:`trace` was called.
+            NotSaved: the file cannot be written.
         """
         if self._parallel is None or not self._tracing or not any(executed(self._parallel)[0]):
             raise InvalidState("timeline() tells about traced steps: call trace(), then run.")

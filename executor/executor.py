@@ -80,7 +80,7 @@ class Executor:
             ServerLost, TrainerLost: of parameter servers and their trainers, one is not there.
         """
         if self._closed:
-            raise InvalidState("this executor is closed.")
+            raise InvalidState("this executor is closed. Make a new one.")
         program = default_main_program() if program is None else program
         scope = global_scope() if scope is None else scope
         if not isinstance(scope, Scope):
@@ -139,7 +139,7 @@ class Executor:
             InvalidType: ``program`` is not data parallel.
         """
         if self._closed:
-            raise InvalidState("this executor is closed.")
+            raise InvalidState("this executor is closed. Make a new one.")
         program = runnable_form(program)
         if not isinstance(program, Runnable):
             raise InvalidType(

@@ -15,10 +15,11 @@ from .graph.program.where import is_ours
 from .strategies.errors import RowlockError
 
 SWITCH = "ROWLOCK_TRACEBACK"
+_SHORTENED = (RowlockError, KeyboardInterrupt)
 
 
 def install() -> None:
-    """Show the user's frames of Rowlock's errors from now on, also in a running IPython."""
+    """Show the user's frames of Rowlock's errors and of Ctrl-C from now on, also in a running IPython."""
     previous = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -28,22 +29,24 @@ def install() -> None:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is not None:
-        shell.set_custom_exc((RowlockError,), _show)
+        shell.set_custom_exc(_SHORTENED, _show)
 
 
 def shorten(error: BaseException, trace: TracebackType | None) -> TracebackType | None:
     """Return the user's part of an error's traceback, and take the rest from it and its causes.
 
-    Other errors than Rowlock's, and those in which no user's frame is, keep all.
+    Other errors than Rowlock's and Ctrl-C keep all, and so do those in which no user's frame is.
     """
-    if not isinstance(error, RowlockError) or os.environ.get(SWITCH) == "full":
+    if not isinstance(error, _SHORTENED) or os.environ.get(SWITCH) == "full":
         return trace
     short = _of_user(trace)
     if short is None:
         return trace
     error.__traceback__ = short
-    if error.__cause__ is None or not _is_users(error.__cause__):
-        error.__cause__, error.__suppress_context__ = None, True  # its text is in the error's own
+    cause = error.__cause__
+    while cause is not None and not _is_users(cause):
+        cause = cause.__cause__
+    error.__cause__ = cause  # the text of others is in the error's own
     return short
 
 
@@ -62,7 +65,7 @@ def _of_user(trace: TracebackType | None) -> TracebackType | None:
         frames.append(trace)
         trace = trace.tb_next
     ours = [is_ours(frame.tb_frame.f_code.co_filename) for frame in frames]
-    if all(ours):
+    if all(ours) or not any(ours):
         return None
     begin = ours.index(False)  # before it may be ``python -m rowlock.alias script.py``
     end = ours.index(True, begin) if True in ours[begin:] else len(frames)

@@ -158,5 +158,10 @@ def first_of(names: Iterable[str], most: int = 5) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` for the known name closest to ``name``, or an empty string."""
-    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    known = list(names)
+    matches = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if not matches:  # 'X' for 'x'
+        folded = {other.casefold(): other for other in known}
+        close = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+        matches = [folded[match] for match in close]
     return f" Did you mean {matches[0]!r}?" if matches else ""

@@ -206,8 +206,9 @@ def _check_processes(where: Sequence[Node], size: int) -> None:
         room = node.room({"memory": _REPLICA_BYTES})
         if "memory" in node.resources and count > max(room, node.cpus):
             raise PlacementError(
-                f"{size} places put {count} replicas on {node.address}, a process each: it has {node.cpus} "
-                f"CPUs and memory for {room:g}. Ask for fewer places (CPU_NUM, cpu_places(n)), or add nodes."
+                f"{size} places put {count} replicas on {node.address}, a process each: it has "
+                f"{_amounts({'CPU': node.cpus})} and memory for {room:g}. Ask for fewer places (CPU_NUM, "
+                f"cpu_places(n)), or add nodes."
             )
 
 
@@ -225,9 +226,9 @@ def _check_per_node(
     if len(where) < size:
         raise PlacementError(
             f"{size} places, {most} on each node (ClusterConfig.replicas_per_node), need "
-            f"{-(-size // (most or 1))} nodes; there are {len(eligible)} that can hold a replica: "
-            f"{_listed([node.address for node in eligible])}. Ask for at most {len(where)} places, raise it, "
-            f"or add nodes."
+            f"{-(-size // (most or 1))} nodes; {len(eligible)} can hold replicas: "
+            f"{_listed([node.address for node in eligible])}. Ask for at most {len(where)} places, raise "
+            f"replicas_per_node, or add nodes."
         )
 
 
@@ -267,7 +268,7 @@ def _not_free(size: int, cluster_nodes: Sequence[Node], config: ClusterConfig, s
 
 def _wanted(size: int, config: ClusterConfig) -> str:
     cpus, others = config.num_cpus_per_replica, config.resources_per_replica
-    parts = [f"{cpus:g} CPUs each (ClusterConfig.num_cpus_per_replica)"]
+    parts = [f"{_amounts({'CPU': cpus})} each (ClusterConfig.num_cpus_per_replica)"]
     if others:
         parts.append(f"{_amounts(others)} each (ClusterConfig.resources_per_replica)")
     return f"{size} replicas with {' and '.join(parts)}"
@@ -288,7 +289,7 @@ def _offers(cluster_nodes: Sequence[Node], need: Mapping[str, float]) -> str:
 def _amounts(resources: Mapping[str, float]) -> str:
     def of(name: str, much: float) -> str:
         if name == "CPU":
-            return f"{much:g} CPUs"
+            return f"{much:g} CPU{'s' * (much != 1)}"
         return f"{much:.12g} bytes of memory" if name == "memory" else f"{much:g} {name}"
 
     return ", ".join(of(name, much) for name, much in resources.items())

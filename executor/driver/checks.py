@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...graph.ir.graph import STATE
 from ...graph.ir.replica_program import ReplicaProgram
 from ...graph.program.program import Program
+from ...graph.program.where import user_frames
 from ...strategies.errors import InvalidState, NotInitialized, first_of
 from ...strategies.types import to_numpy
 from ..feed.scope import Scope
@@ -22,15 +26,22 @@ def check_initialized(program: ReplicaProgram, scope: Scope) -> None:
     tensors = {name: scope.find_tensor(name) for name in program.needed_names()}
     missing = [name for name, tensor in tensors.items() if tensor is None or not tensor.initialized]
     if missing:
+        cure = "Run the startup program first: exe.run(startup_program)."
+        if len(missing) < len(tensors):
+            cure = (
+                "Others do: run the startup program once all of the program is built, for each layer and "
+                "optimizer adds to it."
+            )
         raise NotInitialized(
-            f"{len(missing)} variable(s) hold no value in the scope: {first_of(map(repr, missing))}. "
-            f"Run the startup program first: exe.run(startup_program)."
+            f"{len(missing)} variable(s) hold no value in the scope: {first_of(map(repr, missing))}. {cure}"
         )
     for value in program.values:
         tensor = tensors.get(value.name)
         if value.kind != STATE or value.version or tensor is None:
             continue
-        declared, actual = to_numpy(value.spec.dtype), tensor.memory(newest=False).dtype
+        array = tensor.memory(newest=False)
+        _warn_of_shape(value.name, value.spec.shape, array.shape)
+        declared, actual = to_numpy(value.spec.dtype), array.dtype
         if actual == declared:
             continue
         cure = f"Write it as that: tensor.set(array.astype({declared.name!r}), place)."
@@ -41,6 +52,20 @@ def check_initialized(program: ReplicaProgram, scope: Scope) -> None:
             )
         raise InvalidState(
             f"variable {value.name!r} holds {actual}, but the program has it as {declared}. {cure}"
+        )
+
+
+def _warn_of_shape(name: str, declared: Sequence[int], actual: Sequence[int]) -> None:
+    """Warn of a value that another program wrote under the same name; a smaller net may be meant, too."""
+    fits = len(declared) == len(actual) and all(
+        size in (-1, there) for size, there in zip(declared, actual, strict=True)
+    )
+    if not fits:
+        warnings.warn(
+            f"variable {name!r} has shape {list(actual)} in the scope, and the program declares "
+            f"{list(declared)}. If another program of the same names wrote it, run this one's startup "
+            f"program again, or give each a scope of its own (fluid.scope_guard(fluid.Scope())).",
+            stacklevel=user_frames() + 1,
         )
 
 

@@ -87,7 +87,7 @@ class LocalRun(ParallelRun):
             shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
         with self.gang.turn, values.scope.turn:
             if self.gang.delivery.broken:
-                raise InvalidState("this executor is closed.")
+                raise InvalidState("this executor is closed. Make a new one.")
             if self.gang.under_way:
                 self.gang.drain()
             if program.lr_scheduler is not None:

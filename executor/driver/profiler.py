@@ -99,8 +99,8 @@ class Profiler:
         elif run.steps - known.collected > STEPS_KEPT // 2:
             known.collect()
 
-    def end(self, key: str, path: str) -> str:
-        """Stop; write the timeline to ``path`` and return the table."""
+    def end(self, key: str) -> tuple[str, dict[str, Any]]:
+        """Stop, and return the table and the timeline."""
         self.on = False
         steps, ahead, names, spans = [], [], [], []
         if self._here:
@@ -116,9 +116,8 @@ class Profiler:
             names += [named(rank, where[rank]) for rank in range(len(known.steps))]
             steps += [[own[number] for number in sorted(own)] for own in known.steps]
             run.trace(known.traced)
-        write(path, chrome_trace(spans, steps, ahead, names))
         self._runs.clear()
-        return table(steps, names, key, self._state)
+        return table(steps, names, key, self._state), chrome_trace(spans, steps, ahead, names)
 
 
 _NO_OFFSET = Offset(0.0, 0.0)
@@ -181,11 +180,14 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
 
     Raises:
         InvalidValue: ``sorted_key`` is none of calls, total, max, min, ave and default.
+        NotSaved: ``profile_path`` cannot be written; the table is printed before.
     """
     key = "default" if sorted_key is None else sorted_key
     _check("sorted_key", key, tuple(_ORDERS))
     if PROFILER.on:
-        print(PROFILER.end(key, profile_path), file=sys.stdout, flush=True)
+        operators, timeline = PROFILER.end(key)
+        print(operators, file=sys.stdout, flush=True)
+        write(profile_path, timeline)
 
 
 def reset_profiler() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...graph.ops.collective import COLLECTIVES
+from ...strategies.errors import NotSaved
 from ..plan.instruction import EARLY_FETCH
 from ..plan.traced import STEPS_KEPT, TracedStep
 from ..replica.orders import Clock, Now, pack
@@ -107,9 +108,21 @@ def named(rank: int, place: Mapping[str, Any]) -> str:
 
 
 def write(path: str, trace: Mapping[str, Any]) -> None:
-    """Write a trace to a file."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(trace, file)
+    """Write a trace to a file.
+
+    Raises:
+        NotSaved: the file cannot be written.
+    """
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(trace, file)
+    except OSError as error:
+        failure = NotSaved(
+            f"the timeline cannot be written to {path!r}: {error.strerror or error}. Name a file in a folder "
+            f"that is there and that this user may write to."
+        )
+        failure.errno = error.errno
+        raise failure from error
 
 
 def _process(pid: int, name: str, threads: Mapping[int, str]) -> Iterator[dict[str, Any]]:

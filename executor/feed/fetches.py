@@ -64,6 +64,10 @@ class FetchedArray(np.ndarray):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec and self.size == 1 else super().__format__(spec)
 
+    def __repr__(self) -> str:
+        """Return NumPy's own text, as printed by programs for Paddle."""
+        return repr(self.view(np.ndarray))
+
     def __array_wrap__(
         self, array: np.ndarray, context: Any = None, return_scalar: bool = False
     ) -> Any:

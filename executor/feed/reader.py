@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...graph.program.program import Program
+from ...graph.program.where import raising_line
 from ...strategies.errors import EnforceNotMet, EOFException, ExecutionError, InvalidState
 from ..host.bounded_queue import BoundedQueue
 from ..host.interrupts import interruptible
@@ -67,8 +68,10 @@ class Prefetch:
             raise EOFException(str(self._end))
         if isinstance(self._end, EnforceNotMet):  # its own text describes the batch
             raise type(self._end)(str(self._end)) from self._end
+        at = raising_line(self._end)
         raise ExecutionError(
             f"the reader's generator failed: {type(self._end).__name__}: {self._end}"
+            + (f" (raised at {at})" if at else "")
         ) from self._end
 
     def give_back(self, batches: Sequence[Batch]) -> None:
@@ -150,7 +153,11 @@ class Reader:
                 batches.append(self._prefetch.take(within))
         except EOFException:
             if self.drop_last or not partial or not batches:
-                raise
+                if not batches:
+                    raise
+                raise EOFException(
+                    f"the reader has {len(batches)} batch(es) left for {places} places: too few for a step."
+                ) from None
             rowless = {name: np.asarray(array)[:0] for name, array in batches[0].items()}
             batches += [rowless] * (places - len(batches))
         except BaseException:

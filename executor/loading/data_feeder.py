@@ -202,7 +202,9 @@ def _convert(name: str, values: Any, dtype: np.dtype) -> np.ndarray:
         alike = all(getattr(value, "dtype", None) == dtype for value in values)
         plain = array if alike else np.asarray(values)
     except Exception as error:  # a sample may be an object with conversions of its own
-        raise FeedError(f"the samples of {name!r} cannot be joined as {dtype}: {error}.") from None
+        raise FeedError(
+            f"the samples of {name!r} cannot be joined as {dtype}: {_difference(values) or error}."
+        ) from None
     # NumPy takes the real part, a count of days, NaN or the low bits of an integer without a warning.
     wrong = plain.dtype.kind in "cmM" or (plain.dtype == object and None in plain.ravel().tolist())
     if not wrong and dtype.kind in "iu" and plain.dtype.kind in "iu" and plain.size:
@@ -212,3 +214,15 @@ def _convert(name: str, values: Any, dtype: np.dtype) -> np.ndarray:
             f"the samples of {name!r} cannot be joined as {dtype}: {plain.dtype} values do not fit."
         )
     return array
+
+
+def _difference(values: Any) -> str:
+    """Return how the first samples of different shapes differ; "" if that is not why they cannot be joined."""
+    try:
+        shapes = [np.shape(value) for value in values]
+    except Exception:
+        return ""
+    for i, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            return f"sample 0 has shape {list(shapes[0])}, sample {i} has {list(shape)}"
+    return ""

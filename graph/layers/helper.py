@@ -104,7 +104,11 @@ class LayerHelper:
         initializer = settings.initializer or default_initializer
         if initializer is None:
             if to_var_type(dtype) not in FLOATS:
-                raise InvalidType(f"a parameter of dtype {dtype!r} needs an initializer.")
+                kind = to_var_type(dtype).name.lower()
+                raise InvalidType(
+                    f"{self.layer_type}: a parameter of {kind} has no initializer of its own. Cast the input "
+                    f"(layers.cast(x, 'float32')), or give ParamAttr(initializer=...)."
+                )
             initializer = ConstantInitializer(0.0) if is_bias else XavierInitializer()
         if type(settings) in COMPOSED:
             compose = COMPOSED[type(settings)]

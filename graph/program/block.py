@@ -144,8 +144,10 @@ class Block:
             for field in ("type", "shape", "dtype", "lod_level", "persistable"):
                 old, new = getattr(existing, field), getattr(request, field)
                 if settings.get(field) is not None and old is not None and old != new:
+                    at = f" (declared at {existing.where})" if existing.where else ""
                     raise InvalidValue(
-                        f"variable {name!r} exists with {field} {old!r}, and is created again with {new!r}."
+                        f"variable {name!r} exists with {field} {old!r}{at}, and is created again with "
+                        f"{new!r}. Choose another name, or build in a new Program (fluid.program_guard)."
                     )
             return existing
         variable = Variable(self, **settings)

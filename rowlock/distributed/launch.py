@@ -71,9 +71,8 @@ def members(arguments: Namespace) -> list[JobProcess]:
     gpus = _gpus(arguments)
     count = arguments.nproc_per_node if arguments.nproc_per_node is not None else len(gpus) or 1
     if count < 1 or (gpus and count != len(gpus)):
-        raise InvalidValue(
-            f"--nproc_per_node is {count}, for {len(gpus)} GPU(s): each worker has one, or none has."
-        )
+        wanted = f"{len(gpus)}, one for each GPU" if gpus else "1 or more"
+        raise InvalidValue(f"--nproc_per_node is {count}: give {wanted}.")
     if arguments.use_paddlecloud:
         cloud_hosts(arguments)
     hosts = [ip.strip() for ip in arguments.cluster_node_ips.split(",")]

@@ -137,7 +137,7 @@ def test_what_a_replica_needs() -> None:
         (
             2,
             {"num_cpus_per_replica": 64},
-            r"2 replicas with 64 CPUs each .*need 128 CPUs; the cluster has 1 CPUs \(10\.0\.0\.1\), 2 CPUs "
+            r"2 replicas with 64 CPUs each .*need 128 CPUs; the cluster has 1 CPU \(10\.0\.0\.1\), 2 CPUs "
             r".*: room for 0\. Ask for fewer",
         ),
         (8, {"num_cpus_per_replica": 1}, r"8 replicas .* need 8 CPUs; .*: room for 7"),
@@ -155,17 +155,17 @@ def test_what_a_replica_needs() -> None:
         (
             400,
             {},
-            r"400 places put 132 replicas on 10\.0\.0\.1, .*1 CPUs and memory for 81\. Ask for fewer",
+            r"400 places put 132 replicas on 10\.0\.0\.1, .*1 CPU and memory for 81\. Ask for fewer",
         ),
         (
             7,
             {"replicas_per_node": 2},
-            r"7 places, 2 on each node .*need 4 nodes; there are 3 .*: 10\.0\.0\.1, .*at most 6 places",
+            r"7 places, 2 on each node .*need 4 nodes; 3 can hold .*: 10\.0\.0\.1, .*at most 6 places",
         ),
         (
             2,
             {"replicas_per_node": 2, "num_cpus_per_replica": 1},
-            r"replicas_per_node=2 puts 2 replicas with 1 CPUs each .* on 10\.0\.0\.1, which offers 1 CPUs .*: "
+            r"replicas_per_node=2 puts 2 replicas with 1 CPU each .* on 10\.0\.0\.1, which offers 1 CPU .*: "
             r"room for 1\. Lower it",
         ),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,10 @@ def test_a_loss_that_no_parameter_leads_to_is_refused() -> None:
             "gather: Index must hold integers",
         ),
         (lambda x: fluid.layers.one_hot(x, 3), "one_hot: X must hold integers"),
+        (
+            lambda x: fluid.layers.fc(fluid.data("i", [None, 2], "int64"), 3),
+            "fc: .* Cast the input",
+        ),
         (lambda x: fluid.layers.fill_constant([2], "float32", "a"), "value must be a number"),
         (lambda x: fluid.layers.reduce_sum(x, dim="a"), "reduce_sum: dim must be"),
         (lambda x: rowlock.configure("threads"), "fields of one by name .* got 'threads'"),
@@ -97,6 +102,51 @@ def test_a_data_variable_declared_again_in_the_default_program_is_warned_of() ->
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fluid.data("x", [None, 3])  # in a program of its own
+
+
+def test_a_variable_that_exists_otherwise_is_named_with_the_line_that_declares_it() -> None:
+    fluid.data("x", [None, 3])
+    with pytest.raises(InvalidValue, match=r"declared at .*test_mistakes.py:\d+.*program_guard"):
+        fluid.data("x", [None, 4])
+
+
+def test_a_startup_program_that_was_run_too_early_is_not_called_missing(threads: None) -> None:
+    _, loss = _net()
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(fluid.default_startup_program())
+        fluid.optimizer.Adam(0.1).minimize(loss)
+        with pytest.raises(RuntimeError, match=r"Others do: .* once all .* is built"):
+            exe.run(feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[loss])
+
+
+@pytest.mark.parametrize("places", [1, 2])
+def test_parameters_that_a_program_of_the_same_names_wrote_are_warned_of(
+    threads: None, places: int
+) -> None:
+    def train(width: int) -> Any:
+        with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+            x = fluid.data("x", [None, 3])
+            loss = fluid.layers.mean(fluid.layers.fc(fluid.layers.fc(x, width), 1))
+            fluid.optimizer.SGD(0.1).minimize(loss)
+            exe.run(fluid.default_startup_program())
+            program = fluid.CompiledProgram(fluid.default_main_program()).with_data_parallel(
+                loss_name=loss.name, places=fluid.cpu_places(places)
+            )
+            return lambda: exe.run(program, {"x": np.ones((2, 3), np.float32)}, [loss])
+
+    exe = fluid.Executor(fluid.CPUPlace())
+    with fluid.scope_guard(fluid.Scope()):
+        first = train(4)
+        first()
+        second = train(6)
+        second()
+        with warnings.catch_warnings(record=True) as caught, contextlib.suppress(EnforceNotMet):
+            warnings.simplefilter("always")
+            first()
+    texts = [str(warning.message) for warning in caught]
+    assert any("'fc_0.w_0' has shape [3, 6]" in text and "[3, 4]" in text for text in texts), texts
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 def test_a_batch_whose_feeds_differ_in_rows_and_a_strategy_changed_too_late() -> None:

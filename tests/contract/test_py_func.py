@@ -135,12 +135,23 @@ def test_what_cannot_be_pickled_is_refused_on_ray(ray_cluster: None) -> None:
         (lambda x: np.array(x).astype("float64"), r"astype\('float32'\)"),
         (lambda x: None, r"returned None for variable 0"),
         (lambda x: (x, x), r"returned 2 value\(s\) for 1 variable"),
-        (lambda x: 1 / 0, r"operator py_func failed: division by zero .*test_py_func"),
+        (
+            lambda x: 1 / 0,
+            r"ZeroDivisionError: division by zero \(raised at .*test_py_func.py:.*, in <la",
+        ),
     ],
 )
 def test_what_a_function_returns_must_fit(function: Any, problem: str) -> None:
     with pytest.raises(ExecutionError, match=problem):
         run(*program_of(function))
+
+
+def test_an_error_in_a_package_is_told_with_the_users_line(gang: str) -> None:
+    main, out = program_of(lambda x: np.reshape(np.array(x), (5, 5)))
+    with pytest.raises(
+        ExecutionError, match=r"failed: ValueError: .*\(raised at .*test_py_func.py:"
+    ):
+        run(main, out, 2)
 
 
 def test_what_it_keeps_of_a_step_stays(threads: None) -> None:

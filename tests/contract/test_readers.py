@@ -89,7 +89,8 @@ def test_each_place_takes_a_batch(gang: str, places: int) -> None:
         fed.loader.start()
         for step in range(5 // places):
             assert fed.run(program) == [float(places * step + i) for i in range(places)]
-        with pytest.raises(fluid.core.EOFException):  # what does not fill all places is lost
+        left = rf"{5 % places} batch\(es\) left for {places} places"
+        with pytest.raises(fluid.core.EOFException, match=left):  # they are lost
             fed.run(program)
         fed.loader.reset()
 
@@ -311,7 +312,10 @@ def test_an_error_of_the_generator_reaches_the_run() -> None:
     fed.loader.set_batch_generator(broken)
     fed.loader.start()
     assert fed.run() == [0.0]
-    with pytest.raises(RuntimeError, match="generator failed: OSError: the disk is gone") as caught:
+    problem = (
+        r"generator failed: OSError: the disk is gone \(raised at .*test_readers.py:.*in broken"
+    )
+    with pytest.raises(RuntimeError, match=problem) as caught:
         fed.run()
     assert isinstance(caught.value.__cause__, OSError)
     fed.loader.reset()

@@ -38,6 +38,8 @@ def test_samples_become_what_paddle_makes_of_them(case: str) -> None:
 def test_samples_that_are_not_nested_as_deeply_as_declared() -> None:
     with pytest.raises(FeedError, match=r"'x' is nested 2 deep .*holds int 3 at depth 1"):
         feeder([None, 1], "int64", 2).feed([([[1], 3],)])
+    with pytest.raises(FeedError, match=r"'x' .* sample 0 has shape \[2\], sample 2 has \[3\]"):
+        feeder([None, 2], "float32", 0).feed([([1, 2],), ([3, 4],), ([1, 2, 3],)])
     with pytest.raises(FeedError, match="cannot be joined as int64"):
         feeder([None, 1], "int64", 1).feed([([[1, 2], [3]],)])
     with pytest.raises(

@@ -11,7 +11,7 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.place import gpu_count
-from rowlock.strategies.errors import InvalidValue, Unsupported
+from rowlock.strategies.errors import InvalidValue, NotSaved, Unsupported
 
 
 def test_plain_and_parallel_steps_are_in_table_and_timeline(
@@ -63,6 +63,20 @@ def test_what_is_no_state_or_key_is_refused(tmp_path: Path) -> None:
         pass
     fluid.profiler.stop_profiler()  # it is off
     fluid.profiler.reset_profiler()
+
+
+def test_a_timeline_that_cannot_be_written_costs_no_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()):
+        y = fluid.layers.exp(fluid.data("x", [None, 2]))
+        absent = str(tmp_path / "absent" / "timeline")
+        with (
+            pytest.raises(NotSaved, match=r"timeline cannot be written to .*absent.*a folder that"),
+            fluid.profiler.profiler("CPU", "total", absent),
+        ):
+            fluid.Executor().run(feed={"x": np.ones((1, 2), np.float32)}, fetch_list=[y])
+    assert "exp" in capsys.readouterr().out
 
 
 def test_cuda_profiler_refuses_as_paddle_without_a_gpu() -> None:

@@ -6,14 +6,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.graph.ir.reader import from_program
+from rowlock.graph.program.where import user_line
 from rowlock.graph.report.svg import to_svg
 
 SCRIPT = """
@@ -43,6 +46,57 @@ def test_a_traceback_ends_at_the_users_line(tmp_path: Path) -> None:
     assert "feed 'x': its declaration says shape [-1, 3], got [2, 4]" in short
     full = _stderr(script, ROWLOCK_TRACEBACK="full")
     assert "executor.py" in full and full.count("  File ") > 3
+
+
+CELLS = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="NoColor")
+def run(cell):
+    shell.run_cell(cell, store_history=True)
+run("import time, numpy as np, rowlock.fluid as fluid")
+run("def build():\\n    return fluid.data('x', [None, 3])\\nx = build()")
+run("fluid.Executor().run(feed={'x': np.ones((2, 4), np.float32)}, fetch_list=[x])")
+"""
+INTERRUPT = """
+import os, signal, time
+import numpy as np
+import rowlock.fluid as fluid
+def interrupted(x):
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(1)
+x = fluid.data("x", [None, 3])
+out = fluid.default_main_program().current_block().create_var(name="out", dtype="float32", shape=[-1, 3])
+fluid.layers.py_func(interrupted, x, out)
+fluid.Executor().run(feed={"x": np.ones((2, 3), np.float32)}, fetch_list=[out])
+"""
+
+
+def test_lines_of_a_notebook_are_named_by_their_cell() -> None:
+    output = subprocess.run([sys.executable, "-c", CELLS], capture_output=True, text=True).stdout
+    assert "got [2, 4]. Declared at Cell In[2]:2, in build." in output
+
+
+def test_an_older_ipython_names_no_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = SimpleNamespace(compile=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    assert user_line().startswith(f"{__file__}:")
+
+
+def test_ctrl_c_in_a_step_shows_the_users_line_alone(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPT)
+    short = _stderr(script)
+    assert short.rstrip().endswith("KeyboardInterrupt") and short.count("  File ") == 1
+    assert "executor.py" in _stderr(script, ROWLOCK_TRACEBACK="full")
+
+
+def test_fetches_print_as_arrays() -> None:
+    main, startup, loss, _ = _trained()
+    exe, scope = fluid.Executor(), fluid.Scope()
+    exe.run(startup, scope=scope)
+    feed = {"x": np.zeros((2, 13), np.float32), "y": np.ones((2, 1), np.float32)}
+    fetched = exe.run(main, feed, [loss], scope=scope)
+    assert repr(fetched) == "[array([1.], dtype=float32)]"
 
 
 def _trained() -> tuple[fluid.Program, Any, Any, Any]:

@@ -153,7 +153,7 @@ HOSTS = ["--cluster_node_ips", "10.0.0.1,10.0.0.2"]
         ("launch", [*HOSTS, "tell.py"], "--node_ip 127.0.0.1 is not among --cluster_node_ips"),
         ("launch", ["--cluster_node_ips", "a b", "--node_ip", "a b", "tell.py"], "_ips must be"),
         ("launch", ["--cluster_node_ips", "a,a", "--node_ip", "a", "tell.py"], "twice"),
-        ("launch", ["--nproc_per_node", "0", "tell.py"], "--nproc_per_node is 0"),
+        ("launch", ["--nproc_per_node", "0", "tell.py"], "--nproc_per_node is 0: give 1 or more"),
         ("launch", ["--started_port", "70000", "tell.py"], "--started_port must be a port"),
         ("launch", ["--selected_gpus", "77", "tell.py"], "--selected_gpus has '77'"),
         ("launch", ["--use_paddlecloud", "tell.py"], "PADDLE_PORT must be a port"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.python_function import PY_FUNC, PyFunc, PythonFunction, function_of
+from ....graph.program.where import raising_line
 from ...device.device import Device
 from ...device.tensor import Tensor
 from ..registry import Step, kernel
@@ -19,7 +20,11 @@ def py_func(dev: Device, a: PyFunc) -> Step:
 
     def call() -> None:
         operands = [None if array is None else Tensor.of(array) for array in arrays]
-        returned = function.function(*operands[: function.takes])
+        try:
+            returned = function.function(*operands[: function.takes])
+        except Exception as error:
+            at = raising_line(error) or function
+            raise RuntimeError(f"{type(error).__name__}: {error} (raised at {at})") from error
         values = list(returned) if isinstance(returned, (list, tuple)) else [returned]
         if not out and values == [None]:
             values = []
