@@ -279,3 +279,45 @@ def test_a_target_net_that_a_program_of_one_place_copies_is_new_on_every_place()
                     feed["actions"] = rng.randint(0, 2, (4, 1))
                     losses.append(exe.run(compiled, feed=feed, fetch_list=[loss])[0].mean())
     np.testing.assert_allclose(losses[:6], losses[6:], rtol=1e-5)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_lasting_results_of_any_number_of_rows_need_not_be_fetched(
+    threads: None, program: Any, train: bool
+) -> None:
+    """As detectors keep their boxes: a place writes those of its images, in each step."""
+    x = fluid.data("x", [None, 3])
+    score = layers.fc(x, 1, param_attr="w")
+    loss = layers.mean(score)
+    rows = layers.where(score > 0.0)
+    rows.persistable = True
+    if train:
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe, places = fluid.Executor(fluid.CPUPlace()), fluid.cpu_places(2)
+    exe.run(fluid.default_startup_program())
+    on_two = fluid.CompiledProgram(program).with_data_parallel(loss.name, places=places)
+    draw = np.random.RandomState(0)
+    for fetches in ([loss], [loss, rows], [loss]):
+        weight = np.array(fluid.global_scope().find_var("w").get_tensor())
+        images = draw.randn(12, 3).astype("float32")
+        exe.run(on_two, feed={"x": images}, fetch_list=fetches)
+        kept = fluid.global_scope().find_var(rows.name).get_tensor()
+        above = (images[:6] @ weight + np.float32(0))[:, 0] > 0
+        np.testing.assert_array_equal(np.array(kept)[:, 0], np.flatnonzero(above))
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_probability_that_would_underflow_trains_on(program: Any, soft: bool) -> None:
+    """With the numbers of Paddle 1.8.5 on CPUs: loss, and the gradient of the logits."""
+    x = fluid.data("x", [None, 3])
+    x.stop_gradient = False
+    label = fluid.data("label", [None, 3 if soft else 1], "float32" if soft else "int64")
+    cost = layers.cross_entropy(layers.softmax(x), label, soft_label=soft)
+    (slope,) = fluid.gradients([layers.reduce_sum(cost)], [x])
+    logits = np.array([[0, 100, 0], [0, 200, 200], [0, 1e4, 0], [0, 60, 0]], "float32")
+    labels = np.tile(np.eye(3, dtype="float32")[:1], (4, 1)) if soft else np.zeros((4, 1), "int64")
+    costs, slopes = run(program, {"x": logits, "label": labels}, cost, slope)
+    np.testing.assert_allclose(costs.ravel(), [64, 64.693146, 64, 60], rtol=1e-6)
+    np.testing.assert_allclose(
+        slopes, [[-1, 1, 0], [-1, 0.5, 0.5], [-1, 1, 0], [-1, 1, 0]], rtol=1e-6, atol=1e-20
+    )
