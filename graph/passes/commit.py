@@ -94,8 +94,8 @@ def _needed_nodes(graph: Graph, values: Iterable[Value], extra: Iterable[Node] =
 
 
 def _before_the_vote(graph: Graph, first: Iterable[Node], own_values: Iterable[Value]) -> set[Node]:
-    """Return the nodes ``first`` (collectives, and where a step may be cut), what these and ``own_values`` need,
-    and the nodes that depend on no collective and write no persistable."""
+    """Return the nodes ``first`` (collectives, and where a step may be cut), what these and ``own_values``
+    need, and the nodes that depend on no collective and write no persistable."""
     early = _needed_nodes(graph, own_values, first)
     reduced = {value for node in early if node.op in COLLECTIVES for value in node.writes()}
     for node in graph.nodes:
