@@ -321,3 +321,29 @@ def test_a_probability_that_would_underflow_trains_on(program: Any, soft: bool) 
     np.testing.assert_allclose(
         slopes, [[-1, 1, 0], [-1, 0.5, 0.5], [-1, 1, 0], [-1, 1, 0]], rtol=1e-6, atol=1e-20
     )
+
+
+def test_what_minimize_returns_may_be_fetched(program: Any) -> None:
+    """It trains, and leaves out what neither the loss nor the optimizer needs."""
+    x, unused = fluid.data("x", [None, 2]), fluid.data("unused", [None, 2])
+    start = fluid.initializer.Constant(1.0)
+    loss = layers.mean(layers.square(layers.fc(x, 1, param_attr=fluid.ParamAttr("w", start))))
+    layers.mean(unused)
+    ops, pairs = fluid.optimizer.SGD(0.1).minimize(loss)
+    ones = {"x": np.ones((2, 2), "float32")}
+    for fetches in ([loss, (ops, pairs)], [loss, ops], [[loss, *ops]]):
+        before, after = run(program, ones, *fetches), run_again(program, ones, *fetches)
+        assert len(before) == 1 and after[0] < before[0]
+
+
+def run_again(program: Any, feed: dict[str, Any], *outs: Any) -> list[np.ndarray]:
+    return fluid.Executor(fluid.CPUPlace()).run(program, feed=feed, fetch_list=list(outs))
+
+
+def test_a_namespace_is_left_and_entered_again(program: Any) -> None:
+    """By what ``switch`` returns, as Paddle documents it."""
+    assert fluid.unique_name.generate("fc") == "fc_0"
+    names, checker = fluid.unique_name.switch()
+    assert fluid.unique_name.generate("fc") == "fc_0"
+    fluid.unique_name.switch(names, checker)
+    assert fluid.unique_name.generate("fc") == "fc_1"
