@@ -143,7 +143,7 @@ def known_sizes(layer: str, input: Variable, dims: slice | int, sizes: str) -> l
     cure = "Declare them."
     if maker is not None:
         place = f", built at {maker.where}" if maker.where else ""
-        cure = f"They are unknown behind {maker.type}{place}: give it their numbers, or reshape what it returns."
+        cure = f"They are unknown behind {maker.type}{place}: give it the numbers, or reshape its result."
     raise InvalidValue(
-        f"{layer}: {sizes} of {input.name!r}, of shape {shape}, must be known, for parameters have them. {cure}"
+        f"{layer}: {sizes} of {input.name!r}, of shape {shape}, must be known: parameters have them. {cure}"
     )

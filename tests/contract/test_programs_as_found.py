@@ -301,9 +301,9 @@ def test_lasting_results_of_any_number_of_rows_need_not_be_fetched(
         weight = np.array(fluid.global_scope().find_var("w").get_tensor())
         images = draw.randn(12, 3).astype("float32")
         exe.run(on_two, feed={"x": images}, fetch_list=fetches)
-        kept = fluid.global_scope().find_var(rows.name).get_tensor()
+        place_0 = fluid.global_scope().find_var(rows.name).get_tensor()
         above = (images[:6] @ weight + np.float32(0))[:, 0] > 0
-        np.testing.assert_array_equal(np.array(kept)[:, 0], np.flatnonzero(above))
+        np.testing.assert_array_equal(np.array(place_0)[:, 0], np.flatnonzero(above))
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -347,3 +347,16 @@ def test_a_namespace_is_left_and_entered_again(program: Any) -> None:
     assert fluid.unique_name.generate("fc") == "fc_0"
     fluid.unique_name.switch(names, checker)
     assert fluid.unique_name.generate("fc") == "fc_1"
+
+
+def test_what_detectors_return_has_paddles_names(program: Any) -> None:
+    """Evaluations fetch boxes by name, and keep the state of a precision, in a namespace of their own too."""
+    scores, prior = fluid.data("scores", [None, 4, 3]), fluid.data("prior", [4, 4])
+    with fluid.unique_name.guard("eval_"):
+        boxes = layers.detection_output(fluid.data("loc", [None, 4, 4]), scores, prior, prior)
+        label, box = (
+            fluid.data(name, [None, n], lod_level=1) for name, n in (("label", 1), ("box", 4))
+        )
+        precision = fluid.metrics.DetectionMAP(boxes, label, box, class_num=3)
+    assert boxes.name == "eval_eval_detection_output_0.tmp_0"
+    assert precision.has_state.name == "eval_eval_map_eval_0_3_has_state"
