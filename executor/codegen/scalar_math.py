@@ -11,6 +11,8 @@ import math
 import re
 from functools import lru_cache
 
+from ...graph.ops.loss import LEAST_SHIFT
+
 
 def _horner(variable: str, *coefficients: str) -> str:
     """Return the source of a polynomial, highest power first, each step rounded once."""
@@ -95,6 +97,16 @@ def decay_(x):
     p = fma({_EXP} * r, r, r) + np.float32(1.0)
     power = unbits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
     return select(near, p * power, select(x == x, np.float32(0.0), x))
+""",
+    # exp(x) for x <= 0, and exp(-64) below -64: a score's share of a softmax
+    "share_": f"""
+def share_(x):
+    c = select(x < np.float32({LEAST_SHIFT}), np.float32({LEAST_SHIFT}), x)
+    n = nearest(c * np.float32(1.44269504))
+    r = fma(n, np.float32(-0.693359375), c)
+    r = fma(n, np.float32(2.12194440e-4), r)
+    p = fma({_EXP} * r, r, r) + np.float32(1.0)
+    return p * unbits(np.int32((np.int32(n) + np.int32(127)) << np.int32(23)))
 """,
     "expm1_": f"""
 def expm1_(x):

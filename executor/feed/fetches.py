@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from ..device.tensor import LoD, Tensor
 def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names in a fetch list, and the names that the optimize ops in it write.
 
+    An item may be a list, or what ``minimize`` returns: its optimize ops, behind which come gradients.
+
     Raises:
         InvalidArgument: it is no list, tuple, Variable or name.
         InvalidType: an item is neither a Variable, a name nor an optimize op.
@@ -32,7 +34,7 @@ def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         )
     names: list[str] = []
     updated: list[str] = []
-    for item in fetch_list:
+    for item in _flattened(fetch_list):
         if isinstance(item, Variable):
             names.append(item.name)
         elif isinstance(item, str):
@@ -46,6 +48,16 @@ def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         else:
             raise InvalidType(f"fetch_list holds variables or their names, got {item!r}.")
     return tuple(names), tuple(updated)
+
+
+def _flattened(fetch_list: Iterable[Any]) -> Iterator[Any]:
+    for item in fetch_list:
+        if isinstance(item, tuple) and item and isinstance(item[0], list):
+            yield from item[0]
+        elif isinstance(item, list):
+            yield from item
+        else:
+            yield item
 
 
 class FetchedArray(np.ndarray):

@@ -8,6 +8,7 @@ from ...graph.layers.detection import detection_map
 from ...graph.layers.helper import LayerHelper
 from ...graph.layers.initializer import ConstantInitializer
 from ...graph.layers.shape import cast, concat, fill_constant
+from ...graph.program import unique_name
 from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
 from ...strategies.errors import InvalidValue
@@ -49,7 +50,8 @@ class DetectionMAP:
         self.helper = LayerHelper("map_eval")
         columns = [gt_label] if gt_difficult is None else [gt_label, gt_difficult]
         label = concat([*(cast(column, gt_box.dtype) for column in columns), gt_box], axis=1)
-        name = f"{self.helper.name}_3_has_state"  # in Paddle three variables that grow go before it
+        # In Paddle three variables that grow go before it.
+        name = [unique_name.generate(self.helper.name) for _ in range(4)][-1] + "_has_state"
         self.has_state = self.helper.create_global(name, [1], "int32", ConstantInitializer(0))
         settings = (background_label, overlap_threshold, evaluate_difficult)
         self.cur_map = detection_map(input, label, class_num, *settings, ap_version=ap_version)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, number
+from .arguments import Floats, known_sizes, number
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 
@@ -125,10 +125,8 @@ def prelu(x: Floats, mode: str, param_attr: Any = None, name: str | None = None)
         raise InvalidValue(f"prelu: mode 'channel' needs 2 dimensions or more, got {sizes}.")
     # Of a channel's weight Paddle keeps this shape, whatever the rank of x.
     shape = {"all": [1], "channel": [1, *sizes[1:2], 1, 1], "element": [1, *sizes[1:]]}[mode]
-    if min(shape) < 0:
-        raise InvalidValue(
-            f"prelu: the sizes {sizes} of {x.name!r} behind the first must be known."
-        )
+    dims = {"all": slice(0), "channel": slice(1, 2), "element": slice(1, None)}[mode]
+    known_sizes("prelu", x, dims, "the sizes behind the first")
     helper = LayerHelper("prelu", name)
     alpha = helper.create_parameter(
         param_attr, shape, x.dtype, default_initializer=ConstantInitializer(0.25)

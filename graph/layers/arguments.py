@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...strategies.errors import InvalidType
+from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from ..program.variable import Variable
 
@@ -124,3 +124,26 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **settings)
 
     return layer
+
+
+def known_sizes(layer: str, input: Variable, dims: slice | int, sizes: str) -> list[int]:
+    """Return sizes of a variable that a layer's parameters have; ``sizes`` says what they are.
+
+    Raises:
+        InvalidValue: one is unknown; it names the op behind which they are.
+    """
+    shape = list(input.shape or ())
+    wanted = shape[dims] if isinstance(dims, slice) else [shape[dims]]
+    if min(wanted, default=0) >= 0:
+        return wanted
+    op, maker = input.op, None
+    while op is not None and op is not maker:  # an op that keeps the shape did not lose them
+        maker, operands = op, map(op.block.find_var_recursive, op.input_arg_names)
+        op = next((x.op for x in operands if x is not None and list(x.shape or ()) == shape), None)
+    cure = "Declare them."
+    if maker is not None:
+        place = f", built at {maker.where}" if maker.where else ""
+        cure = f"They are unknown behind {maker.type}{place}: give it the numbers, or reshape its result."
+    raise InvalidValue(
+        f"{layer}: {sizes} of {input.name!r}, of shape {shape}, must be known: parameters have them. {cure}"
+    )

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidArgument, InvalidValue
 from ..ops.conv import LAST
 from ..program.variable import Variable
-from .arguments import check_variable, integer
+from .arguments import check_variable, integer, known_sizes
 from .helper import LayerHelper
 from .initializer import NormalInitializer
 
@@ -80,9 +80,7 @@ def known_channels(
     last = image_format(data_format, layer, dims)
     if len(shape) != dims + 2:
         raise InvalidValue(f"{layer}: input must have {dims + 2} dimensions, got {list(shape)}.")
-    channels = shape[-1 if last else 1]
-    if channels < 0:
-        raise InvalidValue(f"{layer}: the channels of {input.name!r} must be known.")
+    (channels,) = known_sizes(layer, input, -1 if last else 1, "the channels")
     if groups < 1:
         raise InvalidValue(f"{layer}: groups must be above 0, got {groups}.")
     if count < 1:

@@ -85,11 +85,11 @@ def box_clip(input: Variable, im_info: Variable, name: str | None = None) -> Var
 
 
 def _suppress(
-    op_type: str, bboxes: Variable, scores: Variable, attrs: Any, name: str | None
+    op_type: str, bboxes: Variable, scores: Variable, attrs: Any, helper: LayerHelper
 ) -> Any:
     """Append a choice of boxes; return them and, if it has them, their numbers."""
     results = "Out Index" if op_type == "multiclass_nms2" else "Out"
-    return layers(op_type, name, results, results, BBoxes=bboxes, Scores=scores, **attrs)
+    return helper.layers(op_type, results, results, BBoxes=bboxes, Scores=scores, **attrs)
 
 
 def _nms_attributes(
@@ -138,7 +138,7 @@ def multiclass_nms(
     """
     limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
     attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
-    (out,) = _suppress("multiclass_nms", bboxes, scores, attrs, name)
+    (out,) = _suppress("multiclass_nms", bboxes, scores, attrs, LayerHelper("multiclass_nms", name))
     return out
 
 
@@ -161,7 +161,9 @@ def multiclass_nms2(
     """
     limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
     attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
-    out, index = _suppress("multiclass_nms2", bboxes, scores, attrs, name)
+    out, index = _suppress(
+        "multiclass_nms2", bboxes, scores, attrs, LayerHelper("multiclass_nms2", name)
+    )
     return (out, index) if return_index else out
 
 
@@ -277,7 +279,7 @@ def detection_output(
     scores.stop_gradient = True
     attrs = _nms_attributes(score_threshold, nms_top_k, keep_top_k, nms_threshold, True, 1.0, 0)
     op_type = "multiclass_nms2" if return_index else "multiclass_nms"
-    results = _suppress(op_type, boxes, scores, attrs, None)
+    results = _suppress(op_type, boxes, scores, attrs, LayerHelper("detection_output"))
     return results if return_index else results[0]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import integer, variables_of
+from .arguments import integer, known_sizes, variables_of
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import real_number
@@ -41,12 +41,8 @@ def fc(
     for x, attr in zip(inputs, ParamAttr.many(param_attr, len(inputs)), strict=True):
         assert x.shape is not None
         dims = num_flatten_dims + len(x.shape) if num_flatten_dims < 0 else num_flatten_dims
-        if any(extent < 0 for extent in x.shape[dims:]):
-            raise InvalidValue(
-                f"fc: the sizes {list(x.shape[dims:])} of {x.name!r}, of shape {list(x.shape)}, must be known: "
-                f"the weight has as many rows. Declare them, or reshape the variable."
-            )
-        width = math.prod(x.shape[dims:])
+        sizes = x.shape[dims:]
+        width = math.prod(known_sizes("fc", x, slice(dims, None), f"the sizes {list(sizes)}"))
         w = helper.create_parameter(attr, [width, size], x.dtype)
         products.append(helper.layer("mul", x=x, y=w, x_num_col_dims=dims, y_num_col_dims=1))
     total = products[0] if len(products) == 1 else helper.layer("sum", x=products)
@@ -134,7 +130,8 @@ def batch_norm(
     """
     assert input.shape is not None
     helper = LayerHelper("batch_norm", name)
-    channels = [input.shape[-1] if data_layout == "NHWC" else input.shape[1]]
+    axis = -1 if data_layout == "NHWC" else 1
+    channels = known_sizes("batch_norm", input, axis, "the channels")
     # Halves are too coarse for parameters and statistics.
     dtype = VarType.FP32 if input.dtype in LOW else input.dtype
     ones = ConstantInitializer(1.0)
@@ -187,7 +184,8 @@ def layer_norm(
     """Normalise each sample over its dimensions from ``begin_norm_axis`` on."""
     assert input.shape is not None
     helper = LayerHelper("layer_norm", name)
-    width = [math.prod(input.shape[begin_norm_axis:])]
+    normed = slice(begin_norm_axis, None)
+    width = [math.prod(known_sizes("layer_norm", input, normed, "the sizes that are normalised"))]
     fields: dict[str, Any] = {"epsilon": epsilon, "begin_norm_axis": begin_norm_axis}
     if scale:
         ones = ConstantInitializer(1.0)

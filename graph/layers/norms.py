@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import Floats, integer
+from .arguments import Floats, integer, known_sizes
 from .conv import image_format
 from .helper import LayerHelper, layers
 from .initializer import ConstantInitializer, NormalInitializer
@@ -22,12 +22,11 @@ def known_channels(input: Variable, axis: int, layer: str) -> int:
         InvalidValue: there is no such dimension, or its size is unknown.
     """
     shape = input.shape or ()
-    if not -len(shape) <= axis < len(shape) or shape[axis] < 0:
+    if not -len(shape) <= axis < len(shape):
         raise InvalidValue(
-            f"{layer}: the channels (dimension {axis}) of {input.name!r} must be known, "
-            f"its shape is {list(shape)}."
+            f"{layer}: the channels are dimension {axis}, which {input.name!r} of shape {list(shape)} lacks."
         )
-    return shape[axis]
+    return known_sizes(layer, input, axis, f"the channels (dimension {axis})")[0]
 
 
 def l2_normalize(

@@ -8,7 +8,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import to_var_type
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, integer
+from .arguments import Floats, check_variable, integer, known_sizes
 from .helper import LayerHelper, constant_layer, layer, layers
 from .numbers import one_number
 
@@ -147,8 +147,8 @@ def sequence_conv(
     """
     size = integer(filter_size, "filter_size", "sequence_conv")
     helper = LayerHelper("sequence_conv", name)
-    assert input.shape is not None
-    weight = helper.create_parameter(param_attr, [size * input.shape[1], num_filters], input.dtype)
+    (width,) = known_sizes("sequence_conv", input, 1, "the width")
+    weight = helper.create_parameter(param_attr, [size * width, num_filters], input.dtype)
     start = -(size // 2) if padding_start is None else padding_start
     attrs = {
         "contextStride": integer(filter_stride, "filter_stride", "sequence_conv"),
@@ -168,9 +168,9 @@ def row_conv(
         input: rows of sequences [N, D], or padded ones [B, T, D].
     """
     helper = LayerHelper("row_conv")
-    assert input.shape is not None
+    (width,) = known_sizes("row_conv", input, -1, "the width")
     size = integer(future_context_size, "future_context_size", "row_conv") + 1
-    weight = helper.create_parameter(param_attr, [size, input.shape[-1]], input.dtype)
+    weight = helper.create_parameter(param_attr, [size, width], input.dtype)
     return helper.activate(helper.layer("row_conv", x=input, filter=weight), act)
 
 

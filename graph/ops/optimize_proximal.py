@@ -39,18 +39,21 @@ def ftrl(
 ) -> Results:
     """s += g^2, z += g - (s_new^-power - s^-power) / lr p; p = (l1 sign(z) - z) / (s^-power / lr + 2 l2).
 
-    0 where \\|z\\| is at most l1, as where no gradient ever came (s = 0). Follow the regularized leader,
-    McMahan et al., KDD 2013.
+    0 where \\|z\\| is at most l1, as where no gradient ever came (s = 0). A step at the rate 0, with which a
+    warmup may begin, changes nothing. Follow the regularized leader, McMahan et al., KDD 2013.
     """
+    moves = e.not_equal(learning_rate, 0.0)
+    rate = e.where(moves, learning_rate, 1.0)
     squared = squared_accumulator + grad * grad
     root = _power(squared, -lr_power)
-    grown = (root - _power(squared_accumulator, -lr_power)) / learning_rate
+    grown = (root - _power(squared_accumulator, -lr_power)) / rate
     linear = linear_accumulator + grad - grown * param
-    scale = root / learning_rate + 2 * l2
+    scale = root / rate + 2 * l2
+    leader = _shrunk(-linear, l1) / e.where(scale > 0, scale, 1.0)
     return {
-        "squared_accumulator": squared,
-        "linear_accumulator": linear,
-        "param": _shrunk(-linear, l1) / e.where(scale > 0, scale, 1.0),
+        "squared_accumulator": e.where(moves, squared, squared_accumulator),
+        "linear_accumulator": e.where(moves, linear, linear_accumulator),
+        "param": e.where(moves, leader, param),
     }
 
 

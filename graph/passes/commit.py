@@ -37,11 +37,12 @@ def write_after_vote(graph: Graph, target: Target) -> Graph:
     own_values = _own_values(graph, target)
     if not states and not own_values:
         return graph
-    needed = _needed_nodes(graph, own_values, filter(_may_cut, graph.nodes))
+    cuts = [*filter(_may_cut, graph.nodes)]
+    needed = _needed_nodes(graph, own_values, cuts)
     if target.checks or not collectives or collectives[-1] in needed:
         collectives.append(_barrier())
     vote = collectives[-1]
-    early = _before_the_vote(graph, collectives, own_values)
+    early = _before_the_vote(graph, [*collectives, *cuts], own_values)
     if target.checks:  # every result is checked before the vote
         early = {*graph.nodes, vote}
     nodes = [node for node in graph.nodes if node in early and node is not vote]
@@ -92,12 +93,10 @@ def _needed_nodes(graph: Graph, values: Iterable[Value], extra: Iterable[Node] =
     return ancestors
 
 
-def _before_the_vote(
-    graph: Graph, collectives: Iterable[Node], own_values: Iterable[Value]
-) -> set[Node]:
-    """Return the nodes that collectives and ``own_values`` need, and those that depend on no collective and
-    write no persistable."""
-    early = _needed_nodes(graph, own_values, collectives)
+def _before_the_vote(graph: Graph, first: Iterable[Node], own_values: Iterable[Value]) -> set[Node]:
+    """Return the nodes ``first`` (collectives, and where a step may be cut), what these and ``own_values``
+    need, and the nodes that depend on no collective and write no persistable."""
+    early = _needed_nodes(graph, own_values, first)
     reduced = {value for node in early if node.op in COLLECTIVES for value in node.writes()}
     for node in graph.nodes:
         if reduced.intersection(node.reads()) or (_changed_states(node) and node not in early):

@@ -28,11 +28,16 @@ def generate(key: str) -> str:
     return _generator(key)
 
 
-def switch(new_generator: UniqueNameGenerator | None = None) -> UniqueNameGenerator:
-    """Install a generator (a fresh one by default) and return the one it replaces."""
+def switch(
+    new_generator: UniqueNameGenerator | None = None, new_para_name_checker: None = None
+) -> tuple[UniqueNameGenerator, None]:
+    """Install a generator (a fresh one by default) and return the one it replaces.
+
+    Paddle returns beside it what checks the names of parameters in imperative mode, which is not here: None.
+    """
     global _generator
     old, _generator = _generator, new_generator or UniqueNameGenerator()
-    return old
+    return old, None
 
 
 @contextmanager
@@ -42,7 +47,7 @@ def guard(new_generator: UniqueNameGenerator | str | bytes | None = None) -> Ite
         new_generator = new_generator.decode()
     if isinstance(new_generator, str):
         new_generator = UniqueNameGenerator(new_generator)
-    old = switch(new_generator)
+    old, _ = switch(new_generator)
     try:
         yield
     finally:

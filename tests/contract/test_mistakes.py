@@ -313,3 +313,17 @@ def test_a_loss_name_that_is_none_is_warned_of_at_the_users_line() -> None:
     with pytest.warns(UserWarning, match="'los' is no variable") as record:
         fluid.ParallelExecutor(use_cuda=False, loss_name="los")
     assert record[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "layer", ["conv2d", "batch_norm", "fc", "layer_norm", "instance_norm", "prelu"]
+)
+def test_the_op_that_lost_sizes_is_named(layer: str, fresh_programs: None) -> None:
+    """Where parameters need them, ops behind it that keep the shape are passed over."""
+    more: dict[str, Any] = {
+        "conv2d": {"num_filters": 4, "filter_size": 3}, "fc": {"size": 4}, "prelu": {"mode": "channel"}
+    }.get(layer, {})  # fmt: skip
+    images = fluid.layers.relu(fluid.layers.reshape(fluid.data("x", [None, 12, 8]), [2, -1, 8, 8]))
+    words = rf"{layer}: .*'relu_0.tmp_0'.*\[2, -1, 8, 8\].*unknown behind reshape2, built at .*test_mistakes.py"
+    with pytest.raises(InvalidValue, match=words):
+        getattr(fluid.layers, layer)(images, **more)

@@ -327,3 +327,22 @@ def test_ftrl_zeroes_what_no_gradient_reached() -> None:
             exe.run(main, feed={"words": np.array([[1], [3], [3]])}, fetch_list=[])
         rows = fluid.global_scope().find_var("table").get_tensor().numpy()
     assert not rows[[0, 2]].any() and np.isfinite(rows).all() and rows[[1, 3]].all()
+
+
+def test_a_step_of_ftrl_at_the_rate_0_changes_nothing() -> None:
+    """A warmup may begin there; Paddle makes NaN of the parameter, and 0 of it ever after."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 2])
+        weight = fluid.ParamAttr("w", initializer=fluid.initializer.Constant(0.5))
+        loss = fluid.layers.reduce_sum(fluid.layers.fc(x, 1, param_attr=weight, bias_attr=False))
+        rate = fluid.layers.linear_lr_warmup(0.1, 4, 0.0, 0.1)
+        fluid.optimizer.Ftrl(rate, l1=0.01).minimize(loss)
+    exe, values = fluid.Executor(fluid.CPUPlace()), []
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        for _ in range(3):
+            exe.run(main, feed={"x": np.ones((1, 2), "float32")}, fetch_list=[])
+            values.append(fluid.global_scope().find_var("w").get_tensor().numpy().ravel())
+    np.testing.assert_array_equal(values[0], 0.5)
+    assert (values[1] < 0.5).all() and np.isfinite(values).all()

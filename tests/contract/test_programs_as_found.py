@@ -279,3 +279,84 @@ def test_a_target_net_that_a_program_of_one_place_copies_is_new_on_every_place()
                     feed["actions"] = rng.randint(0, 2, (4, 1))
                     losses.append(exe.run(compiled, feed=feed, fetch_list=[loss])[0].mean())
     np.testing.assert_allclose(losses[:6], losses[6:], rtol=1e-5)
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_lasting_results_of_any_number_of_rows_need_not_be_fetched(
+    threads: None, program: Any, train: bool
+) -> None:
+    """As detectors keep their boxes: a place writes those of its images, in each step."""
+    x = fluid.data("x", [None, 3])
+    score = layers.fc(x, 1, param_attr="w")
+    loss = layers.mean(score)
+    rows = layers.where(score > 0.0)
+    rows.persistable = True
+    if train:
+        fluid.optimizer.SGD(0.1).minimize(loss)
+    exe, places = fluid.Executor(fluid.CPUPlace()), fluid.cpu_places(2)
+    exe.run(fluid.default_startup_program())
+    on_two = fluid.CompiledProgram(program).with_data_parallel(loss.name, places=places)
+    draw = np.random.RandomState(0)
+    for fetches in ([loss], [loss, rows], [loss]):
+        weight = np.array(fluid.global_scope().find_var("w").get_tensor())
+        images = draw.randn(12, 3).astype("float32")
+        exe.run(on_two, feed={"x": images}, fetch_list=fetches)
+        place_0 = fluid.global_scope().find_var(rows.name).get_tensor()
+        above = (images[:6] @ weight + np.float32(0))[:, 0] > 0
+        np.testing.assert_array_equal(np.array(place_0)[:, 0], np.flatnonzero(above))
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_probability_that_would_underflow_trains_on(program: Any, soft: bool) -> None:
+    """With the numbers of Paddle 1.8.5 on CPUs: loss, and the gradient of the logits."""
+    x = fluid.data("x", [None, 3])
+    x.stop_gradient = False
+    label = fluid.data("label", [None, 3 if soft else 1], "float32" if soft else "int64")
+    cost = layers.cross_entropy(layers.softmax(x), label, soft_label=soft)
+    (slope,) = fluid.gradients([layers.reduce_sum(cost)], [x])
+    logits = np.array([[0, 100, 0], [0, 200, 200], [0, 1e4, 0], [0, 60, 0]], "float32")
+    labels = np.tile(np.eye(3, dtype="float32")[:1], (4, 1)) if soft else np.zeros((4, 1), "int64")
+    costs, slopes = run(program, {"x": logits, "label": labels}, cost, slope)
+    np.testing.assert_allclose(costs.ravel(), [64, 64.693146, 64, 60], rtol=1e-6)
+    np.testing.assert_allclose(
+        slopes, [[-1, 1, 0], [-1, 0.5, 0.5], [-1, 1, 0], [-1, 1, 0]], rtol=1e-6, atol=1e-20
+    )
+
+
+def test_what_minimize_returns_may_be_fetched(program: Any) -> None:
+    """It trains, and leaves out what neither the loss nor the optimizer needs."""
+    x, unused = fluid.data("x", [None, 2]), fluid.data("unused", [None, 2])
+    start = fluid.initializer.Constant(1.0)
+    loss = layers.mean(layers.square(layers.fc(x, 1, param_attr=fluid.ParamAttr("w", start))))
+    layers.mean(unused)
+    ops, pairs = fluid.optimizer.SGD(0.1).minimize(loss)
+    ones = {"x": np.ones((2, 2), "float32")}
+    for fetches in ([loss, (ops, pairs)], [loss, ops], [[loss, *ops]]):
+        before, after = run(program, ones, *fetches), run_again(program, ones, *fetches)
+        assert len(before) == 1 and after[0] < before[0]
+
+
+def run_again(program: Any, feed: dict[str, Any], *outs: Any) -> list[np.ndarray]:
+    return fluid.Executor(fluid.CPUPlace()).run(program, feed=feed, fetch_list=list(outs))
+
+
+def test_a_namespace_is_left_and_entered_again(program: Any) -> None:
+    """By what ``switch`` returns, as Paddle documents it."""
+    assert fluid.unique_name.generate("fc") == "fc_0"
+    names, checker = fluid.unique_name.switch()
+    assert fluid.unique_name.generate("fc") == "fc_0"
+    fluid.unique_name.switch(names, checker)
+    assert fluid.unique_name.generate("fc") == "fc_1"
+
+
+def test_what_detectors_return_has_paddles_names(program: Any) -> None:
+    """Evaluations fetch boxes by name, and keep the state of a precision, in a namespace of their own too."""
+    scores, prior = fluid.data("scores", [None, 4, 3]), fluid.data("prior", [4, 4])
+    with fluid.unique_name.guard("eval_"):
+        boxes = layers.detection_output(fluid.data("loc", [None, 4, 4]), scores, prior, prior)
+        label, box = (
+            fluid.data(name, [None, n], lod_level=1) for name, n in (("label", 1), ("box", 4))
+        )
+        precision = fluid.metrics.DetectionMAP(boxes, label, box, class_num=3)
+    assert boxes.name == "eval_eval_detection_output_0.tmp_0"
+    assert precision.has_state.name == "eval_eval_map_eval_0_3_has_state"

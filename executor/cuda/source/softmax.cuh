@@ -2,14 +2,17 @@
 // `ignored` is that of rows which do not count. Losses refuse any other that is no class.
 #pragma once
 
+// The exponential of a score less its row's largest; not below exp(-64), see LEAST_SHIFT in graph/ops/loss.py.
+template <class A> EVERYWHERE A power(A shift) { return exp(shift < (A)-64 ? (A)-64 : shift); }
+
 template <class T, class A, int G, int V, int N>
 EVERYWHERE void block_softmax(const T* x, T* out, long long rows, int width, int stride) {
   for (long long r = first_row<G>(); r < rows; r += rows_at_once<G>()) {
     const Row<T, G, V, N> row(x, r, width, stride);
     const A most = row.template block_fold<Max, A>(width, [](A v, int) { return v; });
-    const A all = row.template block_fold<Sum, A>(width, [=](A v, int) { return exp(v - most); });
+    const A all = row.template block_fold<Sum, A>(width, [=](A v, int) { return power<A>(v - most); });
     const A share = (A)1 / all;
-    write_row<A>(row, out, r, width, [=](A v, int) { return exp(v - most) * share; });
+    write_row<A>(row, out, r, width, [=](A v, int) { return power<A>(v - most) * share; });
   }
 }
 
@@ -52,7 +55,7 @@ EVERYWHERE void block_cross_entropy_of_scores(const T* x, const I* labels, T* so
     const A all = block_row_loss<A, G, V>(row, labels[r], loss + r, most, word, noted, assertion, width, ignored);
     if (softmax) {
       const A share = (A)1 / all;
-      write_row<A>(row, softmax, r, width, [=](A v, int) { return exp(v - most) * share; });
+      write_row<A>(row, softmax, r, width, [=](A v, int) { return power<A>(v - most) * share; });
     }
   }
 }
@@ -98,7 +101,7 @@ EVERYWHERE void block_soft_cross_entropy_of_scores(const T* x, const T* weights,
     if (thread_of_group<G>() == 0) loss[r] = element<R>(lost);
     if (softmax) {
       const A share = (A)1 / all;
-      write_row<A>(row, softmax, r, width, [=](A v, int) { return exp(v - most) * share; });
+      write_row<A>(row, softmax, r, width, [=](A v, int) { return power<A>(v - most) * share; });
     }
   }
 }

@@ -20,7 +20,7 @@ _LOG_FLOOR = 1e20
 
 
 def _softmax(dev: Device, x: Array, out: Array, axis: int) -> list[Step]:
-    """exp(x - max) / sum, along ``axis``."""
+    """exp(max(x - max, LEAST_SHIFT)) / sum, along ``axis``."""
     if not x.size:  # nothing has no maximum
         return []
     xp = dev.xp
@@ -30,6 +30,7 @@ def _softmax(dev: Device, x: Array, out: Array, axis: int) -> list[Step]:
     return [
         partial(dev.reducer("maximum"), x, axis, None, column, True),
         partial(xp.subtract, x, column, out),
+        partial(xp.maximum, out, x.dtype.type(ops.LEAST_SHIFT), out=out),
         partial(xp.exp, out, out),
         partial(xp.add.reduce, out, axis, None, column, True),
         partial(xp.divide, out, column, out),
@@ -183,7 +184,8 @@ def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> l
     steps: list[Step] = [
         partial(dev.reducer("maximum"), a.logits, axis, None, column, True),
         partial(xp.subtract, a.logits, column, shifted),
-        partial(xp.exp, shifted, a.softmax),
+        partial(xp.maximum, shifted, a.logits.dtype.type(ops.LEAST_SHIFT), out=a.softmax),
+        partial(xp.exp, a.softmax, a.softmax),
         partial(xp.add.reduce, a.softmax, axis, None, column, True),
         partial(xp.divide, a.softmax, column, a.softmax),
         partial(xp.log, column, column),

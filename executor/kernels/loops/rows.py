@@ -17,6 +17,7 @@ from ....graph.ops import expr as e
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
+    LEAST_SHIFT,
     Softmax,
     SoftmaxGrad,
     SoftmaxWithCrossEntropy,
@@ -45,7 +46,7 @@ _EXP_ROW = """
         top = unordered(high)
         total = np.float32(0.0)
         for i in range(n):{part}
-            e = decay_(load(x, o + i, 0, 3) - top)
+            e = share_(load(x, o + i, 0, 3) - top)
             store(y, o + i, e, {place}, 3)
             total = plus(total, e)
 """
@@ -192,7 +193,7 @@ def _column(dev: Device, like: Array, axis: int) -> Array:
 
 def _softmax_along(dev: Device, a: Softmax) -> list[Step]:
     high, total = (_column(dev, a.x, a.axis) for _ in range(2))
-    power = e.exp(_X - e.argument("h"))
+    power = e.exp(e.maximum(_X - e.argument("h"), LEAST_SHIFT))
     return [
         *bind_loop([(e.copy(_X), high)], {"x": a.x}, "max"),
         *bind_loop([(power, a.out), (power, total)], {"x": a.x, "h": high}),

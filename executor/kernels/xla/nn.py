@@ -13,6 +13,7 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings, windows
+from ....graph.ops.loss import LEAST_SHIFT
 from ..array.elementwise import aligned
 from ..array.norm import channels
 from ..array.pool import Windows
@@ -201,10 +202,18 @@ def lookup_table(x: Operands) -> Made:
     return {"Out": rows.reshape(x.shape("Out"))}
 
 
+def _powers(scores: Any, axis: int) -> tuple[Any, Any]:
+    """Return exp(max(x - max, LEAST_SHIFT)) and its sum along an axis."""
+    shift = scores - jnp.max(scores, axis, keepdims=True)
+    powers = jnp.exp(jnp.maximum(shift, LEAST_SHIFT))
+    return powers, jnp.sum(powers, axis, keepdims=True)
+
+
 @lowering("softmax")
 def softmax(x: Operands) -> Made:
-    """exp(x - max) / sum."""
-    return {"Out": jax.nn.softmax(x["X"], x.attr("axis"))}
+    """exp(max(x - max, LEAST_SHIFT)) / sum."""
+    shares, total = _powers(x["X"], x.attr("axis"))
+    return {"Out": shares / total}
 
 
 @lowering("softmax_grad")
@@ -240,12 +249,13 @@ def softmax_with_cross_entropy(x: Operands) -> Made:
     """log(sum exp(x - max)) - (x - max)[label], and the softmax."""
     logits, axis = x["Logits"], x.attr("axis") % x["Logits"].ndim
     logs = jax.nn.log_softmax(logits, axis)
+    shares, total = _powers(logits, axis)
     if x.attr("soft_label"):
         loss = -jnp.sum(logs * x["Label"], axis, keepdims=True)
     else:
         label, ignored = _picked(x, "softmax_with_cross_entropy", logits, axis)
         loss = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, axis))
-    return {"Loss": loss, "Softmax": jnp.exp(logs)}
+    return {"Loss": loss, "Softmax": shares / total}
 
 
 @lowering("softmax_with_cross_entropy_grad")

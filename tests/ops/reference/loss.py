@@ -11,8 +11,8 @@ from .registry import reference, unary
 
 
 def softmax_of(x: np.ndarray, axis: int) -> np.ndarray:
-    shifted = np.exp(x - x.max(axis, keepdims=True))
-    return shifted / shifted.sum(axis, keepdims=True)
+    powers = np.exp(np.maximum(x - x.max(axis, keepdims=True), -64))
+    return powers / powers.sum(axis, keepdims=True)
 
 
 unary("softmax", lambda x, a: softmax_of(x, a["axis"]))
