@@ -229,7 +229,7 @@ def _bins(a: ops.RoiPool) -> Iterator[tuple[Any, Any]]:
 
 
 def _keys(image: Array) -> Any:
-    """Return, for [C, L, L], int64 [L, L, C]: the larger the pixel, or of equal ones the earlier, the larger."""
+    """Return, of [C, L, L], int64 [L, L, C]: larger for larger pixels, and for earlier ones of equal."""
     channels = np.ascontiguousarray(image.transpose(1, 2, 0)) + 0  # of -0 and 0 none is larger
     if channels.dtype == np.float32:
         order = channels.view(np.int32).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification on a GPU: one launch, a block for each sequence (``graph/ops/ctc.py``)."""
+"""Connectionist temporal classification on a GPU, a block for each sequence (``graph/ops/ctc.py``)."""
 
 from __future__ import annotations
 
