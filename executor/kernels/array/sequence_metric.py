@@ -63,7 +63,7 @@ def _distances(hyps: Sequence[Array], refs: Sequence[Array]) -> Array:
     costs = np.tile(steps, (len(refs), 1))  # from nothing to the first so many of refs
     for done in range(ends.max(initial=0)):
         (under_way,) = (ends > done).nonzero()
-        own = np.array([hyps[k][done] for k in under_way])[:, None]
+        own = np.array([hyps[k][done] for k in under_way.tolist()])[:, None]
         changed = costs[under_way, :-1] + (labels[under_way] != own)
         costs[under_way, 1:] = np.minimum(costs[under_way, 1:] + 1, changed)
         costs[under_way, 0] = done + 1
