@@ -329,6 +329,8 @@ def _load(
         if isinstance(part, ReplicaProgram)
         else HostCall(part, program.values, load_block)
         for part in parts
+        # The first has nothing to do where a program begins with a loop.
+        if not isinstance(part, ReplicaProgram) or part.nodes or part.fetches
     ]
 
 

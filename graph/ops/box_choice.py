@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...strategies.types import VarType
+from .latest import latest
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output
 from .registry import OFFSETS, Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, of_shape
 from .samples import offsets, sample, table, uniform
 
-_AT_ONCE = 512  # boxes that are compared with all others
+_AT_ONCE = 64  # boxes that are compared with all others
 
 
 class NmsAttributes(Operands):
@@ -99,21 +100,26 @@ def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False)
     a pixel apart.
     """
     end = others.dtype.type(0 if normalized else 1)
+    least = end - (1 if nearby else 0)  # of the length of a side that two boxes share
 
     def areas(of: Array) -> Array:
         width, height = of[:, 2] - of[:, 0], of[:, 3] - of[:, 1]
         return np.where((width < 0) | (height < 0), 0, (width + end) * (height + end))
 
-    shared = others.dtype.type(1)
-    apart = np.zeros((len(boxes), len(others)), bool)
-    for k in range(2):
-        side = np.minimum(boxes[:, k + 2, None], others[:, k + 2])
-        side -= np.maximum(boxes[:, k, None], others[:, k])
-        apart |= side < (-1 if nearby else 0)
-        shared = shared * (side + end)
-    shared[apart] = 0
-    covered = areas(boxes)[:, None] + areas(others) - shared
-    return np.divide(shared, covered, out=np.zeros_like(shared), where=shared > 0)
+    def side(k: int) -> Array:
+        length = np.minimum(boxes[:, k + 2, None], others[:, k + 2])
+        length -= np.maximum(boxes[:, k, None], others[:, k])
+        length += end
+        length[~(length >= least)] = 0
+        return length
+
+    shared = side(0)
+    shared *= side(1)
+    covered = areas(boxes)[:, None] + areas(others)
+    covered -= shared
+    covered[~(covered > 0)] = 1  # nothing is shared there
+    shared /= covered
+    return shared
 
 
 def suppressed(
@@ -129,20 +135,30 @@ def suppressed(
     The threshold is multiplied by ``eta`` below 1 whenever a box stays, while it is above a half.
     """
     order = np.argsort(-scores, kind="stable")
-    boxes = boxes[order]
-    shares = np.zeros(len(order))  # the largest that a box has in common with one that stays
+    boxes, left = boxes[order], np.arange(len(order))
+    shares = np.zeros(
+        len(order), boxes.dtype
+    )  # the largest that a box has in common with one that stays
     stay: list[int] = []
-    for begin in range(0, len(order), _AT_ONCE):
-        left = np.flatnonzero(shares[begin : begin + _AT_ONCE] <= threshold) + begin
-        rows = overlap(boxes[left], boxes[begin:], normalized)
-        for number, row in zip(left.tolist(), rows, strict=True):
+    while left.size and len(stay) != most:
+        first, left = left[:_AT_ONCE], left[_AT_ONCE:]
+        own, rows, before = (
+            shares[first],
+            overlap(boxes[first], boxes[first], normalized),
+            len(stay),
+        )
+        for k, (number, row) in enumerate(zip(first.tolist(), rows, strict=True)):
             if len(stay) == most:
                 return order[stay]
-            if shares[number] > threshold:
+            if own[k] > threshold:
                 continue
             stay.append(number)
-            np.maximum(shares[number + 1 :], row[number + 1 - begin :], out=shares[number + 1 :])
+            np.maximum(own, row, out=own)
             threshold *= eta if eta < 1 and threshold > 0.5 else 1
+        if left.size and len(stay) > before:
+            rows = overlap(boxes[stay[before:]], boxes[left], normalized)
+            shares[left] = np.maximum(shares[left], rows.max(0))
+            left = left[shares[left] <= threshold]
     return order[stay]
 
 
@@ -156,6 +172,7 @@ def _images(a: Any, ends: Array | None) -> Iterator[tuple[Array, Array, int]]:
             yield a.b_boxes[begin:end], a.scores[begin:end].T, int(begin)
 
 
+@latest(NmsAttributes)
 def chosen(a: Any, ends: Array | None) -> Choice:
     """Choose boxes: those above the score threshold, ``nms_top_k`` of each class, ``keep_top_k`` of all."""
     parts: list[tuple[Array, Array]] = []
@@ -189,6 +206,7 @@ def chosen(a: Any, ends: Array | None) -> Choice:
     return Choice(all_rows, all_numbers, images, len(parts))
 
 
+@latest(DecayAttributes)
 def decayed(a: Any) -> Choice:
     """Lower the scores of boxes by what better ones of their class cover: Wang et al., arXiv 2003.10152, 3.2.
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .box_choice import suppressed
+from .latest import latest
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, named
 from .registry import OFFSETS, Inference, Spec, Specs, define
@@ -59,6 +60,7 @@ def decoded(anchors: Array, deltas: Array, variances: Array) -> Array:
     return np.concatenate([middles - sizes / 2, middles + sizes / 2 - 1], 1)
 
 
+@latest(ProposalAttributes)
 def proposals(a: Any) -> list[tuple[Array, Array]]:
     """Return the boxes of each image that stay, and their scores, best first."""
     anchors, variances = a.anchors.reshape(-1, 4), a.variances.reshape(-1, 4)

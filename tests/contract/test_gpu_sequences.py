@@ -51,7 +51,14 @@ def attended() -> tuple[Any, Any]:
     return words, L.sequence_pool(memory * weights, "sum")
 
 
-NETS = {"stacked": stacked, "attended": attended}
+def recognised() -> tuple[Any, Any]:
+    """How likely each word is at its place, or none: a path through words that do not come twice in a row."""
+    words = fluid.data("words", [None, 1], "int64", lod_level=1)
+    rows = L.sequence_conv(L.embedding(words, (20, 6)), 6, 3)
+    return words, L.warpctc(L.fc(rows, 21), L.cast(words, "int32"), blank=20)
+
+
+NETS = {"stacked": stacked, "attended": attended, "recognised": recognised}
 
 
 def losses(name: str, places: Sequence[Any]) -> tuple[list[float], str]:

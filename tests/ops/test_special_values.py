@@ -92,3 +92,22 @@ def test_halves_are_rounded_away_from_zero() -> None:
     x = np.array([0.5, 1.5, -0.5, -2.5, 0.49999999999999994, 2.4])
     (out,) = run(OPS["round"], {"X": [x]}, {**OPS["round"].attrs})["Out"]
     np.testing.assert_array_equal(out, [1, 2, -1, -3, 0, 2])
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_first_of_equal_pixels_is_the_largest(dtype: str) -> None:
+    """Rows count before columns; of 0 and -0 none is larger."""
+    image = np.array(
+        [[-2, -2, -1, -3], [-4, -1, -1, -2], [0, -0.0, -np.inf, 3], [-0.0, 0, 5, np.inf]]
+    )
+    op, inputs = OPS["roi_pool"], {"X": [image.astype(dtype)[None, None]]}
+    inputs |= {
+        "ROIs": [np.array([[0, 0, 3, 3], [9, 9, 9, 9]], dtype)],
+        "ROIs@LOD": [np.array([0, 2])],
+    }
+    results = run(op, inputs, {**op.attrs, "pooled_height": 2, "pooled_width": 2})
+    np.testing.assert_array_equal(
+        results["Out"][0][:, 0], [[[-1, -1], [0, np.inf]], np.zeros((2, 2))]
+    )
+    places = [[[5, 2], [8, 15]], np.full((2, 2), -1)]
+    np.testing.assert_array_equal(results["Argmax"][0][:, 0], places)

@@ -38,13 +38,13 @@ def bipartite_match(a: BipartiteMatch) -> None:
 
 
 def _pairs(dist: Array, match: Array, share: Array) -> None:
-    objects = np.ones(len(dist), bool)
-    rows, columns = np.unravel_index(np.argsort(-dist, axis=None, kind="stable"), dist.shape)
-    for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-        if dist[row, column] < _LEAST or not objects.any():
+    left = np.where(dist < _LEAST, 0, dist)  # of objects and boxes that are not matched
+    for _ in range(min(dist.shape)):
+        row, column = np.unravel_index(left.argmax(), dist.shape)
+        if not left[row, column]:
             return
-        if objects[row] and match[column] == -1:
-            match[column], share[column], objects[row] = row, dist[row, column], False
+        match[column], share[column] = row, left[row, column]
+        left[row], left[:, column] = 0, 0
 
 
 @each_step("target_assign", on=ON, low=True)

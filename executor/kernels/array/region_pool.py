@@ -219,45 +219,62 @@ def prroi_pool_grad(a: ops.PrroiPoolGrad) -> None:
             a.d_rois[r, first] = (sums[0] + sums[1]).sum() * a.spatial_scale - late
 
 
-def _windows(a: ops.RoiPool) -> Iterator[tuple[int, int, int, int, int, int, int, int]]:
-    """Return region, image, bin, and the pixels of it."""
-    edges = []
+def _bins(a: ops.RoiPool) -> Iterator[tuple[Any, Any]]:
+    """Return, for rows and columns, the first pixels of bins and those behind them: [R, P]."""
     for count, length, first, last in _axes(a):
         scaled = a.rois * a.x.dtype.type(a.spatial_scale)
         start, end = (_away_from_zero(scaled[:, k]) for k in (first, last))
         bins = np.maximum(end - start + 1, 1) / count
-        edges.append(_whole(np.zeros_like(bins), bins, count, start, length))
-    (top, bottom), (left, right) = edges
-    for r, image in enumerate(_images("roi_pool", a)):
-        for p in range(a.pooled_height):
-            for q in range(a.pooled_width):
-                yield r, image, p, q, top[r, p], bottom[r, p], left[r, q], right[r, q]
+        yield _whole(np.zeros_like(bins), bins, count, start, length)
+
+
+def _keys(image: Array) -> Any:
+    """Return, of [C, L, L], int64 [L, L, C]: larger for larger pixels, and for earlier ones of equal."""
+    channels = np.ascontiguousarray(image.transpose(1, 2, 0)) + 0  # of -0 and 0 none is larger
+    if channels.dtype == np.float32:
+        order = channels.view(np.int32).astype(np.int64)
+        order ^= (order >> 63) & 0x7FFFFFFF
+    else:
+        order = np.unique(channels, return_inverse=True)[1].reshape(channels.shape)
+    behind = np.arange(image[0].size)[::-1].reshape(*image.shape[1:], 1)
+    return (order << 32) + behind
 
 
 @each_step("roi_pool", on=("numpy",))
 def roi_pool(a: ops.RoiPool) -> None:
-    width = a.x.shape[3]
-    for r, image, p, q, top, bottom, left, right in _windows(a):
-        value, place = a.out[r, :, p, q], -1
-        if bottom > top and right > left:
-            pixels = a.x[image, :, top:bottom, left:right].reshape(a.x.shape[1], -1)
-            best = pixels.argmax(1)
-            value[...] = pixels[np.arange(len(best)), best]
-            row, column = np.divmod(best, right - left)
-            place = (row + top) * width + column + left
-        else:
-            value[...] = 0
+    """The largest pixels of rows, by columns of bins, and then the largest of these."""
+    (tops, bottoms), (lefts, rights) = _bins(a)
+    pixels, none = a.x.shape[2] * a.x.shape[3], np.iinfo(np.int64).min
+    images, keys, latest = _images("roi_pool", a), None, -1
+    starts = pixels * np.arange(a.x.shape[1])[:, None, None]
+    for r, image in enumerate(images):
+        if image != latest:
+            keys, latest = _keys(a.x[image]), image
+        assert keys is not None
+        top, bottom, left, right = tops[r], bottoms[r], lefts[r], rights[r]
+        rows = slice(top.min(), bottom.max())
+        best = np.full((a.pooled_height, a.pooled_width, a.x.shape[1]), none)
+        of_rows = np.full((a.pooled_width, max(rows.stop - rows.start, 0), a.x.shape[1]), none)
+        for q in np.flatnonzero(right > left):
+            np.maximum.reduce(keys[rows, left[q] : right[q]], 1, out=of_rows[q])
+        for p in np.flatnonzero(bottom > top):
+            here = of_rows[:, top[p] - rows.start : bottom[p] - rows.start]
+            np.maximum.reduce(here, 1, out=best[p])
+        best = best.transpose(2, 0, 1)
+        places, empty = pixels - 1 - (best & 0xFFFFFFFF), best == none
+        a.out[r] = a.x[image].reshape(-1).take(places + starts, mode="clip")
+        a.out[r][empty] = 0
         if a.argmax is not None:
-            a.argmax[r, :, p, q] = place
+            a.argmax[r] = places
+            a.argmax[r][empty] = -1
 
 
 @each_step("roi_pool_grad", on=("numpy",))
 def roi_pool_grad(a: ops.RoiPoolGrad) -> None:
     d_x: Any = a.d_x
     d_x[...] = 0
-    channels = np.arange(d_x.shape[1])[:, None]
-    flat = d_x.reshape(*d_x.shape[:2], -1)
-    for r, image in enumerate(_images("roi_pool", a)):
-        places = a.argmax[r].reshape(d_x.shape[1], -1)
-        d_out = np.where(places < 0, 0, a.d_out[r].reshape(places.shape))
-        np.add.at(flat[image], (channels, np.maximum(places, 0)), d_out)
+    _, channels, height, width = d_x.shape
+    planes = _images("roi_pool", a)[:, None] * channels + np.arange(channels)
+    at = planes[:, :, None, None] * (height * width) + a.argmax
+    some = a.argmax >= 0
+    np.add.at(d_x.reshape(-1), at[some], a.d_out[some])

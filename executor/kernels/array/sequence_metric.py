@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -43,24 +43,33 @@ def edit_distance(a: EditDistance) -> None:
     """Insertions, deletions and substitutions from a sequence to its reference (Levenshtein, 1966)."""
     hyps = _parts("edit_distance", "Hyps", a.hyps, a.hyps_lod, a.hyps_length)
     refs = _parts("edit_distance", "Refs", a.refs, a.refs_lod, a.refs_length)
-    for i, (hyp, ref) in enumerate(zip(hyps, refs, strict=True)):
-        if a.normalized and not ref.size:
-            raise InvalidValue(
-                f"edit_distance: reference {i} is empty, so the distance cannot be divided by its length. "
-                f"Leave it out, or say normalized=False."
-            )
-        a.out[i] = _distance(hyp, ref) / (ref.size if a.normalized else 1)
+    lengths = np.array([ref.size for ref in refs])
+    if a.normalized and not lengths.all():
+        raise InvalidValue(
+            f"edit_distance: reference {lengths.argmin()} is empty, so the distance cannot be divided by its "
+            f"length. Leave it out, or say normalized=False."
+        )
+    a.out[:, 0] = _distances(hyps, refs) / (lengths if a.normalized else 1)
     a.sequence_num[...] = len(refs)
 
 
-def _distance(hyp: Array, ref: Array) -> int:
-    steps = np.arange(ref.size + 1)
-    costs = steps  # from nothing to the first so many of ref
-    for done, label in enumerate(hyp):
-        changed = costs[:-1] + (ref != label)
-        costs = np.concatenate([[done + 1], np.minimum(costs[1:] + 1, changed)])
-        costs = np.minimum.accumulate(costs - steps) + steps  # insertions
-    return int(costs[-1])
+def _distances(hyps: Sequence[Array], refs: Sequence[Array]) -> Array:
+    """Return the distance of each pair, all pairs a label at a time."""
+    ends, lengths = (np.array([part.size for part in parts]) for parts in (hyps, refs))
+    steps = np.arange(lengths.max(initial=0) + 1)
+    labels = np.zeros((len(refs), len(steps) - 1), refs[0].dtype if refs else np.int64)
+    for row, ref in zip(labels, refs, strict=True):
+        row[: ref.size] = ref
+    costs = np.tile(steps, (len(refs), 1))  # from nothing to the first so many of refs
+    for done in range(ends.max(initial=0)):
+        (under_way,) = (ends > done).nonzero()
+        own = np.array([hyps[k][done] for k in under_way.tolist()])[:, None]
+        changed = costs[under_way, :-1] + (labels[under_way] != own)
+        costs[under_way, 1:] = np.minimum(costs[under_way, 1:] + 1, changed)
+        costs[under_way, 0] = done + 1
+        insertions = np.minimum.accumulate(costs[under_way] - steps, 1)
+        costs[under_way] = insertions + steps
+    return costs[np.arange(len(refs)), lengths]
 
 
 @kernel("ctc_align", on=("numpy",))

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops.crf import CrfDecoding, CrfOperands, LinearChainCrf, LinearChainCrfGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
-from ....strategies.types import INTEGERS, VarType
 from ...codegen.cuda_source import c_type
 from ...device.device import Device
 from ..cuda.by_index import Sums
 from ..cuda.elementwise import CUDA
 from ..cuda.launches import Argument, Maybe, call, ints, read, written
 from ..cuda.sequences import refusal, refusing
+from ..cuda.support import of_same_float
 from ..registry import Step, kernel
 from .product import product
 from .support import column_sums
@@ -28,13 +27,7 @@ _INCLUDES = ("reduce.cuh", "choice.cuh", "assert.cuh", "crf.cuh")
 _MOST_THREADS = 256
 
 
-def _takes(node: Node) -> bool:
-    """Floats must be of one type."""
-    dtypes = {v.spec.dtype for v in (*node.reads(), *node.writes())} - {*INTEGERS}
-    return dtypes in ({VarType.FP32}, {VarType.FP64})
-
-
-_on = partial(kernel, on=("cublaslt",), takes=_takes, needs=("cuda",), nonempty=True)
+_on = partial(kernel, on=("cublaslt",), takes=of_same_float, needs=("cuda",), nonempty=True)
 
 
 class _Chains:

@@ -9,7 +9,7 @@ from ....graph.ir.capabilities import IN_ORDER, Layout
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
-from ....strategies.types import VarType
+from ....strategies.types import INTEGERS, VarType
 from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..registry import KERNELS, F, Step, bind, kernel
@@ -36,6 +36,12 @@ def floating(node: Node) -> bool:
     """Tell whether everything that a node reads and writes is a float of one to eight bytes."""
     kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
     return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
+
+
+def of_same_float(node: Node) -> bool:
+    """Tell whether a node reads and writes floats of one type, of four or eight bytes, and integers."""
+    kinds = {v.spec.dtype for v in (*node.reads(), *node.writes())} - {*INTEGERS}
+    return kinds in ({VarType.FP32}, {VarType.FP64})
 
 
 def launch(
