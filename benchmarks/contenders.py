@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,23 +30,29 @@ class Contender:
     about: dict = field(default_factory=dict)
     quiet: bool = True
     limit: float = 0.0  # seconds for an answer, behind which the process is killed; 0: any
+    failure: str = ""  # why it did not start
+    errors: object = None  # a file of what it prints to stderr, where that is not shown
 
     def start(self):
         """Start the process; return False, with a line, if it cannot run here."""
+        self.failure = ""
         if shutil.which(self.command[0]) is None:
-            print("{}: left out, there is no {}".format(self.name, self.command[0]))
+            self.failure = "there is no {}".format(self.command[0])
+            print("{}: left out, {}".format(self.name, self.failure))
             return False
+        self.errors = tempfile.TemporaryFile() if self.quiet else None  # noqa: SIM115
         self.process = subprocess.Popen(
             self.command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL if self.quiet else None,
+            stderr=self.errors,
             text=True,
             env={**os.environ, **ENVIRONMENT},
         )
         try:
             self.about = self.ask(do="about")["about"]
         except RuntimeError as error:
+            self.failure = str(error)
             print("{}: left out, {}".format(self.name, error))
             return False
         return True
@@ -56,6 +63,7 @@ class Contender:
         Raises:
             RuntimeError: the process failed, is gone, or took longer than its limit.
         """
+        before = 0 if order.get("do") == "about" else self._printed()
         watchdog = threading.Timer(self.limit, self.process.kill) if self.limit else None
         if watchdog is not None:
             watchdog.start()
@@ -69,11 +77,25 @@ class Contender:
             if watchdog is not None:
                 watchdog.cancel()
         if not line:
-            raise RuntimeError("its process ended ({})".format(self.process.wait()))
+            raise RuntimeError(
+                "its process ended ({}){}".format(self.process.wait(), self._said(before))
+            )
         answer = json.loads(line)
         if "error" in answer:
             raise RuntimeError(answer["error"])
         return answer
+
+    def _printed(self):
+        """Return how many bytes the process has printed to stderr."""
+        return 0 if self.errors is None else os.fstat(self.errors.fileno()).st_size
+
+    def _said(self, before):
+        """Return the last line that it printed behind so many bytes, after a colon; "" if there is none."""
+        first = max(before, self._printed() - 4096)
+        # Not by seek: the process writes where this file stands.
+        text = b"" if self.errors is None else os.pread(self.errors.fileno(), 4096, first)
+        lines = [line.strip() for line in text.decode(errors="replace").split("\n")]
+        return "".join(": " + line[-500:] for line in [line for line in lines if line][-1:])
 
     def processor_seconds(self):
         """Return what the process and its descendants have spent on processors so far."""
@@ -98,6 +120,8 @@ class Contender:
                 self.process.wait(30)
             except subprocess.TimeoutExpired:
                 self.process.kill()
+        if self.errors is not None:
+            self.errors.close()
 
 
 def rowlock(name, switches=None):

@@ -24,6 +24,7 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,24 @@ def contenders(options):
     if options.jax:
         everyone.append(made("JAX", options.jax, "gpu_jax.py"))
     return [contender for contender in everyone if contender.name not in options.without]
+
+
+def starts(contender, options):
+    """Start a contender; return whether it can run here, and append why not."""
+    if contender.start():
+        return True
+    append(options.results, left_out=contender.name, why=contender.failure)
+    return False
+
+
+def unbroken(name, options, part, *args):
+    """Return what a part returns; one that breaks is told and appended, and leaves the others."""
+    try:
+        return part(*args)
+    except Exception as error:
+        traceback.print_exc()
+        append(options.results, broke=name, why=repr(error))
+        return "{} broke: {!r}".format(name, error)
 
 
 def answer_of(contender, options, of, **order):
@@ -237,6 +256,14 @@ def keep(tables, contenders, options):
     print("kept as {}.json and .txt".format(stem))
 
 
+def time_steps(model, contenders, options):
+    """Time a model's steps; print, append and return the table."""
+    times = table(model, measure(model, contenders, options), options)
+    print(text_of(times) + "\n", flush=True)
+    append(options.results, **times)  # a run that is killed has these
+    return times
+
+
 def compare_losses(contenders, options):
     """Train in float32 beside PyTorch, print and append both's losses; return what is wrong."""
     wrong = []
@@ -264,7 +291,7 @@ def compare_losses(contenders, options):
         append(options.results, losses=model, rows=rows, apart=apart.tolist(), wrong=wrong[-1])
         text = "{}: {} losses, apart by {:.2g} in the first step, {:.2g} at most {}"
         print(text.format(model, LOSSES, apart[0], apart.max(), wrong[-1]), flush=True)
-    return wrong
+    return "; ".join(filter(None, wrong))
 
 
 def replay(ours, options):
@@ -344,26 +371,26 @@ def run():
     options.product = products(options)
     everyone, tables, wrong = contenders(options), [], []
     try:
-        running = [contender for contender in everyone if contender.start()]
+        running = [contender for contender in everyone if starts(contender, options)]
         if everyone[0] not in running:
             wrong.append("Rowlock did not start")
         for model in options.models if "steps" in options.parts else ():
-            tables.append(table(model, measure(model, running, options), options))
-            print(text_of(tables[-1]) + "\n", flush=True)
-            append(options.results, **tables[-1])  # a run that is killed has these
+            times = unbroken(model, options, time_steps, model, running, options)
+            (wrong if isinstance(times, str) else tables).append(times)
         if tables and not options.simulated:
-            keep(tables, running, options)
+            wrong.append(unbroken("files", options, keep, tables, running, options))
         if "losses" in options.parts:
-            wrong += compare_losses(running, options)
+            wrong.append(unbroken("losses", options, compare_losses, running, options))
         if "replays" in options.parts and everyone[0] in running:
-            wrong.append(replay(everyone[0], options))
+            wrong.append(unbroken("replays", options, replay, everyone[0], options))
     finally:
         for contender in everyone:
             contender.close()
     wrong += [one["wrong"] for one in tables]
-    failed = "kernels" in options.parts and kernels(options)
-    failed = ("sanitizer" in options.parts and watch(options)) or failed
-    return int(failed or any(wrong))
+    for name, part in (("kernels", kernels), ("sanitizer", watch)):
+        if name in options.parts:
+            wrong.append(unbroken(name, options, part, options))
+    return int(any(wrong))
 
 
 if __name__ == "__main__":

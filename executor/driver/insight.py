@@ -27,7 +27,8 @@ def executed(run: ParallelRun) -> tuple[list[list[Event]], list[int]]:
     """Return, per place, the last traced step's events, and how many signals its threads exchange."""
     if run.last is None:
         return [], []
-    traced = [StepTraces(**a.head) for a in run.gang.all(Trace(run.last.number, run.tracing))]
+    order = partial(Trace, on=run.tracing)
+    traced = [StepTraces(**a.head) for answers in run.tell(order, [run.last]) for a in answers]
     events = [list(TracedStep.from_plain(t.steps[-1]).events) if t.steps else [] for t in traced]
     return events, [t.signals for t in traced]
 
@@ -49,7 +50,7 @@ def explain(run: ParallelRun) -> CompileReport | None:
         return run.report
     memory = known[0].budget.explain(known[0].specs)
     graphs: list[str] = []
-    if isinstance(run.places[0], CUDAPlace) and not run.gang.delivery.broken:
-        answer = run.gang.all(Graphs(known[0].number))[0]
-        graphs = list(GraphTexts(**answer.head).graphs)
+    if isinstance(run.places[0], CUDAPlace):
+        for answers in run.tell(Graphs, known[:1]):
+            graphs += GraphTexts(**answers[0].head).graphs
     return replace(run.report, memory=memory, graphs=tuple(graphs))

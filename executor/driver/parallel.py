@@ -260,17 +260,24 @@ class ParallelRun(ProgramOnGang):
         self.tell(Drop)
         self._since_drop = 0
 
-    def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
-        """Send an order about each variant of the program, by number; return the answers of those left."""
+    def tell(
+        self, about: Callable[[int], Order], variants: Iterable[CompiledVariant] | None = None
+    ) -> list[list[Message]]:
+        """Send an order about variants of the program (None: about each), by number.
+
+        Return the answers about those that replicas have: none of what was loaded on more replicas, or met
+        other trainers who are gone.
+        """
         with self._first_turn, self.values.scope.turn, self.gang.turn:
             if self.gang.delivery.broken:
                 return []
             try:
                 if len(self.gang.shrunk) > self._shrunk:
                     raise GangChanged
-                variants = list(self.variants.values())
-                return [self.gang.all(about(v.number)) for v in variants]
-            except GangChanged:  # what was loaded on more replicas is gone
+                loaded = self.gang.ledger.programs
+                wanted = list(self.variants.values() if variants is None else variants)
+                return [self.gang.all(about(v.number)) for v in wanted if v.number in loaded]
+            except GangChanged:
                 self._follow_gang()
                 return []
 

@@ -36,7 +36,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _shown_elsewhere(item: pytest.Item) -> bool:
     both = all(map(item.get_closest_marker, ("cuda", "ray")))
-    return both and "test_execution" not in item.nodeid
+    chosen = getattr(item, "callspec", None)
+    by_device = chosen is not None and "device" in chosen.params
+    return both and by_device and "test_execution" not in item.nodeid
 
 
 @pytest.fixture

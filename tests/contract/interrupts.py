@@ -32,6 +32,8 @@ class Strike:
     def during(self, call: Callable[[], Any]) -> Any:
         """Call, and be interrupted meanwhile; None if that came out as KeyboardInterrupt."""
         before = sys.gettrace()
+        # Python 3.12 takes note of a wish for bytecodes when a trace is set, and not of one that comes later.
+        sys._getframe().f_trace_opcodes = True
         sys.settrace(self._trace)
         try:
             return call()

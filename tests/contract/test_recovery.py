@@ -23,6 +23,7 @@ from rowlock.executor.feed.fetches import fetches_of
 from rowlock.executor.gang.recovery import Recovery
 from rowlock.executor.gang.single import SingleReplicaGang
 from rowlock.executor.replica.message import Message
+from rowlock.executor.simulated.host_compiler import host_compiler
 from rowlock.strategies.build import BuildStrategy
 from rowlock.strategies.errors import InvalidState, ReplicaLost, ValuesLost
 
@@ -282,6 +283,37 @@ def test_fewer_places() -> None:
             share_vars_from=program, places=fluid.cpu_places(3)
         )
         assert len(net.run(test, feed(6, 0), [net.loss])[0]) == 2
+
+
+@pytest.mark.parametrize("on_gpus", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("finds", ["another program", "the question"])
+def test_a_program_that_ran_on_more_places_answers_questions(
+    finds: str, on_gpus: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replicas have what was compiled for fewer of them only once it runs again."""
+    if on_gpus:
+        if not host_compiler():
+            pytest.skip("a simulated GPU needs g++ on this host")
+        monkeypatch.setattr(fluid, "CPUPlace", lambda: fluid.CUDAPlace(0))
+        monkeypatch.setattr(fluid, "cpu_places", lambda n: list(fluid.cuda_places(range(n))))
+    with rowlock.cluster(launcher="ray", on_failure="shrink", start_deadline_s=200.0):
+        net, twin = Net(), Net()
+        program, other = net.compiled(3), twin.compiled(3)
+        program.trace()
+        for trained, one in ((net, program), (twin, other)):
+            trained.run(one, feed(6, 0), [trained.loss])
+        assert program._parallel.gang is other._parallel.gang
+        assert [len(program.signals()), len(program.executed())] == [3, 3]
+        kill(program, 1)
+        if finds == "another program":
+            twin.run(other, feed(6, 1), [twin.loss])
+        assert "for 3 replica(s)" in str(program.explain())
+        assert program.signals() == [] and program.temporaries() == (0, 0)
+        with pytest.raises(InvalidState, match="call trace"):
+            program.executed()
+        net.run(program, feed(6, 1), [net.loss])
+        assert "for 2 replica(s)" in str(program.explain())
+        assert [len(program.signals()), len(program.executed())] == [2, 2]
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -360,6 +360,27 @@ def test_a_step_that_one_does_not_come_to(threads: None, monkeypatch: pytest.Mon
     assert "trainer 1 (process" in str(results[0]) and "missing" in str(results[0])
 
 
+def test_a_program_whose_trainers_are_gone_answers_questions(
+    threads: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Replicas forget what met the others; the driver may still be asked about it."""
+    ends, nets = endpoints(2), [Net(), Net()]
+    programs = [trained(net, t, ends, 2) for t, net in enumerate(nets)]
+
+    def run(trainer: int, steps: int) -> None:
+        for step in range(steps):
+            nets[trainer].run(programs[trainer], part(feed(8, step), trainer, 2), [])
+
+    programs[0].trace()
+    monkeypatch.setattr("rowlock.executor.gang.trainers._LAST_WORDS_S", 0.5)
+    with rowlock.cluster(launcher="threads", collective_deadline_s=3.0):
+        *_, lost = at_once([partial(run, 1, 1), partial(run, 0, 2)])
+        assert isinstance(lost, TrainerLost)
+        assert programs[0].signals() == [] and programs[0].temporaries() == (0, 0)
+        assert "for 4 replica(s)" in str(programs[0].explain())
+        programs[0].trace(False)
+
+
 def test_a_program_without_a_loss_runs_alone(gang: str) -> None:
     ends = endpoints(2)
     nets = [Net(), Net()]

@@ -10,7 +10,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from tests.gpu.results import FILE, PART, append
+from tests.gpu.results import FILE, NO_GPU, PART, append
 
 _WORDS = ("cupy", "cuda", "nvidia", "torch", "jax", "triton", "ray", "pydantic", "numpy", "ml-dtypes",
           "ml_dtypes", "msgpack", "pyyaml", "pytest", "rowlock")  # fmt: skip
@@ -30,8 +30,8 @@ def _tell(**entry: object) -> None:
     append(os.environ[FILE], part=os.environ[PART], **entry)
 
 
-def main() -> None:
-    """Append all there is to tell, what cannot hang first."""
+def main() -> int:
+    """Append all there is to tell, what cannot hang first; return 0, or :data:`NO_GPU` if none opens."""
     _tell(python=sys.version, executable=sys.executable, system=platform.platform())
     names = ("CUDA_", "NVIDIA_", "LD_LIBRARY_PATH", "NCCL_", "XLA_", "ROWLOCK_")
     _tell(environment={k: v for k, v in os.environ.items() if k.startswith(names)})
@@ -41,12 +41,18 @@ def main() -> None:
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     _tell(nvidia_smi=said.stdout + said.stderr, status=said.returncode)
     from rowlock.executor.device.gpus import open_gpu
+    from rowlock.strategies.errors import Unsupported
 
-    runtime = open_gpu(0)
+    try:
+        runtime = open_gpu(0)
+    except Unsupported as error:
+        _tell(no_gpu=str(error))
+        return NO_GPU
     runtime.use()
     _tell(gpu=runtime.properties.__dict__, memory=runtime.memory())
     _tell(libraries=runtime.versions())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

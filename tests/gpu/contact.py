@@ -29,7 +29,18 @@ from pathlib import Path
 from rowlock.executor.device import gpus
 from rowlock.executor.host.disk_cache import distrust
 from tests.gpu import run
-from tests.gpu.results import FILE, LOST, PART, REAL, append, counted, entries, of_part, unfinished
+from tests.gpu.results import (
+    FILE,
+    LOST,
+    NO_GPU,
+    PART,
+    REAL,
+    append,
+    counted,
+    entries,
+    of_part,
+    unfinished,
+)
 from tests.gpu.run import Part
 
 FOLDER = run.ROOT / "runs"
@@ -106,28 +117,32 @@ class Contact:
         self.results, self.cache, self.files = results, cache, files
         self.until = time.monotonic() + seconds
         self.failed = 0
+        self.none_left = "no time was left"
         cache.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def run(self, stages: Sequence[Stage]) -> None:
-        """Run one after the other, and pack the caches behind each."""
+        """Run one after the other, and pack the caches behind each; where no GPU opens, none tells anything."""
         for stage in stages:
             left = self.until - time.monotonic()
             if left < 1:
-                append(self.results, stage=stage.name, left_out="no time was left")
+                append(self.results, stage=stage.name, left_out=self.none_left)
                 continue
+            parts = stage.parts(left, self.files)
             with ThreadPoolExecutor(stage.side_by_side) as pool:
                 try:
-                    list(pool.map(self._part, stage.parts(left, self.files)))
+                    list(pool.map(self._part, parts))
                 except BaseException:  # an interrupt does not reach the threads that wait
                     self.until = 0.0
                     run.kill_all()
                     raise
+            if any(part.status == NO_GPU for part in parts):
+                self.until, self.none_left = 0.0, "no GPU opens"
             self._pack()
 
     def _part(self, part: Part) -> None:
         left = self.until - time.monotonic()
         if left < 1:
-            append(self.results, part=part.name, left_out="no time was left")
+            append(self.results, part=part.name, left_out=self.none_left)
             return
         part.limit = limit = min(part.limit, left)
         append(self.results, part=part.name, began=True, limit=limit)

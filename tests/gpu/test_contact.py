@@ -18,7 +18,7 @@ from rowlock.strategies.errors import Unsupported
 from tests.conftest import eventually
 from tests.gpu import run
 from tests.gpu.contact import Contact, Stage, caches_beside, main, stages
-from tests.gpu.results import REAL, append, entries
+from tests.gpu.results import NO_GPU, REAL, append, entries
 from tests.gpu.run import ROOT
 from tests.ops import gpu as tests_gpu
 
@@ -26,8 +26,11 @@ PASSES = "def test_passes(record_property): record_property('rate', 7)\n"
 HANGS = "import threading\ndef test_hangs(): threading.Event().wait()\n"
 DIES = "import os\ndef test_dies(): os.kill(os.getpid(), 9)\n"
 LOSES = """
+class CUDARuntimeError(RuntimeError):
+    status = 700
 class Runtime:
-    def deviceSynchronize(self): raise RuntimeError('an illegal address')
+    CUDARuntimeError = CUDARuntimeError
+    def deviceSynchronize(self): raise CUDARuntimeError('an illegal address')
 def test_loses(monkeypatch):
     import sys, types
     cuda = types.SimpleNamespace(runtime=Runtime())
@@ -128,6 +131,28 @@ def test_a_killed_run_has_written_what_came_before(tmp_path: Path, ends: int) ->
         "began",
         "passed",
     ]
+
+
+UNOPENED = LOSES.replace("status = 700", "status = 35") + "def test_behind(): pass\n"
+
+
+def test_where_no_gpu_opens_little_time_is_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One process tells that; tests that run all the same do not begin another behind each that fails."""
+    monkeypatch.setenv(REAL, "1")
+    monkeypatch.delenv(gpus.COUNT, raising=False)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    results = tmp_path / "contact.jsonl"
+    contact = Contact(results, LONG, tmp_path / "caches")
+    tests = stage(tmp_path, "unopened", UNOPENED)
+    contact.run([tests, Stage("versions", (), LONG, module="tests.gpu.about"), tests])
+    lines = entries(results)
+    assert not any("lost" in line for line in lines)
+    first, versions = ended(lines).values()
+    assert first["counts"] == {"passed": 1, "failed": 1, "skipped": 0}
+    assert versions["ended"] == NO_GPU and any(line.get("no_gpu") for line in lines)
+    assert lines[-1]["left_out"] == "no GPU opens" and contact.failed == 2
 
 
 def test_what_no_time_is_left_for_is_said(tmp_path: Path) -> None:

@@ -130,6 +130,21 @@ def test_a_contender_that_fails_or_hangs_is_left_out_of_a_model_and_answers_are_
     assert [line["of"] for line in lines] == ["mlp", "lenet", *["fit"] * 4]
 
 
+def test_why_a_contender_does_not_start_and_what_a_part_broke_on_are_kept(tmp_path: Path) -> None:
+    options = Namespace(results=tmp_path / "figures.jsonl")
+    for command in ([sys.executable, "-c", "import no_such_library"], ["/no/such/python"]):
+        assert not gpu_figures.starts(Contender("JAX", command), options)
+
+    def breaks() -> None:
+        raise ValueError("no room")
+
+    assert "no room" in gpu_figures.unbroken("replays", options, breaks)
+    lines = entries(options.results)
+    assert "No module named 'no_such_library'" in lines[0]["why"] and lines[0]["left_out"] == "JAX"
+    assert lines[1]["why"] == "there is no /no/such/python"
+    assert lines[2]["broke"] == "replays" and "no room" in lines[2]["why"]
+
+
 @pytest.mark.slow
 @needs_compiler
 @pytest.mark.parametrize("model", ["resnet50", "gpt2"])
