@@ -273,6 +273,25 @@ def itself(self: Variable, *args: Any, **kwargs: Any) -> Variable:
     return self
 
 
+_CASTS = {
+    "bool": "bool",
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+}
+
+
+def _cast(name: str, dtype: str) -> Callable[[Variable], Variable]:
+    def method(self: Variable) -> Variable:
+        return astype(self, dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Return the elements as {dtype}."
+    return method
+
+
 _IMPERATIVE = {
     "backward": "Build gradients by append_backward, static.gradients or an optimizer's minimize",
     "clear_gradient": "Gradients are computed anew in each step, so there is nothing to clear",
@@ -316,6 +335,7 @@ def install() -> None:
         "numel": numel,
     }
     methods |= {"detach": detach, "dim": rank, "ndimension": rank, "cpu": itself, "cuda": itself}
+    methods |= {name: _cast(name, dtype) for name, dtype in _CASTS.items()}
     methods |= {name: _imperative(name, cure) for name, cure in _IMPERATIVE.items()}
     for name, method in methods.items():
         setattr(Variable, name, method)

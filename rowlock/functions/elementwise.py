@@ -119,6 +119,14 @@ def sgn(x: Floats, name: str | None = None) -> Variable:
     return unary.sign(x)
 
 
+def signbit(x: Variable, name: str | None = None) -> Variable:
+    """Tell which elements have a sign, -0.0 among them: bool, like x."""
+    if x.dtype in INTEGERS:
+        return x < 0
+    zero = binary.equal(x, full_like(x, 0))
+    return where(zero, binary.elementwise_div(full_like(x, 1), x), x) < 0
+
+
 def sinc(x: Floats, name: str | None = None) -> Variable:
     """sin(pi x) / (pi x), and 1 at 0."""
     angle = unary.scale(where(binary.equal(x, full_like(x, 0)), full_like(x, 1e-20), x), math.pi)

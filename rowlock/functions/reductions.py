@@ -123,6 +123,11 @@ def _summed(x: Variable, y: Variable, axes: Any) -> list[list[int]]:
     ]
 
 
+def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
+    """Sums of products along ``axis``; x and y broadcast."""
+    return layers.reduce_sum(binary.elementwise_mul(*alike(x, y)), axis, name=name)
+
+
 def cdist(
     x: Variable,
     y: Variable,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -305,6 +306,68 @@ def median(
         return out
     index = layers.slice(indices, [place], [start], [end])
     return out, index if keepdim else layers.squeeze(index, [place])
+
+
+def quantile(
+    x: Variable,
+    q: float | Sequence[float],
+    axis: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    interpolation: str = "linear",
+    name: str | None = None,
+) -> Variable:
+    """The values below which parts ``q`` of the elements along ``axis`` lie; several ``q`` come in front.
+
+    Between two elements: "linear", "lower", "higher", "midpoint" or "nearest". Integers become float32; NaN in
+    a row makes its quantiles NaN.
+
+    Raises:
+        InvalidValue: a ``q`` is outside [0, 1], ``interpolation`` is another word, or a size is not known.
+    """
+    modes = ("linear", "lower", "higher", "midpoint", "nearest")
+    parts = [q] if isinstance(q, (int, float)) else list(q)
+    if interpolation not in modes or not parts or not all(0 <= part <= 1 for part in parts):
+        raise InvalidValue(
+            f"quantile: q is in [0, 1] and interpolation one of {modes}, got {q!r}, {interpolation!r}."
+        )
+    rank = x.ndim
+    if axis is None:
+        axes = list(range(rank))
+    else:
+        axes = [i % rank for i in ([axis] if isinstance(axis, int) else axis)]
+    rest = [i for i in range(rank) if i not in axes]
+    sizes = [(x.shape or ())[i] for i in axes]
+    if min(sizes) < 1:
+        raise InvalidValue(f"quantile: the sizes of {x.name!r} along axis must be known.")
+    moved = layers.transpose(functions.floats(x), [*rest, *axes])
+    count = math.prod(sizes)
+    row = layers.reshape(moved, [*([0] * len(rest)), count])
+    place = len(rest)
+    ordered = tensors.in_order(row, place)[0]
+    ordered = ordered + layers.reduce_sum(row, place, True) * 0.0
+    results = []
+    for part in parts:
+        at = part * (count - 1)
+        low, high = math.floor(at), math.ceil(at)
+        share = {
+            "linear": at - low,
+            "lower": 0.0,
+            "higher": 1.0,
+            "midpoint": 0.5 if high > low else 0.0,
+        }
+        weight = share.get(interpolation, float(round(at) - low))
+        ends = [layers.slice(ordered, [place], [i], [i + 1]) for i in (low, high)]
+        out = ends[0] if weight == 0 else ends[0] * (1.0 - weight) + ends[1] * weight
+        if keepdim:
+            out = (
+                layers.unsqueeze(layers.squeeze(out, [place]), sorted(axes))
+                if rest
+                else layers.reshape(out, [1] * rank)
+            )
+        elif rest:
+            out = layers.squeeze(out, [place])
+        results.append(out)
+    return results[0] if len(results) == 1 else layers.stack(results, 0)
 
 
 publish_definitions(__name__)

@@ -326,7 +326,24 @@ PICKED = """
 w[[0, 2]] | w[[True, False, True]] | w[:, [0, 2, 0]] | w[:, k[:, 0]] | w[k[:, 0], 1] | w[1, k[:, 0]] | w[k[:, 0], k[:, 0]] | w[[0, 1], [1, 3]]
 im[:, [0, 1], :] | im[0, 1, [0, 2]] | im[..., [0, 2]] | im[:, 0:2, [0, 2], 1:3] | w[:, k] | w[[[0, 1], [1, 2]]] | w[np.array([2, 0])]
 """
-PADDLE += listed(PROMOTED) + listed(PICKED)
+NAMES_OF_3X = """
+paddle.index_fill(w, k[:, 0], 1, 0.5) | paddle.vecdot(w, x) | paddle.signbit(w) | paddle.quantile(w, 0.3)
+paddle.quantile(w, [0.25, 0.5], 1) | paddle.quantile(w, 0.5, 0, True) | paddle.quantile(w, 1) | paddle.quantile(im, 0.35, [1, 3]) | paddle.quantile(im, [0.2], [1, 3], True)
+paddle.quantile(w, 0.4, 1, interpolation='lower') | paddle.quantile(w, 0.4, 1, interpolation='higher') | paddle.quantile(w, 0.4, 1, interpolation='midpoint')
+paddle.quantile(w, 0.4, 1, interpolation='nearest') | F.swiglu(w) | F.swiglu(w, w * w) | F.logsigmoid(w) | F.group_norm(im, 2) | F.group_norm(im, 2, 1e-3, v, v)
+F.fold(F.unfold(im, 2, 2), [4, 4], 2, 2) | F.fold(F.unfold(im, 3, 1, 1), [4, 4], 3, 1, 1) | F.fold(F.unfold(im, [2, 3], [2, 1]), [4, 4], [2, 3], [2, 1])
+F.fold(F.unfold(im, 2, 1, 0, 2), 4, 2, dilations=2) | F.fold(F.unfold(im, 3, 2), [4, 4], 3, 2) | F.fold(F.unfold(im, 2, 1, [1, 0]), [4, 4], 2, 1, [1, 0])
+w.float() | w.double() | w.int() | w.long() | w.bool() | w.half() | paddle.nn.SiLU()(w) | paddle.nn.ZeroPad1D([1, 2])(im[0]) | paddle.nn.ZeroPad3D(1)(paddle.unsqueeze(im, 0))
+paddle.nn.Fold([4, 4], 2, strides=2)(F.unfold(im, 2, 2))
+"""
+NAMES_OF_3X_SLOPES = """
+paddle.index_fill(w, k[:2, 0], 0, 0.5) * x | paddle.vecdot(w, w * x) | paddle.quantile(w, 0.3, 1) ** 2 | F.swiglu(w) | F.swiglu(w * w, w)
+F.fold(F.unfold(paddle.reshape(w, [1, 1, 3, 4]), 2), [3, 4], 2) ** 2
+"""
+PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X)
+PADDLE += [
+    "paddle.static.gradients(%s, w)[0]" % one for one in listed(NAMES_OF_3X_SLOPES)
+]
 PADDLE += ["paddle.static.gradients(%s, w)[0]" % one for one in listed(PROMOTED_SLOPES)]
 PADDLE += listed(POINTWISE_2X) + listed(COUNTS_AND_MATRICES)
 PADDLE += listed(GAMMA_AND_BITS) + listed(FACTORS)
