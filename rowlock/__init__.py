@@ -68,7 +68,14 @@ _install()
 
 
 def enable_static() -> None:
-    """Do nothing: programs are always static here."""
+    """Say that the program is written for Paddle 2.x: operators choose element types as there.
+
+    Programs are always static here. Before this call quotients of integers, and fractions that meet integers,
+    are cut to whole numbers as in Paddle 1.8; behind it they become float32.
+    """
+    from .graph.layers.operators import PROMOTION
+
+    PROMOTION.is_on = True
 
 
 def disable_static(place: Any = None) -> None:

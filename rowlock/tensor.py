@@ -17,7 +17,6 @@ from .functions.reductions import *
 from .functions.search import *
 from .functions.synonyms import SYNONYMS as _SYNONYMS
 from .functions.views import *
-from .graph.layers.activations import stanh as stanh
 from .graph.layers.arguments import CHECKS as _CHECKS
 from .graph.layers.matrices import diagonal as diagonal
 from .graph.layers.picks import index_sample as index_sample
@@ -31,20 +30,9 @@ from .graph.layers.tensors import rank as rank
 from .graph.layers.tensors import strided_slice as strided_slice
 from .graph.layers.tensors import unstack as unstack
 from .graph.layers.unary import abs as abs
-from .graph.layers.unary import ceil as ceil
-from .graph.layers.unary import cos as cos
-from .graph.layers.unary import exp as exp
-from .graph.layers.unary import floor as floor
-from .graph.layers.unary import log as log
-from .graph.layers.unary import reciprocal as reciprocal
-from .graph.layers.unary import rsqrt as rsqrt
 from .graph.layers.unary import scale as scale
-from .graph.layers.unary import sigmoid as sigmoid
 from .graph.layers.unary import sign as sign
-from .graph.layers.unary import sin as sin
-from .graph.layers.unary import sqrt as sqrt
 from .graph.layers.unary import square as square
-from .graph.layers.unary import tanh as tanh
 from .graph.program.variable import Variable as _Variable
 from .names import publish_imports
 

@@ -31,6 +31,7 @@ from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.kernels import capabilities as able
 from rowlock.executor.simulated.host_compiler import host_compiler
 from rowlock.executor.simulated.simulated import COUNT
+from rowlock.graph.layers.operators import PROMOTION
 from rowlock.graph.program import program, seeds
 from rowlock.strategies.current import pop_config
 
@@ -172,6 +173,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     none can be simulated either.
     """
     print(f"ROWLOCK_TEST_SEED={SEED} draws the same again")
+    PROMOTION.is_on = False  # a test that calls paddle.enable_static() is a program of its own
     random.seed(f"{SEED} {item.nodeid}")
     same = random.Random(item.nodeid)
     np.random.seed(same.getrandbits(32))

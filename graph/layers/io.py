@@ -42,10 +42,10 @@ def checked_data(
 ) -> Variable:
     """Declare a variable to feed (``fluid.data``, ``paddle.static.data``): shape as it is, None is unknown.
 
-    Feeds must have this rank, these known sizes and this dtype.
+    Feeds must have this rank, these known sizes and this dtype. A number without dimensions has the shape [1].
     """
     _check_data(name, shape)
-    sizes = [-1 if size is None else int(size) for size in shape]
+    sizes = [-1 if size is None else int(size) for size in shape] or [1]
     return data_variable(name, sizes, dtype, lod_level, True, check=True)
 
 

@@ -1,4 +1,9 @@
-"""Operators of Python on variables: each appends the ops that Paddle 1.8 appends for it."""
+"""Operators of Python on variables: each appends the ops that Paddle 1.8 appends for it.
+
+A program written for Paddle 2.x says so by ``paddle.enable_static()``, which 1.8 does not have. From there on
+the element type of a result is that of 2.x: whole numbers are not cut where an operand, or a quotient, is a
+fraction.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,22 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...strategies.errors import InvalidArgument, InvalidType, Unsupported
-from ...strategies.types import INTEGERS, VarType, to_var_type
+from ...strategies.types import FLOATS, INTEGERS, VarType, to_numpy, to_var_type
 from ..program import unique_name
 from ..program.variable import Variable
-from . import shape
+from . import binary, shape, unary
 from .arguments import check_variable
+from .helper import layer
+
+
+class Promotion:
+    """Whether operators choose element types as Paddle 2.x does."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+
+PROMOTION = Promotion()
 
 
 def _temporary(like: Variable, dtype: Any) -> Variable:
@@ -81,6 +97,8 @@ def _by_scale(name: str, x: Variable, value: Any) -> Variable | None:
     simple = _BY_SCALE.get(name)
     if simple is None or (name == "__truediv__" and (x.dtype in INTEGERS or value == 0)):
         return None
+    if x.dtype in (VarType.BOOL, VarType.UINT8) and name.endswith("sub__"):
+        return None  # a scale cannot hold what is below 0
     if x.dtype in INTEGERS and float(value) != int(value):
         raise InvalidArgument(
             f"{x.name!r} holds integers ({x.dtype.name}), and {value!r} is none: "
@@ -89,15 +107,44 @@ def _by_scale(name: str, x: Variable, value: Any) -> Variable | None:
     return simple(x, float(value))
 
 
+def wider(x: VarType | None, y: VarType | None) -> VarType | None:
+    """Return the element type that holds the floats of both, or None where one of them has no floats."""
+    if x not in FLOATS or y not in FLOATS:
+        return None
+    if {x, y} == {VarType.FP16, VarType.BF16}:
+        return VarType.FP32
+    return max(x, y, key=lambda kind: np.dtype(to_numpy(kind)).itemsize)
+
+
+def _promoted(name: str, x: Variable, other: Any) -> VarType | None:
+    """Return the element type in which Paddle 2.x computes."""
+    is_whole = x.dtype in INTEGERS or x.dtype == VarType.BOOL
+    if isinstance(other, Variable):
+        kind = x.dtype if other.dtype == x.dtype else wider(x.dtype, other.dtype)
+        if kind is None and is_whole and other.dtype in FLOATS and other.shape in ((), (1,)):
+            kind = other.dtype
+        kind = x.dtype if kind is None else kind
+    elif is_whole and not isinstance(other, (bool, int, np.integer, np.bool_)):
+        kind = VarType.FP32
+    else:
+        kind = VarType.INT64 if x.dtype == VarType.BOOL else x.dtype
+    if name.endswith("truediv__") and kind not in FLOATS:
+        kind = VarType.FP32
+    return kind
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, np.number, np.bool_))
 
 
 def _operator(name: str, op_type: str, reverse: bool, boolean: bool) -> Callable[..., Any]:
     def method(self: Variable, other: Any) -> Any:
+        if not isinstance(other, Variable) and not _is_number(other):
+            return NotImplemented  # Python tries the other operand, and raises TypeError
+        if PROMOTION.is_on:
+            kind = _promoted(name, self, other)
+            self = self if self.dtype == kind else astype(self, kind)
         if not isinstance(other, Variable):
-            if not _is_number(other):
-                return NotImplemented  # Python tries the other operand, and raises TypeError
             result = _by_scale(name, self, other) if isinstance(other, (int, float)) else None
             if result is not None:
                 return result
@@ -105,6 +152,8 @@ def _operator(name: str, op_type: str, reverse: bool, boolean: bool) -> Callable
         if other.dtype != self.dtype:
             other = astype(other, self.dtype)
         x, y = (other, self) if reverse else (self, other)
+        if op_type == "elementwise_floordiv" and (PROMOTION.is_on or x.dtype in FLOATS):
+            return floor_divide(x, y)
         axis = 0 if y.shape and y.shape[0] == -1 else -1  # a batch is aligned at the front
         dtype = VarType.BOOL if boolean else self.dtype
         return _append(self, op_type, {"X": x, "Y": y}, dtype, {"axis": axis})
@@ -114,6 +163,41 @@ def _operator(name: str, op_type: str, reverse: bool, boolean: bool) -> Callable
     return method
 
 
+def floor_divide(x: Variable, y: Variable) -> Variable:
+    """Return x / y rounded down."""
+    if x.dtype not in INTEGERS:
+        quotient = unary.floor(binary.elementwise_div(x, y))
+        quotient.stop_gradient = True
+        return quotient
+    quotient = binary.elementwise_floordiv(x, y)
+    # The op truncates; rounding down is one less where there is a remainder and the signs differ.
+    remainder = binary.elementwise_sub(x, binary.elementwise_mul(quotient, y))
+    below = binary.elementwise_mul(remainder, y)
+    differ = binary.less_than(below, shape.zeros_like(below))
+    return binary.elementwise_sub(quotient, shape.cast(differ, quotient.dtype))
+
+
+def _bits(name: str, op_type: str, reverse: bool) -> Callable[..., Any]:
+    def method(self: Variable, other: Any) -> Any:
+        if not isinstance(other, Variable):
+            if not isinstance(other, (bool, int, np.integer, np.bool_)):
+                return NotImplemented
+            other = _one_number(self, float(other))
+        x, y = (other, self) if reverse else (self, other)
+        return layer(op_type, x=x, y=y)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Append ``{op_type}``: of booleans it is logic."
+    return method
+
+
+_BITS = {
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
+}
 _ARITHMETIC = {
     "add": "elementwise_add",
     "sub": "elementwise_sub",
@@ -144,6 +228,16 @@ def _matmul(self: Variable, other: Any) -> Any:
 def _negative(self: Variable) -> Variable:
     """Append ``scale`` by -1."""
     return _scaled(self, -1.0, 0.0)
+
+
+def _absolute(self: Variable) -> Variable:
+    """Append ``abs``."""
+    return unary.abs(self)
+
+
+def _inverted(self: Variable) -> Variable:
+    """Append ``bitwise_not``: of booleans it is the opposite."""
+    return layer("bitwise_not", x=self)
 
 
 def _transposed(self: Variable) -> Variable:
@@ -179,6 +273,25 @@ def itself(self: Variable, *args: Any, **kwargs: Any) -> Variable:
     return self
 
 
+_CASTS = {
+    "bool": "bool",
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "int": "int32",
+    "long": "int64",
+}
+
+
+def _cast(name: str, dtype: str) -> Callable[[Variable], Variable]:
+    def method(self: Variable) -> Variable:
+        return astype(self, dtype)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"Return the elements as {dtype}."
+    return method
+
+
 _IMPERATIVE = {
     "backward": "Build gradients by append_backward, static.gradients or an optimizer's minimize",
     "clear_gradient": "Gradients are computed anew in each step, so there is nothing to clear",
@@ -207,15 +320,22 @@ def install() -> None:
         for name, reverse in ((f"__{kind}__", False), (f"__r{kind}__", True)):
             swapped = reverse and name not in _COMMUTATIVE
             setattr(Variable, name, _operator(name, op_type, swapped, False))
+    for kind, op_type in _BITS.items():
+        for name, reverse in ((f"__{kind}__", False), (f"__r{kind}__", True)):
+            setattr(Variable, name, _bits(name, op_type, reverse))
     for name, op_type in _COMPARISONS.items():
         setattr(Variable, name, _operator(name, op_type, False, True))
     methods: dict[str, Any] = {
         "__matmul__": _matmul,
         "__neg__": _negative,
+        "__pos__": itself,
+        "__abs__": _absolute,
+        "__invert__": _inverted,
         "astype": astype,
         "numel": numel,
     }
     methods |= {"detach": detach, "dim": rank, "ndimension": rank, "cpu": itself, "cuda": itself}
+    methods |= {name: _cast(name, dtype) for name, dtype in _CASTS.items()}
     methods |= {name: _imperative(name, cure) for name, cure in _IMPERATIVE.items()}
     for name, method in methods.items():
         setattr(Variable, name, method)

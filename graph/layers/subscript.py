@@ -12,7 +12,8 @@ from ...strategies.errors import InvalidType, InvalidValue, Unsupported
 from ...strategies.types import INTEGERS, VarType
 from ..program import unique_name
 from ..program.variable import Variable
-from .shape import gather, reshape, unsqueeze, where
+from .shape import assign, gather, reshape, stack, transpose, unsqueeze, where
+from .tensors import gather_nd
 
 END = 10_000_000  # stands for "to the last element", as in Paddle
 
@@ -38,18 +39,23 @@ class _Window:
 def getitem(self: Variable, item: Any) -> Variable:
     """Return some of the elements: an index of one element drops its dimension, one of several picks rows.
 
+    A list of numbers, or of booleans, picks as a Variable that holds them.
+
     Raises:
         InvalidType: an index is of a type that picks nothing.
         InvalidValue: there are more indices than dimensions, or one is outside its dimension.
-        Unsupported: a mask stands beside other subscripts.
+        Unsupported: a mask stands beside other subscripts, or several indices of several elements do.
     """
     if isinstance(item, Variable) and item.dtype == VarType.BOOL:
         return masked(self, item)
     if isinstance(item, Variable) and item.dtype in INTEGERS and item.shape != (1,):
         return _rows(self, item)
-    items = list(item) if isinstance(item, tuple) else [item]
+    items = [_listed(part) for part in (item if isinstance(item, tuple) else [item])]
     rank = _rank(self)
     indices, new_axes = _expanded(self, items, rank)
+    axes = [axis for axis, index in enumerate(indices) if _picks_several(index)]
+    if axes:
+        return _picked(self, indices, axes, new_axes)
     window = _Window()
     for axis, index in enumerate(indices):
         _note(self, window, axis, index)
@@ -59,6 +65,56 @@ def getitem(self: Variable, item: Any) -> Variable:
     if new_axes:
         out = _with_axes(out, new_axes, rank - len(window.dropped))
     return out
+
+
+def _listed(item: Any) -> Any:
+    """Return the positions that a list, or an array, picks as a constant; other subscripts as they are."""
+    if not isinstance(item, (list, np.ndarray)):
+        return item
+    array = np.asarray(item)
+    if array.dtype == bool and array.ndim == 1:
+        array = np.flatnonzero(array)
+    if array.ndim == 0 or array.dtype.kind not in "iu":
+        return item
+    positions = assign(array.astype(np.int64))
+    positions.stop_gradient = True
+    return positions
+
+
+def _picks_several(index: Any) -> bool:
+    return isinstance(index, Variable) and index.dtype in INTEGERS and index.shape != (1,)
+
+
+def _picked(x: Variable, indices: list[Any], axes: list[int], new_axes: list[int]) -> Variable:
+    """Return the elements at several positions of one dimension, or of the first few dimensions together.
+
+    Raises:
+        Unsupported: other subscripts would move the dimensions of the positions elsewhere.
+    """
+    if len(axes) > 1 and axes == list(range(len(indices))) and not new_axes:
+        kind = indices[0].dtype
+        return gather_nd(x, stack([i if i.dtype == kind else i.astype(kind) for i in indices], -1))
+    axis = axes[0]
+    index = indices[axis]
+    sliced = [isinstance(i, slice) for i in indices]
+    # Dimensions that numbers drop on both sides of a slice bring the positions to the front.
+    dropped = [i for i, is_slice in enumerate(sliced) if not is_slice and i != axis]
+    apart = any(any(sliced[min(i, axis) : max(i, axis)]) for i in dropped)
+    if len(axes) > 1 or new_axes or apart:
+        raise Unsupported(
+            f"{x.name!r}: the index {index.name!r} of several positions stands beside other subscripts, which "
+            f"is not built. Take one after the other, as in {x.name}[1:3][:, index]."
+        )
+    rest = tuple(slice(None) if i == axis else part for i, part in enumerate(indices))
+    out = x if all(part == slice(None) for part in rest) else getitem(x, rest)
+    place = sum(sliced[:axis])
+    if place == 0:
+        return _rows(out, index)
+    others = [i for i in range(out.ndim) if i != place]
+    rows = _rows(transpose(out, [place, *others]), index)
+    width = index.ndim
+    behind = range(width + place, rows.ndim)
+    return transpose(rows, [*range(width, width + place), *range(width), *behind])
 
 
 def _rank(x: Variable) -> int:

@@ -7,12 +7,13 @@ from typing import Any
 
 from ..graph.layers import shape as layers
 from ..graph.layers import unary
-from ..graph.layers.arguments import Floats, integer, number
+from ..graph.layers.arguments import integer, number
 from ..graph.layers.helper import constant_layer, layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidValue
 from .creation import full_like
+from .math import alike, floats
 from .search import where
 
 
@@ -51,8 +52,9 @@ def cumprod(
     return layer("cumprod", name, x=x, dim=0 if dim is None else integer(dim, "dim", "cumprod"))
 
 
-def atan2(x: Floats, y: Floats, name: str | None = None) -> Variable:
-    """The angle of the point (y, x), from -pi to pi."""
+def atan2(x: Variable, y: Variable, name: str | None = None) -> Variable:
+    """The angle of the point (y, x), from -pi to pi. Integers become float32."""
+    x, y = alike(floats(x), floats(y))
     steep = unary.abs(x) > unary.abs(y)
     under = where(steep, x, y)
     under = where(under == 0.0, full_like(under, 1.0), under)

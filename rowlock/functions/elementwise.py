@@ -13,7 +13,7 @@ from ..names import publish_definitions
 from ..strategies.errors import InvalidType
 from ..strategies.types import FLOATS, INTEGERS
 from .creation import full_like
-from .math import floats, isnan, most
+from .math import alike, floats, isnan, most
 from .search import where
 
 
@@ -39,25 +39,26 @@ def lerp(x: Variable, y: Variable, weight: Any, name: str | None = None) -> Vari
 
 def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """log(exp(x) + exp(y)), without overflow."""
-    x, y = floats(x), floats(y)
+    x, y = alike(floats(x), floats(y))
     behind = unary.scale(unary.abs(binary.elementwise_sub(x, y)), -1.0)
     return unary.log1p(unary.exp(behind)) + binary.elementwise_max(x, y)
 
 
 def hypot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """sqrt(x^2 + y^2)."""
-    x, y = floats(x), floats(y)
+    x, y = alike(floats(x), floats(y))
     return unary.sqrt(binary.elementwise_add(unary.square(x), unary.square(y)), name)
 
 
 def ldexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """x times 2 to the power y."""
-    x, y = floats(x), floats(y)
+    x, y = alike(floats(x), floats(y))
     return binary.elementwise_mul(x, binary.elementwise_pow(full_like(y, 2.0), y))
 
 
-def logit(x: Floats, eps: float | None = None, name: str | None = None) -> Variable:
+def logit(x: Variable, eps: float | None = None, name: str | None = None) -> Variable:
     """log(x / (1 - x)), where x is cut to [eps, 1 - eps] first if there is an ``eps``."""
+    x = floats(x)
     x = unary.clip(x, float(eps), 1.0 - float(eps)) if eps else x
     return unary.log(x / (1.0 - x), name)
 
@@ -69,11 +70,13 @@ def heaviside(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 def fmax(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The larger of x and y; a number rather than none."""
+    x, y = alike(x, y)
     return where(isnan(y), x, where(binary.greater_equal(x, y), x, y))
 
 
 def fmin(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """The smaller of x and y; a number rather than none."""
+    x, y = alike(x, y)
     return where(isnan(y), x, where(binary.less_equal(x, y), x, y))
 
 
@@ -114,6 +117,14 @@ def conj(x: Variable, name: str | None = None) -> Variable:
 def sgn(x: Floats, name: str | None = None) -> Variable:
     """-1, 0 or 1."""
     return unary.sign(x)
+
+
+def signbit(x: Variable, name: str | None = None) -> Variable:
+    """Tell which elements have a sign, -0.0 among them: bool, like x."""
+    if x.dtype in INTEGERS:
+        return x < 0
+    zero = binary.equal(x, full_like(x, 0))
+    return where(zero, binary.elementwise_div(full_like(x, 1), x), x) < 0
 
 
 def sinc(x: Floats, name: str | None = None) -> Variable:

@@ -24,9 +24,10 @@ def _as(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 _FUNCTIONS: dict[Any, str] = {
-    unary: "abs ceil cos exp floor log reciprocal rsqrt scale sigmoid sin sqrt square",
-    math: "acos acosh add addmm asin asinh atan atanh clip cosh cumsum digamma divide erf expm1 "
-    "floor_divide frac lgamma log1p log2 log10 mod multiply pow round sinh subtract t tan trunc",
+    unary: "abs scale square",
+    math: "acos acosh add addmm asin asinh atan atanh ceil clip cos cosh cumsum digamma divide erf exp "
+    "expm1 floor floor_divide frac lgamma log log1p log2 log10 mod multiply pow reciprocal round rsqrt "
+    "sigmoid sin sinh sqrt subtract t tan trunc",
     elementwise: "hypot ldexp lerp logit nan_to_num neg sinc",
     creation: "tril triu",
     shape: "cast",

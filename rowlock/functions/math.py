@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import binary, matrices, picks, products, tensors, unary
+from ..graph.layers import activations, binary, matrices, operators, picks, products, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats
 from ..graph.layers.helper import layer
@@ -21,10 +21,18 @@ from .creation import constant
 Axis = int | Sequence[int] | None
 
 
+def alike(x: Variable, y: Variable) -> tuple[Variable, Variable]:
+    """Return two tensors of floats in the wider of their element types; others as they are."""
+    kind = x.dtype if x.dtype == y.dtype else operators.wider(x.dtype, y.dtype)
+    if kind is None or x.dtype == y.dtype:
+        return x, y
+    return (x, layers.cast(y, kind)) if x.dtype == kind else (layers.cast(x, kind), y)
+
+
 def _two(op_type: str, name: str, text: str) -> Callable[..., Variable]:
     def function(x: Variable, y: Variable, name: str | None = None) -> Variable:
         layer: Callable[..., Variable] = getattr(binary, op_type)
-        return layer(x, y, name=name)
+        return layer(*alike(x, y), name=name)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
@@ -34,9 +42,32 @@ def _two(op_type: str, name: str, text: str) -> Callable[..., Variable]:
 add = _two("elementwise_add", "add", "x + y, broadcast from the last dimension.")
 subtract = _two("elementwise_sub", "subtract", "x - y.")
 multiply = _two("elementwise_mul", "multiply", "x * y.")
-divide = _two("elementwise_div", "divide", "x / y.")
 maximum = _two("elementwise_max", "maximum", "The larger of x and y.")
 minimum = _two("elementwise_min", "minimum", "The smaller of x and y.")
+
+
+def divide(
+    x: Variable,
+    y: Variable,
+    name: str | None = None,
+    *,
+    rounding_mode: str | None = None,
+) -> Variable:
+    """x / y; whole numbers become float32. ``rounding_mode`` "trunc" or "floor" rounds the quotient.
+
+    Raises:
+        InvalidValue: ``rounding_mode`` is another word.
+    """
+    if rounding_mode not in (None, "trunc", "floor"):
+        raise InvalidValue(
+            f"divide: rounding_mode must be None, 'trunc' or 'floor', got {rounding_mode!r}."
+        )
+    if rounding_mode == "floor":
+        return floor_divide(x, y)
+    if rounding_mode == "trunc" and x.dtype in INTEGERS:
+        return binary.elementwise_floordiv(x, y, name=name)
+    quotient = binary.elementwise_div(*alike(floats(x), floats(y)), name=name)
+    return quotient if rounding_mode is None else unary.trunc(quotient)
 
 
 def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
@@ -46,23 +77,23 @@ def mod(x: Variable, y: Any, name: str | None = None) -> Variable:
 
 
 def floor_divide(x: Variable, y: Any, name: str | None = None) -> Variable:
-    """x / y rounded down, for integers."""
-    if x.dtype not in INTEGERS:
-        return unary.floor(x / y)
-    quotient: Variable = x // y
-    # The op truncates; rounding down is one less where there is a remainder and the signs differ.
-    remainder = x - quotient * y
-    differ = layers.cast(remainder * y < 0, x.dtype)
-    return quotient - differ
+    """x / y rounded down."""
+    if isinstance(y, Variable):
+        return operators.floor_divide(*alike(x, y))
+    if isinstance(y, float) and x.dtype in INTEGERS:
+        x = layers.cast(x, "float32")
+    return operators.floor_divide(x, constant(y, x.dtype))
 
 
 def pow(x: Variable, y: Any, name: str | None = None) -> Variable:
     """x to the power y, a number or a Variable."""
     if isinstance(y, Variable):
-        return binary.elementwise_pow(x, y, name=name)
+        return binary.elementwise_pow(*alike(x, y), name=name)
     if isinstance(y, bool) or not isinstance(y, (int, float, np.number)):
         raise InvalidType(f"pow: y must be a number or a Variable, got {y!r}.")
-    return x ** float(y) if x.dtype in INTEGERS else unary.pow(x, float(y), name)
+    if x.dtype in INTEGERS:
+        return binary.elementwise_pow(x, constant(y, x.dtype), name=name)
+    return unary.pow(x, float(y), name)
 
 
 def most(x: Variable) -> float:
@@ -98,6 +129,8 @@ def round(x: Variable, decimals: int = 0, name: str | None = None) -> Variable:
     """x rounded to a number of decimals."""
     if isinstance(decimals, bool) or not isinstance(decimals, int):
         raise InvalidType(f"round: decimals must be an int, got {decimals!r}.")
+    if x.dtype in INTEGERS:
+        return layers.assign(x)
     if decimals == 0:
         return unary.round(x, name)
     factor = 10.0**decimals
@@ -210,13 +243,15 @@ def prod(
     name: str | None = None,
 ) -> Variable:
     """Product over ``axis``."""
-    return layers.reduce_prod(_summand(x, dtype), _axes(axis, "prod"), keepdim, name)
+    x = x if dtype is None else _summand(x, dtype)
+    return layers.reduce_prod(x, _axes(axis, "prod"), keepdim, name)
 
 
 def mean(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
-    """Mean over ``axis``."""
+    """Mean over ``axis``; of booleans in float32."""
+    x = layers.cast(x, "float32") if x.dtype == VarType.BOOL else x
     return layers.reduce_mean(x, _axes(axis, "mean"), keepdim, name)
 
 
@@ -288,6 +323,7 @@ def logsumexp(
     x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None = None
 ) -> Variable:
     """log of the sum of exp(x) over ``axis``."""
+    x = floats(x)
     largest = layers.reduce_max(x, axis, True)
     total = unary.log(layers.reduce_sum(unary.exp(x - largest), axis, True)) + largest
     return total if keepdim else layers.reduce_sum(total, axis, False, name)
@@ -364,9 +400,37 @@ sinh = _of_floats("sinh", "(exp(x) - exp(-x)) / 2.")
 tan = _of_floats("tan", "sin(x) / cos(x).")
 
 
+cos = _of_floats("cos", "The cosine.")
+exp = _of_floats("exp", "e to the power x.")
+log = _of_floats("log", "The natural logarithm.")
+reciprocal = _of_floats("reciprocal", "1 / x.")
+rsqrt = _of_floats("rsqrt", "1 / sqrt(x).")
+sigmoid = _of_floats("sigmoid", "1 / (1 + exp(-x)).")
+sin = _of_floats("sin", "The sine.")
+sqrt = _of_floats("sqrt", "The square root.")
+tanh = _of_floats("tanh", "The hyperbolic tangent.")
+
+
 def erf(x: Variable, name: str | None = None) -> Variable:
-    """The error function."""
-    return unary.erf(x)
+    """The error function. Integers become float32."""
+    return unary.erf(floats(x))
+
+
+def stanh(
+    x: Variable, scale_a: float = 0.67, scale_b: float = 1.7159, name: str | None = None
+) -> Variable:
+    """scale_b * tanh(scale_a * x). Integers become float32."""
+    return activations.stanh(floats(x), scale_a, scale_b, name)
+
+
+def ceil(x: Variable, name: str | None = None) -> Variable:
+    """x rounded up; integers stay."""
+    return layers.assign(x) if x.dtype in INTEGERS else unary.ceil(x, name)
+
+
+def floor(x: Variable, name: str | None = None) -> Variable:
+    """x rounded down; integers stay."""
+    return layers.assign(x) if x.dtype in INTEGERS else unary.floor(x, name)
 
 
 def trunc(input: Variable, name: str | None = None) -> Variable:
@@ -434,4 +498,4 @@ def cholesky(x: Floats, upper: bool = False, name: str | None = None) -> Variabl
     return layer("cholesky", name, x=x, upper=bool(upper))
 
 
-publish_definitions(__name__, withhold=(floats, most, truth))
+publish_definitions(__name__, withhold=(alike, floats, most, truth))

@@ -256,6 +256,18 @@ def index_add(
     return moveaxis(out, 0, place)
 
 
+def index_fill(
+    x: Variable, index: Integers, axis: int, value: Any, name: str | None = None
+) -> Variable:
+    """x with one number (or a Variable of one element) at the indices along ``axis``."""
+    place = axis_of(x, axis, "index_fill")
+    first = moveaxis(x, place, 0)
+    picked = layers.gather(first, index)
+    is_number = not isinstance(value, Variable)
+    rows = full_like(picked, value) if is_number else layers.zeros_like(picked) + value
+    return moveaxis(tensors.scatter(first, index, rows), 0, place)
+
+
 def index_put(
     x: Variable,
     indices: Sequence[Variable],

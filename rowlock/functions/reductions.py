@@ -13,7 +13,7 @@ from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
 from .creation import full_like
 from .manipulation import transpose
-from .math import isnan, norm
+from .math import alike, isnan, norm
 from .math import sum as total
 from .places import axis_of
 from .search import argsort, sort, where
@@ -26,7 +26,9 @@ def _extreme(x: Variable, axis: Axis, keepdim: bool, largest: bool) -> Variable:
     there = binary.equal(x, reduce(x, axis, True))
     count = layers.reduce_sum(layers.cast(there, x.dtype), axis, keepdim)
     count.stop_gradient = True
-    return layers.reduce_sum(where(there, x, full_like(x, 0)), axis, keepdim) / count
+    return binary.elementwise_div(
+        layers.reduce_sum(where(there, x, full_like(x, 0)), axis, keepdim), count
+    )
 
 
 def amax(
@@ -72,6 +74,7 @@ def nanmean(
 
 def outer(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """Every element of x times every one of y, as a matrix."""
+    x, y = alike(x, y)
     return binary.elementwise_mul(layers.reshape(x, [-1, 1]), layers.reshape(y, [1, -1]))
 
 
@@ -118,6 +121,11 @@ def _summed(x: Variable, y: Variable, axes: Any) -> list[list[int]]:
     return [
         [axis_of(v, axis, "tensordot") for axis in a] for v, a in zip((x, y), both, strict=True)
     ]
+
+
+def vecdot(x: Variable, y: Variable, axis: int = -1, name: str | None = None) -> Variable:
+    """Sums of products along ``axis``; x and y broadcast."""
+    return layers.reduce_sum(binary.elementwise_mul(*alike(x, y)), axis, name=name)
 
 
 def cdist(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
 
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
-from ..graph.layers.helper import LayerHelper, constant_layer
+from ..graph.layers.helper import LayerHelper, constant_layer, layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
-from ..strategies.types import VarType, to_var_type
+from ..strategies.types import FLOATS, VarType, to_var_type
 from . import math as functions
 from .creation import constant, full_like
 
@@ -24,8 +25,8 @@ def _compared(op_type: str) -> Callable[..., Variable]:
             if not isinstance(y, (bool, int, float, np.number)):
                 raise InvalidType(f"{op_type}: y must be a Variable or a number, got {y!r}.")
             y = constant(y, x.dtype)
-        layer: Callable[..., Variable] = getattr(binary, op_type)
-        return layer(x, y)
+        compare: Callable[..., Variable] = getattr(binary, op_type)
+        return compare(*functions.alike(x, y))
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"``{op_type}``, element by element."
@@ -45,8 +46,10 @@ def _logical(op_type: str) -> Callable[..., Variable]:
         x: Variable, y: Variable, name: str | None = None, *, out: Variable | None = None
     ) -> Variable:
         left, right = functions.truth(x), functions.truth(y)
-        layer: Callable[..., Variable] = getattr(binary, op_type)
-        return layer(left, right, out, name)
+        if left.shape != right.shape:  # the ops of logic do not broadcast
+            return layer(op_type.replace("logical", "bitwise"), x=left, y=right, out=out)
+        logical: Callable[..., Variable] = getattr(binary, op_type)
+        return logical(left, right, out, name)
 
     function.__name__ = function.__qualname__ = op_type
     function.__doc__ = f"``{op_type}``; what is not zero counts as true."
@@ -218,7 +221,9 @@ def topk(
     rank = x.ndim
     axis = rank - 1 if axis is None else axis % rank
     if largest and axis == rank - 1:
-        return layers.topk(x, k, name)
+        values, indices = layers.topk(x, k, name)
+        values.stop_gradient = False
+        return values, indices
     if isinstance(k, bool) or not isinstance(k, int):
         raise InvalidType(f"topk: k must be an int here, got {k!r}.")
     size = (x.shape or ())[axis]
@@ -256,10 +261,11 @@ def where(condition: Variable, x: Any = None, y: Any = None, name: str | None = 
         if not isinstance(operand, (Variable, int, float)):
             raise InvalidType(f"where: x and y are Variables or numbers, got {operand!r}.")
         sides.append(operand if isinstance(operand, Variable) else constant(operand, like.dtype))
+    sides = list(functions.alike(*sides))
     if all(side.shape == condition.shape for side in sides):
         return layers.where(condition, *sides)
     # Zeros of the shape that all three broadcast to.
-    flags = layers.cast(condition, like.dtype)
+    flags = layers.cast(condition, sides[0].dtype)
     zeros = functions.add(layers.zeros_like(flags), layers.zeros_like(sides[0]))
     zeros = functions.add(zeros, layers.zeros_like(sides[1]))
     selection = functions.add(zeros, flags) > 0.5
@@ -272,8 +278,10 @@ def median(
     keepdim: bool = False,
     mode: str = "avg",
     name: str | None = None,
-) -> Variable:
+) -> Any:
     """The middle of the elements in order; of an even number the mean of two ("avg"), or the lower ("min").
+
+    Integers become float32 for a mean. With "min" and an axis the result is (values, indices).
 
     Raises:
         InvalidValue: ``mode`` is another word, or the size along ``axis`` is not known.
@@ -281,16 +289,85 @@ def median(
     if mode not in ("avg", "min"):
         raise InvalidValue(f"median: mode must be 'avg' or 'min', got {mode!r}.")
     operand = layers.reshape(x, [-1]) if axis is None else x
+    operand = operand if mode == "min" else functions.floats(operand)
     place = 0 if axis is None else axis % x.ndim
     size = (operand.shape or ())[place]
     if size < 1:
         raise InvalidValue(f"median: how many elements {x.name!r} has along axis must be known.")
-    ordered = tensors.in_order(operand, place)[0]
+    ordered, indices = tensors.in_order(operand, place)
     start = (size - 1) // 2
     end = start + (2 if mode == "avg" and size % 2 == 0 else 1)
-    middle = layers.slice(ordered, [place], [start], [end])
-    out = layers.reduce_mean(middle, place, keepdim)
-    return layers.reshape(out, [1] * x.ndim) if axis is None and keepdim else out
+    out = layers.reduce_mean(layers.slice(ordered, [place], [start], [end]), place, keepdim)
+    if operand.dtype in FLOATS:  # numbers that are none stand last in order
+        out = out + layers.reduce_sum(operand, place, keepdim) * 0.0
+    if axis is None:
+        return layers.reshape(out, [1] * x.ndim) if keepdim else out
+    if mode == "avg":
+        return out
+    index = layers.slice(indices, [place], [start], [end])
+    return out, index if keepdim else layers.squeeze(index, [place])
+
+
+def quantile(
+    x: Variable,
+    q: float | Sequence[float],
+    axis: int | Sequence[int] | None = None,
+    keepdim: bool = False,
+    interpolation: str = "linear",
+    name: str | None = None,
+) -> Variable:
+    """The values below which parts ``q`` of the elements along ``axis`` lie; several ``q`` come in front.
+
+    Between two elements: "linear", "lower", "higher", "midpoint" or "nearest". Integers become float32; NaN in
+    a row makes its quantiles NaN.
+
+    Raises:
+        InvalidValue: a ``q`` is outside [0, 1], ``interpolation`` is another word, or a size is not known.
+    """
+    modes = ("linear", "lower", "higher", "midpoint", "nearest")
+    parts = [q] if isinstance(q, (int, float)) else list(q)
+    if interpolation not in modes or not parts or not all(0 <= part <= 1 for part in parts):
+        raise InvalidValue(
+            f"quantile: q is in [0, 1] and interpolation one of {modes}, got {q!r}, {interpolation!r}."
+        )
+    rank = x.ndim
+    if axis is None:
+        axes = list(range(rank))
+    else:
+        axes = [i % rank for i in ([axis] if isinstance(axis, int) else axis)]
+    rest = [i for i in range(rank) if i not in axes]
+    sizes = [(x.shape or ())[i] for i in axes]
+    if min(sizes) < 1:
+        raise InvalidValue(f"quantile: the sizes of {x.name!r} along axis must be known.")
+    moved = layers.transpose(functions.floats(x), [*rest, *axes])
+    count = math.prod(sizes)
+    row = layers.reshape(moved, [*([0] * len(rest)), count])
+    place = len(rest)
+    ordered = tensors.in_order(row, place)[0]
+    ordered = ordered + layers.reduce_sum(row, place, True) * 0.0
+    results = []
+    for part in parts:
+        at = part * (count - 1)
+        low, high = math.floor(at), math.ceil(at)
+        share = {
+            "linear": at - low,
+            "lower": 0.0,
+            "higher": 1.0,
+            "midpoint": 0.5 if high > low else 0.0,
+        }
+        weight = share.get(interpolation, float(round(at) - low))
+        ends = [layers.slice(ordered, [place], [i], [i + 1]) for i in (low, high)]
+        out = ends[0] if weight == 0 else ends[0] * (1.0 - weight) + ends[1] * weight
+        if keepdim:
+            out = (
+                layers.unsqueeze(layers.squeeze(out, [place]), sorted(axes))
+                if rest
+                else layers.reshape(out, [1] * rank)
+            )
+        elif rest:
+            out = layers.squeeze(out, [place])
+        results.append(out)
+    return results[0] if len(results) == 1 else layers.stack(results, 0)
 
 
 publish_definitions(__name__)

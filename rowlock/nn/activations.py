@@ -260,4 +260,13 @@ def alpha_factors(p: float) -> tuple[float, float]:
     return factor, -factor * p * SELU_FLOOR
 
 
+def swiglu(x: Floats, y: Variable | None = None, name: str | None = None) -> Variable:
+    """silu(x) * y; without y they are the halves of x along the last dimension. Shazeer, arXiv 2002.05202."""
+    if y is None:
+        x, y = layers.split(x, 2, -1)
+    return silu(x) * y
+
+
+logsigmoid = log_sigmoid
+
 publish_definitions(__name__, withhold=(alpha_factors,))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph.layers import binary
+import numpy as np
+
+from ..functions.creation import constant
+from ..graph.layers import binary, tensors
 from ..graph.layers import conv as nets
 from ..graph.layers import shape as layers
 from ..graph.layers.helper import layer
@@ -194,6 +197,60 @@ def conv3d_transpose(
         3, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
         data_format, name,
     )  # fmt: skip
+
+
+def fold(
+    x: Variable,
+    output_sizes: Any,
+    kernel_sizes: Any,
+    strides: Any = 1,
+    paddings: Any = 0,
+    dilations: Any = 1,
+    name: str | None = None,
+) -> Variable:
+    """Windows as columns back to images, where they overlap added up: [N, C kh kw, windows] to [N, C, H, W].
+
+    ``unfold`` the other way round: a transposed convolution of each channel, whose filters hold a 1 each.
+
+    Raises:
+        InvalidValue: the rows of x are no multiple of a window's elements, or there are too few windows.
+    """
+    sizes = nets.several(output_sizes, 2, "output_sizes")
+    kernel = nets.several(kernel_sizes, 2, "kernel_sizes")
+    steps, gaps = nets.several(strides, 2, "strides"), nets.several(dilations, 2, "dilations")
+    margins = paddings if isinstance(paddings, (list, tuple)) else [paddings]
+    if len(margins) not in (1, 2, 4):
+        raise InvalidValue(f"fold: paddings must be 1, 2 or 4 numbers, got {list(margins)}.")
+    top, left, bottom, right = (list(margins) * (4 // len(margins)))[:4]
+    height, width = sizes[0] + top + bottom, sizes[1] + left + right
+    counts = [
+        (size - gap * (k - 1) - 1) // step + 1
+        for size, gap, k, step in zip((height, width), gaps, kernel, steps, strict=True)
+    ]
+    rows, columns = (x.shape or (0, 0, 0))[1:]
+    window = kernel[0] * kernel[1]
+    if rows % window or columns not in (-1, counts[0] * counts[1]):
+        raise InvalidValue(
+            f"fold: x must be [N, C * {window}, {counts[0] * counts[1]}] for these windows, got {x.shape}."
+        )
+    filters = np.tile(np.eye(window).reshape(window, 1, *kernel), (rows // window, 1, 1, 1))
+    image = layers.reshape(x, [0, rows, *counts])
+    whole = conv2d_transpose(
+        image,
+        constant(filters, x.dtype),
+        stride=steps,
+        dilation=gaps,
+        groups=rows // window,
+    )
+    # What the last windows leave out of the image is zero.
+    reach = [
+        (n - 1) * s + g * (k - 1) + 1
+        for n, s, g, k in zip(counts, steps, gaps, kernel, strict=True)
+    ]
+    short = [max(0, size - r) for size, r in zip((height, width), reach, strict=True)]
+    if any(short):
+        whole = tensors.pad(whole, [0, 0, 0, 0, 0, short[0], 0, short[1]])
+    return layers.slice(whole, [2, 3], [top, left], [top + sizes[0], left + sizes[1]])
 
 
 publish_definitions(__name__, withhold=(spread,))

@@ -113,4 +113,4 @@ def bilinear(
     return helper.layer("bilinear_tensor_product", **inputs)
 
 
-publish_definitions(__name__, withhold=(channels_last, group_norm))
+publish_definitions(__name__, withhold=(channels_last,))

@@ -305,6 +305,46 @@ F.scaled_dot_product_attention(im, im, im, paddle.reshape(w[:1] * 2, [1, 1, 1, 4
 F.sequence_mask(k[:, 0], 6, 'float32') | F.zeropad2d(im, [1, 0, 2, 1]) | F.triplet_margin_with_distance_loss(x, y, x * y, margin=0.25)
 paddle.linalg.matrix_norm(w, 2) | paddle.linalg.matrix_norm(im[0], 'nuc', [0, 2]) | paddle.linalg.cond(w[:, :3]) | paddle.linalg.cond(w, -2) | paddle.linalg.cond(w[:, :3], 'nuc')
 """
+# Element types of 2.x, which a program asks for by ``paddle.enable_static()``.
+PROMOTED = """
+i / 2 | i / 2.5 | i / i[::-1] | 2 / i | i + 2.5 | 2.5 - i | i * 0.5 | i ** 1.5 | i // 2 | i // -2 | -1 * i // 2 | i // 2.5 | 7 // i | i % 2.5 | 2.5 % i
+i == 2.5 | i > 2.5 | i <= 2.5 | b == 2 | b < 2.5 | b + 2 | b * 2.5 | b - True | b / 2 | w // 2 | x // y | w // -0.5 | w + w.astype('float64')
+w.astype('float64') / w | w < w.astype('float64') | i.astype('uint8') - 1 | i.astype('uint8') / 2 | i.astype('float16') * w | i * paddle.full([], 0.5)
+b & (x > 1) | b | (x > 1) | b ^ (x > 1) | ~b | i & i[0] | i | i[0] | i ^ i[0] | ~i | i << 1 | i >> 1 | 2 & i | abs(w) | +w
+paddle.add(w, w.astype('float64')) | paddle.maximum(w.astype('float64'), x) | paddle.less_than(w, w.astype('float64')) | paddle.pow(w * w, x.astype('float64'))
+paddle.divide(i, i[0]) | paddle.floor_divide(w, x) | paddle.floor_divide(-i, i[0]) | paddle.floor_divide(i, 1.5) | paddle.pow(i, 2) | paddle.where(b, w, w.astype('float64'))
+paddle.fmax(w, w.astype('float64')) | paddle.hypot(w, w.astype('float64')) | paddle.logaddexp(w, w.astype('float64')) | paddle.outer(w, v.astype('float64'))
+paddle.exp(i) | paddle.sqrt(i) | paddle.rsqrt(i) | paddle.log(i) | paddle.sin(i) | paddle.cos(i) | paddle.tanh(i) | paddle.sigmoid(i) | paddle.erf(i) | paddle.reciprocal(i)
+paddle.stanh(i) | paddle.floor(i) | paddle.ceil(i) | paddle.round(i) | paddle.prod(i.astype('int32'), 0) | paddle.logsumexp(i, 1) | paddle.amax(i, 0)
+paddle.median(paddle.reshape(i, [3, 4])) | paddle.median(i, 1) | paddle.median(w, 1, mode='min')[0] | paddle.median(w, 0, True, 'min')[1] | paddle.median(paddle.log(w), 0)
+paddle.logical_and(b, b[0]) | paddle.logical_or(b, b[:, :1]) | paddle.logical_xor(x > 1, b[0]) | paddle.topk(w, 2)[0] | paddle.topk(w, 2)[1]
+"""
+PROMOTED_SLOPES = """
+paddle.topk(w, 2)[0] * x[:, :2] | w.topk(1)[0] ** 2 | w[[0, 2]] * w[[0, 0]] | w[:, [0, 2, 0]] ** 2 | w[[0, 1], [1, 1]] ** 2 | w[1, [0, 0, 3]] ** 2
+"""
+PICKED = """
+w[[0, 2]] | w[[True, False, True]] | w[:, [0, 2, 0]] | w[:, k[:, 0]] | w[k[:, 0], 1] | w[1, k[:, 0]] | w[k[:, 0], k[:, 0]] | w[[0, 1], [1, 3]]
+im[:, [0, 1], :] | im[0, 1, [0, 2]] | im[..., [0, 2]] | im[:, 0:2, [0, 2], 1:3] | w[:, k] | w[[[0, 1], [1, 2]]] | w[np.array([2, 0])]
+"""
+NAMES_OF_3X = """
+paddle.index_fill(w, k[:, 0], 1, 0.5) | paddle.vecdot(w, x) | paddle.signbit(w) | paddle.quantile(w, 0.3)
+paddle.quantile(w, [0.25, 0.5], 1) | paddle.quantile(w, 0.5, 0, True) | paddle.quantile(w, 1) | paddle.quantile(im, 0.35, [1, 3]) | paddle.quantile(im, [0.2], [1, 3], True)
+paddle.quantile(w, 0.4, 1, interpolation='lower') | paddle.quantile(w, 0.4, 1, interpolation='higher') | paddle.quantile(w, 0.4, 1, interpolation='midpoint')
+paddle.quantile(w, 0.4, 1, interpolation='nearest') | F.swiglu(w) | F.swiglu(w, w * w) | F.logsigmoid(w) | F.group_norm(im, 2) | F.group_norm(im, 2, 1e-3, v, v)
+F.fold(F.unfold(im, 2, 2), [4, 4], 2, 2) | F.fold(F.unfold(im, 3, 1, 1), [4, 4], 3, 1, 1) | F.fold(F.unfold(im, [2, 3], [2, 1]), [4, 4], [2, 3], [2, 1])
+F.fold(F.unfold(im, 2, 1, 0, 2), 4, 2, dilations=2) | F.fold(F.unfold(im, 3, 2), [4, 4], 3, 2) | F.fold(F.unfold(im, 2, 1, [1, 0]), [4, 4], 2, 1, [1, 0])
+w.float() | w.double() | w.int() | w.long() | w.bool() | w.half() | paddle.nn.SiLU()(w) | paddle.nn.ZeroPad1D([1, 2])(im[0]) | paddle.nn.ZeroPad3D(1)(paddle.unsqueeze(im, 0))
+paddle.nn.Fold([4, 4], 2, strides=2)(F.unfold(im, 2, 2))
+"""
+NAMES_OF_3X_SLOPES = """
+paddle.index_fill(w, k[:2, 0], 0, 0.5) * x | paddle.vecdot(w, w * x) | paddle.quantile(w, 0.3, 1) ** 2 | F.swiglu(w) | F.swiglu(w * w, w)
+F.fold(F.unfold(paddle.reshape(w, [1, 1, 3, 4]), 2), [3, 4], 2) ** 2
+"""
+PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X)
+PADDLE += [
+    "paddle.static.gradients(%s, w)[0]" % one for one in listed(NAMES_OF_3X_SLOPES)
+]
+PADDLE += ["paddle.static.gradients(%s, w)[0]" % one for one in listed(PROMOTED_SLOPES)]
 PADDLE += listed(POINTWISE_2X) + listed(COUNTS_AND_MATRICES)
 PADDLE += listed(GAMMA_AND_BITS) + listed(FACTORS)
 

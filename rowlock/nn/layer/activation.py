@@ -71,6 +71,9 @@ class Sigmoid(FunctionLayer, of=F.sigmoid): ...
 class Silu(FunctionLayer, of=F.silu): ...
 
 
+SiLU = Silu
+
+
 class Softmax(FunctionLayer, of=F.softmax, without=("dtype",)): ...
 
 

@@ -79,6 +79,35 @@ class Unfold(Layer):
         )
 
 
+class Fold(Layer):
+    """Windows as columns back to images: see ``nn.functional.fold``."""
+
+    def __init__(
+        self,
+        output_sizes: Any,
+        kernel_sizes: Any,
+        dilations: Any = 1,
+        paddings: Any = 0,
+        strides: Any = 1,
+        name: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.output_sizes, self.kernel_sizes, self.dilations = output_sizes, kernel_sizes, dilations
+        self.paddings, self.strides, self.name = paddings, strides, name
+
+    def forward(self, input: Variable) -> Variable:
+        """[N, C kh kw, windows] to [N, C, H, W]."""
+        how = (self.kernel_sizes, self.strides, self.paddings, self.dilations, self.name)
+        return F.fold(input, self.output_sizes, *how)
+
+    def extra_repr(self) -> str:
+        """Return the arguments that matter."""
+        return (
+            f"kernel_size={self.kernel_sizes}, dilation={self.dilations}, padding={self.paddings}, "
+            f"stride={self.strides}{named(self.name)}"
+        )
+
+
 class Identity(Layer):
     """Return what it is given; arguments of the constructor change nothing."""
 
@@ -328,13 +357,29 @@ class Pad2D(_Pad, data_format="NCHW"):
     _dims = 2
 
 
-class ZeroPad2D(_Pad, data_format="NCHW"):
+class _ZeroPad(_Pad):
+    """Zeros on both sides of the inner dimensions."""
+
+    def __init__(self, padding: Any, data_format: str = "", name: str | None = None) -> None:
+        super().__init__(padding, "constant", 0.0, data_format, name)
+
+
+class ZeroPad1D(_ZeroPad, data_format="NCL"):
+    """Zeros on both sides of sequences: one number, or left and right."""
+
+    _dims = 1
+
+
+class ZeroPad2D(_ZeroPad, data_format="NCHW"):
     """Zeros around images: one number, or left, right, top and bottom."""
 
     _dims = 2
 
-    def __init__(self, padding: Any, data_format: str = "", name: str | None = None) -> None:
-        super().__init__(padding, "constant", 0.0, data_format, name)
+
+class ZeroPad3D(_ZeroPad, data_format="NCDHW"):
+    """Zeros around volumes: one number, or left, right, top, bottom, front and back."""
+
+    _dims = 3
 
 
 class Pad3D(_Pad, data_format="NCDHW"):
