@@ -16,6 +16,7 @@ from rowlock.executor.codegen.loops import bind_loop, bind_loops
 from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops import expr as e
+from rowlock.graph.ops.loss import LEAST_SHIFT
 from tests.conftest import one_in
 
 X, Y = e.argument("x"), e.argument("y")
@@ -122,17 +123,16 @@ def test_functions_are_right_to_two_units_in_the_last_place(name: str) -> None:
 
 
 def test_masked_scores_make_no_denormals() -> None:
-    """Numbers below the least normal one take a processor many times as long; next to 1 they are nothing."""
+    """Numbers below the least normal one take a processor many times as long: no share is so small."""
     x = floats(3, 40)
     x[:, 5:] -= np.array([[80.0], [98.0], [1e9]], "f4")
     out = np.empty_like(x)
     attrs = {"axis": -1}
     for call in bind("softmax", {"X": [x]}, {"Out": [out]}, attrs, Device(seed=0), "numba"):
         call()
-    powers = np.exp(x.astype(float) - x.max(1, keepdims=True))
-    expected = powers / powers.sum(1, keepdims=True)
-    np.testing.assert_allclose(out, np.where(expected < 1e-37, 0, expected), rtol=1e-5)
-    assert np.count_nonzero(out, 1).tolist() == [40, 5, 5]
+    powers = np.exp(np.maximum(x.astype(float) - x.max(1, keepdims=True), LEAST_SHIFT))
+    np.testing.assert_allclose(out, powers / powers.sum(1, keepdims=True), rtol=1e-5)
+    assert out.min() > np.finfo(np.float32).tiny
 
 
 def test_powers_of_what_is_special() -> None:
