@@ -54,8 +54,8 @@ class LocalRun(ParallelRun):
     gang: LocalGang
     values: SharedValues
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._ready: BoundedDict[tuple[Any, ...], _Ready] = BoundedDict(SHAPES_KEPT)
         self._newest: _Ready | None = None
 

@@ -35,8 +35,8 @@ from .variant import CompiledVariant, KnownStep
 class ParallelRun(ProgramOnGang):
     """Runs a program in lockstep on the replicas of its gang."""
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
+    def _set_up(self) -> None:
+        super()._set_up()
         self._itself: weakref.ref[Owner] = weakref.ref(self)
         self._splitting = threading.RLock()
         self.superseded = self._plain  # another version of the program was run since, or none

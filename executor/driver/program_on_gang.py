@@ -117,6 +117,10 @@ class ProgramOnGang:
         self.tracing = False
         self.variants: dict[VariantKey, CompiledVariant] = {}
         self.last: CompiledVariant | None = None
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Set what a class derived from this one has beside: it is made of the same arguments."""
 
     def _with_trainers(self, trainers: Trainers) -> Together:
         device = "GPU" if isinstance(self.places[0], CUDAPlace) else "CPU"
