@@ -99,26 +99,31 @@ def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False)
     Without ``normalized`` the last pixels belong to boxes; with ``nearby`` also where they are less than
     a pixel apart.
     """
+    if len(others) < len(boxes):  # NumPy's inner loops are the long ones
+        return overlap(others, boxes, normalized, nearby).T
     end = others.dtype.type(0 if normalized else 1)
     least = end - (1 if nearby else 0)  # of the length of a side that two boxes share
 
+    left, right = np.ascontiguousarray(boxes.T), np.ascontiguousarray(others.T)
+
     def areas(of: Array) -> Array:
-        width, height = of[:, 2] - of[:, 0], of[:, 3] - of[:, 1]
+        width, height = of[2] - of[0], of[3] - of[1]
         return np.where((width < 0) | (height < 0), 0, (width + end) * (height + end))
 
     def side(k: int) -> Array:
-        length = np.minimum(boxes[:, k + 2, None], others[:, k + 2])
-        length -= np.maximum(boxes[:, k, None], others[:, k])
+        length = np.minimum(left[k + 2][:, None], right[k + 2])
+        length -= np.maximum(left[k][:, None], right[k])
         length += end
-        length[~(length >= least)] = 0
+        length *= length >= least
         return length
 
-    shared = side(0)
-    shared *= side(1)
-    covered = areas(boxes)[:, None] + areas(others)
-    covered -= shared
-    covered[~(covered > 0)] = 1  # nothing is shared there
-    shared /= covered
+    with np.errstate(invalid="ignore"):  # boxes that are not finite, or empty, share nothing
+        shared = side(0)
+        shared *= side(1)
+        covered = areas(left)[:, None] + areas(right)
+        covered -= shared
+        shared /= covered
+    np.fmax(shared, 0, out=shared)
     return shared
 
 

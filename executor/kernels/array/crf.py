@@ -143,22 +143,19 @@ def crf_decoding(dev: Device, a: CrfDecoding) -> Step:
     def run() -> None:
         steps = steps_now()
         x = x_NC[steps.rows]
-        score = xp.empty((len(steps.order), count), x.dtype)  # that of sequences that ended stays
-        source = xp.zeros(x.shape, np.int64)
+        score, before = xp.empty_like(x), 0
         for step, (begin, end) in enumerate(steps.spans):
-            n = end - begin
-            if step == 0:
-                score[:n] = a.transition[0] + x[begin:end]
-                continue
-            candidates = score[:n, :, None] + a.transition[2:]
-            source[begin:end] = candidates.argmax(1)
-            score[:n] = candidates.max(1) + x[begin:end]
-        tag = (score[: len(steps.filled)] + a.transition[1]).argmax(1)
-        path = xp.empty(len(x), np.int64)
+            earlier = a.transition[0]
+            if step:
+                ways = score[before : before + end - begin, :, None] + a.transition[2:]
+                earlier = ways.max(1)
+            score[begin:end], before = earlier + x[begin:end], begin
+        path, follows = xp.empty(len(x), np.int64), xp.ascontiguousarray(a.transition[2:].T)
+        tag = path[:0]  # of the step behind, of sequences that go on so far
         for begin, end in reversed(steps.spans):
-            n = end - begin
-            path[begin:end] = tag[:n]
-            tag[:n] = source[xp.arange(begin, end), tag[:n]]
+            ways = score[begin:end] + a.transition[1]
+            ways[: len(tag)] = score[begin : begin + len(tag)] + follows[tag]
+            tag = path[begin:end] = ways.argmax(1)
         if a.label is not None:
             path = path == a.label.reshape(-1)[steps.rows]
         a.viterbi_path.fill(0)
