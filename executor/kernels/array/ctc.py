@@ -6,6 +6,7 @@ C classes, S places of the labels with a blank before, between and behind them.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,13 @@ def _rows(slot: str, array: Array, offsets: list[Array], length: Array | None, t
         )
     number = np.arange(len(counts))
     return (number, counts, len(counts)) if time == 0 else (number * steps, counts, 1)
+
+
+def _sum_of_logs(xp: Any, *terms: Any) -> Any:
+    """Return log(exp(a) + exp(b) + ...): several times as fast as NumPy's function of two."""
+    most = reduce(xp.maximum, terms)
+    shift = xp.where(most == -np.inf, 0, most)  # of nothing but zeros the logarithm is that of 0
+    return xp.log(sum(xp.exp(term - shift) for term in terms)) + shift
 
 
 class Alignments:
@@ -95,7 +103,7 @@ class Alignments:
         for t in reversed(range(len(log_TBS))):
             ahead = xp.where(self.last[t][:, None] & self.ends, 0.0, -np.inf)
             if t + 1 < len(log_TBS):
-                ahead = xp.logaddexp(ahead, self._step(sums[t + 1], jumps, -1))
+                ahead = _sum_of_logs(xp, ahead, self._step(sums[t + 1], jumps, -1))
             sums[t] = xp.where(self.inside[t][:, None], ahead + log_TBS[t], -np.inf)
             sums[t][self.outside] = -np.inf
         return sums
@@ -108,8 +116,7 @@ class Alignments:
             by_one[:, 1:], by_two[:, 2:] = before[:, :-1], before[:, :-2]
         else:
             by_one[:, :-1], by_two[:, :-2] = before[:, 1:], before[:, 2:]
-        total = xp.logaddexp(before, by_one)
-        return xp.logaddexp(total, xp.where(skips, by_two, -np.inf))
+        return _sum_of_logs(xp, before, by_one, xp.where(skips, by_two, -np.inf))
 
 
 @kernel("warpctc")
