@@ -110,6 +110,14 @@ def test_mistakes_are_told_with_their_cure(mistake: Callable[[], Any], message: 
         mistake()
 
 
-def test_fixed_widths_and_names_of_builders() -> None:
+def test_features_without_classes() -> None:
+    x = static.data("x", [-1, 3, 64, 64])
+    assert models.densenet121(num_classes=0, with_pool=False)(x).shape == (-1, 1024, 2, 2)
+    assert models.squeezenet1_1(num_classes=0)(x).shape == (-1, 512)
+    assert models.squeezenet1_1(num_classes=0, with_pool=False)(x).shape == (-1, 512, 3, 3)
+
+
+def test_builders_are_functions_with_names_and_fixed_widths() -> None:
     assert models.resnext50_32x4d.__name__ == "resnext50_32x4d"
+    assert models.resnext50_32x4d(groups=1, num_classes=0).groups == 32
     assert paddle.vision.resnet18 is models.resnet18
