@@ -30,7 +30,6 @@ CURES = {
     "paddle.amp": "static.amp.decorate(optimizer) trains programs in mixed precision.",
     "paddle.distribution": "fluid.layers has Normal, Uniform, Categorical and MultivariateNormalDiag.",
     "paddle.jit": "Programs are always static: build them under static.program_guard.",
-    "vision.models": "Build the network from rowlock.nn.",
     "paddle.Model": "Build a program from the layer, minimize its loss, and call Executor.run in a loop.",
     "paddle.Tensor": "Variables of programs are rowlock.tensor.Variable; fed arrays are NumPy's.",
     "paddle.XPUPlace": "CPUPlace and CUDAPlace are what programs run on.",

@@ -1,6 +1,9 @@
-"""``paddle.vision``: :mod:`~rowlock.vision.transforms` of images."""
+"""``paddle.vision``: :mod:`~rowlock.vision.models`, and :mod:`~rowlock.vision.transforms` of images."""
 
 from ..names import publish_imports
+from . import models as models
 from . import transforms as transforms
+from .models import *
+from .transforms import *
 
-publish_imports(__name__, transforms)
+publish_imports(__name__, models, transforms)
