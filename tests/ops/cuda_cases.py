@@ -8,10 +8,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from rowlock.executor.kernels.registry import KERNELS
+from rowlock.executor.cuda.runtime import graph_can_hold
+from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.graph import Node, Value
 from rowlock.graph.ops.registry import OPS, Op
-from rowlock.strategies.types import to_var_type
+from rowlock.strategies.types import to_numpy, to_var_type
 from tests.ops.gpu import gpu
 from tests.ops.harness import Arrays, draw, gradients, infer, run, specs_of
 from tests.ops.test_conformance import CASES, reference_of, seeds_of
@@ -77,6 +78,28 @@ def narrowed(arrays: Arrays, dtype: Any) -> Arrays:
         s: [a.astype(dtype) if a.dtype.kind not in "iub" else a for a in many]
         for s, many in arrays.items()
     }
+
+
+def steps_of(op: Op, inputs: Arrays, back_end: str) -> list[Any]:
+    """Return the calls of a kernel on arrays of the GPU."""
+    dev, specs = gpu(), infer(op, specs_of(inputs), op.attrs)
+    outputs = {
+        s: [dev.xp.zeros(v.shape, to_numpy(v.dtype)) for v in many] for s, many in specs.items()
+    }
+    operands = {s: [dev.xp.asarray(a) for a in many] for s, many in inputs.items()}
+    return bind(op.type, operands, outputs, op.attrs, dev, back_end)
+
+
+def refusal(op: Op, inputs: Arrays, back_end: str) -> str:
+    """Return what a kernel says of operands that do not fit. A graph can hold all its calls."""
+    dev, steps = gpu(), steps_of(op, inputs, back_end)
+    assert all(graph_can_hold(step, dev.xp) for step in steps)
+    try:
+        dev.runtime.execute(steps)
+        dev.runtime.synchronize()
+        return str(dev.asserts.failed(None))
+    finally:
+        dev.asserts.reset()
 
 
 def check_forward(name: str, index: int, dtype: Any, layout: str = "") -> None:

@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.kernels.cublaslt import crf
-from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
-from rowlock.strategies.types import to_numpy
 from tests.conftest import one_in
-from tests.ops.cuda_cases import assert_near, narrowed
+from tests.ops.cuda_cases import assert_near, narrowed, refusal
 from tests.ops.gpu import assert_compile_for_a_gpu, gpu, needs_compiler
-from tests.ops.harness import Arrays, gradients, infer, run, specs_of
+from tests.ops.harness import Arrays, gradients, run
 
 pytestmark = needs_compiler
 HOW = {"back_end": "cublaslt"}
@@ -78,26 +75,8 @@ def test_more_tags_than_threads_go_round(monkeypatch: pytest.MonkeyPatch) -> Non
     check(drawn([3, 5], 70, False), "float32")
 
 
-def launched_steps(inputs: Arrays) -> list[Any]:
-    op, dev = OPS["linear_chain_crf"], gpu()
-    specs = infer(op, specs_of(inputs), op.attrs)
-    outputs = {
-        s: [dev.xp.zeros(v.shape, to_numpy(v.dtype)) for v in many] for s, many in specs.items()
-    }
-    operands = {s: [dev.xp.asarray(a) for a in many] for s, many in inputs.items()}
-    return bind(op.type, operands, outputs, op.attrs, dev, "cublaslt")
-
-
 def refused(inputs: Arrays) -> str:
-    dev = gpu()
-    steps = launched_steps(narrowed(inputs, "float32"))
-    assert all(graph_can_hold(step, dev.xp) for step in steps)
-    try:
-        dev.runtime.execute(steps)
-        dev.runtime.synchronize()
-        return str(dev.asserts.failed(None))
-    finally:
-        dev.asserts.reset()
+    return refusal(OPS["linear_chain_crf"], narrowed(inputs, "float32"), "cublaslt")
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -7,15 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.cuda.runtime import graph_can_hold
 from rowlock.executor.kernels.cuda import ctc
-from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops.registry import OPS
-from rowlock.strategies.types import to_numpy
 from tests.conftest import one_in
-from tests.ops.cuda_cases import assert_near, narrowed
+from tests.ops.cuda_cases import assert_near, narrowed, refusal
 from tests.ops.gpu import assert_compile_for_a_gpu, gpu, needs_compiler
-from tests.ops.harness import Arrays, gradients, infer, run, specs_of
+from tests.ops.harness import Arrays, gradients, run
 
 pytestmark = needs_compiler
 OP = OPS["warpctc"]
@@ -81,26 +78,8 @@ def test_a_path_without_room_is_left_to_the_array_module(monkeypatch: pytest.Mon
     check(drawn([(5, 2), (4, 3)], 6, False), "float32", {})
 
 
-def steps_of(inputs: Arrays) -> list[Any]:
-    dev, attrs = gpu(), dict(OP.attrs)
-    specs = infer(OP, specs_of(inputs), attrs)
-    outputs = {
-        s: [dev.xp.zeros(v.shape, to_numpy(v.dtype)) for v in many] for s, many in specs.items()
-    }
-    operands = {s: [dev.xp.asarray(a) for a in many] for s, many in inputs.items()}
-    return bind(OP.type, operands, outputs, attrs, dev, "cuda")
-
-
 def refused(inputs: Arrays) -> str:
-    dev = gpu()
-    steps = steps_of(narrowed(inputs, "float32"))
-    assert all(graph_can_hold(step, dev.xp) for step in steps)
-    try:
-        dev.runtime.execute(steps)
-        dev.runtime.synchronize()
-        return str(dev.asserts.failed(None))
-    finally:
-        dev.asserts.reset()
+    return refusal(OP, narrowed(inputs, "float32"), "cuda")
 
 
 def test_what_does_not_fit_is_refused() -> None:
