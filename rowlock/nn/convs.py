@@ -227,12 +227,13 @@ def fold(
         (size - gap * (k - 1) - 1) // step + 1
         for size, gap, k, step in zip((height, width), gaps, kernel, steps, strict=True)
     ]
-    rows, columns = (x.shape or (0, 0, 0))[1:]
-    window = kernel[0] * kernel[1]
-    if rows % window or columns not in (-1, counts[0] * counts[1]):
+    window, shape = kernel[0] * kernel[1], x.shape or ()
+    fits = len(shape) == 3 and not shape[1] % window
+    if not fits or shape[2] not in (-1, counts[0] * counts[1]):
         raise InvalidValue(
-            f"fold: x must be [N, C * {window}, {counts[0] * counts[1]}] for these windows, got {x.shape}."
+            f"fold: x must be [N, C * {window}, {counts[0] * counts[1]}] for these windows, got {list(shape)}."
         )
+    rows = shape[1]
     filters = np.tile(np.eye(window).reshape(window, 1, *kernel), (rows // window, 1, 1, 1))
     image = layers.reshape(x, [0, rows, *counts])
     whole = conv2d_transpose(

@@ -328,3 +328,12 @@ def test_sync_batch_norm_without_weights_is_fixed(programs: Any) -> None:
     synced = nn.SyncBatchNorm.convert_sync_batchnorm(plain)
     assert synced.weight is plain.weight and not synced.bias.trainable
     assert nn.SyncBatchNorm.convert_sync_batchnorm(synced) is synced
+
+
+@pytest.mark.parametrize("shape", [[4, 6], [2, 8, 9], [2, 9, 5]])
+def test_fold_tells_which_windows_fit(programs: Any, shape: list[int]) -> None:
+    text = (
+        rf"fold: x must be \[N, C \* 9, 4\] for these windows, got \[{', '.join(map(str, shape))}\]"
+    )
+    with pytest.raises(ValueError, match=text):
+        nn.Fold([4, 4], [3, 3])(static.data("x", shape))
