@@ -272,9 +272,8 @@ def roi_pool(a: ops.RoiPool) -> None:
 @each_step("roi_pool_grad", on=("numpy",))
 def roi_pool_grad(a: ops.RoiPoolGrad) -> None:
     d_x: Any = a.d_x
-    d_x[...] = 0
     _, channels, height, width = d_x.shape
     planes = _images("roi_pool", a)[:, None] * channels + np.arange(channels)
-    at = planes[:, :, None, None] * (height * width) + a.argmax
-    some = a.argmax >= 0
-    np.add.at(d_x.reshape(-1), at[some], a.d_out[some])
+    at = planes[:, :, None, None] * (height * width) + np.maximum(a.argmax, 0)
+    parts = np.where(a.argmax < 0, 0, a.d_out)
+    d_x[...] = np.bincount(at.ravel(), parts.ravel(), d_x.size).reshape(d_x.shape)
