@@ -37,13 +37,17 @@ def _refusing(
     return steps, refusal(dev, problem)
 
 
+def _ends(lod: list[Array], length: Array | None) -> Array:
+    """Return where sequences end, as offsets, or by their lengths in a batch."""
+    return lod[-1] if length is None else length.reshape(-1)
+
+
 @_on("warpctc")
 def warpctc(dev: Device, a: WarpCtc) -> Step | list[Step]:
     x, padded, classes = a.logits, a.logits_length is not None, a.logits.shape[-1]
     rows, refuse = _refusing(dev, "Logits", x, padded, 0)
     labels, refuse_labels = _refusing(dev, "Label", a.label, padded, 1)
-    ends = a.logits_lod[-1] if a.logits_length is None else a.logits_length.reshape(-1)
-    label_ends = a.label_lod[-1] if a.label_length is None else a.label_length.reshape(-1)
+    ends, label_ends = _ends(a.logits_lod, a.logits_length), _ends(a.label_lod, a.label_length)
     count, most = a.loss.size, 2 * min(labels, rows) + 1
     if 8 * most * (x.size // classes + 2 * count) > MOST_BYTES:
         return arrays.warpctc(dev, a)
@@ -71,7 +75,7 @@ def warpctc(dev: Device, a: WarpCtc) -> Step | list[Step]:
 def warpctc_grad(dev: Device, a: WarpCtcGrad) -> list[Step]:
     x, padded, classes = a.logits, a.logits_length is not None, a.logits.shape[-1]
     rows, refuse = _refusing(dev, "Logits", x, padded, 0)
-    ends = a.logits_lod[-1] if a.logits_length is None else a.logits_length.reshape(-1)
+    ends = _ends(a.logits_lod, a.logits_length)
     arguments = [
         *read(gradient=a.warp_ctc_grad, d_loss=a.d_loss, ends=ends),
         *written(d_x=a.d_logits),
