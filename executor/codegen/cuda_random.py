@@ -11,18 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cuda.kernel import CudaKernel
 from ..cuda.runtime import Step
 from ..device.device import Device
 from ..device.philox import Stream
+from .cuda_launches import BLOCK, Argument, ints, longs, name_of, run
 from .cuda_source import c_type
 
-_BLOCK = 256
 _WAVES = 16  # blocks a multiprocessor
-STREAM = (
-    ("const long long*", "ticks"), ("long long", "n"), ("long long", "sample"), ("long long", "start"),
-    ("int", "every"), ("unsigned long long", "key0"), ("unsigned long long", "key1"),
-)  # fmt: skip
 STREAM_HEAD = """  const long long first = ticks[1] * sample + start, skip = first & 7;
   const unsigned long long step = every ? ticks[0] : 0;
   const Key key = {key0, key1};
@@ -45,11 +40,16 @@ class Place:
 
 def stream_arguments(
     dev: Device, stream: Stream, count: int, sample: int, start: int = 0
-) -> list[Any]:
-    """Return the arguments of ``STREAM``: a row of the batch has ``sample`` elements."""
-    keys = [int(k) for k in stream.key]
+) -> list[Argument]:
+    """Return what ``STREAM_HEAD`` reads: a row of the batch has ``sample`` elements."""
     of_row = sample if stream.per_row else 0
-    return [dev.ticks, count, of_row, start, int(stream.every_step), *keys]
+    keys = {f"key{i}": int(key) for i, key in enumerate(stream.key)}
+    return [
+        ("const long long* ticks", dev.ticks),
+        *longs(n=count, sample=of_row, start=start),
+        *ints(every=stream.every_step),
+        *((f"unsigned long long {name}", key) for name, key in keys.items()),
+    ]
 
 
 def bind_draws(
@@ -57,7 +57,7 @@ def bind_draws(
     stream: Stream,
     places: Sequence[Place],
     one: str,
-    numbers: Sequence[tuple[str, str, Any]] = (),
+    numbers: Sequence[Argument] = (),
     *,
     draws: int = 1,
     sample: int,
@@ -65,23 +65,19 @@ def bind_draws(
 ) -> list[Step]:
     """Return the launch that makes ``one`` of every element.
 
-    ``one`` is C++ that may use the words ``w0``, ``w1``..., the places' elements by name, and ``numbers`` (C
-    type, name, value). A row of the batch has ``sample`` elements; the first to draw for is ``start``.
+    ``one`` is C++ that may use the words ``w0``, ``w1``..., the places' elements by name, and ``numbers``. A
+    row of the batch has ``sample`` elements; the first to draw for is ``start``.
     """
-    shape = places[0].array.shape
-    count = math.prod(shape)
+    count = math.prod(places[0].array.shape)
     if not count:
         return []
     assert dev.runtime is not None
-    text = _Text(dev, places, one, [(kind, name) for kind, name, _ in numbers], draws)
-    arguments = [
-        *(p.array for p in text.own),
-        *stream_arguments(dev, stream, count, sample, start),
-    ]
-    arguments += [*text.numbers, *(value for _, _, value in numbers)]
+    text = _Text(dev, places, one, numbers, draws)
+    arguments = [*text.arguments, *stream_arguments(dev, stream, count, sample, start), *numbers]
     most = dev.runtime.properties.multiprocessors * _WAVES
-    blocks = min(-(-(count + 8) // (8 * _BLOCK)), most)
-    return [dev.launch(text.kernel(), (blocks, 1, 1), (_BLOCK, 1, 1), arguments)]
+    blocks = min(-(-(count + 8) // (8 * BLOCK)), most)
+    include = ("philox.cuh",)
+    return [run(dev, "draw", text.body, arguments, blocks, include, definitions=text.definitions)]
 
 
 class _Text:
@@ -92,11 +88,11 @@ class _Text:
         dev: Device,
         places: Sequence[Place],
         one: str,
-        numbers: list[tuple[str, str]],
+        numbers: Sequence[Argument],
         draws: int,
     ) -> None:
         assert dev.runtime is not None
-        self.places, self.draws, self.scalars = places, draws, numbers
+        self.places, self.draws, self.numbers = places, draws, numbers
         addresses = [dev.runtime.address(p.array) for p in places]
         # An operand in whose place the result comes is read through the result's pointer.
         results = {a: p.name for p, a in zip(places, addresses, strict=True) if p.written}
@@ -108,22 +104,25 @@ class _Text:
         self.dense = all(p.array.flags.c_contiguous for p in places)
         self.vector = self.dense and all(a % 16 == 0 for a in addresses)
         shape = places[0].array.shape
-        strides = [[s // p.array.itemsize for s in p.array.strides] for p in self.own]
         self.rank = len(shape)
-        self.numbers = [] if self.dense else [*shape, *(s for own in strides for s in own)]
+        self.arguments: list[Argument] = [
+            (f"{'' if p.written else 'const '}{p.kind}* {p.name}_", p.array) for p in self.own
+        ]
+        if not self.dense:
+            self.arguments += longs(**{f"n{d}": n for d, n in enumerate(shape)})
+            for p in self.own:
+                strides = [s // p.array.itemsize for s in p.array.strides]
+                self.arguments += longs(**{f"{p.name}_s{d}": s for d, s in enumerate(strides)})
         words = [f"unsigned w{d}" for d in range(draws)]
         params = [f"{p.kind}& {p.name}" for p in places]
-        params += [f"{kind} {name}" for kind, name in numbers]
+        params += [text for text, _ in numbers]
         head = f"static __device__ __forceinline__ void one({', '.join([*words, *params])})"
         self.definitions = f"{head} {{\n{one}\n}}\n"
 
-    def kernel(self) -> CudaKernel:
-        params = [(f"{'' if p.written else 'const '}{p.kind}*", f"{p.name}_") for p in self.own]
-        params += STREAM
-        if not self.dense:
-            params += [("long long", f"n{d}") for d in range(self.rank)]
-            params += [("long long", f"{p.name}_s{d}") for p in self.own for d in range(self.rank)]
-        body = [
+    @property
+    def body(self) -> str:
+        """The text of the kernel."""
+        lines = [
             STREAM_HEAD,
             "const long long blocks = (skip + n + 7) / 8;",
             "for (long long b = thread_index(); b < blocks; b += thread_count()) {",
@@ -131,14 +130,7 @@ class _Text:
             *self._body(),
             "}",
         ]
-        return CudaKernel(
-            "draw",
-            (*params, *self.scalars),
-            "\n".join(body),
-            ("philox.cuh",),
-            self.definitions,
-            _BLOCK,
-        )
+        return "\n".join(lines)
 
     def _body(self) -> list[str]:
         words = [
@@ -180,7 +172,7 @@ class _Text:
 
     def _call(self, elements: list[str]) -> str:
         words = [f"w{d}.at[i]" for d in range(self.draws)]
-        return f"one({', '.join([*words, *elements, *(name for _, name in self.scalars)])});"
+        return f"one({', '.join([*words, *elements, *map(name_of, self.numbers)])});"
 
     def _singly(self) -> list[str]:
         lines = [

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.executor.codegen.cuda_launches import divisor
 from rowlock.executor.cuda.kernel import CudaKernel
-from rowlock.executor.kernels.cuda.copies import divisor, filled, moved
+from rowlock.executor.kernels.cuda.copies import filled, moved
 from rowlock.graph.ops.registry import OPS
 from tests.conftest import one_of_each
 from tests.ops.cuda_cases import (

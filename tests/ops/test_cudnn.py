@@ -18,7 +18,7 @@ from rowlock.graph.ops.attention import NO_DROPOUT
 from rowlock.graph.ops.registry import OPS, Op, Spec
 from rowlock.strategies.types import BFLOAT16, VarType
 from tests.ops.cuda_cases import close, taken
-from tests.ops.gpu import gpu, needs_compiler
+from tests.ops.gpu import collected, gpu, needs_compiler
 from tests.ops.harness import Arrays, draw, gradients, laid_out, run
 from tests.ops.harness import _home as home
 from tests.ops.test_conformance import CASES, reference_of, seeds_of
@@ -437,8 +437,12 @@ def test_cudnn_drops_weights_by_the_step_and_the_gradient_drops_the_same() -> No
 
 @pytest.mark.skipif(not nvrtc.version(), reason="NVRTC is not installed")
 def test_kernels_beside_cudnn_compile_for_a_gpu() -> None:
-    from rowlock.executor.kernels.cudnn.attention import _LOGARITHMS, _ONES, _SEED
-    from rowlock.executor.kernels.cudnn.norm import _RUNNING
-
-    for kernel in (_LOGARITHMS, _ONES, _SEED, _RUNNING):
-        assert nvrtc.machine_code(kernel, (9, 0))
+    q, k = np.ones((2, 4, 16, 8), "f2"), np.ones((2, 4, 8, 8), "f2")
+    norm = dict.fromkeys(("scale", "bias", "mean", "variance", "mean_out", "variance_out"), C)
+    saved = dict.fromkeys(("saved_mean", "saved_variance"), C)
+    with collected() as kernels:
+        attended(0, 0, q, k, k)
+        made_of("batch_norm", x=IMAGE, y=IMAGE, **norm, **saved, attrs={})
+    by_name = {kernel.name: kernel for kernel in kernels.values()}
+    for name in ("ones", "logarithms", "seed_of_step", "running_statistics"):
+        assert nvrtc.machine_code(by_name[name], (9, 0))

@@ -14,11 +14,11 @@ import numpy as np
 
 from ....graph.ops.conv import ConvOperands
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import each, ints, read, written
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..array.conv import CONVOLUTIONS, Geometry, Product, geometry, product_kernels
-from ..cuda.support import enough_blocks, launch, rectified, through_relu
+from ..cuda.support import rectified, through_relu
 from ..registry import Step
 from .product import product as multiplied
 from .support import copied, cublaslt
@@ -119,22 +119,15 @@ def _windows(dev: Device, geo: Geometry, images: Array) -> tuple[Any, list[Step]
 
 def _launch(dev: Device, geo: Geometry, name: str, images: Array, windows: Any, work: int) -> Step:
     """Return the launch of a kernel between images and their windows, of which it makes ``work`` elements."""
-    writes = name == "fold"
-    image, window = c_type(images.dtype), c_type(windows.dtype)
-    kernel = CudaKernel(
-        name,
-        (
-            (f"{image}*" if writes else f"const {image}*", "images"),
-            (f"const {window}*" if writes else f"{window}*", "windows"),
-            *(("int", f"step_{axis}") for axis in "ncdhw"),
-            ("int", "total"),
-        ),
-        _FOLD if writes else _UNFOLD,
-        definitions=_sizes(geo) + f"using Image = {image};",
-    )
     n, c, *inner = (stride // images.dtype.itemsize for stride in images.strides)
-    steps = (n, c, *[0] * (3 - len(inner)), *inner)
-    return launch(dev, kernel, enough_blocks(dev, work), (images, windows, *steps, work))
+    steps = zip("ncdhw", (n, c, *[0] * (3 - len(inner)), *inner), strict=True)
+    arguments = ints(**{f"step_{axis}": step for axis, step in steps})
+    folds = name == "fold"
+    arguments += written(images=images) if folds else read(images=images)
+    arguments += read(windows=windows) if folds else written(windows=windows)
+    definitions = _sizes(geo) + f"using Image = {c_type(images.dtype)};"
+    body = _FOLD if folds else _UNFOLD
+    return each(dev, name, body, arguments, work, definitions=definitions, index="long long")
 
 
 def _sizes(geo: Geometry) -> str:
@@ -151,8 +144,7 @@ def _sizes(geo: Geometry) -> str:
 
 
 _UNFOLD = """
-  for (long long at = thread_index(); at < total; at += thread_count()) {
-    unsigned r = (unsigned)at;
+    unsigned r = (unsigned)i;
     int ow = r % OW; r /= OW;
     int oh = r % OH; r /= OH;
     int od = r % OD; r /= OD;
@@ -166,12 +158,9 @@ _UNFOLD = """
     if (d >= 0 && d < D && h >= 0 && h < H && w >= 0 && w < W)
       found = images[(long long)n * step_n + (long long)c * step_c + (long long)d * step_d + h * step_h +
                      w * step_w];
-    windows[at] = found;
-  }
-"""
+    windows[i] = found;"""
 _FOLD = """
-  for (long long at = thread_index(); at < total; at += thread_count()) {
-    unsigned r = (unsigned)at;
+    unsigned r = (unsigned)i;
     int w = r % W; r /= W;
     int h = r % H; r /= H;
     int d = r % D; r /= D;
@@ -192,8 +181,6 @@ _FOLD = """
       }
     }
     images[(long long)n * step_n + (long long)c * step_c + (long long)d * step_d + h * step_h + w * step_w] =
-        element<Image>(sum);
-  }
-"""
+        element<Image>(sum);"""
 
 cublaslt(*CONVOLUTIONS)(product_kernels(_compute, rectified, through_relu))

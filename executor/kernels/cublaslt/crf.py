@@ -12,12 +12,12 @@ from ....graph.ops import expr as e
 from ....graph.ops.crf import CrfDecoding, CrfOperands, LinearChainCrf, LinearChainCrfGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import Argument, Maybe, call, ints, read, refusal, written
 from ...codegen.cuda_source import c_type
 from ...device.device import Device
 from ..cuda.by_index import Sums
 from ..cuda.elementwise import CUDA
-from ..cuda.launches import Argument, Maybe, call, ints, read, written
-from ..cuda.sequences import refusal, refusing
+from ..cuda.sequences import refusing
 from ..cuda.support import of_same_float
 from ..registry import Step, kernel
 from .product import product

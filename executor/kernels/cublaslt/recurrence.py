@@ -14,9 +14,9 @@ from ....graph.ops.gru import Gru, GruGrad
 from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
 from ....graph.ops.operands import Array
 from ....strategies.types import VarType, to_numpy
+from ...codegen.cuda_launches import Maybe, ints, numbers, read, written
 from ...device.device import Device
 from ..cuda.copies import moved
-from ..cuda.launches import Maybe, ints, numbers, read, written
 from ..cuda.time_steps import MOST_BYTES, TimeOrder
 from ..registry import Step, kernel
 from .product import product

@@ -5,19 +5,30 @@ Legend: B batch, H heads, T queries, S keys; scores of a block are [B, H, T, S] 
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import (
+    Argument,
+    Maybe,
+    enough_blocks,
+    ints,
+    longs,
+    numbers,
+    read,
+    run,
+    written,
+)
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...device.device import Device
-from ..cuda.support import enough_blocks, launch, on_boundary
+from ..cuda.support import on_boundary
 from ..registry import Step
 
 _WARP_ROW = 1024  # elements that a warp holds in registers
+_MARK = np.empty(0, np.bool_)
 _BLOCK_ROW = 8192  # elements that a block of 256 threads holds
 
 _ROWS = """
@@ -61,29 +72,6 @@ _BACKWARD = """
     store_row<G, N, V>(d_scores + begin, d, (const bool*)0, (A)1, size, lane);
   }
 """
-_COMMON = ("long long", "rows"), ("int", "size"), ("int", "heads"), ("int", "queries")
-_MASK = tuple((("int" if i == "s" else "long long"), f"mask_{i}") for i in "bhts")
-_KEPT = tuple(("long long", f"kept_{i}") for i in "bht")
-
-
-@cache
-def _kernel(kind: str, wide: str, size: int, vector: int, *, back: bool) -> CudaKernel:
-    group = _group(size)
-    count = -(-size // (group * vector))
-    reads = (f"const {wide}*", "scores"), (f"const {kind}*", "mask"), ("const bool*", "mark")
-    writes: tuple[tuple[str, str], ...] = ((f"{kind}*", "weights"),)
-    if back:
-        writes += ((f"const {wide}*", "d_weights"), (f"{kind}*", "d_scores"))
-    else:
-        writes += ((f"{wide}*", "tops"), (f"{wide}*", "totals"), *_KEPT)
-    head = _ROWS.format(group=group, count=count, vector=vector, wide=wide, kind=kind)
-    return CudaKernel(
-        name="attention_rows_back" if back else "attention_rows",
-        parameters=(*reads, *writes, *_COMMON, *_MASK, (wide, "factor")),
-        body=head + (_BACKWARD if back else _FORWARD),
-        includes=("attention.cuh",),
-        block=max(group, 256),
-    )
 
 
 def _group(size: int) -> int:
@@ -105,28 +93,34 @@ def _steps(array: Array) -> list[int]:
 def _launched(
     dev: Device,
     scores: Array,
-    weights: Array,
     mask: Any,
-    operands: list[Any],
+    mark: Any,
+    weights: Array,
+    more: Sequence[Argument],
     factor: float,
-    *,
-    back: bool,
+    gradients: Sequence[Array] = (),
 ) -> Step:
-    size, rows = scores.shape[3], scores.size // scores.shape[3]
-    rows_of = (scores, weights, *(operands[1:3] if back else ()))
-    aligned = all(on_boundary(dev, array) for array in rows_of)
+    """Launch the pass forward, or with ``gradients`` the one back; ``more`` are its own parameters."""
+    _, heads, queries, size = scores.shape
+    rows = scores.size // size
+    aligned = all(on_boundary(dev, array) for array in (scores, weights, *gradients))
     vector = 4 if size % 4 == 0 and aligned else 1
-    kernel = _kernel(
-        c_type(weights.dtype), c_type(scores.dtype), rounded_up(size), vector, back=back
-    )
-    group = _group(rounded_up(size))
-    strides = [0, 0, 0, 0] if mask is None else _steps(mask)
+    width = rounded_up(size)
+    group, block = _group(width), max(_group(width), 256)
+    kinds = {"wide": c_type(scores.dtype), "kind": c_type(weights.dtype)}
+    head = _ROWS.format(group=group, count=-(-width // (group * vector)), vector=vector, **kinds)
+    mask_b, mask_h, mask_t, mask_s = [0] * 4 if mask is None else _steps(mask)
     arguments = [
-        *(scores, mask, *operands[:1], weights, *operands[1:]),
-        *(rows, size, scores.shape[1], scores.shape[2], *strides, factor),
+        *read(scores=scores, mask=Maybe(mask, weights), mark=Maybe(mark, _MARK)),
+        *written(weights=weights),
+        *more,
+        *longs(rows=rows, mask_b=mask_b, mask_h=mask_h, mask_t=mask_t),
+        *ints(size=size, heads=heads, queries=queries, mask_s=mask_s),
+        *numbers(scores, factor=factor),
     ]
-    blocks = enough_blocks(dev, rows * group, kernel.block)
-    return launch(dev, kernel, blocks, arguments, kernel.block)
+    name, body = ("attention_rows_back", _BACKWARD) if gradients else ("attention_rows", _FORWARD)
+    blocks = enough_blocks(dev, rows * group, block)
+    return run(dev, name, head + body, arguments, blocks, ("attention.cuh",), block)
 
 
 def softened(
@@ -144,9 +138,11 @@ def softened(
     ``top`` and ``total`` [B, H, T, 1] take each row's maximum and the sum of exp(scores - maximum). ``mask``
     broadcasts to scores.
     """
-    strides = _steps(top)[:3]
-    assert strides == _steps(total)[:3]
-    return _launched(dev, scores, weights, mask, [mark, top, total, *strides], factor, back=False)
+    kept = _steps(top)[:3]
+    assert kept == _steps(total)[:3]
+    strides = {f"kept_{axis}": step for axis, step in zip("bht", kept, strict=True)}
+    more = [*written(tops=top, totals=total), *longs(**strides)]
+    return _launched(dev, scores, mask, mark, weights, more, factor)
 
 
 def sloped(
@@ -160,7 +156,8 @@ def sloped(
     factor: float,
 ) -> Step:
     """Return the launch that makes the weights again, and from their gradient that of scores + mask."""
-    return _launched(dev, scores, weights, mask, [mark, d_weights, d_scores], factor, back=True)
+    more, grads = [*read(d_weights=d_weights), *written(d_scores=d_scores)], (d_weights, d_scores)
+    return _launched(dev, scores, mask, mark, weights, more, factor, grads)
 
 
 def wide_type(dtype: Any) -> Any:

@@ -6,18 +6,30 @@ would have added to is left alone. The host does not see indices on a GPU: kerne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import (
+    Argument,
+    Maybe,
+    divisors,
+    each,
+    enough_blocks,
+    ints,
+    longs,
+    read,
+    refusal,
+    run,
+    written,
+)
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .copies import MOST, UNITS, divisor, filled, moved, widest
-from .support import enough_blocks, launch
+from .copies import MOST, UNITS, filled, in_order, widest
 
 _TILE, _MOST_TILES = 1024, 128  # positions that one block sorts, unless there were too many blocks
 _BITS = 8  # of a number, that one pass sorts by
@@ -27,31 +39,17 @@ _RUN = 64  # rows of one sum that are added up ahead of the others
 NO_PADDING = -1
 
 
-# parameters of a kernel that calls ``refuse`` of ``assert.cuh``
-REFUSAL = (("long long*", "word"), ("volatile long long*", "noted"), ("int", "assertion"))
-
-
 def inside(dev: Device, index: Array, limit: int, problem: str) -> list[Step]:
     """Return the call that asserts 0 <= index < ``limit``; ``problem`` has ``{}`` for an index that is not."""
     if not index.size:
         return []
-    steps = []
-    if not index.flags.c_contiguous:
-        ordered = dev.scratch(index.shape, index.dtype)
-        steps, index = moved(dev, ordered, index), ordered
-    kind = c_type(index.dtype)
-    parameters = (
-        (f"const {kind}*", "index"),
-        *REFUSAL,
-        ("long long", "count"),
-        ("long long", "limit"),
-    )
-    body = """
-  for (long long i = thread_index(); i < count; i += thread_count())
-    if (index[i] < 0 || index[i] >= limit) refuse(word, noted, assertion, index[i]);"""
-    kernel = CudaKernel(f"inside_{kind}".replace(" ", "_"), parameters, body, ("assert.cuh",))
-    arguments = [index, *dev.assertion(problem), index.size, limit]
-    return [*steps, launch(dev, kernel, enough_blocks(dev, index.size), arguments)]
+    index, steps = in_order(dev, index)
+    body = "if (index[i] < 0 || index[i] >= limit) refuse(word, noted, assertion, index[i]);"
+    arguments = [*read(index=index), *refusal(dev, problem), *longs(limit=limit)]
+    return [
+        *steps,
+        each(dev, "inside", body, arguments, index.size, ("assert.cuh",), index="long long"),
+    ]
 
 
 def rows_of(dev: Device, op: str, index: Array, rows: int, of: str = "rows") -> list[Step]:
@@ -82,29 +80,21 @@ def picked(
             *picked(dev, source, index[half:], out[half:], padding, op),
         ]
     width = widest(dev, out.itemsize, per, [], [source, out])
-    units = per * out.itemsize // width
-    unit, kind = UNITS[width], c_type(index.dtype)
-    parameters = [(f"{unit}*", "out"), (f"const {unit}*", "source"), (f"const {kind}*", "index")]
-    parameters += [("unsigned", n) for n in ("count", "units", "magic", "shift")]
-    parameters += [("long long", "rows"), ("long long", "padding")]
-    parameters += REFUSAL if op else ()
+    units, unit = per * out.itemsize // width, UNITS[width]
     refuse = "refuse(word, noted, assertion, row)" if op else ""
     body = f"""
-  for (unsigned i = thread_index(); i < count; i += thread_count()) {{
-    const unsigned k = over(i, magic, shift);
+    const unsigned k = over(i, units_magic, units_shift);
     const long long row = index[k];
     if (row < 0 || row >= rows) {{
       out[i] = spread<{unit}>(OUTSIDE);
       {refuse};
     }} else if (row == padding) out[i] = spread<{unit}>(0);
-    else out[i] = source[row * units + (i - k * units)];
-  }}"""
-    name, includes = f"pick_{width}_{index.itemsize}", ("index.cuh", "assert.cuh")
-    kernel = CudaKernel(name, tuple(parameters), body, includes)
-    words = [index.size * units, units, *divisor(units), source.shape[0], padding]
-    words += dev.assertion(outside(op, source.shape[0])) if op else []
-    blocks = enough_blocks(dev, index.size * units)
-    return [launch(dev, kernel, blocks, [out, source, index, *words])]
+    else out[i] = source[row * units + (i - k * units)];"""
+    arguments = [(f"{unit}* out", out), (f"const {unit}* source", source), *read(index=index)]
+    arguments += [*divisors(units=units), *longs(rows=source.shape[0], padding=padding)]
+    arguments += refusal(dev, outside(op, source.shape[0])) if op else []
+    includes = ("index.cuh", "assert.cuh")
+    return [each(dev, "pick", body, arguments, index.size * units, includes)]
 
 
 class Sums:
@@ -121,19 +111,25 @@ class Sums:
             return
         self._keys, keys = (dev.scratch((self._size,), np.int32) for _ in range(2))
         self._places, places = (dev.scratch((self._size,), np.int32) for _ in range(2))
-        self._run(
-            _number(index.dtype), [index, self._keys, self._places, rows, padding, self._size]
+        sorted_ = written(keys=self._keys, places=self._places)
+        self._each(
+            "sort_number",
+            _NUMBER,
+            [*read(index=index), *sorted_, *ints(rows=rows, padding=padding)],
         )
         rounds = -(-self._size // (_MOST_TILES * _DIGITS))
         tile = max(_TILE, rounds * _DIGITS)
         tiles = -(-self._size // tile)
         counts = dev.scratch((_DIGITS * tiles,), np.int32)
         for shift in range(0, max(int(rows).bit_length(), 1), _BITS):
-            words = [shift, self._size, tile]
-            self.steps.append(launch(dev, _COUNT, tiles, [self._keys, counts, *words]))
-            self.steps.append(launch(dev, _SCAN, 1, [counts, _DIGITS * tiles]))
-            arrays = [self._keys, self._places, keys, places, counts]
-            self.steps.append(launch(dev, _PLACE, tiles, [*arrays, *words]))
+            cut = ints(shift=shift, count=self._size, tile=tile)
+            self._sort(
+                "sort_count", _COUNT, [*read(keys=self._keys), *written(counts=counts), *cut], tiles
+            )
+            self._sort("sort_scan", _SCAN, [*written(counts=counts), *ints(count=_DIGITS * tiles)])
+            before = read(keys=self._keys, places=self._places, counts=counts)
+            after = written(keys_out=keys, places_out=places)
+            self._sort("sort_place", _PLACE, [*before, *after, *cut], tiles)
             self._keys, keys, self._places, places = keys, self._keys, places, self._places
         self._ends = self._find_ends()
 
@@ -141,12 +137,20 @@ class Sums:
         """Return between which sorted positions the terms of each sum stand [sums, 2], once steps have run."""
         ends = self._dev.scratch((self._rows, 2), np.int32)
         self.steps += filled(self._dev, ends, 0)
-        self._run(_ENDS, [self._keys, ends, self._rows, self._size])
+        self._each(
+            "sort_ends",
+            _ENDS,
+            [*read(keys=self._keys), *written(ends=ends), *ints(rows=self._rows)],
+        )
         return ends
 
-    def _run(self, kernel: CudaKernel, arguments: list[Any]) -> None:
-        blocks = enough_blocks(self._dev, self._size)
-        self.steps.append(launch(self._dev, kernel, blocks, arguments))
+    def _each(self, name: str, body: str, arguments: Sequence[Argument]) -> None:
+        """Add the launch that runs a text for each position."""
+        self.steps.append(each(self._dev, name, body, arguments, self._size, index="int"))
+
+    def _sort(self, name: str, body: str, arguments: Sequence[Argument], blocks: int = 1) -> None:
+        """Add the launch of blocks that have a thread for each digit."""
+        self.steps.append(run(self._dev, name, body, arguments, blocks, block=_DIGITS))
 
     def into(
         self, target: Array, source: Array, *, keep: bool = False, last: bool = False
@@ -165,19 +169,23 @@ class Sums:
         if widest(dev, target.itemsize, per, [], [target, source]) < 16:
             lanes = 1
         units = per // lanes
-        kind = c_type(target.dtype)
-        steps = []
-        ahead = None
+        steps, total, kind = [], _sum_type(target.dtype), c_type(target.dtype)
+        ahead = Maybe(None, np.empty(0, total))
         runs = self._size // _RUN
         if runs and not last:
-            ahead, count = dev.scratch((runs, per), _sum_type(target.dtype)), runs * units
-            words = [count, units, *divisor(units), self._rows]
-            arguments = [ahead, source, self._keys, self._places, *words]
-            blocks = enough_blocks(dev, count)
-            steps.append(launch(dev, _runs(kind, lanes), blocks, arguments))
-        arguments = [target, source, ahead, self._places, self._ends, rows, units]
-        blocks = enough_blocks(dev, rows * units)
-        return [*steps, launch(dev, _sums(kind, lanes, keep, last), blocks, arguments)]
+            sums = dev.scratch((runs, per), total)
+            ahead = Maybe(sums, sums)
+            arguments = [*read(source=source, keys=self._keys, places=self._places)]
+            arguments += [*written(ahead=sums), *divisors(units=units), *ints(rows=self._rows)]
+            text = _runs(c_type(total), kind, lanes)
+            steps = [each(dev, "sum_runs", text, arguments, runs * units, ("index.cuh",))]
+        arguments = [*read(source=source, ahead=ahead, places=self._places, ends=self._ends)]
+        arguments += [*written(target=target), *ints(rows=rows, units=units)]
+        text, blocks = (
+            _sums(c_type(total), kind, lanes, keep, last),
+            enough_blocks(dev, rows * units),
+        )
+        return [*steps, run(dev, "sum_rows", text, arguments, blocks)]
 
 
 class MergedSums(Sums):
@@ -193,10 +201,11 @@ class MergedSums(Sums):
     def _find_ends(self) -> Array:
         group = self._dev.scratch((self._size,), np.int32)
         ends = self._dev.scratch((self._size, 2), np.int32)
-        arguments = [self._keys, group, ends, self._numbers, self._rows, self._size]
-        self._run(_FIRSTS, arguments)
-        self.steps.append(launch(self._dev, _SCAN, 1, [group, self._size]))
-        self._run(_GROUPS, arguments)
+        arguments = written(group=group, ends=ends, numbers=self._numbers)
+        arguments += [*read(keys=self._keys), *ints(rows=self._rows)]
+        self._each("sort_firsts", _FIRSTS, arguments)
+        self._sort("sort_scan", _SCAN, [*written(counts=group), *ints(count=self._size)])
+        self._each("sort_groups", _GROUPS, arguments)
         return ends
 
 
@@ -207,27 +216,12 @@ def _sum_type(dtype: Any) -> Any:
     return np.dtype(np.float64 if dtype == np.float64 else np.float32)
 
 
-def _number(dtype: Any) -> CudaKernel:
-    """Positions, and the row that each names; ``rows`` stands for none."""
-    kind = c_type(dtype)
-    return CudaKernel(
-        f"number_{dtype.itemsize}",
-        ((f"const {kind}*", "index"), ("int*", "keys"), ("int*", "places"), ("int", "rows"),
-         ("int", "padding"), ("int", "count")),
-        """
-  for (int i = thread_index(); i < count; i += thread_count()) {
+# A sorted position's key is the row that it names; ``rows`` stands for none.
+_NUMBER = """
     const long long row = index[i];
     keys[i] = row < 0 || row >= rows || row == padding ? rows : (int)row;
-    places[i] = i;
-  }""",
-    )  # fmt: skip
-
-
-_COUNT = CudaKernel(
-    "sort_count",
-    (("const int*", "keys"), ("int*", "counts"), ("int", "shift"), ("int", "count"),
-     ("int", "tile")),
-    f"""
+    places[i] = i;"""
+_COUNT = f"""
   __shared__ int found[{_DIGITS}];
   found[threadIdx.x] = 0;
   __syncthreads();
@@ -235,15 +229,10 @@ _COUNT = CudaKernel(
   for (int i = first + threadIdx.x; i < end; i += {_DIGITS})
     atomicAdd(&found[keys[i] >> shift & {_DIGITS - 1}], 1);
   __syncthreads();
-  counts[threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];""",
-    block=_DIGITS,
-)  # fmt: skip
+  counts[threadIdx.x * gridDim.x + blockIdx.x] = found[threadIdx.x];"""
 
 # Each count becomes the sum of those before it: eight to a thread, then over a warp, then over the warps.
-_SCAN = CudaKernel(
-    "sort_scan",
-    (("int*", "counts"), ("int", "count")),
-    f"""
+_SCAN = f"""
   __shared__ int sums[{_WARPS}];
   const int t = threadIdx.x, lane = t % 32, warp = t / 32;
   int carry = 0;
@@ -273,17 +262,11 @@ _SCAN = CudaKernel(
       at += held[k];
     }}
     __syncthreads();
-  }}""",
-    block=_DIGITS,
-)
+  }}"""
 
 # Positions go round by round, one a thread; within a round a position comes behind all before it that have
 # its digit: those of warps before, then those of lanes before.
-_PLACE = CudaKernel(
-    "sort_place",
-    (("const int*", "keys"), ("const int*", "places"), ("int*", "keys_out"), ("int*", "places_out"),
-     ("const int*", "counts"), ("int", "shift"), ("int", "count"), ("int", "tile")),
-    f"""
+_PLACE = f"""
   __shared__ int found[{_WARPS}][{_DIGITS}];
   const int t = threadIdx.x, lane = t % 32, warp = t / 32;
   int next = counts[t * gridDim.x + blockIdx.x];  // where digit t goes
@@ -316,41 +299,21 @@ _PLACE = CudaKernel(
       places_out[to] = places[i];
     }}
     __syncthreads();
-  }}""",
-    block=_DIGITS,
-)  # fmt: skip
+  }}"""
 
-_ENDS = CudaKernel(
-    "sort_ends",
-    (("const int*", "keys"), ("int*", "ends"), ("int", "rows"), ("int", "count")),
-    """
-  for (int i = thread_index(); i < count; i += thread_count()) {
+_ENDS = """
     const int key = keys[i];
     if (key >= rows) continue;
     if (i == 0 || keys[i - 1] != key) ends[2 * key] = i;
-    if (i == count - 1 || keys[i + 1] != key) ends[2 * key + 1] = i + 1;
-  }""",
-)
+    if (i == count - 1 || keys[i + 1] != key) ends[2 * key + 1] = i + 1;"""
 
 # Whether a sorted position is the first of its row: its sum over those before is the number of the row's group.
-_FIRSTS = CudaKernel(
-    "sort_firsts",
-    (("const int*", "keys"), ("int*", "group"), ("int*", "ends"), ("long long*", "numbers"),
-     ("int", "rows"), ("int", "count")),
-    """
-  for (int i = thread_index(); i < count; i += thread_count()) {
+_FIRSTS = """
     group[i] = keys[i] < rows && (i == 0 || keys[i - 1] != keys[i]);
     ends[2 * i] = ends[2 * i + 1] = 0;
-    numbers[i] = rows;
-  }""",
-)  # fmt: skip
+    numbers[i] = rows;"""
 
-_GROUPS = CudaKernel(
-    "sort_groups",
-    (("const int*", "keys"), ("int*", "group"), ("int*", "ends"), ("long long*", "numbers"),
-     ("int", "rows"), ("int", "count")),
-    """
-  for (int i = thread_index(); i < count; i += thread_count()) {
+_GROUPS = """
     const int key = keys[i];
     if (key >= rows) continue;
     const bool first = i == 0 || keys[i - 1] != key;
@@ -359,48 +322,31 @@ _GROUPS = CudaKernel(
       numbers[at] = key;
       ends[2 * at] = i;
     }
-    if (i == count - 1 || keys[i + 1] != key) ends[2 * at + 1] = i + 1;
-  }""",
-)  # fmt: skip
+    if (i == count - 1 || keys[i + 1] != key) ends[2 * at + 1] = i + 1;"""
 
 
-def _c_sum(kind: str) -> str:
-    return {"double": "double", "float": "float", "f16": "float", "bf16": "float"}.get(
-        kind, "long long"
-    )
-
-
-def _runs(kind: str, lanes: int) -> CudaKernel:
-    """Sums of those whole runs of sorted positions that belong to one row."""
-    many = _c_sum(kind)
-    body = f"""
-  for (unsigned i = thread_index(); i < count; i += thread_count()) {{
-    const unsigned run = over(i, magic, shift), u = i - run * units;
+def _runs(total: str, kind: str, lanes: int) -> str:
+    """Return the text that sums each whole run of sorted positions that belong to one row."""
+    return f"""
+    const unsigned run = over(i, units_magic, units_shift), u = i - run * units;
     const int row = keys[run * {_RUN}];
     if (row >= rows || row != keys[run * {_RUN} + {_RUN - 1}]) continue;
-    {many} sum[{lanes}] = {{}};
+    {total} sum[{lanes}] = {{}};
     #pragma unroll 8
     for (int k = 0; k < {_RUN}; k++) {{
       const Vec<{kind}, {lanes}> v = load_vec<{lanes}>(
           source + ((long long)places[run * {_RUN} + k] * units + u) * {lanes});
       for (int l = 0; l < {lanes}; l++) sum[l] += wide(v.at[l]);
     }}
-    for (int l = 0; l < {lanes}; l++) ahead[(long long)i * {lanes} + l] = sum[l];
-  }}"""
-    parameters = [(f"{many}*", "ahead"), (f"const {kind}*", "source"), ("const int*", "keys")]
-    parameters += [("const int*", "places")]
-    parameters += [("unsigned", n) for n in ("count", "units", "magic", "shift")]
-    parameters += [("int", "rows")]
-    name = f"sum_runs_{kind}_{lanes}".replace(" ", "_")
-    return CudaKernel(name, tuple(parameters), body, ("index.cuh",))
+    for (int l = 0; l < {lanes}; l++) ahead[(long long)i * {lanes} + l] = sum[l];"""
 
 
-def _sums(kind: str, lanes: int, keep: bool, last: bool) -> CudaKernel:
-    many = _c_sum(kind)
+def _sums(total: str, kind: str, lanes: int, keep: bool, last: bool) -> str:
+    """Return the text that gives each row of ``target`` the sum of its positions, or the last of them."""
     add = f"""
     for (int p = first; p < end;) {{
       if (p % {_RUN} == 0 && p + {_RUN} <= end) {{
-        const {many}* done = ahead + ((long long)(p / {_RUN}) * units + u) * {lanes};
+        const {total}* done = ahead + ((long long)(p / {_RUN}) * units + u) * {lanes};
         for (int l = 0; l < {lanes}; l++) sum[l] += done[l];
         p += {_RUN};
       }} else {{
@@ -417,7 +363,7 @@ def _sums(kind: str, lanes: int, keep: bool, last: bool) -> CudaKernel:
           source + ((long long)places[end - 1] * units + u) * {lanes});
       for (int l = 0; l < {lanes}; l++) sum[l] = wide(v.at[l]);
     }}"""
-    body = f"""
+    return f"""
   long long row = thread_index() / units;
   long long u = thread_index() % units;
   const long long rows_on = thread_count() / units, units_on = thread_count() % units;
@@ -425,14 +371,8 @@ def _sums(kind: str, lanes: int, keep: bool, last: bool) -> CudaKernel:
     if (u >= units) {{ u -= units; row++; if (row >= rows) break; }}
     const int first = ends[2 * row], end = ends[2 * row + 1];
     {"if (first == end) continue;" if keep else ""}
-    {many} sum[{lanes}] = {{}};{add}
-    Vec<{kind}, {lanes}> made;
-    for (int l = 0; l < {lanes}; l++) made.at[l] = element<{kind}>(sum[l]);
-    store_vec<{lanes}>(target + (row * units + u) * {lanes}, made);
+    {total} sum[{lanes}] = {{}};{add}
+    Vec<{kind}, {lanes}> result;
+    for (int l = 0; l < {lanes}; l++) result.at[l] = element<{kind}>(sum[l]);
+    store_vec<{lanes}>(target + (row * units + u) * {lanes}, result);
   }}"""
-    parameters = [(f"{kind}*", "target"), (f"const {kind}*", "source"), (f"const {many}*", "ahead")]
-    parameters += [("const int*", "places"), ("const int*", "ends")]
-    parameters += [("int", "rows"), ("int", "units")]
-    how = f"{'keep' if keep else 'all'}_{'last' if last else 'sum'}"
-    name = f"sum_rows_{kind}_{lanes}_{how}".replace(" ", "_")
-    return CudaKernel(name, tuple(parameters), body)

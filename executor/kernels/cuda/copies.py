@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import divisors, enough_blocks, ints, run
 from ...codegen.dimensions import CopyDimension, joined_of_copy
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .support import enough_blocks, launch, on_boundary
+from .support import on_boundary
 
 UNITS = {
     1: "unsigned char",
@@ -25,12 +25,6 @@ UNITS = {
 MOST = 1 << 31  # indices and strides in kernels are below this
 _IN_FLIGHT = 4  # units that a thread loads before it stores
 _LEAST_TILE = 8  # rows or columns that pay for a tile
-
-
-def divisor(d: int) -> tuple[int, int]:
-    """Return what ``over`` in ``index.cuh`` needs to divide by ``d``."""
-    shift = max(d - 1, 0).bit_length()
-    return (((1 << 32) * ((1 << shift) - d)) // d + 1) & 0xFFFFFFFF, shift
 
 
 def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
@@ -51,6 +45,14 @@ def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
     if row and column and min(row.size, column.size) >= _LEAST_TILE:
         return [_by_tiles(dev, target, source, row, column, dimensions)]
     return [_unit_by_unit(dev, target, source, dimensions)]
+
+
+def in_order(dev: Device, array: Array) -> tuple[Any, list[Step]]:
+    """Return an array without gaps, a copy unless it is that itself, and the calls that copy it."""
+    if array.flags.c_contiguous:
+        return array, []
+    copy = dev.scratch(array.shape, array.dtype)
+    return copy, moved(dev, copy, array)
 
 
 def filled(dev: Device, target: Array | None, value: Any) -> list[Step]:
@@ -131,31 +133,28 @@ def _unit_by_unit(
     outer = [CopyDimension(d.size, d.to // many, d.source // many) for d in outer]
     dimensions = [*outer, inner._replace(size=inner.size // many)]
     count = math.prod(d.size for d in dimensions)
-    words = [word for d in dimensions for word in (d.size, *divisor(d.size), d.to, d.source)]
-    blocks = enough_blocks(dev, -(-count // _IN_FLIGHT))
-    kernel = _strided(width, len(dimensions), number)
-    return launch(dev, kernel, blocks, [target, source, count, *words])
-
-
-def _strided(width: int, rank: int, number: bool) -> CudaKernel:
-    unit = UNITS[width]
-    source = ("unsigned long long", "bits") if number else (f"const {unit}*", "source")
-    parameters = [(f"{unit}*", "target"), source, ("unsigned", "count")]
-    for k in range(rank):
-        parameters += [
-            ("unsigned", f"size{k}"),
-            ("unsigned", f"magic{k}"),
-            ("unsigned", f"shift{k}"),
+    unit, rank = UNITS[width], len(dimensions)
+    arguments = [(f"{unit}* target", target), ("unsigned count", count)]
+    arguments.append(("unsigned long long bits" if number else f"const {unit}* source", source))
+    for k, d in enumerate(dimensions):
+        arguments += [
+            *divisors(**{f"size{k}": d.size}),
+            *ints(**{f"to{k}": d.to, f"from{k}": d.source}),
         ]
-        parameters += [("int", f"to{k}"), ("int", f"from{k}")]
+    name, body = f"{'fill' if number else 'copy'}_{width}_{rank}", _strided(unit, rank, number)
+    blocks = enough_blocks(dev, -(-count // _IN_FLIGHT))
+    return run(dev, name, body, arguments, blocks, ("index.cuh",))
+
+
+def _strided(unit: str, rank: int, number: bool) -> str:
     lines = []
     for k in reversed(range(1, rank)):
-        lines += [f"q = over(left, magic{k}, shift{k});", f"r = left - q * size{k};", "left = q;"]
-        lines += [f"t += (long long)r * to{k};", f"s += (long long)r * from{k};"]
+        lines += [f"q = over(left, size{k}_magic, size{k}_shift);", f"r = left - q * size{k};"]
+        lines += ["left = q;", f"t += (long long)r * to{k};", f"s += (long long)r * from{k};"]
     lines += ["t += (long long)left * to0;", "s += (long long)left * from0;"]
     at = " ".join(lines)
     read = "spread<Unit>(bits)" if number else "source[s]"
-    body = f"""
+    return f"""
   typedef {unit} Unit;
   const unsigned threads = gridDim.x * blockDim.x;
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += {_IN_FLIGHT} * threads) {{
@@ -175,8 +174,6 @@ def _strided(width: int, rank: int, number: bool) -> CudaKernel:
     for (int k = 0; k < {_IN_FLIGHT}; k++)
       if (i + k * threads < count) target[place[k]] = held[k];
   }}"""
-    name = f"{'fill' if number else 'copy'}_{width}_{rank}"
-    return CudaKernel(name, tuple(parameters), body, ("index.cuh",))
 
 
 def _by_tiles(
@@ -193,26 +190,26 @@ def _by_tiles(
     side = _side(width)
     across, down = -(-column.size // side), -(-row.size // side)
     blocks = across * down * math.prod(d.size for d in outer)
-    words = [row.size, column.size, row.to, column.source, down, across]
-    words += [number for d in reversed(outer) for number in d]
-    return launch(dev, _tiled(width, len(outer)), blocks, [target, source, *words])
+    unit = UNITS[width]
+    arguments = [(f"{unit}* target", target), (f"const {unit}* source", source)]
+    arguments += ints(rows=row.size, columns=column.size, to_row=row.to, from_column=column.source)
+    arguments += ints(down=down, across=across)
+    for k, d in enumerate(reversed(outer)):
+        arguments += ints(**{f"size{k}": d.size, f"to{k}": d.to, f"from{k}": d.source})
+    return run(dev, f"transpose_{width}_{len(outer)}", _tiled(width, len(outer)), arguments, blocks)
 
 
 def _side(width: int) -> int:
     return 64 if width <= 4 else 32
 
 
-def _tiled(width: int, outer: int) -> CudaKernel:
+def _tiled(width: int, outer: int) -> str:
     unit, side = UNITS[width], _side(width)
-    parameters = [(f"{unit}*", "target"), (f"const {unit}*", "source")]
-    names = ["rows", "columns", "to_row", "from_column", "down", "across"]
-    names += [f"{name}{k}" for k in range(outer) for name in ("size", "to", "from")]
-    parameters += [("int", name) for name in names]
     lines = [
         f"at = left % size{k}; left /= size{k}; to += (long long)at * to{k}; from += (long long)at * from{k};"
         for k in range(outer)
     ]
-    body = f"""
+    return f"""
   __shared__ {unit} tile[{side}][{side + max(1, 4 // width)}];
   int left = blockIdx.x, at = left % across;
   left /= across;
@@ -233,4 +230,3 @@ def _tiled(width: int, outer: int) -> CudaKernel:
     const int y = y0 + k * {256 // side};
     if (r0 + y < rows && c0 + x < columns) to[(long long)(r0 + y) * to_row + c0 + x] = tile[x][y];
   }}"""
-    return CudaKernel(f"transpose_{width}_{outer}", tuple(parameters), body)

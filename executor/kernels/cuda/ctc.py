@@ -9,12 +9,12 @@ import numpy as np
 from ....graph.ops.ctc import WarpCtc, WarpCtcGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import Argument, Maybe, call, ints, read, refusal, written
 from ...codegen.cuda_source import c_type
 from ...device.device import Device
 from ..array import ctc as arrays
 from ..registry import Step, kernel
-from .launches import Argument, Maybe, call, ints, read, written
-from .sequences import refusal, refusing
+from .sequences import refusing
 from .support import of_same_float
 
 _INCLUDES = ("reduce.cuh", "assert.cuh", "ctc.cuh")

@@ -22,7 +22,7 @@ _BELOW = "out = element<{kind}>((double)w0 * 0x1p-32 < (double)wide(x) ? 1 : 0);
 def randint(dev: Device, a: Randint) -> list[Step]:
     """A word's share of the range."""
     place = Place("out", a.out)
-    numbers = [("unsigned long long", "span", a.high - a.low), ("long long", "low", a.low)]
+    numbers = [("unsigned long long span", a.high - a.low), ("long long low", a.low)]
     stream = drawn_with(dev, a.seed)
     return bind_draws(dev, stream, [place], _INTEGER.format(kind=place.kind), numbers, sample=0)
 

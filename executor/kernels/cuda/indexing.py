@@ -12,13 +12,13 @@ from ....graph.ops.embedding import LookupTable, LookupTableGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import divisors, each, ints, longs, read, refusal, written
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .by_index import NO_PADDING, Sums, picked, rows_of
-from .copies import divisor, moved
-from .support import cuda, enough_blocks, launch
+from .copies import moved
+from .support import cuda
 
 
 def _padding(padding_idx: int, rows: int) -> int:
@@ -59,39 +59,29 @@ def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, int, l
     The place of a coordinate that is refused is -1.
     """
     depth, sizes = index.shape[-1], x.shape[: index.shape[-1]]
-    asserted = [dev.assertion(outside(op, size)) for size in sizes]
     places = dev.scratch((math.prod(index.shape[:-1]),), np.int32)
-    kind = c_type(index.dtype)
-    parameters = [("int*", "places"), (f"const {kind}*", "index"), ("int", "count")]
-    parameters += [("int", f"size{k}") for k in range(depth)]
-    parameters += [("long long*", "word"), ("volatile long long*", "noted")] if depth else []
-    parameters += [("int", f"assertion{k}") for k in range(depth)]
+    if not places.size:
+        return places, math.prod(sizes), []
+    arguments = [*read(index=index), *written(places=places)]
+    arguments += ints(**{f"size{k}": size for k, size in enumerate(sizes)})
+    arguments += refusal(dev, *(outside(op, size) for size in sizes)) if depth else []
     lines = "".join(
         f"""
     at = index[(long long)i * {depth} + {k}];
     place = place * size{k} + (int)at;
     if (at < 0 || at >= size{k}) {{
       fits = false;
-      refuse(word, noted, assertion{k}, at);
+      refuse(word, noted, assertion{k or ""}, at);
     }}"""
         for k in range(depth)
     )
     body = f"""
-  for (int i = thread_index(); i < count; i += thread_count()) {{
     long long at;
     int place = 0;
-    bool fits = true;
-    {lines}
-    places[i] = fits ? place : -1;
-  }}"""
-    kernel = CudaKernel(
-        f"places_{depth}_{index.itemsize}", tuple(parameters), body, ("assert.cuh",)
-    )
-    words = [places.size, *sizes, *(asserted[0][:2] if depth else ())]
-    words += [assertion for _, _, assertion in asserted]
-    blocks = enough_blocks(dev, places.size)
-    steps = [launch(dev, kernel, blocks, [places, index, *words])] if places.size else []
-    return places, math.prod(sizes), steps
+    bool fits = true;{lines}
+    places[i] = fits ? place : -1;"""
+    step = each(dev, "places", body, arguments, places.size, ("assert.cuh",), index="int")
+    return places, math.prod(sizes), [step]
 
 
 @cuda("gather_nd")
@@ -137,20 +127,14 @@ def scatter_grad(dev: Device, a: ScatterGrad) -> list[Step]:
 
 def _cleared(dev: Device, ids: Any, target: Array) -> Step:
     """Return the call that makes rows zero."""
-    kind, per = c_type(target.dtype), target.size // target.shape[0]
-    parameters = [(f"{kind}*", "target"), (f"const {c_type(ids.dtype)}*", "ids")]
-    parameters += [("unsigned", n) for n in ("count", "per", "magic", "shift")]
+    per = target.size // target.shape[0]
     body = f"""
-  for (unsigned i = thread_index(); i < count; i += thread_count()) {{
-    const unsigned k = over(i, magic, shift);
+    const unsigned k = over(i, per_magic, per_shift);
     const long long row = ids[k];
-    if (row >= 0 && row < rows) target[row * per + (i - k * per)] = {kind}();
-  }}"""
-    parameters.append(("long long", "rows"))
-    name = f"clear_rows_{kind}_{ids.itemsize}".replace(" ", "_")
-    kernel = CudaKernel(name, tuple(parameters), body, ("index.cuh",))
-    words = [ids.size * per, per, *divisor(per), target.shape[0]]
-    return launch(dev, kernel, enough_blocks(dev, ids.size * per), [target, ids, *words])
+    if (row >= 0 && row < rows) target[row * per + (i - k * per)] = {c_type(target.dtype)}();"""
+    arguments = [*written(target=target), *read(ids=ids), *divisors(per=per)]
+    arguments += longs(rows=target.shape[0])
+    return each(dev, "clear_rows", body, arguments, ids.size * per, ("index.cuh",))
 
 
 @cuda("one_hot", "one_hot_v2")
@@ -158,16 +142,10 @@ def one_hot(dev: Device, a: OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
     if not a.out.size:
         return []
-    kind = c_type(a.out.dtype)
-    parameters = [(f"{kind}*", "out"), (f"const {c_type(a.x.dtype)}*", "index")]
-    parameters += [("unsigned", n) for n in ("count", "depth", "magic", "shift")]
     body = f"""
-  for (unsigned i = thread_index(); i < count; i += thread_count()) {{
-    const unsigned k = over(i, magic, shift);
-    out[i] = element<{kind}>((long long)index[k] == (long long)(i - k * depth) ? 1 : 0);
-  }}"""
-    name = f"one_hot_{kind}_{a.x.itemsize}".replace(" ", "_")
-    kernel = CudaKernel(name, tuple(parameters), body, ("index.cuh",))
-    words = [a.out.size, a.depth, *divisor(a.depth)]
+    const unsigned k = over(i, depth_magic, depth_shift);
+    const bool hot = (long long)index[k] == (long long)(i - k * depth);
+    out[i] = element<{c_type(a.out.dtype)}>(hot ? 1 : 0);"""
+    arguments = [*written(out=a.out), *read(index=a.x), *divisors(depth=a.depth)]
     checks = [] if a.allow_out_of_range else rows_of(dev, "one_hot", a.x, a.depth, "classes")
-    return [*checks, launch(dev, kernel, enough_blocks(dev, a.out.size), [a.out, a.x, *words])]
+    return [*checks, each(dev, "one_hot", body, arguments, a.out.size, ("index.cuh",))]

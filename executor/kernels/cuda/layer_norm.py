@@ -8,10 +8,10 @@ from typing import Any
 from ....graph.ops.norm import LayerNorm, LayerNormGrad
 from ....graph.ops.operands import Array
 from ....graph.ops.residual_norm import ADD_NORM, NORM_GRAD_ADD, AddLayerNorm, LayerNormGradAdd
+from ...codegen.cuda_launches import Maybe, call, ints, longs, numbers, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import Maybe, call, ints, longs, numbers, read, written
 from .rows import accumulator, share_rows, vector
 from .support import cuda, floating
 from .tiles import INCLUDES, PER_BLOCK, columns

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 from ....graph.ops.lod_levels import Offsets, OffsetsOfRows, OffsetsReshaped
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import each, ints, longs, read, refusal, run, written
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .by_index import REFUSAL
-from .copies import moved
-from .support import cuda, enough_blocks, launch
+from .copies import in_order
+from .support import cuda
 
 
 @cuda("lod_offsets")
@@ -49,18 +48,13 @@ def lod_reshaped(dev: Device, a: OffsetsReshaped) -> list[Step]:
 @cuda("lod_from_lengths")
 def lod_from_lengths(dev: Device, a: Offsets) -> list[Step]:
     """Running sums of lengths behind a zero, by one warp."""
-    lengths, steps = a.x.reshape(-1), list[Step]()
-    if not lengths.flags.c_contiguous:
-        ordered = dev.scratch(lengths.shape, lengths.dtype)
-        steps, lengths = moved(dev, ordered, lengths), ordered
-    kind = c_type(lengths.dtype)
+    lengths, steps = in_order(dev, a.x.reshape(-1))
     body = f"""
   if (thread_index() == 0) out[0] = 0;
-  warp_running_sums<{kind}, long long, false, false, 32>(lengths, out + 1, 1, count, 1);"""
-    parameters = (("long long*", "out"), (f"const {kind}*", "lengths"), ("int", "count"))
-    name, includes = f"lod_from_lengths_{kind}".replace(" ", "_"), ("reduce.cuh", "choice.cuh")
-    kernel = CudaKernel(name, parameters, body, includes)
-    return [*steps, launch(dev, kernel, 1, [a.out, lengths, lengths.size], 32)]
+  warp_running_sums<{c_type(lengths.dtype)}, long long, false, false, 32>(lengths, out + 1, 1, count, 1);"""
+    arguments = [*written(out=a.out), *read(lengths=lengths), *ints(count=lengths.size)]
+    includes = ("reduce.cuh", "choice.cuh")
+    return [*steps, run(dev, "lod_from_lengths", body, arguments, 1, includes, 32)]
 
 
 def _each(
@@ -73,17 +67,9 @@ def _each(
     problem: str,
 ) -> list[Step]:
     """Return the call that computes ``out`` from each offset, ``at``, of ``x``; it may refuse one."""
-    steps: list[Step] = []
-    if not x.flags.c_contiguous:
-        ordered = dev.scratch(x.shape, x.dtype)
-        steps, x = moved(dev, ordered, x), ordered
-    kind = c_type(x.dtype)
-    numbers = tuple(("long long", size) for size in ("count", *sizes))
-    parameters = (("long long*", "out"), (f"const {kind}*", "x"), *REFUSAL, *numbers)
-    loop = f"""
-  for (long long i = thread_index(); i < count; i += thread_count()) {{
-    const long long at = x[i];{body}
-  }}"""
-    kernel = CudaKernel(f"{name}_{kind}".replace(" ", "_"), parameters, loop, ("assert.cuh",))
-    arguments = [out, x, *dev.assertion(problem), x.size, *sizes.values()]
-    return [*steps, launch(dev, kernel, enough_blocks(dev, x.size), arguments)]
+    x, steps = in_order(dev, x)
+    arguments = [*written(out=out), *read(x=x), *refusal(dev, problem), *longs(**sizes)]
+    text = f"""
+    const long long at = x[i];{body}"""
+    step = each(dev, name, text, arguments, x.size, ("assert.cuh",), index="long long")
+    return [*steps, step]

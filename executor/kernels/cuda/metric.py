@@ -13,11 +13,11 @@ from ....graph.ops.operands import Array
 from ....graph.ops.reduction import Cumsum
 from ....graph.ops.registry import OPS
 from ....strategies.types import INTEGERS, VarType
+from ...codegen.cuda_launches import BLOCK, Argument, Maybe, call, ints, longs, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..registry import bind
-from .launches import BLOCK, Argument, Maybe, call, ints, longs, read, written
 from .rows import accumulator
 from .support import cuda
 

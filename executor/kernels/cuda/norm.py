@@ -12,10 +12,20 @@ from ....graph.ir.capabilities import AS_THEY_COME
 from ....graph.ops import fused_norm as ops
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import (
+    Argument,
+    Maybe,
+    ints,
+    longs,
+    names,
+    numbers,
+    read,
+    run,
+    written,
+)
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import Argument, Maybe, ints, longs, names, numbers, read, run, written
 from .support import cuda, floating
 from .tiles import INCLUDES, Channels
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 from ....graph.ops.operands import Array
 from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
+from ...codegen.cuda_launches import Argument, divisors, each, ints, read, written
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.padding import middle
-from .copies import UNITS, divisor, filled_around, moved
-from .support import cuda, enough_blocks, launch
+from .copies import UNITS, filled_around, moved
+from .support import cuda
 
-_SIZES = ("height", "width", "inner", "top", "left", "high", "wide")  # high, wide: with margins
-_DIVISORS = ("inner", "row", "image")  # of an index in the result
+_INCLUDES = ("index.cuh",)
 # The line of an image that a line of the padded image shows.
 _SHOWN = {
     "edge": "return min(max(at, 0), size - 1);",
@@ -47,15 +44,14 @@ def pad2d(dev: Device, a: Pad2d) -> list[Step]:
     unit = UNITS[a.x.itemsize]
     functions = f"__device__ int shown(int at, int size) {{ {_SHOWN[a.mode]} }}"
     body = """
-  for (unsigned i = thread_index(); i < count; i += thread_count()) {
-    const unsigned image = over(i, image_magic, image_shift), pixel = i - image * high * wide * inner;
-    const unsigned row = over(pixel, row_magic, row_shift), place = pixel - row * wide * inner;
+    const unsigned image = over(i, per_image_magic, per_image_shift), pixel = i - image * per_image;
+    const unsigned row = over(pixel, per_row_magic, per_row_shift), place = pixel - row * per_row;
     const unsigned column = over(place, inner_magic, inner_shift), c = place - column * inner;
     const int y = shown((int)row - top, height), x = shown((int)column - left, width);
-    out[i] = source[((long long)(image * height + y) * width + x) * inner + c];
-  }"""
-    kernel = _kernel(f"pad2d_{a.mode}_{a.x.itemsize}", unit, functions, body)
-    return [_launch(dev, kernel, a.out, a.x, a.out, a.x, a.paddings, a.data_format)]
+    out[i] = source[((long long)(image * height + y) * width + x) * inner + c];"""
+    arrays = [(f"{unit}* out", a.out), (f"const {unit}* source", a.x)]
+    arguments = [*arrays, *_sizes(a.out, a.out, a.x, a)]
+    return [each(dev, f"pad2d_{a.mode}", body, arguments, a.out.size, _INCLUDES, functions)]
 
 
 @cuda("pad2d_grad")
@@ -71,9 +67,8 @@ def pad2d_grad(dev: Device, a: Pad2dGrad) -> list[Step]:
 __device__ int shows(int at, int size, int low, int all) {{ {count} }}
 __device__ int showing(int at, int size, int low, int all, int k) {{ {line} }}"""
     body = f"""
-  for (unsigned i = thread_index(); i < count; i += thread_count()) {{
-    const unsigned image = over(i, image_magic, image_shift), pixel = i - image * height * width * inner;
-    const unsigned y = over(pixel, row_magic, row_shift), place = pixel - y * width * inner;
+    const unsigned image = over(i, per_image_magic, per_image_shift), pixel = i - image * per_image;
+    const unsigned y = over(pixel, per_row_magic, per_row_shift), place = pixel - y * per_row;
     const unsigned x = over(place, inner_magic, inner_shift), c = place - x * inner;
     const int rows = shows(y, height, top, high), columns = shows(x, width, left, wide);
     decltype(wide_(source[0])) sum = 0;
@@ -82,39 +77,21 @@ __device__ int showing(int at, int size, int low, int all, int k) {{ {line} }}""
       for (int s = 0; s < columns; s++)
         sum += wide_(source[(line * wide + showing(x, width, left, wide, s)) * inner + c]);
     }}
-    out[i] = element<{kind}>(sum);
-  }}"""
+    out[i] = element<{kind}>(sum);"""
     functions += f"\n__device__ auto wide_({kind} x) {{ return wide(x); }}"
-    kernel = _kernel(f"pad2d_grad_{a.mode}_{kind}".replace(" ", "_"), kind, functions, body)
-    return [_launch(dev, kernel, a.d_x, a.d_out, a.d_out, a.d_x, a.paddings, a.data_format)]
+    arguments = [*written(out=a.d_x), *read(source=a.d_out), *_sizes(a.d_x, a.d_out, a.d_x, a)]
+    return [each(dev, f"pad2d_grad_{a.mode}", body, arguments, a.d_x.size, _INCLUDES, functions)]
 
 
-def _kernel(name: str, unit: str, functions: str, body: str) -> CudaKernel:
-    parameters = [(f"{unit}*", "out"), (f"const {unit}*", "source"), ("unsigned", "count")]
-    parameters += [("int", size) for size in _SIZES]
-    for part in _DIVISORS:
-        parameters += [("unsigned", f"{part}_magic"), ("unsigned", f"{part}_shift")]
-    return CudaKernel(name, tuple(parameters), body, ("index.cuh",), functions)
-
-
-def _launch(
-    dev: Device,
-    kernel: CudaKernel,
-    result: Any,
-    source: Array,
-    padded: Array,
-    plain: Any,
-    paddings: Sequence[int],
-    data_format: str,
-) -> Step:
-    """``plain`` is the image, ``padded`` the one with margins; ``result`` is one of them."""
-    first = image_axis(data_format)
+def _sizes(result: Array, padded: Array, plain: Array, a: Pad2d | Pad2dGrad) -> list[Argument]:
+    """Return sizes of an image, ``plain``, and of that with margins, and divisors of an index in ``result``."""
+    first = image_axis(a.data_format)
+    image = slice(first, first + 2)
     inner = math.prod(plain.shape[first + 2 :])
-    words = [*plain.shape[first : first + 2], inner, paddings[0], paddings[2]]
-    words += padded.shape[first : first + 2]
-    height, width = result.shape[first : first + 2]
-    for d in (inner, width * inner, height * width * inner):
-        words += divisor(d)
-    return launch(
-        dev, kernel, enough_blocks(dev, result.size), [result, source, result.size, *words]
-    )
+    (height, width), (high, wide) = plain.shape[image], padded.shape[image]
+    rows, columns = result.shape[image]
+    return [
+        *ints(height=height, width=width, high=high, wide=wide),
+        *ints(top=a.paddings[0], left=a.paddings[2]),
+        *divisors(inner=inner, per_row=columns * inner, per_image=rows * columns * inner),
+    ]

@@ -18,15 +18,14 @@ from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool, PoolGrad
 from ....graph.ops.pool_index import MaxPool, MaxPoolGrad
 from ....strategies.types import VarType
+from ...codegen.cuda_launches import divisors, each, ints, read, written
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
-from .copies import MOST, divisor, moved
-from .support import cuda, enough_blocks, floating, launch, on_boundary
+from .copies import MOST, moved
+from .support import cuda, floating, on_boundary
 
-_AXES = ("Z", "Y", "X")
 # Of an axis: elements of the image, windows, elements of a window, from one window to the next, margin before.
 _AXIS = ("size", "count", "k", "step", "before")
 # What a window finds, of its elements `v` in place `at`: the text for each, and for what is written.
@@ -243,49 +242,29 @@ def _launched(
     aligned = all(on_boundary(dev, a, lanes * a.itemsize) for a in operands)
     if not last or channels % lanes or not aligned:
         lanes = 1
-    flat = 5 - result.ndim
+    kinds = [c_type(a.dtype) for a in operands]
+    arguments = [*read(**arrays), *written(result=result), *ints(channels=channels)]
     befores = [before for before, _ in win.pads]
-    axes = zip(win.size, win.out, win.k, win.strides, befores, strict=True)
-    words = [result.size // lanes, channels, *[1, 1, 1, 1, 0] * flat]
-    words += [number for axis in axes for number in axis]
-    inner = [*reversed(result.shape[2:]), *[1] * flat]
-    for d in (channels // lanes, *inner) if last else (*inner, channels):
-        words += [d, *divisor(d)]
-    kernel = _kernel(how, win, {**arrays, "result": result}, lanes, last, body)
-    blocks = enough_blocks(dev, result.size // lanes)
-    return launch(dev, kernel, blocks, [*arrays.values(), result, *words])
-
-
-def _kernel(
-    how: _How, win: Windows, arrays: Mapping[str, Any], lanes: int, last: bool, body: str
-) -> CudaKernel:
-    kinds = [c_type(a.dtype) for a in arrays.values()]
-    const = (f"const {kind}*" for kind in kinds[:-1])
-    parameters = list(zip((*const, f"{kinds[-1]}*"), arrays, strict=True))
-    parameters += [("unsigned", "all"), ("int", "channels")]
-    parameters += [("int", f"{name}{axis}") for axis in _AXES for name in _AXIS]
-    for k in range(4):
-        parameters += [("unsigned", f"{n}{k}") for n in ("size", "magic", "shift")]
-    order = ("c", "x", "y", "z") if last else ("x", "y", "z", "c")
+    axes = [*zip(win.size, win.out, win.k, win.strides, befores, strict=True)]
+    axes = [(1, 1, 1, 1, 0)] * (5 - result.ndim) + axes
+    for axis, values in zip("ZYX", axes, strict=True):
+        arguments += ints(**{f"{name}{axis}": n for name, n in zip(_AXIS, values, strict=True)})
+    inner = [*zip("xyz", [*reversed(result.shape[2:]), 1], strict=False)]
     lines = [
-        f"const Axis {axis} = {{{', '.join(f'{name}{axis}' for name in _AXIS)}}};" for axis in _AXES
+        f"const Axis {axis} = {{{', '.join(f'{name}{axis}' for name in _AXIS)}}};" for axis in "ZYX"
     ]
     lines.append("unsigned rest = i, next;")
-    for k, n in enumerate(order):
-        lines += [
-            f"next = over(rest, magic{k}, shift{k});",
-            f"unsigned {n} = rest - next * size{k};",
-            "rest = next;",
-        ]
+    for n, size in [("c", channels // lanes), *inner] if last else [*inner, ("c", channels)]:
+        arguments += divisors(**{f"size_{n}": size})
+        lines.append(f"next = over(rest, size_{n}_magic, size_{n}_shift);")
+        lines.append(f"unsigned {n} = rest - next * size_{n}; rest = next;")
     place = "((((long long)(N) * (D) + (Z)) * (H) + (Y)) * (W) + (X)) * channels + (C)"
     if not last:
         place = "((((long long)(N) * channels + (C)) * (D) + (Z)) * (H) + (Y)) * (W) + (X)"
     text = f"""
-  for (unsigned i = thread_index(); i < all; i += thread_count()) {{
     {" ".join(lines)}
     const unsigned n = rest;
-    c *= LANES;{body}
-  }}"""
+    c *= LANES;{body}"""
     definitions = f"""
 typedef {kinds[0]} T;
 typedef {kinds[-1]} R;
@@ -293,7 +272,5 @@ typedef {"double" if kinds[0] == "double" else "float"} Sum;
 #define LANES {lanes}
 {how.definitions(win)}#define AT(N, C, Z, Y, X, D, H, W) ({place})
 {_FUNCTIONS}"""
-    where = "nhwc" if last else "nchw"
-    return CudaKernel(
-        f"pool_{how.name}_{where}", tuple(parameters), text, ("index.cuh",), definitions
-    )
+    name = f"pool_{how.name}_{'nhwc' if last else 'nchw'}"
+    return each(dev, name, text, arguments, result.size // lanes, ("index.cuh",), definitions)

@@ -11,15 +11,15 @@ from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops import random
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import longs, run, written
 from ...codegen.cuda_loops import bind_cuda
-from ...codegen.cuda_random import STREAM, STREAM_HEAD, Place, bind_draws, stream_arguments
-from ...cuda.kernel import CudaKernel
+from ...codegen.cuda_random import STREAM_HEAD, Place, bind_draws, stream_arguments
 from ...device.device import Device
 from ...device.philox import Stream
 from ..array.part_dropout import Dropout
 from ..array.random import drawn_with
 from ..registry import Step
-from .support import cuda, floating, launch
+from .support import cuda, floating
 
 _UNIFORM = "out = element<{kind}>(__fadd_rn(__fmul_rn((float)(w0 >> 8) * 0x1p-24f, span), low));"
 _UNIFORM_DOUBLE = "out = __dadd_rn(__dmul_rn((double)w0 * 0x1p-32, span), low);"
@@ -38,7 +38,7 @@ def drawn_uniform(
     double = out.dtype == np.float64
     text = _UNIFORM_DOUBLE if double else _UNIFORM.format(kind=place.kind)
     kind = "double" if double else "float"
-    numbers = [(kind, "span", high - low), (kind, "low", low)]
+    numbers = [(f"{kind} span", high - low), (f"{kind} low", low)]
     return bind_draws(dev, stream, [place], text, numbers, sample=sample)
 
 
@@ -47,7 +47,7 @@ def drawn_normal(
 ) -> list[Step]:
     """Return the draw from a normal distribution."""
     place = Place("out", out)
-    numbers = [("double", "deviation", std), ("double", "mean", mean)]
+    numbers = [("double deviation", std), ("double mean", mean)]
     text = _NORMAL.format(kind=place.kind)
     return bind_draws(dev, stream, [place], text, numbers, draws=2, sample=sample)
 
@@ -111,40 +111,28 @@ _SCAN = """
 """
 
 
-def _contiguous(dev: Device, out: Array) -> Any:
-    return out if out.flags.c_contiguous else dev.scratch(out.shape, out.dtype)
-
-
 @cuda("truncated_gaussian_random", takes=floating)
 def truncated_gaussian_random(dev: Device, a: random.TruncatedGaussianRandom) -> list[Step]:
     """The first draws within two deviations: blocks count theirs, then each knows where they go."""
     if not a.out.size:
         return []
-    draws = _contiguous(dev, a.out)
+    draws = a.out if a.out.flags.c_contiguous else dev.scratch(a.out.shape, a.out.dtype)
     attempts = 2 * a.out.size + 16
     tiles = -(-attempts // _TILE)
     counts = dev.scratch((tiles,), np.int64)
-    stream = stream_arguments(dev, drawn_with(dev, a.seed), attempts, 0)
-    head = STREAM_HEAD + _ATTEMPTS
-    kind = Place("out", a.out).kind
-    own = (("long long*", "counts"),)
-    rest = ((f"{kind}*", "out"), ("long long", "kept"), ("double", "deviation"), ("double", "mean"))
-    include = ("philox.cuh",)
-    count = CudaKernel("count_draws", (*STREAM, *own), head + _COUNT, include)
-    scan = CudaKernel("scan_counts", (*own, ("long long", "tiles")), _SCAN)
-    keep = CudaKernel(
-        "keep_draws", (*STREAM, *own, *rest), head + _KEEP.replace("KIND", kind), include
-    )
+    counted = written(counts=counts)
+    arguments = [*stream_arguments(dev, drawn_with(dev, a.seed), attempts, 0), *counted]
+    head, include = STREAM_HEAD + _ATTEMPTS, ("philox.cuh",)
+    drawn = [*written(out=draws), *longs(kept=a.out.size)]
+    drawn += [("double deviation", a.std), ("double mean", a.mean)]
+    keep = head + _KEEP.replace("KIND", Place("out", a.out).kind)
     steps = [
-        launch(dev, count, tiles, [*stream, counts]),
-        launch(dev, scan, 1, [counts, tiles]),
-        launch(dev, keep, tiles, [*stream, counts, draws, a.out.size, a.std, a.mean]),
+        run(dev, "count_draws", head + _COUNT, arguments, tiles, include),
+        run(dev, "scan_counts", _SCAN, [*counted, *longs(tiles=tiles)], 1),
+        run(dev, "keep_draws", keep, [*arguments, *drawn], tiles, include),
     ]
-    return (
-        steps
-        if draws is a.out
-        else [*steps, *bind_cuda(dev, [(e.argument("x"), a.out)], {"x": draws})]
-    )
+    copies = [] if draws is a.out else bind_cuda(dev, [(e.argument("x"), a.out)], {"x": draws})
+    return [*steps, *copies]
 
 
 @cuda("dropout")
@@ -164,7 +152,7 @@ def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     if a.mask is not None:
         places.append(Place("mask", a.mask))
         text += "\nmask = kept;"
-    numbers = [("unsigned", "limit", _limit(keep)), (kind, "factor", factor)]
+    numbers = [("unsigned limit", _limit(keep)), (f"{kind} factor", factor)]
     stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
     return bind_draws(dev, stream, places, text, numbers, sample=math.prod(a.x.shape[1:]))
 
@@ -191,7 +179,7 @@ class CudaDropout(Dropout):
         """Return the launch that marks in ``space`` which elements from ``start`` on are dropped."""
         if not self.draws:
             return []
-        numbers = [("unsigned", "limit", _limit(self.keep))]
+        numbers = [("unsigned limit", _limit(self.keep))]
         place = Place("space", space)
         how: dict[str, Any] = {"sample": self.row, "start": start}
         return bind_draws(self.dev, self.stream, [place], "space = w0 >= limit;", numbers, **how)

@@ -10,13 +10,23 @@ import numpy as np
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array, SlopeOfX, Unary
 from ....graph.ops.reduction import Reduce, ReduceGrad, ReduceGradOfOut
+from ...codegen.cuda_launches import (
+    BLOCK,
+    Argument,
+    Maybe,
+    call,
+    enough_blocks,
+    longs,
+    read,
+    run,
+    written,
+)
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.reduction import axes_of, one_type
-from .launches import BLOCK, simple, start
 from .rows import accumulator, chunk_of, groups, share_columns, share_rows, size_of, vector
-from .support import cuda, enough_blocks, floating, launch
+from .support import cuda, floating
 
 _INCLUDES = ("reduce.cuh",)
 
@@ -65,21 +75,12 @@ def _rows(
     sharing = share_rows(rows * chunks, chunk, size)
     if sharing.group != 32:
         sharing = sharing._replace(group=BLOCK, block=BLOCK)
-    kinds = f"{c_type(x.dtype)}, {c_type(accumulator(x.dtype))}, {c_type(target.dtype)}"
-    kernel = simple(
-        "reduce_rows",
-        (
-            f"const {c_type(x.dtype)}* x",
-            f"{c_type(target.dtype)}* out",
-            *(f"long long {n}" for n in ("rows", "width", "chunks", "chunk")),
-            f"{c_type(accumulator(x.dtype))} factor",
-        ),
-        f"block_reduce_rows<{how[0]}, {how[1]}, {kinds}, {sharing.group}, {size}>"
-        "(x, out, rows, width, chunks, chunk, factor);",
-        _INCLUDES,
-    )
-    arguments = (x, target, rows, width, chunks, chunk, factor if chunks == 1 else 1)
-    step = start(dev, kernel, (sharing.blocks, 1, 1), arguments, sharing.block)
+    kinds = (*how, *_types(x, target), str(sharing.group), str(size))
+    arguments = [*read(x=x), *written(out=target)]
+    arguments += longs(rows=rows, width=width, chunks=chunks, chunk=chunk)
+    arguments.append(_factor(x, factor if chunks == 1 else 1))
+    blocks, block = sharing.blocks, sharing.block
+    step = call(dev, "block_reduce_rows", kinds, arguments, blocks, _INCLUDES, block)
     if chunks == 1:
         return [step]
     return [step, *_rows(dev, (how[0], "Itself"), target, out, (rows, chunks), factor)]
@@ -97,27 +98,25 @@ def _columns(
     tiles = share_columns(outer, rows, width, vector(dev, width, x), few=True)
     whole = tiles.chunks == 1
     target = out if whole else dev.scratch((outer * tiles.chunks * width,), accumulator(x.dtype))
-    kinds = f"{c_type(x.dtype)}, {c_type(accumulator(x.dtype))}, {c_type(target.dtype)}"
-    kernel = simple(
-        "reduce_columns",
-        (
-            f"const {c_type(x.dtype)}* x",
-            f"{c_type(target.dtype)}* out",
-            *(f"long long {n}" for n in ("outer", "rows", "width", "chunk")),
-            f"{c_type(accumulator(x.dtype))} factor",
-        ),
-        f"block_reduce_columns<{how[0]}, {how[1]}, {kinds}, {tiles.text}>"
-        "(x, out, outer, rows, width, chunk, factor);",
-        _INCLUDES,
-    )
-    arguments = (x, target, outer, rows, width, tiles.chunk, factor if whole else 1)
-    step = start(dev, kernel, tiles.grid, arguments)
+    kinds = (*how, *_types(x, target), tiles.text)
+    arguments = [*read(x=x), *written(out=target)]
+    arguments += longs(outer=outer, rows=rows, width=width, chunk=tiles.chunk)
+    arguments.append(_factor(x, factor if whole else 1))
+    step = call(dev, "block_reduce_columns", kinds, arguments, tiles.grid, _INCLUDES)
     if whole:
         return [step]
     return [
         step,
         *_columns(dev, (how[0], "Itself"), target, out, (outer, tiles.chunks, width), factor),
     ]
+
+
+def _types(x: Array, target: Array) -> tuple[str, ...]:
+    return c_type(x.dtype), c_type(accumulator(x.dtype)), c_type(target.dtype)
+
+
+def _factor(x: Array, value: float) -> Argument:
+    return f"{c_type(accumulator(x.dtype))} factor", value
 
 
 def _count(x: Array, out: Array) -> int:
@@ -191,23 +190,20 @@ def spread(
     body = f"""\
 for ({whole} i = thread_index() * {size}; i < size; i += thread_count() * {size}) {{
   {index.text(whole)}
-  {f"const Vec<{t}, {size}> given = load_vec<{size}>(x + i);" if x is not None else ""}
-  Vec<{t}, {size}> made;
+  {f"const Vec<{t}, {size}> vector = load_vec<{size}>(x + i);" if x is not None else ""}
+  Vec<{t}, {size}> result;
   #pragma unroll
   for (int j = 0; j < {size}; j++) {{
     const {kind} d = wide(d_out[{at}]);
-    {f"const {kind} v = wide(given.at[j]);" if x is not None else ""}
+    {f"const {kind} v = wide(vector.at[j]);" if x is not None else ""}
     {f"const {kind} o = wide(out[{at}]);" if out is not None else ""}
-    made.at[j] = element<{t}>({expression});
+    result.at[j] = element<{t}>({expression});
   }}
-  store_vec<{size}>(d_x + i, made);
+  store_vec<{size}>(d_x + i, result);
 }}"""
-    parameters = tuple(f"const {t}* {n}" for n in ("x", "out", "d_out"))
-    kernel = simple(
-        "spread", (*parameters, f"{t}* d_x", f"{whole} size", f"{kind} factor"), body, ()
-    )
-    blocks = enough_blocks(dev, d_x.size // size)
-    return [launch(dev, kernel, blocks, (x, out, d_out, d_x, d_x.size, factor))]
+    arguments = [*read(x=Maybe(x, d_x), out=Maybe(out, d_x), d_out=d_out), *written(d_x=d_x)]
+    arguments += [(f"{whole} size", d_x.size), (f"{kind} factor", factor)]
+    return [run(dev, "spread", body, arguments, enough_blocks(dev, d_x.size // size))]
 
 
 class _Index:
@@ -239,29 +235,13 @@ def _sloped(node: Node) -> bool:
 
 
 def _register_grad(op_type: str, expression: str, *, extreme: bool = False) -> None:
-    if not extreme:
-
-        @cuda(op_type, takes=_sloped)
-        def bind(dev: Device, a: ReduceGrad) -> list[Step]:
-            factor = a.d_out.size / max(a.x.size, 1)
-            return spread(
-                dev,
-                expression,
-                None,
-                None,
-                a.d_out,
-                a.d_x,
-                axes_of(a.x, a.dim, a.reduce_all),
-                factor,
-            )
-
-        return
+    """Register a gradient that an expression gives; of an ``extreme`` it reads the operand and the result."""
 
     @cuda(op_type, takes=_sloped)
-    def bind_extreme(dev: Device, a: ReduceGradOfOut) -> list[Step]:
-        return spread(
-            dev, expression, a.x, a.out, a.d_out, a.d_x, axes_of(a.x, a.dim, a.reduce_all)
-        )
+    def bind(dev: Device, a: ReduceGrad) -> list[Step]:
+        x, out = (a.x, a.out) if extreme and isinstance(a, ReduceGradOfOut) else (None, None)
+        axes, factor = axes_of(a.x, a.dim, a.reduce_all), a.d_out.size / max(a.x.size, 1)
+        return spread(dev, expression, x, out, a.d_out, a.d_x, axes, factor)
 
 
 _register_grad("reduce_sum_grad", "d")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import BLOCK
 from ...cuda.runtime import Dims
 from ...device.device import Device
-from .launches import BLOCK
 from .support import on_boundary
 
 _VECTOR_BYTES = 16

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from ....graph.ops.operands import Array
 from ....graph.ops.selected_rows import MergeRows, PutRows, TakeRows
-from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
+from ...codegen.cuda_launches import divisors, each, longs, read
 from ...cuda.runtime import Step
 from ...device.device import Device
 from .by_index import MergedSums
-from .copies import MOST, UNITS, divisor, moved, widest
-from .support import cuda, enough_blocks, launch
+from .copies import MOST, UNITS, moved, widest
+from .support import cuda
 
 
 @cuda("merge_rows")
@@ -52,16 +51,10 @@ def _between(dev: Device, way: str, table: Array, rows: Array, values: Array) ->
     taken = "values[i] = table[(row < height ? row : height - 1) * units + (i - k * units)];"
     put = "if (row < height) table[row * units + (i - k * units)] = values[i];"
     body = f"""
-  for (unsigned i = thread_index(); i < count; i += thread_count()) {{
-    const unsigned k = over(i, magic, shift);
+    const unsigned k = over(i, units_magic, units_shift);
     const long long row = rows[k];
-    {taken if way == "take" else put}
-  }}"""
-    unit, kind = UNITS[width], c_type(rows.dtype)
-    parameters = [(f"{unit}*", "table"), (f"const {kind}*", "rows"), (f"{unit}*", "values")]
-    parameters += [("unsigned", n) for n in ("count", "units", "magic", "shift")]
-    parameters.append(("long long", "height"))
-    kernel = CudaKernel(f"{way}_rows_{width}", tuple(parameters), body, ("index.cuh",))
-    count = rows.size * units
-    arguments = [table, rows, values, count, units, *divisor(units), len(table)]
-    return [launch(dev, kernel, enough_blocks(dev, count), arguments)]
+    {taken if way == "take" else put}"""
+    unit = UNITS[width]
+    arguments = [(f"{unit}* table", table), (f"{unit}* values", values), *read(rows=rows)]
+    arguments += [*divisors(units=units), *longs(height=len(table))]
+    return [each(dev, f"{way}_rows", body, arguments, rows.size * units, ("index.cuh",))]

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import (
+    Argument,
+    call,
+    enough_blocks,
+    longs,
+    read,
+    refusal,
+    written,
+)
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .by_index import REFUSAL
-from .launches import Argument, call, longs, read, written
 from .rows import accumulator
-from .support import enough_blocks
 
 _FEW = 32  # columns; of so few a warp looks through the rows
 
@@ -17,12 +23,6 @@ _FEW = 32  # columns; of so few a warp looks through the rows
 def refusing(dev: Device, op: str, what: str, rows: int) -> list[Argument]:
     """Return what a kernel passes to ``refuse`` of offsets that do not end where the rows do."""
     return refusal(dev, f"{op}: the sequences of {what} end at row {{}}, and it has {rows} rows")
-
-
-def refusal(dev: Device, problem: str) -> list[Argument]:
-    """Return what a kernel passes to ``refuse``; ``problem`` has ``{}`` for the wrong number."""
-    names = (f"{kind} {name}" for kind, name in REFUSAL)
-    return list(zip(names, dev.assertion(problem), strict=True))
 
 
 def sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Array) -> list[Step]:

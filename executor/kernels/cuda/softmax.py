@@ -12,12 +12,23 @@ from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
 from ....strategies.types import INTEGERS, VarType
+from ...codegen.cuda_launches import (
+    BLOCK,
+    Argument,
+    Maybe,
+    call,
+    enough_blocks,
+    ints,
+    longs,
+    read,
+    refusal,
+    written,
+)
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import BLOCK, Argument, Maybe, call, ints, longs, read, written
 from .rows import Sharing, accumulator, share_rows, vector
-from .support import cuda, enough_blocks, floating
+from .support import cuda, floating
 
 _INCLUDES = ("reduce.cuh", "assert.cuh", "softmax.cuh")
 _FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
@@ -99,9 +110,7 @@ def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> l
 
 def _refusing(dev: Device, op: str, classes: int) -> list[Argument]:
     """Return what a loss passes to ``refuse`` of a label that is none of ``classes``."""
-    problem = outside(op, classes, "label", "classes")
-    names = ("long long* word", "volatile long long* noted", "int assertion")
-    return list(zip(names, dev.assertion(problem), strict=True))
+    return refusal(dev, outside(op, classes, "label", "classes"))
 
 
 def _ones(x: Array, axis: int) -> tuple[int, ...]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ....graph.ir.graph import Node
 from ....graph.ops.indexing import Argsort, ArgsortGrad
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import Maybe, each, ints, read, run, written
 from ...codegen.cuda_source import c_type
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .support import cuda, enough_blocks, launch
+from .support import cuda
 
+_PLACES = np.empty(0, np.int64)
 _LONGEST = 4096  # elements; all are compared with all
 
 
@@ -47,11 +50,9 @@ def argsort(dev: Device, a: Argsort) -> list[Step]:
     if (out) out[at + (long long)before * inner] = line[i];
     if (indices) indices[at + (long long)before * inner] = i;
   }}"""
-    parameters = [(f"const {kind}*", "x"), (f"{kind}*", "out"), ("long long*", "indices")]
-    parameters += [("int", "length"), ("int", "inner")]
-    name = f"argsort_{kind}_{'down' if a.descending else 'up'}".replace(" ", "_")
-    kernel = CudaKernel(name, tuple(parameters), body)
-    return [launch(dev, kernel, a.x.size // length, [a.x, a.out, a.indices, length, inner])]
+    arguments = [*read(x=a.x), *written(out=Maybe(a.out, a.x), indices=Maybe(a.indices, _PLACES))]
+    arguments += ints(length=length, inner=inner)
+    return [run(dev, "argsort", body, arguments, a.x.size // length)]
 
 
 @cuda("argsort_grad")
@@ -59,17 +60,12 @@ def argsort_grad(dev: Device, a: ArgsortGrad) -> list[Step]:
     """Each element's gradient goes back to where the element stood."""
     if not a.d_x.size:
         return []
-    kind, length, inner = c_type(a.d_x.dtype), a.d_x.shape[a.axis], _inner(a.d_x, a.axis)
-    parameters = [(f"{kind}*", "d_x"), (f"const {kind}*", "d_out")]
-    parameters += [("const long long*", "indices"), ("long long", "count")]
+    length, inner = a.d_x.shape[a.axis], _inner(a.d_x, a.axis)
     body = f"""
-  for (long long i = thread_index(); i < count; i += thread_count()) {{
     const long long line = i / {length * inner} * {length * inner} + i % {inner};
-    d_x[line + indices[i] * {inner}] = d_out[i];
-  }}"""
-    kernel = CudaKernel(f"argsort_grad_{kind}".replace(" ", "_"), tuple(parameters), body)
-    arguments = [a.d_x, a.d_out, a.indices, a.d_x.size]
-    return [launch(dev, kernel, enough_blocks(dev, a.d_x.size), arguments)]
+    d_x[line + indices[i] * {inner}] = d_out[i];"""
+    arguments = [*written(d_x=a.d_x), *read(d_out=a.d_out, indices=a.indices)]
+    return [each(dev, "argsort_grad", body, arguments, a.d_x.size, index="long long")]
 
 
 def _inner(x: Array, axis: int) -> int:

@@ -14,8 +14,6 @@ from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..registry import KERNELS, F, Step, bind, kernel
 
-_WAVES = 8  # blocks a multiprocessor, of kernels that go round
-
 
 def cuda(
     *op_types: str,
@@ -49,13 +47,6 @@ def launch(
 ) -> Step:
     """Return the launch of a kernel on so many blocks of ``block`` threads."""
     return dev.launch(kernel, (max(blocks, 1), 1, 1), (block, 1, 1), arguments)
-
-
-def enough_blocks(dev: Device, work: int, block: int = 256) -> int:
-    """Return how many blocks to start for pieces of work that threads take one after the other."""
-    assert dev.runtime is not None
-    most = dev.runtime.properties.multiprocessors * _WAVES
-    return max(min(-(-work // block), most), 1)
 
 
 def on_boundary(dev: Device, array: Array, nbytes: int = 16) -> bool:

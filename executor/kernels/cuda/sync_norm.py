@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ....graph.ops import sync_norm as ops
+from ...codegen.cuda_launches import Maybe, ints, numbers, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import Maybe, ints, numbers, read, written
 from .norm import apply, apply_grad, learn, moments, sizes, slopes, statistics
 from .support import cuda, floating
 from .tiles import Channels

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import Argument, call, divisor, ints, longs, names, run
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .copies import divisor
-from .launches import Argument, call, ints, longs, names, run
 from .rows import Tiles, accumulator, share_columns, share_planes, vector
 
 INCLUDES = ("reduce.cuh", "norm.cuh")

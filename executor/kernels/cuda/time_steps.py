@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.operands import Array
+from ...codegen.cuda_launches import Argument, call, enough_blocks, ints, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .launches import Argument, call, ints, read, written
 from .sequences import refusing
-from .support import enough_blocks
 
 MOST_BYTES = 8 << 20  # of the weights of a step
 _MOST_THREADS = 512

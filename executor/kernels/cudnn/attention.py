@@ -17,38 +17,20 @@ from ....graph.ir.graph import Node
 from ....graph.ops import attention as ops
 from ....strategies.errors import Unsupported
 from ....strategies.types import VarType
-from ...codegen.cuda_random import STREAM, STREAM_HEAD, stream_arguments
+from ...codegen.cuda_launches import each, read, run, written
+from ...codegen.cuda_random import STREAM_HEAD, stream_arguments
 from ...cuda.dnn import Attention, AttentionGrad, Tensor, tensor
-from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ...device.philox import Stream
 from ..array.attention import columns, heads_first, mask_view, operands, results_layout
-from ..cuda.support import enough_blocks, launch
 from ..registry import Step
 from .support import Declined, bound, cudnn
 
 _HEAD = 8  # elements: the sizes of heads are multiples of it
-_ROWS = "for (long long i = thread_index(); i < rows; i += thread_count())"
-_ONES = CudaKernel(
-    "ones", (("float*", "sums"), ("long long", "rows")), f"  {_ROWS} sums[i] = 1.0f;"
-)
-_LOGARITHMS = CudaKernel(
-    "logarithms",
-    (("float*", "stats"), ("const float*", "top"), ("const float*", "sums"), ("long long", "rows")),
-    f"  {_ROWS} stats[i] = top[i] + logf(sums[i]);",
-)
-
-
-_SEED = CudaKernel(
-    "seed_of_step",
-    (*STREAM, ("long long*", "seed"), ("long long*", "offset")),
-    f"""{STREAM_HEAD}
+_SEED = f"""{STREAM_HEAD}
   const Words words = philox(first, 0, step, key);
   *seed = (long long)((unsigned long long)words.at[1] << 32 | words.at[0]);
-  *offset = 0;""",
-    ("philox.cuh",),
-    block=1,
-)
+  *offset = 0;"""
 
 
 def _rate(attrs: Mapping[str, Any]) -> float:
@@ -99,8 +81,8 @@ def _described(
         settings = {**ops.NO_DROPOUT, **a.dropout}
         every, name = not settings["fix_seed"], settings["name"]
         stream = Stream(dev, settings["seed"], per_row=True, every_step=every, name=name)
-        arguments = [*stream_arguments(dev, stream, 1, 1), *numbers.values()]
-        steps = [launch(dev, _SEED, 1, arguments, 1)]
+        arguments = [*stream_arguments(dev, stream, 1, 1), *written(**numbers)]
+        steps = [run(dev, "seed_of_step", _SEED, arguments, 1, ("philox.cuh",), block=1)]
         more |= numbers
     return described, {"q": q, "k": k, "v": v, **more, "out": out}, steps
 
@@ -120,8 +102,8 @@ def _dense(mask: Any) -> Tensor:
 def attention(dev: Device, a: ops.FusedDotProductAttention) -> list[Step]:
     described, arrays, drawn = _described(dev, a)
     calls = bound(dev, described, **arrays, stats=columns(a.softmax_max))
-    rows = a.softmax_sum.size
-    return [*drawn, *calls, launch(dev, _ONES, enough_blocks(dev, rows), (a.softmax_sum, rows))]
+    sums = written(sums=a.softmax_sum)
+    return [*drawn, *calls, each(dev, "ones", "sums[i] = 1.0f;", sums, a.softmax_sum.size)]
 
 
 @cudnn("fused_dot_product_attention_grad", takes=_takes)
@@ -131,7 +113,6 @@ def attention_grad(dev: Device, a: ops.FusedDotProductAttentionGrad) -> list[Ste
         return []
     described, arrays, drawn = _described(dev, a)
     stats = dev.scratch(a.softmax_max.shape, a.softmax_max.dtype)
-    logarithms = (stats, a.softmax_max, a.softmax_sum, stats.size)
     gradients = {
         f"d_{name}": dev.scratch(arrays[name].shape, arrays[name].dtype) if array is None else array
         for name, array in zip("qkv", wanted, strict=True)
@@ -157,5 +138,6 @@ def attention_grad(dev: Device, a: ops.FusedDotProductAttentionGrad) -> list[Ste
             f"{dev.op or 'the gradient of attention'}: cuDNN drops weights forwards, and does not compute this "
             f"gradient. Switch BuildStrategy.cudnn_attention_dropout off. Built at {dev.where}."
         ) from None
-    marks = launch(dev, _LOGARITHMS, enough_blocks(dev, stats.size), logarithms)
-    return [*drawn, marks, *calls]
+    arguments = [*written(stats=stats), *read(top=a.softmax_max, sums=a.softmax_sum)]
+    logarithm = "stats[i] = top[i] + logf(sums[i]);"
+    return [*drawn, each(dev, "logarithms", logarithm, arguments, stats.size), *calls]

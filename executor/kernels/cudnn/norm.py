@@ -14,36 +14,20 @@ from ....graph.ops import fused_norm as ops
 from ....graph.ops.norm import BatchNormGrad, BatchNormOperands
 from ....graph.ops.operands import Array
 from ....strategies.types import LOW, VarType
+from ...codegen.cuda_launches import each, numbers, read, written
 from ...cuda import dnn
-from ...cuda.kernel import CudaKernel
 from ...device.device import Device
-from ..cuda.support import launch, part
+from ..cuda.support import part
 from ..registry import KERNELS, Step
 from .support import Declined, bound, cudnn, on_tensor_cores
 
-_RUNNING = CudaKernel(
-    "running_statistics",
-    (
-        ("float*", "mean_out"),
-        ("float*", "variance_out"),
-        ("const float*", "mean"),
-        ("const float*", "variance"),
-        ("const float*", "new_mean"),
-        ("const float*", "inverse"),
-        ("float", "momentum"),
-        ("float", "epsilon"),
-        ("int", "channels"),
-    ),
-    """
-  int c = (int)thread_index();
-  if (c >= channels) return;
-  float deviation = 1.0f / inverse[c];
+_RUNNING = """
+  float deviation = 1.0f / inverse[i];
   float new_variance = fmaxf(deviation * deviation - epsilon, 0.0f);
   if (deviation != deviation) new_variance = deviation;
-  mean_out[c] = momentum * mean[c] + (1.0f - momentum) * new_mean[c];
-  variance_out[c] = momentum * variance[c] + (1.0f - momentum) * new_variance;
-""",
-)
+  mean_out[i] = momentum * mean[i] + (1.0f - momentum) * new_mean[i];
+  variance_out[i] = momentum * variance[i] + (1.0f - momentum) * new_variance;
+"""
 
 
 def _in_training(node: Node) -> bool:
@@ -91,12 +75,13 @@ def batch_norm(dev: Device, a: BatchNormOperands) -> list[Step]:
     inverse = a.saved_variance
     parameters = {"scale": a.scale, "bias": a.bias, "mean": a.saved_mean, "inverse": inverse}
     parameters |= {"mask": a.mask} if isinstance(a, ops.MaskedBnAddActivation) and masks else {}
-    running = (a.mean_out, a.variance_out, a.mean, a.variance, a.saved_mean, inverse)
-    numbers = (a.momentum, a.epsilon, inverse.size)
-    return [
-        *bound(dev, norm, **images, **parameters),
-        launch(dev, _RUNNING, -(-inverse.size // 256), (*running, *numbers)),
+    arguments = [
+        *written(mean_out=a.mean_out, variance_out=a.variance_out),
+        *read(mean=a.mean, variance=a.variance, new_mean=a.saved_mean, inverse=inverse),
+        *numbers(inverse, momentum=a.momentum, epsilon=a.epsilon),
     ]
+    running = each(dev, "running_statistics", _RUNNING, arguments, inverse.size)
+    return [*bound(dev, norm, **images, **parameters), running]
 
 
 @cudnn("batch_norm_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
