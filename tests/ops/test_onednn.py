@@ -240,9 +240,9 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     make = Primitive.__init__
 
-    def note(self: Primitive, kind: str, *arguments: Any, what: str) -> None:
-        names.append(what)
-        make(self, kind, *arguments, what=what)
+    def note(self: Primitive, kind: str, *arguments: Any, **more: Any) -> None:
+        names.append(kind)
+        make(self, kind, *arguments, **more)
 
     monkeypatch.setattr(Primitive, "__init__", note)
     return names
@@ -315,9 +315,9 @@ def test_primitives_live_as_long_as_their_calls(monkeypatch: pytest.MonkeyPatch)
     alive: weakref.WeakSet[Primitive] = weakref.WeakSet()
     make = Primitive.__init__
 
-    def note(self: Primitive, kind: str, *arguments: Any, what: str) -> None:
+    def note(self: Primitive, kind: str, *arguments: Any, **more: Any) -> None:
         alive.add(self)
-        make(self, kind, *arguments, what=what)
+        make(self, kind, *arguments, **more)
 
     monkeypatch.setattr(Primitive, "__init__", note)
 

@@ -9,7 +9,6 @@ gradient of images with one channel.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,26 +35,18 @@ from ..registry import Step
 from .elementwise import slope_at_result
 from .linear import product
 from .primitive import (
-    D_DST,
-    D_SRC,
-    D_WEIGHTS,
-    DST,
-    SRC,
     SUM,
     TRAINING,
-    WEIGHTS,
     Layout,
     Primitive,
-    attributes,
     channels_last,
     last,
-    numbers,
     shared,
 )
 from .support import onednn
 from .winograd import by_winograd, takes
 
-_DIRECT = ctypes.c_int(1)  # dnnl_convolution_direct
+_DIRECT = 1  # dnnl_convolution_direct
 
 
 @dataclass(frozen=True)
@@ -71,18 +62,10 @@ class Convolution:
     after: tuple[int, ...]
     math: str
 
-    def primitive(self, direction: str, *operands: Any, hint: Any = ()) -> Primitive:
+    def primitive(self, direction: str, *operands: Any, hint: Primitive | None = None) -> Primitive:
         """Compile one of its three directions."""
         windows = (self.strides, self.gaps, self.before, self.after)
-        what = f"convolution_{direction} of {self.x} with {self.w} to {self.out}"
-        return Primitive(
-            f"convolution_{direction}",
-            *operands,
-            *(numbers(each) for each in windows),
-            *hint,
-            attributes(),
-            what=what,
-        )
+        return Primitive(f"convolution_{direction}", *operands, *windows, hint=hint)
 
     def factor(self, layout: Layout) -> Layout:
         """Return the layout of an operand that is multiplied."""
@@ -97,16 +80,15 @@ def _forward(conv: Convolution) -> Primitive:
 
 @shared
 def _backward_data(conv: Convolution) -> Primitive:
-    hint = (_forward(conv).descriptor,)
     factors = conv.factor(conv.w), conv.factor(conv.out)
-    return conv.primitive("backward_data", _DIRECT, conv.x, *factors, hint=hint)
+    return conv.primitive("backward_data", _DIRECT, conv.x, *factors, hint=_forward(conv))
 
 
 @shared
 def _backward_weights(conv: Convolution) -> Primitive:
-    hint = (_forward(conv).descriptor,)
     x, out = conv.factor(conv.x), conv.factor(conv.out)
-    return conv.primitive("backward_weights", _DIRECT, x, conv.w, None, out, hint=hint)
+    operands = (_DIRECT, x, conv.w, None, out)
+    return conv.primitive("backward_weights", *operands, hint=_forward(conv))
 
 
 _unfolded = by_windows(product)
@@ -180,10 +162,10 @@ def _direct(blocked: bool) -> Compute:
             dev.math,
         )
         if result == "y":
-            return _forward(conv).bind(dev, {SRC: x, WEIGHTS: w}, {DST: y})
+            return _forward(conv).bind(dev, {"src": x, "weights": w}, {"dst": y})
         if result == "x":
-            return _backward_data(conv).bind(dev, {WEIGHTS: w, D_DST: y}, {D_SRC: x})
-        return _backward_weights(conv).bind(dev, {SRC: x, D_DST: y}, {D_WEIGHTS: w})
+            return _backward_data(conv).bind(dev, {"weights": w, "d_dst": y}, {"d_src": x})
+        return _backward_weights(conv).bind(dev, {"src": x, "d_dst": y}, {"d_weights": w})
 
     return compute
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from functools import partial
 from typing import Any
 
@@ -16,19 +15,7 @@ from ...codegen.loops import bind_loop
 from ...codegen.native import version
 from ...device.device import Device
 from ..registry import Step
-from .primitive import (
-    D_DST,
-    D_SRC,
-    DST,
-    ELTWISE,
-    SRC,
-    TRAINING,
-    Layout,
-    Primitive,
-    attributes,
-    layout_of,
-    shared,
-)
+from .primitive import ELTWISE, TRAINING, Layout, Primitive, layout_of, shared
 
 # Functions whose slope is taken from their result (dnnl_eltwise_*_use_dst_for_bwd)
 _FROM_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
@@ -36,17 +23,12 @@ _FROM_RESULT = {"relu": 0x100, "tanh": 0x101, "sigmoid": 0x104}
 
 @shared
 def _forward(kind: int, x: Layout) -> Primitive:
-    settings = (ctypes.c_float(0), ctypes.c_float(0), attributes())
-    ends, what = (x, x), f"an activation of {x}"
-    return Primitive("eltwise_forward", TRAINING, ctypes.c_int(kind), *ends, *settings, what=what)
+    return Primitive("eltwise_forward", TRAINING, kind, x, x, 0.0, 0.0)
 
 
 @shared
 def _backward(kind: int, x: Layout) -> Primitive:
-    hint = _forward(kind, x).descriptor
-    settings = (ctypes.c_float(0), ctypes.c_float(0), hint, attributes())
-    ends, what = (x, x, x), f"gradient of an activation of {x}"
-    return Primitive("eltwise_backward", ctypes.c_int(kind), *ends, *settings, what=what)
+    return Primitive("eltwise_backward", kind, x, x, x, 0.0, 0.0, hint=_forward(kind, x))
 
 
 def activation(dev: Device, act: str, x: Array, out: Array) -> list[Step]:
@@ -65,7 +47,7 @@ def sum_and_activation(dev: Device, act: str, y: Any, z: Array | None) -> list[S
 def _by_library(dev: Device, act: str, x: Array, out: Array) -> list[Step]:
     if dev.uneven and act == "tanh" and version():  # the library compiles for each number of rows
         return [*bind_loop([(e.tanh(e.argument("x")), out)], {"x": x})]
-    return _forward(ELTWISE[act], layout_of(out)).bind(dev, {SRC: x}, {DST: out})
+    return _forward(ELTWISE[act], layout_of(out)).bind(dev, {"src": x}, {"dst": out})
 
 
 def _relu(out: Any, x: Array, *more: Array) -> list[Step]:
@@ -83,13 +65,13 @@ def slope_at_result(dev: Device, act: str, out: Array, d_out: Array, d_x: Any) -
         slope = e.where(e.argument("y") <= 0, 0, e.argument("d"))
         return [*bind_loop([(slope, d_x)], {"y": out, "d": d_out})]
     compiled = _backward(_FROM_RESULT[act], layout_of(d_x))
-    return compiled.bind(dev, {DST: out, D_DST: d_out}, {D_SRC: d_x})
+    return compiled.bind(dev, {"dst": out, "d_dst": d_out}, {"d_src": d_x})
 
 
 def slope_at_operand(dev: Device, act: str, x: Array, d_out: Array, d_x: Any) -> list[Step]:
     """Take a gradient through an activation, given its operand."""
     compiled = _backward(ELTWISE[act], layout_of(d_x))
-    return compiled.bind(dev, {SRC: x, D_DST: d_out}, {D_SRC: d_x})
+    return compiled.bind(dev, {"src": x, "d_dst": d_out}, {"d_src": d_x})
 
 
 def slope_of_rows(

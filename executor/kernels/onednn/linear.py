@@ -18,16 +18,11 @@ from ...host.writes import address
 from ..array.linear import register
 from ..registry import Step
 from .primitive import (
-    BIAS,
     CACHED,
-    DST,
-    SRC,
     SUM,
-    WEIGHTS,
     Layout,
     PostOp,
     Primitive,
-    attributes,
     dense,
     layout_of,
     loaded,
@@ -43,8 +38,7 @@ _NARROW = 96  # columns: of fewer, a primitive for any size was measured to be u
 def matmul_of(
     a: Layout, b: Layout, bias: Layout | None, c: Layout, post_ops: tuple[PostOp, ...]
 ) -> Primitive:
-    what = f"matmul of {a} with {b} to {c}"
-    return Primitive("matmul", a, b, bias, c, attributes(post_ops), what=what)
+    return Primitive("matmul", a, b, bias, c, post_ops=post_ops)
 
 
 def _factor(dev: Device, array: Array) -> Layout:
@@ -90,15 +84,15 @@ def product(
         if call is not None:
             return [call]
     row = None if bias is None else bias.reshape((1,) * (rank - 1) + (-1,))
-    reads = {SRC: a, WEIGHTS: b} if row is None else {SRC: a, WEIGHTS: b, BIAS: row}
+    reads = {"src": a, "weights": b} if row is None else {"src": a, "weights": b, "bias": row}
     if any_size and c.shape[-1] >= _NARROW:
-        used = {role: (layout_of(m), m) for role, m in (*reads.items(), (DST, c))}
-        a_any, b_any, c_any = (used[role][0].of_any_size for role in (SRC, WEIGHTS, DST))
-        row_any = None if row is None else used[BIAS][0].of_any_length
+        used = {role: (layout_of(m), m) for role, m in (*reads.items(), ("dst", c))}
+        a_any, b_any, c_any = (used[role][0].of_any_size for role in ("src", "weights", "dst"))
+        row_any = None if row is None else used["bias"][0].of_any_length
         primitive = matmul_of(a_any, b_any, row_any, c_any, post_ops)
         return [primitive.call(dev, {role: (at.handle, m) for role, (at, m) in used.items()})]
     ends = _factor(dev, a), _factor(dev, b), None if row is None else layout_of(row), layout_of(c)
-    return matmul_of(*ends, post_ops).bind(dev, reads, {DST: c})
+    return matmul_of(*ends, post_ops).bind(dev, reads, {"dst": c})
 
 
 def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:

@@ -5,7 +5,6 @@ The library is fast where channels lie last; compiled loops are where images lie
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -24,21 +23,10 @@ from ..loops import norm as loops
 from ..registry import Step
 from .primitive import (
     BACKWARD,
-    D_DST,
-    D_SCALE,
-    D_SHIFT,
-    D_SRC,
-    DST,
     INFERENCE,
-    MEAN,
-    SCALE,
-    SHIFT,
-    SRC,
     TRAINING,
-    VARIANCE,
     Layout,
     Primitive,
-    attributes,
     channels_last,
     in_order,
     last,
@@ -58,19 +46,13 @@ def _flags(*, global_stats: bool = False, scale: bool = True, shift: bool = True
 @shared
 def _batch_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
     kind = INFERENCE if flags & _GIVEN else TRAINING
-    settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
-    what = f"batch norm of {x}"
-    make = "batch_normalization_forward"
-    return Primitive(make, kind, x, x, *settings, attributes(), what=what)
+    return Primitive("batch_normalization_forward", kind, x, x, float(epsilon), flags)
 
 
 @shared
 def _batch_backward(x: Layout, flags: int) -> Primitive:
-    settings = (ctypes.c_float(0.0), ctypes.c_uint(flags))
-    hint = _batch_forward(x, 0.0, flags & ~_GIVEN).descriptor
-    what = f"gradient of batch norm of {x}"
-    make = "batch_normalization_backward"
-    return Primitive(make, BACKWARD, x, x, x, *settings, hint, attributes(), what=what)
+    forward = _batch_forward(x, 0.0, flags & ~_GIVEN)
+    return Primitive("batch_normalization_backward", BACKWARD, x, x, x, 0.0, flags, hint=forward)
 
 
 def images(array: Array, data_layout: str) -> Any:
@@ -135,19 +117,19 @@ def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
         return _by_numpy(array_norm.batch_norm, dev, a, ("x",), ("y",))
     space = dev.scratch(a.scale.shape, a.scale.dtype)
     y, copies = _result(dev, compiled, y)
-    reads = {SRC: x, SCALE: a.scale, SHIFT: a.bias}
+    reads = {"src": x, "scale": a.scale, "shift": a.bias}
     if global_stats:
         steps: list[Step] = [
             partial(np.copyto, a.saved_mean, a.mean),
             partial(np.copyto, space, a.variance),
-            *compiled.bind(dev, {**reads, MEAN: a.saved_mean, VARIANCE: space}, {DST: y}),
+            *compiled.bind(dev, {**reads, "mean": a.saved_mean, "variance": space}, {"dst": y}),
         ]
         if a.mean_out is not a.mean:
             steps.append(partial(np.copyto, a.mean_out, a.mean))
             steps.append(partial(np.copyto, a.variance_out, a.variance))
     else:
         steps = [
-            *compiled.bind(dev, reads, {DST: y, MEAN: a.saved_mean, VARIANCE: space}),
+            *compiled.bind(dev, reads, {"dst": y, "mean": a.saved_mean, "variance": space}),
             *averaged(dev, a.mean, a.saved_mean, a.mean_out, a.momentum, a.saved_variance),
             *averaged(dev, a.variance, space, a.variance_out, a.momentum, a.saved_variance),
         ]
@@ -169,8 +151,8 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     d_x = None if a.d_x is None else images(a.d_x, a.data_layout)
     flags = _flags(global_stats=a.is_test or a.use_global_stats)
     spread = dev.scratch(a.scale.shape, a.scale.dtype)
-    reads = {SRC: x, D_DST: d_y, SCALE: a.scale, MEAN: a.saved_mean, VARIANCE: spread}
-    writes = {D_SRC: d_x, D_SCALE: a.d_scale, D_SHIFT: a.d_bias}
+    reads = {"src": x, "d_dst": d_y, "scale": a.scale, "mean": a.saved_mean, "variance": spread}
+    writes = {"d_src": d_x, "d_scale": a.d_scale, "d_shift": a.d_bias}
     compiled = _batch_backward(last(x.shape), flags)
     if compiled.implementation == _CHANNEL_BY_CHANNEL:
         return _by_numpy(array_norm.batch_norm_grad, dev, a, ("x", "d_y"), ("d_x",))
@@ -183,23 +165,21 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
 
 @shared
 def _layer_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
-    settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
-    rows, make = in_order(x.shape[:1]), "layer_normalization_forward"
-    what = f"layer norm of {x}"
-    return Primitive(make, TRAINING, x, x, rows, *settings, attributes(), what=what)
+    rows = in_order(x.shape[:1])
+    return Primitive("layer_normalization_forward", TRAINING, x, x, rows, float(epsilon), flags)
 
 
 @shared
 def _layer_backward(x: Layout, epsilon: float, flags: int) -> Primitive:
-    settings = (ctypes.c_float(epsilon), ctypes.c_uint(flags))
-    hint = _layer_forward(x, epsilon, flags).descriptor
-    rows, make = in_order(x.shape[:1]), "layer_normalization_backward"
-    what = f"gradient of layer norm of {x}"
-    return Primitive(make, BACKWARD, x, x, x, rows, *settings, hint, attributes(), what=what)
+    rows, forward = in_order(x.shape[:1]), _layer_forward(x, epsilon, flags)
+    ends = (x, x, x, rows)
+    return Primitive(
+        "layer_normalization_backward", BACKWARD, *ends, float(epsilon), flags, hint=forward
+    )
 
 
-def _features(arrays: dict[int, Any]) -> dict[int, Any]:
-    """Return those that are given, flat."""
+def _features(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays that there are, flat."""
     return {role: array.reshape(-1) for role, array in arrays.items() if array is not None}
 
 
@@ -207,9 +187,9 @@ def _features(arrays: dict[int, Any]) -> dict[int, Any]:
 def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
     x_RF, y_RF = a.x.reshape(a.mean.size, -1), a.y.reshape(a.mean.size, -1)
     flags = _flags(scale=a.scale is not None, shift=a.bias is not None)
-    reads = {SRC: x_RF, **_features({SCALE: a.scale, SHIFT: a.bias})}
+    reads = {"src": x_RF, **_features({"scale": a.scale, "shift": a.bias})}
     compiled = _layer_forward(in_order(x_RF.shape), a.epsilon, flags)
-    return compiled.bind(dev, reads, {DST: y_RF, MEAN: a.mean, VARIANCE: a.variance})
+    return compiled.bind(dev, reads, {"dst": y_RF, "mean": a.mean, "variance": a.variance})
 
 
 @onednn("layer_norm_grad", prefer_loops=True)
@@ -217,16 +197,11 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     x_RF, dy_RF = a.x.reshape(a.mean.size, -1), a.d_y.reshape(a.mean.size, -1)
     dx_RF = None if a.d_x is None else a.d_x.reshape(a.mean.size, -1)
     flags = _flags(scale=a.scale is not None, shift=a.d_bias is not None)
-    reads = {
-        SRC: x_RF,
-        D_DST: dy_RF,
-        MEAN: a.mean,
-        VARIANCE: a.variance,
-        **_features({SCALE: a.scale}),
-    }
-    writes = {D_SRC: dx_RF, **_features({D_SCALE: a.d_scale, D_SHIFT: a.d_bias})}
+    reads = {"src": x_RF, "d_dst": dy_RF, "mean": a.mean, "variance": a.variance}
+    reads |= _features({"scale": a.scale})
+    writes = {"d_src": dx_RF, **_features({"d_scale": a.d_scale, "d_shift": a.d_bias})}
     if a.scale is not None:
-        writes.setdefault(D_SCALE, None)
+        writes.setdefault("d_scale", None)
     if a.d_bias is not None:
-        reads[SHIFT] = None  # asked for, not read
+        reads["shift"] = None  # asked for, not read
     return _layer_backward(in_order(x_RF.shape), a.epsilon, flags).bind(dev, reads, writes)

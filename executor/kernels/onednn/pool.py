@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +14,12 @@ from ..array.pool import one_window, windows_of
 from ..loops import pool as loops
 from ..registry import Step, by_arrays
 from .primitive import (
-    D_DST,
-    D_SRC,
-    DST,
-    SRC,
     TRAINING,
-    WORKSPACE,
     Layout,
     Primitive,
-    attributes,
     channels_last,
     in_order,
     last,
-    numbers,
     shared,
 )
 from .support import onednn
@@ -47,20 +39,11 @@ class Pooling:
     before: tuple[int, ...]
     after: tuple[int, ...]
 
-    def primitive(self, direction: str, *first: Any, hint: Any = ()) -> Primitive:
+    def primitive(self, direction: str, *first: int, hint: Primitive | None = None) -> Primitive:
         """Compile one of its two directions."""
         windows = (self.strides, self.window, (0,) * len(self.window), self.before, self.after)
-        return Primitive(
-            f"pooling_{direction}",
-            *first,
-            ctypes.c_int(_KINDS[self.kind]),
-            self.x,
-            self.out,
-            *(numbers(each) for each in windows),
-            *hint,
-            attributes(),
-            what=f"pooling_{direction} of {self.x} to {self.out}",
-        )
+        arguments = (*first, _KINDS[self.kind], self.x, self.out, *windows)
+        return Primitive(f"pooling_{direction}", *arguments, hint=hint)
 
 
 @shared
@@ -70,7 +53,7 @@ def _forward(pooling: Pooling) -> Primitive:
 
 @shared
 def _backward(pooling: Pooling) -> Primitive:
-    return pooling.primitive("backward", hint=(_forward(pooling).descriptor,))
+    return pooling.primitive("backward", hint=_forward(pooling))
 
 
 def _takes(node: Node) -> bool:
@@ -134,8 +117,8 @@ def pool(dev: Device, a: Pool) -> list[Step]:
     pooling = _pooling(a)
     if pooling is None:
         return by_arrays("pool2d", dev, a)
-    workspace = {WORKSPACE: None} if pooling.kind == "max" else {}
-    return _forward(pooling).bind(dev, {SRC: a.x}, {DST: a.out, **workspace})
+    workspace = {"workspace": None} if pooling.kind == "max" else {}
+    return _forward(pooling).bind(dev, {"src": a.x}, {"dst": a.out, **workspace})
 
 
 @onednn("pool2d_grad", "pool3d_grad", takes=_takes, any_order=True, layout=CHANNELS_LAST)
@@ -151,9 +134,9 @@ def pool_grad(dev: Device, a: PoolGrad) -> list[Step]:
     if pooling is None:
         return by_arrays("pool2d_grad", dev, a)
     if pooling.kind != "max":
-        return _backward(pooling).bind(dev, {D_DST: a.d_out}, {D_SRC: a.d_x})
-    places = _forward(pooling).memory(dev, WORKSPACE)
+        return _backward(pooling).bind(dev, {"d_dst": a.d_out}, {"d_src": a.d_x})
+    places = _forward(pooling).memory(dev, "workspace")
     return [
-        *_forward(pooling).bind(dev, {SRC: a.x}, {DST: None, WORKSPACE: places}),
-        *_backward(pooling).bind(dev, {D_DST: a.d_out, WORKSPACE: places}, {D_SRC: a.d_x}),
+        *_forward(pooling).bind(dev, {"src": a.x}, {"dst": None, "workspace": places}),
+        *_backward(pooling).bind(dev, {"d_dst": a.d_out, "workspace": places}, {"d_src": a.d_x}),
     ]

@@ -27,14 +27,14 @@ from ...host.writes import Writes, address
 from ..registry import Step
 from .library import Argument, Handle, Library, library
 
-# Roles of memory (DNNL_ARG_*)
-SRC, DST, WEIGHTS, BIAS = 1, 17, 33, 41
-MEAN, VARIANCE, SCALE, SHIFT = 49, 50, 51, 52
-WORKSPACE, SCRATCHPAD = 64, 80
-D_SRC, D_DST, D_WEIGHTS, D_BIAS, D_SCALE, D_SHIFT = 129, 145, 161, 169, 255, 256
+_ROLES = {  # of memory, for a primitive (DNNL_ARG_*)
+    "src": 1, "dst": 17, "weights": 33, "bias": 41, "mean": 49, "variance": 50, "scale": 51, "shift": 52,
+    "workspace": 64, "scratchpad": 80, "d_src": 129, "d_dst": 145, "d_weights": 161, "d_scale": 255,
+    "d_shift": 256,
+}  # fmt: skip
 
 # Kinds of propagation (dnnl_prop_kind_t)
-TRAINING, INFERENCE, BACKWARD = (ctypes.c_int(n) for n in (64, 96, 128))
+TRAINING, INFERENCE, BACKWARD = 64, 96, 128
 
 _ANY, _ARGUMENT, _IMPLEMENTATION = 1, 255, 8  # format tag, queries
 _DTYPES = {"bfloat16": 2, "float32": 3}  # dnnl_data_type_t
@@ -204,28 +204,39 @@ class Memory:
 
 
 class Primitive:
-    """A compiled primitive; ``what`` says what it computes on which shapes, for errors.
+    """A compiled primitive.
 
-    ``arguments`` are those of ``dnnl_<kind>_primitive_desc_create``; layouts stand for their descriptors.
+    ``arguments`` are those of ``dnnl_<kind>_primitive_desc_create``: layouts stand for their descriptors,
+    tuples for dimensions. ``hint``: the primitive of which this one computes the gradient.
     """
 
-    def __init__(self, kind: str, *arguments: Any, what: str) -> None:
+    def __init__(
+        self,
+        kind: str,
+        *arguments: Any,
+        hint: Primitive | None = None,
+        post_ops: tuple[PostOp, ...] = (),
+    ) -> None:
         dnnl = loaded()
-        parameters = [a.handle if isinstance(a, Layout) else a for a in arguments]
+        what = f"{kind} of {', '.join(str(a) for a in arguments if isinstance(a, Layout))}"
+        parameters = [*map(_parameter, arguments), *([] if hint is None else [hint.descriptor])]
         if kind != "reorder":
             parameters.insert(0, dnnl.engine)
         make = f"{kind}_primitive_desc_create"
-        self.descriptor = dnnl.owned("primitive_desc", make, *parameters, what=what)
+        parameters.append(attributes(post_ops))
+        self.descriptor: Handle = dnnl.owned("primitive_desc", make, *parameters, what=what)
         self.compiled = dnnl.owned("primitive", "primitive_create", self.descriptor, what=what)
-        self._formats: dict[int, Format] = {}
+        self._formats: dict[str, Format] = {}
         self._counted = False  # among the bytes of a plan
 
-    def format(self, role: int) -> Format:
+    def format(self, role: str) -> Format:
         """Return the format of the memory that plays a role."""
         format_ = self._formats.get(role)
         if format_ is None:
             query = loaded().calls.dnnl_primitive_desc_query_md
-            format_ = Format(Handle(query(self.descriptor, _ARGUMENT, role)), self.descriptor)
+            format_ = Format(
+                Handle(query(self.descriptor, _ARGUMENT, _ROLES[role])), self.descriptor
+            )
             self._formats[role] = format_
         return format_
 
@@ -237,14 +248,14 @@ class Primitive:
         query(self.descriptor, _IMPLEMENTATION, 0, ctypes.byref(name))
         return (name.value or b"").decode()
 
-    def bind(self, dev: Device, reads: Mapping[int, Any], writes: Mapping[int, Any]) -> list[Step]:
+    def bind(self, dev: Device, reads: Mapping[str, Any], writes: Mapping[str, Any]) -> list[Step]:
         """Return the calls that compute it on these arrays (by role), with copies where formats differ.
 
         None stands for memory of this primitive alone, in whatever format.
         """
         before: list[Step] = []
         after: list[Step] = []
-        used: dict[int, tuple[Handle, Any]] = {}
+        used: dict[str, tuple[Handle, Any]] = {}
         for role, array in (*reads.items(), *writes.items()):
             wanted = self.format(role)
             if isinstance(array, Memory):
@@ -265,30 +276,40 @@ class Primitive:
                 after.append(_copy(dev, used[role], (layout.handle, array)))
         return [*before, self.call(dev, used), *after]
 
-    def memory(self, dev: Device, role: int) -> Memory:
+    def memory(self, dev: Device, role: str) -> Memory:
         """Return scratch memory in the format of a role, to bind another primitive to as well."""
         return Memory(self.format(role).block(dev))
 
-    def pack(self, dev: Device, role: int, array: Array) -> tuple[Memory, Step]:
+    def pack(self, dev: Device, role: str, array: Array) -> tuple[Memory, Step]:
         """Return scratch memory in the format of a role, and the call that copies an array into it."""
         wanted, memory = self.format(role), self.memory(dev, role)
         copy = _copy(dev, (layout_of(array).handle, array), (wanted.descriptor, memory.block))
         return memory, copy
 
-    def call(self, dev: Device, used: dict[int, tuple[Handle, Any]]) -> Step:
+    def call(self, dev: Device, used: dict[str, tuple[Handle, Any]]) -> Step:
         """Return the call on memory in the right formats: descriptor and array for each role."""
-        space = self.format(SCRATCHPAD)
+        space = self.format("scratchpad")
         if space.nbytes:
-            used = {**used, SCRATCHPAD: (space.descriptor, space.block(dev))}
+            used = {**used, "scratchpad": (space.descriptor, space.block(dev))}
         objects = _objects(dev)
         handles = {role: objects.memory(*operand) for role, operand in used.items()}
-        table = (Argument * len(handles))(*(Argument(role, h.value) for role, h in handles.items()))
+        arguments = (Argument(_ROLES[role], h.value) for role, h in handles.items())
+        table = (Argument * len(handles))(*arguments)
         stream = objects.stream(dev.lane)
         step = _Call(loaded().execute, self.compiled, stream, len(handles), table)
         step.alive = (self, list(handles.values()), [array for _, array in used.values()])
         if not self._counted:
             self._counted, dev.compiled_bytes = True, dev.compiled_bytes + PRIMITIVE_BYTES
         return step
+
+
+def _parameter(argument: Any) -> Any:
+    """Return an argument of a primitive as C reads it."""
+    if isinstance(argument, Layout):
+        return argument.handle
+    if isinstance(argument, tuple):
+        return numbers(argument)
+    return ctypes.c_float(argument) if isinstance(argument, float) else argument
 
 
 _latest: deque[Primitive] = deque(maxlen=CACHED)
@@ -396,10 +417,10 @@ def reordered(dev: Device, source: Array, target: Array) -> list[Step]:
 
 
 def _copy(dev: Device, source: tuple[Handle, Any], target: tuple[Handle, Any]) -> Step:
-    return _reorder(source[0], target[0]).call(dev, {SRC: source, DST: target})
+    return _reorder(source[0], target[0]).call(dev, {"src": source, "dst": target})
 
 
 @shared
 def _reorder(source: Handle, target: Handle) -> Primitive:
     engine = loaded().engine
-    return Primitive("reorder", source, engine, target, engine, attributes(), what="a copy")
+    return Primitive("reorder", source, engine, target, engine)

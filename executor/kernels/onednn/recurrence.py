@@ -19,7 +19,7 @@ from ..array.time_steps import Factor
 from ..loops.lstm import CompiledCells
 from ..registry import Step, kernel
 from .linear import matmul_of
-from .primitive import DST, SRC, WEIGHTS, Format, Layout, Memory, layout_of
+from .primitive import Format, Layout, Memory, layout_of
 
 _CALL_BYTES = 8 << 10  # as measured: objects of the library for its memory, mostly
 _SIZES = 32  # numbers of rows that are compiled for, at most: others take the next larger
@@ -40,13 +40,13 @@ class _Products(Rebound):
         for n in range(self.unit, most + 1, self.unit):
             left, out = self.left[:n], self.result[:n]
             primitive = matmul_of(layout_of(left), Layout(sizes), None, layout_of(out), ())
-            wanted = primitive.format(WEIGHTS)
+            wanted = primitive.format("weights")
             memory = next((m for f, m in packs if f.equals(wanted)), None)
             if memory is None:
-                memory, pack = primitive.pack(dev, WEIGHTS, self.matrix)
+                memory, pack = primitive.pack(dev, "weights", self.matrix)
                 packs.append((wanted, memory))
                 self.packs.append(pack)
-            self.calls += primitive.bind(dev, {SRC: left, WEIGHTS: memory}, {DST: out})
+            self.calls += primitive.bind(dev, {"src": left, "weights": memory}, {"dst": out})
         self.nbytes = len(self.calls) * _CALL_BYTES
 
 
