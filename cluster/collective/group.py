@@ -79,7 +79,6 @@ class SharedMemoryGroup(CollectiveGroup):
         return self._buffers.allocate(nbytes)
 
     def release(self, buffer: np.ndarray) -> None:
-        """Give back what :meth:`buffer` returned; every rank calls it."""
         self._buffers.release(buffer)
 
     def _reachable(
@@ -210,7 +209,6 @@ class SharedMemoryGroup(CollectiveGroup):
         self._end(when)
 
     def all_gather(self, array: np.ndarray, when: When = WHEN) -> list[np.ndarray]:
-        """Return every rank's ``array``, in rank order."""
         row = flat(array)
         parts, _ = self._reachable(row)
         self._meet("all_gather", row, when)
@@ -221,7 +219,6 @@ class SharedMemoryGroup(CollectiveGroup):
     def reduce_scatter(
         self, arrays: Sequence[np.ndarray], op: str = "sum", when: When = WHEN
     ) -> np.ndarray:
-        """Return the combination over the ranks of their ``arrays[rank]``."""
         check_op(op, arrays[0].dtype)
         rows = [flat(array) for array in arrays]
         ends = [0, *np.cumsum([row.size for row in rows]).tolist()]
@@ -238,7 +235,6 @@ class SharedMemoryGroup(CollectiveGroup):
         return result
 
     def barrier(self, when: When = WHEN) -> None:
-        """Return when every rank is here."""
         self._rendezvous.meet("barrier", when.tag, when.within)
 
     def reduce_parts(
@@ -281,18 +277,15 @@ class SharedMemoryGroup(CollectiveGroup):
 
     @property
     def waited(self) -> float:
-        """Seconds that this rank was in collectives before the last peer came, all added up."""
         return self._rendezvous.waited
 
     # -- failures ---------------------------------------------------------------------------------
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: none did."""
         return self._rendezvous.aborted
 
     def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
         self._rendezvous.abort(f"rank {self._rendezvous.ranks[self.rank]} failed: {reason}")
 
     def abort_for(self, reason: str) -> None:
@@ -300,13 +293,11 @@ class SharedMemoryGroup(CollectiveGroup):
         self._rendezvous.abort(reason)
 
     def reset(self, epoch: int) -> None:
-        """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
         self._rendezvous.reset(epoch)
         self._buffers.forget_staging()
         self._turn = 0
 
     def close(self) -> None:
-        """Let go of the memory."""
         self._slots = []
         self._buffers.close()
         self._rendezvous.close()

@@ -49,7 +49,6 @@ class HostsGroup(CollectiveGroup):
         return self._guarded(lambda: self._local.buffer(nbytes))  # type: ignore[union-attr]
 
     def release(self, buffer: np.ndarray) -> None:
-        """Give back what :meth:`buffer` returned; every rank calls it."""
         if self._local is not None:
             self._local.release(buffer)
 
@@ -74,7 +73,6 @@ class HostsGroup(CollectiveGroup):
         self._guarded(lambda: self._met("vote", when))
 
     def barrier(self, when: When = WHEN) -> None:
-        """Return when every rank is here."""
 
         def work() -> None:
             if self._local is not None:
@@ -142,7 +140,6 @@ class HostsGroup(CollectiveGroup):
     def broadcast_parts(
         self, array: np.ndarray, ends: Ints, roots: Ints, when: When = WHEN
     ) -> None:
-        """Copy each part of ``array`` from its root's to every rank's."""
         row, home = flat(array), [self._host_of(root) for root in roots]
         ours = [host == self._here for host in home]
 
@@ -203,7 +200,6 @@ class HostsGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up, as far as this host has heard; None: none did."""
         source = self._transport if self._transport is not None else self._local
         return None if source is None else source.aborted
 
@@ -214,11 +210,9 @@ class HostsGroup(CollectiveGroup):
             self._transport.abort(reason)
 
     def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
         self._abort(f"rank {self.rank} failed: {reason}")
 
     def reset(self, epoch: int) -> None:
-        """Begin afresh after an abort; every rank calls it with the same number, larger than before."""
         if self._transport is not None:
             self._transport.hang_up()  # first: an abort that is only heard of now belongs to what ends here
         self._forget_scratch()  # a rank that came for something else may have another size, or none
@@ -228,7 +222,6 @@ class HostsGroup(CollectiveGroup):
             self._transport.reset(epoch)
 
     def close(self) -> None:
-        """Let go of memory and sockets."""
         if self._transport is not None:
             self._transport.close()
         if self._local is not None:

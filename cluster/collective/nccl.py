@@ -68,7 +68,6 @@ class NcclGroup(CollectiveGroup):
     # -- memory -----------------------------------------------------------------------------------
 
     def buffer(self, nbytes: int) -> Any:
-        """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
         self._control.barrier(When(self._within, f"buffer of {nbytes} bytes"))
         memory = self.runtime.empty(max(nbytes, 1))[:nbytes]
         memory.fill(0)
@@ -160,24 +159,20 @@ class NcclGroup(CollectiveGroup):
     def reduce_parts(
         self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
-        """Combine each part of ``array`` into its root's; the others keep theirs."""
         fork = self.bound_reduce_parts(array, ends, roots, op)
         self._do(f"reduce_parts/{op}", array, fork, when)
 
     def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
-        """Copy each part of ``array`` from its root's to every rank's."""
         fork = self.bound_broadcast_parts(array, ends, roots)
         self._do("broadcast_parts", array, fork, when)
 
     def all_gather(self, array: Any, when: When = WHEN) -> list[Any]:
-        """Return every rank's ``array``, in rank order."""
         result = self.runtime.empty(max(array.nbytes * self.size, 1))
         self._do("all_gather", array, self._calls.all_gather(array, result), when)
         parts = (result[r * array.nbytes : (r + 1) * array.nbytes] for r in range(self.size))
         return [part.view(array.dtype).reshape(array.shape) for part in parts]
 
     def reduce_scatter(self, arrays: Sequence[Any], op: str = "sum", when: When = WHEN) -> Any:
-        """Return the combination over the ranks of their ``arrays[rank]``."""
         own = arrays[self.rank]
         result = self.runtime.empty(max(own.nbytes, 1))[: own.nbytes].view(own.dtype)
         sizes = when.about(str([array.size for array in arrays]))
@@ -192,7 +187,6 @@ class NcclGroup(CollectiveGroup):
         self._control.begin(step)
 
     def barrier(self, when: When = WHEN) -> None:
-        """Return when every rank is here."""
         self._meet(when)
 
     def bound_agree(self, when: When = WHEN) -> Agree:
@@ -212,11 +206,9 @@ class NcclGroup(CollectiveGroup):
 
     @property
     def device_vote(self) -> DeviceVote:
-        """How the GPUs vote without the host."""
         return self._vote
 
     def bound_vote(self, failed: Any) -> Sequence[Step]:
-        """Return the calls by which GPUs vote, behind the results of every collective so far."""
         return self._vote.steps(self._calls.all_reduce(self._vote.sum, "sum"), failed)
 
     def vote(self, when: When = WHEN) -> None:
@@ -243,18 +235,15 @@ class NcclGroup(CollectiveGroup):
 
     @property
     def waited(self) -> float:
-        """Seconds that this rank was in collectives before the last peer came, all added up."""
         return self._control.waited
 
     # -- failures -----------------------------------------------------------------------------------
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up in this epoch; None: none did."""
         return self._given_up or self._control.aborted
 
     def abort(self, reason: str) -> None:
-        """Release every rank that waits; they raise CollectiveAborted until the group is reset."""
         self._control.abort(reason)
         self._break(self._control.aborted or reason)
 
@@ -285,6 +274,5 @@ class NcclGroup(CollectiveGroup):
         self._communicator.form()
 
     def close(self) -> None:
-        """Let go of peers."""
         self._break("the group is closed")
         self._control.close()

@@ -102,7 +102,6 @@ class RayGroup(CollectiveGroup):
     def reduce_parts(
         self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
-        """Combine each part of ``array`` into its root's; the others keep theirs."""
         check_op(op, array.dtype)
         row = flat(array)
         for span, root in zip(spans(ends), roots, strict=True):
@@ -115,21 +114,18 @@ class RayGroup(CollectiveGroup):
                 self._divided(part, op)
 
     def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
-        """Copy each part of ``array`` from its root's to every rank's."""
         row = flat(array)
         for span, root in zip(spans(ends), roots, strict=True):
             with self._explained(f"broadcast {when.tag}"):
                 collective.broadcast(row[span], root, self.name)
 
     def all_gather(self, array: Any, when: When = WHEN) -> list[Any]:
-        """Return every rank's ``array``, in rank order."""
         gathered = [self._arrays.empty_like(array) for _ in range(self.size)]
         with self._explained(f"all_gather {when.tag}"):
             collective.allgather(gathered, array, self.name)
         return gathered
 
     def reduce_scatter(self, arrays: Sequence[Any], op: str = "sum", when: When = WHEN) -> Any:
-        """Return the combination over the ranks of their ``arrays[rank]``."""
         check_op(op, arrays[0].dtype)
         result = self._arrays.empty_like(arrays[self.rank])
         with self._explained(f"reduce_scatter/{op} {when.tag}"):
@@ -152,7 +148,6 @@ class RayGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why this rank gave up; None: it did not."""
         return self._given_up
 
     def abort(self, reason: str) -> None:
@@ -160,11 +155,9 @@ class RayGroup(CollectiveGroup):
         self._given_up = self._given_up or f"rank {self.rank} failed: {reason}"
 
     def reset(self, epoch: int) -> None:
-        """Allow collectives again after an abort."""
         self._given_up = None
 
     def close(self) -> None:
-        """Leave the group."""
         collective.destroy_collective_group(self.name)
 
 

@@ -68,7 +68,6 @@ class RayDirectory(Directory):
         join_ray(self._config, shared=True)
 
     def find(self, endpoint: str, within: float) -> Address | None:
-        """Return the address of a server, None while there is none that serves."""
         text = get(table_key(endpoint))
         if text is None or endpoint not in endpoints():
             return None

@@ -100,7 +100,6 @@ class RayReplica(Replica):
         return form_group(name, rank, size, "rowlock", runtime, terms)
 
     def on_leave_trainers(self, order: LeaveTrainers) -> Message:
-        """Leave a group of trainers, with the programs that met there."""
         answer = super().on_leave_trainers(order)
         leave_group(order.name)
         return answer

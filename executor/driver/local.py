@@ -63,7 +63,6 @@ class LocalRun(ParallelRun):
         return SharedValues(self.gang, scope)
 
     def run(self, feed: Any, fetches: Fetches) -> list[Any]:
-        """Run a step (or ``num_iteration_per_run``); return what the last fetches, as :meth:`start` has it."""
         values = self.values
         by_call = self.iterations == 1 and not self.tracing and self._together is None
         if not by_call or not (feed is None or type(feed) is dict):

@@ -301,7 +301,6 @@ class DeviceValues(Values):
         assign(*changes, (self, "_followed", len(shrunk)))
 
     def flush(self) -> None:
-        """Send what the user wrote since the last step."""
         if not self.dirty:
             return
         dirty = sorted(self.dirty.intersection(self._tensors))

@@ -498,7 +498,6 @@ class Gang(Replicas):
 
     @property
     def meets_trainers(self) -> bool:
-        """Whether what is under way waits for other trainers, so that it cannot be run again here alone."""
         return bool(self._worlds)
 
     def mend(self) -> None:

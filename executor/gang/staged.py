@@ -24,7 +24,6 @@ class StagedGroup(CollectiveGroup):
         self._twins: list[tuple[Any, np.ndarray]] = []
 
     def buffer(self, nbytes: int) -> Any:
-        """Return ``nbytes`` of zeroed device memory (uint8); every rank calls it."""
         twin = self._group.buffer(nbytes)
         buffer = self._runtime.empty(max(nbytes, 1))[:nbytes]
         buffer.fill(0)
@@ -34,7 +33,6 @@ class StagedGroup(CollectiveGroup):
         return buffer
 
     def release(self, buffer: Any) -> None:
-        """Give back what :meth:`buffer` returned; every rank calls it."""
         (entry,) = [pair for pair in self._twins if pair[0] is buffer]
         self._twins = [pair for pair in self._twins if pair is not entry]
         self._runtime.synchronize()
@@ -60,43 +58,35 @@ class StagedGroup(CollectiveGroup):
         runtime.record(runtime.compute).synchronize()
 
     def all_reduce(self, array: Any, op: str = "sum", when: When = WHEN) -> None:
-        """Combine ``array`` over the ranks, in place."""
         self._staged(array, partial(self._group.all_reduce, op=op, when=when))
 
     def bound_all_reduce(
         self, array: Any, op: str = "sum", when: When = WHEN
     ) -> Callable[[], None]:
-        """Return a call that does :meth:`all_reduce` on this array."""
         meet = self._group.bound_all_reduce(self._twin(array), op, when)
         return partial(self._staged, array, lambda twin: meet())
 
     def reduce_parts(
         self, array: Any, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
-        """Combine each part of ``array`` into its root's; the others keep theirs."""
         meet = partial(self._group.reduce_parts, ends=ends, roots=roots, op=op, when=when)
         self._staged(array, meet)
 
     def broadcast_parts(self, array: Any, ends: Ints, roots: Ints, when: When = WHEN) -> None:
-        """Copy each part of ``array`` from its root's to every rank's."""
         meet = partial(self._group.broadcast_parts, ends=ends, roots=roots, when=when)
         self._staged(array, meet)
 
     def barrier(self, when: When = WHEN) -> None:
-        """Return when every rank is here."""
         self._group.barrier(when)
 
     def vote(self, when: When = WHEN) -> None:
-        """Return when every living rank has, or is sure to get, the results of every collective so far."""
         self._group.vote(when)
 
     @property
     def waited(self) -> float:
-        """Seconds that this rank waited for peers so far."""
         return self._group.waited
 
     def begin(self, step: int) -> None:
-        """Say which step the collectives that follow belong to."""
         self._group.begin(step)
 
     def share_cores(self, at_work: Callable[[], bool]) -> None:
@@ -105,19 +95,15 @@ class StagedGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up since the last reset; None: none did, as far as is known."""
         return self._group.aborted
 
     def abort(self, reason: str) -> None:
-        """Release every rank that waits."""
         self._group.abort(reason)
 
     def reset(self, epoch: int) -> None:
-        """Begin afresh after an abort; every rank calls it with the same number."""
         self._group.reset(epoch)
 
     def close(self) -> None:
-        """Let go of memory and peers."""
         self._runtime.synchronize()
         for _, twin in self._twins:
             self._runtime.unpin(twin)

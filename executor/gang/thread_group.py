@@ -113,7 +113,6 @@ class ThreadGroup(CollectiveGroup):
 
     @property
     def waited(self) -> float:
-        """Seconds that this rank was in collectives before the last peer came, all added up."""
         return self._waited
 
     def all_reduce(self, array: np.ndarray, op: str = "sum", when: When = WHEN) -> None:
@@ -141,14 +140,12 @@ class ThreadGroup(CollectiveGroup):
     def bound_all_reduce(
         self, array: np.ndarray, op: str = "sum", when: When = WHEN
     ) -> Callable[[], None]:
-        """Return a call that does :meth:`all_reduce` on this array."""
         request = _in_words(f"all_reduce/{op}", array, when)
         return partial(self._all_reduce, array, when.within, request, _COMBINE[op])
 
     def reduce_parts(
         self, array: np.ndarray, ends: Ints, roots: Ints, op: str = "sum", when: When = WHEN
     ) -> None:
-        """Sum each part of ``array`` over the ranks into its root's; the others keep their own."""
         assert op == "sum", op
         self._meeting.arrays[self.rank] = array
         self._wait(when.within, _in_words("reduce_parts", array, when))
@@ -161,7 +158,6 @@ class ThreadGroup(CollectiveGroup):
     def broadcast_parts(
         self, array: np.ndarray, ends: Ints, roots: Ints, when: When = WHEN
     ) -> None:
-        """Copy each part of ``array`` from its root's to every rank's."""
         self._meeting.arrays[self.rank] = array
         self._wait(when.within, _in_words("broadcast_parts", array, when))
         for span, root in zip(spans(ends), roots, strict=True):
@@ -171,7 +167,6 @@ class ThreadGroup(CollectiveGroup):
         self._wait(when.within, "done", done=True)
 
     def barrier(self, when: When = WHEN) -> None:
-        """Return when every rank is here."""
         self._wait(when.within, f"barrier ({when.tag})")
 
     def vote(self, when: When = WHEN) -> None:
@@ -201,11 +196,9 @@ class ThreadGroup(CollectiveGroup):
 
     @property
     def aborted(self) -> str | None:
-        """Why a rank gave up; None: none did."""
         return self._meeting.reason
 
     def abort(self, reason: str) -> None:
-        """Release the ranks that wait; they raise CollectiveError until the group is reset."""
         with self._meeting.turn:
             self._meeting.reason = f"rank {self.rank} failed: {reason}"
             self._meeting.turn.notify_all()

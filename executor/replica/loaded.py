@@ -292,19 +292,16 @@ class LoadedProgram(LastSegment):
         )
 
     def release(self) -> None:
-        """Give back what plans hold, and the memory in which values meet."""
         super().release()
         if self._idle is not None:
             self._idle.release()
 
     def forget_states(self) -> None:
-        """Look again at the shapes of persistables before another plan is bound."""
         super().forget_states()
         if self._idle is not None:
             self._idle.forget_states()
 
     def forget_plans(self) -> None:
-        """Let go of every plan and its memory."""
         self.alive = self.last = None
         super().forget_plans()
         if self._idle is not None:

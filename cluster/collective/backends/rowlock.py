@@ -145,7 +145,6 @@ class RowlockNcclBackend(RowlockBackend):
 
     @classmethod
     def backend(cls) -> str:
-        """Name under which the backend is registered."""
         return NCCL_NAME
 
     @classmethod

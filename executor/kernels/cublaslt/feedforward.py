@@ -43,11 +43,9 @@ class CublasLtFeedForward(FeedForward):
         return steps
 
     def linear(self, x: Array, weight: Array, bias: Any, out: Array) -> list[Step]:
-        """See :class:`FeedForward`."""
         return linear(self.dev, x, weight, bias, out)
 
     def activated(self, x: Array, before: Any, after: Any, *, again: bool) -> list[Step]:
-        """See :class:`FeedForward`."""
         bias, act = self.a.linear1_bias, self.a.act_method
         self._bits = None
         if again and act == "relu":
@@ -73,7 +71,6 @@ class CublasLtFeedForward(FeedForward):
     def through(
         self, d_out: Array, before: Any, hidden: Array, mark: Any
     ) -> tuple[Any, list[Step]]:
-        """See :class:`FeedForward`."""
         relu = self.a.act_method == "relu"
         aux = self._bits if relu else before
         plain = self.dropouts[0].factor == 1.0 and not self.dropouts[0].draws

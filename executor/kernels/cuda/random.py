@@ -176,7 +176,6 @@ class CudaDropout(Dropout):
     """Dropout inside a fused op whose parts are generated kernels."""
 
     def mark(self, start: int, space: Any) -> list[Step]:
-        """Return the launch that marks in ``space`` which elements from ``start`` on are dropped."""
         if not self.draws:
             return []
         numbers = [("unsigned limit", _limit(self.keep))]
@@ -185,7 +184,6 @@ class CudaDropout(Dropout):
         return bind_draws(self.dev, self.stream, [place], "space = w0 >= limit;", numbers, **how)
 
     def zero(self, array: Array, space: Any) -> list[Step]:
-        """Return the launch that zeroes marked elements."""
         choice = e.where(e.argument("dropped"), 0, e.argument("x"))
         operands = {"dropped": space, "x": array}
         return bind_cuda(self.dev, [(choice, array)], operands) if self.draws else []

@@ -21,7 +21,6 @@ class Inside(CudaWriter):
         self._elements, self._ahead = frozenset(elements), ahead
 
     def value(self, node: e.Expr) -> Value:
-        """Return an expression's value, and write the lines that compute it."""
         return super().value(node) if self._varies(node) else self._ahead.value(node)
 
     def _varies(self, node: e.Expr) -> bool:

@@ -100,7 +100,6 @@ class CompiledDropout(Dropout):
     """Dropout inside a fused op that compiled loops compute."""
 
     def mark(self, start: int, space: Any) -> list[Step]:
-        """Return the calls that mark in ``space`` which elements from ``start`` on are dropped."""
         if not self.draws or not space.flags.c_contiguous:
             return super().mark(start, space)
         return bind_kept(

@@ -16,7 +16,6 @@ class OneDnnFeedForward(FeedForward):
     """A feed-forward whose products are oneDNN's."""
 
     def linear(self, x: Array, weight: Array, bias: Any, out: Array) -> list[Step]:
-        """See :class:`FeedForward`."""
         return list(product(self.dev, x, weight, out, bias=bias))
 
     def collect(self, turn: slice, left: Array, right: Array, total: Any) -> list[Step]:

@@ -197,7 +197,7 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     x_RF, dy_RF = a.x.reshape(a.mean.size, -1), a.d_y.reshape(a.mean.size, -1)
     dx_RF = None if a.d_x is None else a.d_x.reshape(a.mean.size, -1)
     flags = _flags(scale=a.scale is not None, shift=a.d_bias is not None)
-    reads = {"src": x_RF, "d_dst": dy_RF, "mean": a.mean, "variance": a.variance}
+    reads: dict[str, Any] = {"src": x_RF, "d_dst": dy_RF, "mean": a.mean, "variance": a.variance}
     reads |= _features({"scale": a.scale})
     writes = {"d_src": dx_RF, **_features({"d_scale": a.d_scale, "d_shift": a.d_bias})}
     if a.scale is not None:
