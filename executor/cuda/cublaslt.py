@@ -29,7 +29,7 @@ from .cublaslt_terms import (
     size_of,
     version,
 )
-from .gemm import Gemm, Operands
+from .gemm import Blas, Gemm, Operands
 from .libraries import library
 from .runtime import Runtime, Step
 
@@ -48,8 +48,8 @@ class Choice:
     workspace: int
 
 
-class CublasLt:
-    """Multiplies on one GPU (see :class:`~.gemm.Blas`)."""
+class CublasLt(Blas):
+    """Multiplies on one GPU."""
 
     def __init__(self, runtime: Runtime) -> None:
         blas = library("cublasLt")
@@ -70,13 +70,11 @@ class CublasLt:
         return handle
 
     def takes(self, gemm: Gemm, operands: Operands) -> bool:
-        """See :class:`~.gemm.Blas`."""
         if gemm.epilogue != "none" and (gemm.compute == "float64" or gemm.batch > 1):
             return False
         return self._choice(self._description(gemm, operands)) is not None
 
     def bind(self, gemm: Gemm, operands: Operands, workspace: Any) -> Step:
-        """See :class:`~.gemm.Blas`."""
         description = self._description(gemm, operands)
         choice = self._choice(description)
         if choice is None:

@@ -18,7 +18,7 @@ from typing import Any
 from ...strategies.errors import ExecutionError
 from ..host.disk_cache import disk_cache
 from .cudnn_graphs import extra, plan_graph
-from .dnn import BatchNorm, Convolution, Graph
+from .dnn import BatchNorm, Convolution, Dnn, Graph
 from .runtime import Runtime
 
 _log = logging.getLogger("rowlock")
@@ -43,8 +43,8 @@ def version() -> str:
         return ""
 
 
-class Cudnn:
-    """Computes on one GPU (see :class:`~.dnn.Dnn`)."""
+class Cudnn(Dnn):
+    """Computes on one GPU."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -60,12 +60,10 @@ class Cudnn:
         return handle
 
     def workspace(self, graph: Graph) -> int | None:
-        """See :class:`~.dnn.Dnn`."""
         plan = self._plan(graph)
         return None if plan is None else plan.workspace
 
     def bind(self, graph: Graph, arrays: Mapping[str, Any], workspace: Any) -> CudnnCall:
-        """See :class:`~.dnn.Dnn`."""
         plan = self._plan(graph)
         if plan is None:
             raise ExecutionError(f"cuDNN {version()} cannot compute {graph}.")

@@ -20,7 +20,7 @@ from ..host.disk_cache import disk_cache
 from . import nvrtc
 from .kernel import CudaKernel
 from .libraries import library
-from .runtime import Captured, Dims, Fork, Properties, Step
+from .runtime import Captured, Dims, Event, Fork, Properties, Runtime, Step
 
 if TYPE_CHECKING:
     from .dnn import Dnn
@@ -48,8 +48,8 @@ def _keep_cupys_kernels() -> None:
             os.environ.setdefault("CUPY_CACHE_IN_MEMORY", "1")
 
 
-class CupyRuntime:
-    """One GPU (see :class:`~.runtime.Runtime`); ``index`` is its number in this process."""
+class CupyRuntime(Runtime):
+    """A GPU of this process, of number ``index``."""
 
     name = "cupy"
 
@@ -76,14 +76,12 @@ class CupyRuntime:
 
     @cached_property
     def blas(self) -> Blas:
-        """cuBLASLt."""
         from .cublaslt import CublasLt
 
         return CublasLt(self)
 
     @cached_property
     def dnn(self) -> Dnn:
-        """cuDNN."""
         from .cudnn import Cudnn
 
         return Cudnn(self)
@@ -131,7 +129,6 @@ class CupyRuntime:
         return np.frombuffer(block, np.uint8, nbytes)
 
     def on_host(self, array: Any) -> bool:
-        """Tell whether an array lies in host memory."""
         return isinstance(array, np.ndarray)
 
     def pin(self, array: np.ndarray) -> None:
@@ -141,7 +138,6 @@ class CupyRuntime:
             runtime.hostRegister(array.ctypes.data, array.nbytes, 0)
 
     def unpin(self, array: np.ndarray) -> None:
-        """Give registered memory back."""
         runtime = self.xp.cuda.runtime
         with contextlib.suppress(runtime.CUDARuntimeError), self._device:
             runtime.hostUnregister(array.ctypes.data)
@@ -162,7 +158,6 @@ class CupyRuntime:
         return _pointer(array)
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
-        """Return the call that launches a kernel on the compute stream."""
         kernel = kernel.over(arguments, self.address)
         function = partial(self._function(kernel), grid, block, stream=self.compute)
         return CupyLaunch(function, kernel, arguments)
@@ -185,7 +180,6 @@ class CupyRuntime:
         )
 
     def copying(self, target: Any, source: Any) -> Step:
-        """Return the call that copies, on the compute stream."""
         return Captured(self.copy, target, source, self.compute)
 
     def execute(self, steps: Sequence[Step]) -> None:
@@ -201,7 +195,6 @@ class CupyRuntime:
         return stream
 
     def fork(self, stream: Any, step: Step) -> CupyFork:
-        """Return the call that puts a step's work on another stream."""
         with self._device:
             return CupyFork(self.xp, self.compute, stream, step)
 
@@ -238,28 +231,24 @@ class CupyRuntime:
         return PrioritizedGraph(driver, runtime, runtime.streamEndCapture(self.compute.ptr))
 
     def record(self, stream: Any) -> CupyEvent:
-        """Return an event at the stream's present end."""
         with self._device:  # an event can be recorded on streams of its own GPU alone
             event = self.xp.cuda.Event(disable_timing=True)
             event.record(stream)
         return CupyEvent(event, self.xp.cuda.runtime)
 
     def wait(self, stream: Any, event: CupyEvent) -> None:
-        """Let a stream wait for an event of another."""
         stream.wait_event(event.event)
 
     def synchronize(self) -> None:
-        """Wait for all streams."""
         for stream in (self.compute, self.copies, *self._streams):
             stream.synchronize()
 
     def use(self) -> None:
-        """Make the GPU and the compute stream those of the calling thread."""
         self._device.use()
         self.compute.use()
 
 
-class CupyEvent:
+class CupyEvent(Event):
     """A point in a stream."""
 
     def __init__(self, event: Any, runtime: Any) -> None:
@@ -273,7 +262,6 @@ class CupyEvent:
         return bool(status == 0)
 
     def synchronize(self) -> None:
-        """Return when the stream has passed this event."""
         self.event.synchronize()
 
 

@@ -1,16 +1,17 @@
 """Convolutions, batch norm and attention as data, and the protocol of a library that computes them.
 
-Each class below describes one call without the addresses of its operands: ``operands`` names them, in an order
-that never changes, ``results`` those that are written. Images are [N, C, H, W], of convolutions
+A :class:`Graph` describes one call without the addresses of its operands, which it names in an order that never
+changes. Images are [N, C, H, W], of convolutions
 also [N, C, D, H, W], whatever their order in memory; statistics have one float32 number a channel.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from .step import Step
 
@@ -54,8 +55,22 @@ def _mask(x: Tensor) -> Tensor:
     return Tensor((math.prod(x.shape) // 8,), (1,), "uint8")
 
 
+class Graph(ABC):
+    """What a library computes in one call."""
+
+    @property
+    @abstractmethod
+    def operands(self) -> dict[str, Tensor]:
+        """Shapes and types of the operands, by name."""
+
+    @property
+    @abstractmethod
+    def results(self) -> tuple[str, ...]:
+        """Names of the operands that are written."""
+
+
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(Graph):
     """y = x convolved with w [O, C / groups, *sizes of the kernel].
 
     ``result`` is "y"; or "x" or "w", whose gradient is written in its place (then y holds its own gradient).
@@ -77,13 +92,11 @@ class Convolution:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """Shapes and types of the operands, by name."""
         addend = {} if self.addend is None else {"addend": self.addend}
         return {"x": self.x, "w": self.w, "y": self.y, **addend}
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the operands that are written."""
         return (self.result,)
 
     def __str__(self) -> str:
@@ -95,7 +108,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class BatchNorm:
+class BatchNorm(Graph):
     """y = relu(scale * (x - mean) * inverse + bias + z); relu and z are optional.
 
     ``mean`` and ``inverse`` (1 / deviation, with ``epsilon``) of the batch are written; with ``masks`` so is
@@ -110,7 +123,6 @@ class BatchNorm:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """Shapes and types of the operands, by name."""
         statistic = _statistic(self.x.shape[1])
         return {
             "x": self.x,
@@ -123,7 +135,6 @@ class BatchNorm:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the operands that are written."""
         return ("y", "mean", "inverse", *(("mask",) if self.masks else ()))
 
     def __str__(self) -> str:
@@ -132,7 +143,7 @@ class BatchNorm:
 
 
 @dataclass(frozen=True)
-class BatchNormGrad:
+class BatchNormGrad(Graph):
     """The gradients of batch norm; with ``relu`` behind it, its result is computed again from x.
 
     Of a relu with a ``mask``, that tells where ``d_y`` counts; with ``forks`` this part of it is written, too,
@@ -146,7 +157,6 @@ class BatchNormGrad:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """Shapes and types of the operands, by name."""
         statistic = _statistic(self.x.shape[1])
         read = ("scale", *(("bias",) if self.relu else ()), "mean", "inverse")
         return {
@@ -160,7 +170,6 @@ class BatchNormGrad:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the operands that are written."""
         return ("d_x", "d_scale", "d_bias", *(("d_z",) if self.forks else ()))
 
     def __str__(self) -> str:
@@ -169,7 +178,7 @@ class BatchNormGrad:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(Graph):
     """out = softmax(scale * q k^T + mask) v, over [B, H, rows, D]; sizes of 1 in ``mask`` are broadcast.
 
     ``stats`` [B, H, T, 1] keeps the logarithm of the sum of exponentials of each row of scores. With
@@ -194,7 +203,6 @@ class Attention:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """Shapes and types of the operands, by name."""
         more = {} if self.mask is None else {"mask": self.mask}
         more |= dict.fromkeys(("seed", "offset"), _NUMBER) if self.dropout else {}
         return {
@@ -203,7 +211,6 @@ class Attention:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the operands that are written."""
         return ("out", "stats")
 
     def __str__(self) -> str:
@@ -213,7 +220,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class AttentionGrad:
+class AttentionGrad(Graph):
     """The gradients of attention; that of ``mask`` if ``d_mask`` is set."""
 
     forward: Attention
@@ -225,33 +232,28 @@ class AttentionGrad:
 
     @property
     def operands(self) -> dict[str, Tensor]:
-        """Shapes and types of the operands, by name."""
         mask = {} if self.d_mask is None else {"d_mask": self.d_mask}
         gradients = {"d_q": self.d_q, "d_k": self.d_k, "d_v": self.d_v, **mask}
         return {**self.forward.operands, "d_out": self.d_out, **gradients}
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the operands that are written."""
         return ("d_q", "d_k", "d_v", *(("d_mask",) if self.d_mask is not None else ()))
 
     def __str__(self) -> str:
         return f"gradient of {self.forward}"
 
 
-Graph = Convolution | BatchNorm | BatchNormGrad | Attention | AttentionGrad
-
-
-class Dnn(Protocol):
+class Dnn(ABC):
     """Computes convolutions, norms and attention on a GPU."""
 
+    @abstractmethod
     def workspace(self, graph: Graph) -> int | None:
         """Return the bytes of scratch memory that it takes; None if the library cannot compute it."""
-        ...
 
+    @abstractmethod
     def bind(self, graph: Graph, arrays: Mapping[str, Any], workspace: Any) -> Step:
         """Return the call that puts the work on the compute stream; a captured graph can hold it.
 
         ``arrays`` are the operands by name; ``workspace`` has the bytes that :meth:`workspace` returned.
         """
-        ...

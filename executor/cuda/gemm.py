@@ -8,8 +8,9 @@ N columns, K inner size; a holds [M, K], b [K, N] (or their transposes), d [M, N
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -121,22 +122,22 @@ class Operands:
     aux: Any = None
 
 
-class Blas(Protocol):
+class Blas(ABC):
     """Multiplies matrices on a GPU. ``workspace``: bytes of scratch memory for every product."""
 
     workspace: int
 
+    @abstractmethod
     def takes(self, gemm: Gemm, operands: Operands) -> bool:
         """Tell whether it can compute a product with this epilogue, from and to these addresses."""
-        ...
 
+    @abstractmethod
     def bind(self, gemm: Gemm, operands: Operands, workspace: Any) -> Step:
         """Return the call that puts a product on the compute stream; a graph can hold it.
 
         Raises:
             ExecutionError: the library refuses; the message names the product.
         """
-        ...
 
 
 def epilogue_exists(gemm: Gemm) -> bool:
@@ -151,17 +152,15 @@ def epilogue_exists(gemm: Gemm) -> bool:
     return gemm.d_type in _LOW and gemm.ld_aux % (128 if bits else 8) == 0
 
 
-class ReferenceBlas:
+class ReferenceBlas(Blas):
     """The described arithmetic by NumPy, on host memory."""
 
     workspace = 0
 
     def takes(self, gemm: Gemm, operands: Operands) -> bool:
-        """See :class:`Blas`."""
         return epilogue_exists(gemm)
 
     def bind(self, gemm: Gemm, operands: Operands, workspace: Any) -> Step:
-        """See :class:`Blas`."""
         return ReferenceProduct(gemm, operands)
 
 

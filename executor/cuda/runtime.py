@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -64,19 +64,19 @@ class Fork(ABC):
         """Put the work there."""
 
 
-class Event(Protocol):
+class Event(ABC):
     """A point in a stream."""
 
+    @abstractmethod
     def done(self) -> bool:
         """Tell whether the stream has passed this event."""
-        ...
 
+    @abstractmethod
     def synchronize(self) -> None:
         """Return when the stream has passed this event."""
-        ...
 
 
-class Runtime(Protocol):
+class Runtime(ABC):
     """One GPU, seen from the one thread that runs its replica.
 
     ``compute`` is the stream of kernels, ``copies`` that of transfers beside them.
@@ -87,120 +87,114 @@ class Runtime(Protocol):
     properties: Properties
     compute: Stream
     copies: Stream
+    xp: Any
+    """The array module of device memory."""
+    nccl: Any
+    """The module of collectives (``cupy.cuda.nccl``, or one with its interface); None without one."""
 
     @property
-    def xp(self) -> Any:
-        """The array module of device memory."""
-        ...
-
-    @property
+    @abstractmethod
     def blas(self) -> Blas:
         """The library of matrix products."""
-        ...
 
     @property
+    @abstractmethod
     def dnn(self) -> Dnn:
         """The library of convolutions, norms and attention."""
-        ...
 
-    @property
-    def nccl(self) -> Any:
-        """The module of collectives (``cupy.cuda.nccl``, or one with its interface); None without one."""
-        ...
-
+    @abstractmethod
     def versions(self) -> dict[str, str]:
         """Return the libraries that work here ("cuda", "cublaslt", "cudnn", "nccl"), and their versions."""
-        ...
 
+    @abstractmethod
     def empty(self, nbytes: int) -> Any:
         """Return ``nbytes`` bytes (uint8) of device memory, on a boundary of 256 bytes.
 
         Raises:
             MemoryError: there is not so much.
         """
-        ...
 
+    @abstractmethod
     def pinned(self, nbytes: int) -> np.ndarray:
         """Return ``nbytes`` bytes of host memory that transfers can use directly."""
-        ...
 
+    @abstractmethod
     def on_host(self, array: Any) -> bool:
         """Tell whether an array lies in memory that ``pinned`` gave."""
-        ...
 
+    @abstractmethod
     def pin(self, array: np.ndarray) -> None:
         """Let transfers use host memory that is there already directly, if the system allows it."""
-        ...
 
+    @abstractmethod
     def unpin(self, array: np.ndarray) -> None:
         """Undo :meth:`pin`, before the memory goes."""
-        ...
 
+    @abstractmethod
     def give_back(self) -> None:
         """Give back device memory that was used and is not any more, such as a tuner's."""
-        ...
 
+    @abstractmethod
     def memory(self) -> tuple[int, int]:
         """Return how many bytes of device memory are free, and how many there are."""
-        ...
 
+    @abstractmethod
     def address(self, array: Any) -> int:
         """Return where an array's first element lies in device memory."""
-        ...
 
+    @abstractmethod
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the call that puts a kernel on the stream in use; the kernel declares its arguments."""
-        ...
 
+    @abstractmethod
     def copy(self, target: Any, source: Any, stream: Stream) -> None:
         """Put a copy of as many bytes on a stream: device to device, or from or to pinned host memory.
 
         Arrays have one shape and type, and no gaps.
         """
-        ...
 
+    @abstractmethod
     def copying(self, target: Any, source: Any) -> Step:
         """Return the call that puts a copy on ``compute``: on the device, or from or to pinned memory."""
-        ...
 
+    @abstractmethod
     def execute(self, steps: Sequence[Step]) -> None:
         """Put the work of the steps on ``compute``."""
-        ...
 
+    @abstractmethod
     def stream(self, urgent: bool = False) -> Stream:
         """Return one more stream; blocks of ``urgent`` ones start before those of others that wait."""
-        ...
 
+    @abstractmethod
     def fork(self, stream: Stream, step: Step) -> Fork:
         """Return a call that lets ``stream`` wait for ``compute``, then puts the work of ``step`` on it."""
-        ...
 
+    @abstractmethod
     def host(self, step: Step) -> None:
         """Make a call for the host behind all work on ``compute``; a ``Waiting`` call waits by itself."""
-        ...
 
+    @abstractmethod
     def capture(self, steps: Sequence[Step]) -> Step:
         """Return a call that puts the work of all steps on ``compute`` at once.
 
         The steps have run before, so that their kernels are compiled and loaded.
         """
-        ...
 
+    @abstractmethod
     def record(self, stream: Stream) -> Event:
         """Return an event behind all work that is on a stream now."""
-        ...
 
+    @abstractmethod
     def wait(self, stream: Stream, event: Any) -> None:
         """Let later work on a stream wait for an event of another."""
-        ...
 
+    @abstractmethod
     def synchronize(self) -> None:
         """Return when all is done."""
-        ...
 
+    @abstractmethod
     def use(self) -> None:
         """Make this GPU and its compute stream those of the calling thread."""
-        ...
 
 
 def describe_memory(runtime: Runtime) -> str:

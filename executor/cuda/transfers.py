@@ -223,11 +223,9 @@ class Decision(Protocol):
 
     def here(self) -> bool:
         """Tell, without waiting, whether it has happened; raises the reason if it never will."""
-        ...
 
     def wait(self) -> None:
         """Return when it has happened; raises the reason if it never will."""
-        ...
 
 
 class Arriving(Sequence[np.ndarray]):

@@ -34,15 +34,12 @@ class Link(Protocol):
     @property
     def turn(self) -> AbstractContextManager[Any]:
         """The lock for pulling values and for ``dirty``."""
-        ...
 
     def settle(self) -> None:
         """Have all steps happen that were begun; called without the turn."""
-        ...
 
     def pull(self, name: str) -> np.ndarray:
         """Return the newest value of ``name``."""
-        ...
 
 
 class Storage:

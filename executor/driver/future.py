@@ -46,7 +46,6 @@ class Finisher(Protocol):
 
     def finish(self, flight: InFlightSteps) -> list[Joined]:
         """Return what steps that were begun fetch; those begun before them finish first."""
-        ...
 
 
 class StepFuture:

@@ -36,15 +36,12 @@ class TracedRun(Protocol):
     @property
     def steps(self) -> int:
         """Steps that happened, or are under way."""
-        ...
 
     def trace(self, on: bool) -> None:
         """Keep the times of instructions from the next step on, or no longer."""
-        ...
 
     def tell(self, about: Callable[[int], Order]) -> list[list[Message]]:
         """Send an order about each variant of the program, by number; return the answers."""
-        ...
 
 
 @dataclass

@@ -38,25 +38,20 @@ class Delivery(Protocol):
     @property
     def size(self) -> int:
         """Number of replicas."""
-        ...
 
     @property
     def broken(self) -> bool:
         """Whether it was closed, or has no replica left: the next run starts a new gang."""
-        ...
 
     @property
     def where(self) -> Sequence[Mapping[str, Any]]:
         """By rank: process and host of a replica ({}: this process), the same object as long as it is there."""
-        ...
 
     def reserve(self) -> int:
         """Return a number for messages that are to be sent, which the caller can note before."""
-        ...
 
     def knows(self, number: int) -> bool:
         """Tell whether messages were started under a number, and not given up."""
-        ...
 
     def start(
         self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
@@ -67,7 +62,6 @@ class Delivery(Protocol):
         answers are kept until :meth:`give_up`, else until :meth:`finish`. An interrupt may come at any
         bytecode: either the number is not known after it, and nothing was sent, or all is sent in the end.
         """
-        ...
 
     def finish(self, number: int) -> Mapping[int, Message]:
         """Wait for the answers, and return them by rank. Any exception may leave it, a KeyboardInterrupt too.
@@ -76,32 +70,25 @@ class Delivery(Protocol):
             ReplicaLost: a replica ended, froze, or was late.
             Torn: an interrupt struck a replica, which cannot go on from there.
         """
-        ...
 
     def poll(self, number: int) -> bool:
         """Tell, without waiting, whether :meth:`finish` would return or raise at once."""
-        ...
 
     def give_up(self, number: int) -> None:
         """Discard the answers, now or when they arrive."""
-        ...
 
     @property
     def alive(self) -> list[int]:
         """Ranks that were not lost."""
-        ...
 
     def calls(self) -> bool:
         """Tell whether a replica's step (py_func) called the caller: it answers only after that returns."""
-        ...
 
     def drain(self) -> None:
         """Wait until the living have answered everything; bring them to one step if an interrupt struck."""
-        ...
 
     def close(self) -> None:
         """End the replicas."""
-        ...
 
 
 class Mendable(Delivery, Protocol):
@@ -109,29 +96,24 @@ class Mendable(Delivery, Protocol):
 
     def outcome(self, number: int, rank: int) -> Outcome:
         """Return what a replica, a lost one too, has sent for a message."""
-        ...
 
     def replace(self) -> list[int]:
         """Replace the lost replicas; return their ranks. The caller has all join a group next."""
-        ...
 
     def refuse(self, unfit: Mapping[int, str]) -> ReplicaLost:
         """End new replicas that are not fit, by rank why; return the error that reports them as lost.
 
         Replicas that take their places run on other nodes.
         """
-        ...
 
     def shrink(self, *changes: Change) -> None:
         """Number the living replicas anew, in the order of :attr:`alive`; the caller regroups them next.
 
         ``changes`` that go with the new numbers are made at the same moment, see :func:`assign`.
         """
-        ...
 
     def regroup(self) -> None:
         """Have all replicas join a new collective group. Afterwards none has a program loaded."""
-        ...
 
 
 class Share(NamedTuple):
@@ -209,7 +191,6 @@ class Owner(Protocol):
 
     def go_on(self, request: Request) -> None:
         """Split over the places that are left what has not happened of a void request, and send it."""
-        ...
 
 
 @dataclass(eq=False)

@@ -72,15 +72,12 @@ class Table(Protocol):
 
     def put(self, key: str, value: bytes) -> None:
         """Set a value."""
-        ...
 
     def get(self, key: str) -> bytes | None:
         """Return a value, None without one."""
-        ...
 
     def delete(self, key: str) -> None:
         """Forget a value."""
-        ...
 
 
 class _Looks:

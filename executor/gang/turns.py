@@ -16,7 +16,6 @@ class HasTurn(Protocol):
 
     def go_on(self) -> None:
         """Have the owners of void requests split and send them anew, in order; called without the lock."""
-        ...
 
 
 class NeedsTurn(Exception):

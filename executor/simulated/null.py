@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..cuda.kernel import CudaKernel
-from ..cuda.runtime import Dims, Fork, Properties, Step
+from ..cuda.runtime import Dims, Event, Fork, Properties, Step
 from ..host.arena import Region
 from .on_host import HostMemoryRuntime
 
@@ -24,11 +24,10 @@ class NullStream:
     ptr = 0
 
 
-class NullEvent:
+class NullEvent(Event):
     """An event that every stream has passed."""
 
     def done(self) -> bool:
-        """True: no work is ever pending."""
         return True
 
     def synchronize(self) -> None:
@@ -54,7 +53,7 @@ class NullFork(Fork):
 
 
 class NullRuntime(HostMemoryRuntime):
-    """One GPU (see :class:`~..cuda.runtime.Runtime`) with an H200's properties.
+    """A GPU with an H200's properties.
 
     ``call_counts`` counts the calls that reached a stream by kind, ``launch_counts`` the kernels that were
     bound by name.
@@ -71,11 +70,9 @@ class NullRuntime(HostMemoryRuntime):
         self.launch_counts: Counter[str] = Counter()
 
     def versions(self) -> dict[str, str]:
-        """All libraries are here."""
         return dict.fromkeys(("cuda", "cublaslt", "cudnn"), "null")
 
     def empty(self, nbytes: int) -> np.ndarray:
-        """Return address space."""
         return Region(max(nbytes, 1)).bytes[:nbytes]
 
     def on_host(self, array: Any) -> bool:
@@ -83,24 +80,19 @@ class NullRuntime(HostMemoryRuntime):
         return False
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Return host memory."""
         return np.empty(nbytes, np.uint8)
 
     def memory(self) -> tuple[int, int]:
-        """All of it is free."""
         return self.properties.memory, self.properties.memory
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
-        """Return a call that does nothing."""
         self.launch_counts[kernel.name] += 1
         return NullStep()
 
     def copy(self, target: Any, source: Any, stream: Any) -> None:
-        """Count a copy."""
         self.call_counts["copy"] += 1
 
     def copying(self, target: Any, source: Any) -> Step:
-        """Return a call that does nothing."""
         return NullStep()
 
     def execute(self, steps: Sequence[Step]) -> None:
@@ -108,11 +100,9 @@ class NullRuntime(HostMemoryRuntime):
         self.call_counts["execute"] += len(steps)
 
     def stream(self, urgent: bool = False) -> NullStream:
-        """Return one more stream."""
         return NullStream()
 
     def fork(self, stream: NullStream, step: Step) -> NullFork:
-        """Return a call that does nothing."""
         return NullFork()
 
     def host(self, step: Step) -> None:
@@ -120,19 +110,16 @@ class NullRuntime(HostMemoryRuntime):
         self.call_counts["host"] += 1
 
     def capture(self, steps: Sequence[Step]) -> Step:
-        """Return the launch of an empty graph."""
         return self._launch_graph
 
     def _launch_graph(self) -> None:
         self.call_counts["graph"] += 1
 
     def record(self, stream: Any) -> NullEvent:
-        """Count an event."""
         self.call_counts["record"] += 1
         return NullEvent()
 
     def wait(self, stream: Any, event: Any) -> None:
-        """Count a wait."""
         self.call_counts["wait"] += 1
 
     def synchronize(self) -> None:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..cuda.runtime import Runtime
+
 if TYPE_CHECKING:
     from ..cuda.dnn import Dnn
     from ..cuda.gemm import Blas
 
 
-class HostMemoryRuntime:
-    """A part of a :class:`~..cuda.runtime.Runtime`: memory that is as good as pinned, libraries by NumPy."""
+class HostMemoryRuntime(Runtime):
+    """Memory that is as good as pinned, and libraries by NumPy."""
 
     xp = np
 
@@ -41,7 +43,6 @@ class HostMemoryRuntime:
         """Memory goes back as soon as it is not used."""
 
     def address(self, array: np.ndarray) -> int:
-        """Return an array's address."""
         return int(array.ctypes.data)
 
     def use(self) -> None:

@@ -11,21 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from ..cuda.dnn import Attention, AttentionGrad, BatchNorm, BatchNormGrad, Convolution, Graph
+from ..cuda.dnn import Attention, AttentionGrad, BatchNorm, BatchNormGrad, Convolution, Dnn, Graph
 from ..cuda.gemm import in_tf32
 
 Arrays = Mapping[str, np.ndarray]
 
 
-class ReferenceDnn:
-    """Computes every description (see :class:`~..cuda.dnn.Dnn`)."""
+class ReferenceDnn(Dnn):
+    """Computes every description."""
 
     def workspace(self, graph: Graph) -> int | None:
-        """See :class:`~..cuda.dnn.Dnn`."""
         return 0
 
     def bind(self, graph: Graph, arrays: Arrays, workspace: Any) -> ReferenceCall:
-        """See :class:`~..cuda.dnn.Dnn`."""
         return ReferenceCall(graph, arrays)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...strategies.errors import Unsupported
 from ..cuda.kernel import CudaKernel
-from ..cuda.runtime import Captured, Dims, Fork, Properties, Step, Waiting
+from ..cuda.runtime import Captured, Dims, Event, Fork, Properties, Step, Waiting
 from ..host.host_memory import MemoryRanges, aligned, when_gone
 from .host_compiler import compiled, host_compiler
 from .on_host import HostMemoryRuntime
@@ -36,7 +36,7 @@ def simulated_gpus() -> int:
     return int(text) if text.isdigit() else 0
 
 
-class SimulatedEvent:
+class SimulatedEvent(Event):
     """A point in a stream."""
 
     def __init__(self, stream: SimulatedStream) -> None:
@@ -50,7 +50,6 @@ class SimulatedEvent:
         return self._stream.did >= self._point
 
     def synchronize(self) -> None:
-        """Do the work up to here."""
         self._stream.reach(self._point)
 
     def passed(self) -> Any:
@@ -74,7 +73,7 @@ class SimulatedFork(Fork):
 
 
 class SimulatedRuntime(HostMemoryRuntime):
-    """One simulated GPU (see :class:`~..cuda.runtime.Runtime`)."""
+    """One simulated GPU."""
 
     name = "simulated"
 
@@ -98,7 +97,6 @@ class SimulatedRuntime(HostMemoryRuntime):
         return simulated_nccl
 
     def versions(self) -> dict[str, str]:
-        """All libraries are here."""
         return dict.fromkeys(("cuda", "cublaslt", "cudnn", "nccl"), "simulated")
 
     def empty(self, nbytes: int) -> np.ndarray:
@@ -119,32 +117,25 @@ class SimulatedRuntime(HostMemoryRuntime):
         ALLOCATED.pop(address, None)
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        """Return host memory."""
         return self._pinned.bytes(nbytes)
 
     def on_host(self, array: np.ndarray) -> bool:
-        """Tell whether an array lies in memory that ``pinned`` gave."""
         return array in self._pinned
 
     def memory(self) -> tuple[int, int]:
-        """Return free and all bytes."""
         return self.properties.memory - self._used_bytes, self.properties.memory
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
-        """Return the call that runs a kernel."""
         kernel = kernel.over(arguments, self.address)
         return HostLaunch(compiled(kernel), kernel, (*grid, *block), arguments)
 
     def copy(self, target: Any, source: Any, stream: SimulatedStream) -> None:
-        """Put a copy on a stream."""
         stream.add(partial(np.copyto, target, source))
 
     def copying(self, target: Any, source: Any) -> Step:
-        """Return the call that copies."""
         return partial(np.copyto, target, source)
 
     def execute(self, steps: Sequence[Step]) -> None:
-        """Put calls on the compute stream."""
         for step in steps:
             self.compute.add(step)
 
@@ -153,7 +144,6 @@ class SimulatedRuntime(HostMemoryRuntime):
         return SimulatedStream(self._streams, self._turn)
 
     def fork(self, stream: SimulatedStream, step: Step) -> SimulatedFork:
-        """Return the call that puts a step's work on another stream."""
         return SimulatedFork(stream, step)
 
     def host(self, step: Step) -> None:
@@ -177,19 +167,15 @@ class SimulatedRuntime(HostMemoryRuntime):
             self.compute.advance(self.compute.put)
 
     def capture(self, steps: Sequence[Step]) -> Step:
-        """Return a call that puts the steps on the compute stream."""
         return partial(self.execute, [partial(in_graph, step) for step in steps])
 
     def record(self, stream: SimulatedStream) -> SimulatedEvent:
-        """Return an event at the stream's present end."""
         return SimulatedEvent(stream)
 
     def wait(self, stream: SimulatedStream, event: SimulatedEvent) -> None:
-        """Let a stream wait for an event of another."""
         stream.add(event.passed)
 
     def synchronize(self) -> None:
-        """Do everything."""
         for stream in self._streams:
             stream.reach(stream.put)
 
