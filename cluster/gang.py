@@ -15,7 +15,7 @@ from ray.exceptions import RayError
 
 from ..executor.device.place import CUDAPlace, Place
 from ..executor.gang.assign import Change, assign
-from ..executor.gang.delivery import VALUES_GONE, Outcome
+from ..executor.gang.delivery import VALUES_GONE, Mendable, Outcome
 from ..executor.gang.gang import Gang
 from ..executor.gang.recovery import CURE
 from ..executor.replica.message import Message, StackedMessages
@@ -43,7 +43,7 @@ _SESSION_S = 0.05
 _UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there, but does nothing
 
 
-class RayDelivery:
+class RayDelivery(Mendable):
     """Delivers messages to actors, notices which are lost and why, and brings in others."""
 
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
@@ -64,11 +64,8 @@ class RayDelivery:
         self._stopped: dict[int, float] = {}  # since when, by rank
         self._cut_off: set[str] = set()  # nodes that were not to be heard
         self._unfit: dict[str, str] = {}  # nodes on which a replica was refused, and why
-        self._channels: Channels | ActorCalls = (
-            Channels(self._lost, self._late, self._look_after)
-            if config.transport == "socket"
-            else ActorCalls(self._lost, self._late, self._look_after)
-        )
+        transport = Channels if config.transport == "socket" else ActorCalls
+        self._channels = transport(self._lost, self._late, self._look_after)
         everyone = size + config.spares
         self._reservations = [reserve(everyone, config, gpus=gpus)]
         handles = [
@@ -87,17 +84,14 @@ class RayDelivery:
 
     @property
     def size(self) -> int:
-        """Replicas in the gang."""
         return len(self._members)
 
     @property
     def alive(self) -> list[int]:
-        """Ranks that were not lost."""
         return [rank for rank, member in enumerate(self._members) if member.alive]
 
     @property
     def broken(self) -> bool:
-        """Whether no replica is left, or the Ray that they ran on is gone."""
         for member in self._members:  # every step asks this
             if member.alive:
                 return self._closed or self._ray_is_gone()
@@ -113,26 +107,17 @@ class RayDelivery:
 
     @property
     def where(self) -> list[dict[str, Any]]:
-        """Process, node and host of each replica."""
         return [member.where for member in self._members]
 
     def reserve(self) -> int:
-        """Return a number for messages to be sent."""
         return self._channels.reserve()
 
     def knows(self, number: int) -> bool:
-        """Tell whether messages were sent under a number, and not given up."""
         return self._channels.knows(number)
 
     def start(
         self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
     ) -> int:
-        """Send messages by rank, and return the number to ask for their answers with.
-
-        Raises:
-            InvalidState: the gang was closed, or no replica is left of it.
-            ReplicaLost: a replica died, or takes nothing in.
-        """
         if self.broken:
             raise InvalidState(VALUES_GONE)
         first = (
@@ -144,19 +129,12 @@ class RayDelivery:
         return self._channels.start(messages, self.config.step_deadline_s, number)
 
     def finish(self, number: int) -> Mapping[int, Message]:
-        """Return the answers by rank.
-
-        Raises:
-            ReplicaLost: a replica died, froze, was cut off, or did not answer in time.
-        """
         return self._channels.finish(number, self.config.step_deadline_s)
 
     def poll(self, number: int) -> bool:
-        """Tell, without waiting, whether the answers are there, or never will be."""
         return self._channels.poll(number)
 
     def give_up(self, number: int) -> None:
-        """Throw the answers to these messages away when they come."""
         self._channels.give_up(number)
 
     # -- what became of a replica --------------------------------------------------------------------
@@ -245,19 +223,12 @@ class RayDelivery:
     # -- going on without the lost ------------------------------------------------------------------
 
     def calls(self) -> bool:
-        """False: replicas are other processes."""
         return False
 
     def drain(self) -> None:
-        """Wait until the living have answered everything they were asked.
-
-        Raises:
-            ReplicaLost: one more is lost.
-        """
         self._channels.drain(set(self.alive), self.config.collective_deadline_s)
 
     def outcome(self, number: int, rank: int) -> Outcome:
-        """Return what came from a replica for a message: what it posted, its answer, what it kept by step."""
         answers = self._channels.came(number, rank)
         return Outcome(*answers, self._channels.own(number, rank))
 

@@ -20,6 +20,7 @@ from .connection import SPIN_S, TURNS, ReplicaConnection
 from .feed_buffer import DriverFeedBuffer
 from .frame import SLOTS, ChannelClosed, Frame, Outgoing, encode, encode_beside
 from .near import NearReplicas
+from .transport import Transport
 
 _HAND_OVER_S = 2.0
 _WATCH_S = 0.25
@@ -47,13 +48,8 @@ class _Exchange:
     sending: float = 0.0  # seconds that it took: a replica that is woken may have the core first
 
 
-class Channels:
-    """Sends each replica its message, and gathers the answers in any order.
-
-    ``lost(rank)`` returns the error for a replica whose connection closed, ``late(ranks, seconds)`` the one for
-    replicas that did not answer in time. ``watch(ranks)`` is called now and then while these have yet to
-    answer, and raises if one never will.
-    """
+class Channels(Transport[_Exchange]):
+    """Carries messages by a connection to each replica, and by shared memory to those of this host."""
 
     def __init__(
         self,
@@ -61,11 +57,9 @@ class Channels:
         late: Callable[[list[int], float], CollectiveError],
         watch: Callable[[list[int]], None] = lambda ranks: None,
     ) -> None:
+        super().__init__(lost, late, watch)
         self.lines: dict[int, ReplicaConnection] = {}
         self._near = NearReplicas([])
-        self._lost, self._late, self._watch = lost, late, watch
-        self._number = 0
-        self._under_way: dict[int, _Exchange] = {}
         self._poller = select.epoll()
         self._pollers: dict[int, select.epoll] = {}
         self._bulky = False  # whether replicas post so much that they might wait to be heard
@@ -92,25 +86,9 @@ class Channels:
                 poller.register(near.woken, select.EPOLLIN)
         self._last = max(lines, default=-1)
 
-    def reserve(self) -> int:
-        """Return a number for messages to be sent."""
-        self._number = (self._number + 1) & 0xFFFFFFFF
-        return self._number
-
-    def knows(self, number: int) -> bool:
-        """Tell whether messages of this number are in flight or answered, and not given up."""
-        return number in self._under_way
-
     def start(
         self, messages: Mapping[int, Message], within: float, number: int | None = None
     ) -> int:
-        """Send messages by rank; return the number by which :meth:`finish` finds the answers.
-
-        With a ``number`` from :meth:`reserve` the answers are kept until they are given up, else returned once.
-
-        Raises:
-            CollectiveError: a replica is gone, or does not take in what was sent before.
-        """
         deadline = time.monotonic() + within
         slot: int | None = 0
         rings = not self._under_way
@@ -148,14 +126,6 @@ class Channels:
         return number
 
     def finish(self, number: int, within: float) -> Mapping[int, Message]:
-        """Wait for the answers; return them by rank, with what replicas posted before.
-
-        After an interrupt (Ctrl-C) every replica still gets its message, so that all finish the step. The
-        answers can be asked for again if the number was reserved, else they are discarded.
-
-        Raises:
-            CollectiveError: a replica is gone or late.
-        """
         deadline = time.monotonic() + within
         exchange = self._under_way[number]
         began = time.perf_counter()
@@ -182,7 +152,6 @@ class Channels:
         return {rank: whole(posted.get(rank), answers[rank]) for rank in sorted(answers)}
 
     def poll(self, number: int) -> bool:
-        """Tell, without waiting, whether :meth:`finish` would wait."""
         exchange = self._under_way.get(number)
         with contextlib.suppress(CollectiveError):
             while exchange is not None and exchange.waiting - self._silent and self._turn(0.0):
@@ -190,7 +159,6 @@ class Channels:
         return exchange is None or not exchange.waiting - self._silent
 
     def give_up(self, number: int) -> None:
-        """Discard these answers, now or when they arrive."""
         exchange = self._under_way.get(number)
         if exchange is None:
             return
@@ -201,7 +169,6 @@ class Channels:
             self._under_way.pop(number, None)
 
     def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
-        """Return what a replica posted for a message, and its answer; None for each that has not come."""
         exchange = self._under_way.get(number)
         if exchange is None:
             return None, None
@@ -216,7 +183,6 @@ class Channels:
         return posted, exchange.answers.get(rank)
 
     def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
-        """Return the replica's own persistables that it posted after steps, by the number of steps done."""
         exchange = self._under_way.get(number)
         return exchange.own_values.get(rank, {}) if exchange is not None else {}
 
@@ -237,7 +203,6 @@ class Channels:
                 frames.clear()
 
     def drain(self, ranks: set[int], within: float) -> None:
-        """Wait until these replicas have answered everything."""
         deadline = time.monotonic() + within
         while late := {r for e in self._under_way.values() for r in e.waiting & ranks}:
             if not self._turn(deadline, each=True):
@@ -434,7 +399,6 @@ class Channels:
         return self._lost(rank)
 
     def hang_up(self, rank: int) -> None:
-        """Neither send to a replica nor listen to it any more."""
         self._silent.add(rank)
         for descriptor in [d for d, r in self._ranks.items() if r == rank]:
             for poller in (self._poller, *self._pollers.values()):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from ray.exceptions import RayError
 
 from ...executor.host.interrupts import interruptible
 from ...executor.replica.message import Message
-from ...strategies.errors import CollectiveError
+from ..channel.transport import Transport
 
 _WATCH_S = 0.25
 
@@ -26,46 +26,24 @@ class _Exchange:
         self.answers: dict[int, Message] = {}
 
 
-class ActorCalls:
-    """Offers what :class:`Channels` offers, about ten times slower for small messages.
+class ActorCalls(Transport[_Exchange]):
+    """Calls actors: for small messages this takes about ten times as long as :class:`Channels`.
 
-    What a replica fetched is lost with it if it ends between its vote and its answer.
+    What a replica fetched is lost with it if it ends between its vote and its answer. A message that an
+    interrupt kept from being sent, or maybe not, is sent before the next: an actor that had it gives the same
+    answer again.
     """
 
-    def __init__(
-        self,
-        lost: Callable[[int], CollectiveError],
-        late: Callable[[list[int], float], CollectiveError],
-        watch: Callable[[list[int]], None] = lambda ranks: None,
-    ) -> None:
-        self._lost, self._late, self._watch = lost, late, watch
-        self._actors: dict[int, Any] = {}
-        self._number = 0
-        self._under_way: dict[int, _Exchange] = {}
+    _actors: Mapping[int, Any] = {}
 
     def use(self, actors: Mapping[int, Any]) -> None:
         """Talk to these actors, by rank, from now on; what was under way is forgotten."""
         self._actors = dict(actors)
         self._under_way = {}
 
-    def reserve(self) -> int:
-        """Return a number for messages to be sent."""
-        self._number += 1
-        return self._number
-
-    def knows(self, number: int) -> bool:
-        """Tell whether messages were sent under a number, and not given up."""
-        return number in self._under_way
-
     def start(
         self, messages: Mapping[int, Message], within: float, number: int | None = None
     ) -> int:
-        """Send messages by rank; return the number under which :meth:`finish` gives the answers.
-
-        With a ``number`` of :meth:`reserve` it gives them until they are given up, else once. An interrupt
-        leaves no replica without its message: what was not sent, or maybe not, is sent before the next; an
-        actor that had it gives the same answer again.
-        """
         self._push()
         lasting = number is not None
         number = self.reserve() if number is None else number
@@ -84,11 +62,6 @@ class ActorCalls:
         return self._actors[rank].answer.remote(number, message.kind, head, arrays, message.step)
 
     def finish(self, number: int, within: float) -> dict[int, Message]:
-        """Return the answers by rank.
-
-        Raises:
-            CollectiveError: a replica is gone or late.
-        """
         self._push()
         exchange = self._under_way[number]
         self._gather(exchange, set(exchange.messages), within)
@@ -115,30 +88,23 @@ class ActorCalls:
                 self._watch(sorted(waiting.values()))
 
     def poll(self, number: int) -> bool:
-        """Tell, without waiting, whether :meth:`finish` would wait."""
         exchange = self._under_way.get(number)
         calls = list(exchange.calls.values()) if exchange is not None else []
         with interruptible:
             return len(ray.wait(calls, num_returns=len(calls), timeout=0)[0]) == len(calls)
 
     def give_up(self, number: int) -> None:
-        """Throw these answers away when they come."""
         exchange = self._under_way.get(number)
         if exchange is not None:
             self._push()
             self._under_way.pop(number, None)
 
     def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
-        """Return what a replica posted for a message (nothing), and its answer, if it came."""
+        """Return the answer of a replica, which posts nothing."""
         exchange = self._under_way.get(number)
         return None, exchange.answers.get(rank) if exchange is not None else None
 
-    def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
-        """Return what a replica posted of its own: nothing."""
-        return {}
-
     def drain(self, ranks: set[int], within: float) -> None:
-        """Wait until these replicas have answered everything."""
         for exchange in list(self._under_way.values()):
             self._gather(exchange, ranks, within)
 

@@ -61,6 +61,10 @@ class Delivery(Protocol):
         ``ahead``: the caller does not wait for the answers at once. With a ``number`` from :meth:`reserve`, the
         answers are kept until :meth:`give_up`, else until :meth:`finish`. An interrupt may come at any
         bytecode: either the number is not known after it, and nothing was sent, or all is sent in the end.
+
+        Raises:
+            InvalidState: it is broken.
+            ReplicaLost: a replica died, or takes nothing in.
         """
 
     def finish(self, number: int) -> Mapping[int, Message]:

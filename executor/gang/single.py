@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..device.place import Place
 
 
-class SingleRankDelivery:
+class SingleRankDelivery(Delivery):
     """Delivers to one replica of a gang, which is rank 0 here, whatever its rank there becomes."""
 
     size = 1
@@ -46,59 +46,44 @@ class SingleRankDelivery:
 
     @property
     def broken(self) -> bool:
-        """Whether the gang is closed, or the replica was lost."""
         return self._all.broken or self.rank is None
 
     @property
     def where(self) -> Sequence[Mapping[str, Any]]:
-        """What tells the process and host of the replica."""
         return [self.replica]
 
     def reserve(self) -> int:
-        """Return a number for messages to be sent."""
         return self._all.reserve()
 
     def knows(self, number: int) -> bool:
-        """Tell whether a message was sent under a number, and not given up."""
         return self._all.knows(number)
 
     def start(
         self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
     ) -> int:
-        """Send the message for rank 0.
-
-        Raises:
-            InvalidState: the replica is gone, and its values with it.
-        """
         rank = self.rank
         if rank is None:
             raise InvalidState(VALUES_GONE)
         return self._all.start({rank: messages[0]}, ahead, number)
 
     def finish(self, number: int) -> dict[int, Message]:
-        """Return the answer, as that of rank 0."""
         (answer,) = self._all.finish(number).values()
         return {0: answer}
 
     def poll(self, number: int) -> bool:
-        """Tell, without waiting, whether the answer is there."""
         return self._all.poll(number)
 
     def give_up(self, number: int) -> None:
-        """Throw the answer away."""
         self._all.give_up(number)
 
     @property
     def alive(self) -> list[int]:
-        """Rank 0, as long as it is."""
         return [] if self.rank is None else [0]
 
     def calls(self) -> bool:
-        """Tell whether a replica of the gang, at work, has called the caller."""
         return self._all.calls()
 
     def drain(self) -> None:
-        """Wait until all of the gang stand at one step."""
         self._all.drain()
 
     def close(self) -> None:
@@ -131,7 +116,6 @@ class SingleReplicaGang(Gang):
         self._gang.epoch = epoch or self._gang.epoch
 
     def new_id(self) -> int:
-        """Return a number that nothing on the gang's replicas has."""
         return self._gang.new_id()
 
     def libraries(self) -> frozenset[str]:

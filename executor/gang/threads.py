@@ -41,7 +41,11 @@ class _Exchange:
 
 
 class ThreadDelivery:
-    """Replica 0 runs on the caller's thread, or if asked ahead on its own; the others always on their own."""
+    """A :class:`Delivery` to threads. Replica 0 runs on the caller's thread, or if asked ahead on its own.
+
+    A replica that answers too late breaks it: no thread can be ended from outside. Answers of replica 0 cannot
+    be given up while it was not asked, or was interrupted, for the others may wait for it (:class:`Torn`).
+    """
 
     def __init__(self, places: Sequence[Place], config: ClusterConfig) -> None:
         self.size = size = len(places)
@@ -69,21 +73,14 @@ class ThreadDelivery:
         self._catching_up: threading.Thread | None = None
 
     def reserve(self) -> int:
-        """Return a number for messages to be handed out."""
         return next(self._numbers)
 
     def knows(self, number: int) -> bool:
-        """Tell whether messages were handed out under a number, and not given up."""
         return number in self._exchanges
 
     def start(
         self, messages: Mapping[int, Message], ahead: bool = False, number: int | None = None
     ) -> int:
-        """Hand out messages by rank; return the number to ask for the answers with.
-
-        Raises:
-            InvalidState: the gang was closed.
-        """
         if self.broken:
             raise InvalidState(VALUES_GONE)
         if ahead and 0 not in self._workers:
@@ -112,12 +109,6 @@ class ThreadDelivery:
         exchange.handed_out = True
 
     def finish(self, number: int) -> dict[int, Message]:
-        """Return the answers by rank.
-
-        Raises:
-            CollectiveError: a replica did not answer in time; the gang cannot be used again.
-            Torn: an interrupt struck replica 0.
-        """
         until = time.monotonic() + self._within
         exchange = self._exchanges[number]
         if not exchange.handed_out:
@@ -148,16 +139,10 @@ class ThreadDelivery:
             raise
 
     def poll(self, number: int) -> bool:
-        """Tell, without waiting, whether the answers are there."""
         exchange = self._exchanges.get(number)
         return exchange is None or len(exchange.answers) == exchange.size
 
     def give_up(self, number: int) -> None:
-        """Throw the answers away when they come.
-
-        Raises:
-            Torn: replica 0 was not asked, or an interrupt struck it, and the others may wait for it.
-        """
         exchange = self._exchanges.get(number)
         if exchange is not None:
             if exchange.own is not None and 0 not in exchange.answers:
@@ -200,7 +185,6 @@ class ThreadDelivery:
             raise CollectiveError(f"replicas {late} did not answer within {self._within:g} s.")
 
     def calls(self) -> bool:
-        """Tell whether a replica at work has called the caller: its frame is on the stack."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code is Replica.handle.__code__ and frame.f_locals["self"] in self.replicas:
