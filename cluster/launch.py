@@ -9,55 +9,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..executor.cuda.runtime import Runtime
 from ..executor.device.place import Place, register_gpu_counter
 from ..executor.gang import launchers
-from ..executor.gang.gang import Gang
-from ..executor.gang.local import launch_threads
-from ..executor.gang.thread_group import form_threads
-from ..executor.gang.trainers import Launcher, LocalTable, Table, register_trainers
-from ..executor.plan.group import CollectiveGroup
+from ..executor.gang.launchers import Launcher
 from ..executor.saving.served import save_arrays
-from ..executor.servers.launchers import register_saver, register_server_launcher
 from ..executor.servers.local import ThreadLauncher
+from ..executor.servers.running import register_saver
 from ..strategies.current import current_config, pop_config, push_config
 from ..strategies.errors import InvalidType
 
 if TYPE_CHECKING:
-    from ..executor.rpc.messages import Wire
-    from ..executor.servers.server import ParameterServer
+    from ..executor.cuda.runtime import Runtime
+    from ..executor.gang.gang import Gang
+    from ..executor.gang.trainers import Table
+    from ..executor.plan.group import CollectiveGroup
+    from ..executor.rpc.messages import Service, Wire
     from ..strategies.cluster import ClusterConfig
-
-
-def _launch_ray(places: Sequence[Place], config: ClusterConfig) -> Gang:
-    from .gang import launch_ray  # Ray is imported at the first parallel run, not before
-
-    gang = launch_ray(places, config)
-    _at_exit()
-    return gang
-
-
-def _at_exit() -> None:
-    atexit.unregister(shutdown)
-    atexit.register(shutdown)  # handlers run last in, first out: gangs must end before Ray does
-
-
-class _RayServers:
-    """Imports Ray when the first server or trainer asks for it, not before."""
-
-    def serve(self, server: ParameterServer, config: ClusterConfig) -> None:
-        """Host a server in an actor."""
-        from .pserver.launcher import RayServerLauncher
-
-        _at_exit()
-        RayServerLauncher().serve(server, config)
-
-    def wire(self, config: ClusterConfig) -> Wire:
-        """Return what carries a trainer's messages."""
-        from .pserver.launcher import RayServerLauncher
-
-        _at_exit()
-        return RayServerLauncher().wire(config)
 
 
 def _cluster_gpus() -> int:
@@ -74,6 +41,48 @@ def _cluster_gpus() -> int:
     return gpu_total()
 
 
+class _RayLauncher(Launcher):
+    """Gangs and servers are Ray actors. Ray is imported when they are first asked for, not before."""
+
+    def start(self, places: Sequence[Place], config: ClusterConfig) -> Gang:
+        from .gang import launch_ray
+
+        gang = launch_ray(places, config)
+        _at_exit()
+        return gang
+
+    def table(self) -> Table:
+        from .primitives import ray_private
+
+        _join_trainers(current_config())
+        return ray_private
+
+    def form(
+        self, name: str, rank: int, size: int, runtime: Runtime | None, within: float
+    ) -> CollectiveGroup:
+        from .ray.trainers import form_here
+
+        return form_here(name, rank, size, within, current_config().collective_deadline_s)
+
+    def home(self, config: ClusterConfig) -> ClusterConfig:
+        from .ray.trainers import at_home
+
+        _join_trainers(config)
+        return at_home(config)
+
+    def serve(self, server: Service, config: ClusterConfig) -> None:
+        from .pserver.launcher import host_server
+
+        _at_exit()
+        host_server(server, config)
+
+    def wire(self, config: ClusterConfig) -> Wire:
+        from .pserver.launcher import wire_to_servers
+
+        _at_exit()
+        return wire_to_servers(config)
+
+
 def _join_trainers(config: ClusterConfig) -> None:
     """Join the Ray on which trainers meet: they must all find the same."""
     from .ray.session import join_ray
@@ -81,37 +90,15 @@ def _join_trainers(config: ClusterConfig) -> None:
     join_ray(config, shared=True)
 
 
-def _ray_table() -> Table:
-    from .primitives import ray_private
-
-    _join_trainers(current_config())
-    return ray_private
+def _at_exit() -> None:
+    atexit.unregister(shutdown)
+    atexit.register(shutdown)  # handlers run last in, first out: gangs must end before Ray does
 
 
-def _form_ray(
-    name: str, rank: int, size: int, runtime: Runtime | None, within: float
-) -> CollectiveGroup:
-    from .ray.trainers import form_here
-
-    return form_here(name, rank, size, within, current_config().collective_deadline_s)
-
-
-def _ray_home(config: ClusterConfig) -> ClusterConfig:
-    from .ray.trainers import at_home
-
-    _join_trainers(config)
-    return at_home(config)
-
-
-_threads = LocalTable()
-register_trainers("threads", Launcher(lambda: _threads, form_threads))
-register_trainers("ray", Launcher(_ray_table, _form_ray, _ray_home))
+launchers.register_launcher("threads", ThreadLauncher())
+launchers.register_launcher("ray", _RayLauncher())
 register_gpu_counter(_cluster_gpus)
 register_saver(save_arrays)
-launchers.register_launcher("threads", launch_threads)
-launchers.register_launcher("ray", _launch_ray)
-register_server_launcher("threads", ThreadLauncher())
-register_server_launcher("ray", _RayServers())
 
 
 def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterConfig:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...executor.gang.trainers import Card, Trainers, World, launcher_of, meet
+from ...executor.gang.launchers import launcher_of
+from ...executor.gang.trainers import Card, Trainers, World, meet
 from ...executor.plan.group import CollectiveGroup, When
 from ...strategies.current import current_config
 
@@ -55,13 +56,13 @@ class WorkerGroup:
             config = current_config()
             number = self._trainers.trainer
             card = Card(number, self._trainers.endpoints, 1, "CPU", {})
-            table = launcher_of(config.launcher).table()
+            table = launcher_of(config).table()
             self._current = meet(self._trainers, card, table, config.start_deadline_s)
         return self._current
 
     def _collectives(self) -> CollectiveGroup:
         if self._group is None:
             world, config = self._world(), current_config()
-            form = launcher_of(config.launcher).form
-            self._group = form(world.name, world.first, world.size, None, config.start_deadline_s)
+            rank = (world.name, world.first, world.size, None, config.start_deadline_s)
+            self._group = launcher_of(config).form(*rank)
         return self._group

@@ -1,6 +1,6 @@
 """Parameter servers as Ray actors named by their endpoint, and the sockets between them and trainers.
 
-Start at ``launcher.py`` ``RayServerLauncher``, what ``ClusterConfig(launcher="ray")`` means for servers.
+Start at ``launcher.py``, what ``ClusterConfig(launcher="ray")`` means for servers.
 
 * A server: ``hosting.py`` ``HostedServer``, in the process that ran its program, starts ``actor.py``
   ``ServerActor``, moves values there (``moving.py``), and starts another from ``snapshots.py`` when it is lost.

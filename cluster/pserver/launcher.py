@@ -22,26 +22,20 @@ from .hosting import Job, RayDirectory, host
 from .wire import SocketWire
 
 
-class RayServerLauncher:
-    """Hosts servers in actors named by their endpoints; trainers of any process of the cluster find them."""
+def host_server(server: Service, config: ClusterConfig) -> None:
+    """Move a server into an actor named by its endpoint, and return once it has ended.
 
-    def serve(self, server: ParameterServer, config: ClusterConfig) -> None:
-        """Move a server into an actor, and return once it has ended.
+    Its values leave the scope: a second copy would be an old one.
+    """
+    assert isinstance(server, ParameterServer)
+    host(job_of(server), config)
 
-        Its values leave the scope: a second copy would be an old one.
 
-        Raises:
-            InvalidState: another server has this endpoint.
-            ServerLost: it was lost, and could not be restored.
-            TrainerLost: it ended because a trainer was lost.
-        """
-        host(job_of(server), config)
-
-    def wire(self, config: ClusterConfig) -> SocketWire:
-        """Return what carries a trainer's messages to servers of the cluster, once that is joined."""
-        directory = RayDirectory(config)
-        directory.join()
-        return SocketWire(directory)
+def wire_to_servers(config: ClusterConfig) -> SocketWire:
+    """Return what carries a trainer's messages to servers of the cluster, once that is joined."""
+    directory = RayDirectory(config)
+    directory.join()
+    return SocketWire(directory)
 
 
 def job_of(server: ParameterServer) -> Job:

@@ -23,6 +23,7 @@ from ...strategies.errors import (
 )
 from ...strategies.types import VarType
 from ..gang.gang import Gang
+from ..gang.launchers import launcher_of
 from ..gang.trainers import ENDPOINTS, Trainers, World, listed_endpoints
 from ..replica.orders import Spread
 
@@ -106,7 +107,8 @@ class Together:
             TrainerLost: one does not come.
             InvalidValue: trainers disagree about who they are.
         """
-        world = self._gang.world(self.trainers, self._device)
+        table = launcher_of(self._gang.config).table
+        world = self._gang.world(self.trainers, self._device, table)
         if world is self.world:
             return False
         self.world, self._kernels, self._spread = world, None, True

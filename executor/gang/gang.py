@@ -39,7 +39,7 @@ from .assign import Change, assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
 from .recovery import CURE, Recovery
 from .replicas import Replicas, cause_of
-from .trainers import Card, Trainers, World, launcher_of, meet
+from .trainers import Card, Table, Trainers, World, meet
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -350,8 +350,8 @@ class Gang(Replicas):
 
     # -- other trainers -----------------------------------------------------------------------------
 
-    def world(self, trainers: Trainers, device: str) -> World:
-        """Return the group of trainers; meet them first if they have not met, or if that group has ended.
+    def world(self, trainers: Trainers, device: str, table: Callable[[], Table]) -> World:
+        """Return the group of trainers; they meet first, at a table, if they have not, or if it has ended.
 
         Raises:
             InvalidValue: trainers disagree about who they are.
@@ -367,7 +367,7 @@ class Gang(Replicas):
             within, backend = self.config.start_deadline_s, self.config.collectives
             shared = common(self._versions())
             card = Card(trainers.trainer, trainers.endpoints, self.size, device, shared, backend)
-            world = meet(trainers, card, launcher_of(self.config.launcher).table(), within)
+            world = meet(trainers, card, table(), within)
             self._worlds[trainers] = world
             try:
                 joining = [

@@ -1,4 +1,4 @@
-"""Find the gang for a list of places, or start it with the launcher that the configuration names.
+"""Launchers, and the gangs that they started: find the gang for a list of places, or start it.
 
 The front door registers launchers, so that nothing here knows Ray.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,59 @@ from ...strategies.errors import InvalidArgument, PlacementError, RowlockError
 from ..device.place import NO_PLACES, CUDAPlace, Place
 from .gang import Gang
 from .single import single_at
-from .trainers import Trainers, launcher_of
+from .trainers import Table, Trainers
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
+    from ..cuda.runtime import Runtime
+    from ..plan.group import CollectiveGroup
+    from ..rpc.messages import Service, Wire
 
-Launcher = Callable[[Sequence[Place], "ClusterConfig"], Gang]
+
+class Launcher(ABC):
+    """What ``ClusterConfig.launcher`` names: how gangs start, trainers meet, and servers are reached."""
+
+    @abstractmethod
+    def start(self, places: Sequence[Place], config: ClusterConfig) -> Gang:
+        """Start a gang with a replica on each place.
+
+        Raises:
+            PlacementError: there is no room for one.
+        """
+
+    @abstractmethod
+    def table(self) -> Table:
+        """Return the table at which trainers meet."""
+
+    @abstractmethod
+    def form(
+        self, name: str, rank: int, size: int, runtime: Runtime | None, within: float
+    ) -> CollectiveGroup:
+        """Join a group from this process.
+
+        Raises:
+            CollectiveError: a rank does not come within so many seconds.
+        """
+
+    def home(self, config: ClusterConfig) -> ClusterConfig:
+        """Return the configuration that has a trainer's places on its own host, unless it names nodes."""
+        return config
+
+    @abstractmethod
+    def serve(self, server: Service, config: ClusterConfig) -> None:
+        """Make a parameter server reachable by its ``endpoint``; return once it ended.
+
+        Raises:
+            InvalidState: another server has this endpoint.
+            ServerLost: it was lost, and could not be restored.
+            TrainerLost: it ended because a trainer was lost.
+        """
+
+    @abstractmethod
+    def wire(self, config: ClusterConfig) -> Wire:
+        """Return what carries a trainer's messages to parameter servers."""
+
+
 _launchers: dict[str, Launcher] = {}
 _gangs: dict[tuple[Any, ...], Gang] = {}
 _launching = [threading.RLock()]
@@ -41,8 +89,13 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def register_launcher(name: str, launcher: Launcher) -> None:
-    """Make ``ClusterConfig(launcher=name)`` start gangs with ``launcher``."""
+    """Make ``ClusterConfig(launcher=name)`` launch with ``launcher``."""
     _launchers[name] = launcher
+
+
+def launcher_of(config: ClusterConfig) -> Launcher:
+    """Return the launcher that a configuration names."""
+    return _launchers[config.launcher]
 
 
 def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
@@ -70,8 +123,8 @@ def gang_for(places: Sequence[Place], trainers: Trainers | None = None) -> Gang:
             _make_room(places)
             _end_unused()
             if trainers is not None:
-                config = launcher_of(config.launcher).home(config)
-            _gangs[key] = _launchers[config.launcher](places, config)
+                config = launcher_of(config).home(config)
+            _gangs[key] = launcher_of(config).start(places, config)
         _standing.discard(key)
         return _gangs[key]
 

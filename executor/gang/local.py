@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ...strategies.current import current_config
 from ..device.place import CPUPlace, Place
 from .gang import Gang
+from .launchers import launcher_of
 from .threads import ThreadDelivery
-from .trainers import form_by
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -29,7 +29,7 @@ class LocalGang(Gang):
         self.here = replica = delivery.replicas[0]
         replica.openmp = 0  # it has the process to itself
         replica.in_driver = True
-        replica.form = form_by(config.launcher)
+        replica.form = lambda *rank: launcher_of(config).form(*rank)
 
     def disown(self) -> None:
         """Go on in a process that was forked: the replica was copied with it, less the threads of its plans."""

@@ -12,9 +12,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from ...strategies.endpoints import checked_endpoints
 from ...strategies.errors import (
@@ -26,10 +26,6 @@ from ...strategies.errors import (
     TrainerLost,
 )
 from ...strategies.log import WaitLog
-
-if TYPE_CHECKING:
-    from ...strategies.cluster import ClusterConfig
-    from ..replica.replica import Form
 
 _BEAT_S = 0.2  # how often a card that waits is laid anew
 _LOOK_S = 0.005  # between the first looks at a table
@@ -423,49 +419,17 @@ def _is_dead(card: Card, own: Card) -> bool:
     return False
 
 
-class Launcher(NamedTuple):
-    """How trainers of one launcher meet: ``table()`` is what they share; ``form`` makes a group here.
-
-    ``home`` returns the configuration that has a trainer's places on its own host, unless it names nodes.
-    """
-
-    table: Callable[[], Table]
-    form: Form
-    home: Callable[[ClusterConfig], ClusterConfig] = lambda config: config
-
-
-_launchers: dict[str, Launcher] = {}
-
-
-def register_trainers(name: str, launcher: Launcher) -> None:
-    """Make trainers of ``ClusterConfig(launcher=name)`` meet so."""
-    _launchers[name] = launcher
-
-
-def form_by(name: str) -> Form:
-    """Return what makes groups in this process for trainers of a launcher."""
-    return lambda *rank: _launchers[name].form(*rank)
-
-
-def launcher_of(name: str) -> Launcher:
-    """Return how trainers of a launcher meet."""
-    return _launchers[name]
-
-
-class LocalTable:
+class LocalTable(Table):
     """A table for trainers that are threads of one process."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
 
     def put(self, key: str, value: bytes) -> None:
-        """Set a value."""
         self._values[key] = value
 
     def get(self, key: str) -> bytes | None:
-        """Return a value, None without one."""
         return self._values.get(key)
 
     def delete(self, key: str) -> None:
-        """Forget a value."""
         self._values.pop(key, None)

@@ -155,6 +155,10 @@ class Snapshot:
 class Service(Protocol):
     """A server, however messages reach it. Every method may be called by several threads at once."""
 
+    @property
+    def endpoint(self) -> str:
+        """Where trainers find it, ``ip:port``."""
+
     def handle(self, message: Message) -> Answer:
         """Do what a message asks; may wait for other trainers, within the service's deadline.
 

@@ -1,7 +1,7 @@
 """What a parameter server does with the messages of trainers, and a trainer with its send and recv ops.
 
 Start at ``server.py`` ``ParameterServer.handle`` for the one, at ``trainer.py`` ``TrainerRun`` for the other;
-what an executor does with their programs is in ``running.py``, what brings them together in ``launchers.py``.
+what an executor does with their programs is in ``running.py``.
 
 * A server owns its ``ServerState`` (``state.py``: what trainers wait for), the order of steps (``steps.py``:
   ``SyncSteps``, ``AsyncSteps``), how far trainers are (``progress.py``), and the programs of its optimize

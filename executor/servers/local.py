@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...strategies.errors import InvalidState, ServerLost
 from ...strategies.log import REPORT_S, WaitLog
+from ..gang.launchers import Launcher
+from ..gang.local import launch_threads
+from ..gang.thread_group import form_threads
+from ..gang.trainers import LocalTable
 from ..rpc.answers import accepted
 from ..rpc.messages import Answer, Message, Service
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
-    from .server import ParameterServer
+    from ..cuda.runtime import Runtime
+    from ..device.place import Place
+    from ..gang.gang import Gang
+    from ..plan.group import CollectiveGroup
 
 _services: dict[str, Service] = {}
 _changed = threading.Condition()
@@ -47,16 +55,24 @@ class LocalWire:
         """Nothing is held open."""
 
 
-class ThreadLauncher:
-    """Serves on the thread that runs a server's program."""
+class ThreadLauncher(Launcher):
+    """Gangs, trainers and servers are threads of this process; a server is that which runs its program."""
 
-    def serve(self, server: ParameterServer, config: ClusterConfig) -> None:
-        """Make a server reachable until its trainers have finished.
+    def __init__(self) -> None:
+        self._table = LocalTable()
 
-        Raises:
-            InvalidState: another server of this process has this endpoint, or it was stopped.
-            TrainerLost: it ended because a trainer was lost.
-        """
+    def start(self, places: Sequence[Place], config: ClusterConfig) -> Gang:
+        return launch_threads(places, config)
+
+    def table(self) -> LocalTable:
+        return self._table
+
+    def form(
+        self, name: str, rank: int, size: int, runtime: Runtime | None, within: float
+    ) -> CollectiveGroup:
+        return form_threads(name, rank, size, runtime, within)
+
+    def serve(self, server: Service, config: ClusterConfig) -> None:
         with _changed:
             if server.endpoint in _services:
                 raise InvalidState(
@@ -72,7 +88,6 @@ class ThreadLauncher:
                 del _services[server.endpoint]
 
     def wire(self, config: ClusterConfig) -> LocalWire:
-        """Return what calls servers of this process."""
         return LocalWire()
 
 

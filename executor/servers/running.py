@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from ...graph.program.program import Program
 from ...graph.transpiler.exchange import Exchange, exchange_of, exchanges
+from ...graph.transpiler.ports import register_waiter
 from ...graph.transpiler.server_program import serves
 from ...strategies.current import current_config
+from ...strategies.errors import ServerLost
 from ..driver.parallel import ParallelRun
 from ..driver.runnable import Steps
 from ..feed.scope import Scope
-from .launchers import saver, server_launcher
+from ..gang.launchers import launcher_of
+from ..rpc.messages import Ask
 from .server import ParameterServer
 from .session import Session
+from .state import Saver
 from .trainer import TrainerRun
+
+_savers: list[Saver] = []
+_LEAST_S = 1.0  # for a server that is there, although another took all the time
 
 
 def serve(program: Program, scope: Scope) -> None:
@@ -26,8 +35,44 @@ def serve(program: Program, scope: Scope) -> None:
         TrainerLost: it ended because a trainer was lost.
     """
     config = current_config()
-    server = ParameterServer(program, scope, config, saver())
-    server_launcher().serve(server, config)
+    server = ParameterServer(program, scope, config, _savers[0] if _savers else None)
+    launcher_of(config).serve(server, config)
+
+
+def wait_for_servers(endpoints: Sequence[str], within: float | None = None) -> None:
+    """Return once a server answers at each endpoint.
+
+    Raises:
+        ServerLost: some do not within ``within`` seconds (None: ``ClusterConfig.start_deadline_s``).
+    """
+    config = current_config()
+    within = config.start_deadline_s if within is None else within
+    missing: dict[str, str] = {}
+    wire = launcher_of(config).wire(config)
+    end = time.monotonic() + within
+    try:
+        for endpoint in endpoints:
+            remaining_s = max(end - time.monotonic(), min(within, _LEAST_S))
+            try:
+                wire.call(endpoint, Ask(), round(remaining_s, 3))
+            except ServerLost as error:
+                missing[endpoint] = str(error)
+    finally:
+        wire.close()
+    if missing:
+        first = next(iter(missing.values()))
+        raise ServerLost(
+            f"get_trainer_program waited for {', '.join(missing)}: {first} Pass wait_port=False if "
+            f"servers start later."
+        )
+
+
+register_waiter(wait_for_servers)
+
+
+def register_saver(save: Saver) -> None:
+    """Let servers write what trainers ask them to save with ``save``."""
+    _savers[:] = [save]
 
 
 class TrainerRuns:

@@ -22,6 +22,7 @@ from ...graph.transpiler.sparse_sends import ROWS
 from ...strategies.current import current_config
 from ...strategies.errors import EnforceNotMet, InvalidState, InvalidValue
 from ...strategies.log import log
+from ..gang.launchers import launcher_of
 from ..rpc.answers import expected
 from ..rpc.messages import (
     Answer,
@@ -41,7 +42,6 @@ from ..rpc.messages import (
     Welcome,
     Wire,
 )
-from .launchers import server_launcher
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -60,7 +60,7 @@ class Session:
     def __init__(self, trainer: int, endpoints: Sequence[str], config: ClusterConfig) -> None:
         self.trainer, self.endpoints, self.config = trainer, tuple(endpoints), config
         self.number = 0
-        self._wire: Wire = server_launcher().wire(config)
+        self._wire: Wire = launcher_of(config).wire(config)
         self._joined: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(max(len(endpoints), 1), f"rowlock-trainer-{trainer}")
         self._calls: Sequence[Future[Any]] = ()
@@ -261,7 +261,7 @@ class Session:
     def _hang_up(self) -> None:
         """End the calls that are under way; servers have to be joined again."""
         self._wire.close()
-        self._wire = server_launcher().wire(self.config)
+        self._wire = launcher_of(self.config).wire(self.config)
         self._joined = dict.fromkeys(self._joined, "")
 
     def _check_open(self) -> None:

@@ -17,16 +17,17 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.driver import program_on_gang
 from rowlock.executor.gang import launchers
+from rowlock.executor.gang.launchers import launcher_of
 from rowlock.executor.gang.trainers import (
     Card,
     LocalTable,
     Trainers,
     World,
-    launcher_of,
     meet,
 )
 from rowlock.graph.compile import Compiled
 from rowlock.strategies.build import BuildStrategy
+from rowlock.strategies.cluster import ClusterConfig
 from rowlock.strategies.errors import (
     CollectiveError,
     EnforceNotMet,
@@ -242,7 +243,10 @@ def test_a_trainer_that_never_comes(threads: None, monkeypatch: pytest.MonkeyPat
 def test_a_late_trainer_is_waited_for(threads: None) -> None:
     ends = endpoints(2)
     nets = [Net(), Net()]
-    table, key = launcher_of("threads").table(), Trainers(tuple(ends), 0).key(0)
+    table, key = (
+        launcher_of(ClusterConfig(launcher="threads")).table(),
+        Trainers(tuple(ends), 0).key(0),
+    )
 
     def late() -> None:
         assert eventually(lambda: table.get(key) is not None)

@@ -130,7 +130,7 @@ def test_an_interrupt_ends_the_calls_under_way(monkeypatch: pytest.MonkeyPatch) 
         def wire(self, config: Any) -> Wire:
             return Wire()
 
-    monkeypatch.setattr(session, "server_launcher", Launcher)
+    monkeypatch.setattr(session, "launcher_of", lambda config: Launcher())
     both = session.Session(0, ["a:1", "b:1"], current_config())
     with pytest.raises(KeyboardInterrupt):
         both._all({e: [Ask()] for e in both.endpoints})
