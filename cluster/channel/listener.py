@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,9 +14,8 @@ from ..primitives.doorway import (
     STRANGERS,
     Claim,
     Doorway,
-    dial,
-    introduce,
-    prepared,
+    enter,
+    listen_locally,
 )
 
 __all__ = ["SECRET_BYTES", "STEPS", "WATCH", "Connections", "Listener", "connect"]
@@ -38,8 +36,7 @@ class Connections(NamedTuple):
 class Listener:
     """Takes the connections of replicas, which are named by numbers of the caller's choice.
 
-    They come to a TCP port or, on this host, to a Unix socket, which is faster. ``local_name`` is the Unix
-    socket's; it has no file, and is seen on this host (network namespace) only.
+    They come to a TCP port or, on this host, to the Unix socket ``local_name``, which is faster.
     """
 
     def __init__(self, host: str, secret: bytes, replicas: Sequence[int]) -> None:
@@ -49,10 +46,7 @@ class Listener:
         backlog = 2 * len(self._replicas) + STRANGERS
         self._socket = socket.create_server((host, 0), backlog=backlog)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        self.local_name = f"\0rowlock-{uuid.uuid4().hex}"
-        self._local = socket.socket(socket.AF_UNIX)
-        self._local.bind(self.local_name)
-        self._local.listen(backlog)
+        self.local_name, self._local = listen_locally(backlog)
 
     def accept_all(self, within: float, check: Callable[[], None]) -> dict[int, Connections]:
         """Return the connections of all replicas; callers that do not know the secret are dropped.
@@ -113,20 +107,11 @@ def connect(
     """
     deadline = time.monotonic() + _INSIST_S
     while True:
-        connection = None
         try:
-            connection = dial(host, port, local_name, PATIENCE_S)
-            introduce(connection, secret, Claim(replica, purpose), PATIENCE_S)
-            return prepared(connection)
+            return enter(host, port, secret, Claim(replica, purpose), PATIENCE_S, local_name)
         except OSError as error:
-            if connection is not None:
-                connection.close()
             if time.monotonic() > deadline or isinstance(error, ConnectionRefusedError):
                 raise CollectiveError(
                     f"the driver at {host}:{port} does not take replica {replica} in: {error}."
                 ) from error
-        except BaseException:
-            if connection is not None:
-                connection.close()
-            raise
         time.sleep(_AGAIN_S)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from ...strategies.errors import CollectiveAborted, CollectiveError
-from ..primitives.doorway import Claim, Doorway, Refused, introduce, prepared
+from ..primitives.doorway import Claim, Doorway, Refused, enter
 
 DATA, ABORTS = 0, 1  # what a connection is for
 _CALL_S = 1.0  # until a peer that is there should have answered
@@ -100,22 +100,12 @@ class Connector:
     def _call(self, peer: int, purpose: int, epoch: int, deadline: float) -> socket.socket | None:
         """Return a connection to a peer, or None if it takes none now: it may be in another epoch."""
         host, port, secret = self._addresses[peer]
-        why: Exception
         try:
-            connection = socket.create_connection((host, port), timeout=_CALL_S)
-        except OSError as error:
-            why = error
-        else:
-            try:
-                introduce(connection, secret, Claim(self.index, purpose, epoch), _CALL_S)
-                return prepared(connection)
-            except (OSError, Refused) as error:
-                connection.close()
-                why = error
-            except BaseException:
-                connection.close()
-                raise
-        if time.monotonic() > deadline:
-            raise CollectiveError(f"host {peer} ({host}:{port}) did not answer in time: {why}")
+            return enter(host, port, secret, Claim(self.index, purpose, epoch), _CALL_S)
+        except (OSError, Refused) as error:
+            if time.monotonic() > deadline:
+                raise CollectiveError(
+                    f"host {peer} ({host}:{port}) did not answer in time: {error}"
+                ) from error
         self._refuse_aborted()
         return None

@@ -17,6 +17,7 @@ import selectors
 import socket
 import struct
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -54,12 +55,35 @@ def _proof(secret: bytes, role: bytes, hello: bytes, nonce: bytes) -> bytes:
     return hmac.digest(secret, role + hello + nonce, "sha256")
 
 
-def dial(host: str, port: int, local_name: str, within: float) -> socket.socket:
-    """Return a connection, through the listener's Unix socket ("": it has none) if that is on this host.
+def listen_locally(backlog: int) -> tuple[str, socket.socket]:
+    """Return a name and the Unix socket that listens there, without a file, in this network namespace alone."""
+    name, listener = f"\0rowlock-{uuid.uuid4().hex}", socket.socket(socket.AF_UNIX)
+    listener.bind(name)
+    listener.listen(backlog)
+    return name, listener
+
+
+def enter(
+    host: str, port: int, secret: bytes, claim: Claim, within: float, local_name: str = ""
+) -> socket.socket:
+    """Return a connection on which both parties have proved themselves.
+
+    ``local_name``: the listener's Unix socket ("": it has none), used if it is on this host.
 
     Raises:
+        Refused: what listens there does not know the secret.
         OSError: nothing listens there, or it does not answer in time.
     """
+    connection = _dial(host, port, local_name, within)
+    try:
+        introduce(connection, secret, claim, within)
+        return prepared(connection)
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _dial(host: str, port: int, local_name: str, within: float) -> socket.socket:
     if local_name:
         near = socket.socket(socket.AF_UNIX)
         near.settimeout(within)

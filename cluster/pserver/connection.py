@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...executor.replica.message import Message
 from ..channel.frame import ChannelClosed
-from ..primitives.doorway import Claim, dial, introduce, prepared
+from ..primitives.doorway import Claim, enter
 from .address import Address
 from .receiver import Receiver
 from .segments import Sender
@@ -102,10 +102,5 @@ def open_socket(address: Address, caller: int, purpose: int, within: float) -> s
         Refused: what listens there does not know the secret.
         OSError: nothing listens there, or it does not answer in time.
     """
-    sock = dial(address.host, address.port, address.local_name, within)
-    try:
-        introduce(sock, address.secret, Claim(caller, purpose, address.generation), within)
-        return prepared(sock)
-    except BaseException:
-        sock.close()
-        raise
+    claim = Claim(caller, purpose, address.generation)
+    return enter(address.host, address.port, address.secret, claim, within, address.local_name)

@@ -10,7 +10,6 @@ import contextlib
 import socket
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +22,7 @@ from ...strategies.endpoints import split_endpoint
 from ...strategies.errors import ProtocolError
 from ...strategies.log import log
 from ..channel.frame import ChannelClosed, Layout
-from ..primitives.doorway import STRANGERS, Claim, Doorway
+from ..primitives.doorway import STRANGERS, Claim, Doorway, listen_locally
 from ..primitives.shm import Segment
 from .buffers import BufferPool
 from .codec import Record, framed, pushes_of, record_of
@@ -94,10 +93,7 @@ class MessageServer:
         self._busy = 0  # messages that are being answered
         self._sockets = _listen(host, endpoint)
         self.port: int = self._sockets[0].getsockname()[1]
-        self.local_name = f"\0rowlock-{uuid.uuid4().hex}"
-        self._local = socket.socket(socket.AF_UNIX)
-        self._local.bind(self.local_name)
-        self._local.listen(STRANGERS)
+        self.local_name, self._local = listen_locally(STRANGERS)
         self._doorway = Doorway((*self._sockets, self._local), secret, self._awaited)
         self._thread = threading.Thread(target=self._attend, name="rowlock-server", daemon=True)
 
