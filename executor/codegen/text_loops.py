@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
+
+from ..cuda.step import Step
+from ..device.device import Device
 from ..host.writes import address
 from .native import Launch, launch
 from .scalar_math import definitions
@@ -28,6 +32,28 @@ def bind_text(
     words = [0 if array is None else address(array) for array in operands]
     source = _source(text, functions, tuple(arrays), kinds, tuple(numbers))
     return launch(source, [*words, *numbers.values()], *operands)
+
+
+def bind_checked(
+    dev: Device,
+    text: str,
+    arrays: Mapping[str, Any],
+    error: Callable[[int], Exception],
+    /,
+    **numbers: int,
+) -> list[Step]:
+    """Return the call of a text that may refuse a number, and the one that raises the error then.
+
+    The text notes it by ``wrong[0], wrong[1] = 1, number``.
+    """
+    wrong = dev.scratch((2,), np.int64)
+
+    def check() -> None:
+        if wrong[0]:
+            raise error(int(wrong[1]))
+
+    call = bind_text(f"    wrong[0] = 0{text}", {**arrays, "wrong": wrong}, **numbers)
+    return [call, check]
 
 
 def named(names: str, values: Iterable[_T]) -> dict[str, _T]:

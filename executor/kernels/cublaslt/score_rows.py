@@ -138,9 +138,9 @@ def softened(
     ``top`` and ``total`` [B, H, T, 1] take each row's maximum and the sum of exp(scores - maximum). ``mask``
     broadcasts to scores.
     """
-    kept = _steps(top)[:3]
-    assert kept == _steps(total)[:3]
-    strides = {f"kept_{axis}": step for axis, step in zip("bht", kept, strict=True)}
+    columns = _steps(top)[:3]
+    assert columns == _steps(total)[:3]
+    strides = {f"kept_{axis}": step for axis, step in zip("bht", columns, strict=True)}
     more = [*written(tops=top, totals=total), *longs(**strides)]
     return _launched(dev, scores, mask, mark, weights, more, factor)
 

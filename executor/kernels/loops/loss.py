@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ....graph.ir.graph import Node
 from ....graph.ops import loss as ops
-from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
-from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
-from ...codegen.text_loops import bind_text
+from ...codegen.text_loops import bind_checked
 from ...device.device import Device
 from ..registry import Step, by_arrays, kernel
+from .rows import outside_error
 
 # ``match`` is what a label picked of its row; the logarithm of 0 is cut off as in ``loss.py``.
 _LOSS = """
     floor = np.float32(-1e20)
-    wrong[0] = 0
     for r in range(rows):
         label = labels[r]
         if label == ignored:
@@ -32,7 +28,6 @@ _LOSS = """
             wrong[0], wrong[1] = 1, label
 """
 _SLOPE = """
-    wrong[0] = 0
     for i in range(rows * n):
         out[i] = np.float32(0.0)
     for r in range(rows):
@@ -48,14 +43,10 @@ def _bound(
     dev: Device, text: str, op: str, label: Array, scores: Array, ignored: int, **arrays: Array
 ) -> list[Step]:
     """Return the loop, and the check that every label was a class."""
-    n, wrong = scores.shape[-1], dev.scratch((2,), np.int64)
-
-    def check() -> None:
-        if wrong[0]:
-            raise InvalidValue(outside(op, n, "label", "classes").format(int(wrong[1])))
-
-    arrays |= {"labels": label, "wrong": wrong}
-    return [bind_text(text, arrays, rows=scores.size // n, n=n, ignored=ignored), check]
+    n = scores.shape[-1]
+    error = outside_error(op, n, "label", "classes")
+    arrays |= {"labels": label}
+    return bind_checked(dev, text, arrays, error, rows=scores.size // n, n=n, ignored=ignored)
 
 
 def _hard(node: Node) -> bool:

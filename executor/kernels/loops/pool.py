@@ -21,7 +21,7 @@ from ....graph.ops.pool import Pool, PoolGrad
 from ....graph.ops.registry import OPS
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
-from ...codegen.text_loops import bind_text, named
+from ...codegen.text_loops import bind_checked, bind_text, named
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
 from ..array.pool_index import levels, wrong_place
@@ -135,7 +135,6 @@ _BY_MASK = """
                 d_x[plane * size + mask[o]] += d_out[o]
 """
 _UNPOOL = """
-    wrong[0] = 0
     for plane in range(planes):
         for o in range(plane * places, (plane + 1) * places):
             at = np.int64(index[o])
@@ -275,23 +274,21 @@ def pyramid_grad(dev: Device, a: ops.PyramidGrad) -> list[Step]:
 @_loops("unpool", "unpool3d")
 def unpool(dev: Device, a: ops.Unpool) -> list[Step]:
     """Copy elements to their places; a place outside of a channel is told afterwards."""
-    wrong, sizes = np.zeros(2, np.int64), a.out.shape[2:]
-    call = _placed("out[plane * size + at] = x[o]", a.x, a.out, a.indices, wrong)
-
-    def check() -> None:
-        if wrong[0]:
-            raise InvalidValue(wrong_place(int(wrong[1]), sizes))
-
-    return [partial(a.out.fill, 0), call, check]
+    steps = _placed(dev, "out[plane * size + at] = x[o]", a.x, a.out, a.indices)
+    return [partial(a.out.fill, 0), *steps]
 
 
 @_loops("unpool_grad", "unpool3d_grad")
 def unpool_grad(dev: Device, a: ops.UnpoolGrad) -> list[Step]:
-    wrong = np.zeros(2, np.int64)
-    return [_placed("x[o] = out[plane * size + at]", a.d_x, a.d_out, a.indices, wrong)]
+    return _placed(dev, "x[o] = out[plane * size + at]", a.d_x, a.d_out, a.indices)
 
 
-def _placed(each: str, x: Array, out: Array, index: Array, wrong: Array) -> Step:
-    """Return the loop over elements of ``x`` and their places in ``out``."""
-    arrays = {"x": x, "out": out, "index": index, "wrong": wrong}
-    return bind_text(_UNPOOL.format(each=each), arrays, **_planes(index, out))
+def _placed(dev: Device, each: str, x: Array, out: Array, index: Array) -> list[Step]:
+    """Return the loop over elements of ``x`` and their places in ``out``, and the check of these."""
+    arrays, text = {"x": x, "out": out, "index": index}, _UNPOOL.format(each=each)
+    sizes = out.shape[2:]
+
+    def error(place: int) -> InvalidValue:
+        return InvalidValue(wrong_place(place, sizes))
+
+    return bind_checked(dev, text, arrays, error, **_planes(index, out))

@@ -7,10 +7,9 @@ must not be is noted by the loop and told afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
-
-import numpy as np
 
 from ....graph.ir.graph import Node, Value
 from ....graph.ops import expr as e
@@ -27,7 +26,7 @@ from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.loops import bind_loop
-from ...codegen.text_loops import bind_text
+from ...codegen.text_loops import bind_checked, bind_text
 from ...device.device import Device
 from ...host.writes import address
 from ..registry import Step, by_arrays, kernel
@@ -70,7 +69,6 @@ _SOFTMAX_GRAD = """
 """
 _CROSS_ENTROPY = """
     {alias}
-    wrong[0] = 0
     for r in range(rows):
         label = labels[r]
         found = r * n + (label if 0 <= label < n else 0)
@@ -99,7 +97,6 @@ _SOFT_LOSS = """
 """
 _CROSS_ENTROPY_GRAD = """
     {alias}
-    wrong[0] = 0
     for r in range(rows):
         label, slope, o = labels[r], d[r], r * n
         if label == ignored:
@@ -114,7 +111,6 @@ _CROSS_ENTROPY_GRAD = """
             wrong[0], wrong[1] = 1, label
 """
 _LOOKUP = """
-    wrong[0] = 0
     for r in range(count):
         row, o = ids[r], r * n
         if row < 0 or row >= rows:
@@ -163,10 +159,9 @@ def _place(out: Array, *operands: Any) -> int:
     return next(same, 2)
 
 
-def _refuse(wrong: Any, op: str, what: str, of: str, limit: int) -> None:
-    """Raise what a loop noted."""
-    if wrong[0]:
-        raise InvalidValue(outside(op, limit, what, of).format(int(wrong[1])))
+def outside_error(op: str, limit: int, what: str, of: str) -> Callable[[int], InvalidValue]:
+    """Return what makes the error for a number that is not below a limit."""
+    return lambda number: InvalidValue(outside(op, limit, what, of).format(number))
 
 
 def _last_axis(node: Node) -> bool:
@@ -235,8 +230,7 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     return [_bound(_SOFTMAX_GRAD, operands, place, alias, rows=a.out.size // n, n=n)]
 
 
-_LABELS = ("softmax_with_cross_entropy", "label", "classes")
-_IDS = ("lookup_table", "index", "rows")
+_label_error = partial(outside_error, "softmax_with_cross_entropy", what="label", of="classes")
 
 
 @kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
@@ -253,10 +247,9 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     if a.soft_label:
         text = _SOFT_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _SOFT_LOSS
         return [_bound(text, arrays, place, alias, _SOFT_PART.rstrip(), rows=rows, n=n)]
-    arrays["wrong"] = wrong = dev.scratch((2,), np.int64)
-    text = _CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS
-    call = _bound(text, arrays, place, alias, rows=rows, n=n, ignored=a.ignore_index)
-    return [call, partial(_refuse, wrong, *_LABELS, n)]
+    text = _text(_CROSS_ENTROPY + _EXP_ROW + _DIVIDE + _LOSS, place, alias, "")
+    sizes = {"rows": rows, "n": n, "ignored": a.ignore_index}
+    return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
 @kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis)
@@ -273,11 +266,10 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
         }
         slope = (_Y - e.argument("s")) * _D
         return [*bind_loop([(slope, a.d_logits.reshape(-1, n))], operands)]
-    arrays["wrong"] = wrong = dev.scratch((2,), np.int64)
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
-    alias, sizes = "pass" if place else "out = y", {"rows": a.softmax.size // n, "n": n}
-    call = _bound(_CROSS_ENTROPY_GRAD, arrays, place, alias, **sizes, ignored=a.ignore_index)
-    return [call, partial(_refuse, wrong, *_LABELS, n)]
+    text = _text(_CROSS_ENTROPY_GRAD, place, "pass" if place else "out = y", "")
+    sizes = {"rows": a.softmax.size // n, "n": n, "ignored": a.ignore_index}
+    return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
 def _lookup(node: Node) -> bool:
@@ -292,11 +284,10 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     if not _gapless(a.w, a.ids, a.out):
         return by_arrays("lookup_table", dev, a)
     rows, n = a.w.shape
-    wrong = dev.scratch((2,), np.int64)
-    arrays = {"table": a.w, "out": a.out, "ids": a.ids, "wrong": wrong}
-    sizes = {"count": a.ids.size, "rows": rows, "n": n}
-    call = bind_text(_LOOKUP, arrays, **sizes, padding=_padding(a.padding_idx, rows))
-    return [call, partial(_refuse, wrong, *_IDS, rows)]
+    arrays = {"table": a.w, "out": a.out, "ids": a.ids}
+    sizes = {"count": a.ids.size, "rows": rows, "n": n, "padding": _padding(a.padding_idx, rows)}
+    error = outside_error("lookup_table", rows, "index", "rows")
+    return bind_checked(dev, _LOOKUP, arrays, error, **sizes)
 
 
 @kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)
