@@ -17,24 +17,9 @@ from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
 from ..kernels.back_ends import ALL_LIBRARIES
 from ..kernels.capabilities import common
+from ..replica import orders
 from ..replica.message import Message, StackedMessages
 from ..replica.options import RunOptions
-from ..replica.orders import (
-    Inventory,
-    JoinTrainers,
-    LeaveTrainers,
-    Libraries,
-    Load,
-    Order,
-    ProgramMemory,
-    Read,
-    Stock,
-    Unload,
-    Versions,
-    Write,
-    failure_of,
-    pack,
-)  # fmt: skip
 from .assign import Change, assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
 from .recovery import CURE, Recovery
@@ -75,9 +60,9 @@ class Gang(Replicas):
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def all(self, order: Order, arrays: Sequence[np.ndarray] = ()) -> list[Message]:
+    def all(self, order: orders.Order, arrays: Sequence[np.ndarray] = ()) -> list[Message]:
         """Send one order to every replica and return the answers; see :meth:`each`."""
-        return self.each([pack(order, arrays)] * self.size)
+        return self.each([orders.pack(order, arrays)] * self.size)
 
     def each(self, messages: Sequence[Message]) -> list[Message]:
         """Wait until no step is in flight, send each replica its own message, and return the answers.
@@ -283,7 +268,7 @@ class Gang(Replicas):
         counted = self.ledger.done
         if request.votes:
             through = request.end(request.base)
-            failed = [failure_of(a).done for a in answers.values() if a.kind == "error"]
+            failed = [orders.failure_of(a).done for a in answers.values() if a.kind == "error"]
             stands = {*failed, *([through] if len(failed) < len(answers) else [])}
             counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
             self.ledger.place_values.aged(range(self.size))
@@ -299,8 +284,10 @@ class Gang(Replicas):
         """Bring all replicas to one step, with nothing in flight: an interrupt struck one in this process."""
         self.epoch += 1
         self.delivery.drain()
-        stands = self.some({r: self.stamped(pack(Inventory())) for r in self.delivery.alive})
-        counted = max(Stock(**answer.head).done for answer in stands.values())
+        stands = self.some(
+            {r: self.stamped(orders.pack(orders.Inventory())) for r in self.delivery.alive}
+        )
+        counted = max(orders.Stock(**answer.head).done for answer in stands.values())
         torn = KeyboardInterrupt("interrupted")
         self.ledger.place_values.aged(range(self.size))
         assign(
@@ -315,7 +302,7 @@ class Gang(Replicas):
         values = self.ledger.place_values
         for scope in values.scopes():
             names = values.names(scope)
-            for rank, answer in enumerate(self.all(Read(scope, names))):
+            for rank, answer in enumerate(self.all(orders.Read(scope, names))):
                 values.put(scope, rank, dict(zip(names, answer.arrays, strict=True)))
         values.old.clear()
 
@@ -328,7 +315,7 @@ class Gang(Replicas):
         return frozenset(self.ledger.libraries)
 
     def _versions(self) -> list[dict[str, str]]:
-        return [Versions(**answer.head).versions for answer in self.all(Libraries())]
+        return [orders.Versions(**answer.head).versions for answer in self.all(orders.Libraries())]
 
     def _tell_differences(self, reports: Sequence[Mapping[str, str]]) -> None:
         """Warn of libraries that go unused as versions differ, and of NumPy, whose last bits may differ."""
@@ -371,10 +358,10 @@ class Gang(Replicas):
             self._worlds[trainers] = world
             try:
                 joining = [
-                    JoinTrainers(world.name, world.first + rank, world.size, within)
+                    orders.JoinTrainers(world.name, world.first + rank, world.size, within)
                     for rank in range(self.size)
                 ]
-                self.each([pack(order) for order in joining])
+                self.each([orders.pack(order) for order in joining])
             except RowlockError as error:
                 explained = world.explain(error)
                 self.part(world)
@@ -391,7 +378,7 @@ class Gang(Replicas):
                 for number, load in self.ledger.programs.items()
                 if load.options.trainers != world.name
             }
-            leave = self.stamped(pack(LeaveTrainers(world.name, world.ended or "")))
+            leave = self.stamped(orders.pack(orders.LeaveTrainers(world.name, world.ended or "")))
             with contextlib.suppress(RowlockError):  # another loss is noticed at the next step
                 if not self.delivery.broken:
                     self.some(dict.fromkeys(self.delivery.alive, leave))
@@ -417,11 +404,13 @@ class Gang(Replicas):
         """
         number = self.new_id()
         options = options or RunOptions.sequential()
-        load = Load(number, program, scope, options, list(functions))
+        load = orders.Load(number, program, scope, options, list(functions))
         with self.turn:
             self._unload()
             answers = self.all(load) if self.here is None else [self.here.on_load(load)]
-            self._memory[number] = min(ProgramMemory(**answer.head).memory for answer in answers)
+            self._memory[number] = min(
+                orders.ProgramMemory(**answer.head).memory for answer in answers
+            )
             self.ledger.programs[number] = load
         return number
 
@@ -439,7 +428,7 @@ class Gang(Replicas):
     def _unload(self) -> None:
         if any(self._unwanted.values()) and not self.delivery.broken:
             unwanted = {kind: list(numbers) for kind, numbers in self._unwanted.items()}
-            self.all(Unload(unwanted["programs"], unwanted["scopes"]))
+            self.all(orders.Unload(unwanted["programs"], unwanted["scopes"]))
             for number in unwanted["programs"]:
                 self.ledger.programs.pop(number, None)
                 self._memory.pop(number, None)
@@ -465,8 +454,8 @@ class Gang(Replicas):
                 for name, array in zip(names, arrays, strict=True)
                 if owners.get(name, rank) == rank
             ]
-            write = Write(scope, [name for name, _ in values])
-            messages.append(pack(write, [array for _, array in values]))
+            write = orders.Write(scope, [name for name, _ in values])
+            messages.append(orders.pack(write, [array for _, array in values]))
         with self.turn:
             self.each(messages)
             known = self.ledger.owners.setdefault(scope, {})
@@ -478,7 +467,7 @@ class Gang(Replicas):
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
         """Return a persistable from one replica's device scope; ``rank`` is its number now."""
-        ask, idle = pack(Read(scope, [name])), pack(Read(scope, []))
+        ask, idle = orders.pack(orders.Read(scope, [name])), orders.pack(orders.Read(scope, []))
         with self.turn:
             changes = len(self.shrunk)
             while True:

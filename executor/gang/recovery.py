@@ -22,21 +22,8 @@ from ...strategies.errors import (
     ValuesLost,
     first_of,
 )
+from ..replica import orders
 from ..replica.message import Message
-from ..replica.orders import (
-    EarlyFetches,
-    Inventory,
-    Libraries,
-    Names,
-    Order,
-    PersistableNames,
-    Read,
-    Resume,
-    RollForward,
-    Versions,
-    Write,
-    pack,
-)  # fmt: skip
 from .assign import assign
 from .delivery import VALUES_GONE, Mendable, Outcome, Request
 from .replicas import Replicas
@@ -164,11 +151,11 @@ class Recovery:
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
                     break
-                stands = self._ask(dict.fromkeys(living, pack(Inventory())))
+                stands = self._ask(dict.fromkeys(living, orders.pack(orders.Inventory())))
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
                 if behind:
-                    roll = pack(RollForward(furthest))
+                    roll = orders.pack(orders.RollForward(furthest))
                     stands.update(self._ask(dict.fromkeys(behind, roll)))
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
@@ -285,11 +272,11 @@ class Recovery:
         if not agreed or not self.ledger.stale:
             return
         answers = self.gang.some(
-            dict.fromkeys(sorted(self.ledger.stale), self._stamped(Libraries()))
+            dict.fromkeys(sorted(self.ledger.stale), self._stamped(orders.Libraries()))
         )
         unfit = {}
         for rank, answer in answers.items():
-            versions = Versions(**answer.head).versions
+            versions = orders.Versions(**answer.head).versions
             differences = [
                 f"{name} is {versions.get(name, 'missing')}, not {version}"
                 for name, version in agreed.items()
@@ -328,7 +315,7 @@ class Recovery:
         for user in self._users():
             for load in user.ledger.programs.values():
                 if not load.options.trainers:  # those are loaded when the trainers meet again
-                    user.ask([pack(load)] * user.size)
+                    user.ask([orders.pack(load)] * user.size)
 
     def _heal(self) -> None:
         """Give those who lack them the values of one who has them, and each place what it had for itself."""
@@ -338,20 +325,20 @@ class Recovery:
         source = next((r for r in range(self.gang.size) if r not in self.ledger.stale), None)
         if source is None:
             raise ReplicaLost("no replica that has the values is left.", stale)
-        names = self.gang.some({source: self._stamped(Names())})[source]
+        names = self.gang.some({source: self._stamped(orders.Names())})[source]
         singles = self.gang.singles.values()
         alone = {load.scope for s in singles for load in s.ledger.programs.values()}
-        for scope, persistables in PersistableNames(**names.head).scopes:
+        for scope, persistables in orders.PersistableNames(**names.head).scopes:
             if scope in alone:
                 continue
             owners = self.ledger.owners.get(scope, {})
             shared = [name for name in persistables if name not in owners]
-            read, write = Read(scope, shared), Write(scope, shared)
+            read, write = orders.Read(scope, shared), orders.Write(scope, shared)
             values = self.gang.some({source: self._stamped(read)})[source].arrays
             self.gang.some(dict.fromkeys(stale, self._stamped(write, values)))
             for rank in stale:
                 self._give_back(scope, rank, source)
-        self.gang.some(dict.fromkeys(stale, self._stamped(Resume(self.ledger.done))))
+        self.gang.some(dict.fromkeys(stale, self._stamped(orders.Resume(self.ledger.done))))
         self.ledger.place_values.old.difference_update(stale)
         self.ledger.stale.clear()
 
@@ -360,7 +347,7 @@ class Recovery:
         values = self.ledger.place_values
         own = values.of(scope, rank)
         if own:
-            write = Write(scope, list(own))
+            write = orders.Write(scope, list(own))
             self.gang.some({rank: self._stamped(write, list(own.values()))})
         large = values.too_large.get(scope)
         if large:
@@ -375,8 +362,8 @@ class Recovery:
             *(rank, len(names), first_of(sorted(names), 3), which),
         )
 
-    def _stamped(self, order: Order, arrays: Sequence[Any] = ()) -> Message:
-        return self.gang.stamped(pack(order, arrays))
+    def _stamped(self, order: orders.Order, arrays: Sequence[Any] = ()) -> Message:
+        return self.gang.stamped(orders.pack(order, arrays))
 
     def _tell(self, lost: ReplicaLost, seconds: float) -> None:
         _log.warning(
@@ -392,7 +379,7 @@ def _early(posted: Message | None) -> dict[int, np.ndarray]:
     """Return what was posted, by place in the fetch list."""
     if posted is None:
         return {}
-    return dict(zip(EarlyFetches(**posted.head).which, posted.arrays, strict=True))
+    return dict(zip(orders.EarlyFetches(**posted.head).which, posted.arrays, strict=True))
 
 
 def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:

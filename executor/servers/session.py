@@ -23,25 +23,8 @@ from ...strategies.current import current_config
 from ...strategies.errors import EnforceNotMet, InvalidState, InvalidValue
 from ...strategies.log import log
 from ..gang.launchers import launcher_of
+from ..rpc import messages as rpc
 from ..rpc.answers import expected
-from ..rpc.messages import (
-    Answer,
-    Arrays,
-    Ask,
-    Barrier,
-    Goodbye,
-    Hello,
-    Lookup,
-    Message,
-    Pull,
-    Push,
-    Report,
-    Save,
-    Single,
-    Together,
-    Welcome,
-    Wire,
-)
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -60,7 +43,7 @@ class Session:
     def __init__(self, trainer: int, endpoints: Sequence[str], config: ClusterConfig) -> None:
         self.trainer, self.endpoints, self.config = trainer, tuple(endpoints), config
         self.number = 0
-        self._wire: Wire = launcher_of(config).wire(config)
+        self._wire: rpc.Wire = launcher_of(config).wire(config)
         self._joined: dict[str, str] = {}
         self._pool = ThreadPoolExecutor(max(len(endpoints), 1), f"rowlock-trainer-{trainer}")
         self._calls: Sequence[Future[Any]] = ()
@@ -84,7 +67,7 @@ class Session:
     def step(
         self,
         exchange: Exchange,
-        outgoing: Mapping[str, Sequence[Push]] | None,
+        outgoing: Mapping[str, Sequence[rpc.Push]] | None,
         names: Mapping[str, tuple[str, ...]],
     ) -> Values:
         """Push to servers, end the step and pull; without ``outgoing`` there is no step to end."""
@@ -92,33 +75,33 @@ class Session:
             self._check_open()
             self._join(exchange)
             number = self.number + (outgoing is not None)
-            first: dict[str, list[Single]] = {e: [] for e in self.endpoints}
+            first: dict[str, list[rpc.Single]] = {e: [] for e in self.endpoints}
             for endpoint in self.endpoints if outgoing is not None else ():
                 pushes = (outgoing or {}).get(endpoint, ())
                 first[endpoint] += [
                     push if push.number == number else replace(push, number=number)
                     for push in pushes
                 ]
-                first[endpoint].append(Barrier(self.trainer, number, "send"))
-            last: dict[str, list[Single]] = {
-                e: [Pull(self.trainer, number, names[e])] if names.get(e) else []
+                first[endpoint].append(rpc.Barrier(self.trainer, number, "send"))
+            last: dict[str, list[rpc.Single]] = {
+                e: [rpc.Pull(self.trainer, number, names[e])] if names.get(e) else []
                 for e in self.endpoints
             }
             pulled = self._phases(first, self._waits(exchange, number), last)
             self.number = number
             return pulled
 
-    def _waits(self, exchange: Exchange, number: int) -> list[Single]:
+    def _waits(self, exchange: Exchange, number: int) -> list[rpc.Single]:
         """Return what the first server is asked to wait for, between the pushes and the pulls."""
         if self.config.staleness_bound is None or exchange.sync:
             return []
-        return [Barrier(self.trainer, number + 1, "begin")]
+        return [rpc.Barrier(self.trainer, number + 1, "begin")]
 
     def _phases(
         self,
-        first: Mapping[str, Sequence[Single]],
-        waits: Sequence[Single],
-        last: Mapping[str, Sequence[Single]],
+        first: Mapping[str, Sequence[rpc.Single]],
+        waits: Sequence[rpc.Single],
+        last: Mapping[str, Sequence[rpc.Single]],
     ) -> Values:
         """Send all at once, unless there is something to wait for: then the first server hears the end last."""
         if not waits:
@@ -137,18 +120,18 @@ class Session:
             flat = ids.reshape(-1).astype(np.int64)
             unique, places = np.unique(flat, return_inverse=True)
             _check_ids(lookup, unique)
-            requests: dict[str, list[Lookup]] = {}
+            requests: dict[str, list[rpc.Lookup]] = {}
             masks: dict[tuple[str, str], Array] = {}
             for piece in lookup.pieces:
                 inside = piece.holds(unique)
                 if inside.any():
                     masks[piece.endpoint, piece.name] = inside
                     own = piece.own(unique[inside])
-                    message = Lookup(self.trainer, self.number + 1, piece.name, own)
+                    message = rpc.Lookup(self.trainer, self.number + 1, piece.name, own)
                     requests.setdefault(piece.endpoint, []).append(message)
             rows: Array | None = None
             for endpoint, message, answer in self._each(requests):
-                there = expected(answer, Arrays, endpoint).by_name[message.table]
+                there = expected(answer, rpc.Arrays, endpoint).by_name[message.table]
                 if rows is None:
                     rows = np.zeros((len(unique), *there.shape[1:]), there.dtype)
                 rows[masks[endpoint, message.table]] = there
@@ -167,11 +150,11 @@ class Session:
             for e, d in digests.items()
             if (d and self._joined.get(e) != d) or e not in self._joined
         }
-        hellos: dict[str, list[Single]] = {
-            e: [Hello(self.trainer, exchange.trainers, digest)] for e, digest in new.items()
+        hellos: dict[str, list[rpc.Single]] = {
+            e: [rpc.Hello(self.trainer, exchange.trainers, digest)] for e, digest in new.items()
         }
         answers = self._all(hellos, self.config.start_deadline_s)
-        applied = {e: expected(answer, Welcome, e).number for e, answer in answers.items()}
+        applied = {e: expected(answer, rpc.Welcome, e).number for e, answer in answers.items()}
         self._joined |= {endpoint: digests[endpoint] for endpoint in answers}
         if not applied or min(applied.values()) < self.number:
             return  # a server was restored, and hears again what it forgot
@@ -187,24 +170,26 @@ class Session:
             )
 
     def _all(
-        self, messages: Mapping[str, Sequence[Single]], within: float | None = None
-    ) -> dict[str, Answer]:
+        self, messages: Mapping[str, Sequence[rpc.Single]], within: float | None = None
+    ) -> dict[str, rpc.Answer]:
         """Send to all servers at once; return their answers."""
-        journeys: dict[str, Message] = {
-            e: each[0] if len(each) == 1 else Together(tuple(each))
+        journeys: dict[str, rpc.Message] = {
+            e: each[0] if len(each) == 1 else rpc.Together(tuple(each))
             for e, each in messages.items()
             if each
         }
-        calls: dict[str, Callable[[], Answer]] = {
+        calls: dict[str, Callable[[], rpc.Answer]] = {
             e: lambda e=e, m=m: self._call(e, m, within)  # type: ignore[misc]
             for e, m in journeys.items()
         }
         return self._at_once(calls)
 
-    def _each(self, messages: Mapping[str, Sequence[Lookup]]) -> list[tuple[str, Lookup, Answer]]:
+    def _each(
+        self, messages: Mapping[str, Sequence[rpc.Lookup]]
+    ) -> list[tuple[str, rpc.Lookup, rpc.Answer]]:
         """Send messages to all servers at once, one after another to each; return all answers."""
 
-        def ask(endpoint: str) -> list[tuple[str, Lookup, Answer]]:
+        def ask(endpoint: str) -> list[tuple[str, rpc.Lookup, rpc.Answer]]:
             return [(endpoint, m, self._call(endpoint, m, None)) for m in messages[endpoint]]
 
         answers = self._at_once({e: lambda e=e: ask(e) for e in messages})  # type: ignore[misc]
@@ -221,7 +206,7 @@ class Session:
             self._hang_up()
             raise
 
-    def _call(self, endpoint: str, message: Message, within: float | None) -> Answer:
+    def _call(self, endpoint: str, message: rpc.Message, within: float | None) -> rpc.Answer:
         config = self.config  # a server waits so long itself, and then names the trainer
         longest = config.step_deadline_s + config.start_deadline_s
         return self._wire.call(endpoint, message, within if within is not None else longest)
@@ -233,16 +218,16 @@ class Session:
         with self.turn:
             self._check_open()
             for table in tables:
-                self._call(table.endpoint, Save(table.folder, (table.table,)), None)
+                self._call(table.endpoint, rpc.Save(table.folder, (table.table,)), None)
 
-    def reports(self) -> list[Report]:
+    def reports(self) -> list[rpc.Report]:
         """Return what each server that was joined tells of itself."""
         with self.turn:
             self._check_open()
-            requests: dict[str, list[Single]] = {
-                e: [Ask()] for e in self.endpoints if e in self._joined
+            requests: dict[str, list[rpc.Single]] = {
+                e: [rpc.Ask()] for e in self.endpoints if e in self._joined
             }
-            return [expected(a, Report, e) for e, a in self._all(requests).items()]
+            return [expected(a, rpc.Report, e) for e, a in self._all(requests).items()]
 
     def close(self) -> None:
         """Say goodbye to all servers that still answer."""
@@ -252,7 +237,7 @@ class Session:
             self.open = False
             for endpoint in self._joined:
                 try:
-                    self._call(endpoint, Goodbye(self.trainer), 1.0)
+                    self._call(endpoint, rpc.Goodbye(self.trainer), 1.0)
                 except EnforceNotMet:  # it ended before
                     continue
             self._wire.close()
@@ -269,18 +254,18 @@ class Session:
             raise InvalidState(f"trainer {self.trainer} has said goodbye to its servers.")
 
 
-def _pulled(answers: Mapping[str, Answer]) -> Values:
+def _pulled(answers: Mapping[str, rpc.Answer]) -> Values:
     return {
         name: array
         for answer in answers.values()
-        if isinstance(answer, Arrays)
+        if isinstance(answer, rpc.Arrays)
         for name, array in answer.by_name.items()
     }
 
 
 def _pushes(
     exchange: Exchange, endpoint: str, values: Values, trainer: int, number: int
-) -> list[Push]:
+) -> list[rpc.Push]:
     return [
         push
         for sent in exchange.sent
@@ -290,14 +275,14 @@ def _pushes(
     ]
 
 
-def _push(sent: Sent, piece: Piece, values: Values, trainer: int, number: int) -> Push:
+def _push(sent: Sent, piece: Piece, values: Values, trainer: int, number: int) -> rpc.Push:
     array = values[sent.variable]
     if not sent.height:
-        return Push(trainer, number, piece.name, piece.of(array))
+        return rpc.Push(trainer, number, piece.name, piece.of(array))
     rows = values[sent.variable + ROWS]
     inside = piece.holds(rows) & (rows < sent.height)
     own = piece.own(rows[inside])
-    return Push(trainer, number, piece.name, array[inside], own, piece.height(sent.height))
+    return rpc.Push(trainer, number, piece.name, array[inside], own, piece.height(sent.height))
 
 
 def _names(received: Sequence[Received], endpoint: str) -> tuple[str, ...]:

@@ -11,17 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.operands import Array
-from ...codegen.cuda_launches import (
-    Argument,
-    Maybe,
-    enough_blocks,
-    ints,
-    longs,
-    numbers,
-    read,
-    run,
-    written,
-)
+from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import c_type
 from ...device.device import Device
 from ..cuda.support import on_boundary
@@ -96,7 +86,7 @@ def _launched(
     mask: Any,
     mark: Any,
     weights: Array,
-    more: Sequence[Argument],
+    more: Sequence[gpu.Argument],
     factor: float,
     gradients: Sequence[Array] = (),
 ) -> Step:
@@ -111,16 +101,16 @@ def _launched(
     head = _ROWS.format(group=group, count=-(-width // (group * vector)), vector=vector, **kinds)
     mask_b, mask_h, mask_t, mask_s = [0] * 4 if mask is None else _steps(mask)
     arguments = [
-        *read(scores=scores, mask=Maybe(mask, weights), mark=Maybe(mark, _MARK)),
-        *written(weights=weights),
+        *gpu.read(scores=scores, mask=gpu.Maybe(mask, weights), mark=gpu.Maybe(mark, _MARK)),
+        *gpu.written(weights=weights),
         *more,
-        *longs(rows=rows, mask_b=mask_b, mask_h=mask_h, mask_t=mask_t),
-        *ints(size=size, heads=heads, queries=queries, mask_s=mask_s),
-        *numbers(scores, factor=factor),
+        *gpu.longs(rows=rows, mask_b=mask_b, mask_h=mask_h, mask_t=mask_t),
+        *gpu.ints(size=size, heads=heads, queries=queries, mask_s=mask_s),
+        *gpu.numbers(scores, factor=factor),
     ]
     name, body = ("attention_rows_back", _BACKWARD) if gradients else ("attention_rows", _FORWARD)
-    blocks = enough_blocks(dev, rows * group, block)
-    return run(dev, name, head + body, arguments, blocks, ("attention.cuh",), block)
+    blocks = gpu.enough_blocks(dev, rows * group, block)
+    return gpu.run(dev, name, head + body, arguments, blocks, ("attention.cuh",), block)
 
 
 def softened(
@@ -141,7 +131,7 @@ def softened(
     columns = _steps(top)[:3]
     assert columns == _steps(total)[:3]
     strides = {f"kept_{axis}": step for axis, step in zip("bht", columns, strict=True)}
-    more = [*written(tops=top, totals=total), *longs(**strides)]
+    more = [*gpu.written(tops=top, totals=total), *gpu.longs(**strides)]
     return _launched(dev, scores, mask, mark, weights, more, factor)
 
 
@@ -156,7 +146,10 @@ def sloped(
     factor: float,
 ) -> Step:
     """Return the launch that makes the weights again, and from their gradient that of scores + mask."""
-    more, grads = [*read(d_weights=d_weights), *written(d_scores=d_scores)], (d_weights, d_scores)
+    more, grads = (
+        [*gpu.read(d_weights=d_weights), *gpu.written(d_scores=d_scores)],
+        (d_weights, d_scores),
+    )
     return _launched(dev, scores, mask, mark, weights, more, factor, grads)
 
 

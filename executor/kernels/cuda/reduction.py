@@ -10,17 +10,7 @@ import numpy as np
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array, SlopeOfX, Unary
 from ....graph.ops.reduction import Reduce, ReduceGrad, ReduceGradOfOut
-from ...codegen.cuda_launches import (
-    BLOCK,
-    Argument,
-    Maybe,
-    call,
-    enough_blocks,
-    longs,
-    read,
-    run,
-    written,
-)
+from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -74,13 +64,13 @@ def _rows(
     size = vector(dev, width, x)
     sharing = share_rows(rows * chunks, chunk, size)
     if sharing.group != 32:
-        sharing = sharing._replace(group=BLOCK, block=BLOCK)
+        sharing = sharing._replace(group=gpu.BLOCK, block=gpu.BLOCK)
     kinds = (*how, *_types(x, target), str(sharing.group), str(size))
-    arguments = [*read(x=x), *written(out=target)]
-    arguments += longs(rows=rows, width=width, chunks=chunks, chunk=chunk)
+    arguments = [*gpu.read(x=x), *gpu.written(out=target)]
+    arguments += gpu.longs(rows=rows, width=width, chunks=chunks, chunk=chunk)
     arguments.append(_factor(x, factor if chunks == 1 else 1))
     blocks, block = sharing.blocks, sharing.block
-    step = call(dev, "block_reduce_rows", kinds, arguments, blocks, _INCLUDES, block)
+    step = gpu.call(dev, "block_reduce_rows", kinds, arguments, blocks, _INCLUDES, block)
     if chunks == 1:
         return [step]
     return [step, *_rows(dev, (how[0], "Itself"), target, out, (rows, chunks), factor)]
@@ -99,10 +89,10 @@ def _columns(
     whole = tiles.chunks == 1
     target = out if whole else dev.scratch((outer * tiles.chunks * width,), accumulator(x.dtype))
     kinds = (*how, *_types(x, target), tiles.text)
-    arguments = [*read(x=x), *written(out=target)]
-    arguments += longs(outer=outer, rows=rows, width=width, chunk=tiles.chunk)
+    arguments = [*gpu.read(x=x), *gpu.written(out=target)]
+    arguments += gpu.longs(outer=outer, rows=rows, width=width, chunk=tiles.chunk)
     arguments.append(_factor(x, factor if whole else 1))
-    step = call(dev, "block_reduce_columns", kinds, arguments, tiles.grid, _INCLUDES)
+    step = gpu.call(dev, "block_reduce_columns", kinds, arguments, tiles.grid, _INCLUDES)
     if whole:
         return [step]
     return [
@@ -115,7 +105,7 @@ def _types(x: Array, target: Array) -> tuple[str, ...]:
     return c_type(x.dtype), c_type(accumulator(x.dtype)), c_type(target.dtype)
 
 
-def _factor(x: Array, value: float) -> Argument:
+def _factor(x: Array, value: float) -> gpu.Argument:
     return f"{c_type(accumulator(x.dtype))} factor", value
 
 
@@ -201,9 +191,12 @@ for ({whole} i = thread_index() * {size}; i < size; i += thread_count() * {size}
   }}
   store_vec<{size}>(d_x + i, result);
 }}"""
-    arguments = [*read(x=Maybe(x, d_x), out=Maybe(out, d_x), d_out=d_out), *written(d_x=d_x)]
+    arguments = [
+        *gpu.read(x=gpu.Maybe(x, d_x), out=gpu.Maybe(out, d_x), d_out=d_out),
+        *gpu.written(d_x=d_x),
+    ]
     arguments += [(f"{whole} size", d_x.size), (f"{kind} factor", factor)]
-    return [run(dev, "spread", body, arguments, enough_blocks(dev, d_x.size // size))]
+    return [gpu.run(dev, "spread", body, arguments, gpu.enough_blocks(dev, d_x.size // size))]
 
 
 class _Index:

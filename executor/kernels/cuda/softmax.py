@@ -12,18 +12,7 @@ from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
 from ....strategies.types import INTEGERS, VarType
-from ...codegen.cuda_launches import (
-    BLOCK,
-    Argument,
-    Maybe,
-    call,
-    enough_blocks,
-    ints,
-    longs,
-    read,
-    refusal,
-    written,
-)
+from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
@@ -52,24 +41,24 @@ class _Rows:
         size = vector(dev, self.width, x, *others) if self.stride == 1 else 1
         self.shared = share_rows(self.rows, self.width, size, together=together)
         if self.stride != 1:
-            blocks = max(min(-(-self.rows // BLOCK), 1 << 16), 1)
-            self.shared = Sharing(1, 1, 0, blocks, BLOCK)
+            blocks = max(min(-(-self.rows // gpu.BLOCK), 1 << 16), 1)
+            self.shared = Sharing(1, 1, 0, blocks, gpu.BLOCK)
 
     def launch(
-        self, function: str, kinds: str, arrays: Sequence[Argument], *more: int
+        self, function: str, kinds: str, arrays: Sequence[gpu.Argument], *more: int
     ) -> list[Step]:
         """Return the launch of a function of arrays, rows, width, stride and more."""
         if not self.rows or not self.width:
             return []
         arguments = [
             *arrays,
-            *longs(rows=self.rows),
-            *ints(width=self.width, stride=self.stride),
-            *longs(**{f"more{i}": value for i, value in enumerate(more)}),
+            *gpu.longs(rows=self.rows),
+            *gpu.ints(width=self.width, stride=self.stride),
+            *gpu.longs(**{f"more{i}": value for i, value in enumerate(more)}),
         ]
         shared = self.shared
         how = (shared.blocks, _INCLUDES, shared.block)
-        return [call(self.dev, function, (kinds, shared.text), arguments, *how)]
+        return [gpu.call(self.dev, function, (kinds, shared.text), arguments, *how)]
 
 
 def _kinds(*arrays: Any) -> str:
@@ -83,13 +72,13 @@ def _kinds(*arrays: Any) -> str:
 @cuda("softmax", takes=floating)
 def softmax(dev: Device, a: ops.Softmax) -> list[Step]:
     rows = _Rows(dev, a.x, a.axis, a.out)
-    return rows.launch("block_softmax", _kinds(a.x), [*read(x=a.x), *written(out=a.out)])
+    return rows.launch("block_softmax", _kinds(a.x), [*gpu.read(x=a.x), *gpu.written(out=a.out)])
 
 
 @cuda("softmax_grad", takes=floating)
 def softmax_grad(dev: Device, a: ops.SoftmaxGrad) -> list[Step]:
     rows = _Rows(dev, a.out, a.axis, a.d_out, a.d_x, together=2)
-    arrays = [*read(out=a.out, d_out=a.d_out), *written(d_x=a.d_x)]
+    arrays = [*gpu.read(out=a.out, d_out=a.d_out), *gpu.written(d_x=a.d_x)]
     return rows.launch("block_softmax_grad", _kinds(a.out), arrays)
 
 
@@ -98,8 +87,8 @@ def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> l
     loss = dev.scratch(_ones(a.logits, a.axis), a.logits.dtype) if a.loss is None else a.loss
     weights = a.label if a.soft_label else None
     rows = _Rows(dev, a.logits, a.axis, a.softmax, weights, together=1 + a.soft_label)
-    operands = read(x=a.logits, labels=a.label)
-    arrays = [*operands, *written(softmax=Maybe(a.softmax, a.logits), loss=loss)]
+    operands = gpu.read(x=a.logits, labels=a.label)
+    arrays = [*operands, *gpu.written(softmax=gpu.Maybe(a.softmax, a.logits), loss=loss)]
     if a.soft_label:
         kinds = _kinds(a.logits, loss)
         return rows.launch("block_soft_cross_entropy_of_scores", kinds, arrays)
@@ -108,9 +97,9 @@ def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> l
     return rows.launch("block_cross_entropy_of_scores", kinds, arrays, a.ignore_index)
 
 
-def _refusing(dev: Device, op: str, classes: int) -> list[Argument]:
+def _refusing(dev: Device, op: str, classes: int) -> list[gpu.Argument]:
     """Return what a loss passes to ``refuse`` of a label that is none of ``classes``."""
-    return refusal(dev, outside(op, classes, "label", "classes"))
+    return gpu.refusal(dev, outside(op, classes, "label", "classes"))
 
 
 def _ones(x: Array, axis: int) -> tuple[int, ...]:
@@ -121,8 +110,8 @@ def _ones(x: Array, axis: int) -> tuple[int, ...]:
 def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyGrad) -> list[Step]:
     weights = a.label if a.soft_label else None
     rows = _Rows(dev, a.softmax, a.axis, a.d_logits, weights, together=1 + a.soft_label)
-    operands = read(softmax=a.softmax, labels=a.label, d_loss=a.d_loss)
-    arrays = [*operands, *written(d_x=a.d_logits)]
+    operands = gpu.read(softmax=a.softmax, labels=a.label, d_loss=a.d_loss)
+    arrays = [*operands, *gpu.written(d_x=a.d_logits)]
     if a.soft_label:
         kinds = _kinds(a.softmax, a.d_loss)
         return rows.launch("soft_cross_entropy_of_scores_grad", kinds, arrays)
@@ -132,8 +121,8 @@ def softmax_with_cross_entropy_grad(dev: Device, a: ops.SoftmaxWithCrossEntropyG
 
 @cuda("cross_entropy_of_scores", takes=scored)
 def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
-    operands = read(x=a.logits, labels=a.label)
-    arrays = [*operands, *written(loss=a.loss, log_sum=a.log_sum)]
+    operands = gpu.read(x=a.logits, labels=a.label)
+    arrays = [*operands, *gpu.written(loss=a.loss, log_sum=a.log_sum)]
     kinds = _kinds(a.logits, a.label, a.loss)
     rows = _Rows(dev, a.logits, -1)
     arrays += _refusing(dev, "softmax_with_cross_entropy", rows.width)
@@ -142,8 +131,8 @@ def cross_entropy_of_scores(dev: Device, a: ScoreLoss) -> list[Step]:
 
 @cuda("cross_entropy_of_scores_grad", takes=scored)
 def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
-    operands = read(x=a.logits, labels=a.label, log_sum=a.log_sum, d_loss=a.d_loss)
-    arrays = [*operands, *written(d_x=Maybe(a.d_logits, a.logits))]
+    operands = gpu.read(x=a.logits, labels=a.label, log_sum=a.log_sum, d_loss=a.d_loss)
+    arrays = [*operands, *gpu.written(d_x=gpu.Maybe(a.d_logits, a.logits))]
     kinds = _kinds(a.logits, a.label, a.d_loss, a.log_sum)
     rows = _Rows(dev, a.logits, -1, a.d_logits)
     return rows.launch("score_loss_grad", kinds, arrays, a.ignore_index)
@@ -153,7 +142,7 @@ def cross_entropy_of_scores_grad(dev: Device, a: ScoreLossGrad) -> list[Step]:
 def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     if not a.soft_label:
         return _at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)
-    arrays = [*read(x=a.x, weights=a.label), *written(loss=a.y)]
+    arrays = [*gpu.read(x=a.x, weights=a.label), *gpu.written(loss=a.y)]
     return _Rows(dev, a.x, -1, a.label, together=2).launch(
         "block_soft_cross_entropy", _kinds(a.x), arrays
     )
@@ -169,22 +158,24 @@ def _at_label(
 ) -> list[Step]:
     width = x.shape[-1]
     arguments = [
-        *read(x=x, labels=label),
-        *written(loss=y, match=Maybe(match, x)),
+        *gpu.read(x=x, labels=label),
+        *gpu.written(loss=y, match=gpu.Maybe(match, x)),
         *_refusing(dev, op, width),
-        *longs(rows=label.size),
-        *ints(width=width),
-        *longs(ignored=ignore_index),
+        *gpu.longs(rows=label.size),
+        *gpu.ints(width=width),
+        *gpu.longs(ignored=ignore_index),
     ]
-    blocks = enough_blocks(dev, label.size)
-    return [call(dev, "cross_entropy_at_label", (_kinds(x, label),), arguments, blocks, _INCLUDES)]
+    blocks = gpu.enough_blocks(dev, label.size)
+    return [
+        gpu.call(dev, "cross_entropy_at_label", (_kinds(x, label),), arguments, blocks, _INCLUDES)
+    ]
 
 
 @cuda("cross_entropy_grad", takes=scored)
 def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     if not a.soft_label:
         return _grad_at_label(dev, a.x, a.label, a.d_y, a.d_x, a.ignore_index, picked=False)
-    arrays = [*read(x=a.x, weights=a.label, d_loss=a.d_y), *written(d_x=a.d_x)]
+    arrays = [*gpu.read(x=a.x, weights=a.label, d_loss=a.d_y), *gpu.written(d_x=a.d_x)]
     return _Rows(dev, a.x, -1, a.label, a.d_x, together=2).launch(
         "soft_cross_entropy_grad", _kinds(a.x), arrays
     )
@@ -202,11 +193,11 @@ def _grad_at_label(
     shared = share_rows(rows, width, vector(dev, width, d_x))
     kinds = (_kinds(x, label), str(picked).lower(), shared.text)
     arguments = [
-        *read(x=x, labels=label, d_loss=d_y),
-        *written(d_x=d_x),
-        *longs(rows=rows),
-        *ints(width=width),
-        *longs(ignored=ignore_index),
+        *gpu.read(x=x, labels=label, d_loss=d_y),
+        *gpu.written(d_x=d_x),
+        *gpu.longs(rows=rows),
+        *gpu.ints(width=width),
+        *gpu.longs(ignored=ignore_index),
     ]
     how = (shared.blocks, _INCLUDES, shared.block)
-    return [call(dev, "cross_entropy_grad", kinds, arguments, *how)]
+    return [gpu.call(dev, "cross_entropy_grad", kinds, arguments, *how)]

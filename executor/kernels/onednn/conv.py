@@ -32,17 +32,9 @@ from ..array.conv import (
 )
 from ..back_ends import EXACT_VARIANT, WINOGRAD
 from ..registry import Step
+from . import primitive as dnnl
 from .elementwise import slope_at_result
 from .linear import product
-from .primitive import (
-    SUM,
-    TRAINING,
-    Layout,
-    Primitive,
-    channels_last,
-    last,
-    shared,
-)
 from .support import onednn
 from .winograd import by_winograd, takes
 
@@ -53,39 +45,41 @@ _DIRECT = 1  # dnnl_convolution_direct
 class Convolution:
     """Shapes, windows and precision of one convolution: what its primitives are compiled for."""
 
-    x: Layout
-    w: Layout
-    out: Layout
+    x: dnnl.Layout
+    w: dnnl.Layout
+    out: dnnl.Layout
     strides: tuple[int, ...]
     gaps: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
     math: str
 
-    def primitive(self, direction: str, *operands: Any, hint: Primitive | None = None) -> Primitive:
+    def primitive(
+        self, direction: str, *operands: Any, hint: dnnl.Primitive | None = None
+    ) -> dnnl.Primitive:
         """Compile one of its three directions."""
         windows = (self.strides, self.gaps, self.before, self.after)
-        return Primitive(f"convolution_{direction}", *operands, *windows, hint=hint)
+        return dnnl.Primitive(f"convolution_{direction}", *operands, *windows, hint=hint)
 
-    def factor(self, layout: Layout) -> Layout:
+    def factor(self, layout: dnnl.Layout) -> dnnl.Layout:
         """Return the layout of an operand that is multiplied."""
         return replace(layout, dtype=self.math)
 
 
-@shared
-def _forward(conv: Convolution) -> Primitive:
+@dnnl.shared
+def _forward(conv: Convolution) -> dnnl.Primitive:
     factors = conv.factor(conv.x), conv.factor(conv.w)
-    return conv.primitive("forward", TRAINING, _DIRECT, *factors, None, conv.out)
+    return conv.primitive("forward", dnnl.TRAINING, _DIRECT, *factors, None, conv.out)
 
 
-@shared
-def _backward_data(conv: Convolution) -> Primitive:
+@dnnl.shared
+def _backward_data(conv: Convolution) -> dnnl.Primitive:
     factors = conv.factor(conv.w), conv.factor(conv.out)
     return conv.primitive("backward_data", _DIRECT, conv.x, *factors, hint=_forward(conv))
 
 
-@shared
-def _backward_weights(conv: Convolution) -> Primitive:
+@dnnl.shared
+def _backward_weights(conv: Convolution) -> dnnl.Primitive:
     x, out = conv.factor(conv.x), conv.factor(conv.out)
     operands = (_DIRECT, x, conv.w, None, out)
     return conv.primitive("backward_weights", *operands, hint=_forward(conv))
@@ -125,7 +119,7 @@ def _by_phase(dev: Device, geo: Geometry, operands: Product) -> list[Step]:
         n = (count - phase) // k
         met = rows[phase * width : (phase + n * k) * width].reshape(n, k * width)
         of_met = by_line[phase : phase + n * k : k]
-        post_ops = (SUM,) if phase else ()
+        post_ops = (dnnl.SUM,) if phase else ()
         if result == "y":
             steps += product(dev, met, turned, of_met)
         elif result == "w":
@@ -150,10 +144,14 @@ def _direct(blocked: bool) -> Compute:
         if full or (not blocked and result == "x" and geo.x[1] == 1):
             return _windows(dev, a, operands)
         w = w if a.groups == 1 else w.reshape(a.groups, w.shape[0] // a.groups, *w.shape[1:])
-        image = last if not blocked and (channels_last(x) or channels_last(y)) else Layout
+        image = (
+            dnnl.last
+            if not blocked and (dnnl.channels_last(x) or dnnl.channels_last(y))
+            else dnnl.Layout
+        )
         conv = Convolution(
             image(x.shape),
-            Layout(w.shape),
+            dnnl.Layout(w.shape),
             image(y.shape),
             tuple(geo.strides),
             tuple(d - 1 for d in geo.dilations),

@@ -17,34 +17,27 @@ from ...host.numbered import NumberedCall
 from ...host.writes import address
 from ..array.linear import register
 from ..registry import Step
-from .primitive import (
-    CACHED,
-    SUM,
-    Layout,
-    PostOp,
-    Primitive,
-    dense,
-    layout_of,
-    loaded,
-    reordered,
-    shared,
-)
+from . import primitive as dnnl
 from .support import onednn
 
 _NARROW = 96  # columns: of fewer, a primitive for any size was measured to be up to 12 % slower
 
 
-@shared
+@dnnl.shared
 def matmul_of(
-    a: Layout, b: Layout, bias: Layout | None, c: Layout, post_ops: tuple[PostOp, ...]
-) -> Primitive:
-    return Primitive("matmul", a, b, bias, c, post_ops=post_ops)
+    a: dnnl.Layout,
+    b: dnnl.Layout,
+    bias: dnnl.Layout | None,
+    c: dnnl.Layout,
+    post_ops: tuple[dnnl.PostOp, ...],
+) -> dnnl.Primitive:
+    return dnnl.Primitive("matmul", a, b, bias, c, post_ops=post_ops)
 
 
-def _factor(dev: Device, array: Array) -> Layout:
+def _factor(dev: Device, array: Array) -> dnnl.Layout:
     """Return the layout of an operand. What is rounded keeps its order: copies into another cost more."""
     exact = dev.math == "float32" or array.dtype == BFLOAT16
-    return layout_of(array) if exact else dense(array, dev.math)
+    return dnnl.layout_of(array) if exact else dnnl.dense(array, dev.math)
 
 
 def product(
@@ -54,7 +47,7 @@ def product(
     c: Array,
     *,
     bias: Any = None,
-    post_ops: tuple[PostOp, ...] = (),
+    post_ops: tuple[dnnl.PostOp, ...] = (),
 ) -> list[Step]:
     """c = a @ b, for stacks of matrices; summed over leading dimensions that ``c`` has not, or of size 1.
 
@@ -86,12 +79,17 @@ def product(
     row = None if bias is None else bias.reshape((1,) * (rank - 1) + (-1,))
     reads = {"src": a, "weights": b} if row is None else {"src": a, "weights": b, "bias": row}
     if any_size and c.shape[-1] >= _NARROW:
-        used = {role: (layout_of(m), m) for role, m in (*reads.items(), ("dst", c))}
+        used = {role: (dnnl.layout_of(m), m) for role, m in (*reads.items(), ("dst", c))}
         a_any, b_any, c_any = (used[role][0].of_any_size for role in ("src", "weights", "dst"))
         row_any = None if row is None else used["bias"][0].of_any_length
         primitive = matmul_of(a_any, b_any, row_any, c_any, post_ops)
         return [primitive.call(dev, {role: (at.handle, m) for role, (at, m) in used.items()})]
-    ends = _factor(dev, a), _factor(dev, b), None if row is None else layout_of(row), layout_of(c)
+    ends = (
+        _factor(dev, a),
+        _factor(dev, b),
+        None if row is None else dnnl.layout_of(row),
+        dnnl.layout_of(c),
+    )
     return matmul_of(*ends, post_ops).bind(dev, reads, {"dst": c})
 
 
@@ -100,7 +98,7 @@ def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:
     if dev.math == "float32":
         return factor, []
     copy = dev.scratch(factor.shape, BFLOAT16)
-    return copy, reordered(dev, factor, copy)
+    return copy, dnnl.reordered(dev, factor, copy)
 
 
 class _Gemm(NumberedCall):
@@ -129,7 +127,7 @@ class _Gemm(NumberedCall):
         return call
 
 
-def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[PostOp, ...]) -> Step | None:
+def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[dnnl.PostOp, ...]) -> Step | None:
     """Return c = alpha * a @ b, or c += a @ b, as one call; None if it is another function of these matrices.
 
     There is nothing to compile, and no object of the library: the call takes sizes, strides and addresses.
@@ -146,7 +144,7 @@ def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[PostOp, ...]) -> Step | 
     rows, columns, between = _count(c.shape[0]), _count(c.shape[1]), _count(a.shape[1])
     alpha, beta = factors
     step = _Gemm(
-        loaded().gemm, a_order, b_order, rows, columns, between,
+        dnnl.loaded().gemm, a_order, b_order, rows, columns, between,
         alpha, *left_at, *right_at, beta, *at,
     )  # fmt: skip
     step.alive = a, b, c
@@ -156,8 +154,8 @@ def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[PostOp, ...]) -> Step | 
 _BY_ROW, _BY_COLUMN = ctypes.c_char(b"N"), ctypes.c_char(b"T")
 _NUMBERS = ctypes.c_int64, ctypes.c_void_p
 _ZERO, _ONE = ctypes.c_float(0.0), ctypes.c_float(1.0)
-_FACTORS_OF_SUMS = {(): (_ONE, _ZERO), (SUM,): (_ONE, _ONE)}
-_count = lru_cache(CACHED)(ctypes.c_int64)  # which nothing writes: calls share them
+_FACTORS_OF_SUMS = {(): (_ONE, _ZERO), (dnnl.SUM,): (_ONE, _ONE)}
+_count = lru_cache(dnnl.CACHED)(ctypes.c_int64)  # which nothing writes: calls share them
 
 
 def _operand(matrix: Array) -> tuple[Any, Any, Any] | None:
@@ -173,7 +171,7 @@ def _operand(matrix: Array) -> tuple[Any, Any, Any] | None:
     return order, ctypes.c_void_p(address(matrix)), _count(step)
 
 
-def _scaled(alpha: float) -> tuple[PostOp, ...]:
+def _scaled(alpha: float) -> tuple[dnnl.PostOp, ...]:
     return () if alpha == 1.0 else (("linear", alpha, 0.0),)
 
 

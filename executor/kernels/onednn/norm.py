@@ -21,18 +21,7 @@ from ..array import norm as array_norm
 from ..array.norm import averaged
 from ..loops import norm as loops
 from ..registry import Step
-from .primitive import (
-    BACKWARD,
-    INFERENCE,
-    TRAINING,
-    Layout,
-    Primitive,
-    channels_last,
-    in_order,
-    last,
-    reordered,
-    shared,
-)
+from . import primitive as dnnl
 from .support import onednn
 
 Bind = Callable[..., list[Step]]
@@ -43,16 +32,18 @@ def _flags(*, global_stats: bool = False, scale: bool = True, shift: bool = True
     return _GIVEN * global_stats | _SCALED * scale | _SHIFTED * shift
 
 
-@shared
-def _batch_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
-    kind = INFERENCE if flags & _GIVEN else TRAINING
-    return Primitive("batch_normalization_forward", kind, x, x, float(epsilon), flags)
+@dnnl.shared
+def _batch_forward(x: dnnl.Layout, epsilon: float, flags: int) -> dnnl.Primitive:
+    kind = dnnl.INFERENCE if flags & _GIVEN else dnnl.TRAINING
+    return dnnl.Primitive("batch_normalization_forward", kind, x, x, float(epsilon), flags)
 
 
-@shared
-def _batch_backward(x: Layout, flags: int) -> Primitive:
+@dnnl.shared
+def _batch_backward(x: dnnl.Layout, flags: int) -> dnnl.Primitive:
     forward = _batch_forward(x, 0.0, flags & ~_GIVEN)
-    return Primitive("batch_normalization_backward", BACKWARD, x, x, x, 0.0, flags, hint=forward)
+    return dnnl.Primitive(
+        "batch_normalization_backward", dnnl.BACKWARD, x, x, x, 0.0, flags, hint=forward
+    )
 
 
 def images(array: Array, data_layout: str) -> Any:
@@ -84,25 +75,25 @@ def _by_numpy(
     moved = {n: i for n, i in images.items() if i is not None and not i.flags.c_contiguous}
     near = {name: dev.scratch(array.shape, array.dtype) for name, array in moved.items()}
     return [
-        *(step for n in near if n in reads for step in reordered(dev, moved[n], near[n])),
+        *(step for n in near if n in reads for step in dnnl.reordered(dev, moved[n], near[n])),
         *bind(dev, a.replace(**near)),
-        *(step for n in near if n in writes for step in reordered(dev, near[n], moved[n])),
+        *(step for n in near if n in writes for step in dnnl.reordered(dev, near[n], moved[n])),
     ]
 
 
-def _result(dev: Device, compiled: Primitive, y: Array) -> tuple[Any, list[Step]]:
+def _result(dev: Device, compiled: dnnl.Primitive, y: Array) -> tuple[Any, list[Step]]:
     """Return where a batch norm is to write, and the calls that copy it to ``y`` then."""
     if compiled.implementation != _BY_HALF_LINES:
         return y, []
     n, c, *sizes = y.shape
     flat = dev.scratch((y.nbytes + _OTHERWISE,), np.uint8)[_OTHERWISE:].view(y.dtype)
     near = np.moveaxis(flat.reshape(n, *sizes, c), -1, 1)
-    return near, reordered(dev, near, y)
+    return near, dnnl.reordered(dev, near, y)
 
 
 def _looped(a: BatchNorm | BatchNormGrad) -> bool:
     """Tell whether loops take less time than the library, which would copy the images: up to a quarter."""
-    ahead = a.x.ndim == 4 and a.data_layout not in LAST and not channels_last(a.x)
+    ahead = a.x.ndim == 4 and a.data_layout not in LAST and not dnnl.channels_last(a.x)
     return ahead and bool(version())
 
 
@@ -112,7 +103,7 @@ def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
         return loops.batch_norm(dev, a)
     x, y = images(a.x, a.data_layout), images(a.y, a.data_layout)
     global_stats = a.use_global_stats or (a.is_test and not a.trainable_statistics)
-    compiled = _batch_forward(last(x.shape), a.epsilon, _flags(global_stats=global_stats))
+    compiled = _batch_forward(dnnl.last(x.shape), a.epsilon, _flags(global_stats=global_stats))
     if compiled.implementation == _CHANNEL_BY_CHANNEL:
         return _by_numpy(array_norm.batch_norm, dev, a, ("x",), ("y",))
     space = dev.scratch(a.scale.shape, a.scale.dtype)
@@ -153,7 +144,7 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     spread = dev.scratch(a.scale.shape, a.scale.dtype)
     reads = {"src": x, "d_dst": d_y, "scale": a.scale, "mean": a.saved_mean, "variance": spread}
     writes = {"d_src": d_x, "d_scale": a.d_scale, "d_shift": a.d_bias}
-    compiled = _batch_backward(last(x.shape), flags)
+    compiled = _batch_backward(dnnl.last(x.shape), flags)
     if compiled.implementation == _CHANNEL_BY_CHANNEL:
         return _by_numpy(array_norm.batch_norm_grad, dev, a, ("x", "d_y"), ("d_x",))
     return [
@@ -163,18 +154,20 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     ]
 
 
-@shared
-def _layer_forward(x: Layout, epsilon: float, flags: int) -> Primitive:
-    rows = in_order(x.shape[:1])
-    return Primitive("layer_normalization_forward", TRAINING, x, x, rows, float(epsilon), flags)
+@dnnl.shared
+def _layer_forward(x: dnnl.Layout, epsilon: float, flags: int) -> dnnl.Primitive:
+    rows = dnnl.in_order(x.shape[:1])
+    return dnnl.Primitive(
+        "layer_normalization_forward", dnnl.TRAINING, x, x, rows, float(epsilon), flags
+    )
 
 
-@shared
-def _layer_backward(x: Layout, epsilon: float, flags: int) -> Primitive:
-    rows, forward = in_order(x.shape[:1]), _layer_forward(x, epsilon, flags)
+@dnnl.shared
+def _layer_backward(x: dnnl.Layout, epsilon: float, flags: int) -> dnnl.Primitive:
+    rows, forward = dnnl.in_order(x.shape[:1]), _layer_forward(x, epsilon, flags)
     ends = (x, x, x, rows)
-    return Primitive(
-        "layer_normalization_backward", BACKWARD, *ends, float(epsilon), flags, hint=forward
+    return dnnl.Primitive(
+        "layer_normalization_backward", dnnl.BACKWARD, *ends, float(epsilon), flags, hint=forward
     )
 
 
@@ -188,7 +181,7 @@ def layer_norm(dev: Device, a: LayerNorm) -> list[Step]:
     x_RF, y_RF = a.x.reshape(a.mean.size, -1), a.y.reshape(a.mean.size, -1)
     flags = _flags(scale=a.scale is not None, shift=a.bias is not None)
     reads = {"src": x_RF, **_features({"scale": a.scale, "shift": a.bias})}
-    compiled = _layer_forward(in_order(x_RF.shape), a.epsilon, flags)
+    compiled = _layer_forward(dnnl.in_order(x_RF.shape), a.epsilon, flags)
     return compiled.bind(dev, reads, {"dst": y_RF, "mean": a.mean, "variance": a.variance})
 
 
@@ -204,4 +197,4 @@ def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
         writes.setdefault("d_scale", None)
     if a.d_bias is not None:
         reads["shift"] = None  # asked for, not read
-    return _layer_backward(in_order(x_RF.shape), a.epsilon, flags).bind(dev, reads, writes)
+    return _layer_backward(dnnl.in_order(x_RF.shape), a.epsilon, flags).bind(dev, reads, writes)

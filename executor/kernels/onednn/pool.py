@@ -13,15 +13,7 @@ from ...device.device import Device
 from ..array.pool import one_window, windows_of
 from ..loops import pool as loops
 from ..registry import Step, by_arrays
-from .primitive import (
-    TRAINING,
-    Layout,
-    Primitive,
-    channels_last,
-    in_order,
-    last,
-    shared,
-)
+from . import primitive as dnnl
 from .support import onednn
 
 _KINDS = {"max": 0x1FF, "padded": 0x2FF, "avg": 0x3FF}  # averages count padding or leave it out
@@ -32,27 +24,29 @@ class Pooling:
     """Shapes and windows: what the primitives are compiled for."""
 
     kind: str
-    x: Layout
-    out: Layout
+    x: dnnl.Layout
+    out: dnnl.Layout
     strides: tuple[int, ...]
     window: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
 
-    def primitive(self, direction: str, *first: int, hint: Primitive | None = None) -> Primitive:
+    def primitive(
+        self, direction: str, *first: int, hint: dnnl.Primitive | None = None
+    ) -> dnnl.Primitive:
         """Compile one of its two directions."""
         windows = (self.strides, self.window, (0,) * len(self.window), self.before, self.after)
         arguments = (*first, _KINDS[self.kind], self.x, self.out, *windows)
-        return Primitive(f"pooling_{direction}", *arguments, hint=hint)
+        return dnnl.Primitive(f"pooling_{direction}", *arguments, hint=hint)
 
 
-@shared
-def _forward(pooling: Pooling) -> Primitive:
-    return pooling.primitive("forward", TRAINING)
+@dnnl.shared
+def _forward(pooling: Pooling) -> dnnl.Primitive:
+    return pooling.primitive("forward", dnnl.TRAINING)
 
 
-@shared
-def _backward(pooling: Pooling) -> Primitive:
+@dnnl.shared
+def _backward(pooling: Pooling) -> dnnl.Primitive:
     return pooling.primitive("backward", hint=_forward(pooling))
 
 
@@ -72,7 +66,7 @@ def _pooling(a: Pool | PoolGrad) -> Pooling | None:
     if any(max(pair) >= k for pair, k in zip(margins, win.k, strict=True)):
         return None
     average = "avg" if a.exclusive else "padded"
-    image = last if channels_last(a.x) or channels_last(a.out) else in_order
+    image = dnnl.last if dnnl.channels_last(a.x) or dnnl.channels_last(a.out) else dnnl.in_order
     return Pooling(
         average if a.pooling_type == "avg" else "max",
         image(a.x.shape),
@@ -100,7 +94,7 @@ def _as_lines(dev: Device, a: Pool | PoolGrad) -> Any:
     planes = a.x.shape[:2]
     if all(array.flags.c_contiguous for array in arrays.values()):
         return a.replace(**{n: array.reshape(*planes, 1, -1) for n, array in arrays.items()})
-    if not all(map(channels_last, arrays.values())):
+    if not all(map(dnnl.channels_last, arrays.values())):
         return None
     turned = {n: array.transpose(0, *range(2, array.ndim), 1) for n, array in arrays.items()}
     lines = {n: array.reshape(planes[0], 1, -1, planes[1]) for n, array in turned.items()}
