@@ -202,8 +202,7 @@ class Gang(Replicas):
                 elif request.begun:
                     self.send(request, ahead=True)
                 else:
-                    request.failed = KeyboardInterrupt("interrupted before it was sent")
-                    self.under_way.remove(request)
+                    self.withdraw(request)
             if len(self._sent) > len(self.under_way):
                 wanted = {request.number for request in self.under_way}
                 for number in [n for n in self._sent if n not in wanted]:
@@ -238,7 +237,7 @@ class Gang(Replicas):
             self._torn()
             return
         except RowlockError as error:  # the gang cannot be used again
-            assign(*((other, "failed", error) for other in self.under_way), (self, "under_way", []))
+            self.fail(error)
             raise
         ledger = self.ledger
         fetched: Sequence[Sequence[np.ndarray]]
@@ -272,12 +271,8 @@ class Gang(Replicas):
             stands = {*failed, *([through] if len(failed) < len(answers) else [])}
             counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
             self.ledger.place_values.aged(range(self.size))
-        assign(
-            (self.ledger, "done", counted),
-            (request, "done", request.passed(counted)),
-            *((other, "failed", error) for other in self.under_way),
-            (self, "under_way", []),
-        )
+        done = (request, "done", request.passed(counted))
+        self.fail(error, (self.ledger, "done", counted), done)
         self._review()
 
     def _torn(self) -> None:
@@ -288,14 +283,9 @@ class Gang(Replicas):
             {r: self.stamped(orders.pack(orders.Inventory())) for r in self.delivery.alive}
         )
         counted = max(orders.Stock(**answer.head).done for answer in stands.values())
-        torn = KeyboardInterrupt("interrupted")
         self.ledger.place_values.aged(range(self.size))
-        assign(
-            (self.ledger, "done", counted),
-            *((other, "done", other.passed(counted)) for other in self.under_way),
-            *((other, "failed", torn) for other in self.under_way),
-            (self, "under_way", []),
-        )
+        done = ((other, "done", other.passed(counted)) for other in self.under_way)
+        self.fail(KeyboardInterrupt("interrupted"), (self.ledger, "done", counted), *done)
 
     def _look_again(self) -> None:
         """Read each replica's own persistables: those of some steps did not arrive."""

@@ -135,8 +135,7 @@ class Recovery:
                     self._gather_own(request, furthest)
                 request.done = done
             else:  # an interrupt kept it from being sent
-                request.failed = KeyboardInterrupt("interrupted before it was sent")
-                self.gang.under_way.remove(request)
+                self.gang.withdraw(request)
         self.ledger.uneven = False
 
     def level(self, cause: RowlockError) -> int:
@@ -231,8 +230,8 @@ class Recovery:
 
     def _give_up(self, cause: RowlockError) -> None:
         for user in self._users():
-            unsettled = [request for request in user.under_way if not request.settled]
-            assign(*((request, "failed", cause) for request in unsettled), (user, "under_way", []))
+            user.under_way = [request for request in user.under_way if not request.settled]
+            user.fail(cause)
 
     def _users(self) -> list[Replicas]:
         """Return what has programs loaded, and steps under way: the gang, and single replicas of it."""
@@ -299,9 +298,7 @@ class Recovery:
             (ledger, "owners", owners),
             *ledger.place_values.renumbered(alive),
             (ledger, "programs", {}),
-            *((request, "void", True) for request in gang.under_way),
-            (gang, "voided", [*gang.under_way, *gang.voided]),
-            (gang, "under_way", []),
+            *gang.voiding(),
         )
         self.delivery.regroup()  # last: if one more is lost, all is as the others are numbered now
         self._heal()

@@ -13,6 +13,7 @@ from ...strategies import errors
 from ...strategies.errors import ExecutionError, InvalidState, ReplicaLost, RowlockError
 from ..replica.message import Message
 from ..replica.orders import failure_of
+from .assign import Change, assign
 from .delivery import Delivery, Ledger, Request
 from .turns import Lock, Refusal
 
@@ -131,6 +132,24 @@ class Replicas:
             self._forget(number)
             self._check(answers)
             return answers
+
+    def fail(self, error: BaseException, *changes: Change) -> None:
+        """End all that is under way by an error, and make ``changes`` at the same moment (:func:`assign`)."""
+        failures = [(request, "failed", error) for request in self.under_way]
+        assign(*changes, *failures, (self, "under_way", []))
+
+    def withdraw(self, request: Request) -> None:
+        """End a request that an interrupt kept from being sent."""
+        request.failed = KeyboardInterrupt("interrupted before it was sent")
+        self.under_way.remove(request)
+
+    def voiding(self) -> list[Change]:
+        """Return the changes by which all that is under way is to be split anew, before any other begins."""
+        return [
+            *((request, "void", True) for request in self.under_way),
+            (self, "voided", [*self.under_way, *self.voided]),
+            (self, "under_way", []),
+        ]
 
     def settle(self, lost: ReplicaLost) -> None:
         """End what would be wrong if it were sent again; steps of all replicas vote, so none of them would."""

@@ -132,9 +132,8 @@ class SingleReplicaGang(Gang):
 
     def _torn(self) -> None:
         """What either has under way ends here."""
-        torn = KeyboardInterrupt("interrupted")
         self._gang._torn()
-        assign(*((other, "failed", torn) for other in self.under_way), (self, "under_way", []))
+        self.fail(KeyboardInterrupt("interrupted"))
 
     @property
     def _goes_on(self) -> bool:
@@ -175,9 +174,7 @@ class SingleReplicaGang(Gang):
         assign(
             (self._single, "replica", successor),
             (self, "shrunk", [*self.shrunk, [0]]),
-            *((request, "void", True) for request in self.under_way),
-            (self, "voided", [*self.under_way, *self.voided]),
-            (self, "under_way", []),
+            *self.voiding(),
         )
 
     def read(self, scope: int, name: str, rank: int = 0) -> np.ndarray:
