@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..executor.device.place import Place, register_gpu_counter
 from ..executor.gang import launchers
 from ..executor.gang.launchers import Launcher
-from ..executor.saving.served import save_arrays
+from ..executor.saving.files import save_arrays
 from ..executor.servers.local import ThreadLauncher
 from ..executor.servers.running import register_saver
 from ..strategies.current import current_config, pop_config, push_config
@@ -60,12 +60,12 @@ class _RayLauncher(Launcher):
     def form(
         self, name: str, rank: int, size: int, runtime: Runtime | None, within: float
     ) -> CollectiveGroup:
-        from .ray.trainers import form_here
+        from .collective.backends.rowlock import form_here
 
         return form_here(name, rank, size, within, current_config().collective_deadline_s)
 
     def home(self, config: ClusterConfig) -> ClusterConfig:
-        from .ray.trainers import at_home
+        from .ray.nodes import at_home
 
         _join_trainers(config)
         return at_home(config)

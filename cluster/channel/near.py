@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache, partial
 from io import FileIO
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...executor.replica.message import Message, Stacked, StackedMessages, StepHead
 from ...strategies.errors import CollectiveError
@@ -15,9 +18,11 @@ from .doorbell import RINGS, TEXT_ROOM
 from .feed_buffer import DriverFeedBuffer
 from .frame import Outgoing, encode, head_of, read_head
 from .waits import WaitChoice
-from .writers import is_much, write_all
 
 MAP = "map"  # the message that tells where a new area is
+_MUCH = 8 << 20  # bytes, which a core takes about a millisecond to write
+_CORES = 4  # with fewer, threads that write take turns with replicas that compute
+_MOST = 8  # threads: more wait for memory
 
 
 class Written(NamedTuple):
@@ -78,12 +83,12 @@ class NearReplicas:
             area.populate(slot)
         except CollectiveError:  # the host is short of shared memory
             return None
-        much = is_much(fed.nbytes)
+        much = _is_much(fed.nbytes)
         if stacked is not None and fed.stacks is not None and not much:
-            write_all(fed.stacks, stacked.arrays.arrays)
+            _write_all(fed.stacks, stacked.arrays.arrays)
         else:
             arrays = [array for rank in ranks for array in messages[rank].arrays]
-            write_all(fed.places, arrays, threads=much)
+            _write_all(fed.places, arrays, threads=much)
         rings = alike and RINGS and fed.longest <= TEXT_ROOM
         ring = partial(area.bell.ring, number, step, slot, texts, self.waits.awake)
         return Written(texts, ring if rings else None)
@@ -226,3 +231,30 @@ def _head(message: Message) -> bytes:
 def _event_file() -> FileIO:
     """Return a file that can be read once somebody has written to it, closed when nothing refers to it."""
     return FileIO(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC), "r+")
+
+
+def _is_much(nbytes: int) -> bool:
+    """Tell whether so many bytes are copied faster by several threads."""
+    return nbytes > _MUCH and len(os.sched_getaffinity(0)) >= _CORES
+
+
+def _write_all(
+    places: Sequence[np.ndarray], arrays: Sequence[np.ndarray], threads: bool = False
+) -> None:
+    """Copy each array to its place, by several ``threads`` or by this one."""
+    if not threads:
+        for place, array in zip(places, arrays, strict=True):
+            place[...] = array
+        return
+    pairs = zip(places, arrays, strict=True)
+    writing = [_writers().submit(np.copyto, place, array) for place, array in pairs]
+    try:
+        for future in writing:
+            future.result()
+    finally:  # whatever happens, no thread writes into a slot that is used again
+        wait(writing)
+
+
+@cache
+def _writers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(len(os.sched_getaffinity(0)), _MOST), "rowlock-feeds")

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...executor.feed.scope import Scope
 from ...executor.rpc.messages import Service
-from ...executor.saving.served import save_arrays
+from ...executor.saving.files import save_arrays
 from ...executor.servers.server import ParameterServer
 from ...graph.program.program import Program
 from ...strategies.cluster import ClusterConfig

@@ -12,6 +12,7 @@ from itertools import chain, count, islice, repeat
 
 import ray
 
+from ...strategies.cluster import ClusterConfig
 from ...strategies.errors import PlacementError
 
 NODE_LABEL = "ray.io/node-id"
@@ -139,3 +140,12 @@ def _sortable(address: str) -> tuple[int, int, str]:
     except ValueError:
         return (9, 0, address)
     return (parsed.version, int(parsed), "")
+
+
+def at_home(config: ClusterConfig) -> ClusterConfig:
+    """Return the configuration that has replicas on this driver's host, unless it names nodes."""
+    address = ray.util.get_node_ip_address()
+    is_placed = config.nodes is not None or config.node_labels is not None
+    if is_placed or address not in {node.address for node in nodes()}:
+        return config
+    return config.model_copy(update={"nodes": [address]})

@@ -9,10 +9,13 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+import numpy as np
+
+from ...graph.program.formats.tensors import write_tensor
 from ...strategies.errors import EnforceNotMet, InvalidValue, MissingFile, NotSaved
 
 _NEW_FILE = re.compile(r"\..+\.[0-9a-f]{8}\.saving")
@@ -171,3 +174,15 @@ def reading(path: str, cure: str = "") -> Iterator[BinaryIO]:
         raise MissingFile(f"the file {path!r} cannot be opened: {error}.{cure}") from error
     with file:
         yield file
+
+
+def save_arrays(folder: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """Write each array to a file of its name in a folder, as ``save_vars`` does; all of them, or none.
+
+    Raises:
+        InvalidValue: a file would lie outside the folder.
+    """
+    with replacing() as files:
+        for name, array in arrays.items():
+            with files.open(inside(folder, name)) as file:
+                write_tensor(file, array, [])

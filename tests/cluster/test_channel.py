@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.cluster.channel import writers
+from rowlock.cluster.channel import near as near_replicas
 from rowlock.cluster.channel.channel import Channels
 from rowlock.cluster.channel.connection import ReplicaConnection, ReplicaServer
 from rowlock.cluster.channel.frame import Frame, Incoming, Outgoing, encode
@@ -727,8 +727,8 @@ def test_an_interrupt_while_messages_are_sent_leaves_no_replica_without_its_own(
 def test_large_feeds_are_written_by_several_threads(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "_MUCH", 0)
-    monkeypatch.setattr(writers, "_CORES", 1)
+    monkeypatch.setattr(near_replicas, "_MUCH", 0)
+    monkeypatch.setattr(near_replicas, "_CORES", 1)
     channels = start(2, near=True)
     thread_names: set[str] = set()
     copyto = np.copyto

@@ -167,6 +167,17 @@ def register() -> None:
         backend_registry.register_collective_backend(name, backend)
 
 
+def form_here(name: str, rank: int, size: int, within: float, later: float) -> CollectiveGroup:
+    """Join a group from a driver, which ``ray.util.collective`` lets no driver do.
+
+    Raises:
+        CollectiveError: a rank does not come within so many seconds.
+        CollectiveAborted: another rank gave up.
+    """
+    RowlockBackend.terms[name] = Terms(within, later)
+    return RowlockBackend(size, rank, name).group
+
+
 def leave_group(name: str) -> None:
     """Have this process forget a group."""
     if collective.is_group_initialized(name):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ....graph.ops.activation import Activation, Gelu
 from ....graph.ops.operands import SlopeOfOut, SlopeOfX
 from ...device.device import Device
@@ -30,26 +32,15 @@ def gelu_grad(dev: Device, a: GeluGrad) -> list[Step]:
     return slope_at_operand(dev, _gelu(a.approximate), a.x, a.d_out, a.d_x)
 
 
-@onednn("sigmoid", prefer_loops=True)
-def sigmoid(dev: Device, a: Activation) -> list[Step]:
-    return activation(dev, "sigmoid", a.x, a.out)
+def _forward(act: str, dev: Device, a: Activation) -> list[Step]:
+    return activation(dev, act, a.x, a.out)
 
 
-@onednn("sigmoid_grad", prefer_loops=True)
-def sigmoid_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
-    return slope_at_result(dev, "sigmoid", a.out, a.d_out, a.d_x)
+def _backward(act: str, dev: Device, a: SlopeOfOut) -> list[Step]:
+    return slope_at_result(dev, act, a.out, a.d_out, a.d_x)
 
 
-@onednn("tanh")
-def tanh(dev: Device, a: Activation) -> list[Step]:
-    return activation(dev, "tanh", a.x, a.out)
-
-
-@onednn("tanh_grad", prefer_loops=True)
-def tanh_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
-    return slope_at_result(dev, "tanh", a.out, a.d_out, a.d_x)
-
-
-@onednn("relu_grad", prefer_loops=True)
-def relu_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
-    return slope_at_result(dev, "relu", a.out, a.d_out, a.d_x)
+onednn("sigmoid", prefer_loops=True)(partial(_forward, "sigmoid"))
+onednn("tanh")(partial(_forward, "tanh"))
+for _act in ("sigmoid", "tanh", "relu"):
+    onednn(f"{_act}_grad", prefer_loops=True)(partial(_backward, _act))
