@@ -329,11 +329,7 @@ class UserDefinedCollectiveRoleMaker(RoleMakerBase):
 
 
 class MPISymetricRoleMaker(RoleMakerBase):
-    """Refused.
-
-    Raises:
-        Unsupported: always.
-    """
+    """Refused: jobs are not started by MPI."""
 
     def __init__(self) -> None:
         raise Unsupported(

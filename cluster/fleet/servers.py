@@ -85,11 +85,7 @@ class DistributedTranspiler(Fleet):
         self._session().close()
 
     def shrink_sparse_table(self) -> None:
-        """Refuse: tables keep the rows that they were declared with.
-
-        Raises:
-            Unsupported: always.
-        """
+        """Refuse: tables keep the rows that they were declared with."""
         raise Unsupported(
             "shrink_sparse_table is PSLib's: tables keep the rows they were declared with."
         )

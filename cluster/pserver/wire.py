@@ -52,7 +52,7 @@ class Directory:
         raise NotImplementedError
 
 
-class SocketWire:
+class SocketWire(messages.Wire):
     """Carries messages to servers on connections of their own, as many as there are threads that call."""
 
     def __init__(self, directory: Directory) -> None:
@@ -63,14 +63,6 @@ class SocketWire:
         self._closed = False
 
     def call(self, endpoint: str, message: messages.Message, within: float) -> messages.Answer:
-        """Return a server's answer; one that restarts meanwhile is asked again.
-
-        Raises:
-            InvalidValue: the endpoint is not ``ip:port``.
-            InvalidState: the wire was closed.
-            ServerLost: none came within ``within`` seconds.
-            EnforceNotMet: the server refused; the error is of the class that it named.
-        """
         if self._closed:
             raise InvalidState("this process has hung up its connections to parameter servers.")
         return accepted(self._link(endpoint).call(message, within))
@@ -83,7 +75,6 @@ class SocketWire:
             return self._links[endpoint]
 
     def close(self) -> None:
-        """Hang up."""
         self._closed = True
         with self._lock:
             for link in self._links.values():

@@ -194,27 +194,15 @@ class AnalysisConfig:
         """Do nothing: none of Paddle's passes is run."""
 
     def enable_tensorrt_engine(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            Unsupported: there is no TensorRT.
-        """
+        """Refuse: there is no TensorRT."""
         self._refuse("TensorRT")
 
     def enable_lite_engine(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            Unsupported: there is no Paddle-Lite.
-        """
+        """Refuse: there is no Paddle-Lite."""
         self._refuse("Paddle-Lite")
 
     def enable_quantizer(self) -> NoReturn:
-        """Refuse.
-
-        Raises:
-            Unsupported: programs are not quantized.
-        """
+        """Refuse: programs are not quantized."""
         self._refuse("quantization")
 
     def tensorrt_engine_enabled(self) -> bool:

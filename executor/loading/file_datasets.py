@@ -102,11 +102,7 @@ class DatasetBase:
         self._command = pipe_command.strip()
 
     def set_hdfs_config(self, fs_name: str, fs_ugi: str) -> NoReturn:
-        """Refuse: files are read from this host's paths.
-
-        Raises:
-            Unsupported: always.
-        """
+        """Refuse: files are read from this host's paths."""
         raise Unsupported(
             "set_hdfs_config: datasets read files that this host sees. Download them first "
             "(HDFSClient.download), or mount the file system."

@@ -216,6 +216,8 @@ class Wire(Protocol):
         Raises:
             ServerLost: none came within ``within`` seconds.
             EnforceNotMet: the server refused; the error is of the class that it named.
+            InvalidValue: the endpoint is not ``ip:port``.
+            InvalidState: the wire was closed.
         """
 
     def close(self) -> None:

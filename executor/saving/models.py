@@ -20,8 +20,15 @@ from ...graph.program.program import Program, program_guard
 from ...graph.program.variable import Variable
 from ...strategies.errors import DamagedFile, InvalidType, InvalidValue, MissingFile, first_of
 from ..feed.scope import Scope, global_scope
-from .files import inside, reading, replacing
-from .variables import is_persistable, load_variables, program_of, select_variables, write_values
+from .files import reading, replacing
+from .variables import (
+    is_persistable,
+    load_variables,
+    program_of,
+    select_variables,
+    write_files,
+    write_values,
+)
 
 MODEL = "__model__"
 
@@ -121,17 +128,11 @@ def write_model(
         if with_values
         else []
     )
-    scope = global_scope()
     data = serialize(program)
     with replacing() as files:
-        if params_filename is not None and names:
-            path = os.path.join(folder, os.path.basename(params_filename))
-            with files.open(path) as file:
-                write_values(file, names, scope)
-        else:
-            for name in names:
-                with files.open(inside(folder, name)) as file:
-                    write_values(file, [name], scope)
+        if names:
+            params = None if params_filename is None else os.path.basename(params_filename)
+            write_files(files, folder, params, names, global_scope())
         with files.open(os.path.join(folder, model)) as file:
             file.write(data)
 

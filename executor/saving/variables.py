@@ -25,7 +25,7 @@ from ...strategies.types import BFLOAT16, VarType, to_numpy
 from ..compiled_program import CompiledProgram
 from ..device.tensor import Tensor
 from ..feed.scope import Scope, global_scope
-from .files import inside, reading, replacing
+from .files import Replacement, inside, reading, replacing
 
 _NOT_KEPT = (VarType.FEED_MINIBATCH, VarType.FETCH_LIST, VarType.READER)
 _NO_VALUE = (*_NOT_KEPT, VarType.RAW)
@@ -150,14 +150,20 @@ def save_variables(
         return stream.getvalue()
     folder = os.fspath(dirname) if dirname is not None else ""
     with replacing() as files:
-        if filename is not None:
-            with files.open(os.path.join(folder, filename)) as file:
-                write_values(file, names, scope)
-        else:
-            for name in names:
-                with files.open(inside(folder, name)) as file:
-                    write_values(file, [name], scope)
+        write_files(files, folder, filename, names, scope)
     return None
+
+
+def write_files(
+    files: Replacement, folder: str, filename: str | None, names: list[str], scope: Scope
+) -> None:
+    """Write the values of variables into one file of a folder, or (None) a file for each."""
+    groups = {inside(folder, name): [name] for name in names}
+    if filename is not None:
+        groups = {os.path.join(folder, filename): names}
+    for path, group in groups.items():
+        with files.open(path) as file:
+            write_values(file, group, scope)
 
 
 def write_values(file: BinaryIO, names: Iterable[str], scope: Scope) -> None:

@@ -14,7 +14,7 @@ from ..gang.local import launch_threads
 from ..gang.thread_group import form_threads
 from ..gang.trainers import LocalTable
 from ..rpc.answers import accepted
-from ..rpc.messages import Answer, Message, Service
+from ..rpc.messages import Answer, Message, Service, Wire
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
@@ -27,16 +27,10 @@ _services: dict[str, Service] = {}
 _changed = threading.Condition()
 
 
-class LocalWire:
+class LocalWire(Wire):
     """Calls servers of this process. Arrays are handed over as they are."""
 
     def call(self, endpoint: str, message: Message, within: float) -> Answer:
-        """Return the answer of a server, which may be there later.
-
-        Raises:
-            ServerLost: no server has this endpoint within ``within`` seconds.
-            EnforceNotMet: the server refused; the error is of the class that it named.
-        """
         with _changed:
             end, waiting = time.monotonic() + within, WaitLog()
             while endpoint not in _services and (remaining_s := end - time.monotonic()) > 0:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-class ParameterServer:
+class ParameterServer(messages.Service):
     """A :class:`Service`: parameters in a scope, updated by the blocks of a server's program.
 
     ``saver`` writes arrays by name into a folder, for trainers that ask for it. ``config``: deadlines, the
@@ -69,7 +69,6 @@ class ParameterServer:
 
     @property
     def endpoint(self) -> str:
-        """Where trainers reach it."""
         return self.state.endpoint
 
     def __repr__(self) -> str:
@@ -79,7 +78,6 @@ class ParameterServer:
     # -- the service ----------------------------------------------------------------------------
 
     def handle(self, message: messages.Message) -> messages.Answer:
-        """Do what a message asks; may wait for other trainers, within the deadlines of the configuration."""
         try:
             return self._handle(message)
         finally:
@@ -121,7 +119,6 @@ class ParameterServer:
         dtype: str,
         lent: Array | None = None,
     ) -> Array | None:
-        """Return the memory that a dense push will be put into, if a wire may receive it there, or lends it."""
         gradient = self.state.parts.by_pushed.get(name)
         if (
             gradient is None
@@ -139,7 +136,6 @@ class ParameterServer:
             return updates.place(name, lent)
 
     def lost(self, trainer: int, reason: str) -> None:
-        """Take note that a trainer died; callers that wait for it are told, or go on, as configured."""
         with self.state.changed:
             progress = self.state.by_id.get(trainer)
             if progress is None or not progress.live:
@@ -158,7 +154,6 @@ class ParameterServer:
             self.state.changed.notify_all()
 
     def snapshot(self) -> messages.Snapshot:
-        """Return copies of all that lasts, between two updates."""
         with self.state.changed:
             names = [n for n in sorted(self.state.parts.lasting | {*self.state.parts.counters})]
             arrays = {name: self.state.updates.memory(name).copy() for name in names}
@@ -187,12 +182,6 @@ class ParameterServer:
             self.state.changed.notify_all()
 
     def wait(self, within: float) -> bool:
-        """Wait until all trainers have finished; tell whether they have.
-
-        Raises:
-            TrainerLost: the server ended because a trainer was lost.
-            EnforceNotMet: it ended for another reason.
-        """
         deadline = time.monotonic() + within
         with self.state.changed:
             while self.state.failure is None and not self.state.ended:
@@ -206,7 +195,6 @@ class ParameterServer:
             return True
 
     def stop(self, reason: str) -> None:
-        """Refuse all that waits, and all that comes, for this reason."""
         with self.state.changed:
             self.state.fail(InvalidState(f"parameter server {self.endpoint} was stopped: {reason}"))
 

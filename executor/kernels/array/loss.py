@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -116,14 +117,23 @@ def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
             partial(xp.add.reduce, work, -1, None, a.y, True),
             partial(xp.negative, a.y, a.y),
         ]
-    labels = Labels(dev, "cross_entropy", a.x, a.label, a.x.ndim - 1, a.ignore_index)
+    return [_at_label(dev, "cross_entropy", a.x, a.label, a.y, None, a.ignore_index)]
+
+
+def _at_label(
+    dev: Device, op: str, x: Array, label: Array, y: Array, match: Array | None, ignore: int
+) -> Step:
+    """Return the call that writes -log of what each label picks of its row, and (``match``) that itself."""
+    xp, labels = dev.xp, Labels(dev, op, x, label, x.ndim - 1, ignore)
 
     def run() -> None:
         classes, ignored = labels.pick()
-        picked = xp.maximum(xp.log(labels.rows_of(a.x)[labels.rows, classes]), -_LOG_FLOOR)
-        _put(a.y, -1, xp.where(ignored, 0, -picked))
+        picked = labels.rows_of(x)[labels.rows, classes]
+        if match is not None:
+            _put(match, -1, xp.where(ignored, 1, picked))
+        _put(y, -1, xp.where(ignored, 0, -xp.maximum(xp.log(picked), -_LOG_FLOOR)))
 
-    return [run]
+    return run
 
 
 @kernel("cross_entropy_grad")
@@ -136,42 +146,34 @@ def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
             partial(xp.negative, d_x, d_x),
         ]
     labels = Labels(dev, "cross_entropy", a.x, a.label, a.x.ndim - 1, a.ignore_index)
+    return _slope_at_label(
+        dev, labels, a.d_y, d_x, lambda classes: labels.rows_of(a.x)[labels.rows, classes]
+    )
+
+
+def _slope_at_label(
+    dev: Device, labels: Labels, d_y: Array, d_x: Any, picked: Callable[[Any], Any]
+) -> list[Step]:
+    """Return the calls for -d / ``picked`` at the labels, and zeros elsewhere."""
     d_rows = d_x.reshape(-1, labels.classes)
 
     def run() -> None:
         classes, ignored = labels.pick()
-        slope = -a.d_y.reshape(-1) / labels.rows_of(a.x)[labels.rows, classes]
-        d_rows[labels.rows, classes] = xp.where(ignored, 0, slope)
+        slope = -d_y.reshape(-1) / picked(classes)
+        d_rows[labels.rows, classes] = dev.xp.where(ignored, 0, slope)
 
     return [partial(d_x.fill, 0), run]
 
 
 @kernel("cross_entropy2")
 def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> Step:
-    xp = dev.xp
-    labels = Labels(dev, "cross_entropy2", a.x, a.label, a.x.ndim - 1, a.ignore_index)
-
-    def run() -> None:
-        classes, ignored = labels.pick()
-        picked = labels.rows_of(a.x)[labels.rows, classes]
-        if a.match_x is not None:
-            _put(a.match_x, -1, xp.where(ignored, 1, picked))
-        _put(a.y, -1, xp.where(ignored, 0, -xp.maximum(xp.log(picked), -_LOG_FLOOR)))
-
-    return run
+    return _at_label(dev, "cross_entropy2", a.x, a.label, a.y, a.match_x, a.ignore_index)
 
 
 @kernel("cross_entropy_grad2")
 def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     labels = Labels(dev, "cross_entropy2", a.d_x, a.label, a.d_x.ndim - 1, a.ignore_index)
-    d_rows = a.d_x.reshape(-1, labels.classes)
-
-    def run() -> None:
-        classes, ignored = labels.pick()
-        slope = -a.d_y.reshape(-1) / a.match_x.reshape(-1)
-        d_rows[labels.rows, classes] = dev.xp.where(ignored, 0, slope)
-
-    return [partial(a.d_x.fill, 0), run]
+    return _slope_at_label(dev, labels, a.d_y, a.d_x, lambda classes: a.match_x.reshape(-1))
 
 
 @kernel("softmax_with_cross_entropy")
