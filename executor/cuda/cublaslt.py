@@ -7,9 +7,7 @@ this GPU, and the fastest is stored on disk. All of them give the same bits each
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import json
-import math
 import weakref
 from ctypes import byref, c_double, c_float, c_int, c_size_t
 from ctypes import c_void_p as pointer
@@ -17,8 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ...strategies.errors import ExecutionError
-from ..host.disk_cache import disk_cache
+from ..host.disk_cache import disk_cache, entry
+from .bench import Bench
 from .cublaslt_terms import (
     Algorithm,
     Description,
@@ -26,7 +24,6 @@ from .cublaslt_terms import (
     alignment,
     check,
     extents,
-    size_of,
     version,
 )
 from .gemm import Blas, Gemm, Operands
@@ -35,8 +32,6 @@ from .runtime import Runtime, Step
 
 __all__ = ["CublasLt", "version"]
 _CANDIDATES = 8
-_RUNS = 5  # timed together, of each candidate
-_HALF = 0x3C  # repeated, this byte gives small numbers of every type of float
 _NOT_SUPPORTED = 15
 
 
@@ -93,14 +88,15 @@ class CublasLt(Blas):
         aligned = sorted((name, alignment(at)) for name, at in description.addresses.items())
         key = f"{version()} {self.runtime.properties.name} {self.workspace} {description.gemm!r} {aligned}"
         if key not in self._choices:
-            stored = _StoredChoice(key)
-            choice = stored.read()
+            disk, name = disk_cache(), entry(key, ".json")
+            choice = _choice_of(disk.read(name))
             if choice is not None and not self._works(description, choice):
-                stored.drop()
+                disk.drop(name)
                 choice = None
-            if choice is None:
-                choice = self._fastest(description)
-                choice = choice and stored.write(choice)
+            if choice is None and (choice := self._fastest(description)) is not None:
+                terms = {"algorithm": choice.algorithm.hex(), "workspace": choice.workspace}
+                stored = disk.write(name, json.dumps(terms).encode(), first=True)
+                choice = _choice_of(stored) or choice  # another process may have been the first
             self._choices[key] = choice
         return self._choices[key]
 
@@ -128,16 +124,18 @@ class CublasLt(Blas):
         return status, choices
 
     def _fastest(self, description: Description) -> Choice | None:
-        _, choices = self.candidates(description)
+        gemm, (_, choices) = description.gemm, self.candidates(description)
         if not choices:
             return None
+        relu = gemm.epilogue.startswith("relu")
         try:
-            bench = _Bench(self, description.gemm)
+            bench = Bench(self.runtime, extents(gemm), self.workspace)
         except MemoryError:  # no room for operands to time them on: take the library's own order
-            return None if _is_relu(description.gemm) else choices[0]
-        times = {choice: bench.time(choice) for choice in choices}
-        fit = (c for c in choices if times[c] < math.inf and bench.keeps_nan(c))
-        return min(fit, key=times.__getitem__, default=None)
+            return None if relu else choices[0]
+        like = Description(gemm, bench.addresses)
+        operands = Operands(*map(bench.arrays.get, ("a", "b", "d", "bias", "aux")))
+        calls = {c: CublasLtProduct(self, like, c, operands, bench.workspace) for c in choices}
+        return bench.fastest(calls, ("a", "d") if relu else None)
 
 
 class CublasLtProduct:
@@ -174,83 +172,10 @@ class CublasLtProduct:
             check(self.gemm, status, "cublasLtMatmul")
 
 
-class _Bench:
-    """Memory like a product's, on which algorithms are timed, so that the operands stay untouched."""
-
-    def __init__(self, blas: CublasLt, gemm: Gemm) -> None:
-        self._blas, self._runtime = blas, blas.runtime
-        sizes = extents(gemm)
-        self._arrays = {name: self._runtime.empty(nbytes) for name, nbytes in sizes.items()}
-        self._workspace = self._runtime.empty(blas.workspace)
-        addresses = {name: self._runtime.address(a) for name, a in self._arrays.items()}
-        self._description_tried = Description(gemm, addresses)
-        self._operands = Operands(*(self._arrays.get(n) for n in ("a", "b", "d", "bias", "aux")))
-        for array in self._arrays.values():
-            array.fill(_HALF)
-
-    def _product(self, choice: Choice) -> CublasLtProduct:
-        return CublasLtProduct(
-            self._blas, self._description_tried, choice, self._operands, self._workspace
-        )
-
-    def time(self, choice: Choice) -> float:
-        """Return milliseconds of a run after the first one; infinity if the algorithm cannot run."""
-        cuda, product = self._runtime.xp.cuda, self._product(choice)
-        begin, end = cuda.Event(), cuda.Event()
-        try:
-            product()
-            begin.record(self._runtime.compute)
-            for _ in range(_RUNS):
-                product()
-            end.record(self._runtime.compute)
-        except ExecutionError:
-            return math.inf
-        end.synchronize()
-        return float(cuda.get_elapsed_time(begin, end)) / _RUNS
-
-    def keeps_nan(self, choice: Choice) -> bool:
-        """Tell whether NaN stays NaN: a relu must not turn it into zero."""
-        if not _is_relu(self._description_tried.gemm):
-            return True
-        d = self._arrays["d"]
-        self._arrays["a"].fill(0xFF)  # not a number, in every type of float
-        d.fill(0)
-        try:
-            self._product(choice)()
-        except ExecutionError:
-            return False
-        first = self._runtime.xp.asnumpy(d[: size_of(self._description_tried.gemm.d_type)])
-        return bool((first & 0x7F).any())
-
-
-def _is_relu(gemm: Gemm) -> bool:
-    return gemm.epilogue.startswith("relu")
-
-
-class _StoredChoice:
-    """A choice on disk. The first that is written stays, so that processes side by side agree."""
-
-    def __init__(self, key: str) -> None:
-        self._name = f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.json"
-
-    def read(self) -> Choice | None:
-        """Return the stored choice, None without one."""
-        data = disk_cache().read(self._name)
-        return None if data is None else _choice_of(data)
-
-    def drop(self) -> None:
-        """Keep nothing."""
-        disk_cache().drop(self._name)
-
-    def write(self, choice: Choice) -> Choice:
-        """Store a choice, and return the one that is stored now."""
-        terms = {"algorithm": choice.algorithm.hex(), "workspace": choice.workspace}
-        data = disk_cache().write(self._name, json.dumps(terms).encode(), first=True)
-        return _choice_of(data) or choice
-
-
-def _choice_of(data: bytes) -> Choice | None:
+def _choice_of(data: bytes | None) -> Choice | None:
     """Return the choice that bytes describe; None if they are none, or those of another version."""
+    if data is None:
+        return None
     try:
         terms = json.loads(data)
         choice = Choice(bytes.fromhex(terms["algorithm"]), int(terms["workspace"]))

@@ -6,17 +6,16 @@ the fastest is stored on disk with its compiled kernels. Each gives the same bit
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import logging
-import math
 from collections.abc import Mapping
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from ...strategies.errors import ExecutionError
-from ..host.disk_cache import disk_cache
+from ..host.disk_cache import disk_cache, entry
+from .bench import Bench, first_line
 from .cudnn_graphs import extra, plan_graph
 from .dnn import BatchNorm, Convolution, Dnn, Graph
 from .runtime import Runtime
@@ -26,9 +25,7 @@ _TIMED, _TIMED_ELSE = (
     8,
     2,
 )  # plans: of convolutions; of graphs whose plans take a second each to compile
-_RUNS = 5  # timed together, of each plan
 _ALIGNMENT = 256
-_HALF = 0x3C  # repeated, this byte gives small numbers of every type of float
 
 
 @cache
@@ -75,7 +72,7 @@ class Cudnn(Dnn):
             try:
                 self._plans[graph] = self._load_plan(graph) or self._fastest(graph)
             except Exception as error:  # the frontend raises many classes, others in other versions
-                _log.warning("cuDNN leaves %s to other kernels: %s", graph, _first_line(error))
+                _log.warning("cuDNN leaves %s to other kernels: %s", graph, first_line(error))
                 self._plans[graph] = None
         return self._plans[graph]
 
@@ -87,7 +84,7 @@ class Cudnn(Dnn):
         """
         graph, now = plan.graph, self._plans[plan.graph]
         if now is None or now is plan:
-            _log.warning("a stored plan of cuDNN for %s fails: %s", graph, _first_line(error))
+            _log.warning("a stored plan of cuDNN for %s fails: %s", graph, first_line(error))
             disk_cache().drop(self._name(graph))
             now = self._plans[graph] = self._fastest(graph)
         if now.workspace > plan.workspace:
@@ -107,14 +104,13 @@ class Cudnn(Dnn):
             graph_plans.deserialize(self.handle, data)
             return CudnnPlan(self, graph, graph_plans, stored=True)
         except Exception as error:
-            _log.info("a stored plan of cuDNN for %s does not load: %s", graph, _first_line(error))
+            _log.info("a stored plan of cuDNN for %s does not load: %s", graph, first_line(error))
             disk.drop(name)
             return None
 
     def _name(self, graph: Graph) -> str:
         """Return the name under which a graph's plan is stored."""
-        key = f"{version()} {self.runtime.properties.name} {graph!r}"
-        return f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.plan"
+        return entry(f"{version()} {self.runtime.properties.name} {graph!r}", ".plan")
 
     def _fastest(self, graph: Graph) -> CudnnPlan:
         """Return the plan that runs fastest; without room to try them, the library's first."""
@@ -124,16 +120,22 @@ class Cudnn(Dnn):
         if not indices:
             raise ValueError("no plan can be built")
         plans = {i: CudnnPlan(self, graph, candidates, i) for i in indices}
+        sizes = {name: operand.nbytes for name, operand in graph.operands.items()}
         try:
-            bench = _Bench(self.runtime, graph, max(p.workspace for p in plans.values()))
+            bench = Bench(self.runtime, sizes, max(p.workspace for p in plans.values()))
         except MemoryError:
             return plans[indices[0]]
-        best = bench.best(plans)
+        memory = list(bench.addresses.values()), self.runtime.address(bench.workspace)
+        calls = {i: partial(plan.run, *memory) for i, plan in plans.items()}
+        hides_nan = isinstance(graph, BatchNorm) and graph.relu
+        best = bench.fastest(calls, ("x", "y") if hides_nan else None)
+        if best is None:
+            raise ValueError("no plan runs, or each plan's relu turns NaN into zero")
         try:
             single = one_plan(graph, best, handle=self.handle)
             disk_cache().write(self._name(graph), bytes(single.serialize()), first=True)
         except Exception as error:
-            _log.info("cuDNN cannot single out a plan for %s: %s", graph, _first_line(error))
+            _log.info("cuDNN cannot single out a plan for %s: %s", graph, first_line(error))
             return plans[best]
         return self._load_plan(graph) or CudnnPlan(self, graph, single)
 
@@ -147,7 +149,7 @@ def build_plans(candidates: Any, limit: int) -> list[int]:
         try:
             candidates.build_plan_at_index(i)
         except Exception as error:  # it rounds, needs too much workspace, …
-            _log.debug("cuDNN's plan %d cannot be built: %s", i, _first_line(error))
+            _log.debug("cuDNN's plan %d cannot be built: %s", i, first_line(error))
             continue
         indices.append(i)
     return indices
@@ -215,7 +217,7 @@ class CudnnCall:
             self._plan.run(self._addresses, self._workspace)
         except Exception as error:
             if not self._runs_anew(error):
-                text = f"{self.graph}: cuDNN {version()} says {_first_line(error)}"
+                text = f"{self.graph}: cuDNN {version()} says {first_line(error)}"
                 raise ExecutionError(text) from error
 
     def _runs_anew(self, error: Exception) -> bool:
@@ -226,69 +228,6 @@ class CudnnCall:
             self._plan = self._plan.dnn.renewed(self._plan, error)
             self._plan.run(self._addresses, self._workspace)
         except Exception as other:
-            _log.warning("nor does another plan for %s run: %s", self.graph, _first_line(other))
+            _log.warning("nor does another plan for %s run: %s", self.graph, first_line(other))
             return False
         return True
-
-
-class _Bench:
-    """Memory like a graph's, on which plans are timed, so that the operands stay untouched."""
-
-    def __init__(self, runtime: Runtime, graph: Graph, workspace: int) -> None:
-        self._runtime = runtime
-        self._arrays = {n: runtime.empty(operand.nbytes) for n, operand in graph.operands.items()}
-        self._workspace = runtime.empty(max(workspace, 1))
-        for array in self._arrays.values():
-            array.fill(_HALF)
-
-    def _run(self, plan: CudnnPlan) -> None:
-        addresses = [self._runtime.address(a) for a in self._arrays.values()]
-        plan.run(addresses, self._runtime.address(self._workspace))
-
-    def best(self, plans: Mapping[int, CudnnPlan]) -> int:
-        """Return the number of the plan that runs fastest.
-
-        Raises:
-            ValueError: none runs, or none computes what it should.
-        """
-        times = {i: self.time(plan) for i, plan in plans.items()}
-        ranked = sorted((i for i in plans if times[i] < math.inf), key=times.__getitem__)
-        if not ranked:
-            raise ValueError("no plan runs")
-        fit = next((i for i in ranked if self._keeps_nan(plans[i])), None)
-        if fit is None:
-            raise ValueError("its relu turns NaN into zero")
-        return fit
-
-    def time(self, plan: CudnnPlan) -> float:
-        """Return milliseconds of a run after the first one; infinity if the plan cannot run."""
-        cuda = self._runtime.xp.cuda
-        begin, end = cuda.Event(), cuda.Event()
-        try:
-            self._run(plan)
-            begin.record(self._runtime.compute)
-            for _ in range(_RUNS):
-                self._run(plan)
-            end.record(self._runtime.compute)
-            end.synchronize()
-            return float(cuda.get_elapsed_time(begin, end)) / _RUNS
-        except Exception as error:
-            _log.info("a plan of cuDNN for %s fails: %s", plan.graph, _first_line(error))
-            return math.inf
-
-    def _keeps_nan(self, plan: CudnnPlan) -> bool:
-        """Tell whether NaN stays NaN: a relu must not turn it into zero."""
-        if not (isinstance(plan.graph, BatchNorm) and plan.graph.relu):
-            return True
-        self._arrays["x"].fill(0xFF)  # not a number, in every type of float
-        self._arrays["y"].fill(0)
-        try:
-            self._run(plan)
-        except Exception as error:
-            _log.info("a plan of cuDNN for %s fails: %s", plan.graph, _first_line(error))
-            return False
-        return bool((self._runtime.xp.asnumpy(self._arrays["y"][:4]) & 0x7F).any())
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

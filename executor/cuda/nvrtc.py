@@ -6,11 +6,10 @@ It needs neither a GPU nor a driver.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 from functools import cache
 
 from ...strategies.errors import ExecutionError, Unsupported
-from ..host.disk_cache import disk_cache
+from ..host.disk_cache import disk_cache, entry
 from .kernel import CudaKernel
 from .libraries import library
 
@@ -34,8 +33,7 @@ def machine_code(kernel: CudaKernel, capability: tuple[int, int]) -> bytes:
         ExecutionError: the source does not compile (a bug of this package); the message has NVRTC's words.
     """
     architecture = f"sm_{capability[0]}{capability[1]}"
-    key = f"{version()} {architecture}\n{kernel.text}"
-    name = f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}.cubin"
+    name = entry(f"{version()} {architecture}\n{kernel.text}", ".cubin")
     disk = disk_cache()
     code = disk.read(name)
     if code is None:

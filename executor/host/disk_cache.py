@@ -43,6 +43,11 @@ def disk_cache() -> DiskCache:
     return DiskCache(None) if folder is None else _open(str(folder))
 
 
+def entry(key: str, suffix: str) -> str:
+    """Return the name for all that a key tells apart: a digest of it, and a suffix."""
+    return f"{hashlib.blake2b(key.encode(), digest_size=16).hexdigest()}{suffix}"
+
+
 @cache
 def _open(path: str) -> DiskCache:
     """Return the cache in a folder, which is created for the user alone if it is missing."""
