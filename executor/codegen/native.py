@@ -77,16 +77,17 @@ def compiled(source: str) -> Callable[..., Any]:
 
 def _made(source: str) -> tuple[Any, ...]:
     key = hashlib.sha256(f"{_ABI}\n{version()}\n{source}".encode()).hexdigest()
-    disk, name = disk_cache(), f"{key}.o"
-    code = disk.read(name)
-    if code is None:
+    symbol = f"rowlock_{key[:32]}"
+
+    def compile_source() -> bytes:
         began = time.thread_time()
         from .compiler import object_code
 
-        code = object_code(source, ENTRY, f"rowlock_{key[:32]}")
-        disk.write(name, code)
+        code = object_code(source, ENTRY, symbol)
         _compiling.seconds += time.thread_time() - began
-    return _load(code, f"rowlock_{key[:32]}")
+        return code
+
+    return _load(disk_cache().computed(f"{key}.o", compile_source), symbol)
 
 
 def compiling_s() -> float:

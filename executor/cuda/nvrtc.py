@@ -34,12 +34,7 @@ def machine_code(kernel: CudaKernel, capability: tuple[int, int]) -> bytes:
     """
     architecture = f"sm_{capability[0]}{capability[1]}"
     name = entry(f"{version()} {architecture}\n{kernel.text}", ".cubin")
-    disk = disk_cache()
-    code = disk.read(name)
-    if code is None:
-        code = _compile(kernel, architecture)
-        disk.write(name, code)
-    return code
+    return disk_cache().computed(name, lambda: _compile(kernel, architecture))
 
 
 def _compile(kernel: CudaKernel, architecture: str) -> bytes:

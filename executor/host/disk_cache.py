@@ -15,6 +15,7 @@ import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -111,6 +112,13 @@ class DiskCache:
                 _put_file(path, content, replace=True)
         except OSError as error:
             _unusable(str(self.folder), error)
+        return data
+
+    def computed(self, name: str, compute: Callable[[], bytes]) -> bytes:
+        """Return the bytes under a name; if there are none, compute and store them."""
+        data = self.read(name)
+        if data is None:
+            self.write(name, data := compute())
         return data
 
     def drop(self, name: str) -> None:

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import platform
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from ..cuda.kernel import CudaKernel, included
-from ..host.disk_cache import disk_cache
+from ..host.disk_cache import disk_cache, entry
 
 # C's headers alone: those of C++ around them take the compiler a quarter of its time.
 _OPTIONS = ("-O1", "-ffp-contract=off", "-std=c++17", "-nostdinc++", "-fPIC", "-w")
@@ -39,9 +38,8 @@ def compiled(kernel: CudaKernel) -> Any:
     if function is None:
         source = _source(kernel)
         header = _header(kernel.includes)
-        code = _compile_once(
-            f"{_key(header + source)}.so", lambda: _machine_code(kernel.name, header, source)
-        )
+        name = _entry(header + source, ".so")
+        code = disk_cache().computed(name, lambda: _machine_code(kernel.name, header, source))
         function = _functions[kernel.key] = _load(code).run
     return function
 
@@ -85,17 +83,7 @@ def _precompiled(header: str) -> bytes:
             options = ("-x", "c++-header", str(folder / _HEADER))
             return _compile(_HEADER, folder, options)
 
-    return _compile_once(f"{_key(header)}.gch", compile_header)
-
-
-def _compile_once(name: str, compile_it: Callable[[], bytes]) -> bytes:
-    """Return the code on disk under a name; without any, compile and store it."""
-    disk = disk_cache()
-    code = disk.read(name)
-    if code is None:
-        code = compile_it()
-        disk.write(name, code)
-    return code
+    return disk_cache().computed(_entry(header, ".gch"), compile_header)
 
 
 def _compile(label: str, folder: Path, options: Sequence[str], text: str = "") -> bytes:
@@ -135,5 +123,5 @@ def _folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def _key(text: str) -> str:
-    return hashlib.blake2b(f"{platform.machine()}\n{text}".encode(), digest_size=16).hexdigest()
+def _entry(text: str, suffix: str) -> str:
+    return entry(f"{platform.machine()}\n{text}", suffix)

@@ -16,20 +16,19 @@ from ....graph.ops.fused_optimize import FUSED
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.update import Update
 from ....strategies.types import VarType
+from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value, c_type
-from ...cuda.kernel import CudaKernel
 from ...cuda.runtime import Step
 from ...cuda.transfers import device_array, upload
 from ...device.device import Device
 from ..array.optimize import MASTER_OPERAND as _MASTER
 from ..array.optimize import SKIP_OPERAND as _SKIP
 from ..array.optimize import UPDATES, Arrays, add_kernel, in_use
-from .support import launch, on_boundary
-from .update_totals import Inside, Totals
+from .support import on_boundary
+from .update_totals import Inside, Totals, numbers_of
 
 _CHUNK = 8192  # elements that a block updates
-_THREADS = 256
-_INCLUDES = (SCALAR_SOURCE,)
+_INCLUDES, _SUMS = (SCALAR_SOURCE,), (SCALAR_SOURCE, "reduce.cuh")
 Types = tuple[tuple[str, str], ...]  # operand or result -> C type of its elements
 
 
@@ -62,8 +61,7 @@ class _Update:
         loads = {n: self._held(n) for n in self.elements if n in summed}
         self.totals = Totals(totals, operands, loads, self.types) if totals else None
         self.types |= dict.fromkeys(totals, "float")
-        self.constants = [*self._ahead.constants, *self._inside.constants]
-        self.numbers = [c.value for c in self.constants]
+        self._constants = numbers_of(self._ahead, self._inside)
 
     def _loaded(self) -> list[str]:
         """The arrays that are read element by element; a master is read in the parameter's place."""
@@ -92,12 +90,12 @@ class _Update:
         written = name in self.results or name in self.powers
         return f"{'' if written else 'const '}{self.types[name]}*"
 
-    def _numbers(self) -> tuple[tuple[str, str], ...]:
-        """The parameters of kernels that stand for numbers in the rule."""
-        return tuple((c.kind, c.name) for c in self.constants)
+    @staticmethod
+    def _scalar(name: str) -> str:
+        return f"const float {name} = wide(*at_{name});"
 
     def _scalars(self) -> list[str]:
-        lines = [f"const float {n} = wide(*at_{n});" for n in self.single]
+        lines = [self._scalar(n) for n in self.single]
         if self.skips:
             lines.append(f"const bool skip = *at_{_SKIP};")
         return lines + self._ahead.lines
@@ -144,50 +142,79 @@ class _Update:
             lines.append(f"*at_{n} = {new};")
         return "\n  ".join(lines)
 
-    def alone(self) -> tuple[CudaKernel, CudaKernel | None]:
-        """Return the kernel that updates one parameter, and the one that advances its powers."""
-        pointers = tuple((self._pointer(n), f"at_{n}") for n in self.arrays)
-        own = (*(("float", n) for n in self.own), *self._numbers())
-        counts = (("long long", "size"), ("int", "vectors"))
+    def alone(self, dev: Device, arrays: Mapping[str, Any], own: Mapping[str, float]) -> list[Step]:
+        """Return the launch that updates one parameter, and the one that advances its powers."""
+        size = arrays["param"].size
+        arguments = [
+            *((f"{self._pointer(n)} at_{n}", arrays[n]) for n in self.arrays),
+            *((f"float {n}", own[n]) for n in self.own),
+            *self._constants,
+        ]
+        counts = [*gpu.longs(size=size), *gpu.ints(vectors=self._vectors(dev, arrays))]
         body = f"""
   const long long begin = (long long)blockIdx.x * {_CHUNK}, end = min(begin + {_CHUNK}, size);
   {" ".join(self._scalars())}{self._loops(self._at)}"""
-        update = CudaKernel(self.op_type, (*pointers, *own, *counts), body, _INCLUDES, "", _THREADS)
-        if not self.powers:
-            return update, None
-        text = f"  if (thread_index()) return;\n  {self._advance()}"
-        return update, CudaKernel(
-            f"{self.op_type}_powers", (*pointers, *own), text, _INCLUDES, "", _THREADS
-        )
+        blocks = -(-size // _CHUNK)
+        steps = [gpu.run(dev, self.op_type, body, [*arguments, *counts], blocks, _INCLUDES)]
+        if self.powers:
+            name, text = f"{self.op_type}_powers", f"  {self._advance()}"
+            steps.append(gpu.run(dev, name, text, arguments, 1, _INCLUDES, 1))
+        return steps
 
-    def together(self) -> tuple[CudaKernel, CudaKernel | None]:
-        """Return the same for many: ``table`` has a line of addresses for each, then size and alignment."""
-        head = (("const long long*", "table"), ("const float*", "own"), *self._numbers())
-        scalars = " ".join(self._scalars())
-        body = f"{self._chunk()}\n  {scalars}{self._loops(self._at)}"
-        name = FUSED[self.op_type]
-        chunks = (("const int*", "chunks"),)
-        update = CudaKernel(name, (*head, *chunks), body, _INCLUDES, "", _THREADS)
-        if not self.powers:
-            return update, None
-        text = f"""
+    def together(
+        self, dev: Device, members: Sequence[tuple[dict[str, Any], list[float]]]
+    ) -> list[Step]:
+        """Return the same for many: ``table`` has a line of addresses for each, then size and alignment.
+
+        ``members`` are each parameter's arrays, and the numbers that are its own.
+        """
+        assert dev.runtime is not None
+        address, name = dev.runtime.address, FUSED[self.op_type]
+        lines, chunks, starts = [], [], [0]
+        totals = () if self.totals is None else self.totals.names
+        sums = dev.scratch((len(members), len(totals)), np.float32)
+        for k, (operands, _) in enumerate(members):
+            arrays = {**operands, **{total: sums[k, t : t + 1] for t, total in enumerate(totals)}}
+            size = arrays["param"].size
+            addresses = [address(arrays[n]) for n in self.arrays]
+            lines.append([*addresses, size, self._vectors(dev, arrays)])
+            chunks += [(k, c) for c in range(-(-size // _CHUNK))]
+            starts.append(len(chunks))
+        own = _constant(dev, np.array([n for _, n in members], np.float32)) if self.own else None
+        table = ("const long long* table", _constant(dev, np.array(lines, np.int64)))
+        head = [table, ("const float* own", own)]
+        steps: list[Step] = []
+        if chunks:
+            places = ("const int* chunks", _constant(dev, np.array(chunks, np.int32)))
+            if self.totals is not None:
+                begins = ("const int* starts", _constant(dev, np.array(starts, np.int32)))
+                parts = dev.scratch((len(chunks), len(totals)), np.float32)
+                once = [self._scalar(n) for n in self.single if n not in totals]
+                text = self.totals.by_chunk(self._chunk(), once, self._loops)
+                arguments = [*head, *self.totals.constants, places, *gpu.written(parts=parts)]
+                steps.append(gpu.run(dev, f"{name}_parts", text, arguments, len(chunks), _SUMS))
+                text = self.totals.over_chunks(len(self.arrays) + 2, self.arrays.index(totals[0]))
+                arguments = [table, begins, *gpu.read(parts=parts)]
+                steps.append(gpu.run(dev, f"{name}_totals", text, arguments, len(members), _SUMS))
+            body = f"{self._chunk()}\n  {' '.join(self._scalars())}{self._loops(self._at)}"
+            arguments = [*head, *self._constants, places]
+            steps.append(gpu.run(dev, name, body, arguments, len(chunks), _INCLUDES))
+        if self.powers:
+            text = f"""
   const long long k = thread_index();
   if (k >= count) return;
   {self._member()}
   {self._advance()}"""
-        count = (("int", "count"),)
-        return update, CudaKernel(f"{name}_powers", (*head, *count), text, _INCLUDES, "", _THREADS)
+            arguments = [*head, *self._constants, *gpu.ints(count=len(members))]
+            blocks = -(-len(members) // gpu.BLOCK)
+            steps.append(gpu.run(dev, f"{name}_powers", text, arguments, blocks, _INCLUDES))
+        alive = [arrays for arrays, _ in members], sums
+        return [Holding(step, alive) for step in steps]
 
-    def ahead(self) -> tuple[CudaKernel, CudaKernel]:
-        """Return the kernels that sum what the update needs of many parameters, by chunk and over chunks."""
-        assert self.totals is not None
-        name, arrays = FUSED[self.op_type], self.arrays
-        once = [n for n in self.single if n not in self.totals.names]
-        scalars = [f"const float {n} = wide(*at_{n});" for n in once]
-        first = arrays.index(self.totals.names[0])
-        return (
-            self.totals.by_chunk(name, self._chunk(), scalars, self._loops, _THREADS),
-            self.totals.over_chunks(name, len(arrays) + 2, first, _THREADS),
+    def _vectors(self, dev: Device, arrays: Mapping[str, Any]) -> bool:
+        """Tell whether arrays begin where vectors of ``lanes`` elements may."""
+        return all(
+            on_boundary(dev, arrays[n], self.lanes * arrays[n].itemsize) for n in self.aligned
         )
 
     def _member(self) -> str:
@@ -249,23 +276,12 @@ def _alone(op_type: str) -> Callable[..., list[Step]]:
         shared, own = _split(op_type, attrs)
         arrays = _used(dev, op_type, arrays, shared)
         update = update_of(op_type, _types(arrays), shared)
+        numbers = {name: float(number) for name, number in own.items()}
         if update.totals is not None:
-            return _launches(dev, update, [(arrays, [float(number) for number in own.values()])])
-        kernel, powers = update.alone()
-        size = arrays["param"].size
-        words = [*(arrays[n] for n in update.arrays), *own.values(), *update.numbers]
-        vectors = _aligned(dev, update, arrays)
-        steps = [launch(dev, kernel, -(-size // _CHUNK), [*words, size, vectors], _THREADS)]
-        if powers is not None:
-            steps.append(launch(dev, powers, 1, words, 1))
-        return steps
+            return update.together(dev, [(arrays, [*numbers.values()])])
+        return update.alone(dev, arrays, numbers)
 
     return bind
-
-
-def _aligned(dev: Device, update: _Update, arrays: Mapping[str, Any]) -> bool:
-    lanes = update.lanes
-    return all(on_boundary(dev, arrays[n], lanes * arrays[n].itemsize) for n in update.aligned)
 
 
 def _together(op_type: str) -> Callable[..., list[Step]]:
@@ -281,48 +297,10 @@ def _together(op_type: str) -> Callable[..., list[Step]]:
             groups.setdefault(_types(arrays), []).append((arrays, numbers))
         steps: list[Step] = []
         for types, members in groups.items():
-            steps += _launches(dev, update_of(op_type, types, shared), members)
+            steps += update_of(op_type, types, shared).together(dev, members)
         return steps
 
     return bind
-
-
-def _launches(
-    dev: Device, update: _Update, members: Sequence[tuple[dict[str, Any], list[float]]]
-) -> list[Step]:
-    assert dev.runtime is not None
-    address = dev.runtime.address
-    lines, chunks, starts = [], [], [0]
-    totals = () if update.totals is None else update.totals.names
-    sums = dev.scratch((len(members), len(totals)), np.float32)
-    for k, (operands, _) in enumerate(members):
-        arrays = {**operands, **{name: sums[k, t : t + 1] for t, name in enumerate(totals)}}
-        size = arrays["param"].size
-        addresses = [address(arrays[n]) for n in update.arrays]
-        lines.append([*addresses, size, _aligned(dev, update, arrays)])
-        chunks += [(k, c) for c in range(-(-size // _CHUNK))]
-        starts.append(len(chunks))
-    table = _constant(dev, np.array(lines, np.int64))
-    own = _constant(dev, np.array([n for _, n in members], np.float32)) if update.own else None
-    alive = [arrays for arrays, _ in members]
-    kernel, powers = update.together()
-    steps: list[Step] = []
-    if chunks:
-        places = _constant(dev, np.array(chunks, np.int32))
-        if update.totals is not None:
-            parts = dev.scratch((len(chunks), len(totals)), np.float32)
-            by_chunk, over_chunks = update.ahead()
-            words = [table, own, *update.totals.numbers, places, parts]
-            steps.append(Holding(launch(dev, by_chunk, len(chunks), words, _THREADS), alive))
-            words = [table, _constant(dev, np.array(starts, np.int32)), parts]
-            steps.append(Holding(launch(dev, over_chunks, len(members), words, _THREADS), sums))
-        call = launch(dev, kernel, len(chunks), [table, own, *update.numbers, places], _THREADS)
-        steps.append(Holding(call, alive))
-    if powers is not None:
-        blocks = -(-len(members) // _THREADS)
-        call = launch(dev, powers, blocks, [table, own, *update.numbers, len(members)], _THREADS)
-        steps.append(Holding(call, alive))
-    return steps
 
 
 def _constant(dev: Device, value: np.ndarray) -> Any:

@@ -1,8 +1,8 @@
-"""How a kernel for GPUs is registered and launched, and how kernels of libraries use those of other ops."""
+"""How a kernel for GPUs is registered, and how kernels of libraries use those of other ops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....graph.ir.capabilities import IN_ORDER, Layout
@@ -10,7 +10,6 @@ from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
 from ....strategies.types import INTEGERS, VarType
-from ...cuda.kernel import CudaKernel
 from ...device.device import Device
 from ..registry import KERNELS, F, Step, bind, kernel
 
@@ -40,13 +39,6 @@ def of_same_float(node: Node) -> bool:
     """Tell whether a node reads and writes floats of one type, of four or eight bytes, and integers."""
     kinds = {v.spec.dtype for v in (*node.reads(), *node.writes())} - {*INTEGERS}
     return kinds in ({VarType.FP32}, {VarType.FP64})
-
-
-def launch(
-    dev: Device, kernel: CudaKernel, blocks: int, arguments: Sequence[Any], block: int = 256
-) -> Step:
-    """Return the launch of a kernel on so many blocks of ``block`` threads."""
-    return dev.launch(kernel, (max(blocks, 1), 1, 1), (block, 1, 1), arguments)
 
 
 def on_boundary(dev: Device, array: Array, nbytes: int = 16) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ....graph.ops import expr as e
-from ...codegen.cuda_source import SCALAR_SOURCE, CudaWriter, Value
-from ...cuda.kernel import CudaKernel
+from ...codegen.cuda_launches import Argument
+from ...codegen.cuda_source import CudaWriter, Value
 
-_INCLUDES = (SCALAR_SOURCE, "reduce.cuh")
+
+def numbers_of(*writers: CudaWriter) -> list[Argument]:
+    """Return the parameters of a kernel that stand for numbers in what was written."""
+    return [(f"{c.kind} {c.name}", c.value) for writer in writers for c in writer.constants]
 
 
 class Inside(CudaWriter):
@@ -42,33 +45,23 @@ class Totals:
         self._ahead = CudaWriter(operands, "once_")
         self._inside = Inside(operands, loads, self._ahead)
         self._texts = [self._inside.number(term, "float") for term in terms.values()]
-        self._constants = [*self._ahead.constants, *self._inside.constants]
-        self.numbers = [c.value for c in self._constants]
+        self.constants = numbers_of(self._ahead, self._inside)
 
     def by_chunk(
-        self,
-        name: str,
-        member: str,
-        scalars: Sequence[str],
-        loops: Callable[[Callable[[int], str]], str],
-        threads: int,
-    ) -> CudaKernel:
-        """Return the kernel that sums chunks into ``parts``; ``member`` and ``loops`` are the update's text."""
+        self, member: str, scalars: Sequence[str], loops: Callable[[Callable[[int], str]], str]
+    ) -> str:
+        """Return the text that sums chunks into ``parts``; ``member`` and ``loops`` are the update's text."""
         declared = " ".join(f"float sum{j} = 0;" for j in range(len(self.names)))
-        body = (
-            f"{member}\n  {' '.join([*scalars, *self._ahead.lines])}\n  {declared}{loops(self._at)}"
-        )
+        ahead = " ".join([*scalars, *self._ahead.lines])
+        body = f"{member}\n  {ahead}\n  {declared}{loops(self._at)}"
         for j in range(len(self.names)):
             body += f"\n  const float all{j} = block_join<Sum>(sum{j});"
             at = f"(long long)blockIdx.x * {len(self.names)} + {j}"
             body += f"\n  if (!threadIdx.x) parts[{at}] = all{j};"
-        numbers = tuple((c.kind, c.name) for c in self._constants)
-        pointers = (("const long long*", "table"), ("const float*", "own"), *numbers)
-        rest = (("const int*", "chunks"), ("float*", "parts"))
-        return CudaKernel(f"{name}_parts", (*pointers, *rest), body, _INCLUDES, "", threads)
+        return body
 
-    def over_chunks(self, name: str, width: int, first: int, threads: int) -> CudaKernel:
-        """Return the kernel that adds up each member's chunks; its totals lie ``first`` in a line."""
+    def over_chunks(self, width: int, first: int) -> str:
+        """Return the text that adds up each member's chunks into what its line (of ``width``) names from ``first`` on."""
         count = len(self.names)
         body = f"\n  const long long* line = table + blockIdx.x * {width};"
         for j in range(count):
@@ -78,9 +71,7 @@ class Totals:
     sum{j} += parts[c * {count} + {j}];
   const float all{j} = block_join<Sum>(sum{j});
   if (!threadIdx.x) *(float*)line[{first + j}] = all{j};"""
-        kinds = ("const long long*", "const int*", "const float*")
-        parameters = tuple(zip(kinds, ("table", "starts", "parts"), strict=True))
-        return CudaKernel(f"{name}_totals", parameters, body, _INCLUDES, "", threads)
+        return body
 
     def _at(self, lanes: int) -> str:
         """The text that adds ``lanes`` elements from ``i`` on."""
