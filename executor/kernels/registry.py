@@ -82,6 +82,7 @@ def kernel(
     layout: Layout = IN_ORDER,
     factors: Factors = MappingProxyType({}),
     nonempty: bool = False,
+    gapless: bool = False,
 ) -> Callable[[F], F]:
     """Register a function as the kernel of ops on back ends (both, for code written against ``dev.xp``).
 
@@ -91,17 +92,20 @@ def kernel(
     whose elements lie in another order than that of their shape, NCHW. ``layout`` is the order in which the
     compiler lets images lie for it, or a function that tells this from a node and the strategy's math. Of
     ``factors`` it gets bfloat16 as it is, where products are computed in bfloat16. With ``nonempty`` it never
-    sees an operand without elements: the array module's kernel gets that.
+    sees an operand without elements, with ``gapless`` it sees only arrays that have elements, without gaps
+    and in the order of their shape: the array module's kernel gets the others.
     """
 
     def asked(node: Node) -> bool:
         # A compiler of regions is asked about nodes of other ops, as they are.
         return takes is None or takes(node_in_order(node) if node.op in op_types else node)
 
+    fits = is_gapless if gapless else has_elements if nonempty else None
+
     def register(function: F) -> F:
         for op_type in op_types:
             entry = Kernel(
-                _or_arrays(op_type, function) if nonempty else function,
+                _or_arrays(op_type, function, fits) if fits is not None else function,
                 takes=takes and asked,
                 needs=tuple(needs),
                 prefer_loops=prefer_loops,
@@ -208,18 +212,26 @@ def by_arrays(op_type: str, dev: Device, a: Operands) -> list[Step]:
     return call(OPS[op_type], KERNELS.get((op_type, dev.name)), a, dev)
 
 
-def is_empty(op: Op, a: Operands) -> bool:
-    """Tell whether an operand has no elements: libraries leave those ops to array modules."""
+def has_elements(op: Op, a: Operands) -> bool:
+    """Tell whether every operand has elements: libraries leave others to array modules."""
     arrays = (getattr(a, slot.parameter) for slot in op.input_slots)
-    return any(array is not None and array.size == 0 for array in arrays)
+    return all(array is None or array.size > 0 for array in arrays)
 
 
-def _or_arrays(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a kernel that leaves operands without elements to the array module's."""
+def is_gapless(op: Op, a: Operands) -> bool:
+    """Tell whether all arrays have elements, without gaps and in order; but ``x_shape``, which has none."""
+    arrays = (array for name, array in op.arrays(a).items() if name != "x_shape")
+    return all(array is None or (array.size and array.flags.c_contiguous) for array in arrays)
+
+
+def _or_arrays(
+    op_type: str, function: Callable[..., Any], fits: Callable[[Op, Operands], bool]
+) -> Callable[..., Any]:
+    """Return a kernel that leaves what does not fit to the array module's."""
 
     @wraps(function)
     def bound(dev: Device, a: Operands) -> Any:
-        return by_arrays(op_type, dev, a) if is_empty(OPS[op_type], a) else function(dev, a)
+        return function(dev, a) if fits(OPS[op_type], a) else by_arrays(op_type, dev, a)
 
     return bound
 

@@ -15,7 +15,7 @@ from ....strategies.types import LOW, VarType, to_var_type
 from ...cuda.dnn import Graph, tensor
 from ...device.device import Device
 from ..cuda.support import on_boundary
-from ..registry import KERNELS, F, Step, by_arrays, call, is_empty, kernel
+from ..registry import KERNELS, F, Step, by_arrays, call, has_elements, kernel
 
 Kernel = Callable[..., list[Step]]
 FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32)
@@ -78,7 +78,7 @@ def _or_elsewhere(op: Op, function: Kernel) -> Kernel:
     @wraps(function)
     def bound(dev: Device, a: Operands) -> list[Step]:
         try:
-            if is_empty(op, a):
+            if not has_elements(op, a):
                 raise Declined
             return function(dev, a)
         except Declined:

@@ -9,19 +9,17 @@ stands in a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import ConvOperands
-from ....graph.ops.registry import OPS
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_text, named
 from ...device.device import Device
 from ..array.conv import Geometry, Product, geometry, product_kernels, rectified, through_relu
-from ..registry import Step, by_arrays, kernel
+from ..registry import Step, kernel
 
 _VECTOR = 16  # channels that the library computes at a time, and pads others to
 
@@ -126,18 +124,5 @@ def _by_lines(dev: Device, a: ConvOperands, operands: Product) -> list[Step]:
 _kernel = product_kernels(_by_lines, rectified, through_relu)
 
 
-def _of_whole_lines(op_type: str) -> Callable[[Device, ConvOperands], list[Step]]:
-    """Return the kernel of an op, which leaves arrays with gaps, or without elements, to the array module's."""
-
-    def bound(dev: Device, a: ConvOperands) -> list[Step]:
-        arrays = [array for array in OPS[op_type].arrays(a).values() if array is not None]
-        if all(array.size and array.flags.c_contiguous for array in arrays):
-            return list(_kernel(dev, a))
-        return by_arrays(op_type, dev, a)
-
-    return bound
-
-
-for _op in ("depthwise_conv2d", "depthwise_conv2d_transpose"):
-    for _form in (_op, f"{_op}_grad"):
-        kernel(_form, on=("numba",), takes=_takes)(_of_whole_lines(_form))
+_FORMS = [f"depthwise_conv2d{form}" for form in ("", "_grad", "_transpose", "_transpose_grad")]
+kernel(*_FORMS, on=("numba",), takes=_takes, gapless=True)(_kernel)

@@ -50,12 +50,10 @@ def _few(node: Node) -> bool:
     return of_floats and to_int64 and 1 < node.attrs["k"] <= _FEW
 
 
-@kernel("top_k", on=("numba",), takes=_few)
+@kernel("top_k", on=("numba",), takes=_few, gapless=True)
 def top_k(dev: Device, a: TopK) -> list[Step]:
     """Largest first; equal elements in the order of their index."""
     arrays = {"x": a.x, "out": a.out, "index": a.indices}
-    if not a.x.size or not all(array.flags.c_contiguous for array in arrays.values()):
-        return by_arrays("top_k", dev, a)
     width = a.x.shape[-1]
     return [bind_text(_LOOP, arrays, rows=a.x.size // width, width=width, k=a.k)]
 
@@ -105,16 +103,15 @@ def _in_single(node: Node) -> bool:
 
 
 def _extreme(op_type: str, number: str) -> None:
-    @kernel(op_type, on=("numba",), takes=_in_single)
+    @kernel(op_type, on=("numba",), takes=_in_single, gapless=True)
     def extreme(dev: Device, a: ArgExtreme) -> list[Step]:
         """The place of the first largest (or least) element along an axis."""
         axis = a.axis % a.x.ndim
         width, inner = a.x.shape[axis], prod(a.x.shape[axis + 1 :])
         if width == 1:
             return [partial(a.out.fill, 0)]
-        gapless = a.x.flags.c_contiguous and a.out.flags.c_contiguous
         fits = width <= _LONG if inner == 1 else inner >= _MANY
-        if not a.x.size or not gapless or not fits:
+        if not fits:
             return by_arrays(op_type, dev, a)
         key, rows = _KEY.format(number=number), a.x.size // width
         arrays = {"x": a.x, "out": a.out}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from ....graph.ir.graph import Node
 from ....graph.ops import loss as ops
@@ -10,7 +10,7 @@ from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_checked
 from ...device.device import Device
-from ..registry import Step, by_arrays, kernel
+from ..registry import Step, kernel
 from .rows import outside_error
 
 # ``match`` is what a label picked of its row; the logarithm of 0 is cut off as in ``loss.py``.
@@ -57,45 +57,39 @@ def _hard(node: Node) -> bool:
     return typed and not node.attrs.get("soft_label")
 
 
-def _whole(*arrays: Any) -> bool:
-    return all(a is None or (a.flags.c_contiguous and a.size) for a in arrays)
+_of_rows = partial(kernel, on=("numba",), takes=_hard, gapless=True)
 
 
-@kernel("cross_entropy", on=("numba",), takes=_hard)
+@_of_rows("cross_entropy")
 def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
     """-log of the probability that the label picks."""
-    if not _whole(a.x, a.label, a.y):
-        return by_arrays("cross_entropy", dev, a)
-    match = dev.scratch(a.y.shape, a.y.dtype)
-    operands = {"x": a.x, "y": a.y, "match": match}
-    return _bound(dev, _LOSS, "cross_entropy", a.label, a.x, a.ignore_index, **operands)
+    return _loss(dev, "cross_entropy", a, None)
 
 
-@kernel("cross_entropy_grad", on=("numba",), takes=_hard)
+@_of_rows("cross_entropy2")
+def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> list[Step]:
+    """The same, and the probability itself for the backward pass."""
+    return _loss(dev, "cross_entropy2", a, a.match_x)
+
+
+def _loss(
+    dev: Device, op: str, a: ops.CrossEntropy | ops.CrossEntropy2, match: Array | None
+) -> list[Step]:
+    match = dev.scratch(a.y.shape, a.y.dtype) if match is None else match
+    return _bound(dev, _LOSS, op, a.label, a.x, a.ignore_index, x=a.x, y=a.y, match=match)
+
+
+@_of_rows("cross_entropy_grad")
 def cross_entropy_grad(dev: Device, a: ops.CrossEntropyGrad) -> list[Step]:
     """-d / probability, at the label."""
-    if not _whole(a.x, a.label, a.d_y, a.d_x):
-        return by_arrays("cross_entropy_grad", dev, a)
-    text = _SLOPE.format(at="r * n + label")
     operands = {"picked": a.x, "d": a.d_y, "out": a.d_x}
+    text = _SLOPE.format(at="r * n + label")
     return _bound(dev, text, "cross_entropy", a.label, a.x, a.ignore_index, **operands)
 
 
-@kernel("cross_entropy2", on=("numba",), takes=_hard)
-def cross_entropy2(dev: Device, a: ops.CrossEntropy2) -> list[Step]:
-    """The same, and the probability itself for the backward pass."""
-    if not _whole(a.x, a.label, a.y, a.match_x):
-        return by_arrays("cross_entropy2", dev, a)
-    match = dev.scratch(a.y.shape, a.y.dtype) if a.match_x is None else a.match_x
-    operands = {"x": a.x, "y": a.y, "match": match}
-    return _bound(dev, _LOSS, "cross_entropy2", a.label, a.x, a.ignore_index, **operands)
-
-
-@kernel("cross_entropy_grad2", on=("numba",), takes=_hard)
+@_of_rows("cross_entropy_grad2")
 def cross_entropy_grad2(dev: Device, a: ops.CrossEntropyGrad2) -> list[Step]:
     """-d / probability, from the probability that was kept."""
-    if not _whole(a.label, a.match_x, a.d_y, a.d_x):
-        return by_arrays("cross_entropy_grad2", dev, a)
-    text = _SLOPE.format(at="r")
     operands = {"picked": a.match_x, "d": a.d_y, "out": a.d_x}
+    text = _SLOPE.format(at="r")
     return _bound(dev, text, "cross_entropy2", a.label, a.d_x, a.ignore_index, **operands)

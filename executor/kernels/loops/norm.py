@@ -21,7 +21,7 @@ from ...codegen.loops import bind_loop
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.norm import averaged, channels
-from ..registry import Step, by_arrays, kernel
+from ..registry import Step, kernel
 from .elementwise import in_float32
 
 _X, _D, _MEAN, _INVERSE, _SCALE, _BIAS = map(e.argument, ("x", "d", "m", "i", "s", "b"))
@@ -122,14 +122,11 @@ _LAYER_NORM_GRAD = """
 """
 
 
-@kernel("layer_norm_grad", on=("numba",), takes=in_float32)
+@kernel("layer_norm_grad", on=("numba",), takes=in_float32, gapless=True)
 def layer_norm_grad(dev: Device, a: LayerNormGrad) -> list[Step]:
     """dx = (g - mean(g) - normed * mean(g * normed)) / deviation, where g = dy * scale."""
     arrays = {"x": a.x, "d": a.d_y, "mean": a.mean, "variance": a.variance, "s": a.scale}
     arrays |= {"d_x": a.d_x, "d_s": a.d_scale, "d_b": a.d_bias}
-    gapless = all(array is None or array.flags.c_contiguous for array in arrays.values())
-    if not a.x.size or not gapless:
-        return by_arrays("layer_norm_grad", dev, a)
     terms = ((a.d_scale, "d_s", 3, "g * h"), (a.d_bias, "d_b", 4, "g"))
     sums = [(name, place, term) for d, name, place, term in terms if d is not None]
     add = "store({0}, i, load({0}, i, {1}, 6) + {2}, {1}, 6)"

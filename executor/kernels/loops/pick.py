@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 
 import numpy as np
 
-from ....graph.ir.capabilities import Takes
 from ....graph.ir.graph import Node
 from ....graph.ops import pick as ops
 from ....graph.ops.creation import OneHot
 from ....graph.ops.indexing import GatherGrad, GatherNdGrad
-from ....graph.ops.operands import Array, Operands
+from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.indexing import checked_rows, places_of
-from ..registry import F, Step, by_arrays, kernel
-from .by_index import add_rows, looped, row_sums
+from ..registry import Step, kernel
+from .by_index import add_rows, row_sums
 
 _TYPES = {VarType.FP32, VarType.INT32, VarType.INT64}
 
@@ -32,23 +30,7 @@ def _in_single(node: Node) -> bool:
     )
 
 
-def _loop(op: str, *operands: str, takes: Takes = _in_single) -> Callable[[F], F]:
-    """Register a function as an op's kernel of compiled loops over ``operands``.
-
-    The array module's kernel takes empty arrays and those with gaps.
-    """
-
-    def register(function: F) -> F:
-        @kernel(op, on=("numba",), takes=takes)
-        @wraps(function)
-        def steps(dev: Device, a: Operands) -> list[Step]:
-            arrays = [array for name in operands if (array := getattr(a, name)) is not None]
-            fits = looped(*arrays) and all(array.size for array in arrays)
-            return function(dev, a) if fits else by_arrays(op, dev, a)
-
-        return function
-
-    return register
+_loop = partial(kernel, on=("numba",), takes=_in_single, gapless=True)
 
 
 def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Step]:
@@ -58,26 +40,20 @@ def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Ste
     )
 
 
-@_loop(
-    "gather_grad",
-    "index",
-    "d_out",
-    "d_x",
-    takes=lambda n: _in_single(n) and not n.attrs["overwrite"],
-)
+@_loop("gather_grad", takes=lambda n: _in_single(n) and not n.attrs["overwrite"])
 def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
     """Each row gets the sum of what was gathered of it."""
     return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
 
 
-@_loop("gather_nd_grad", "index", "d_out", "d_x")
+@_loop("gather_nd_grad")
 def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
     """Each element gets the sum of what was gathered of it."""
     target, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     return [*steps, *_sums_at(dev, places, a.d_out, target)]
 
 
-@_loop("scatter_nd_add", "index", "updates", "out")
+@_loop("scatter_nd_add")
 def scatter_nd_add(dev: Device, a: ops.ScatterNdAdd) -> list[Step]:
     """What is named twice gets both."""
     target, places, steps = places_of(dev, a.out, a.index, "scatter_nd_add")
@@ -108,11 +84,9 @@ def _whole_to_single(node: Node) -> bool:
     return whole and all(value.spec.dtype == VarType.FP32 for value in written)
 
 
-@kernel("one_hot", "one_hot_v2", on=("numba",), takes=_whole_to_single)
+@_loop("one_hot", "one_hot_v2", takes=_whole_to_single)
 def one_hot(dev: Device, a: OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
-    if not a.out.size or not (a.x.flags.c_contiguous and a.out.flags.c_contiguous):
-        return by_arrays("one_hot", dev, a)
     checks = [] if a.allow_out_of_range else [checked_rows("one_hot", a.x, a.depth, "classes")]
     sizes = {"count": a.x.size, "depth": a.depth, "many": max(_IN_CACHE // a.depth, 1)}
     return [*checks, bind_text(_MARK, {"index": a.x, "out": a.out}, **sizes)]

@@ -7,8 +7,7 @@ end along a dimension stands in a table, so that those of an adaptive pooling ar
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from textwrap import indent
 from typing import Any
 
@@ -16,16 +15,15 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops import pool_index as ops
-from ....graph.ops.operands import Array, Operands
+from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool, PoolGrad
-from ....graph.ops.registry import OPS
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_checked, bind_text, named
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
 from ..array.pool_index import levels, wrong_place
-from ..registry import F, Step, by_arrays, kernel
+from ..registry import Step, kernel
 
 _WINDOWS = """
     size, fixed = deep * high * wide, np.float32(window)
@@ -187,26 +185,7 @@ def _in_single(node: Node) -> bool:
     return all(v.spec.dtype == VarType.FP32 for v in values - places)
 
 
-def _loops(*op_types: str) -> Callable[[F], F]:
-    """Register a kernel of arrays without gaps; others are left to the array module."""
-
-    def register(function: F) -> F:
-        for op_type in op_types:
-            register_one = kernel(op_type, on=("numba",), takes=_in_single, nonempty=True)
-            register_one(_or_arrays(op_type, function))
-        return function
-
-    return register
-
-
-def _or_arrays(op_type: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def bound(dev: Device, a: Operands) -> Any:
-        arrays = OPS[op_type].arrays(a).values()
-        gapless = all(array is None or array.flags.c_contiguous for array in arrays)
-        return function(dev, a) if gapless else by_arrays(op_type, dev, a)
-
-    return bound
+_loops = partial(kernel, on=("numba",), takes=_in_single, gapless=True)
 
 
 @_loops("pool2d", "pool3d")

@@ -129,13 +129,11 @@ def _deeper(lines: list[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-@kernel("cumsum", on=("numba",), takes=in_float32)
+@kernel("cumsum", on=("numba",), takes=in_float32, gapless=True)
 def cumsum(dev: Device, a: Cumsum) -> list[Step]:
     """Sums in NumPy's order."""
     x, out = a.x, a.out
-    if out is None or not x.size or not (x.flags.c_contiguous and out.flags.c_contiguous):
-        return by_arrays("cumsum", dev, a)
-    if np.may_share_memory(x, out):
+    if out is None or np.may_share_memory(x, out):
         return by_arrays("cumsum", dev, a)
     axis = a.axis % x.ndim
     n, inner = x.shape[axis], int(np.prod(x.shape[axis + 1 :]))

@@ -204,10 +204,8 @@ def _softmax_grad_along(dev: Device, a: SoftmaxGrad) -> list[Step]:
     ]
 
 
-@kernel("softmax", on=("numba",), takes=in_float32)
+@kernel("softmax", on=("numba",), takes=in_float32, nonempty=True)
 def softmax(dev: Device, a: Softmax) -> list[Step]:
-    if not a.x.size:
-        return by_arrays("softmax", dev, a)
     if not _gapless(a.x, a.out) or a.axis not in (-1, a.x.ndim - 1):
         return _softmax_along(dev, a)
     n = a.x.shape[-1]
@@ -233,12 +231,11 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
 _label_error = partial(outside_error, "softmax_with_cross_entropy", what="label", of="classes")
 
 
-@kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis)
+@kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis, gapless=True)
 def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label]."""
     arrays = {"x": a.logits, "y": a.softmax, "loss": a.loss, "labels": a.label}
-    missing = any(array is None for array in arrays.values())
-    if missing or not _gapless(*arrays.values()) or not a.logits.size:
+    if any(array is None for array in arrays.values()):
         return by_arrays("softmax_with_cross_entropy", dev, a)
     n = a.logits.shape[-1]
     rows = a.logits.size // n
@@ -252,11 +249,11 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
-@kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis)
+@kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis, gapless=True)
 def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d."""
     arrays = {"y": a.softmax, "d": a.d_loss, "out": a.d_logits, "labels": a.label}
-    if a.d_logits is None or not _gapless(*arrays.values()) or not a.softmax.size:
+    if a.d_logits is None:
         return by_arrays("softmax_with_cross_entropy_grad", dev, a)
     n = a.softmax.shape[-1]
     if a.soft_label:
@@ -278,11 +275,9 @@ def _lookup(node: Node) -> bool:
     return all(v.spec.dtype == (VarType.INT64 if v in ids else VarType.FP32) for v in values)
 
 
-@kernel("lookup_table", "lookup_table_v2", on=("numba",), takes=_lookup)
+@kernel("lookup_table", "lookup_table_v2", on=("numba",), takes=_lookup, gapless=True)
 def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """Copy rows; an index that is none is refused, the padding's row is zero."""
-    if not _gapless(a.w, a.ids, a.out):
-        return by_arrays("lookup_table", dev, a)
     rows, n = a.w.shape
     arrays = {"table": a.w, "out": a.out, "ids": a.ids}
     sizes = {"count": a.ids.size, "rows": rows, "n": n, "padding": _padding(a.padding_idx, rows)}
@@ -290,10 +285,10 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     return bind_checked(dev, _LOOKUP, arrays, error, **sizes)
 
 
-@kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup)
+@kernel("lookup_table_grad", "lookup_table_v2_grad", on=("numba",), takes=_lookup, gapless=True)
 def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     """Add the rows in the order of the ids."""
-    if a.d_w is None or not _gapless(a.ids, a.d_out, a.d_w):
+    if a.d_w is None:
         return by_arrays("lookup_table_grad", dev, a)
     rows, n = a.d_w.shape
     arrays = {"d": a.d_out, "out": a.d_w, "ids": a.ids}
