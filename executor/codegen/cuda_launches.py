@@ -91,8 +91,7 @@ def refusal(dev: Device, problem: str, *others: str) -> list[Argument]:
 
 def enough_blocks(dev: Device, work: int, block: int = BLOCK) -> int:
     """Return how many blocks to start for pieces of work that threads take one after the other."""
-    assert dev.runtime is not None
-    most = dev.runtime.properties.multiprocessors * _WAVES
+    most = dev.cuda.properties.multiprocessors * _WAVES
     return max(min(-(-work // block), most), 1)
 
 

@@ -62,9 +62,8 @@ def _is_there(dev: Device, root: Expr, out: Any, arrays: Mapping[str, Any]) -> b
     if root.fn != "positive" or root.args[0].fn != "arg":
         return False
     x = arrays[root.args[0].value]
-    assert dev.runtime is not None
     same = (x.shape, x.strides, x.dtype) == (out.shape, out.strides, out.dtype)
-    return same and dev.runtime.address(x) == dev.runtime.address(out)
+    return same and dev.cuda.address(x) == dev.cuda.address(out)
 
 
 def _summed(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -77,8 +76,7 @@ class _Loops:
     """The kernels of one nest of loops, and how many threads they take."""
 
     def __init__(self, dev: Device, nest: Nest) -> None:
-        assert dev.runtime is not None
-        self.dev, self.nest, self.runtime = dev, nest, dev.runtime
+        self.dev, self.nest, self.runtime = dev, nest, dev.cuda
         self.width = nest.width()
         self.pieces = nest.sizes[-1] // self.width
 

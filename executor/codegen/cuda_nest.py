@@ -61,12 +61,11 @@ class Nest:
 
     def _memory(self, dev: Device, array: Any) -> int:
         """Return the number of an array, the same for the same memory seen twice."""
-        assert dev.runtime is not None
         more = len(self.sizes) - array.ndim
         steps = (0,) * more + tuple(s // array.itemsize for s in array.strides)
         own = (1,) * more + array.shape
         strides = tuple(0 if size == 1 else step for size, step in zip(own, steps, strict=True))
-        address = dev.runtime.address(array)
+        address = dev.cuda.address(array)
         for k, known in enumerate(self.memories):
             same = known.address == address and known.strides == strides
             if same and known.dtype == array.dtype:

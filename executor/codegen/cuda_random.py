@@ -71,10 +71,9 @@ def bind_draws(
     count = math.prod(places[0].array.shape)
     if not count:
         return []
-    assert dev.runtime is not None
     text = _Text(dev, places, one, numbers, draws)
     arguments = [*text.arguments, *stream_arguments(dev, stream, count, sample, start), *numbers]
-    most = dev.runtime.properties.multiprocessors * _WAVES
+    most = dev.cuda.properties.multiprocessors * _WAVES
     blocks = min(-(-(count + 8) // (8 * BLOCK)), most)
     include = ("philox.cuh",)
     return [run(dev, "draw", text.body, arguments, blocks, include, definitions=text.definitions)]
@@ -91,9 +90,8 @@ class _Text:
         numbers: Sequence[Argument],
         draws: int,
     ) -> None:
-        assert dev.runtime is not None
         self.places, self.draws, self.numbers = places, draws, numbers
-        addresses = [dev.runtime.address(p.array) for p in places]
+        addresses = [dev.cuda.address(p.array) for p in places]
         # An operand in whose place the result comes is read through the result's pointer.
         results = {a: p.name for p, a in zip(places, addresses, strict=True) if p.written}
         self.pointer = {

@@ -172,6 +172,12 @@ class Device:
         return Memo(1) if self.memory is None else self.memory.memo
 
     @property
+    def cuda(self) -> Runtime:
+        """The GPU that computes, for kernels that are chosen on one alone."""
+        assert self.runtime is not None
+        return self.runtime
+
+    @property
     def gpu(self) -> int | None:
         """Number of the GPU that computes, for a kernel on the host beside it, too; None: there is none."""
         return None if self.runtime is None else self.runtime.index
@@ -222,10 +228,9 @@ class Device:
 
     def launch(self, kernel: CudaKernel, grid: Dims, block: Dims, arguments: Sequence[Any]) -> Step:
         """Return the launch of a kernel on the GPU."""
-        assert self.runtime is not None
         if self.guard is not None:
             kernel, arguments = self.guard.guarded(kernel, arguments)
-        return self.runtime.launch(kernel, grid, block, arguments)
+        return self.cuda.launch(kernel, grid, block, arguments)
 
     def next_instruction(
         self,

@@ -89,8 +89,7 @@ def _cuda_sequence_of(dev: Device, op: str, what: str, offsets: Array, out: Arra
 
 def _cuda_matmul(dev: Device, x: Array, y: Array, out: Array) -> list[Step]:
     """Multiply by cuBLASLt, whose products a graph can hold, if it is there and takes the elements."""
-    assert dev.runtime is not None
-    if not dev.runtime.versions().get("cublaslt") or out.dtype.kind != "f":
+    if not dev.cuda.versions().get("cublaslt") or out.dtype.kind != "f":
         return [partial(dev.xp.matmul, x, y, out)]
     return product(dev, x, y, out) if x.size else filled(dev, out, 0)
 

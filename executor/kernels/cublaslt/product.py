@@ -92,17 +92,15 @@ def finished(
         return None
     ld_aux = 0 if aux is None else aux.shape[1] * (8 if aux.dtype == np.uint8 else 1)
     gemm = _gemm(dev, a, b, c, more=more, epilogue=epilogue, ld_aux=ld_aux)
-    assert dev.runtime is not None
     operands = Operands(a, b, c, bias, aux)
-    if not dev.runtime.blas.takes(gemm, operands):
+    if not dev.cuda.blas.takes(gemm, operands):
         return None
     with dev.in_turn():
         return [_bound(dev, gemm, operands)]
 
 
 def _bound(dev: Device, gemm: Gemm, operands: Operands) -> Step:
-    assert dev.runtime is not None
-    blas = dev.runtime.blas
+    blas = dev.cuda.blas
     return blas.bind(gemm, operands, dev.scratch((blas.workspace,), np.uint8))
 
 

@@ -33,8 +33,7 @@ def _in_parts(
     arguments: Sequence[Argument],
 ) -> list[Step]:
     """Return the launches of a kernel on all parts of the arrays, one for each element type."""
-    assert dev.runtime is not None
-    address = dev.runtime.address
+    address = dev.cuda.address
     lines: dict[Any, list[tuple[int, int, int]]] = {}
     for source, result in zip(x, out, strict=True):
         target = source if result is None else result
@@ -45,8 +44,8 @@ def _in_parts(
     steps: list[Step] = []
     for dtype, parts in lines.items():
         dev.tied = True
-        table = device_array(dev.runtime, (len(parts), 3), np.int64)
-        upload(dev.runtime, table, np.array(parts, np.int64))
+        table = device_array(dev.cuda, (len(parts), 3), np.int64)
+        upload(dev.cuda, table, np.array(parts, np.int64))
         own = [*read(table=table), *arguments]
         steps.append(run(dev, "gradients", text(dtype), own, len(parts), _INCLUDES))
     return steps

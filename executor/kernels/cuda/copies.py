@@ -31,13 +31,12 @@ def moved(dev: Device, target: Array | None, source: Array) -> list[Step]:
     """Return the copy of ``source`` to ``target``: one type, one shape (but for ones), any strides."""
     if target is None or not target.size:
         return []
-    assert dev.runtime is not None
     dimensions = joined_of_copy(target, source)
     if dimensions == [CopyDimension(target.size, 1, 1)] and target.shape == source.shape:
-        if dev.runtime.address(target) == dev.runtime.address(source):
+        if dev.cuda.address(target) == dev.cuda.address(source):
             return []
         if dev.guard is None:
-            return [dev.runtime.copying(target, source)]
+            return [dev.cuda.copying(target, source)]
     if _too_many(dimensions):
         return [s for half in _halves(target, source) for s in moved(dev, *half)]
     row = next((d for d in dimensions if d.source == 1 and d.to > 1), None)
@@ -70,9 +69,8 @@ def filled_around(dev: Device, whole: Any, part: Any, value: Any) -> list[Step]:
     """Return the calls that fill an array but for the elements of a box, a view of it: each once."""
     if not part.size:
         return filled(dev, whole, value)
-    assert dev.runtime is not None
     steps, rest = [], whole
-    ahead = dev.runtime.address(part) - dev.runtime.address(whole)
+    ahead = dev.cuda.address(part) - dev.cuda.address(whole)
     for axis, (size, stride) in enumerate(zip(part.shape, whole.strides, strict=True)):
         start = ahead // stride if size < whole.shape[axis] else 0
         ahead -= start * stride

@@ -168,8 +168,7 @@ class _Update:
 
         ``members`` are each parameter's arrays, and the numbers that are its own.
         """
-        assert dev.runtime is not None
-        address, name = dev.runtime.address, FUSED[self.op_type]
+        address, name = dev.cuda.address, FUSED[self.op_type]
         lines, chunks, starts = [], [], [0]
         totals = () if self.totals is None else self.totals.names
         sums = dev.scratch((len(members), len(totals)), np.float32)
@@ -253,10 +252,9 @@ def update_of(op_type: str, types: Types, attrs: Mapping[str, Any]) -> _Update:
 
 
 def _used(dev: Device, op_type: str, arrays: Arrays, attrs: Mapping[str, Any]) -> Arrays:
-    assert dev.runtime is not None
     results = UPDATES[op_type].results(attrs, np.float32, own_read=True)
     totals = UPDATES[op_type].totals(attrs, np.float32, own_read=True)
-    return in_use(results, totals, arrays, dev.runtime.address)
+    return in_use(results, totals, arrays, dev.cuda.address)
 
 
 def _types(arrays: Mapping[str, Any]) -> Types:
@@ -305,10 +303,9 @@ def _together(op_type: str) -> Callable[..., list[Step]]:
 
 def _constant(dev: Device, value: np.ndarray) -> Any:
     """Return numbers in device memory of their own."""
-    assert dev.runtime is not None
     dev.tied = True
-    array = device_array(dev.runtime, value.shape, value.dtype)
-    upload(dev.runtime, array, value)
+    array = device_array(dev.cuda, value.shape, value.dtype)
+    upload(dev.cuda, array, value)
     return array
 
 

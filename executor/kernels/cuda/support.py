@@ -43,8 +43,7 @@ def of_same_float(node: Node) -> bool:
 
 def on_boundary(dev: Device, array: Array, nbytes: int = 16) -> bool:
     """Tell whether an array begins where vectors of so many bytes may."""
-    assert dev.runtime is not None
-    return dev.runtime.address(array) % nbytes == 0
+    return dev.cuda.address(array) % nbytes == 0
 
 
 def part(

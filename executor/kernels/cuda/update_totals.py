@@ -61,7 +61,7 @@ class Totals:
         return body
 
     def over_chunks(self, width: int, first: int) -> str:
-        """Return the text that adds up each member's chunks into its totals, ``first`` of ``width`` in a line."""
+        """Return the text that adds up each member's chunks; its line has ``width`` words."""
         count = len(self.names)
         body = f"\n  const long long* line = table + blockIdx.x * {width};"
         for j in range(count):

@@ -73,9 +73,8 @@ def _described(
     more = {} if mask is None else {"mask": mask}
     steps: list[Step] = []
     if rate:
-        assert dev.runtime is not None
         pair = (described, AttentionGrad(described, tensors[4], *tensors[:3]))
-        if any(dev.runtime.dnn.workspace(graph) is None for graph in pair):
+        if any(dev.cuda.dnn.workspace(graph) is None for graph in pair):
             raise Declined
         numbers = {name: dev.scratch((1, 1, 1, 1), np.int64) for name in ("seed", "offset")}
         settings = {**ops.NO_DROPOUT, **a.dropout}

@@ -128,13 +128,12 @@ def _masks(dev: Device, x: Any, epsilon: float) -> bool:
 
     The two ops decide alike: their images lie alike, so neither is left to others for their order alone.
     """
-    assert dev.runtime is not None
     like = dnn.tensor(x)
     pair = (
         dnn.BatchNorm(like, epsilon, adds=True, relu=True, masks=True),
         dnn.BatchNormGrad(like, masked=True, forks=True),
     )
-    return all(dev.runtime.dnn.workspace(graph) is not None for graph in pair)
+    return all(dev.cuda.dnn.workspace(graph) is not None for graph in pair)
 
 
 def _backward(

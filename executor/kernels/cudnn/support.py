@@ -119,8 +119,7 @@ def bound(dev: Device, graph: Graph, **arrays: Any) -> list[Step]:
     Raises:
         Declined: the library cannot compute it.
     """
-    assert dev.runtime is not None
-    dnn, copying = dev.runtime.dnn, dev.runtime.copying
+    dnn, copying = dev.cuda.dnn, dev.cuda.copying
     needs = dnn.workspace(graph)
     if needs is None:
         raise Declined
