@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from ....graph.ops.fused_activation import slope_reads, value_of
 from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad, leading
@@ -14,11 +15,23 @@ from .fused_activation import sloped
 from .linear import as_matrix
 
 
-@kernel(GEMM)
-def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
+def matrices(a: FusedGemmEpilogue | FusedGemmEpilogueGrad, result: Array) -> tuple[Any, Any, Any]:
+    """Return both factors as they are multiplied, [M, K] and [K, N], and a result or its gradient as [M, N]."""
     x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
     a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
-    out_MN = a.out.reshape(a_MK.shape[0], b_KN.shape[1])
+    return a_MK, b_KN, result.reshape(a_MK.shape[0], b_KN.shape[1])
+
+
+def input_product(a: FusedGemmEpilogueGrad, d_MN: Any, b_KN: Any) -> tuple[Any, Any, Any]:
+    """Return two factors and their product, which is the gradient of X."""
+    assert a.dx is not None
+    left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
+    return left, right, a.dx.reshape(left.shape[0], right.shape[1])
+
+
+@kernel(GEMM)
+def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
+    a_MK, b_KN, out_MN = matrices(a, a.out)
     sum_MN = out_MN if a.reserve_space is None else a.reserve_space.reshape(out_MN.shape)
     steps: list[Step] = [
         partial(dev.xp.matmul, a_MK, b_KN, sum_MN),
@@ -46,9 +59,7 @@ def below_of(a: FusedGemmEpilogueGrad) -> Array:
 @kernel(f"{GEMM}_grad")
 def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step]:
     xp = dev.xp
-    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
-    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
-    d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
+    a_MK, b_KN, d_MN = matrices(a, a.d_out)
     steps: list[Step] = []
     if a.activation_grad != "none":
         act = a.activation_grad.removesuffix("_grad")
@@ -58,8 +69,7 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
     if a.d_bias is not None:
         steps.append(partial(xp.add.reduce, d_MN, 0, None, a.d_bias))
     if a.dx is not None:
-        left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
-        dx_2d = a.dx.reshape(x_2d.shape)
+        left, right, dx_2d = input_product(a, d_MN, b_KN)
         steps.append(partial(xp.matmul, left, right, dx_2d))
         if a.activation_below != "none":
             at = {"X": below_of(a).reshape(dx_2d.shape)}

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad, leading
+from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad
 from ....graph.ops.operands import Array
 from ...device.device import Device
-from ..array.fused_linear import below_of, kept_of
-from ..array.linear import as_matrix
+from ..array.fused_linear import below_of, input_product, kept_of, matrices
 from ..cuda.support import part
 from ..registry import Step
 from .product import finished, product
@@ -88,9 +87,7 @@ def weight_gradient(
 
 @cublaslt(GEMM)
 def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
-    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
-    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
-    out_MN = a.out.reshape(a_MK.shape[0], b_KN.shape[1])
+    a_MK, b_KN, out_MN = matrices(a, a.out)
     if a.activation == "none":
         return linear(dev, a_MK, b_KN, a.bias, out_MN)
     before = None if a.reserve_space is None else a.reserve_space.reshape(out_MN.shape)
@@ -101,16 +98,13 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
 
 @cublaslt(f"{GEMM}_grad")
 def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step]:
-    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
-    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
-    d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
+    a_MK, b_KN, d_MN = matrices(a, a.d_out)
     steps: list[Step] = []
     if a.activation_grad != "none":
         d_activated, d_MN = d_MN, dev.scratch(d_MN.shape, a.d_out.dtype)
         steps += _slope(dev, a, d_activated, d_MN)
     if a.dx is not None:
-        left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
-        dx_2d = a.dx.reshape(x_2d.shape)
+        left, right, dx_2d = input_product(a, d_MN, b_KN)
         if a.activation_below == "none":
             steps += product(dev, left, right, dx_2d)
         else:

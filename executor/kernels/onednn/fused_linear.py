@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad, leading
+from ....graph.ops.fused_linear import GEMM, FusedGemmEpilogue, FusedGemmEpilogueGrad
 from ...device.device import Device
-from ..array.fused_linear import below_of, kept_of
-from ..array.linear import as_matrix
+from ..array.fused_linear import below_of, input_product, kept_of, matrices
 from ..registry import Step
 from .elementwise import activation as activate
 from .elementwise import slope_of_rows
@@ -19,9 +18,7 @@ def _function(activation: str, approximate: bool) -> str:
 
 @onednn(GEMM, factors=FACTORS)
 def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
-    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
-    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
-    out_MN = a.out.reshape(a_MK.shape[0], b_KN.shape[1])
+    a_MK, b_KN, out_MN = matrices(a, a.out)
     act = _function(a.activation, a.approximate)
     if act == "none":
         return product(dev, a_MK, b_KN, out_MN, bias=a.bias)
@@ -33,9 +30,7 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
 
 @onednn(f"{GEMM}_grad", factors={"X": ("DY",), "Y": ("DX",)})
 def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step]:
-    x_2d = as_matrix(a.x, leading(a.x.ndim, a.x_num_col_dims))
-    a_MK, b_KN = x_2d.T if a.trans_x else x_2d, a.y.T if a.trans_y else a.y
-    d_MN = a.d_out.reshape(a_MK.shape[0], b_KN.shape[1])
+    a_MK, b_KN, d_MN = matrices(a, a.d_out)
     steps: list[Step] = []
     act, point, d_activated = "none", None, d_MN
     if a.activation_grad != "none":
@@ -46,8 +41,7 @@ def fused_gemm_epilogue_grad(dev: Device, a: FusedGemmEpilogueGrad) -> list[Step
         d_MN, copies = rounded(dev, d_MN)
         steps += copies
     if a.dx is not None:
-        left, right = (b_KN, d_MN.T) if a.trans_x else (d_MN, b_KN.T)
-        dx_2d = a.dx.reshape(x_2d.shape)
+        left, right, dx_2d = input_product(a, d_MN, b_KN)
         steps += product(dev, left, right, dx_2d)
         if a.activation_below != "none":
             act = _function("gelu", approximate=True)
