@@ -1,9 +1,16 @@
 """Gangs: replicas in lockstep, the messages that reach them, and recovery when one is lost.
 
-Start at ``gang.py`` ``Gang``; what ``recovery.py`` mends of it is ``replicas.py`` ``Replicas``. It owns a
-``Delivery`` (``delivery.py``; threads stand here, Ray actors in ``cluster/``) and a ledger, from which
-``recovery.py`` replaces lost replicas. ``launchers.py`` owns all gangs. ``trainers.py`` has gangs of several
-drivers (trainers) meet: a world is those that met; a ring has one place of each, and its programs' ops meet.
+Start at ``gang.py`` ``Gang``. Each piece of state has one owner:
+
+* ``Delivery`` (``delivery.py``; threads here, Ray actors in ``cluster/``): replicas that live, and their answers.
+* ``Request``: how far some steps are. ``Ledger``: loaded programs, which replica alone has which value, how many
+  steps are done, and which replicas are to be mended.
+* ``Replicas`` (``replicas.py``): the turn, the epoch, the requests under way, and the ledger.
+* ``Gang``, made of it: what users ask for. It notices a loss, and leaves it to recovery.
+* ``Recovery`` (``recovery.py``) keeps nothing: it mends ``Replicas`` once, or brings them to one step.
+
+``launchers.py`` owns all gangs. ``trainers.py`` has gangs of several drivers (trainers) meet: a world is those
+that met; a ring has one place of each, and its programs' ops meet.
 
 * A lost replica: ``RayDelivery._lost`` takes a closed line, ``RayDelivery._judge`` a silent one
   (``cluster/channel/heartbeat.py``); ``executor/gang/recovery.py`` decides what happened and what is run again;

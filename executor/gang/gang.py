@@ -271,21 +271,21 @@ class Gang(Replicas):
             stands = {*failed, *([through] if len(failed) < len(answers) else [])}
             counted = stands.pop() if len(stands) == 1 else Recovery(self).level(error)
             self.ledger.place_values.aged(range(self.size))
-        done = (request, "done", request.passed(counted))
-        self.fail(error, (self.ledger, "done", counted), done)
+        self._end(error, counted)
         self._review()
 
     def _torn(self) -> None:
-        """Bring all replicas to one step, with nothing in flight: an interrupt struck one in this process."""
+        """End all that is under way, at one step: an interrupt struck a replica of this process."""
         self.epoch += 1
-        self.delivery.drain()
-        stands = self.some(
-            {r: self.stamped(orders.pack(orders.Inventory())) for r in self.delivery.alive}
-        )
-        counted = max(orders.Stock(**answer.head).done for answer in stands.values())
+        interrupt = KeyboardInterrupt("interrupted")
+        counted = Recovery(self).level(interrupt)
         self.ledger.place_values.aged(range(self.size))
-        done = ((other, "done", other.passed(counted)) for other in self.under_way)
-        self.fail(KeyboardInterrupt("interrupted"), (self.ledger, "done", counted), *done)
+        self._end(interrupt, counted)
+
+    def _end(self, error: BaseException, counted: int) -> None:
+        """End all that is under way by an error, after so many counted steps."""
+        done = ((request, "done", request.passed(counted)) for request in self.under_way)
+        self.fail(error, (self.ledger, "done", counted), *done)
 
     def _look_again(self) -> None:
         """Read each replica's own persistables: those of some steps did not arrive."""

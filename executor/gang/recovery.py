@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -138,7 +138,7 @@ class Recovery:
                 self.gang.withdraw(request)
         self.ledger.uneven = False
 
-    def level(self, cause: RowlockError) -> int:
+    def level(self, cause: BaseException) -> int:
         """Bring the living to one step, and return how many they have done.
 
         Raises:
@@ -150,12 +150,11 @@ class Recovery:
                 living = [r for r in self.delivery.alive if r not in self.ledger.stale]
                 if not living:
                     break
-                stands = self._ask(dict.fromkeys(living, orders.pack(orders.Inventory())))
+                stands = self._ask(living, orders.Inventory())
                 furthest = max(stands.values())
                 behind = [rank for rank in living if stands[rank] < furthest]
                 if behind:
-                    roll = orders.pack(orders.RollForward(furthest))
-                    stands.update(self._ask(dict.fromkeys(behind, roll)))
+                    stands.update(self._ask(behind, orders.RollForward(furthest)))
                 self.ledger.stale.update(r for r in behind if stands[r] < furthest)
                 return furthest
             except ReplicaLost as another:
@@ -167,9 +166,9 @@ class Recovery:
         self.gang.delivery.close()
         raise error from cause
 
-    def _ask(self, messages: Mapping[int, Message]) -> dict[int, int]:
-        """Ask replicas how many steps they have done."""
-        answers = self.gang.some(messages)
+    def _ask(self, ranks: Sequence[int], order: orders.Order) -> dict[int, int]:
+        """Return how many steps each of these replicas has done, once it has followed an order."""
+        answers = self.gang.some(dict.fromkeys(ranks, self._stamped(order)))
         return {rank: answer.head["done"] for rank, answer in answers.items()}
 
     def _gather(self, request: Request) -> None:
