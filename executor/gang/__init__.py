@@ -2,9 +2,9 @@
 
 Start at ``gang.py`` ``Gang``. Each piece of state has one owner:
 
-* ``Delivery`` (``delivery.py``; threads here, Ray actors in ``cluster/``): replicas that live, and their answers.
-* ``Request``: how far some steps are. ``Ledger``: loaded programs, which replica alone has which value, how many
-  steps are done, and which replicas are to be mended.
+* ``Delivery`` (``delivery.py``; threads here, Ray actors in ``cluster/``): living replicas, and their answers.
+* ``Request``: how far some steps are. ``Ledger``: loaded programs, which replica alone has which value, the
+  steps that are done, and which replicas are to be mended.
 * ``Replicas`` (``replicas.py``): the turn, the epoch, the requests under way, and the ledger.
 * ``Gang``, made of it: what users ask for. It notices a loss, and leaves it to recovery.
 * ``Recovery`` (``recovery.py``) keeps nothing: it mends ``Replicas`` once, or brings them to one step.
