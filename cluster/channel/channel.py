@@ -31,7 +31,7 @@ _BULKY = 1 << 15  # bytes that surely find room in a socket, though no replica t
 
 @dataclass
 class _Exchange:
-    """Messages to replicas in flight: what is still to be sent, and what has been answered, by rank."""
+    """Messages in flight: the bytes still to be sent and the answers that came, by rank."""
 
     slot: int | None
     outgoing: dict[int, Outgoing]
@@ -49,7 +49,7 @@ class _Exchange:
 
 
 class Channels(Transport[_Exchange]):
-    """Carries messages by a connection to each replica, and by shared memory to those of this host."""
+    """Carries messages by a connection to each replica, and by shared memory to replicas of this host."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class Channels(Transport[_Exchange]):
         return exchange.own_values.get(rank, {}) if exchange is not None else {}
 
     def _take_the_rest(self, rank: int) -> None:
-        """Read what a replica had sent before its connection was hung up."""
+        """Read the bytes that a replica had sent before its connection was hung up."""
         line = self.lines.get(rank)
         frames: list[Frame] = []
 
@@ -394,7 +394,7 @@ class Channels(Transport[_Exchange]):
         return unsent
 
     def _gone(self, rank: int) -> CollectiveError:
-        """Hang up a replica, and return the error; what it left in shared memory can still be read."""
+        """Hang up a replica and return the error; its answers in shared memory can still be read."""
         self.hang_up(rank)
         return self._lost(rank)
 
@@ -422,7 +422,7 @@ class Channels(Transport[_Exchange]):
         return poller
 
     def _hand_over(self) -> None:
-        """Send the rest of what was begun, so that no replica waits for a peer that never got the step."""
+        """Send the rest of messages under way, so that no replica waits for a peer that never got the step."""
         deadline = time.monotonic() + _HAND_OVER_S
         with contextlib.suppress(CollectiveError):
             while self._push() and self._turn(deadline):
@@ -444,7 +444,7 @@ def _frames(
     heads: Mapping[int, bytes],
     slot: int | None,
 ) -> dict[int, Outgoing]:
-    """Return what goes by sockets; a message for several is encoded once, what lies in a slot not again."""
+    """Return the bytes for each socket; a message for several ranks is encoded once, one in a slot is not."""
     frames: dict[int, Outgoing] = {}
     pieces: dict[int, list[memoryview]] = {}  # by the identity of a message
     present = dict(messages)  # no identity is used again while they are

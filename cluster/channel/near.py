@@ -113,7 +113,7 @@ class NearReplicas:
         return StackedMessages("fetched", [{}] * len(self.ranks), arrays)
 
     def answers(self, number: int) -> dict[int, Message | None]:
-        """Return, by rank, what was posted with answers in shared memory (None: nothing was)."""
+        """Return the messages posted with answers in shared memory, by rank (None: no message)."""
         area = self.area
         posts: dict[int, Message | None] = {}
         for index, rank in enumerate(self.ranks if area is not None else ()):
@@ -124,7 +124,7 @@ class NearReplicas:
         return posts
 
     def posted(self, slot: int, number: int, rank: int) -> Message | None:
-        """Return what a replica posted in shared memory for a message."""
+        """Return the message that a replica posted in shared memory before its answer."""
         if self.area is None or rank not in self._index:
             return None
         post = self.area.posted_by(self._index[rank], slot, number)

@@ -75,7 +75,7 @@ class Transport(ABC, Generic[E]):
 
     @abstractmethod
     def came(self, number: int, rank: int) -> tuple[Message | None, Message | None]:
-        """Return what a replica posted for a message, and its answer; None for each that has not come."""
+        """Return a replica's message posted before its answer, and the answer; None if it has not come."""
 
     def own(self, number: int, rank: int) -> Mapping[int, Sequence[np.ndarray]]:
         """Return the replica's own persistables that it posted after steps, by the number of steps done."""

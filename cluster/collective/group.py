@@ -154,7 +154,7 @@ class SharedMemoryGroup(CollectiveGroup):
         return [slot[begin : begin + row.nbytes].view(row.dtype) for slot in self._slots]
 
     def _shown(self, row: np.ndarray) -> list[np.ndarray]:
-        """Copy a small row to where all can read it, and return those of all ranks.
+        """Copy a small row to shared memory, and return the rows of all ranks.
 
         With it, ranks meet once: each combines all copies for itself, instead of a part for all. Two
         slots take turns. A rank that writes a slot again has met its peers in between, so they are done with

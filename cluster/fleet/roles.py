@@ -54,13 +54,13 @@ class RoleMakerBase:
         self._groups: dict[str, WorkerGroup] = {}
 
     def generate_role(self) -> None:
-        """Find out; again it does nothing."""
+        """Find out which part this process plays, once."""
         if not self._role_is_generated:
             self._generate()
             self._role_is_generated = True
 
     def _generate(self) -> None:
-        """Set what the class's docstring names."""
+        """Set the attributes that the class's docstring names."""
 
     def is_worker(self) -> bool:
         """Tell whether this process trains."""
@@ -142,7 +142,7 @@ class RoleMakerBase:
         self._group("all", number, everybody).gather(None)
 
     def gather_workers(self, values: Any) -> list[Any]:
-        """Return what each worker passed, by number: numbers, words, and lists of them.
+        """Return the values that workers passed, by number: numbers, words, and lists of them.
 
         A server returns an empty list at once.
 
@@ -156,13 +156,13 @@ class RoleMakerBase:
         return self._group("workers", self._current_id, self.worker_num()).gather(values)
 
     def gather_bytes(self, array: Bytes) -> list[Bytes]:
-        """Return what bytes each worker passed, by number; see :meth:`gather_workers`."""
+        """Return the bytes that workers passed, by number; see :meth:`gather_workers`."""
         if not self.is_worker() or self.worker_num() == 1:
             return [array] * self.is_worker()
         return self._group("workers", self._current_id, self.worker_num()).gather_bytes(array)
 
     def all_gather(self, input: Any) -> list[Any]:
-        """Return what each worker passed; see :meth:`gather_workers`."""
+        """Return the values that workers passed; see :meth:`gather_workers`."""
         return self.gather_workers(input)
 
     def all_reduce_worker(self, input: Any, output: Any, mode: str = "sum") -> None:

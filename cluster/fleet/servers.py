@@ -55,7 +55,7 @@ class DistributedTranspiler(Fleet):
             )
 
     def init_server(self, model_dir: str | None = None) -> None:
-        """Run this server's startup program; with ``model_dir`` load its rows of what was saved there.
+        """Run this server's startup program; with ``model_dir``, load its rows of the parameters saved there.
 
         Raises:
             InvalidValue: ``minimize`` was not called.

@@ -28,7 +28,7 @@ class WorkerGroup:
         self._rounds = 0
 
     def gather(self, value: Any) -> list[Any]:
-        """Return what each member passed, by number: what JSON can say.
+        """Return the values that members passed, by number: any that JSON can hold.
 
         What this member said stays where the others can read it, for it may end before they do.
 

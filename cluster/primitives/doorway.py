@@ -40,7 +40,7 @@ class Refused(CollectiveError):
 
 
 class Claim(NamedTuple):
-    """What a caller says of itself: its number, what the connection is for, and the epoch it is in."""
+    """A caller's introduction: its number, the purpose of the connection, and its epoch."""
 
     caller: int
     purpose: int
@@ -130,7 +130,7 @@ class _Stranger:
         self._buffer = b""
 
     def listen(self) -> bytes | None:
-        """Return what it said once that is all, short if it is nothing; None while more may come."""
+        """Return the caller's bytes once all came, fewer if they are wrong or it hung up; None: more may come."""
         length = _PROOF_BYTES if self.claim is not None else _HELLO_BYTES
         try:
             part = self.connection.recv(length - len(self._buffer))
@@ -225,7 +225,7 @@ class Doorway:
             self._turn_away(first)
 
     def _greet(self, stranger: _Stranger, hello: bytes) -> bool:
-        """Answer what a caller says of itself; tell whether it may go on."""
+        """Answer a caller's introduction; tell whether it may go on."""
         if len(hello) != _HELLO_BYTES or not hello.startswith(_MAGIC):
             return False
         claim = Claim(*_CLAIM.unpack_from(hello, len(_MAGIC)))

@@ -242,7 +242,7 @@ def host(job: Job, config: ClusterConfig) -> None:
 
 
 def _node(endpoint: str) -> str:
-    """Return the node that has the endpoint's address, else that of this process."""
+    """Return the node at the endpoint's address, else this process's node."""
     address, _ = split_endpoint(endpoint)
     own: str = ray.get_runtime_context().get_node_id()
     matching = [node.id for node in nodes() if node.address == address]

@@ -82,7 +82,7 @@ class SocketWire(messages.Wire):
 
 
 class _Link:
-    """The way to one server, with what each trainer of this process told it."""
+    """The connection to one server, and each trainer's membership there."""
 
     def __init__(self, endpoint: str, directory: Directory, caller: int) -> None:
         self._endpoint, self._directory, self._caller = endpoint, directory, caller
@@ -228,7 +228,7 @@ class _Link:
     # -- a server that was restored ------------------------------------------------------------------
 
     def _membership(self, message: messages.Message) -> _Membership | None:
-        """Return what is known of the trainer that sends a message; some messages are no trainer's."""
+        """Return the membership of the trainer that sends a message; None if no trainer does."""
         trainer = getattr(messages.parts_of(message)[0], "trainer", None)
         if trainer is None:
             return None
@@ -238,7 +238,7 @@ class _Link:
     def _join(
         self, membership: _Membership, generation: int, connection: Connection, deadline: float
     ) -> None:
-        """Let a server that was restored hear again what it forgot, once for each trainer."""
+        """Repeat to a restored server the messages that it forgot, once for each trainer."""
         if membership.generation in (generation, None):
             return
         with membership.turn:
@@ -330,7 +330,7 @@ class _Watch(threading.Thread):
 
 
 class _Membership:
-    """What one trainer told a server, and what of it the server might have to hear again."""
+    """One trainer's messages to a server, as far as the server might have to hear them again."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
@@ -366,7 +366,7 @@ class _Membership:
     def answered(
         self, message: messages.Message, answer: object, durable: int, generation: int
     ) -> None:
-        """Note what the server has taken."""
+        """Note that the server has taken a message."""
         if isinstance(message, messages.Hello) and isinstance(answer, messages.Welcome):
             self._hello, self.generation = message, generation
         with self._lock:
@@ -374,7 +374,7 @@ class _Membership:
                 self._bytes -= _nbytes(self._log.popleft())
 
     def tell_again(self, exchange: Callable[[Framed], Framed]) -> None:
-        """Join a server that was restored, and repeat what it does not have.
+        """Join a restored server, and repeat the messages that it does not have.
 
         Raises:
             ServerLost: it went back further than what is kept here.

@@ -37,7 +37,7 @@ class ActorCalls(Transport[_Exchange]):
     _actors: Mapping[int, Any] = {}
 
     def use(self, actors: Mapping[int, Any]) -> None:
-        """Talk to these actors, by rank, from now on; what was under way is forgotten."""
+        """Talk to these actors, by rank, from now on; messages in flight are forgotten."""
         self._actors = dict(actors)
         self._under_way = {}
 
@@ -117,5 +117,5 @@ class ActorCalls(Transport[_Exchange]):
 
 
 def _own(answer: Message) -> Message:
-    """Return an answer whose arrays can be written to; those of Ray's object store cannot."""
+    """Return an answer with arrays that can be written to, unlike arrays of Ray's object store."""
     return answer._replace(arrays=[np.array(array) for array in answer.arrays])

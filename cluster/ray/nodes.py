@@ -22,7 +22,7 @@ _ROUNDING = 1e-6  # 0.3 / 0.1 is a little less than 3
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its id and address, what it offers by name ("CPU", "GPU", "memory" in bytes), its labels."""
+    """A node: id, address, resources by name ("CPU", "GPU", "memory" in bytes), and labels."""
 
     id: str
     address: str

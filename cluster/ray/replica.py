@@ -77,7 +77,7 @@ class RayReplica(Replica):
         FUNCTIONS.update(functions)
 
     def abort(self, name: str, reason: str) -> None:
-        """Release this replica, and its peers, from what they wait for in a group, formed or not.
+        """Release this replica and its peers from waiting in a group, formed or not.
 
         The driver gives a group up for good. It may say so before this replica has begun to form it, while a
         reset is about to wipe an abort out, or when this replica is in the next group already.
@@ -196,5 +196,5 @@ class ReplicaActor:
 
     @ray.method(concurrency_group="admin")
     def abort(self, group: str, reason: str) -> None:
-        """Release this replica, and its peers, from what they wait for in a group, formed or not."""
+        """Release this replica and its peers from waiting in a group, formed or not."""
         self._replica.abort(group, reason)

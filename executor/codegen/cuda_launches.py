@@ -80,7 +80,7 @@ def divisors(**values: int) -> list[Argument]:
 
 
 def refusal(dev: Device, problem: str, *others: str) -> list[Argument]:
-    """Return what a kernel passes to ``refuse`` (``assert.cuh``); ``problem`` has ``{}`` for the wrong number.
+    """Return what ``refuse`` (``assert.cuh``) needs; ``problem`` has ``{}`` in place of the wrong number.
 
     ``others`` are further problems, whose parameters are ``assertion1``, ``assertion2``...
     """

@@ -74,7 +74,7 @@ class Nest:
         return len(self.memories) - 1
 
     def _join(self) -> None:
-        """Order the dimensions as memory has them, and join what lies together."""
+        """Order the dimensions as memory has them, and join those without gaps between them."""
         every = [m.strides for m in self.memories]
         guide = max(every, key=lambda strides: -strides.count(0))
         single = (1, *(int(m.written) for m in self.memories))

@@ -91,7 +91,7 @@ def _made(source: str) -> tuple[Any, ...]:
 
 
 def compiling_s() -> float:
-    """Return the seconds of the processor's that this thread has spent on compiling what was not on disk."""
+    """Return the processor time in seconds that this thread has spent on compiling."""
     return _compiling.seconds
 
 

@@ -173,7 +173,7 @@ class CublasLtProduct:
 
 
 def _choice_of(data: bytes | None) -> Choice | None:
-    """Return the choice that bytes describe; None if they are none, or those of another version."""
+    """Return the choice that bytes describe; None if they describe none of this version."""
     if data is None:
         return None
     try:

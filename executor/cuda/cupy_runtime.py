@@ -223,7 +223,7 @@ class CupyRuntime(Runtime):
         return partial(graph.launch, self.compute)
 
     def _end_capture(self, of_several_streams: bool) -> Any:
-        """Return what was captured; if of several streams, with their priorities."""
+        """Return the captured graph; if several streams took part, with their priorities."""
         driver = library("cuda") if of_several_streams else None
         if driver is None:
             return self.compute.end_capture()
@@ -301,7 +301,7 @@ class PrioritizedGraph:
         weakref.finalize(self, runtime.graphExecDestroy, handle.value).atexit = False
 
     def upload(self, stream: Any) -> None:
-        """Put on a stream what the first launch would do beside."""
+        """Put on a stream the work that the first launch would do otherwise."""
         self._runtime.graphUpload(self._handle, stream.ptr)
 
     def launch(self, stream: Any) -> None:

@@ -221,7 +221,7 @@ class Attention(Graph):
 
 @dataclass(frozen=True)
 class AttentionGrad(Graph):
-    """The gradients of attention; that of ``mask`` if ``d_mask`` is set."""
+    """The gradients of attention, of ``mask`` too if ``d_mask`` is set."""
 
     forward: Attention
     d_out: Tensor

@@ -163,7 +163,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def stream(self, urgent: bool = False) -> Stream:
-        """Return one more stream; blocks of ``urgent`` ones start before those of others that wait."""
+        """Return one more stream; waiting blocks of an ``urgent`` stream start before others."""
 
     @abstractmethod
     def fork(self, stream: Stream, step: Step) -> Fork:
@@ -194,7 +194,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def use(self) -> None:
-        """Make this GPU and its compute stream those of the calling thread."""
+        """Have the calling thread use this GPU and its compute stream."""
 
 
 def describe_memory(runtime: Runtime) -> str:

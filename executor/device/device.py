@@ -1,4 +1,4 @@
-"""Device: what a kernel gets when it is bound: array module, scratch memory, clock of random numbers."""
+"""Device: given to each kernel that is bound: array module, scratch memory, clock of random numbers."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class Device:
         return self.memory.asserts
 
     def assertion(self, problem: str) -> list[Any]:
-        """Return what a kernel of the instruction being bound passes to ``refuse`` (``assert.cuh``).
+        """Return the values that a kernel of this instruction passes to ``refuse`` (``assert.cuh``).
 
         ``problem`` is told with the wrong number in place of ``{}``.
         """

@@ -227,7 +227,7 @@ class Tensor:
 
     @property
     def _whose(self) -> str:
-        """How an error begins: with the variable's name, if the tensor is that of one."""
+        """Return how an error begins: with the name of the tensor's variable, if it has one."""
         return f"variable {self.name!r}: " if self.name else ""
 
     def _rows(self) -> int | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class InFlightSteps:
-    """Steps that were begun: what is fed (by place, once or for each step), and what they were sent as."""
+    """Steps under way: their feeds (by place, once or for each step) and the request that was sent."""
 
     def __init__(self, batches: list[Portions], fetches: Fetches, iterations: int) -> None:
         self.batches, self.fetches, self.iterations = batches, fetches, iterations
@@ -65,7 +65,7 @@ class StepFuture:
         return self._result is not None or request is None or self._run.gang.poll(request)
 
     def result(self) -> list[Any]:
-        """Return what the last step fetches, once it and all steps before it are done.
+        """Return the last step's fetches, once it and all steps before it are done.
 
         Raises:
             RowlockError: what ``Executor.run`` raises.

@@ -123,7 +123,7 @@ class LocalRun(ParallelRun):
         return fetches.of(self._joined(ready.variant, fetch_names, [fetched]))
 
     def _prepare(self, shard: FeedShard, fetch_names: tuple[str, ...]) -> _Ready:
-        """Compile and check what the replica is to run for what is fed."""
+        """Compile and check the program that the replica runs for these feeds."""
         values, arrays = self.values, shard.complete()
         check(self.program, shard.arrays)
         refuse_empty(self.program, shard)

@@ -73,7 +73,7 @@ class Profiler:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was traced."""
+        """Discard the traced events."""
         self._here: list[TracedStep] = []
         self._runs: dict[int, _Run] = {}
 
@@ -188,7 +188,7 @@ def stop_profiler(sorted_key: str | None = None, profile_path: str = "/tmp/profi
 
 
 def reset_profiler() -> None:
-    """Forget what was traced so far."""
+    """Discard the events traced so far."""
     PROFILER.reset()
 
 

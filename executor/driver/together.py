@@ -183,13 +183,13 @@ class Together:
 
 
 def _makes(program: ReplicaProgram, node: NodeRecord) -> tuple[str, ...]:
-    """Return a node's op, and the names and versions of what it makes."""
+    """Return a node's op, and the names and versions of its results."""
     values = (program.values[i] for slot in node.outputs.values() for i in slot if i >= 0)
     return (node.op, *(f"{value.name} {value.version}" for value in values))
 
 
 def _described(program: ReplicaProgram) -> list[Any]:
-    """Return, per node: its op, what it makes, a hash of its attributes, and where it was built."""
+    """Return, per node: its op, its results, a hash of its attributes, and the line that built it."""
     lines = []
     for node in program.nodes:
         attrs = json.dumps(node.attrs, sort_keys=True, default=str)
@@ -205,7 +205,7 @@ def _states(program: ReplicaProgram) -> dict[str, str]:
 
 
 def _difference(first: Mapping[str, Any], other: Mapping[str, Any], trainer: int) -> str:
-    """Return how a trainer's program differs from that of trainer 0; empty: in nothing."""
+    """Return how a trainer's program differs from trainer 0's; empty if it does not."""
     here, there = first["states"], other["states"]
     for name in [*here, *there]:
         if here.get(name) != there.get(name):

@@ -39,7 +39,7 @@ class Values:
         weakref.finalize(self, gang.forget, "scopes", self.id)
 
     def spec(self, name: str) -> Spec | None:
-        """Return what the driver's tensor of a name has now; None: nothing."""
+        """Return shape and type of the driver's tensor of a name; None if it holds no value."""
         tensor = self.scope.find_tensor(name)
         return spec_of(tensor.memory(newest=False)) if tensor and tensor.initialized else None
 
@@ -53,10 +53,10 @@ class Values:
         """Before a step: make the replicas hold the newest values of ``needed``."""
 
     def flush(self) -> None:
-        """Before a step: send what the user wrote since the last step."""
+        """Send the values that the user wrote since the last step; called before each step."""
 
     def stepped(self, written: Iterable[str]) -> None:
-        """After a step on the driver's thread: note what it wrote."""
+        """Note the values that a step on the driver's thread wrote."""
 
     def fill(self) -> None:
         """After a step: fetch values that the driver's scope lacks."""
@@ -82,7 +82,7 @@ class SharedValues(Values):
         return [self.scope.home(name).get_tensor() for name in names]
 
     def room(self, number: int, names: Iterable[str]) -> int:
-        """Return the bytes that a loaded program of these persistables may take, with what it has already."""
+        """Return the bytes that a loaded program may take, with those of its persistables there already."""
         there = [t.memory(newest=False).nbytes for t in self.tensors(names) if t.initialized]
         return available_memory() + sum(there) + self._here.programs[number].memory.taken
 
@@ -154,7 +154,7 @@ class DeviceValues(Values):
 
     @property
     def turn(self) -> Lock:
-        """The lock for what is read, or was written, here."""
+        """The lock around reads, and around notes of writes."""
         self.gang.check_caller()
         return self.gang.turn
 
@@ -250,7 +250,7 @@ class DeviceValues(Values):
             self.lost.difference_update(names)
 
     def fill(self) -> None:
-        """After a step: fetch what the driver's scope has no value of, such as what a startup program made."""
+        """Fetch, after a step, values that the driver's scope lacks, such as a startup program's results."""
         for tensor in self._unfilled:
             if tensor.link is self and tensor.name not in self.dirty:
                 tensor.memory()

@@ -22,7 +22,7 @@ VALUES_GONE = (
 
 
 class Outcome(NamedTuple):
-    """What one replica sent for a message: what it posted before the answer, and the answer.
+    """One replica's answer to a message, and the message that it posted before.
 
     ``own_values``: the replica's own persistables after steps before the last, by the number of steps done.
     """
@@ -99,7 +99,7 @@ class Mendable(Delivery, Protocol):
     """A delivery that can go on when it lost a replica (see ``recovery.py``)."""
 
     def outcome(self, number: int, rank: int) -> Outcome:
-        """Return what a replica, a lost one too, has sent for a message."""
+        """Return the outcome of a message at a replica, even at a lost one."""
 
     def replace(self) -> list[int]:
         """Replace the lost replicas; return their ranks. The caller has all join a group next."""
@@ -121,7 +121,7 @@ class Mendable(Delivery, Protocol):
 
 
 class Share(NamedTuple):
-    """What one place computes: the arrays of one step, or those of several steps in a row.
+    """The work of one place: the arrays of one step, or of several steps in a row.
 
     For each step: ``rows`` is the global index of the place's first row, ``parts`` the weight of its rows,
     ``idle`` whether it has no rows.
@@ -133,7 +133,7 @@ class Share(NamedTuple):
     idle: list[bool]
 
     def rest(self, done: int) -> Share:
-        """Return what is left after ``done`` steps."""
+        """Return the share of the steps after the first ``done``."""
         if len(self.rows) == 1:  # fed once for all steps
             return self
         width = len(self.arrays) // len(self.rows)
@@ -194,7 +194,7 @@ class Owner(Protocol):
     """The run that sent a request."""
 
     def go_on(self, request: Request) -> None:
-        """Split over the places that are left what has not happened of a void request, and send it."""
+        """Split the rest of a void request over the places that are left, and send it."""
 
 
 @dataclass(eq=False)

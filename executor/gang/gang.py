@@ -92,7 +92,7 @@ class Gang(Replicas):
             self.drain(self.config.steps_in_flight - 1 if ahead else 0)
 
     def begin(self, request: Request, ahead: bool = False, *changes: Change) -> None:
-        """Send steps to all replicas; :meth:`finish` returns what they fetch.
+        """Send steps to all replicas; :meth:`finish` returns their fetches.
 
         ``ahead``: other steps may be in flight, and the caller does not wait for this one at once. ``changes``
         are made (see :func:`assign`) at the moment when the request is noted as under way.
@@ -128,7 +128,7 @@ class Gang(Replicas):
                 raise GangChanged
 
     def finish(self, request: Request) -> Sequence[Sequence[np.ndarray]]:
-        """Wait for a request, and those before it; return what its last step fetches, by rank.
+        """Wait for a request and those before it; return its last step's fetches, by rank.
 
         Raises:
             RowlockError: a replica failed; the first cause is raised, not what followed from it.
@@ -174,7 +174,7 @@ class Gang(Replicas):
                 self.turn.release()
 
     def drain(self, left: int = 0) -> None:
-        """Wait until at most ``left`` requests are in flight; each keeps what it fetches, or its error."""
+        """Wait until at most ``left`` requests are in flight; each keeps its fetches, or its error."""
         if not self.under_way and not self._sent:
             self.check_owner()
             return
@@ -288,7 +288,7 @@ class Gang(Replicas):
         self.fail(error, (self.ledger, "done", counted), *done)
 
     def _look_again(self) -> None:
-        """Read each replica's own persistables: those of some steps did not arrive."""
+        """Read each replica's own persistables again, as those of some steps did not arrive."""
         values = self.ledger.place_values
         for scope in values.scopes():
             names = values.names(scope)

@@ -65,7 +65,7 @@ class Recovery:
         self._tell(lost, time.monotonic() - began)
 
     def resume(self, lost: ReplicaLost | None = None) -> None:
-        """Bring others in, or go on with fewer; then send again what has not happened.
+        """Bring others in, or go on with fewer; then send again the steps that have not happened.
 
         Raises:
             ReplicaLost: too many more were lost meanwhile.
@@ -172,10 +172,10 @@ class Recovery:
         return {rank: answer.head["done"] for rank, answer in answers.items()}
 
     def _gather(self, request: Request) -> None:
-        """Put together what a request that happened has fetched.
+        """Put together the fetches of a request that happened.
 
-        What a replica alone can tell was posted before the vote. What all have alike is taken from one that
-        answered; the rest is lost with the replica.
+        A replica's own values were posted before the vote. Values that all have alike are taken from one that
+        answered; the others are lost with the replica.
         """
         outcomes = self._outcomes(request)
         answers = [_whole(outcome) for outcome in outcomes]
@@ -217,7 +217,7 @@ class Recovery:
         return [self.delivery.outcome(request.number, r) for r in range(len(request.shares))]
 
     def _keep(self, request: Request, rank: int, own: Sequence[np.ndarray | None]) -> None:
-        """Keep what a place has for itself, or note that it did not arrive; again, after an interrupt."""
+        """Keep a place's own values, or note that they did not arrive; safe to repeat after an interrupt."""
         values = {
             name: array
             for name, array in zip(request.results.own_names, own, strict=True)
@@ -233,7 +233,7 @@ class Recovery:
             user.fail(cause)
 
     def _users(self) -> list[Replicas]:
-        """Return what has programs loaded, and steps under way: the gang, and single replicas of it."""
+        """Return everyone with programs loaded and steps under way: the gang, and its single replicas."""
         return [self.gang, *self.gang.singles.values()]
 
     # -- others -------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class Recovery:
         self._heal()
 
     def _reload(self) -> None:
-        """Load what was loaded before the replicas formed this group; forget single ones that are gone."""
+        """Load the programs that were loaded before the replicas formed this group; forget lost single ones."""
         singles = self.gang.singles.items()
         for _, single in singles:
             single.follow()
@@ -314,7 +314,7 @@ class Recovery:
                     user.ask([orders.pack(load)] * user.size)
 
     def _heal(self) -> None:
-        """Give those who lack them the values of one who has them, and each place what it had for itself."""
+        """Give stale replicas the values of a healthy one, and each place its own values back."""
         stale = sorted(self.ledger.stale)
         if not stale:
             return
@@ -339,7 +339,7 @@ class Recovery:
         self.ledger.stale.clear()
 
     def _give_back(self, scope: int, rank: int, source: int) -> None:
-        """Give a place what it had for itself, and tell of what differs from it."""
+        """Give a place its own values back, and warn of those that differ."""
         values = self.ledger.place_values
         own = values.of(scope, rank)
         if own:
@@ -372,7 +372,7 @@ class Recovery:
 
 
 def _early(posted: Message | None) -> dict[int, np.ndarray]:
-    """Return what was posted, by place in the fetch list."""
+    """Return the arrays posted before the answer, by position in the fetch list."""
     if posted is None:
         return {}
     return dict(zip(orders.EarlyFetches(**posted.head).which, posted.arrays, strict=True))
@@ -387,7 +387,7 @@ def _whole(outcome: Outcome) -> Sequence[np.ndarray] | None:
 
 
 def whole(posted: Message | None, answer: Message) -> Message:
-    """Return an answer with what was posted of it in its place."""
+    """Return an answer with the arrays posted before it in their positions."""
     if posted is None or answer.kind == "error":
         return answer
     arrays = posted.arrays  # in the order of the fetch list

@@ -88,7 +88,7 @@ class Replicas:
 
     @property
     def meets_trainers(self) -> bool:
-        """Whether what is under way waits for other trainers, so that it cannot be run again here alone."""
+        """Whether steps under way wait for other trainers, so that they cannot be run again here alone."""
         return False
 
     @property

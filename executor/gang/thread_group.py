@@ -219,7 +219,7 @@ def _in_words(kind: str, array: np.ndarray, when: When) -> str:
 
 
 def _in_rank_order(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sum; that of low-precision numbers is float32, to be rounded once."""
+    """Return the sum, in float32 for low-precision numbers, so that it is rounded once."""
     total = parts[0].astype(np.float32 if is_low(parts[0].dtype) else parts[0].dtype)
     for part in parts[1:]:
         total += part

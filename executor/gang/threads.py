@@ -150,7 +150,7 @@ class ThreadDelivery:
             del self._exchanges[number]
 
     def drain(self) -> None:
-        """Return when all are done with what was interrupted, and stand at one step."""
+        """Wait until all have ended the interrupted step and stand at one step."""
         self._abort("interrupted")
         number, answers = self.reserve(), dict[int, Message]()
         for worker in self._workers.values():

@@ -93,7 +93,7 @@ class _Looks:
 
 
 def _process_space() -> int:
-    """Return what tells the processes that this one can see from those of a container."""
+    """Return the id of the process namespace: containers of one host have different ones."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -102,7 +102,7 @@ def _process_space() -> int:
 
 @dataclass(frozen=True)
 class Card:
-    """What a trainer tells of itself; ``nonce`` is of one meeting, ``seen`` those of the others by number.
+    """A trainer's introduction; ``nonce`` is drawn for one meeting, ``seen`` are the others' nonces by number.
 
     ``processes`` tells in which space ``process`` is a number.
     """
@@ -368,7 +368,7 @@ class World:
         return f"({'; '.join(parts)})"
 
     def _last_words(self) -> dict[int, Any]:
-        """Return what each trainer that still speaks said as it stopped, by number."""
+        """Return the last words of trainers that stopped while they could still speak, by number."""
         heard: dict[int, Any] = {}
         deadline, looks = time.monotonic() + _LAST_WORDS_S, _Looks()
         while True:
@@ -385,7 +385,7 @@ class World:
             looks.pause()
 
     def leave(self) -> None:
-        """Tell the others that this trainer ended, and take what it left for them away."""
+        """Tell the others that this trainer ended, and remove its messages to them."""
         if self.ended is None:
             self.ended = "this trainer left"
             words = {
@@ -407,7 +407,7 @@ _CURE = "The next run waits for all trainers to meet again, and begins with the 
 
 
 def _is_dead(card: Card, own: Card) -> bool:
-    """Tell whether a trainer's process is known to have ended; that of another host never is."""
+    """Tell whether a trainer's process is known to have ended; never of one on another host."""
     if (card.host, card.processes) != (own.host, own.processes) or card.process == own.process:
         return False
     try:

@@ -11,7 +11,7 @@ from ..device.place import CPUPlace, CUDAPlace, Place
 
 
 class Precision(enum.IntEnum):
-    """Precisions that engines inside Paddle compute in; a program is computed in that of its variables."""
+    """Precisions of engines inside Paddle; here a program is computed in its variables' precision."""
 
     Float32 = 0
     Int8 = 1
@@ -52,7 +52,7 @@ class AnalysisConfig:
         )
 
     def set_model(self, model: str, params: str | None = None) -> None:
-        """Name a folder, or the file of a program and that of its parameters."""
+        """Name a folder, or a program's file and its parameters' file."""
         if not isinstance(model, (str, os.PathLike)):
             raise InvalidType(f"AnalysisConfig: a model is a path (str), got {model!r}.")
         if params is None:

@@ -32,7 +32,7 @@ _LOOPED = (np.float32, np.bool_)
 
 
 def _loops_here(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[Step]:
-    """Compile a loop of what it can compute; the array module computes the rest."""
+    """Compile the terms that loops can compute; the array module computes the rest."""
     operands = (*arrays.values(), *(out for _, out in outputs))
     if all(a.dtype in _LOOPED for a in operands) and all(NUMBA.known(root) for root, _ in outputs):
         return NUMBA.bind(dev, outputs, arrays)

@@ -208,7 +208,7 @@ def _bound(op: Op, entry: Kernel | None, dev: Device, a: Operands) -> list[Step]
 
 
 def by_arrays(op_type: str, dev: Device, a: Operands) -> list[Step]:
-    """Return the calls of the array module's kernel: what a library leaves to it when it sees the arrays."""
+    """Return the calls of the array module's kernel, to which a library leaves arrays that it cannot take."""
     return call(OPS[op_type], KERNELS.get((op_type, dev.name)), a, dev)
 
 
@@ -227,7 +227,7 @@ def is_gapless(op: Op, a: Operands) -> bool:
 def _or_arrays(
     op_type: str, function: Callable[..., Any], fits: Callable[[Op, Operands], bool]
 ) -> Callable[..., Any]:
-    """Return a kernel that leaves what does not fit to the array module's."""
+    """Return a kernel that leaves arrays that do not fit to the array module's."""
 
     @wraps(function)
     def bound(dev: Device, a: Operands) -> Any:

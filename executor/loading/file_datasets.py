@@ -36,10 +36,10 @@ class Workers(Protocol):
         """Return how many trainers there are."""
 
     def gather_workers(self, values: Any) -> list[Any]:
-        """Return what each trainer passed, by number."""
+        """Return the values that trainers passed, by number."""
 
     def gather_bytes(self, array: Any) -> list[Any]:
-        """Return what bytes each trainer passed, by number."""
+        """Return the bytes that trainers passed, by number."""
 
 
 class DatasetBase:
@@ -327,7 +327,7 @@ class InMemoryDataset(DatasetBase):
         return joined(own, self._slots)
 
     def slots_shuffle(self, slots: Sequence[str]) -> None:
-        """Give each sample, in these slots, the values of another, to see what the slots are worth.
+        """Give each sample, in these slots, the values of another, to measure how much the slots matter.
 
         They are drawn from ``record_candidate_size`` samples (:meth:`set_fea_eval`) of the data as loaded.
 
@@ -361,7 +361,7 @@ class InMemoryDataset(DatasetBase):
         self._shuffled = False
 
     def get_memory_data_size(self, fleet: Workers | None = None) -> int:
-        """Return how many samples are in memory: here, or those of all trainers of ``fleet``."""
+        """Return how many samples are in memory, here or at all trainers of ``fleet``."""
         return _total(0 if self._memory is None else len(self._memory), fleet)
 
     def get_shuffle_data_size(self, fleet: Workers | None = None) -> int:

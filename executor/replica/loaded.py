@@ -205,7 +205,7 @@ class LastSegment(Segment):
 
 
 class LoadedProgram(LastSegment):
-    """A program on this replica. ``idle`` is what it runs of it in a step in which its place has no rows.
+    """A program on this replica. ``idle`` is the part that it runs in a step in which its place has no rows.
 
     ``threads`` instructions may run at once, on so many ``cores``; OpenMP may start ``openmp`` threads for it
     (0: as many as it likes). ``seat``: where it meets its peers. ``direct``: a step is just a run of the plan,
@@ -269,7 +269,7 @@ class LoadedProgram(LastSegment):
         return self._idle
 
     def _last_of(self, parts: Sequence[Part], alike: Sequence[Segment]) -> tuple[Any, ...]:
-        """Return what a :class:`LastSegment` is made of: ``alike`` are segments whose buckets it shares."""
+        """Return the parts of a :class:`LastSegment`; ``alike`` are segments whose buckets it shares."""
         *before, last = parts
         group, buckets = self.seat.group, [segment.buckets for segment in alike]
         earlier = _load(self.whole, before, self._budget, group, buckets)

@@ -85,7 +85,7 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Save:
-    """Asks a server to write what it keeps into a folder that its host sees."""
+    """Asks a server to write its values into a folder that its host sees."""
 
     folder: str
     names: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ Single = Hello | Push | Barrier | Pull | Lookup | Save | Goodbye | Ask
 
 @dataclass(frozen=True)
 class Together:
-    """Messages in one journey, done in order. The answer is that of the last, or the first refusal."""
+    """Messages in one journey, done in order. The answer is the last one's, or the first refusal."""
 
     messages: tuple[Single, ...]
 
@@ -160,9 +160,9 @@ class Service(Protocol):
         """Where trainers find it, ``ip:port``."""
 
     def handle(self, message: Message) -> Answer:
-        """Do what a message asks; may wait for other trainers, within the service's deadline.
+        """Follow a message and answer it; may wait for other trainers, within the service's deadline.
 
-        What it keeps of a push beyond its answer it copies. Arrays that it answers may be memory that it works
+        Of a push, it copies what it needs after its answer. Arrays that it answers may be memory that it works
         on: they stay as they are until the trainer pushes again.
         """
 

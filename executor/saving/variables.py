@@ -48,7 +48,7 @@ def is_belong_to_optimizer(var: Variable) -> bool:
 
 
 def program_of(program: Any) -> Program:
-    """Return the program to save: ``program``, that of a CompiledProgram, or for None the main program.
+    """Return the program to save: ``program`` or its program if compiled; the main program for None.
 
     Raises:
         InvalidType: it is none of these.

@@ -87,7 +87,7 @@ class TrainerRuns:
         self.sessions: dict[Session, None] = {}
 
     def role_of(self, program: Program) -> tuple[bool, Exchange | None]:
-        """Return whether a program is a server's, and what it exchanges with servers (None: nothing)."""
+        """Return whether a program is a server's, and its exchange with servers (None: it has none)."""
         version, serving, exchange = self._roles.get(program, (-1, False, None))
         if version != program.version:
             serving = serves(program)

@@ -1,4 +1,4 @@
-"""ParameterServer: what a server does with the messages of trainers, however they reach it."""
+"""ParameterServer: answers the messages of trainers, however they reach it."""
 
 from __future__ import annotations
 

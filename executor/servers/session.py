@@ -53,11 +53,11 @@ class Session:
     # -- steps ----------------------------------------------------------------------------------
 
     def drain(self) -> None:
-        """Wait for calls that went on when another failed: they may still read what the last step computed."""
+        """Wait for calls that went on when another failed: they may still read the last step's results."""
         wait(self._calls)
 
     def exchange(self, exchange: Exchange, values: Values) -> Values:
-        """Push what a step computed and pull what the next one reads, by the names servers have for it."""
+        """Push a step's results and pull the next step's parameters, by the names servers have for them."""
         number = self.number + 1
         outgoing = {e: _pushes(exchange, e, values, self.trainer, number) for e in self.endpoints}
         names = {e: _names(exchange.received, e) for e in self.endpoints}
@@ -92,7 +92,7 @@ class Session:
             return pulled
 
     def _waits(self, exchange: Exchange, number: int) -> list[rpc.Single]:
-        """Return what the first server is asked to wait for, between the pushes and the pulls."""
+        """Return the barriers that the first server gets between the pushes and the pulls."""
         if self.config.staleness_bound is None or exchange.sync:
             return []
         return [rpc.Barrier(self.trainer, number + 1, "begin")]
@@ -112,7 +112,7 @@ class Session:
         return _pulled(self._all(last))
 
     def lookup(self, exchange: Exchange, lookup: TableLookup, ids: Array) -> Array:
-        """Return rows of a table, or of state, for ids of any shape; those of ``padding_idx`` are zeros."""
+        """Return rows of a table, or of state, for ids of any shape; rows of ``padding_idx`` are zeros."""
         with self.turn:
             self._check_open()
             self._join(exchange)
@@ -221,7 +221,7 @@ class Session:
                 self._call(table.endpoint, rpc.Save(table.folder, (table.table,)), None)
 
     def reports(self) -> list[rpc.Report]:
-        """Return what each server that was joined tells of itself."""
+        """Return the reports of all servers that were joined."""
         with self.turn:
             self._check_open()
             requests: dict[str, list[rpc.Single]] = {

@@ -147,7 +147,7 @@ class SimulatedRuntime(HostMemoryRuntime):
         return SimulatedFork(stream, step)
 
     def host(self, step: Step) -> None:
-        """Do what is on the compute stream, then the call; work goes on beside one that waits for it."""
+        """Do the work on the compute stream, then the call; other work goes on beside a call that waits."""
         if not isinstance(step, Waiting):
             self.compute.reach(self.compute.put)
             step()

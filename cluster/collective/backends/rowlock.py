@@ -46,7 +46,7 @@ _REDUCESCATTER = types.ReduceScatterOptions()
 
 
 class RowlockBackend(BaseGroup):
-    """Replicas on CPUs. ``group`` is what the step path uses; the methods are Ray's interface.
+    """Replicas on CPUs. Steps use ``group``; the methods are Ray's interface.
 
     ``terms`` are those that :func:`form` was given, by the name of the group that is being formed.
     """

@@ -44,14 +44,14 @@ def fused_gemm_epilogue(dev: Device, a: FusedGemmEpilogue) -> list[Step]:
 
 
 def kept_of(a: FusedGemmEpilogueGrad) -> Array:
-    """Return what the slope of the activation is a function of: Out of relu, ReserveSpace of gelu."""
+    """Return the argument of the activation's slope: Out of relu, ReserveSpace of gelu."""
     argument = a.out if a.activation_grad == "relu_grad" else a.reserve_space
     assert argument is not None, "the activation's result or operand was not kept"
     return argument
 
 
 def below_of(a: FusedGemmEpilogueGrad) -> Array:
-    """Return what the activation below was applied to."""
+    """Return the operand of the activation below."""
     assert a.below is not None, "activation_below needs Below"
     return a.below
 

@@ -123,7 +123,7 @@ def cross_entropy(dev: Device, a: ops.CrossEntropy) -> list[Step]:
 def _at_label(
     dev: Device, op: str, x: Array, label: Array, y: Array, match: Array | None, ignore: int
 ) -> Step:
-    """Return the call that writes -log of what each label picks of its row, and (``match``) that itself."""
+    """Return the call that writes -log of the element that each label picks, and to ``match`` the element."""
     xp, labels = dev.xp, Labels(dev, op, x, label, x.ndim - 1, ignore)
 
     def run() -> None:

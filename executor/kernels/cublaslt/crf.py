@@ -31,7 +31,7 @@ _on = partial(kernel, on=("cublaslt",), takes=of_same_float, needs=("cuda",), no
 
 
 class _Chains:
-    """Where sequences lie, and what is refused of them."""
+    """Offsets of sequences, and the checks of them and of labels."""
 
     def __init__(self, dev: Device, op: str, a: CrfOperands | CrfDecoding) -> None:
         self._dev, self._op, self._padded = dev, op, a.length is not None
@@ -90,7 +90,7 @@ def linear_chain_crf(dev: Device, a: LinearChainCrf) -> list[Step]:
 
 @_on("linear_chain_crf_grad")
 def linear_chain_crf_grad(dev: Device, a: LinearChainCrfGrad) -> list[Step]:
-    """How likely each tag and pair of tags is, less those of the labels."""
+    """The likelihoods of tags and of pairs of tags, less 1 where the labels are."""
     x, chains = a.emission, _Chains(dev, "linear_chain_crf", a)
     tags, rows, between = chains.tags, chains.rows, a.transition_exps
     beta, earlier, later = (dev.scratch((rows, tags), x.dtype) for _ in range(3))

@@ -47,7 +47,7 @@ def activated(
     approximate: bool,
     before: Any = None,
 ) -> list[Step]:
-    """Return the calls for out = act(a @ b + bias); ``before`` takes what the activation is applied to."""
+    """Return the calls for out = act(a @ b + bias); ``before`` gets the activation's operand."""
     if act == "relu" or approximate:
         name = epilogue(act, keeps=before is not None, bias=bias)
         whole = finished(dev, a, b, out, name, bias=bias, aux=before)
@@ -123,7 +123,7 @@ def _through_gelu(dev: Device, a: Array, b: Array, before: Any, target: Any) -> 
 
 
 def _slope(dev: Device, a: FusedGemmEpilogueGrad, d_activated: Array, target: Array) -> list[Step]:
-    """Take a gradient through the activation: relu knows its slope from Out, gelu from what it got."""
+    """Take a gradient through the activation; relu's slope is a function of Out, gelu's of its operand."""
     relu = a.activation_grad == "relu_grad"
     operands = {
         "Out" if relu else "X": kept_of(a).reshape(d_activated.shape),

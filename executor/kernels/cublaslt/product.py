@@ -39,7 +39,7 @@ def stored(matrix: Array) -> Stored | None:
 
 
 def _steps(array: Array) -> tuple[int, ...]:
-    """Return strides in elements; 0 along what has one."""
+    """Return strides in elements; 0 along dimensions of one element."""
     size = array.dtype.itemsize
     pairs = zip(array.shape, array.strides, strict=True)
     return tuple(0 if n == 1 else s // size for n, s in pairs)
@@ -191,7 +191,7 @@ def _others(leads: Sequence[int], batch: Sequence[int]) -> Iterator[tuple[int | 
 
 
 def _place(matrix: Array, at: Sequence[int | None]) -> tuple[Any, ...]:
-    """Return an index that keeps the batch's dimensions; what is repeated has one element."""
+    """Return an index that keeps the batch's dimensions, and of repeated ones the only element."""
     sizes = matrix.shape[:-2]
     return tuple(
         slice(None) if i is None else min(i, n - 1) for i, n in zip(at, sizes, strict=True)

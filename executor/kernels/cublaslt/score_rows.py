@@ -75,7 +75,7 @@ def rounded_up(size: int) -> int:
 
 
 def _steps(array: Array) -> list[int]:
-    """Return strides in elements, 0 along what is repeated."""
+    """Return strides in elements, 0 along repeated dimensions."""
     pairs = zip(array.shape, array.strides, strict=True)
     return [0 if n == 1 else s // array.dtype.itemsize for n, s in pairs]
 
@@ -145,7 +145,7 @@ def sloped(
     d_scores: Array,
     factor: float,
 ) -> Step:
-    """Return the launch that makes the weights again, and from their gradient that of scores + mask."""
+    """Return the launch that computes the weights again, and the gradient of scores + mask from theirs."""
     more, grads = (
         [*gpu.read(d_weights=d_weights), *gpu.written(d_scores=d_scores)],
         (d_weights, d_scores),

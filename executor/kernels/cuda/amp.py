@@ -92,7 +92,7 @@ def _counted(node: Node) -> bool:
 
 @cuda("update_loss_scaling", takes=_counted)
 def update_loss_scaling(dev: Device, a: UpdateLossScaling) -> list[Step]:
-    """Zero gradients that are not finite; let the scale follow what was found, in this step and before."""
+    """Zero gradients that are not finite; the scale follows how many steps were finite, or not."""
     scale = a.prev_loss_scaling
     arguments = [
         *read(found=a.found_infinite, scale=scale, good=a.in_good_steps, bad=a.in_bad_steps),

@@ -189,7 +189,7 @@ class Sums:
 
 
 class MergedSums(Sums):
-    """Sums for those of ``rows`` rows that ``index`` names, behind each other, and for none behind them.
+    """Sums for the rows, of ``rows``, that ``index`` names: one behind the other, the rest unused.
 
     ``numbers`` (int64, as many as ``index``) get these rows in order, and ``rows`` behind them.
     """

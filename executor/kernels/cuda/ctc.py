@@ -29,7 +29,7 @@ _on = partial(kernel, on=("cuda",), takes=of_same_float, nonempty=True)
 def _refusing(
     dev: Device, slot: str, array: Array, padded: bool, time: int
 ) -> tuple[int, list[Argument]]:
-    """Return how many rows a slot has (``padded``: each sequence), and what a kernel passes to ``refuse``."""
+    """Return the rows of a slot (``padded``: of each sequence), and the parameters for ``refuse``."""
     if not padded:
         return len(array), refusing(dev, "warpctc", slot, len(array))
     steps = array.shape[time]

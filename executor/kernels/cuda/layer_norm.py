@@ -1,4 +1,4 @@
-"""Layer norm: a row is read once, and its gradient adds up those of scale and shift on the way."""
+"""Layer norm: a row is read once; the backward pass sums the gradients of scale and shift on the way."""
 
 from __future__ import annotations
 

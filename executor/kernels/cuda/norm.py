@@ -1,4 +1,4 @@
-"""Batch norm with what may follow it: an added array and an activation, on the way out.
+"""Batch norm, with an added array and an activation applied as results are written.
 
 A batch norm reads its operand twice: for the moments of its channels, and to write the result. Its gradient
 reads twice too.

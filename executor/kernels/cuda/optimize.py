@@ -244,7 +244,7 @@ _updates: dict[tuple[Any, ...], _Update] = {}
 
 
 def update_of(op_type: str, types: Types, attrs: Mapping[str, Any]) -> _Update:
-    """Return what a rule makes of attributes and element types; the same ones are made once."""
+    """Return the update by a rule for attributes and element types; each is generated once."""
     key = op_type, types, repr(attrs)
     if key not in _updates:
         _updates[key] = _Update(op_type, UPDATES[op_type], attrs, types)

@@ -1,4 +1,4 @@
-"""Margins around images: every element of the result looks up what it repeats, or gathers what repeats it."""
+"""Margins around images: each element of a result looks up its source, each of a gradient sums its copies."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def max_pool(dev: Device, a: MaxPool) -> list[Step]:
 
 
 def _found(dev: Device, how: _How, win: Windows, x: Array, result: Any) -> list[Step]:
-    """Return the launches that write for each window what is found in it, ``how.name`` of ``_FINDS``."""
+    """Return the launches that write a number for each window, found by ``how.name`` of ``_FINDS``."""
     each, value = _FINDS[how.name]
     lowest = "0" if how.name == "avg" else "-__int_as_float(0x7f800000)"
     body = f"""
@@ -191,7 +191,7 @@ def _given(dev: Device, how: _How, win: Windows, arrays: Mapping[str, Any], d_x:
 def _launches(
     dev: Device, how: _How, win: Windows, arrays: Mapping[str, Any], result: Any, body: str
 ) -> list[Step]:
-    """``body``: what a thread does for its part of ``result``."""
+    """``body`` is a thread's work on its part of ``result``."""
     if not result.size:
         return []
     if result.size >= MOST:

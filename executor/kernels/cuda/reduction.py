@@ -165,7 +165,7 @@ def spread(
     axes: tuple[int, ...],
     factor: float = 1.0,
 ) -> list[Step]:
-    """d_x = an expression of ``x``, and of what was reduced of it (``out``, ``d``) for its row or column.
+    """d_x = an expression of ``x`` and of its row's or column's results (``out``, ``d``).
 
     ``x`` and ``out`` are None where the expression does without them.
     """
@@ -200,7 +200,7 @@ for ({whole} i = thread_index() * {size}; i < size; i += thread_count() * {size}
 
 
 class _Index:
-    """From the index of an element to that of what it was reduced to (sizes are part of the source)."""
+    """The text from an element's index to its result's index; sizes are part of the source."""
 
     def __init__(self, dims: list[tuple[int, bool]]) -> None:
         self.dims = dims

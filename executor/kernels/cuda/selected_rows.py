@@ -25,7 +25,7 @@ def merge_rows(dev: Device, a: MergeRows) -> list[Step]:
 
 @cuda("take_rows")
 def take_rows(dev: Device, a: TakeRows) -> list[Step]:
-    """Copy rows; what is left over among merged rows gets the last one."""
+    """Copy rows; unused ones behind the merged rows get the last one."""
     return _between(dev, "take", a.table, a.rows, a.out)
 
 

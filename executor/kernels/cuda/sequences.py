@@ -13,7 +13,7 @@ _FEW = 32  # columns; of so few a warp looks through the rows
 
 
 def refusing(dev: Device, op: str, what: str, rows: int) -> list[gpu.Argument]:
-    """Return what a kernel passes to ``refuse`` of offsets that do not end where the rows do."""
+    """Return parameters that a kernel passes to ``refuse`` if offsets do not end where the rows do."""
     return gpu.refusal(
         dev, f"{op}: the sequences of {what} end at row {{}}, and it has {rows} rows"
     )

@@ -62,7 +62,7 @@ class _Rows:
 
 
 def _kinds(*arrays: Any) -> str:
-    """Return the types T, A, and those of other arrays."""
+    """Return T and A of the first array, and the types of the others."""
     first, *others = arrays
     return ", ".join(
         c_type(d) for d in (first.dtype, accumulator(first.dtype), *(a.dtype for a in others))
@@ -98,7 +98,7 @@ def softmax_with_cross_entropy(dev: Device, a: ops.SoftmaxWithCrossEntropy) -> l
 
 
 def _refusing(dev: Device, op: str, classes: int) -> list[gpu.Argument]:
-    """Return what a loss passes to ``refuse`` of a label that is none of ``classes``."""
+    """Return parameters that a loss passes to ``refuse`` for a label outside ``classes``."""
     return gpu.refusal(dev, outside(op, classes, "label", "classes"))
 
 

@@ -20,14 +20,14 @@ _LONGEST = 4096  # elements; all are compared with all
 
 
 def _short(node: Node) -> bool:
-    """Tell whether what is sorted has a known length that pays for comparing all with all."""
+    """Tell whether lines have a known length so short that comparing all with all is faster."""
     (x,) = (v for v in node.inputs["X"] if v is not None)
     return 0 <= x.spec.shape[node.attrs["axis"]] <= _LONGEST
 
 
 @cuda("argsort", takes=_short)
 def argsort(dev: Device, a: Argsort) -> list[Step]:
-    """Equal elements keep their order; what is not a number counts as the largest. One block a line."""
+    """Sort stably, NaN last; one block sorts a line."""
     if not a.x.size:
         return []
     kind, length = c_type(a.x.dtype), a.x.shape[a.axis]

@@ -1,4 +1,4 @@
-"""How a kernel for GPUs is registered, and how kernels of libraries use those of other ops."""
+"""How a kernel for GPUs is registered, and how one kernel calls another op's."""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from ...codegen.cuda_source import CudaWriter, Value
 
 
 def numbers_of(*writers: CudaWriter) -> list[Argument]:
-    """Return the parameters of a kernel that stand for numbers in what was written."""
+    """Return the parameters that stand for numbers in the text of these writers."""
     return [(f"{c.kind} {c.name}", c.value) for writer in writers for c in writer.constants]
 
 
 class Inside(CudaWriter):
-    """Writes what elements take part in, and leaves the rest to a writer of what is computed ahead."""
+    """Writes terms of elements, and leaves the others to a writer of values computed once, ahead."""
 
     def __init__(
         self, operands: Mapping[str, Value], elements: Iterable[str], ahead: CudaWriter

@@ -1,4 +1,4 @@
-"""Batch norm by cuDNN, over images with channels last, alone or with what is fused with it.
+"""Batch norm by cuDNN over images with channels last, alone or fused with an addition and relu.
 
 The library's running variance is not Paddle's (it divides by one element less), so a small kernel of our own
 adds to the running statistics.
@@ -97,7 +97,7 @@ def fused_batch_norm_act_grad(dev: Device, a: ops.FusedBatchNormActGrad) -> list
 
 @cudnn("fused_bn_add_activation_grad", takes=_in_training, layout=on_tensor_cores(AS_THEY_COME))
 def fused_bn_add_activation_grad(dev: Device, a: ops.FusedBnAddActivationGrad) -> list[Step]:
-    """What comes through the relu is the gradient of Z, and that of the norm's result."""
+    """The gradient through the relu is both Z's and the norm's result's."""
     x = channels_last(a.x, a.data_layout)
     norms = any(array is not None for array in (a.d_x, a.d_scale, a.d_bias))
     if isinstance(a, ops.MaskedBnAddActivationGrad) and norms and _masks(dev, x, a.epsilon):
@@ -108,7 +108,7 @@ def fused_bn_add_activation_grad(dev: Device, a: ops.FusedBnAddActivationGrad) -
 
 
 def _fills_bytes(node: Node) -> bool:
-    """Take what the library computes of one node, with channels whose bits fill bytes."""
+    """Accept a node that the library computes whole, with channels whose mask bits fill bytes."""
     (scale,) = node.inputs["Scale"]
     assert scale is not None
     return _in_training(node) and scale.spec.shape[0] % 8 == 0

@@ -32,7 +32,7 @@ def cudnn(
     layout: Layout = IN_ORDER,
     bits: str = "",
 ) -> Callable[[F], F]:
-    """Register a kernel for nodes of single or low precision, or those of them that ``takes`` accepts.
+    """Register a kernel for nodes of single or low precision that ``takes`` accepts (None: all).
 
     What is in the slot ``bits`` has no precision.
 
@@ -112,7 +112,7 @@ def _node(op: Op, a: Operands) -> Node:
 
 
 def bound(dev: Device, graph: Graph, **arrays: Any) -> list[Step]:
-    """Return the calls of cuDNN for what is described; ``arrays`` are its operands by name.
+    """Return the calls of cuDNN for a graph; ``arrays`` are its operands by name.
 
     Those that begin off a boundary, as gradients in their bucket may, are copied: cuDNN's plans need one.
 

@@ -42,13 +42,13 @@ def _sums_at(dev: Device, places: Array, values: Array, rows: Array) -> list[Ste
 
 @_loop("gather_grad", takes=lambda n: _in_single(n) and not n.attrs["overwrite"])
 def gather_grad(dev: Device, a: GatherGrad) -> list[Step]:
-    """Each row gets the sum of what was gathered of it."""
+    """Each row gets the sum of the gradients of its copies."""
     return _sums_at(dev, a.index.reshape(-1), a.d_out, a.d_x)
 
 
 @_loop("gather_nd_grad")
 def gather_nd_grad(dev: Device, a: GatherNdGrad) -> list[Step]:
-    """Each element gets the sum of what was gathered of it."""
+    """Each element gets the sum of the gradients of its copies."""
     target, places, steps = places_of(dev, a.d_x, a.index, "gather_nd_grad")
     return [*steps, *_sums_at(dev, places, a.d_out, target)]
 

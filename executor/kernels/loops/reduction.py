@@ -104,7 +104,7 @@ _TOGETHER = 8  # rows: an addition waits for the one before it in its own row al
 
 
 def _along() -> str:
-    """Return the loop where what is summed lies side by side."""
+    """Return the loop for summands that lie side by side."""
 
     def rows(count: int) -> list[str]:
         lines = [

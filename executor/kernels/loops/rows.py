@@ -160,7 +160,7 @@ def _place(out: Array, *operands: Any) -> int:
 
 
 def outside_error(op: str, limit: int, what: str, of: str) -> Callable[[int], InvalidValue]:
-    """Return what makes the error for a number that is not below a limit."""
+    """Return the function from a number that is not below a limit to its error."""
     return lambda number: InvalidValue(outside(op, limit, what, of).format(number))
 
 

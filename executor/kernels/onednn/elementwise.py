@@ -1,4 +1,4 @@
-"""Activations, forward and backward. Relu is NumPy's: the library's makes zero of what is not a number."""
+"""Activations, forward and backward. Relu is NumPy's: the library's turns NaN into zero."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _relu(out: Any, x: Array, *more: Array) -> list[Step]:
 
 
 def slope_at_result(dev: Device, act: str, out: Array, d_out: Array, d_x: Any) -> list[Step]:
-    """Take a gradient through relu, tanh or sigmoid, given their result; that of relu may be rounded."""
+    """Take a gradient through relu, tanh or sigmoid, given their result, which may be rounded for relu."""
     if act == "relu" and version():  # faster than the library, and reads rounded results
         slope = e.where(e.argument("y") <= 0, 0, e.argument("d"))
         return [*bind_loop([(slope, d_x)], {"y": out, "d": d_out})]

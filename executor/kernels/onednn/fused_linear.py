@@ -1,4 +1,4 @@
-"""A matrix product with bias and activation in one primitive, or two where what stands between is wanted."""
+"""A matrix product with bias and activation in one primitive; in two if the activation's operand is wanted."""
 
 from __future__ import annotations
 

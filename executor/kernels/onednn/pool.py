@@ -1,4 +1,4 @@
-"""Pooling, where the library's windows are those of the op."""
+"""Pooling, where the library has the op's windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS = {"max": 0x1FF, "padded": 0x2FF, "avg": 0x3FF}  # averages count padding
 
 @dataclass(frozen=True)
 class Pooling:
-    """Shapes and windows: what the primitives are compiled for."""
+    """Shapes and windows that primitives are compiled for."""
 
     kind: str
     x: dnnl.Layout

@@ -119,7 +119,7 @@ def layout_of(array: Array) -> Layout:
 
 
 def dense(array: Array, dtype: str) -> Layout:
-    """Return the layout of a copy without gaps whose elements follow each other as those of the array do."""
+    """Return the layout of a copy without gaps, with its elements in the array's order in memory."""
     outer_first = sorted(range(array.ndim), key=lambda i: -array.strides[i])
     strides, step = [0] * array.ndim, 1
     for i in reversed(outer_first):
@@ -334,7 +334,7 @@ def shared(make: Callable[..., Primitive]) -> Callable[..., Primitive]:
 
 
 class _Call(partial[Any]):
-    """A call that keeps alive what it works on."""
+    """A call that keeps its operands alive."""
 
     alive: Any
 
