@@ -130,7 +130,7 @@ class _Stranger:
         self._buffer = b""
 
     def listen(self) -> bytes | None:
-        """Return the bytes once all came, fewer if they are wrong or the caller hung up; None: more may come."""
+        """Return the bytes once all came, fewer if they are wrong or the caller left; None: more may come."""
         length = _PROOF_BYTES if self.claim is not None else _HELLO_BYTES
         try:
             part = self.connection.recv(length - len(self._buffer))
