@@ -16,6 +16,7 @@ from rowlock.cluster import gang as cluster_gang
 from rowlock.cluster.gang import RayDelivery
 from rowlock.executor.gang.delivery import Ledger
 from rowlock.executor.gang.recovery import Recovery
+from rowlock.executor.replica import orders
 
 Victim = Callable[["Scene"], int]
 """Returns the rank that is to die; of a new one that is on its way, ``~rank``."""
@@ -125,11 +126,11 @@ def _hook_recovery(patch: pytest.MonkeyPatch, scene: Scene) -> None:
     inside("resume")
     ask = Recovery._ask
 
-    def behind(self: Recovery, messages: Any) -> Any:
+    def behind(self: Recovery, ranks: Sequence[int], order: orders.Order) -> dict[int, int]:
         """Have one replica seem to be a step behind, if a strike waits for the message that tells it so."""
-        stands = ask(self, messages)
-        kinds = {message.kind for message in messages.values()}
-        if scene.strikes and scene.strikes[0].point == "roll_forward" and kinds == {"inventory"}:
+        stands = ask(self, ranks, order)
+        awaited = bool(scene.strikes) and scene.strikes[0].point == "roll_forward"
+        if awaited and isinstance(order, orders.Inventory):
             stands[max(stands)] -= len(stands) > 1
         return stands
 
