@@ -35,7 +35,7 @@ from ...graph.ir.graph import Node
 from ...graph.ops.operands import Operands
 from ...graph.ops.registry import OPS, Op
 from ...strategies.errors import Unsupported
-from ...strategies.types import INTEGERS
+from ...strategies.types import INTEGERS, VarType
 from ..codegen.array_calls import bind_scalar
 from ..device.device import Device
 from .array.channels_last import in_order, is_last, node_in_order
@@ -256,6 +256,20 @@ def _bind_expression(op: Op, a: Operands, dev: Device) -> list[Step]:
 
 
 THROUGH_FLOATS = ("exp", "pow")  # of integers: computed as floats, with whole factors, and cut off
+
+
+def of_types(*types: VarType, **slots: Sequence[VarType]) -> Takes:
+    """Return the function that tells whether a node's values have these types; ``slots`` have their own."""
+
+    def takes(node: Node) -> bool:
+        own = {
+            value: kinds
+            for slot, kinds in slots.items()
+            for value in (*node.inputs.get(slot, ()), *node.outputs.get(slot, ()))
+        }
+        return all(v.spec.dtype in own.get(v, types) for v in (*node.reads(), *node.writes()))
+
+    return takes
 
 
 def of_floats(node: Node) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops.elementwise import Elementwise
 from ....graph.ops.operands import Gradient
@@ -15,16 +14,9 @@ from ..loops import elementwise as loops
 from ..loops import fused as fused_loops
 from ..loops import fusion as fusion_loops
 from ..loops.elementwise import Loops
-from ..registry import Step
+from ..registry import Step, of_types
 
-_TYPES = {*FLOATS, *INTEGERS, VarType.BOOL}
-
-
-def _typed(node: Node) -> bool:
-    """Tell whether kernels can read and write all that a node does."""
-    return all(v.spec.dtype in _TYPES for v in (*node.reads(), *node.writes()))
-
-
+_typed = of_types(*FLOATS, *INTEGERS, VarType.BOOL)
 CUDA = Loops("cuda", bind_cuda, _typed, known, low=True)
 
 

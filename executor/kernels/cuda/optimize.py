@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir.graph import Node
 from ....graph.ops.fused_optimize import FUSED
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.update import Update
@@ -24,6 +23,7 @@ from ...device.device import Device
 from ..array.optimize import MASTER_OPERAND as _MASTER
 from ..array.optimize import SKIP_OPERAND as _SKIP
 from ..array.optimize import UPDATES, Arrays, add_kernel, in_use
+from ..registry import of_types
 from .support import on_boundary
 from .update_totals import Inside, Totals, numbers_of
 
@@ -321,12 +321,8 @@ class Holding:
         self._call()
 
 
-def _takes(node: Node) -> bool:
-    """Whatever floats up to four bytes, and the flag that skips an update."""
-    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.BOOL)
-    return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
-
-
+# The flag that skips an update is a bool.
+_takes = of_types(VarType.FP16, VarType.BF16, VarType.FP32, VarType.BOOL)
 for _op_type, _fused in FUSED.items():
     add_kernel(_op_type, "cuda", _alone(_op_type), _takes, low=True)
     add_kernel(_fused, "cuda", _together(_op_type), _takes, low=True)

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 
 from ....graph.ir.capabilities import AS_THEY_COME
-from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool, PoolGrad
 from ....graph.ops.pool_index import MaxPool, MaxPoolGrad
-from ....strategies.types import VarType
+from ....strategies.types import FLOATS, INTEGERS
 from ...codegen.cuda_launches import divisors, each, ints, read, written
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
+from ..registry import of_types
 from .copies import MOST, moved
 from .support import cuda, floating, on_boundary
 
@@ -105,11 +105,7 @@ def pool(dev: Device, a: Pool) -> list[Step]:
     return _found(dev, how, windows_of(a, a.out), a.x, a.out)
 
 
-def _taken(node: Node) -> bool:
-    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
-    mask = [*node.inputs.get("Mask", ()), *node.outputs.get("Mask", ())]
-    values = (v for v in (*node.reads(), *node.writes()) if v not in mask)
-    return all(v.spec.dtype in kinds for v in values)
+_taken = of_types(*FLOATS, Mask=INTEGERS)
 
 
 @cuda("max_pool2d_with_index", "max_pool3d_with_index", takes=_taken)

@@ -6,27 +6,21 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ....graph.ir.graph import Node
 from ....graph.ops import loss as ops
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....graph.ops.score_loss import ScoreLoss, ScoreLossGrad
-from ....strategies.types import INTEGERS, VarType
+from ....strategies.types import FLOATS, INTEGERS
 from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
+from ..registry import of_types
 from .rows import Sharing, accumulator, share_rows, vector
 from .support import cuda, floating
 
 _INCLUDES = ("reduce.cuh", "assert.cuh", "softmax.cuh")
-_FLOATS = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
-
-
-def scored(node: Node) -> bool:
-    """Tell whether a node's values are floats, but for labels."""
-    kinds = (*_FLOATS, *INTEGERS)
-    return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
+scored = of_types(*FLOATS, *INTEGERS)  # scores and labels
 
 
 class _Rows:

@@ -9,9 +9,9 @@ from ....graph.ir.capabilities import IN_ORDER, Layout
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.registry import OPS
-from ....strategies.types import INTEGERS, VarType
+from ....strategies.types import FLOATS, INTEGERS, VarType
 from ...device.device import Device
-from ..registry import KERNELS, F, Step, bind, kernel
+from ..registry import KERNELS, F, Step, bind, kernel, of_types
 
 
 def cuda(
@@ -29,10 +29,7 @@ def cuda(
     )
 
 
-def floating(node: Node) -> bool:
-    """Tell whether everything that a node reads and writes is a float of one to eight bytes."""
-    kinds = (VarType.FP16, VarType.BF16, VarType.FP32, VarType.FP64)
-    return all(v.spec.dtype in kinds for v in (*node.reads(), *node.writes()))
+floating = of_types(*FLOATS)
 
 
 def of_same_float(node: Node) -> bool:

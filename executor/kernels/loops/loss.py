@@ -10,7 +10,7 @@ from ....graph.ops.operands import Array
 from ....strategies.types import VarType
 from ...codegen.text_loops import bind_checked
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step, kernel, of_types
 from .rows import outside_error
 
 # ``match`` is what a label picked of its row; the logarithm of 0 is cut off as in ``loss.py``.
@@ -49,12 +49,12 @@ def _bound(
     return bind_checked(dev, text, arrays, error, rows=scores.size // n, n=n, ignored=ignored)
 
 
+_typed = of_types(VarType.FP32, Label=[VarType.INT64])
+
+
 def _hard(node: Node) -> bool:
     """Tell whether labels are int64 classes and everything else is float32."""
-    labels = node.inputs["Label"]
-    values = [*node.reads(), *node.writes()]
-    typed = all(v.spec.dtype == (VarType.INT64 if v in labels else VarType.FP32) for v in values)
-    return typed and not node.attrs.get("soft_label")
+    return _typed(node) and not node.attrs.get("soft_label")
 
 
 _of_rows = partial(kernel, on=("numba",), takes=_hard, gapless=True)

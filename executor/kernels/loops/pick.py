@@ -15,7 +15,7 @@ from ....strategies.types import VarType
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.indexing import checked_rows, places_of
-from ..registry import Step, kernel
+from ..registry import Step, kernel, of_types
 from .by_index import add_rows, row_sums
 
 _TYPES = {VarType.FP32, VarType.INT32, VarType.INT64}
@@ -78,13 +78,10 @@ _MARK = """
 _IN_CACHE = 4096  # elements
 
 
-def _whole_to_single(node: Node) -> bool:
-    read, written = node.reads(), node.writes()
-    whole = all(value.spec.dtype in (VarType.INT32, VarType.INT64) for value in read)
-    return whole and all(value.spec.dtype == VarType.FP32 for value in written)
+_WHOLE = (VarType.INT32, VarType.INT64)
 
 
-@_loop("one_hot", "one_hot_v2", takes=_whole_to_single)
+@_loop("one_hot", "one_hot_v2", takes=of_types(*_WHOLE, Out=[VarType.FP32]))
 def one_hot(dev: Device, a: OneHot) -> list[Step]:
     """1 at the index, 0 elsewhere; a row of 0 for an index outside ``depth``, if that is allowed."""
     checks = [] if a.allow_out_of_range else [checked_rows("one_hot", a.x, a.depth, "classes")]

@@ -13,17 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ir.graph import Node
 from ....graph.ops import pool_index as ops
 from ....graph.ops.operands import Array
 from ....graph.ops.pool import Pool, PoolGrad
 from ....strategies.errors import InvalidValue
-from ....strategies.types import VarType
+from ....strategies.types import INTEGERS, VarType
 from ...codegen.text_loops import bind_checked, bind_text, named
 from ...device.device import Device
 from ..array.pool import Windows, windows_of
 from ..array.pool_index import levels, wrong_place
-from ..registry import Step, kernel
+from ..registry import Step, kernel, of_types
 
 _WINDOWS = """
     size, fixed = deep * high * wide, np.float32(window)
@@ -176,15 +175,7 @@ def _bound(
     return bind_text(text, arrays, **numbers, window=fixed)
 
 
-def _in_single(node: Node) -> bool:
-    """Tell whether all but places are float32."""
-    places = {
-        v for s in ("Mask", "Indices") for v in (*node.inputs.get(s, ()), *node.outputs.get(s, ()))
-    }
-    values = {*node.reads(), *node.writes()}
-    return all(v.spec.dtype == VarType.FP32 for v in values - places)
-
-
+_in_single = of_types(VarType.FP32, Mask=INTEGERS, Indices=INTEGERS)
 _loops = partial(kernel, on=("numba",), takes=_in_single, gapless=True)
 
 

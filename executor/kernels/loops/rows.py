@@ -29,7 +29,7 @@ from ...codegen.loops import bind_loop
 from ...codegen.text_loops import bind_checked, bind_text
 from ...device.device import Device
 from ...host.writes import address
-from ..registry import Step, by_arrays, kernel
+from ..registry import Step, by_arrays, kernel, of_types
 from .elementwise import in_float32
 
 _X, _Y, _D, _TOTAL = map(e.argument, ("x", "y", "d", "t"))
@@ -269,10 +269,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
-def _lookup(node: Node) -> bool:
-    ids = node.inputs["Ids"]
-    values = [*node.reads(), *node.writes()]
-    return all(v.spec.dtype == (VarType.INT64 if v in ids else VarType.FP32) for v in values)
+_lookup = of_types(VarType.FP32, Ids=[VarType.INT64])
 
 
 @kernel("lookup_table", "lookup_table_v2", on=("numba",), takes=_lookup, gapless=True)

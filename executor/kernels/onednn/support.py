@@ -7,7 +7,7 @@ from typing import Any
 
 from ....graph.ir.graph import Node
 from ....strategies.types import VarType
-from ..registry import F, kernel
+from ..registry import F, kernel, of_types
 
 
 def onednn(
@@ -30,6 +30,4 @@ def onednn(
     return kernel(*op_types, on=(name,), takes=accepts, nonempty=True, **how)
 
 
-def single(node: Node) -> bool:
-    """Tell whether everything that a node reads and writes is float32."""
-    return all(v.spec.dtype == VarType.FP32 for v in (*node.reads(), *node.writes()))
+single = of_types(VarType.FP32)
