@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.types import FLOATS
 from . import expr as e
 from . import operands
-from .operands import Input, Operands, Unary, named
+from .operands import Input, Operands, Unary, named, record_of
 from .registry import Grad, Inference, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
@@ -183,23 +183,14 @@ define_activation(
 )
 
 
-class LeakyRelu(Unary):
-    alpha: float = 0.02
-    use_mkldnn: bool = False
-
-
 define_activation(
     "leaky_relu",
     lambda x, *, alpha: e.maximum(x, x * alpha),
     "Out",
     lambda out, d_out, *, alpha: e.where(out > 0, d_out * max(alpha, 1.0), d_out * min(alpha, 1.0)),
-    record=LeakyRelu,
+    record=record_of("x", "out", alpha=0.02, use_mkldnn=False),
     samples=(*_KINKED, sample({"X": normal(3, 4, away_from=(0.0,))}, alpha=2.0)),
 )
-
-
-class Relu6(Unary):
-    threshold: float = 6.0
 
 
 define_activation(
@@ -207,13 +198,9 @@ define_activation(
     lambda x, *, threshold: e.minimum(e.maximum(x, 0), threshold),
     "Out",
     lambda out, d_out, *, threshold: e.where((out > 0) & (out < threshold), d_out, 0),
-    record=Relu6,
+    record=record_of("x", "out", threshold=6.0),
     samples=_KINKED,
 )
-
-
-class Elu(Unary):
-    alpha: float = 1.0
 
 
 define_activation(
@@ -221,7 +208,7 @@ define_activation(
     lambda x, *, alpha: e.where(x > 0, x, e.expm1(e.minimum(x, 0)) * alpha),
     "X",
     lambda x, d_out, *, alpha: e.where(x > 0, d_out, d_out * (e.exp(e.minimum(x, 0)) * alpha)),
-    record=Elu,
+    record=record_of("x", "out", alpha=1.0),
     samples=_KINKED,
 )
 
@@ -240,25 +227,14 @@ define_activation(
 )
 
 
-class HardSigmoid(Unary):
-    slope: float = 0.2
-    offset: float = 0.5
-
-
 define_activation(
     "hard_sigmoid",
     lambda x, *, slope, offset: e.minimum(e.maximum(x * slope + offset, 0), 1),
     "Out",
     lambda out, d_out, *, slope: e.where((out > 0) & (out < 1), d_out * slope, 0),
-    record=HardSigmoid,
+    record=record_of("x", "out", slope=0.2, offset=0.5),
     samples=_KINKED,
 )
-
-
-class HardSwish(Unary):
-    threshold: float = 6.0
-    scale: float = 6.0
-    offset: float = 3.0
 
 
 define_activation(
@@ -275,7 +251,7 @@ define_activation(
             e.minimum(e.maximum(x + offset, 0), threshold) / scale,
         )
     ),
-    record=HardSwish,
+    record=record_of("x", "out", threshold=6.0, scale=6.0, offset=3.0),
     samples=_KINKED,
 )
 
@@ -337,14 +313,9 @@ def pow_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
-class Pow(Unary):
-    factor_tensor: Input | None
-    factor: float = 1.0
-
-
 define(
     "pow",
-    Pow,
+    record_of("x factor_tensor?", "out", factor=1.0),
     pow_shape,
     numbers={"FactorTensor": "factor"},
     scalar=lambda x, *, factor: x**factor,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .operands import Input, Inputs, Operands, Output, Outputs
+from .operands import Input, Inputs, Operands, Output, Outputs, record_of
 from .registry import Inference, Specs, define
 from .rules import of_shape
 
@@ -65,11 +65,7 @@ define(REDUCE, RootedCollective, rooted, in_place={"Out": "X"})
 define(BROADCAST, RootedCollective, rooted, in_place={"Out": "X"})
 
 
-class ReplicaBarrier(Operands):
-    bucket: int = 0
-
-
-define(BARRIER, ReplicaBarrier, lambda op: {})
+define(BARRIER, record_of("", bucket=0), lambda op: {})
 
 
 class RingCollective(Operands):

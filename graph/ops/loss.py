@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS
 from . import expr as e
 from . import formula as f
 from .double_gradient import twice
-from .operands import Array, Gradient, Input, Operands, Output, Unary
+from .operands import Array, Gradient, Input, Operands, Output, Unary, record_of
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import match, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, table, uniform
@@ -274,16 +274,9 @@ def log_loss_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Loss": op.spec("Predicted"), "Predicted@GRAD": op.spec("Predicted")}
 
 
-class LogLoss(Operands):
-    predicted: Input
-    labels: Input
-    loss: Output
-    epsilon: float = 1e-4
-
-
 define(
     "log_loss",
-    LogLoss,
+    record_of("predicted labels", "loss", epsilon=0.0001),
     log_loss_shape,
     scalar=lambda predicted, labels, *, epsilon: (
         -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
@@ -317,17 +310,9 @@ def _huber_slopes(residual: e.Expr, d_out: e.Expr, *, delta: float) -> tuple[e.E
     return -slope, slope
 
 
-class HuberLoss(Operands):
-    x: Input
-    y: Input
-    residual: Output
-    out: Output
-    delta: float = 1.0
-
-
 define(
     "huber_loss",
-    HuberLoss,
+    record_of("x y", "residual out", delta=1.0),
     huber_shape,
     scalar=_huber,
     samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),

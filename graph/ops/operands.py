@@ -189,6 +189,24 @@ def record(
     return type(name, (Operands,), {**defaults, "__annotations__": kinds})
 
 
+def record_of(reads: str, writes: str = "", /, **attrs: Any) -> type[Operands]:
+    """Make the record of an op that no function is written for: slots by field, attributes and their defaults.
+
+    ``x*`` takes any number of variables, ``x?`` may be left out, ``x_lod`` are offsets of X; ``x:x`` names the
+    slot of a field whose name it does not follow from.
+    """
+
+    def slot(text: str) -> Slot:
+        field, _, name = text.rstrip("*?").partition(":")
+        return Slot(name or slot_name(field), "*" in text, "?" in text, field)
+
+    slots = [slot(text) for text in reads.split()]
+    lods = {s: s.parameter.removesuffix("_lod") for s in slots if s.parameter.endswith("_lod")}
+    inputs = [s for s in slots if s not in lods]
+    offsets = [Slot(lod_slot(slot_name(of)), True, False, s.parameter) for s, of in lods.items()]
+    return record("Record", inputs, map(slot, writes.split()), attrs, offsets)
+
+
 def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
     """Make the record of a gradient op from that of its op: slots by field, and the op's attributes.
 

@@ -9,7 +9,7 @@ import numpy as np
 from ...strategies.types import FLOATS, VarType, to_numpy
 from . import formula as f
 from .lod import no_sequences
-from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
+from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named, record_of
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import merge_dims, of_shape, product
 from .samples import booleans, integers, lengths, normal, sample
@@ -45,13 +45,9 @@ define(
 )
 
 
-class FillZerosLike2(Unary):
-    dtype: int = int(VarType.FP32)
-
-
 define(
     "fill_zeros_like2",
-    FillZerosLike2,
+    record_of("x", "out", dtype=int(VarType.FP32)),
     lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("dtype")))},
     samples=(sample({"X": normal(2, 3)}, dtype=int(VarType.INT32)), sample({"X": normal(2)})),
 )

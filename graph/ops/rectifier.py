@@ -10,7 +10,7 @@ from typing import Any
 from . import expr as e
 from . import formula as f
 from .activation import define_activation
-from .operands import Input, Operands, Output, SlopeOfBoth, Unary
+from .operands import Operands, SlopeOfBoth, Unary, record_of
 from .registry import Inference, Op, Shapes, Specs, define, slope
 from .rules import product
 from .samples import normal, sample
@@ -167,16 +167,9 @@ def _beside_channels(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
 _IMAGE = normal(2, 3, 2, 2, away_from=(0.0,))
 
 
-class Prelu(Operands):
-    x: Input
-    alpha: Input
-    out: Output
-    mode: str = "all"
-
-
 define(
     "prelu",  # He et al., arXiv 1502.01852
-    Prelu,
+    record_of("x alpha", "out", mode="all"),
     prelu_shape,
     aligned=_beside_channels,
     scalar=lambda x, alpha: e.where(x > 0, x, alpha * x),

@@ -6,7 +6,7 @@ follow, too. What depends on the offsets' elements beyond the number of sequence
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
 from .lod import Lods, like, no_sequences
-from .operands import Array, Input, Offsets, Operands, Output, named
+from .operands import Array, Input, Offsets, Operands, Output, named, record_of
 from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, slope
 from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
@@ -286,13 +286,6 @@ define(
 )
 
 
-class SequenceExpandAs(Operands):
-    x: Input
-    y: Input
-    y_lod: Offsets
-    out: Output
-
-
 def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
     """Row i of X for each row of sequence i of Y."""
     x, y = op.spec("X"), op.spec("Y")
@@ -305,7 +298,7 @@ def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
 
 define(
     "sequence_expand_as",
-    SequenceExpandAs,
+    record_of("x y y_lod", "out"),
     expand_as_shape,
     lod=like("Y", "Out"),
     formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
@@ -543,16 +536,6 @@ define(
 # -- lod_reset --------------------------------------------------------------------------------------
 
 
-class LodReset(Operands):
-    x: Input
-    y: Input | None
-    y_lod: Offsets
-    out_lod: Offsets
-    out: Output
-    target_lod: Sequence[int] = []
-    append: bool = False
-
-
 def reset_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X; the new offsets begin with 0, do not fall and end where X does."""
     target = list(op.attr("target_lod"))
@@ -585,7 +568,7 @@ def reset_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 define(
     "lod_reset",
-    LodReset,
+    record_of("x y? y_lod out_lod", "out", target_lod=[], append=False),
     reset_shape,
     lod=reset_lod,
     formula=lambda a: {"out": a.x},

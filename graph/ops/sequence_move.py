@@ -10,7 +10,7 @@ import numpy as np
 from ...strategies.types import INTEGERS
 from . import formula as f
 from .lod import Lods, no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output
+from .operands import Input, Inputs, Offsets, Operands, Output, record_of
 from .registry import Inference, Specs, define, slope
 from .rules import hold_integers, is_column, match, of_shape, one_dtype
 from .samples import integers, lengths, normal, offsets, sample
@@ -162,12 +162,6 @@ define(
 # -- sequence_reshape -------------------------------------------------------------------------------
 
 
-class SequenceReshape(Operands):
-    x: Input
-    out: Output
-    new_dim: int = 1
-
-
 def reshape_shape(op: Inference) -> Mapping[str, Specs]:
     """[N D / new_dim, new_dim]."""
     x, width = op.spec("X"), op.attr("new_dim")
@@ -188,7 +182,7 @@ def reshape_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 define(
     "sequence_reshape",
-    SequenceReshape,
+    record_of("x", "out", new_dim=1),
     reshape_shape,
     lod=reshape_lod,
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
