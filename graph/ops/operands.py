@@ -210,7 +210,8 @@ def record_of(reads: str, writes: str = "", /, **attrs: Any) -> type[Operands]:
 def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
     """Make the record of a gradient op from that of its op: slots by field, and the op's attributes.
 
-    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. Offsets of a result that is not
+    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. What may be left out of the op's
+    results is there where its gradient op reads it. Offsets of a result that is not
     read are those of its gradient.
     """
     of = {slot.parameter: slot for slot in (*op.inputs, *op.outputs, *op.lods)}
@@ -221,7 +222,7 @@ def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
         field = text.rstrip("?")
         source = of.get(field) or of[field.removeprefix("d_")]
         name = source.name if field in of else f"{source.name}@GRAD"
-        left_out = source.optional or "?" in text
+        left_out = "?" in text or (source.optional and source not in op.outputs)
         return Slot(offsets.get(name, name), source.duplicable, left_out, field)
 
     slots = [*map(slot, reads.split())]
