@@ -33,7 +33,7 @@ class LookupTable(Lookup):
     out: Output
 
 
-class LookupTableGrad(Lookup):
+class LookupTableGrad(LookupTable, reads="*"):
     d_out: Input
     d_w: Output
 

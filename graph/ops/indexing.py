@@ -110,7 +110,7 @@ class SliceAt(SliceOperands):
     out: Output
 
 
-class SliceGrad(SliceOperands):
+class SliceGrad(Slice, reads="*"):
     d_out: Input
     d_input: Output
 
@@ -171,7 +171,7 @@ class Gather(Unary):
     overwrite: bool = True
 
 
-class GatherGrad(Gather, Gradient, reads="x index"): ...
+class GatherGrad(Gather, Gradient, reads="*"): ...
 
 
 define(
@@ -204,7 +204,7 @@ class Where(Operands):
     out: Output
 
 
-class WhereGrad(Where, reads="condition x y"):
+class WhereGrad(Where, reads="*"):
     d_out: Input
     d_x: Output | None
     d_y: Output | None
@@ -238,7 +238,7 @@ class GatherNd(Unary):
     index: Input
 
 
-class GatherNdGrad(GatherNd, Gradient, reads="x index"): ...
+class GatherNdGrad(GatherNd, Gradient, reads="*"): ...
 
 
 define(

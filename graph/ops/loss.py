@@ -109,7 +109,7 @@ class CrossEntropy(Operands):
     ignore_index: int = -100
 
 
-class CrossEntropyGrad(CrossEntropy, reads="x label"):
+class CrossEntropyGrad(CrossEntropy, reads="*"):
     d_y: Input
     d_x: Output
 
@@ -226,9 +226,7 @@ class SigmoidCrossEntropyWithLogits(Unary):
     ignore_index: int = -100
 
 
-class SigmoidCrossEntropyWithLogitsGrad(
-    SigmoidCrossEntropyWithLogits, Gradient, reads="x label"
-): ...
+class SigmoidCrossEntropyWithLogitsGrad(SigmoidCrossEntropyWithLogits, Gradient, reads="*"): ...
 
 
 def _by_label(a: SigmoidCrossEntropyWithLogits, value: Array) -> Array:

@@ -180,7 +180,7 @@ class LayerNorm(Operands):
     epsilon: float = 1e-5
 
 
-class LayerNormGrad(LayerNorm, reads="x scale bias mean variance"):
+class LayerNormGrad(LayerNorm, reads="* mean variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None

@@ -11,7 +11,8 @@
 ``Output | None`` where there are others: no kernel is called of which no result is wanted.
 
 The record of a gradient op may derive from its op's: it has the attributes, and of the slots, operands and
-results, those that it ``reads``, each of them an operand (``x?``: one that may be left out)::
+results, those that it ``reads``, each of them an operand (``x?``: one that may be left out; ``*``: all of the
+op's operands)::
 
     class LayerNormGrad(LayerNorm, reads="x mean"):
         d_y: Input
@@ -164,7 +165,8 @@ def _read_fields(gradient: type, fields: dict[str, str]) -> dict[str, str]:
     op = cast(type[Operands], gradient.__bases__[0]).declared()
     slots = {slot.parameter for slot in (*op.inputs, *op.outputs)}
     kinds = {}
-    for word in _READS[gradient].split():
+    operands = " ".join(slot.parameter for slot in op.inputs)
+    for word in _READS[gradient].replace("*", operands).split():
         kind, optional, _ = fields[word.removesuffix("?")].partition(" | None")
         left_out = " | None" if optional or word.endswith("?") else ""
         kinds[word.removesuffix("?")] = kind.replace("Output", "Input") + left_out
@@ -210,9 +212,8 @@ def record_of(reads: str, writes: str = "", /, **attrs: Any) -> type[Operands]:
 def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
     """Make the record of a gradient op from that of its op: slots by field, and the op's attributes.
 
-    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. What may be left out of the op's
-    results is there where its gradient op reads it. Offsets of a result that is not
-    read are those of its gradient.
+    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. A result of the op that its
+    gradient op reads is never left out. Offsets of a result that is not read are those of its gradient.
     """
     of = {slot.parameter: slot for slot in (*op.inputs, *op.outputs, *op.lods)}
     results = (slot.name for slot in op.outputs if slot.parameter not in reads.split())

@@ -395,7 +395,7 @@ class SigmoidFocalLoss(Operands):
     alpha: float = 0.25
 
 
-class SigmoidFocalLossGrad(SigmoidFocalLoss, Gradient, reads="x label fg_num"): ...
+class SigmoidFocalLossGrad(SigmoidFocalLoss, Gradient, reads="*"): ...
 
 
 def focal_shape(op: Inference) -> Mapping[str, Specs]:

@@ -10,7 +10,7 @@ from ...strategies.types import FLOATS, VarType, to_numpy
 from . import formula as f
 from .lod import no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named, record_of
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import merge_dims, of_shape, product
 from .samples import booleans, integers, lengths, normal, sample
 
@@ -210,11 +210,6 @@ class Meshgrid(Operands):
     out: Outputs
 
 
-class MeshgridGrad(Meshgrid, reads="x"):
-    d_out: Inputs
-    d_x: Outputs
-
-
 def meshgrid(a: Meshgrid) -> f.Results:
     shape, rank = [x.size for x in a.x], len(a.x)
     spread = (x.reshape([-1 if k == i else 1 for k in range(rank)]) for i, x in enumerate(a.x))
@@ -231,7 +226,7 @@ define(
         sample({"X": [normal(2), normal(1), normal(4)]}),
     ),
     refuses=(sample({"X": [normal(2), normal(3, 1)]}),),
-    slope=Op("meshgrid_grad", MeshgridGrad),
+    slope=slope("x d_out", "d_x"),
 )
 
 
@@ -251,7 +246,7 @@ class ExpandAs(Unary):
     target_tensor: Input = named("target_tensor")
 
 
-class ExpandAsGrad(ExpandAs, Gradient, reads="x target_tensor"): ...
+class ExpandAsGrad(ExpandAs, Gradient, reads="*"): ...
 
 
 define(

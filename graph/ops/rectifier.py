@@ -10,8 +10,8 @@ from typing import Any
 from . import expr as e
 from . import formula as f
 from .activation import define_activation
-from .operands import Operands, SlopeOfBoth, Unary, record_of
-from .registry import Inference, Op, Shapes, Specs, define, slope
+from .operands import Unary, record_of
+from .registry import Inference, Shapes, Specs, define, slope
 from .rules import product
 from .samples import normal, sample
 
@@ -214,15 +214,9 @@ def maxout_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x._replace(shape=tuple(shape))}
 
 
-class MaxoutAttributes(Operands):
+class Maxout(Unary):
     groups: int
     axis: int = 1
-
-
-class Maxout(Unary, MaxoutAttributes): ...
-
-
-class MaxoutGrad(SlopeOfBoth, MaxoutAttributes): ...
 
 
 def maxout(a: Maxout) -> f.Results:
@@ -247,5 +241,5 @@ define(
         sample({"X": normal(2, 6, 3, 2)}, groups=2, axis=2),
         sample({"X": normal(2, 6)}, groups=2),
     ),
-    slope=Op("maxout_grad", MaxoutGrad),
+    slope=slope("x out d_out", "d_x"),
 )

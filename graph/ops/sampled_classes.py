@@ -34,7 +34,7 @@ class NceAttributes(Operands):
     custom_neg_classes: Sequence[int] = []
 
 
-class NceOperands(NceAttributes):
+class Nce(NceAttributes):
     input: Input
     label: Input
     weight: Input
@@ -43,17 +43,15 @@ class NceOperands(NceAttributes):
     custom_dist_probs: Input | None
     custom_dist_alias: Input | None
     custom_dist_alias_probs: Input | None
-
-
-class Nce(NceOperands):
     cost: Output
     sample_logits: Output
     sample_labels: Output
 
 
-class NceGrad(NceOperands):
-    sample_logits: Input
-    sample_labels: Input
+class NceGrad(
+    Nce,
+    reads="* sample_logits sample_labels",
+):
     d_cost: Input
     d_input: Output | None
     d_weight: Output | None

@@ -46,21 +46,17 @@ def result(a: Any, field: str = "out") -> Array:
 # -- sequence_pool ----------------------------------------------------------------------------------
 
 
-class PoolAttributes(Operands):
+class SequencePool(Operands):
     x: Input
     x_lod: Offsets
     is_test: bool = False
     pooltype: str = "AVERAGE"
     pad_value: float = 0.0
-
-
-class SequencePool(PoolAttributes):
     out: Output
     max_index: Output | None
 
 
-class SequencePoolGrad(PoolAttributes):
-    max_index: Input | None
+class SequencePoolGrad(SequencePool, reads="x max_index"):
     d_out: Input
     d_x: Output
 

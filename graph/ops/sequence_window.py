@@ -297,7 +297,7 @@ define(
 # -- sequence_topk_avg_pooling ----------------------------------------------------------------------
 
 
-class TopKOperands(Operands):
+class SequenceTopKAvgPooling(Operands):
     x: Input
     row: Input = named("ROW")
     column: Input = named("COLUMN")
@@ -306,15 +306,11 @@ class TopKOperands(Operands):
     column_lod: Offsets = named("COLUMN@LOD")
     topks: Sequence[int] = [1]
     channel_num: int = 1
-
-
-class SequenceTopKAvgPooling(TopKOperands):
     out: Output
     pos: Output = named("pos")
 
 
-class SequenceTopKAvgPoolingGrad(TopKOperands):
-    pos: Input = named("pos")
+class SequenceTopKAvgPoolingGrad(SequenceTopKAvgPooling, reads="* pos"):
     d_out: Input
     d_x: Output
 

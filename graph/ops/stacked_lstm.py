@@ -13,7 +13,7 @@ from .registry import BLOCK_OPS, Grad, Inference, Op, Specs
 from .rules import merge_dims, of_shape, product
 
 
-class CudnnLstmOperands(Operands):
+class CudnnLstm(Operands):
     input: Input
     init_h: Input
     init_c: Input
@@ -27,16 +27,12 @@ class CudnnLstmOperands(Operands):
     num_layers: int = 1
     is_test: bool = False
     seed: int = -1
-
-
-class CudnnLstm(CudnnLstmOperands):
     out: Output
     last_h: Output = named("last_h")
     last_c: Output = named("last_c")
 
 
-class CudnnLstmGrad(CudnnLstmOperands):
-    out: Input
+class CudnnLstmGrad(CudnnLstm, reads="* out"):
     d_out: Input | None
     d_last_h: Input | None = named("last_h@GRAD")
     d_last_c: Input | None = named("last_c@GRAD")

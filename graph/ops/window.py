@@ -153,26 +153,19 @@ def partial_width(op: Inference) -> tuple[int, int]:
     return rows, length
 
 
-class PartialAttributes(Operands):
+class PartialConcat(Operands):
     x: Inputs
     start_index: int = 0
     length: int = -1
-
-
-class PartialConcat(PartialAttributes):
     out: Output
 
 
-class PartialConcatGrad(PartialAttributes):
+class PartialConcatGrad(PartialConcat, reads="x"):
     d_out: Input
     d_x: Outputs
 
 
 class PartialSum(PartialConcat):
-    use_mkldnn: bool = False
-
-
-class PartialSumGrad(PartialConcatGrad):
     use_mkldnn: bool = False
 
 
@@ -215,5 +208,5 @@ define(
         sample({"X": [normal(3, 4)] * 3}, start_index=-3),
     ),
     refuses=(sample({"X": _TWO}, length=5),),
-    slope=Op("partial_sum_grad", PartialSumGrad),
+    slope=slope("x d_out", "d_x"),
 )
