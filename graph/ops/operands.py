@@ -94,6 +94,12 @@ class Declared(NamedTuple):
     lods: tuple[Slot, ...]
     kinds: Mapping[str, str]
 
+    def read(self, fields: str = "") -> list[Slot]:
+        """Return the slots of operands and offsets in these fields, or all."""
+        chosen = fields.split()
+        slots = (*self.inputs, *self.lods)
+        return [slot for slot in slots if not chosen or slot.parameter in chosen]
+
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 class Operands:

@@ -260,6 +260,8 @@ class Op:
     counts: Callable[[Shapes, Mapping[str, Any]], Mapping[str, Any]] | None = None
     formula: Formula | None = None  # f(record of terms) -> results by field: see ``formula.py``
     update: Update | None = None  # an optimizer's arithmetic
+    # f(record) -> offsets, its only result, computed on the host: see ``levels.py``
+    ends: Callable[[Any], np.ndarray] | None = None
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite

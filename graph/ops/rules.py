@@ -91,13 +91,14 @@ def match(
     return sizes
 
 
-def known_operands(op: Inference, record: type[Operands]) -> Operands | None:
-    """Return what a record holds of an op's inputs and attributes; None if some elements are not known yet.
+def known_operands(op: Inference, record: type[Operands], reads: str = "") -> Operands | None:
+    """Return the record of an op's operands, offsets and attributes; None if some elements are not known yet.
 
-    For ops whose results have sizes that follow from elements (``reads_values``), and that compute both alike.
+    ``reads`` are the fields that are needed; all, unless told. This serves ops whose results have sizes that
+    follow from elements (``reads_values``), and that compute both alike.
     """
     values: dict[str, Any] = {}
-    for slot in record.declared().inputs:
+    for slot in record.declared().read(reads):
         elements = op.values(slot.name) if op.has(slot.name) else ()
         if any(value is None for value in elements) or len(elements) < op.count(slot.name):
             return None
