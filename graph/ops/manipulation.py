@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from .lod import joined, no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
-from .registry import Grad, Inference, Lying, Op, Spec, Specs, define, slope
+from .registry import Grad, Inference, Lying, Op, Spec, Specs, define, in_steps, slope
 from .rules import merge_dims, normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
 
@@ -251,10 +251,6 @@ class Expand(Unary):
     expand_times: Sequence[int] = []
 
 
-class ExpandAt(Expand):
-    """Copies whose numbers are read in each step; no program holds it."""
-
-
 class ExpandGrad(Expand, Gradient, reads="*"): ...
 
 
@@ -274,15 +270,11 @@ define(
         shapes_of=("X",),
         views={"X@GRAD": "Out@GRAD"},
     ),
-)
-define(
-    "expand_at",
-    ExpandAt,
-    expand_shape,
-    reads_values=lambda attrs: tuple(_EXPAND_NUMBERS),
-    samples=(
-        sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
-        sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
+    in_steps=in_steps(
+        samples=(
+            sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
+            sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
+        ),
+        refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
     ),
-    refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
 )

@@ -10,7 +10,7 @@ from ...strategies.types import FLOATS, VarType, to_numpy
 from . import formula as f
 from .lod import no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named, record_of
-from .registry import Inference, Op, Spec, Specs, define, slope
+from .registry import Inference, Op, Spec, Specs, define, in_steps, slope
 from .rules import merge_dims, of_shape, product
 from .samples import booleans, integers, lengths, normal, sample
 
@@ -166,10 +166,6 @@ def numbers(a: Range) -> f.Results:
     return {"out": f.table(a.start + a.step * np.arange(a.out.size), a.out.dtype)}
 
 
-class RangeAt(Range):
-    """A range whose numbers are read in each step; no program holds it."""
-
-
 define(
     "range",
     Range,
@@ -182,17 +178,13 @@ define(
         sample(start=5, end=-4, step=-2, dtype=int(VarType.INT64)),
     ),
     refuses=(sample(start=1.0, end=4.0, step=-1.0), sample(start=1.0, end=1.0)),
-)
-define(
-    "range_at",
-    RangeAt,
-    range_shape,
-    reads_values=lambda attrs: tuple(_RANGE_NUMBERS),
-    samples=(
-        sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
-        sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
+    in_steps=in_steps(
+        samples=(
+            sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
+            sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
+        ),
+        refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
     ),
-    refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
 )
 
 

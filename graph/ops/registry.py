@@ -272,6 +272,8 @@ class Op:
     # ... and attributes that change with it
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
+    # what makes the op of the same record that reads such numbers in each step, where no program knows them
+    in_steps: Callable[[Op], Op] | None = None
     # attributes -> input slots whose elements the shape rule reads: they must be known before a step
     reads_values: Callable[[Mapping[str, Any]], Sequence[str]] = lambda attrs: ()
     # elements of those by slot, attributes -> the sizes that the rule takes from them, if it takes nothing
@@ -430,6 +432,34 @@ def slope(
     return declare
 
 
+def in_steps(
+    samples: tuple[Any, ...],
+    refuses: tuple[Any, ...] = (),
+    reads: Sequence[str] = (),
+    **settings: Any,
+) -> Callable[[Op], Op]:
+    """Return what declares the op ``<type>_at``, which no program holds, from the op of that type.
+
+    The elements of ``reads`` tell its results' shapes: all slots of numbers, unless told.
+    """
+
+    def declare(op: Op) -> Op:
+        slots = tuple(reads or op.numbers)
+        return Op(
+            f"{op.type}_at",
+            op.record,
+            op.shape,
+            lod=op.lod,
+            random=op.random,
+            reads_values=lambda attrs: slots,
+            samples=samples,
+            refuses=refuses,
+            **settings,
+        )
+
+    return declare
+
+
 P = ParamSpec("P")
 
 
@@ -464,6 +494,8 @@ def register(op: Op) -> Op:
         if declared is not None:
             assert declared.type not in OPS, f"{declared.type} is declared twice"
             OPS[declared.type] = declared
+    if op.in_steps is not None:
+        register(op.in_steps(op))
     return op
 
 

@@ -17,7 +17,7 @@ from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named, record_of
-from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, slope
+from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, in_steps, slope
 from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
@@ -476,10 +476,6 @@ class SequenceMask(Operands):
     out_dtype: int = int(VarType.INT64)
 
 
-class SequenceMaskAt(SequenceMask):
-    """A mask whose length is read in each step; no program holds it."""
-
-
 def mask_shape(op: Inference) -> Mapping[str, Specs]:
     """X's shape, and behind it ``maxlen``, or the largest of X; -1 where that is not known."""
     x, length = op.spec("X"), op.attr("maxlen")
@@ -515,17 +511,11 @@ define(
         sample({"X": integers(2, 3, high=5)}, out_dtype=int(VarType.FP32)),
     ),
     refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
-)
-
-define(
-    "sequence_mask_at",
-    SequenceMaskAt,
-    mask_shape,
-    reads_values=lambda attrs: ("MaxLenTensor",),
-    lod=no_sequences,
-    formula=sequence_mask,
-    samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
-    refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
+    in_steps=in_steps(
+        samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
+        refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
+        formula=sequence_mask,
+    ),
 )
 
 

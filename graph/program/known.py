@@ -16,7 +16,7 @@ import numpy as np
 from ...strategies.errors import InvalidValue
 from ...strategies.types import to_numpy, to_var_type
 from ..ops.indexing import slice_bounds
-from ..ops.registry import Op
+from ..ops.registry import OPS, Op
 from ..ops.rules import UNKNOWN_SIZE
 from ..ops.view import VIEWS
 from .role import EMPTY_VAR
@@ -25,38 +25,13 @@ _LARGEST = 1024  # elements: numbers of an op are few
 LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
 # Ops that read numbers while the program runs, if it does not know them, and what they are called then.
 READ_IN_STEPS = {
+    **{kind: f"{kind}_at" for kind in OPS if f"{kind}_at" in OPS},
     "reshape2": "reshape_at",
     "unsqueeze2": "unsqueeze_at",
-    **{
-        kind: f"{kind}_at"
-        for kind in (
-            "bicubic_interp",
-            "bilinear_interp",
-            "expand",
-            "fill_constant",
-            "gaussian_random",
-            "nearest_interp",
-            "range",
-            "reshape",
-            "sequence_mask",
-            "slice",
-            "top_k",
-            "trilinear_interp",
-            "uniform_random",
-            "unsqueeze",
-        )
-    },
     "slice_grad": "slice_at_grad",
 }
-# Operands tell the sizes, too.
-NEEDLESS = (
-    "bicubic_interp_grad",
-    "bilinear_interp_grad",
-    "expand_grad",
-    "nearest_interp_grad",
-    "reshape_grad",
-    "trilinear_interp_grad",
-)
+# Gradient ops whose operands tell the sizes, too.
+NEEDLESS = {f"{kind}_grad" for kind in READ_IN_STEPS} - READ_IN_STEPS.keys()
 
 
 class Number(NamedTuple):
