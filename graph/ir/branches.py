@@ -20,7 +20,7 @@ from ..ops.blocks import either
 from ..ops.printing import PRINT, PRINT_IF
 from ..ops.python_function import PY_FUNC
 from ..ops.registry import Spec
-from ..ops.rings import MEETINGS
+from ..ops.trainer_collective import MEETINGS
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, differentiated_name, grad_name

@@ -12,7 +12,7 @@ from ..ops.collective import (
     RING_REDUCE,
     RING_SCATTER,
 )
-from ..ops.rings import INTRODUCTIONS, MEETINGS, REDUCTIONS, STREAM_ORDERS
+from ..ops.trainer_collective import INTRODUCTIONS, MEETINGS, REDUCTIONS, STREAM_ORDERS
 from ..program.operator import Operator
 from .block_reader import BlockReader, finished, node_of
 from .graph import STATE, TEMP, Node, Value

@@ -92,3 +92,24 @@ def computed_level(op: Lods[Level], name: str, **attrs: Any) -> Level:
         operands[slot.name] = last if source in several else [*levels[0]]
     shared = {attr: op.attrs[attr] for attr in OPS[name].attrs if attr not in attrs}
     return op.level(name, {slot: v for slot, v in operands.items() if v}, {**shared, **attrs})
+
+
+def level_from(name: str, result: str, **operands: str) -> LodRule:
+    """Return the rule that ``result`` has the level that the op ``name`` computes of other operands.
+
+    ``operands`` says by its slots what it reads: ``"X"`` is a variable, ``"X@LOD"`` the last level of its
+    sequences; where one of these has none, the result has none. Attributes have the same names in both ops.
+    """
+
+    def rule(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
+        inputs: dict[str, Sequence[Any]] = {}
+        for slot, source in operands.items():
+            variable = source.removesuffix(LOD_SUFFIX)
+            if source != variable and not op.of(variable):
+                return {}
+            if op.uses(variable):
+                inputs[slot] = op.of(variable)[-1:] if source != variable else [op.value(variable)]
+        attrs = {attr: op.attrs[attr] for attr in OPS[name].attrs}
+        return {result: (op.level(name, inputs, attrs),)}
+
+    return rule

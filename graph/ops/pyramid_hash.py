@@ -8,12 +8,12 @@ Legend: N words, B sequences, T terms.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
-from .lod import Lods, no_sequences
+from .levels import level_from
+from .lod import no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import BLOCK_OPS, Grad, Inference, Op, Spec, Specs, define
 from .rules import is_column, match, merge_dims
@@ -175,16 +175,6 @@ def ids_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec((-1 if ends is None else int(ends[-1]), _pieces(op)), VarType.INT64)}
 
 
-def ids_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """Terms of a sequence are one."""
-    levels = op.of("X")[-1:]
-    if not levels:
-        return {}
-    terms = {"Terms": (op.value("Terms"),)} if op.uses("Terms") else {}
-    attrs = {"pyramid_layer": op.attrs["pyramid_layer"]}
-    return {"Out": (op.level("lod_of_terms", {"X": levels, **terms}, attrs),)}
-
-
 _WORDS = {"X": integers(6, 1, high=99), "X@LOD": [offsets(1, 3, 2)]}
 _TERMS = lengths(1, 0, 1, 0, *[0] * 14)
 _SIZES = {"num_emb": 4, "rand_len": 2, "space_len": 9, "pyramid_layer": 3}
@@ -220,7 +210,7 @@ define(
     PyramidIds,
     ids_shape,
     reads_values=lambda attrs: ("Out@LOD",),
-    lod=ids_lod,
+    lod=level_from("lod_of_terms", "Out", X="X@LOD", Terms="Terms"),
     samples=(
         sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
         sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),

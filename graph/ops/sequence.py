@@ -15,6 +15,7 @@ import numpy as np
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
+from .levels import level_from
 from .lod import Lods, like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named, record_of
 from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, in_steps, slope
@@ -451,7 +452,7 @@ define(
     SequenceUnpad,
     unpad_shape,
     reads_values=lambda attrs: ("Length",),
-    lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
+    lod=level_from("lod_from_lengths", "Out", X="Length"),
     formula=sequence_unpad,
     samples=(
         sample({"X": normal(3, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),

@@ -48,3 +48,16 @@ for _type, _record, _shape in (
     ("c_sync_comm_stream", record_of("x", "out", ring_id=0), like_operand),
 ):
     MESSAGE_OPS[_type] = Op(_type, _record, _shape, lod=no_sequences)
+
+# They say who meets: what runs a program reads that before it runs.
+INTRODUCTIONS = frozenset({"gen_nccl_id", "c_gen_nccl_id", "c_comm_init", "c_comm_init_all"})
+# They order the streams of a GPU; nodes that follow each other are in order anyway.
+STREAM_ORDERS = frozenset({"c_sync_calc_stream", "c_sync_comm_stream"})
+REDUCTIONS = {
+    "c_allreduce_sum": "sum",
+    "c_allreduce_prod": "product",
+    "c_allreduce_min": "min",
+    "c_allreduce_max": "max",
+}
+MEETINGS = frozenset({*REDUCTIONS, "c_broadcast", "c_allgather", "c_reducescatter"})
+RING_TYPES = INTRODUCTIONS | STREAM_ORDERS | MEETINGS

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....strategies.errors import Unsupported
 from ...ops.registry import MESSAGE_OPS, declaration
-from ...ops.rings import RING_TYPES
+from ...ops.trainer_collective import RING_TYPES
 from ..operator import Operator
 from ..role import STAMPED
 from .op_table import entry_of
