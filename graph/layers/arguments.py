@@ -10,8 +10,9 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Collection
 from functools import wraps
+from inspect import signature
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -123,6 +124,39 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
                 check(value, name, function.__name__)
         return function(*args, **settings)
 
+    return layer
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def of_family(
+    function: Callable[Concatenate[T, P], R], member: T, name: str, **defaults: Any
+) -> Callable[P, R]:
+    """Return a layer of a family: ``function``, which takes first which layer of the family it is.
+
+    ``defaults`` are those of arguments that differ from the function's.
+    """
+    assert isinstance(function, FunctionType)
+    whole = signature(function)
+    parameters = [
+        p.replace(default=defaults.get(p.name, p.default)) for p in [*whole.parameters.values()][1:]
+    ]
+    values = tuple(p.default for p in parameters if p.default is not p.empty)
+    code, namespace = function.__code__, function.__globals__
+    own = FunctionType(code, namespace, name, values, function.__closure__)
+    own.__annotations__, own.__qualname__ = function.__annotations__, name
+    call: Any = checked(own)
+
+    @wraps(function)
+    def layer(*args: P.args, **settings: P.kwargs) -> R:
+        result: R = call(member, *args, **settings)
+        return result
+
+    layer.__name__ = layer.__qualname__ = name
+    layer.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
     return layer
 
 
