@@ -133,13 +133,15 @@ T = TypeVar("T")
 
 
 def of_family(
-    function: Callable[Concatenate[T, P], R], member: T, name: str, **defaults: Any
+    function: Callable[Concatenate[T, P], R], member: T, name: str = "", **defaults: Any
 ) -> Callable[P, R]:
     """Return a layer of a family: ``function``, which takes first which layer of the family it is.
 
+    ``name`` is the layer's (``member``, unless told), for which ``{name}`` stands in the documentation;
     ``defaults`` are those of arguments that differ from the function's.
     """
     assert isinstance(function, FunctionType)
+    name = name or str(member)
     whole = signature(function)
     parameters = [
         p.replace(default=defaults.get(p.name, p.default)) for p in [*whole.parameters.values()][1:]
@@ -156,6 +158,7 @@ def of_family(
         return result
 
     layer.__name__ = layer.__qualname__ = name
+    layer.__doc__ = (function.__doc__ or "").replace("{name}", name)
     layer.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
     return layer
 
