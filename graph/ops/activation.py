@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.types import FLOATS
 from . import expr as e
 from . import operands
-from .operands import Input, Operands, Unary, named, record_of
+from .operands import Input, Operands, Unary, record_of
 from .registry import Grad, Inference, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
@@ -17,14 +17,11 @@ from .second_order import Second
 from .slopes import SLOPES
 
 
-class Libraries(Operands):
-    """Attributes that say which library Paddle is to use: read by Paddle alone."""
+class Activation(Unary):
+    """Its attributes say which library Paddle is to use: Paddle alone reads them."""
 
     use_mkldnn: bool = False
     use_cudnn: bool = False
-
-
-class Activation(Unary, Libraries): ...
 
 
 _WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
@@ -213,17 +210,12 @@ define_activation(
 )
 
 
-class Swish(Unary):
-    beta: float = 1.0
-    use_mkldnn: bool = False
-
-
 define_activation(
     "swish",
     lambda x, *, beta: x * e.sigmoid(x * beta),
     "X",
     lambda x, d_out, *, beta: d_out * swish_slope(x, beta),
-    record=Swish,
+    record=record_of("x", "out", beta=1.0, use_mkldnn=False),
 )
 
 
@@ -338,16 +330,9 @@ def clip_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
-class Clip(Unary):
-    min_tensor: Input | None = named("Min")
-    max_tensor: Input | None = named("Max")
-    min: float = 0.0
-    max: float = 0.0
-
-
 define(
     "clip",
-    Clip,
+    record_of("x min_tensor:Min? max_tensor:Max?", "out", min=0.0, max=0.0),
     clip_shape,
     numbers={"Min": "min", "Max": "max"},
     scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),

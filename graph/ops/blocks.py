@@ -13,7 +13,7 @@ from typing import Any
 from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import record_of
-from .registry import BLOCK_OPS, Grad, Inference, Op, ShapeRule, Spec, Specs
+from .registry import Grad, Inference, ShapeRule, Spec, Specs, define_block, slope
 from .rules import as_declared, normal_axis
 
 
@@ -51,7 +51,6 @@ _RECURRENT: dict[str, Any] = {
 _RECURRENT_READS = "inputs:inputs*? initial_states:initial_states*? parameters:parameters*?"
 _WHILE: dict[str, Any] = {"sub_block": None, "is_test": False, "skip_eager_deletion_vars": []}
 _RANKED = record_of("x rank_table", "out")
-_JOINED: dict[str, Any] = {"axis": 0, "use_stack": False}
 
 
 def _sentences(op: Inference) -> Mapping[str, Specs]:
@@ -87,127 +86,119 @@ def _block_attributes(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"is_scalar_condition": attrs["is_scalar_condition"]}
 
 
-for _op in (
-    Op(
-        "conditional_block",
-        record_of("cond* input*?", "out*? scope?", **_BRANCH, skip_eager_deletion_vars=[]),
-        as_declared,
-        lod=no_sequences,  # what its ops write has those that they give it
-        grad=Grad(
-            "conditional_block_grad",
-            ("Cond", "Input", "Out", "Out@GRAD", "Scope"),
-            ("Input@GRAD",),
-            attrs=_block_attributes,
-        ),
-    ),
-    Op(
+define_block(
+    "conditional_block",
+    record_of("cond* input*?", "out*? scope?", **_BRANCH, skip_eager_deletion_vars=[]),
+    as_declared,
+    lod=no_sequences,  # what its ops write has those that they give it
+    grad=Grad(
         "conditional_block_grad",
-        record_of("cond* input*? out*? d_out*? scope?", "d_input*?", **_BRANCH),
+        ("Cond", "Input", "Out", "Out@GRAD", "Scope"),
+        ("Input@GRAD",),
+        attrs=_block_attributes,
     ),
-    Op(
-        "select_input",
-        record_of("x* mask", "out"),
-        _selected,
-        grad=Grad("select_output", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "select_output",
-        record_of("x mask", "out*"),
-        _like_x(2),
-        grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "recurrent",
-        record_of(_RECURRENT_READS, "outputs:outputs*? step_scopes:step_scopes?", **_RECURRENT),
-        as_declared,
-        lod=no_sequences,  # what its ops write has those that they give it
-        grad=Grad(
-            "recurrent_grad",
-            {
-                **{s: s for s in ("inputs", "initial_states", "parameters", "outputs")},
-                "step_scopes": "step_scopes",
-                "outputs@GRAD": "outputs@GRAD",
-                "step_scopes@GRAD": "step_scopes",
-            },
-            ("inputs@GRAD", "initial_states@GRAD", "parameters@GRAD"),
-        ),
-    ),
-    Op(
+)
+define_block(
+    "conditional_block_grad",
+    record_of("cond* input*? out*? d_out*? scope?", "d_input*?", **_BRANCH),
+)
+define_block(
+    "select_input",
+    record_of("x* mask", "out"),
+    _selected,
+    grad=Grad("select_output", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "select_output",
+    record_of("x mask", "out*"),
+    _like_x(2),
+    grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "recurrent",
+    record_of(_RECURRENT_READS, "outputs:outputs*? step_scopes:step_scopes?", **_RECURRENT),
+    as_declared,
+    lod=no_sequences,  # what its ops write has those that they give it
+    grad=Grad(
         "recurrent_grad",
-        record_of(
-            f"{_RECURRENT_READS} outputs:outputs*? step_scopes:step_scopes? "
-            "d_outputs:outputs@GRAD*? d_step_scopes:step_scopes@GRAD?",
-            "d_inputs:inputs@GRAD*? d_initial_states:initial_states@GRAD*? "
-            "d_parameters:parameters@GRAD*?",
-            **_RECURRENT,
-        ),
-    ),
-    Op(
-        "rnn_memory_helper",
-        record_of("x", "out", dtype=5),
-        _like_x(1),
-        grad=Grad("rnn_memory_helper_grad", ("X", "Out", "Out@GRAD"), ("X@GRAD",)),
-    ),
-    Op("rnn_memory_helper_grad", record_of("x out d_out?", "d_x?", dtype=5)),
-    Op(
-        "while",
-        record_of("x*? condition*", "out*? step_scopes", **_WHILE),
-        as_declared,
-        lod=no_sequences,  # what its ops write has those that they give it
-        grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
-    ),
-    Op(
-        "while_grad",
-        record_of("x*? out*? d_out*? step_scopes", "d_x*?", **_WHILE, original_output_grad=[]),
-    ),
-    Op(
-        "write_to_array",
-        record_of("x i", "out"),
-        _like_x(1),
-        grad=Grad("read_from_array", {"X": "Out@GRAD", "I": "I", "X_W": "X"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "read_from_array",
-        record_of("x i x_w:X_W?", "out"),
-        _entry,
-        grad=Grad("write_to_array", {"X": "Out@GRAD", "I": "I"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "lod_tensor_to_array",
-        _RANKED,
-        _parts,
-        lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
-        grad=Grad(
-            "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
-        ),
-    ),
-    Op(
-        "array_to_lod_tensor",
-        _RANKED,
-        _parts,
-        lod=lambda op: {
-            "Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))
+        {
+            **{s: s for s in ("inputs", "initial_states", "parameters", "outputs")},
+            "step_scopes": "step_scopes",
+            "outputs@GRAD": "outputs@GRAD",
+            "step_scopes@GRAD": "step_scopes",
         },
-        grad=Grad(
-            "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
-        ),
+        ("inputs@GRAD", "initial_states@GRAD", "parameters@GRAD"),
     ),
-    Op("lod_array_length", record_of("x", "out"), lambda op: {"Out": Spec((1,), VarType.INT64)}),
-    Op(
-        "tensor_array_to_tensor",
-        record_of("x*", "out out_index", **_JOINED),
-        _joined,
-        grad=Grad("tensor_array_to_tensor_grad", ("X", "OutIndex", "Out@GRAD"), ("X@GRAD",)),
+)
+define_block(
+    "recurrent_grad",
+    record_of(
+        f"{_RECURRENT_READS} outputs:outputs*? step_scopes:step_scopes? "
+        "d_outputs:outputs@GRAD*? d_step_scopes:step_scopes@GRAD?",
+        "d_inputs:inputs@GRAD*? d_initial_states:initial_states@GRAD*? "
+        "d_parameters:parameters@GRAD*?",
+        **_RECURRENT,
     ),
-    Op(
-        "tensor_array_to_tensor_grad",
-        record_of("x* out_index d_out", "d_x*?", **_JOINED),
+)
+define_block(
+    "rnn_memory_helper",
+    record_of("x", "out", dtype=5),
+    _like_x(1),
+    slope=slope("x out d_out?", "d_x"),
+)
+define_block(
+    "while",
+    record_of("x*? condition*", "out*? step_scopes", **_WHILE),
+    as_declared,
+    lod=no_sequences,  # what its ops write has those that they give it
+    grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
+)
+define_block(
+    "while_grad",
+    record_of("x*? out*? d_out*? step_scopes", "d_x*?", **_WHILE, original_output_grad=[]),
+)
+define_block(
+    "write_to_array",
+    record_of("x i", "out"),
+    _like_x(1),
+    grad=Grad("read_from_array", {"X": "Out@GRAD", "I": "I", "X_W": "X"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "read_from_array",
+    record_of("x i x_w:X_W?", "out"),
+    _entry,
+    grad=Grad("write_to_array", {"X": "Out@GRAD", "I": "I"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "lod_tensor_to_array",
+    _RANKED,
+    _parts,
+    lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
+    grad=Grad(
+        "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
     ),
-    Op(
-        "beam_search_decode",
-        record_of("ids scores", "sentence_ids sentence_scores", beam_size=0, end_id=0),
-        _sentences,
-        lod=lambda op: dict.fromkeys(("SentenceIds", "SentenceScores"), (None, None)),
+)
+define_block(
+    "array_to_lod_tensor",
+    _RANKED,
+    _parts,
+    lod=lambda op: {"Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))},
+    grad=Grad(
+        "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
     ),
-):
-    BLOCK_OPS[_op.type] = _op
+)
+define_block(
+    "lod_array_length", record_of("x", "out"), lambda op: {"Out": Spec((1,), VarType.INT64)}
+)
+define_block(
+    "tensor_array_to_tensor",
+    record_of("x*", "out out_index", axis=0, use_stack=False),
+    _joined,
+    slope=slope("x out_index d_out", "d_x"),
+)
+define_block(
+    "beam_search_decode",
+    record_of("ids scores", "sentence_ids sentence_scores", beam_size=0, end_id=0),
+    _sentences,
+    lod=lambda op: dict.fromkeys(("SentenceIds", "SentenceScores"), (None, None)),
+)

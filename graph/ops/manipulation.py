@@ -162,11 +162,6 @@ class Stack(Operands):
     axis: int = 0
 
 
-class StackGrad(Stack, reads=""):
-    d_y: Input
-    d_x: Outputs
-
-
 define(
     "stack",
     Stack,
@@ -178,10 +173,10 @@ define(
         sample({"X": [normal(4)] * 3}, axis=-1),
     ),
     refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
-    slope=Op(
-        "stack_grad",
-        StackGrad,
-        lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
+    slope=slope(
+        "d_y",
+        "d_x",
+        shape=lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
         parts=_layers("Y@GRAD", "X@GRAD"),
     ),
 )

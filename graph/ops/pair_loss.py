@@ -276,19 +276,9 @@ _APART = {"X": normal(3, 4), "Y": normal(3, 4)}
 _WEIGHTED = {**_APART, "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3, 4)}
 
 
-class SmoothL1Loss(Operands):
-    x: Input
-    y: Input
-    inside_weight: Input | None
-    outside_weight: Input | None
-    diff: Output
-    out: Output
-    sigma: float = 1.0
-
-
 define(
     "smooth_l1_loss",  # Girshick, arXiv 1504.08083
-    SmoothL1Loss,
+    record_of("x y inside_weight? outside_weight?", "diff out", sigma=1.0),
     smooth_l1_shape,
     lod=no_sequences,
     scalar=_smooth_l1,

@@ -151,10 +151,6 @@ def cross_shape(op: Inference) -> Mapping[str, Specs]:
 FIRST_OF_THREE = 9  # Paddle's word for the first dimension of 3 elements
 
 
-class Cross(Binary):
-    dim: int = FIRST_OF_THREE
-
-
 def vector_product(x: Array, y: Array, dim: int) -> Array:
     """Return x cross y along a dimension of 3 elements."""
     axis = x.shape.index(3) if dim == FIRST_OF_THREE else dim % x.ndim
@@ -170,7 +166,7 @@ def vector_product(x: Array, y: Array, dim: int) -> Array:
 
 define(
     "cross",
-    Cross,
+    record_of("x y", "out", dim=FIRST_OF_THREE),
     cross_shape,
     formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
     samples=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -24,17 +24,9 @@ def fill_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(shape, VarType(op.attr("dtype")))}
 
 
-class Fill(Operands):
-    out: Output
-    value: Sequence[float] = []
-    shape: Sequence[int] = []
-    dtype: int = int(VarType.FP32)
-    force_cpu: bool = False
-
-
 define(
     "fill",
-    Fill,
+    record_of("", "out", value=[], shape=[], dtype=int(VarType.FP32), force_cpu=False),
     fill_shape,
     formula=lambda a: {"out": f.table(a.value, a.out.dtype).reshape(a.out.shape)},
     samples=(
@@ -58,14 +50,9 @@ def one_of(dtype: VarType) -> Mapping[str, Specs]:
     return {"Out": Spec((1,), dtype)}
 
 
-class Size(Operands):
-    input: Input
-    out: Output
-
-
 define(
     "size",
-    Size,
+    record_of("input", "out"),
     lambda op: one_of(VarType.INT64),
     formula=lambda a: {"out": f.table([a.input.size], np.int64)},
     samples=(sample({"Input": normal(2, 3)}),),

@@ -463,20 +463,22 @@ def in_steps(
 P = ParamSpec("P")
 
 
-def _defining(declare: Callable[P, Op]) -> Callable[P, Op]:
-    """Return what makes a declaration, adds it to the table, and returns it."""
+def _defining(declare: Callable[P, Op], table: dict[str, Op]) -> Callable[P, Op]:
+    """Return what makes a declaration, adds it to a table, and returns it."""
 
     def define(*slots: P.args, **settings: P.kwargs) -> Op:
-        return register(declare(*slots, **settings))
+        return register(declare(*slots, **settings), table)
 
     return define
 
 
-define = _defining(Op)
+define = _defining(Op, OPS)
+define_block = _defining(Op, BLOCK_OPS)
+define_message = _defining(Op, MESSAGE_OPS)
 
 
-def register(op: Op) -> Op:
-    """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
+def register(op: Op, table: dict[str, Op] = OPS) -> Op:
+    """Add a declaration to a table and return it, and that of its gradient op (see :meth:`Grad.of`).
 
     The gradient op of an op with a formula has one, too, derived from it unless told. A gradient op that
     computes element by element gets a gradient op, too, if it names none.
@@ -492,8 +494,8 @@ def register(op: Op) -> Op:
         op = replace(op, grad=Grad.of(slope), slope=None)
     for declared in (op, slope):
         if declared is not None:
-            assert declared.type not in OPS, f"{declared.type} is declared twice"
-            OPS[declared.type] = declared
+            assert declared.type not in table, f"{declared.type} is declared twice"
+            table[declared.type] = declared
     if op.in_steps is not None:
         register(op.in_steps(op))
     return op

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from .lod import no_sequences
 from .operands import Operands, record_of
-from .registry import MESSAGE_OPS, Op
+from .registry import define_message
 from .rules import as_declared
 
 DEFAULT_ENDPOINTS = ["127.0.0.1:6164"]
 
 
 def _declare(type: str, record: type[Operands]) -> None:
-    MESSAGE_OPS[type] = Op(type, record, as_declared, lod=no_sequences)
+    define_message(type, record, as_declared, lod=no_sequences)
 
 
 # ``epmap`` has the endpoint of each X; with ``sections`` X is cut by rows under ``send_varnames``.

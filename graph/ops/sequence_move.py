@@ -23,14 +23,11 @@ _LENGTHS = offsets(2, 0, 3)
 # -- sequence_slice ---------------------------------------------------------------------------------
 
 
-class SliceOperands(Operands):
+class SequenceSlice(Operands):
     x: Input
     offset: Input
     length: Input
     x_lod: Offsets
-
-
-class SequenceSlice(SliceOperands):
     out_lod: Offsets
     out: Output
 

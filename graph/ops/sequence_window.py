@@ -34,7 +34,7 @@ def _window(a: Any, rows: int, start: int, size: int) -> tuple[Array, Array, Arr
 # -- sequence_conv ----------------------------------------------------------------------------------
 
 
-class ConvAttributes(Operands):
+class SequenceConv(Operands):
     x: Input
     padding_data: Input | None
     filter: Input
@@ -43,9 +43,6 @@ class ConvAttributes(Operands):
     contextLength: int = 1
     contextStart: int = 0
     contextStride: int = 1
-
-
-class SequenceConv(ConvAttributes):
     out: Output
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .collective import gathered_rows, like_operand, scattered_rows
 from .lod import no_sequences
 from .operands import record_of
-from .registry import MESSAGE_OPS, Op
+from .registry import define_message
 from .rules import as_declared
 
 _RING = {"ring_id": 0, "use_calc_stream": False}
@@ -47,7 +47,7 @@ for _type, _record, _shape in (
     ("c_sync_calc_stream", record_of("x", "out"), like_operand),
     ("c_sync_comm_stream", record_of("x", "out", ring_id=0), like_operand),
 ):
-    MESSAGE_OPS[_type] = Op(_type, _record, _shape, lod=no_sequences)
+    define_message(_type, _record, _shape, lod=no_sequences)
 
 # They say who meets: what runs a program reads that before it runs.
 INTRODUCTIONS = frozenset({"gen_nccl_id", "c_gen_nccl_id", "c_comm_init", "c_comm_init_all"})

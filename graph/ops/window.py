@@ -7,8 +7,8 @@ from functools import reduce
 from operator import add
 
 from . import formula as f
-from .operands import Input, Inputs, Operands, Output, Outputs, named
-from .registry import Inference, Op, Specs, define, slope
+from .operands import Input, Inputs, Operands, Output, named
+from .registry import Inference, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
 
@@ -160,11 +160,6 @@ class PartialConcat(Operands):
     out: Output
 
 
-class PartialConcatGrad(PartialConcat, reads="x"):
-    d_out: Input
-    d_x: Outputs
-
-
 class PartialSum(PartialConcat):
     use_mkldnn: bool = False
 
@@ -196,7 +191,7 @@ define(
         sample({"X": _TWO}, start_index=2, length=3),
         sample({"X": [normal(2, 4), normal(2, 3)]}),
     ),
-    slope=Op("partial_concat_grad", PartialConcatGrad),
+    slope=slope("x d_out", "d_x"),
 )
 define(
     "partial_sum",
