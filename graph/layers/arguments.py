@@ -102,9 +102,9 @@ CHECKS = {
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that refuses arguments which are not what their annotations say (see above).
+    """Return a function that refuses arguments that do not match their annotations (see above).
 
-    A function that takes no variables, and a class, is returned as it is.
+    A class, and a function without variables among its parameters, are returned unchanged.
     """
     if not isinstance(function, FunctionType):
         return function
@@ -135,16 +135,17 @@ T = TypeVar("T")
 def of_family(
     function: Callable[Concatenate[T, P], R], member: T, name: str = "", **defaults: Any
 ) -> Callable[P, R]:
-    """Return a layer of a family: ``function``, which takes first which layer of the family it is.
+    """Return one layer of a family: ``function`` with ``member`` as its first argument.
 
-    ``name`` is the layer's (``member``, unless told), for which ``{name}`` stands in the documentation;
-    ``defaults`` are those of arguments that differ from the function's.
+    ``name`` is the layer's (default: ``member``) and takes the place of ``{name}`` in the documentation;
+    ``defaults`` are default values that differ from the function's.
     """
     assert isinstance(function, FunctionType)
     name = name or str(member)
-    whole = signature(function)
+    family = signature(function)
     parameters = [
-        p.replace(default=defaults.get(p.name, p.default)) for p in [*whole.parameters.values()][1:]
+        p.replace(default=defaults.get(p.name, p.default))
+        for p in [*family.parameters.values()][1:]
     ]
     values = tuple(p.default for p in parameters if p.default is not p.empty)
     code, namespace = function.__code__, function.__globals__
@@ -159,7 +160,7 @@ def of_family(
 
     layer.__name__ = layer.__qualname__ = name
     layer.__doc__ = (function.__doc__ or "").replace("{name}", name)
-    layer.__signature__ = whole.replace(parameters=parameters)  # type: ignore[attr-defined]
+    layer.__signature__ = family.replace(parameters=parameters)  # type: ignore[attr-defined]
     return layer
 
 

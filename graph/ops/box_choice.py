@@ -75,7 +75,7 @@ class Choice(NamedTuple):
 
 
 def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False) -> Array:
-    """Return what boxes [K, 4] have in common with others [L, 4], of what both cover: [K, L].
+    """Return the intersection over union of boxes [K, 4] with others [L, 4]: [K, L].
 
     Without ``normalized`` the last pixels belong to boxes; with ``nearby`` also where they are less than
     a pixel apart.

@@ -59,7 +59,7 @@ class Judgements(NamedTuple):
     rows: list[list[tuple[float, bool]]]
 
     def after(self, earlier: Judgements) -> Judgements:
-        """Return those of earlier batches and of this one."""
+        """Return the detections of earlier batches and of this one."""
         pairs = zip(earlier.rows, self.rows, strict=True)
         return Judgements(earlier.counts + self.counts, [[*old, *new] for old, new in pairs])
 

@@ -22,7 +22,7 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def times_slope(kind: str, d: Any, result: Any) -> Any:
-    """Return a gradient times the slope of an activation, which follows from what that returned."""
+    """Return a gradient times the slope of an activation, a function of the activation's result."""
     if kind == "sigmoid":
         return d * ((1 - result) * result)
     if kind == "tanh":
@@ -31,9 +31,9 @@ def times_slope(kind: str, d: Any, result: Any) -> Any:
 
 
 class Cells(NamedTuple):
-    """What an LSTM's step computes: the activations of gates, cells and candidates, and what takes part.
+    """The kind of an LSTM: activations of gates, cells and candidates, and whether optional operands are there.
 
-    ``before``: there are cells of the step before. ``clip`` limits cells, unless it is 0.
+    ``before`` are the cells of the previous step. ``clip`` limits cells, unless it is 0.
     """
 
     gate: str
@@ -46,7 +46,7 @@ class Cells(NamedTuple):
 
 @lru_cache(1000)
 def lstm_step(cells: Cells) -> Results:
-    """Return the gates in place of their sums, the cells, their activation, and what goes out (``hidden``).
+    """Return the gates in place of their sums, the cells, their activation, and the output (``hidden``).
 
     ``w_put``, ``w_keep`` and ``w_out`` are the weights of peepholes.
     """
@@ -67,9 +67,9 @@ def lstm_step(cells: Cells) -> Results:
 
 @lru_cache(1000)
 def lstm_step_back(cells: Cells) -> Results:
-    """Return the gradients of the gates' sums; that of the cells, ``d_cell``, becomes that of ``before``.
+    """Return the gradients of the gates' sums; the cells' gradient ``d_cell`` becomes that of ``before``.
 
-    Without cells before there is none of the forget gate.
+    Without ``before`` the forget gate has no gradient.
     """
     candidate, put, keep, out, before = map(
         e.argument, ("candidate", "put", "keep", "out", "before")

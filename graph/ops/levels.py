@@ -1,7 +1,7 @@
-"""Levels of results that hold what stays of operands: a function of the op's record computes them on the host.
+"""Offsets of results that keep some rows of their operands: a function of the op's record computes them.
 
-Such an op has results of which nobody knows the size before a step, a sequence for each image, say. Its
-declaration names an op that computes the offsets::
+The sizes of these results, a sequence for each image, say, are known only in a step. The declaration of the op
+names another op that computes the offsets::
 
     define("matrix_nms", MatrixNms, matrix_shape, lod=computed("lod_of_decayed", "Out Index"), samples=SAMPLES)
     define_level(
@@ -32,10 +32,10 @@ def define_level(
     samples: Sequence[Sample],
     **settings: Any,
 ) -> None:
-    """Declare the op that computes offsets as ``ends`` does, from operands and attributes of another op.
+    """Declare an op that computes offsets by ``ends``, a function of operands and attributes of another op.
 
-    ``of`` is the record of that op. ``reads`` are the fields of operands and offsets that ``ends`` needs (all,
-    unless told), ``count`` is the number of sequences (-1: not known yet). ``samples`` may be the other op's.
+    ``of`` is the record of that other op, ``reads`` the fields of operands and offsets that ``ends`` needs
+    (default: all), ``count`` the number of sequences (-1: not known yet). ``samples`` may be the other op's.
     """
     declared = of.declared()
     slots = declared.read(reads)
@@ -54,15 +54,15 @@ def define_level(
         ends=ends,
         lod=no_sequences,
         samples=tuple(
-            replace(one, inputs={slot: x for slot, x in one.inputs.items() if slot in known})
-            for one in samples
+            replace(sample, inputs={slot: x for slot, x in sample.inputs.items() if slot in known})
+            for sample in samples
         ),
         **settings,
     )
 
 
 def computed(name: str, results: str, needs: str = "") -> LodRule:
-    """Return the rule that ``results`` have the level that the op ``name`` computes.
+    """Return the rule that the op ``name`` computes the level of ``results``.
 
     They have none where an operand in the slots ``needs`` has none.
     """
@@ -78,7 +78,7 @@ def computed(name: str, results: str, needs: str = "") -> LodRule:
 def computed_level(op: Lods[Level], name: str, **attrs: Any) -> Level:
     """Return the level that the op ``name`` computes from another op's operands, offsets and attributes.
 
-    ``attrs`` are attributes of its own.
+    ``attrs`` are attributes that the other op does not have.
     """
     several = {slot.name for slot in op.input_slots if slot.duplicable}
     operands: dict[str, list[Level]] = {
@@ -95,10 +95,10 @@ def computed_level(op: Lods[Level], name: str, **attrs: Any) -> Level:
 
 
 def level_from(name: str, result: str, **operands: str) -> LodRule:
-    """Return the rule that ``result`` has the level that the op ``name`` computes of other operands.
+    """Return the rule that the op ``name`` computes the level of ``result`` from ``operands``, by its slots.
 
-    ``operands`` says by its slots what it reads: ``"X"`` is a variable, ``"X@LOD"`` the last level of its
-    sequences; where one of these has none, the result has none. Attributes have the same names in both ops.
+    The operand ``"X"`` is a variable, ``"X@LOD"`` the last level of its sequences; where it has no sequences,
+    the result has none. Attributes have the same names in both ops.
     """
 
     def rule(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:

@@ -55,7 +55,7 @@ def pyramid_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 def level_padding(size: int, level: int) -> int:
-    """Return what is added on both sides of images so that 2 ** level windows of one size cover them."""
+    """Return the padding on both sides of images with which 2 ** level windows of one size cover them."""
     count = 2**level
     return (-(-size // count) * count - size + 1) // 2
 

@@ -303,7 +303,7 @@ class RetinanetDetectionOutput(Operands):
 
 
 def detections(a: Any) -> list[Array]:
-    """Return what is found in each image, [K, 6] each: class (from 1), score and box, best first.
+    """Return the detections of each image, [K, 6]: class (from 1), score and box, best first.
 
     Of each map the best ``nms_top_k`` scores count that are above the threshold, of the last map above 0: Lin
     et al., arXiv 1708.02002, section 4.1.

@@ -231,7 +231,7 @@ define(
 
 
 def clipping(x: Array, max_norm: float) -> Array:
-    """Return what scales an array to a norm of at most ``max_norm``: one number, of the array's rank."""
+    """Return the factor that scales an array to a norm of at most ``max_norm``, with the array's rank."""
     norm = f.sqrt((x * x).sum(keepdims=True))
     return max_norm / f.maximum(norm, max_norm)
 

@@ -345,7 +345,7 @@ class Op:
         return self.record.of(values)
 
     def settings(self, shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what ``scalar`` is told beside its operands: attributes, and what follows from shapes."""
+        """Return the keyword arguments of ``scalar``: attributes, and numbers that follow from shapes."""
         return attrs if self.counts is None else {**attrs, **self.counts(shapes, attrs)}
 
     def values_read(self, attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
@@ -404,10 +404,9 @@ def _as_list(specs: Specs) -> list[Spec]:
 
 
 OPS: dict[str, Op] = {}
-BLOCK_OPS: dict[
-    str, Op
-] = {}  # ops without kernels, which are read into a graph as others: ``blocks.py``
-# Ops without kernels that move values between processes: trainers and servers, or trainers. ``rpc.py``
+# Ops without kernels: those of which a graph holds others in their place (``blocks.py``), and those that move
+# values between processes (``rpc.py``).
+BLOCK_OPS: dict[str, Op] = {}
 MESSAGE_OPS: dict[str, Op] = {}
 
 
@@ -419,9 +418,9 @@ def declaration(type: str) -> Op | None:
 def slope(
     reads: str, writes: str, second: Second | None = None, **settings: Any
 ) -> Callable[[Op], Op]:
-    """Return what declares an op's gradient op: its slots by field (see ``slope_record``), other settings.
+    """Return a function that declares an op's gradient op, of slots by field (see ``slope_record``).
 
-    ``second`` is what :func:`differentiable` is told, unless it follows from the expression.
+    ``second`` is the argument of :func:`differentiable` where it does not follow from the expression.
     """
 
     def declare(op: Op) -> Op:
@@ -438,9 +437,9 @@ def in_steps(
     reads: Sequence[str] = (),
     **settings: Any,
 ) -> Callable[[Op], Op]:
-    """Return what declares the op ``<type>_at``, which no program holds, from the op of that type.
+    """Return a function that declares ``<type>_at``, an op that no program holds, from the op of that type.
 
-    The elements of ``reads`` tell its results' shapes: all slots of numbers, unless told.
+    Its results' shapes follow from elements of the slots ``reads`` (default: all slots of numbers).
     """
 
     def declare(op: Op) -> Op:
@@ -464,7 +463,7 @@ P = ParamSpec("P")
 
 
 def _defining(declare: Callable[P, Op], table: dict[str, Op]) -> Callable[P, Op]:
-    """Return what makes a declaration, adds it to a table, and returns it."""
+    """Return a function that makes a declaration, adds it to a table, and returns it."""
 
     def define(*slots: P.args, **settings: P.kwargs) -> Op:
         return register(declare(*slots, **settings), table)
@@ -480,7 +479,7 @@ define_message = _defining(Op, MESSAGE_OPS)
 def register(op: Op, table: dict[str, Op] = OPS) -> Op:
     """Add a declaration to a table and return it, and that of its gradient op (see :meth:`Grad.of`).
 
-    The gradient op of an op with a formula has one, too, derived from it unless told. A gradient op that
+    The gradient op of an op with a formula gets the derived formula unless it has its own. A gradient op that
     computes element by element gets a gradient op, too, if it names none.
     """
     slope = op.slope

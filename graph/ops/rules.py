@@ -151,7 +151,7 @@ def normal_axis(op: Inference, axis: int, rank: int, *, extra: int = 0) -> int:
 
 
 def as_many(op: Inference, **lists: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return what lists of numbers hold, in turn; refuse lists of different lengths."""
+    """Return tuples of the elements at the same index of lists; refuse lists of different lengths."""
     listed = ", ".join(f"{name}={list(numbers)}" for name, numbers in lists.items())
     same_length = len({len(numbers) for numbers in lists.values()}) == 1
     op.require(same_length, f"{listed} must have as many numbers each")

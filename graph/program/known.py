@@ -87,9 +87,9 @@ def unknown_error(
     op: Op, slot: str, attr: str | tuple[str, ...], name: str, where: str
 ) -> InvalidValue:
     place = f" Built at {where}." if where else ""
-    what = " and ".join(map(repr, attr)) if isinstance(attr, tuple) else repr(attr)
+    names = " and ".join(map(repr, attr)) if isinstance(attr, tuple) else repr(attr)
     return InvalidValue(
-        f"{op.type}: the values of {what} must be known, and those of {slot} = {name!r} are known only when "
+        f"{op.type}: the values of {names} must be known, and those of {slot} = {name!r} are known only when "
         "the program runs. Pass numbers, or results of fill_constant, assign of an array or shape of known "
         f"sizes.{place}"
     )
@@ -107,7 +107,7 @@ def of_sizes(
     shape: Sequence[int],
     dtype: Any,
 ) -> np.ndarray | None:
-    """Return what a computable op makes of operands in which UNKNOWN_SIZE may stand for a size, or None."""
+    """Return a computable op's results for operands in which UNKNOWN_SIZE may stand for a size, or None."""
     present = [operand for operand in operands if operand is not None]
     if len(present) < len(operands):
         return None
@@ -124,7 +124,7 @@ def of_sizes(
 def _open_result(
     op_type: str, operands: Sequence[np.ndarray], attrs: Mapping[str, Any]
 ) -> np.ndarray | None:
-    """Return what arithmetic makes of sizes that are not known: such again, where they have a part in it."""
+    """Return arithmetic's result for operands with unknown sizes: it is unknown where one takes part."""
     if op_type not in _ARITHMETIC:
         return None
     opened = [operand == UNKNOWN_SIZE for operand in operands]
@@ -141,7 +141,7 @@ def _open_result(
 def computed(
     type: str, operands: Sequence[Any], attrs: Mapping[str, Any], dtype: Any
 ) -> np.ndarray | None:
-    """Return what an op makes of known operands, or None if that is not known here."""
+    """Return an op's results for known operands, or None if they are not known here."""
     compute = _MAKERS.get(type) or _TESTS.get(type)
     few = all(operand.size <= _LARGEST for operand in operands)
     if compute is None or type in ("shape", "size", *VIEWS) or not few:

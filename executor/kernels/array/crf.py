@@ -20,7 +20,7 @@ from .time_steps import TimeSteps, by_offsets, on_host
 
 
 def steps_of(dev: Device, op: str, a: LinearChainCrf | CrfDecoding) -> Callable[[], TimeSteps]:
-    """Return what tells the order of rows by time: of LoD sequences, or of a padded batch."""
+    """Return the order of rows by time, of LoD sequences or of a padded batch."""
     x, length = a.emission, a.length
     if length is None:
         return by_offsets(dev, op, "Emission", a.emission_lod[-1], len(x))

@@ -1,4 +1,4 @@
-"""Expressions of gates (``graph/ops/gates.py``) as array calls on the rows of a step, whatever their number."""
+"""Expressions of gates (``graph/ops/gates.py``) as array calls on the rows of a step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ....graph.ops import gates
 from ....graph.ops.operands import Array
 from ...codegen.array_schedule import ArraySchedule, schedule
 
-_BY_KEYWORD = ("maximum", "minimum")  # NumPy wants these to be told by keyword where they write
+_BY_KEYWORD = ("maximum", "minimum")  # NumPy takes their third argument as another operand
 
 
 def run(xp: Any, order: ArraySchedule, arrays: Mapping[str, Any]) -> None:
-    """Compute the results of a schedule; ``arrays`` has those, operands and scratch, by name."""
+    """Compute the results of a schedule; ``arrays`` holds results, operands and scratch, by name."""
     for fn, operands, out in order.each:
         values = [arrays[x] if isinstance(x, str) else x for x in operands]
         if fn in _BY_KEYWORD:

@@ -1,7 +1,7 @@
 """LSTM over sequences, with and without projection; see ``graph/ops/lstm.py`` for the legend.
 
-What steps compute lies by time (``time_steps.py``). A step is one product of what the step before left for
-the sequences that go on, and passes over the gates. Gradients go back in time; those of weights are one product
+Results of steps are ordered by time (``time_steps.py``). A step is one product of the previous step's results
+for the sequences that go on, and passes over the gates. Gradients go back in time; those of weights are one product
 over all rows at the end.
 """
 
@@ -30,7 +30,7 @@ class CellStep:
         self.bias = a.bias[0]
         clip = float(vars(a).get("cell_clip", 0.0))
         kinds = (a.gate_activation, a.cell_activation, a.candidate_activation)
-        # by whether there are cells of the step before
+        # indexed by whether there are cells of the previous step
         self.kinds = [Cells(*kinds, a.use_peepholes, before, clip) for before in (False, True)]
         self.work = self._scratch(dev, a)
 
@@ -50,7 +50,7 @@ class CellStep:
     def forward(
         self, gates: Array, before: Array | None, cell: Array, active: Array, hidden: Array
     ) -> None:
-        """Compute gates in place from their sums, the cells, their activation and what goes out."""
+        """Compute gates in place from their sums, the cells, their activation and the output."""
         results = {"cell": cell, "active": active, "hidden": hidden}
         self._run(lstm_step, gates, before, results)
 
@@ -64,7 +64,7 @@ class CellStep:
         d_cell: Array,
         d_gates: Array,
     ) -> None:
-        """Compute the gradients of the gates' sums; that of the cells becomes that of those before."""
+        """Compute the gradients of the gates' sums; the cells' gradient becomes that of the previous cells."""
         slopes = {"d_hidden": d_hidden, "d_cell": d_cell, "d_cell_out": d_cell}
         arrays = {"cell": cell, "active": active, **slopes, **self.parts(d_gates, "d_")}
         if before is None:
@@ -97,7 +97,7 @@ def schedule_of(step: Callable[[Cells], Results], cells: Cells) -> ArraySchedule
 
 
 class Means(NamedTuple):
-    """A library's products with one matrix, and what computes cells."""
+    """A library's products with one matrix, and its steps."""
 
     factors: Factors
     cells: Callable[[Device, LstmOperands], CellStep]

@@ -15,7 +15,7 @@ ON = ("numpy",)
 
 
 def _chooser(dev: Device, use_random: bool) -> ops.Choose:
-    """Return what takes the first candidates, or some that it draws, in their order."""
+    """Return a function that chooses candidates, in their order: the first, or random ones."""
     if not use_random:
         return ops.first
     stream = drawn_with(dev, 0)

@@ -133,7 +133,7 @@ class CompiledStep(CellStep):
     def forward(
         self, gates: Array, before: Array | None, cell: Array, active: Array, hidden: Array
     ) -> None:
-        """Compute gates in place from their sums, the cells, their activation and what goes out."""
+        """Compute gates in place from their sums, the cells, their activation and the output."""
         if not self._plain:
             super().forward(gates, before, cell, active, hidden)
             return
@@ -152,7 +152,7 @@ class CompiledStep(CellStep):
         d_cell: Array,
         d_gates: Array,
     ) -> None:
-        """Compute the gradients of the gates' sums; that of the cells becomes that of those before."""
+        """Compute the gradients of the gates' sums; the cells' gradient becomes that of the previous cells."""
         if not self._plain:
             super().backward(gates, before, cell, active, d_hidden, d_cell, d_gates)
             return

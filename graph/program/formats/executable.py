@@ -55,7 +55,7 @@ def computed_ops(ops: Sequence[Operator]) -> list[Operator]:
 
 
 def computed_attributes(op: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of an op's attributes that a kernel takes.
+    """Return the attributes of an op that a kernel reads.
 
     Raises:
         Unsupported: an attribute or input that is not built is in use.
