@@ -1,8 +1,8 @@
 """LSTM over sequences, with and without projection; see ``graph/ops/lstm.py`` for the legend.
 
 Results of steps are ordered by time (``time_steps.py``). A step is one product of the previous step's results
-for the sequences that go on, and passes over the gates. Gradients go back in time; those of weights are one product
-over all rows at the end.
+for the sequences that go on, and passes over the gates. Gradients go back in time; those of weights are one
+product over all rows at the end.
 """
 
 from __future__ import annotations
