@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
-from .arguments import check_variable, of_family
+from .arguments import of_family
 from .helper import LayerHelper, constant_layer, layer, layers
 
 
@@ -63,8 +63,6 @@ def fused_elemwise_activation(
 
 def _comparison(op_type: str, x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
     """``{name}``, element by element; ``cond`` is the boolean variable to write."""
-    check_variable(x, "x", op_type)
-    check_variable(y, "y", op_type)
     return constant_layer(op_type, x=x, y=y, out=cond)
 
 
@@ -74,8 +72,6 @@ def less_than(
     """``less_than``, element by element; ``cond`` is the boolean variable to write."""
     if force_cpu is not None and not isinstance(force_cpu, bool):
         raise InvalidType(f"less_than: force_cpu must be a bool, got {force_cpu!r}.")
-    check_variable(x, "x", "less_than")
-    check_variable(y, "y", "less_than")
     return constant_layer("less_than", x=x, y=y, out=cond, force_cpu=bool(force_cpu))
 
 

@@ -196,7 +196,7 @@ def affine_channel(
     act: str | None = None,
 ) -> Variable:
     """x * scale + bias, where scale and bias have one element for each channel."""
-    for argument, value in (("x", x), ("scale", scale), ("bias", bias)):
+    for argument, value in (("scale", scale), ("bias", bias)):
         check_variable(value, argument, "affine_channel")
     helper = LayerHelper("affine_channel", name)
     inputs = {"X": x, "Scale": scale, "Bias": bias}
