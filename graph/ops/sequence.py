@@ -134,14 +134,9 @@ class SequenceSoftmax(Operands):
     data_format: str = "AnyLayout"
 
 
-class SequenceSoftmaxGrad(Operands):
-    x: Input
-    x_lod: Offsets
-    out: Input
+class SequenceSoftmaxGrad(SequenceSoftmax, reads="x out"):
     d_out: Input
     d_x: Output
-    use_cudnn: bool = False
-    data_format: str = "AnyLayout"
 
 
 def softmax_shape(op: Inference) -> Mapping[str, Specs]:
@@ -197,15 +192,10 @@ class SequenceExpand(Operands):
     ref_level: int = -1
 
 
-class SequenceExpandGrad(Operands):
-    x: Input
-    y: Input
-    x_lod: Offsets
-    y_lod: Offsets
+class SequenceExpandGrad(SequenceExpand, reads="x y"):
     out_lod: Offsets = named("Out@GRAD@LOD")
     d_out: Input
     d_x: Output
-    ref_level: int = -1
 
 
 def expand_shape(op: Inference) -> Mapping[str, Specs]:
