@@ -165,10 +165,10 @@ def of_family(
 
 
 def known_sizes(layer: str, input: Variable, dims: slice | int, sizes: str) -> list[int]:
-    """Return sizes of a variable that a layer's parameters have; ``sizes`` says what they are.
+    """Return sizes of a variable that a layer's parameters share; ``sizes`` names them in errors.
 
     Raises:
-        InvalidValue: one is unknown; it names the op behind which they are.
+        InvalidValue: a size is unknown; the error names the op behind which sizes are unknown.
     """
     shape = list(input.shape or ())
     wanted = shape[dims] if isinstance(dims, slice) else [shape[dims]]

@@ -281,7 +281,7 @@ def var_conv_2d(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """Convolve images of several sizes, padded so that a stride of 1 leaves their size as it is.
+    """Convolve images of several sizes, padded so that a stride of 1 keeps their size.
 
     Args:
         input: for each image its numbers [input_channel, height, width], as a sequence of [N, 1].

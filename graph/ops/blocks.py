@@ -1,4 +1,4 @@
-"""Ops that hold a block of the program, those that stand around and in such blocks, and arrays of tensors.
+"""Ops that hold a block of the program, ops that pass values in and out of such blocks, and arrays of tensors.
 
 They have no kernels: when a program is read into a graph, their blocks become ops like any others (see
 ``graph/ir/branches.py`` and ``graph/ir/recurrent.py``). Slots and attributes are Paddle's.
@@ -30,12 +30,12 @@ def _selected(op: Inference) -> Mapping[str, Specs]:
     return {"Out": reduce(either, others, first)}
 
 
-def either(one: Spec, other: Spec) -> Spec:
-    """Return the spec of one of two results, of which a size is unknown that the other is known not to have."""
-    if len(one.shape) != len(other.shape):
-        return one
-    sizes = zip(one.shape, other.shape, strict=True)
-    return one._replace(shape=tuple(n if m in (n, -1) else -1 for n, m in sizes))
+def either(first: Spec, second: Spec) -> Spec:
+    """Return the spec of a value that is one of two: sizes that are known to differ become unknown."""
+    if len(first.shape) != len(second.shape):
+        return first
+    sizes = zip(first.shape, second.shape, strict=True)
+    return first._replace(shape=tuple(n if m in (n, -1) else -1 for n, m in sizes))
 
 
 _BRANCH: dict[str, Any] = {"sub_block": None, "is_scalar_condition": False}
@@ -54,7 +54,7 @@ _RANKED = record_of("x rank_table", "out")
 
 
 def _sentences(op: Inference) -> Mapping[str, Specs]:
-    """How many words all hypotheses have together is known behind the last step."""
+    """The number of words of all hypotheses is known only after the last step."""
     kinds = {"SentenceIds": op.spec("Ids").dtype, "SentenceScores": op.spec("Scores").dtype}
     return {slot: Spec((-1,), kind) for slot, kind in kinds.items()}
 

@@ -1,6 +1,6 @@
-"""Two linear layers with an activation in between as one op, which does not keep what lies in between.
+"""Two linear layers with an activation in between as one op, which does not keep the hidden layer.
 
-[layer_norm ->] linear -> relu or gelu [-> dropout] -> linear [-> dropout] [-> + Residual]. Rows are worked on
+[layer_norm ->] linear -> relu or gelu [-> dropout] -> linear [-> dropout] [-> + Residual]. Rows are computed
 some at a time. The backward pass computes the normalised rows, the hidden layer before and after the activation
 and both dropout masks again: one more product, against some hidden layers of memory.
 """

@@ -14,8 +14,8 @@ from .rules import match, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, table, uniform
 from .second_order import Second
 
-# What lies further below the largest score of a row counts as if it lay so far below, as on Paddle's CPUs: no
-# probability is 0, so that the logarithm of one is finite, and its gradient is that of the scores.
+# Scores further below the largest of their row count as if they were this far below, as on Paddle's CPUs: no
+# probability is 0, so its logarithm is finite, and its gradient is that of the scores.
 LEAST_SHIFT = -64.0
 _APART = [[0.0, 100.0, 30.5], [-200.0, 100.0, 100.0], [9.0, -1e4, -80.0]]
 

@@ -78,7 +78,7 @@ def parameter_name(slot: str) -> str:
 
 
 def attribute_name(parameter: str) -> str:
-    """Return the attribute that a parameter stands for: ``lambda_`` is that which Python has no word for."""
+    """Return the attribute of a parameter: ``lambda_`` is ``lambda``, a keyword of Python."""
     return parameter.removesuffix("_")
 
 
@@ -129,7 +129,7 @@ class Operands:
     @classmethod
     @cache
     def declared(cls) -> Declared:
-        """Return what the fields say, in their order: those of base classes come first.
+        """Return the slots and attributes of the fields, in their order: those of base classes come first.
 
         A field that is declared again takes its place among the new ones.
         """

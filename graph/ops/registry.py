@@ -267,40 +267,43 @@ class Op:
     )  # output slot -> input slot it may overwrite
     # ... and another one, where that is some other result's
     in_place_else: Mapping[str, str] = field(default_factory=dict)
-    # input slot -> attribute (or one for each number) that it stands for, if in use: ``graph/program/known.py``
+    # input slot -> the attribute, or an attribute for each number, that it replaces: ``program/known.py``
     numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    # ... and attributes that change with it
+    # ... and other attributes that change where it is in use
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
-    # what makes the op of the same record that reads such numbers in each step, where no program knows them
+    # returns the op of the same record that reads such numbers in each step, where they are not known before
     in_steps: Callable[[Op], Op] | None = None
     # attributes -> input slots whose elements the shape rule reads: they must be known before a step
     reads_values: Callable[[Mapping[str, Any]], Sequence[str]] = lambda attrs: ()
-    # elements of those by slot, attributes -> the sizes that the rule takes from them, if it takes nothing
-    # else; below zero: operands do not fit together
+    # elements of those by slot, attributes -> the sizes that the rule takes from them, if it needs no more
+    # than these; below zero: operands do not fit together
     sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]] | None = None
     reads_none_with: str = ""  # an input slot: if it is in use, the rule reads no elements
     lod: LodRule = shared  # which sequences the results have
-    places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
-    # specs of operands and results -> which of them lie in another, if these do for their shapes
+    places: Callable[[Inference], Sequence[Place]] | None = (
+        None  # results in place that depend on shapes
+    )
+    # specs of operands and results -> which of them are parts of another one's memory, if their shapes allow it
     parts: Callable[[Inference], Lying | None] | None = None
-    views: Mapping[str, str] = field(
-        default_factory=dict
-    )  # output slot -> input slot whose elements it has, in their order, if it has as many
-    cuts: bool = False  # ``views`` hold the first of the operand's elements, which may have more
-    # attributes, input slots in use -> so in ``views``
+    # output slot -> input slot with the same elements in the same order, if their numbers of elements agree
+    views: Mapping[str, str] = field(default_factory=dict)
+    cuts: bool = (
+        False  # results in ``views`` have the first of the operand's elements, which may be more
+    )
+    # attributes, input slots in use -> whether the elements in ``views`` keep their order
     keeps_order: Callable[[Mapping[str, Any], Container[str]], bool] = lambda attrs, slots: True
     # attributes -> output slot -> another one with the same elements, where both have one shape
     twins: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda attrs: {}
-    # input slots of which kernels are told the shapes alone: by then their memory may be another value's; if
-    # that depends on the op's use: attributes, input slots in use -> these
+    # input slots of which kernels read the shapes alone: their memory may hold another value by then; if that
+    # depends on the op's use: attributes, input slots in use -> these slots
     shapes_of: Sequence[str] | Callable[[Mapping[str, Any], Container[str]], Sequence[str]] = ()
-    # input slots of which the result is a linear function, the others being no floats: the gradient of its
-    # gradient op is the op itself
+    # input slots of which the result is a linear function, where no other slot holds floats: the gradient op
+    # of its gradient op is the op itself
     linear: Sequence[str] = ()
     made_linear: Mapping[str, Any] = field(default_factory=dict)  # attributes that make it so
     random: bool = False  # draws numbers: depends on seed, output name, step and sample index
-    # attributes -> whether it leaves the operands as they are that it may overwrite
+    # attributes -> whether operands that it may overwrite keep their elements
     only_uses: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
     # attributes -> whether results depend on which rows the place has, or on how many, beyond the operands
     by_place: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
@@ -354,7 +357,7 @@ class Op:
         return () if none else [slot for slot in self.reads_values(attrs) if slot in slots]
 
     def shape_slots(self, attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
-        """Return the input slots, of those in use, of which kernels are told the shapes alone."""
+        """Return the input slots in use of which kernels read the shapes alone."""
         return self.shapes_of(attrs, slots) if callable(self.shapes_of) else self.shapes_of
 
     def filled(self, values: Mapping[str, Any]) -> Operands:

@@ -12,9 +12,7 @@ from ...strategies.types import FLOATS, INTEGERS, LOW, VarType
 from .operands import Operands
 from .registry import Inference, ShapeRule, Spec, Specs
 
-UNKNOWN_SIZE = -(
-    2**63
-)  # stands for a size, given as a variable, that is known when the program runs
+UNKNOWN_SIZE = -(2**63)  # a size, in a variable, that is known only when the program runs
 
 
 def same(source: str = "X", *outputs: str) -> ShapeRule:

@@ -86,7 +86,7 @@ def nce_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 def _check_drawing(op: Inference, rows: int) -> None:
-    """Refuse what says wrongly how classes are drawn, and what the rows weigh."""
+    """Refuse wrong attributes of the draw of classes, and wrong weights of rows."""
     drawn, sampler = op.attr("num_neg_samples"), op.attr("sampler")
     op.require(drawn > 0, f"num_neg_samples must be above 0, got {drawn}")
     op.require(

@@ -1,4 +1,4 @@
-"""Collectives that stand in a user's program: trainers, each with a program of its own, meet in rings.
+"""Collectives in a user's program: trainers, each with a program of its own, meet in rings.
 
 ``ring_id`` numbers the rings; replicas of one program meet by the ops in ``collective.py`` instead. Slots,
 attributes and defaults are Paddle's.

@@ -76,7 +76,7 @@ class _Gatherer:
             return
         key = _key(node)
         group = self._open.setdefault(key, [])
-        # A group stands in the place of its last member: it moves behind every node since.
+        # A group takes the place of its last member, so it moves behind every node since.
         self.nodes = [n for n in self.nodes if n is not group]
         group.append(node)
         self.nodes.append(group)

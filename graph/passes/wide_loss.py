@@ -21,7 +21,7 @@ _SLOPES = tuple(f"{name}_grad" for name in ("mean", "reduce_mean", "reduce_sum")
 
 
 def wide_loss(graph: Graph, target: Target) -> Graph:
-    """Widen what lies between a loss of low scores and the scalar made of it, and the gradients between."""
+    """Widen the values between a loss of low scores and the scalar computed from it, and their gradients."""
     if not any(node.op == SCORE_LOSS and not node.attrs["wide"] for node in graph.nodes):
         return graph
     swap = _widened(graph)

@@ -266,7 +266,7 @@ def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
     """Register the kernels that are made of a library's products."""
 
     def factor(dev: Device, a: LstmOperands, matrix: Array, turned: bool = False) -> Factor:
-        """Return a matrix to multiply by. Taken first, it lies where the number of rows makes no difference."""
+        """Return a matrix to multiply by. Memory taken first has a place that no number of rows changes."""
         sizes = matrix.shape[::-1] if turned else matrix.shape
         count = a.input_lod[-1].shape[0] - 1
         return means.factors(
