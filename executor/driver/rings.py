@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from ...graph.ops.rings import MEETINGS, RING_TYPES
+from ...graph.ops.trainer_collective import MEETINGS, RING_TYPES
 from ...graph.program.operator import Operator
 from ...graph.program.program import Program
 from ...strategies.errors import (

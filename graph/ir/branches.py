@@ -20,7 +20,7 @@ from ..ops.blocks import either
 from ..ops.printing import PRINT, PRINT_IF
 from ..ops.python_function import PY_FUNC
 from ..ops.registry import Spec
-from ..ops.rings import MEETINGS
+from ..ops.trainer_collective import MEETINGS
 from ..program.block import Block
 from ..program.operator import Operator
 from ..program.role import EMPTY_VAR, differentiated_name, grad_name
@@ -186,7 +186,7 @@ class Branches(DataLoops):
             assert like is not None
             zero = self._new(f"{name}@ZERO", like.spec)
             yield node_of(op, "fill_zeros_like", {"X": (like,)}, {"Out": (zero,)})
-            # What the branch overwrites is, where it is not taken, what stands there behind it.
+            # Where the branch is not taken, a variable that it overwrites has the gradient from behind it.
             other = above.get(gradient, zero) if operand in overwritten.values else zero
             result = self._write(op.block, name)
             assert result is not None
@@ -297,7 +297,7 @@ class Branches(DataLoops):
 
 
 def _check_types(op: Operator, name: str, taken: Spec, other: Spec) -> None:
-    """Refuse two sides of which one cannot be chosen for the other.
+    """Refuse results of two branches that differ in shape or type, so that no value can be either.
 
     Raises:
         ShapeError: their sizes or the types of their elements differ.
@@ -310,7 +310,7 @@ def _check_types(op: Operator, name: str, taken: Spec, other: Spec) -> None:
 
 
 def _of_either(op: Operator, name: str, taken: Spec, other: Spec) -> Spec:
-    """Return the spec of the one or the other of two results: sizes in which they differ are unknown.
+    """Return the spec of a value that is the result of either branch: sizes in which they differ are unknown.
 
     Raises:
         ShapeError: they have other numbers of dimensions, or elements of other types.
@@ -323,9 +323,9 @@ def _of_either(op: Operator, name: str, taken: Spec, other: Spec) -> Spec:
     return either(other, taken)
 
 
-def _may_be_alike(one: Spec, other: Spec) -> bool:
-    """Tell whether no size is known in which two differ."""
-    sizes = zip_longest(one.shape, other.shape)
+def _may_be_alike(first: Spec, second: Spec) -> bool:
+    """Tell whether two specs differ in no size that both know."""
+    sizes = zip_longest(first.shape, second.shape)
     return all(n == m or -1 in (n, m) for n, m in sizes)
 
 

@@ -110,6 +110,13 @@ def _args(slots: Mapping[str, Sequence[Value | None]]) -> str:
     )
 
 
+def cast_node(source: Value, result: Value, like: Node) -> Node:
+    """Return the cast of a value to the type of ``result``, with role, place and scope of another node."""
+    attrs = {"in_dtype": int(source.spec.dtype), "out_dtype": int(result.spec.dtype)}
+    slots = {"X": (source,)}, {"Out": (result,)}
+    return Node("cast", *slots, attrs, like.role, like.where, (), like.at, like.scope)
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """Nodes in an order that respects their data, the feeds, and the last value of every variable.

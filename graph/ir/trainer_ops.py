@@ -12,17 +12,17 @@ from ..ops.collective import (
     RING_REDUCE,
     RING_SCATTER,
 )
-from ..ops.rings import INTRODUCTIONS, MEETINGS, REDUCTIONS, STREAM_ORDERS
+from ..ops.trainer_collective import INTRODUCTIONS, MEETINGS, REDUCTIONS, STREAM_ORDERS
 from ..program.operator import Operator
 from .block_reader import BlockReader, finished, node_of
 from .graph import STATE, TEMP, Node, Value
 
 
 class TrainerOps(BlockReader):
-    """Makes collectives of ``c_allreduce_sum`` and the like; those that prepare them are no work."""
+    """Makes collectives of ``c_allreduce_sum`` and the like; ops that prepare them need no node."""
 
     def _introduction(self, op: Operator) -> Iterator[Node]:
-        """Read an op that says who meets: nothing is computed."""
+        """Read an op that tells trainers of each other: nothing is computed."""
         yield from ()
 
     def _stream_order(self, op: Operator) -> Iterator[Node]:
@@ -54,7 +54,7 @@ class TrainerOps(BlockReader):
             yield self._collective(op, RING_REDUCE, value, result, reduce=REDUCTIONS[kind])
 
     def _sum(self, op: Operator, value: Value, result: str) -> Iterator[Node]:
-        """Sum a temporary where it lies; of what outlives steps, or is fed, a copy."""
+        """Sum a temporary in place, and a copy of a variable that outlives steps or is fed."""
         if value.kind == TEMP and op.inputs["X"][0] == result:
             yield self._collective(op, ALL_REDUCE, value, result)
             return

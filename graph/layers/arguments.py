@@ -10,8 +10,9 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Collection
 from functools import wraps
+from inspect import signature
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -101,9 +102,9 @@ CHECKS = {
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that refuses arguments which are not what their annotations say (see above).
+    """Return a function that refuses arguments that do not match their annotations (see above).
 
-    A function that takes no variables, and a class, is returned as it is.
+    A class, and a function without variables among its parameters, are returned unchanged.
     """
     if not isinstance(function, FunctionType):
         return function
@@ -126,11 +127,48 @@ def checked(function: Callable[..., Any]) -> Callable[..., Any]:
     return layer
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def of_family(
+    function: Callable[Concatenate[T, P], R], member: T, name: str = "", **defaults: Any
+) -> Callable[P, R]:
+    """Return one layer of a family: ``function`` with ``member`` as its first argument.
+
+    ``name`` is the layer's (default: ``member``) and takes the place of ``{name}`` in the documentation;
+    ``defaults`` are default values that differ from the function's.
+    """
+    assert isinstance(function, FunctionType)
+    name = name or str(member)
+    family = signature(function)
+    parameters = [
+        p.replace(default=defaults.get(p.name, p.default))
+        for p in [*family.parameters.values()][1:]
+    ]
+    values = tuple(p.default for p in parameters if p.default is not p.empty)
+    code, namespace = function.__code__, function.__globals__
+    own = FunctionType(code, namespace, name, values, function.__closure__)
+    own.__annotations__, own.__qualname__ = function.__annotations__, name
+    call: Any = checked(own)
+
+    @wraps(function)
+    def layer(*args: P.args, **settings: P.kwargs) -> R:
+        result: R = call(member, *args, **settings)
+        return result
+
+    layer.__name__ = layer.__qualname__ = name
+    layer.__doc__ = (function.__doc__ or "").replace("{name}", name)
+    layer.__signature__ = family.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return layer
+
+
 def known_sizes(layer: str, input: Variable, dims: slice | int, sizes: str) -> list[int]:
-    """Return sizes of a variable that a layer's parameters have; ``sizes`` says what they are.
+    """Return sizes of a variable that a layer's parameters share; ``sizes`` names them in errors.
 
     Raises:
-        InvalidValue: one is unknown; it names the op behind which they are.
+        InvalidValue: a size is unknown; the error names the op behind which sizes are unknown.
     """
     shape = list(input.shape or ())
     wanted = shape[dims] if isinstance(dims, slice) else [shape[dims]]

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ...strategies.errors import InvalidType, InvalidValue
 from ..ops.fused_activation import FUSED
 from ..program.variable import Variable
-from .arguments import check_variable
+from .arguments import of_family
 from .helper import LayerHelper, constant_layer, layer, layers
 
 
-def _elementwise(op_type: str) -> Callable[..., Variable]:
-    def layer(
-        x: Variable, y: Variable, axis: int = -1, act: str | None = None, name: str | None = None
-    ) -> Variable:
-        helper = LayerHelper(op_type, name)
-        return helper.activate(helper.layer(op_type, x=x, y=y, axis=axis), act)
+def _elementwise(
+    op_type: str,
+    x: Variable,
+    y: Variable,
+    axis: int = -1,
+    act: str | None = None,
+    name: str | None = None,
+) -> Variable:
+    """``{name}`` of x and y; y is aligned with x at ``axis`` and broadcast."""
+    helper = LayerHelper(op_type, name)
+    return helper.activate(helper.layer(op_type, x=x, y=y, axis=axis), act)
 
-    layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = f"``{op_type}`` of x and y; y is aligned with x at ``axis`` and broadcast."
-    return layer
 
-
-elementwise_add = _elementwise("elementwise_add")
-elementwise_sub = _elementwise("elementwise_sub")
-elementwise_mul = _elementwise("elementwise_mul")
-elementwise_div = _elementwise("elementwise_div")
-elementwise_max = _elementwise("elementwise_max")
-elementwise_min = _elementwise("elementwise_min")
-elementwise_pow = _elementwise("elementwise_pow")
-elementwise_mod = _elementwise("elementwise_mod")
-elementwise_floordiv = _elementwise("elementwise_floordiv")
+elementwise_add = of_family(_elementwise, "elementwise_add")
+elementwise_sub = of_family(_elementwise, "elementwise_sub")
+elementwise_mul = of_family(_elementwise, "elementwise_mul")
+elementwise_div = of_family(_elementwise, "elementwise_div")
+elementwise_max = of_family(_elementwise, "elementwise_max")
+elementwise_min = of_family(_elementwise, "elementwise_min")
+elementwise_pow = of_family(_elementwise, "elementwise_pow")
+elementwise_mod = of_family(_elementwise, "elementwise_mod")
+elementwise_floordiv = of_family(_elementwise, "elementwise_floordiv")
 
 
 def fused_elemwise_activation(
@@ -63,12 +61,9 @@ def fused_elemwise_activation(
     return layers(FUSED, None, "Out IntermediateOut", **fields)[0]
 
 
-def _compared(
-    op_type: str, x: Variable, y: Variable, cond: Variable | None, attrs: dict[str, Any]
-) -> Variable:
-    check_variable(x, "x", op_type)
-    check_variable(y, "y", op_type)
-    return constant_layer(op_type, x=x, y=y, out=cond, **attrs)
+def _comparison(op_type: str, x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
+    """``{name}``, element by element; ``cond`` is the boolean variable to write."""
+    return constant_layer(op_type, x=x, y=y, out=cond)
 
 
 def less_than(
@@ -77,39 +72,26 @@ def less_than(
     """``less_than``, element by element; ``cond`` is the boolean variable to write."""
     if force_cpu is not None and not isinstance(force_cpu, bool):
         raise InvalidType(f"less_than: force_cpu must be a bool, got {force_cpu!r}.")
-    return _compared("less_than", x, y, cond, {"force_cpu": bool(force_cpu)})
+    return constant_layer("less_than", x=x, y=y, out=cond, force_cpu=bool(force_cpu))
 
 
-def _comparison(op_type: str) -> Callable[..., Variable]:
-    def layer(x: Variable, y: Variable, cond: Variable | None = None) -> Variable:
-        return _compared(op_type, x, y, cond, {})
-
-    layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = f"``{op_type}``, element by element; ``cond`` is the boolean variable to write."
-    return layer
+less_equal = of_family(_comparison, "less_equal")
+greater_than = of_family(_comparison, "greater_than")
+greater_equal = of_family(_comparison, "greater_equal")
+equal = of_family(_comparison, "equal")
+not_equal = of_family(_comparison, "not_equal")
 
 
-less_equal = _comparison("less_equal")
-greater_than = _comparison("greater_than")
-greater_equal = _comparison("greater_equal")
-equal = _comparison("equal")
-not_equal = _comparison("not_equal")
+def _logical(
+    op_type: str, x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
+) -> Variable:
+    """``{name}`` of booleans; ``out`` is the boolean variable to write."""
+    return constant_layer(op_type, name, x=x, y=y, out=out)
 
 
-def _logical(op_type: str) -> Callable[..., Variable]:
-    def layer(
-        x: Variable, y: Variable, out: Variable | None = None, name: str | None = None
-    ) -> Variable:
-        return constant_layer(op_type, name, x=x, y=y, out=out)
-
-    layer.__name__ = layer.__qualname__ = op_type
-    layer.__doc__ = f"``{op_type}`` of booleans; ``out`` is the boolean variable to write."
-    return layer
-
-
-logical_and = _logical("logical_and")
-logical_or = _logical("logical_or")
-logical_xor = _logical("logical_xor")
+logical_and = of_family(_logical, "logical_and")
+logical_or = of_family(_logical, "logical_or")
+logical_xor = of_family(_logical, "logical_xor")
 
 
 def logical_not(x: Variable, out: Variable | None = None, name: str | None = None) -> Variable:

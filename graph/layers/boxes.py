@@ -6,7 +6,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
-from .arguments import check_variable, integer, number
+from .arguments import integer, number
 from .helper import layer, layers
 
 _VARIANCES = (0.1, 0.1, 0.2, 0.2)
@@ -39,8 +39,6 @@ def _pair(
     op_type: str, inputs: dict[str, Variable], attrs: Any, first: str, name: str | None
 ) -> tuple[Variable, Variable]:
     """Append an op that makes boxes and their variances; no gradient passes."""
-    for slot, variable in inputs.items():
-        check_variable(variable, slot.lower(), op_type)
     results = f"{first} Variances"
     boxes, variances = layers(op_type, name, results, results, **inputs, **attrs)
     return boxes, variances
@@ -244,8 +242,6 @@ def _regions(
     op_type: str, x: Variable, rois: Variable, size: Any, scale: float, attrs: Any, **more: Any
 ) -> Variable:
     """Append a pool over regions."""
-    check_variable(x, "input", op_type)
-    check_variable(rois, "rois", op_type)
     height, width = (integer(n, "pooled_height and pooled_width", op_type) for n in size)
     bins = {"pooled_height": height, "pooled_width": width}
     settings = {**bins, "spatial_scale": scale, **attrs}

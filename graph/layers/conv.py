@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidArgument, InvalidValue
 from ..ops.conv import LAST
 from ..program.variable import Variable
-from .arguments import check_variable, integer, known_sizes
+from .arguments import check_variable, integer, known_sizes, of_family
 from .helper import LayerHelper
 from .initializer import NormalInitializer
 
@@ -110,17 +110,26 @@ def _convolution(
     dims: int,
     input: Variable,
     num_filters: int,
-    filter_size: Any,
-    windows: tuple[Any, Any, Any],
-    groups: int | None,
-    param_attr: Any,
-    bias_attr: Any,
-    use_cudnn: bool,
-    act: str | None,
-    name: str | None,
-    data_format: str,
+    filter_size: int | Sequence[int],
+    stride: int | Sequence[int] = 1,
+    padding: Any = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int | None = None,
+    param_attr: Any = None,
+    bias_attr: Any = None,
+    use_cudnn: bool = True,
+    act: str | None = None,
+    name: str | None = None,
+    data_format: str = "NCHW",
 ) -> Variable:
-    """``windows``: stride, padding, dilation."""
+    """Convolution of images [N, C, H, W], or with channels last; of volumes there is a depth D before H.
+
+    Weights are [O, C / groups, kh, kw], normal with deviation sqrt(2 / (kh kw C)).
+
+    Raises:
+        InvalidArgument: ``param_attr`` is False.
+        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
+    """
     layer = f"conv{dims}d"
     _check(layer, param_attr, use_cudnn)
     num_filters = integer(num_filters, "num_filters", layer)
@@ -132,17 +141,30 @@ def _convolution(
     op_type = "depthwise_conv2d" if depthwise else layer
     helper = LayerHelper(op_type, name)
     size = several(filter_size, dims, "filter_size")
-    deviation = math.sqrt(2.0 / (math.prod(size) * channels))
-    w = helper.create_parameter(
-        param_attr,
-        [num_filters, channels // groups, *size],
-        input.dtype,
-        default_initializer=NormalInitializer(0.0, deviation),
-    )
-    attrs = window_attrs(dims, *windows, data_format)
+    w = _filters(helper, param_attr, input, (num_filters, channels, groups), size)
+    attrs = window_attrs(dims, stride, padding, dilation, data_format)
     attrs |= {"groups": groups, "use_cudnn": use_cudnn}
     out = helper.layer(op_type, input=input, filter=w, **attrs)
     return _finished(helper, out, data_format in LAST, bias_attr, act)
+
+
+conv2d = of_family(_convolution, 2, "conv2d")
+conv3d = of_family(_convolution, 3, "conv3d", data_format="NCDHW")
+
+
+def _filters(
+    helper: LayerHelper,
+    attr: Any,
+    input: Variable,
+    numbers: tuple[int, int, int],
+    size: Sequence[int],
+) -> Variable | None:
+    """Create the weights of a convolution; ``numbers`` are those of filters, channels and groups."""
+    count, channels, groups = numbers
+    deviation = math.sqrt(2.0 / (math.prod(size) * channels))
+    start = NormalInitializer(0.0, deviation)
+    shape = [count, channels // groups, *size]
+    return helper.create_parameter(attr, shape, input.dtype, default_initializer=start)
 
 
 def window_attrs(
@@ -159,12 +181,14 @@ def window_attrs(
     }
 
 
-def conv2d(
+def _transposed(
+    dims: int,
     input: Variable,
     num_filters: int,
-    filter_size: int | Sequence[int],
-    stride: int | Sequence[int] = 1,
+    output_size: int | Sequence[int] | None = None,
+    filter_size: int | Sequence[int] | None = None,
     padding: Any = 0,
+    stride: int | Sequence[int] = 1,
     dilation: int | Sequence[int] = 1,
     groups: int | None = None,
     param_attr: Any = None,
@@ -174,71 +198,21 @@ def conv2d(
     name: str | None = None,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Convolution of images [N, C, H, W] or, with ``data_format="NHWC"``, [N, H, W, C].
+    """Transposed convolution: a size n becomes (n - 1) * stride - 2 * padding + dilation * (k - 1) + 1.
 
-    Weights are [O, C / groups, kh, kw], normal with deviation sqrt(2 / (kh kw C)).
-
-    Raises:
-        InvalidArgument: ``param_attr`` is False.
-        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
-    """
-    return _convolution(
-        2, input, num_filters, filter_size, (stride, padding, dilation), groups,
-        param_attr, bias_attr, use_cudnn, act, name, data_format,
-    )  # fmt: skip
-
-
-def conv3d(
-    input: Variable,
-    num_filters: int,
-    filter_size: int | Sequence[int],
-    stride: int | Sequence[int] = 1,
-    padding: Any = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
-    """Convolution of volumes [N, C, D, H, W] or, with ``data_format="NDHWC"``, [N, D, H, W, C].
-
-    Weights are [O, C / groups, kd, kh, kw], normal with deviation sqrt(2 / (kd kh kw C)).
+    ``output_size`` may be up to stride - 1 more than that; without ``filter_size`` the filter follows from it.
+    Weights are [C, O / groups, kh, kw], with a depth before kh for volumes, Xavier uniform.
 
     Raises:
         InvalidArgument: ``param_attr`` is False.
         InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
     """
-    return _convolution(
-        3, input, num_filters, filter_size, (stride, padding, dilation), groups,
-        param_attr, bias_attr, use_cudnn, act, name, data_format,
-    )  # fmt: skip
-
-
-def _transposed(
-    dims: int,
-    input: Variable,
-    num_filters: int,
-    output_size: Any,
-    filter_size: Any,
-    windows: tuple[Any, Any, Any],
-    groups: int | None,
-    param_attr: Any,
-    bias_attr: Any,
-    use_cudnn: bool,
-    act: str | None,
-    name: str | None,
-    data_format: str,
-) -> Variable:
-    """``windows``: stride, padding, dilation."""
     layer = f"conv{dims}d_transpose"
     _check(layer, param_attr, use_cudnn)
     num_filters = integer(num_filters, "num_filters", layer)
     groups_or_none, groups = groups, 1 if groups is None else integer(groups, "groups", layer)
     channels = known_channels(input, layer, dims, data_format, num_filters, groups)
-    attrs = window_attrs(dims, *windows, data_format)
+    attrs = window_attrs(dims, stride, padding, dilation, data_format)
     attrs["output_size"] = [] if output_size is None else several(output_size, dims, "output_size")
     last = data_format in LAST
     if filter_size is None:
@@ -253,6 +227,10 @@ def _transposed(
     attrs |= {"groups": groups, "use_cudnn": use_cudnn, "data_format": "NHWC" if last else "NCHW"}
     out = helper.layer(op_type, input=input, filter=w, **attrs)
     return _finished(helper, out, last, bias_attr, act)
+
+
+conv2d_transpose = of_family(_transposed, 2, "conv2d_transpose")
+conv3d_transpose = of_family(_transposed, 3, "conv3d_transpose", data_format="NCDHW")
 
 
 def _fitting(layer: str, input: Variable, attrs: dict[str, Any], last: bool) -> list[int]:
@@ -276,67 +254,6 @@ def _fitting(layer: str, input: Variable, attrs: dict[str, Any], last: bool) -> 
     if min(kernel) < 1:
         raise InvalidValue(f"{layer}: no filter makes output_size {sizes} of {list(image)}.")
     return kernel
-
-
-def conv2d_transpose(
-    input: Variable,
-    num_filters: int,
-    output_size: int | Sequence[int] | None = None,
-    filter_size: int | Sequence[int] | None = None,
-    padding: Any = 0,
-    stride: int | Sequence[int] = 1,
-    dilation: int | Sequence[int] = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Transposed convolution of images: H becomes (H - 1) * stride - 2 * padding + dilation * (kh - 1) + 1.
-
-    ``output_size`` may be up to stride - 1 more than that; without ``filter_size`` the filter follows from it.
-    Weights are [C, O / groups, kh, kw], Xavier uniform.
-
-    Raises:
-        InvalidArgument: ``param_attr`` is False.
-        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
-    """
-    return _transposed(
-        2, input, num_filters, output_size, filter_size, (stride, padding, dilation), groups,
-        param_attr, bias_attr, use_cudnn, act, name, data_format,
-    )  # fmt: skip
-
-
-def conv3d_transpose(
-    input: Variable,
-    num_filters: int,
-    output_size: int | Sequence[int] | None = None,
-    filter_size: int | Sequence[int] | None = None,
-    padding: Any = 0,
-    stride: int | Sequence[int] = 1,
-    dilation: int | Sequence[int] = 1,
-    groups: int | None = None,
-    param_attr: Any = None,
-    bias_attr: Any = None,
-    use_cudnn: bool = True,
-    act: str | None = None,
-    name: str | None = None,
-    data_format: str = "NCDHW",
-) -> Variable:
-    """Transposed convolution of volumes; sizes as in :func:`conv2d_transpose`.
-
-    Weights are [C, O / groups, kd, kh, kw], Xavier uniform.
-
-    Raises:
-        InvalidArgument: ``param_attr`` is False.
-        InvalidType, InvalidValue: another argument has a wrong type, or sizes and groups do not fit.
-    """
-    return _transposed(
-        3, input, num_filters, output_size, filter_size, (stride, padding, dilation), groups,
-        param_attr, bias_attr, use_cudnn, act, name, data_format,
-    )  # fmt: skip
 
 
 def deformable_conv(
@@ -374,14 +291,8 @@ def deformable_conv(
     groups = 1 if groups is None else integer(groups, "groups", layer)
     channels = known_channels(input, layer, 2, "NCHW", num_filters, groups)
     size = several(filter_size, 2, "filter_size")
-    deviation = math.sqrt(2.0 / (math.prod(size) * channels))
     helper = LayerHelper(layer, name)
-    w = helper.create_parameter(
-        param_attr,
-        [num_filters, channels // groups, *size],
-        input.dtype,
-        default_initializer=NormalInitializer(0.0, deviation),
-    )
+    w = _filters(helper, param_attr, input, (num_filters, channels, groups), size)
     out = helper.layer(
         layer if modulated else f"{layer}_v1",
         input=input,

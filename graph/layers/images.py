@@ -9,7 +9,7 @@ import numpy as np
 from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue
 from ...strategies.types import INTEGERS
 from ..program.variable import Variable
-from .arguments import check_variable, integer
+from .arguments import check_variable, integer, of_family
 from .helper import LayerHelper, layer
 from .numbers import as_variables
 
@@ -135,7 +135,8 @@ def _new_sizes(
     attrs |= dict(zip(names, plain, strict=True))
 
 
-def resize_bilinear(
+def _linear(
+    resample: str,
     input: Variable,
     out_shape: Any = None,
     scale: Any = None,
@@ -145,42 +146,13 @@ def resize_bilinear(
     align_mode: int = 1,
     data_format: str = "NCHW",
 ) -> Variable:
-    """Resize images with two neighbours along each axis: see :func:`image_resize`."""
-    return image_resize(
-        input,
-        out_shape,
-        scale,
-        name,
-        "BILINEAR",
-        actual_shape,
-        align_corners,
-        align_mode,
-        data_format,
-    )
+    """Resize images, or volumes, with two neighbours along each axis: see :func:`image_resize`."""
+    settings = (actual_shape, align_corners, align_mode, data_format)
+    return image_resize(input, out_shape, scale, name, resample, *settings)
 
 
-def resize_trilinear(
-    input: Variable,
-    out_shape: Any = None,
-    scale: Any = None,
-    name: str | None = None,
-    actual_shape: Variable | None = None,
-    align_corners: bool = True,
-    align_mode: int = 1,
-    data_format: str = "NCDHW",
-) -> Variable:
-    """Resize volumes with two neighbours along each axis: see :func:`image_resize`."""
-    return image_resize(
-        input,
-        out_shape,
-        scale,
-        name,
-        "TRILINEAR",
-        actual_shape,
-        align_corners,
-        align_mode,
-        data_format,
-    )
+resize_bilinear = of_family(_linear, "BILINEAR", "resize_bilinear")
+resize_trilinear = of_family(_linear, "TRILINEAR", "resize_trilinear", data_format="NCDHW")
 
 
 def resize_nearest(
@@ -224,7 +196,7 @@ def affine_channel(
     act: str | None = None,
 ) -> Variable:
     """x * scale + bias, where scale and bias have one element for each channel."""
-    for argument, value in (("x", x), ("scale", scale), ("bias", bias)):
+    for argument, value in (("scale", scale), ("bias", bias)):
         check_variable(value, argument, "affine_channel")
     helper = LayerHelper("affine_channel", name)
     inputs = {"X": x, "Scale": scale, "Bias": bias}

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.errors import InvalidType, InvalidValue
 from ...strategies.types import LOW, VarType
 from ..program.variable import Variable
-from .arguments import integer, known_sizes, variables_of
+from .arguments import integer, known_sizes, of_family, variables_of
 from .helper import LayerHelper, layer
 from .initializer import ConstantInitializer
 from .numbers import real_number
@@ -55,47 +55,31 @@ def _lookup(
     op_type: str,
     input: Variable,
     size: Sequence[int],
-    flags: dict[str, Any],
-    param_attr: Any,
-    dtype: Any,
+    is_sparse: bool = False,
+    is_distributed: bool = False,
+    padding_idx: int | None = None,
+    param_attr: Any = None,
+    dtype: Any = "float32",
 ) -> Variable:
+    """Rows of a [vocabulary, width] table for ids: [...] of ``fluid.embedding``, [..., 1] of fluid.layers'."""
     if not isinstance(size, (list, tuple)) or len(size) != 2:
         raise InvalidValue(f"embedding: size must be [rows, width] of the table, got {size!r}.")
     helper = LayerHelper("embedding")
     w = helper.create_parameter(param_attr, size, dtype)
-    padding = flags["padding_idx"]
-    padding = -1 if padding is None else padding if padding >= 0 else size[0] + padding
-    prefetch = flags["is_sparse"] and not flags["is_distributed"]
-    attrs = {**flags, "padding_idx": padding, "remote_prefetch": prefetch}
-    return helper.layer(op_type, w=w, ids=input, **attrs)
+    padding = -1 if padding_idx is None else padding_idx
+    return helper.layer(
+        op_type,
+        w=w,
+        ids=input,
+        is_sparse=is_sparse,
+        is_distributed=is_distributed,
+        padding_idx=padding if padding_idx is None or padding >= 0 else size[0] + padding,
+        remote_prefetch=is_sparse and not is_distributed,
+    )
 
 
-def embedding(
-    input: Variable,
-    size: Sequence[int],
-    is_sparse: bool = False,
-    is_distributed: bool = False,
-    padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
-) -> Variable:
-    """Rows of a [vocabulary, width] table for ids [..., 1] (``fluid.layers.embedding``)."""
-    flags = {"is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding_idx}
-    return _lookup("lookup_table", input, size, flags, param_attr, dtype)
-
-
-def embedding_v2(
-    input: Variable,
-    size: Sequence[int],
-    is_sparse: bool = False,
-    is_distributed: bool = False,
-    padding_idx: int | None = None,
-    param_attr: Any = None,
-    dtype: Any = "float32",
-) -> Variable:
-    """Rows of a [vocabulary, width] table for ids [...] (``fluid.embedding``)."""
-    flags = {"is_sparse": is_sparse, "is_distributed": is_distributed, "padding_idx": padding_idx}
-    return _lookup("lookup_table_v2", input, size, flags, param_attr, dtype)
+embedding = of_family(_lookup, "lookup_table", "embedding")
+embedding_v2 = of_family(_lookup, "lookup_table_v2", "embedding_v2")
 
 
 def merge_selected_rows(x: Variable, name: str | None = None) -> Variable:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...strategies.errors import InvalidType, InvalidValue
 from ..program.variable import Variable
+from .arguments import of_family
 from .conv import image_format, paddings_of, several
 from .helper import layer, layers
 
@@ -14,17 +15,18 @@ from .helper import layer, layers
 def _pool(
     dims: int,
     input: Variable,
-    pool_size: Any,
-    pool_type: str,
-    windows: tuple[Any, Any],
-    global_pooling: bool,
-    use_cudnn: bool,
-    ceil_mode: bool,
-    name: str | None,
-    exclusive: bool,
-    data_format: str,
+    pool_size: int | Sequence[int] = -1,
+    pool_type: str = "max",
+    pool_stride: int | Sequence[int] = 1,
+    pool_padding: Any = 0,
+    global_pooling: bool = False,
+    use_cudnn: bool = True,
+    ceil_mode: bool = False,
+    name: str | None = None,
+    exclusive: bool = True,
+    data_format: str = "NCHW",
 ) -> Variable:
-    """``windows``: stride and padding."""
+    """Maximum or average over windows of images [N, C, H, W], or volumes, also with channels last."""
     op_type = f"pool{dims}d"
     last = image_format(data_format, op_type, dims)
     _check_type(pool_type, op_type)
@@ -32,14 +34,14 @@ def _pool(
         raise InvalidValue(f"{op_type}: pool_size is needed unless global_pooling is set.")
     if not isinstance(use_cudnn, bool):
         raise InvalidType(f"{op_type}: use_cudnn must be True or False, got {use_cudnn!r}.")
-    paddings, algorithm = paddings_of(windows[1], last, dims, "pool_padding")
+    paddings, algorithm = paddings_of(pool_padding, last, dims, "pool_padding")
     if algorithm == "VALID" and ceil_mode:
         raise InvalidValue(f'{op_type}: ceil_mode must be False where pool_padding is "VALID".')
     attrs = {
         "pooling_type": pool_type,
         "ksize": several(pool_size, dims, "pool_size"),
         "global_pooling": global_pooling,
-        "strides": several(windows[0], dims, "pool_stride"),
+        "strides": several(pool_stride, dims, "pool_stride"),
         "paddings": paddings,
         "padding_algorithm": algorithm,
         "use_cudnn": use_cudnn,
@@ -55,44 +57,8 @@ def _check_type(pool_type: Any, layer: str) -> None:
         raise InvalidValue(f"{layer}: pool_type must be 'max' or 'avg', got {pool_type!r}.")
 
 
-def pool2d(
-    input: Variable,
-    pool_size: int | Sequence[int] = -1,
-    pool_type: str = "max",
-    pool_stride: int | Sequence[int] = 1,
-    pool_padding: Any = 0,
-    global_pooling: bool = False,
-    use_cudnn: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-    exclusive: bool = True,
-    data_format: str = "NCHW",
-) -> Variable:
-    """Maximum or average over windows of images [N, C, H, W] or, with ``"NHWC"``, [N, H, W, C]."""
-    return _pool(
-        2, input, pool_size, pool_type, (pool_stride, pool_padding), global_pooling, use_cudnn,
-        ceil_mode, name, exclusive, data_format,
-    )  # fmt: skip
-
-
-def pool3d(
-    input: Variable,
-    pool_size: int | Sequence[int] = -1,
-    pool_type: str = "max",
-    pool_stride: int | Sequence[int] = 1,
-    pool_padding: Any = 0,
-    global_pooling: bool = False,
-    use_cudnn: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-    exclusive: bool = True,
-    data_format: str = "NCDHW",
-) -> Variable:
-    """Maximum or average over windows of volumes [N, C, D, H, W] or, with ``"NDHWC"``, [N, D, H, W, C]."""
-    return _pool(
-        3, input, pool_size, pool_type, (pool_stride, pool_padding), global_pooling, use_cudnn,
-        ceil_mode, name, exclusive, data_format,
-    )  # fmt: skip
+pool2d = of_family(_pool, 2, "pool2d")
+pool3d = of_family(_pool, 3, "pool3d", data_format="NCDHW")
 
 
 def indexed(
@@ -105,8 +71,22 @@ def indexed(
 
 
 def _adaptive(
-    dims: int, input: Variable, pool_size: Any, pool_type: Any, require_index: Any, name: str | None
+    dims: int,
+    input: Variable,
+    pool_size: int | Sequence[int],
+    pool_type: str = "max",
+    require_index: bool = False,
+    name: str | None = None,
 ) -> Any:
+    """Pool images [N, C, H, W] to [N, C, *pool_size]; window i of n goes from i H / n to (i + 1) H / n.
+
+    Returns:
+        The result; with ``require_index`` also where each maximum lies in its channel, int32.
+
+    Raises:
+        InvalidType: an argument has a wrong type.
+        InvalidValue: ``pool_type`` is unknown, or averages are to have an index.
+    """
     kind = f"adaptive_pool{dims}d"
     if not isinstance(pool_type, str):
         raise InvalidType(f"{kind}: pool_type must be a str, got {pool_type!r}.")
@@ -126,31 +106,5 @@ def _adaptive(
     return layer(op_type, name, x=input, **attrs)
 
 
-def adaptive_pool2d(
-    input: Variable,
-    pool_size: int | Sequence[int],
-    pool_type: str = "max",
-    require_index: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Pool images [N, C, H, W] to [N, C, *pool_size]; window i of n goes from i H / n to (i + 1) H / n.
-
-    Returns:
-        The result; with ``require_index`` also where each maximum lies in its channel, int32.
-
-    Raises:
-        InvalidType: an argument has a wrong type.
-        InvalidValue: ``pool_type`` is unknown, or averages are to have an index.
-    """
-    return _adaptive(2, input, pool_size, pool_type, require_index, name)
-
-
-def adaptive_pool3d(
-    input: Variable,
-    pool_size: int | Sequence[int],
-    pool_type: str = "max",
-    require_index: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Pool volumes [N, C, D, H, W] to [N, C, *pool_size]; see :func:`adaptive_pool2d`."""
-    return _adaptive(3, input, pool_size, pool_type, require_index, name)
+adaptive_pool2d = of_family(_adaptive, 2, "adaptive_pool2d")
+adaptive_pool3d = of_family(_adaptive, 3, "adaptive_pool3d")

@@ -88,7 +88,5 @@ def merge_lod_tensor(
 
     ``x`` was split; the result has its levels above ``level``.
     """
-    operands = {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask}
-    for argument, variable in operands.items():
-        check_variable(variable, argument, "merge_lod_tensor")
-    return layer("merge_lod_tensor", **operands, level=level)
+    fields = {"in_true": in_true, "in_false": in_false, "x": x, "mask": mask, "level": level}
+    return layer("merge_lod_tensor", **fields)

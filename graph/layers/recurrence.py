@@ -6,24 +6,16 @@ from typing import Any
 
 from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
-from .arguments import Floats, check_variable, integer
+from .arguments import Floats, integer
 from .helper import LayerHelper
 
 
 def _width(size: int, layer: str) -> int:
-    """Return the number of cells; ``size`` is that of their four gates together."""
+    """Return the number of cells; ``size`` is the number of their gates, four each."""
     size = integer(size, "size", layer)
     if size <= 0 or size % 4:
         raise InvalidValue(f"{layer}: size must be 4 times the number of cells, got {size}.")
     return size // 4
-
-
-def _states(layer: str, **states: Variable | None) -> dict[str, Variable]:
-    """Return the initial states that are given, by slot."""
-    initial = {name: state for name, state in states.items() if state is not None}
-    for name, state in initial.items():
-        check_variable(state, name, layer)
-    return {name.replace("_", "").upper(): state for name, state in initial.items()}
 
 
 def _bias(helper: LayerHelper, attr: Any, size: int, dtype: Any) -> Variable:
@@ -67,7 +59,8 @@ def dynamic_lstm(
     hidden, cell, *_ = helper.layers(
         "lstm",
         "Hidden Cell BatchGate BatchCellPreAct",
-        **_states("dynamic_lstm", h_0=h_0, c_0=c_0),
+        h0=h_0,
+        c0=c_0,
         input=input,
         weight=weight,
         bias=bias,
@@ -119,7 +112,8 @@ def dynamic_lstmp(
     projection, cell, *_ = helper.layers(
         "lstmp",
         "Projection Cell BatchHidden BatchGate BatchCellPreAct",
-        **_states("dynamic_lstmp", h_0=h_0, c_0=c_0),
+        h0=h_0,
+        c0=c_0,
         input=input,
         weight=weight,
         proj_weight=proj_weight,
@@ -162,11 +156,10 @@ def dynamic_gru(
     dtype = input.dtype
     weight = helper.create_parameter(param_attr, [width, 3 * width], dtype)
     bias = _bias(helper, bias_attr, 3 * width, dtype)
-    states = _states("dynamic_gru", h_0=h_0)
     return helper.layers(
         "gru",
         "BatchGate BatchResetHiddenPrev BatchHidden Hidden",
-        **states,
+        h0=h_0,
         input=input,
         weight=weight,
         bias=bias,

@@ -102,14 +102,11 @@ def sequence_mask(
 
 def lod_reset(x: Variable, y: Variable | None = None, target_lod: Any = None) -> Variable:
     """Give rows other sequences: those of ``y`` (or its elements as offsets), or offsets ``target_lod``."""
-    helper = LayerHelper("lod_reset")
     if y is not None:
-        check_variable(y, "y", "lod_reset")
-        return helper.layer("lod_reset", x=x, y=y)
+        return layer("lod_reset", x=x, y=y)
     if target_lod is None:
         raise InvalidValue("lod_reset: y and target_lod should not be both None.")
-    attrs = {"target_lod": _offsets(target_lod, "target_lod", "lod_reset")}
-    return helper.layer("lod_reset", x=x, **attrs)
+    return layer("lod_reset", x=x, target_lod=_offsets(target_lod, "target_lod", "lod_reset"))
 
 
 def lod_append(x: Variable, level: Any) -> Variable:
@@ -178,9 +175,6 @@ def sequence_slice(
     input: Variable, offset: Variable, length: Variable, name: str | None = None
 ) -> Variable:
     """Return ``length[i]`` rows of sequence i from ``offset[i]`` on; both are integers [B, 1]."""
-    operands = {"input": input, "offset": offset, "length": length}
-    for argument, variable in operands.items():
-        check_variable(variable, argument, "sequence_slice")
     offset.stop_gradient = length.stop_gradient = True
     return layer("sequence_slice", name, x=input, offset=offset, length=length)
 
@@ -203,9 +197,6 @@ def sequence_scatter(
     input: Variable, index: Variable, updates: Variable, name: str | None = None
 ) -> Variable:
     """Add the numbers of sequence i of ``updates`` to row i of ``input``, in the columns of ``index``."""
-    operands = {"input": input, "index": index, "updates": updates}
-    for argument, variable in operands.items():
-        check_variable(variable, argument, "sequence_scatter")
     return layer("sequence_scatter", name, x=input, ids=index, updates=updates)
 
 
@@ -290,7 +281,7 @@ def var_conv_2d(
     dtype: Any = "float32",
     name: str | None = None,
 ) -> Variable:
-    """Convolve images of several sizes, padded so that a stride of 1 leaves their size as it is.
+    """Convolve images of several sizes, padded so that a stride of 1 keeps their size.
 
     Args:
         input: for each image its numbers [input_channel, height, width], as a sequence of [N, 1].

@@ -2,57 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..program.variable import Variable
+from .arguments import of_family
 from .helper import LayerHelper, layer, layers
 from .numbers import real_number
 
 
-def _simple(op_type: str) -> Callable[..., Variable]:
-    def function(x: Variable, name: str | None = None) -> Variable:
-        return layer(op_type, name, x=x)
-
-    function.__name__ = function.__qualname__ = op_type
-    function.__doc__ = f"Apply ``{op_type}`` to every element of ``x``."
-    return function
+def _of_elements(op_type: str, x: Variable, name: str | None = None) -> Variable:
+    """Apply ``{name}`` to every element of ``x``."""
+    return layer(op_type, name, x=x)
 
 
-abs = _simple("abs")
-acos = _simple("acos")
-acosh = _simple("acosh")
-asin = _simple("asin")
-asinh = _simple("asinh")
-atan = _simple("atan")
-atanh = _simple("atanh")
-ceil = _simple("ceil")
-cos = _simple("cos")
-cosh = _simple("cosh")
-digamma = _simple("digamma")
-exp = _simple("exp")
-expm1 = _simple("expm1")
-floor = _simple("floor")
-lgamma = _simple("lgamma")
-log = _simple("log")
-log2 = _simple("log2")
-log10 = _simple("log10")
-logsigmoid = _simple("logsigmoid")
-reciprocal = _simple("reciprocal")
-relu = _simple("relu")
-round = _simple("round")
-rsqrt = _simple("rsqrt")
-sigmoid = _simple("sigmoid")
-sign = _simple("sign")
-sin = _simple("sin")
-sinh = _simple("sinh")
-softplus = _simple("softplus")
-softsign = _simple("softsign")
-sqrt = _simple("sqrt")
-square = _simple("square")
-tan = _simple("tan")
-tanh = _simple("tanh")
-trunc = _simple("trunc")
+abs = of_family(_of_elements, "abs")
+acos = of_family(_of_elements, "acos")
+acosh = of_family(_of_elements, "acosh")
+asin = of_family(_of_elements, "asin")
+asinh = of_family(_of_elements, "asinh")
+atan = of_family(_of_elements, "atan")
+atanh = of_family(_of_elements, "atanh")
+ceil = of_family(_of_elements, "ceil")
+cos = of_family(_of_elements, "cos")
+cosh = of_family(_of_elements, "cosh")
+digamma = of_family(_of_elements, "digamma")
+exp = of_family(_of_elements, "exp")
+expm1 = of_family(_of_elements, "expm1")
+floor = of_family(_of_elements, "floor")
+lgamma = of_family(_of_elements, "lgamma")
+log = of_family(_of_elements, "log")
+log2 = of_family(_of_elements, "log2")
+log10 = of_family(_of_elements, "log10")
+logsigmoid = of_family(_of_elements, "logsigmoid")
+reciprocal = of_family(_of_elements, "reciprocal")
+relu = of_family(_of_elements, "relu")
+round = of_family(_of_elements, "round")
+rsqrt = of_family(_of_elements, "rsqrt")
+sigmoid = of_family(_of_elements, "sigmoid")
+sign = of_family(_of_elements, "sign")
+sin = of_family(_of_elements, "sin")
+sinh = of_family(_of_elements, "sinh")
+softplus = of_family(_of_elements, "softplus")
+softsign = of_family(_of_elements, "softsign")
+sqrt = of_family(_of_elements, "sqrt")
+square = of_family(_of_elements, "square")
+tan = of_family(_of_elements, "tan")
+tanh = of_family(_of_elements, "tanh")
+trunc = of_family(_of_elements, "trunc")
 
 
 def erf(x: Variable) -> Variable:

@@ -9,7 +9,7 @@ from typing import Any
 from ...strategies.types import FLOATS
 from . import expr as e
 from . import operands
-from .operands import Input, Operands, Unary, named
+from .operands import Input, Operands, Unary, record_of
 from .registry import Grad, Inference, Specs, define, slope
 from .rules import same
 from .samples import normal, sample, uniform
@@ -17,14 +17,11 @@ from .second_order import Second
 from .slopes import SLOPES
 
 
-class Libraries(Operands):
-    """Attributes that say which library Paddle is to use: read by Paddle alone."""
+class Activation(Unary):
+    """Its attributes say which library Paddle is to use: Paddle alone reads them."""
 
     use_mkldnn: bool = False
     use_cudnn: bool = False
-
-
-class Activation(Unary, Libraries): ...
 
 
 _WHOLE_TOO = ("abs", "exp", "relu", "square")  # make sense of integers
@@ -183,23 +180,14 @@ define_activation(
 )
 
 
-class LeakyRelu(Unary):
-    alpha: float = 0.02
-    use_mkldnn: bool = False
-
-
 define_activation(
     "leaky_relu",
     lambda x, *, alpha: e.maximum(x, x * alpha),
     "Out",
     lambda out, d_out, *, alpha: e.where(out > 0, d_out * max(alpha, 1.0), d_out * min(alpha, 1.0)),
-    record=LeakyRelu,
+    record=record_of("x", "out", alpha=0.02, use_mkldnn=False),
     samples=(*_KINKED, sample({"X": normal(3, 4, away_from=(0.0,))}, alpha=2.0)),
 )
-
-
-class Relu6(Unary):
-    threshold: float = 6.0
 
 
 define_activation(
@@ -207,13 +195,9 @@ define_activation(
     lambda x, *, threshold: e.minimum(e.maximum(x, 0), threshold),
     "Out",
     lambda out, d_out, *, threshold: e.where((out > 0) & (out < threshold), d_out, 0),
-    record=Relu6,
+    record=record_of("x", "out", threshold=6.0),
     samples=_KINKED,
 )
-
-
-class Elu(Unary):
-    alpha: float = 1.0
 
 
 define_activation(
@@ -221,14 +205,9 @@ define_activation(
     lambda x, *, alpha: e.where(x > 0, x, e.expm1(e.minimum(x, 0)) * alpha),
     "X",
     lambda x, d_out, *, alpha: e.where(x > 0, d_out, d_out * (e.exp(e.minimum(x, 0)) * alpha)),
-    record=Elu,
+    record=record_of("x", "out", alpha=1.0),
     samples=_KINKED,
 )
-
-
-class Swish(Unary):
-    beta: float = 1.0
-    use_mkldnn: bool = False
 
 
 define_activation(
@@ -236,13 +215,8 @@ define_activation(
     lambda x, *, beta: x * e.sigmoid(x * beta),
     "X",
     lambda x, d_out, *, beta: d_out * swish_slope(x, beta),
-    record=Swish,
+    record=record_of("x", "out", beta=1.0, use_mkldnn=False),
 )
-
-
-class HardSigmoid(Unary):
-    slope: float = 0.2
-    offset: float = 0.5
 
 
 define_activation(
@@ -250,15 +224,9 @@ define_activation(
     lambda x, *, slope, offset: e.minimum(e.maximum(x * slope + offset, 0), 1),
     "Out",
     lambda out, d_out, *, slope: e.where((out > 0) & (out < 1), d_out * slope, 0),
-    record=HardSigmoid,
+    record=record_of("x", "out", slope=0.2, offset=0.5),
     samples=_KINKED,
 )
-
-
-class HardSwish(Unary):
-    threshold: float = 6.0
-    scale: float = 6.0
-    offset: float = 3.0
 
 
 define_activation(
@@ -275,7 +243,7 @@ define_activation(
             e.minimum(e.maximum(x + offset, 0), threshold) / scale,
         )
     ),
-    record=HardSwish,
+    record=record_of("x", "out", threshold=6.0, scale=6.0, offset=3.0),
     samples=_KINKED,
 )
 
@@ -337,14 +305,9 @@ def pow_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
-class Pow(Unary):
-    factor_tensor: Input | None
-    factor: float = 1.0
-
-
 define(
     "pow",
-    Pow,
+    record_of("x factor_tensor?", "out", factor=1.0),
     pow_shape,
     numbers={"FactorTensor": "factor"},
     scalar=lambda x, *, factor: x**factor,
@@ -367,16 +330,9 @@ def clip_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
 
 
-class Clip(Unary):
-    min_tensor: Input | None = named("Min")
-    max_tensor: Input | None = named("Max")
-    min: float = 0.0
-    max: float = 0.0
-
-
 define(
     "clip",
-    Clip,
+    record_of("x min_tensor:Min? max_tensor:Max?", "out", min=0.0, max=0.0),
     clip_shape,
     numbers={"Min": "min", "Max": "max"},
     scalar=lambda x, *, min, max: e.minimum(e.maximum(x, min), max),

@@ -112,7 +112,7 @@ def _qkv(*lead: int, keys: int = 5) -> dict[str, object]:
     return {"Q": normal(*lead, 3, 4), "K": normal(*lead, keys, 4), "V": normal(*lead, keys, 6)}
 
 
-class FusedDotProductAttentionOperands(Operands):
+class FusedDotProductAttention(Operands):
     q: Input
     k: Input | None
     v: Input | None
@@ -122,18 +122,12 @@ class FusedDotProductAttentionOperands(Operands):
     mask_axis: int = -1
     causal: bool = False
     dropout: Mapping[str, Any] = {}
-
-
-class FusedDotProductAttention(FusedDotProductAttentionOperands):
     out: Output
     softmax_max: Output
     softmax_sum: Output
 
 
-class FusedDotProductAttentionGrad(FusedDotProductAttentionOperands):
-    out: Input
-    softmax_max: Input
-    softmax_sum: Input
+class FusedDotProductAttentionGrad(FusedDotProductAttention, reads="* out softmax_max softmax_sum"):
     d_out: Input
     d_q: Output | None
     d_k: Output | None

@@ -1,4 +1,4 @@
-"""Ops that hold a block of the program, those that stand around and in such blocks, and arrays of tensors.
+"""Ops that hold a block of the program, ops that pass values in and out of such blocks, and arrays of tensors.
 
 They have no kernels: when a program is read into a graph, their blocks become ops like any others (see
 ``graph/ir/branches.py`` and ``graph/ir/recurrent.py``). Slots and attributes are Paddle's.
@@ -6,14 +6,14 @@ They have no kernels: when a program is read into a graph, their blocks become o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
 from ...strategies.types import VarType
 from .lod import no_sequences
-from .operands import Input, Inputs, Operands, Output, Outputs, named
-from .registry import BLOCK_OPS, Grad, Inference, Op, ShapeRule, Spec, Specs
+from .operands import record_of
+from .registry import Grad, Inference, ShapeRule, Spec, Specs, define_block, slope
 from .rules import as_declared, normal_axis
 
 
@@ -30,167 +30,31 @@ def _selected(op: Inference) -> Mapping[str, Specs]:
     return {"Out": reduce(either, others, first)}
 
 
-def either(one: Spec, other: Spec) -> Spec:
-    """Return the spec of one of two results, of which a size is unknown that the other is known not to have."""
-    if len(one.shape) != len(other.shape):
-        return one
-    sizes = zip(one.shape, other.shape, strict=True)
-    return one._replace(shape=tuple(n if m in (n, -1) else -1 for n, m in sizes))
+def either(first: Spec, second: Spec) -> Spec:
+    """Return the spec of a value that is one of two: sizes that are known to differ become unknown."""
+    if len(first.shape) != len(second.shape):
+        return first
+    sizes = zip(first.shape, second.shape, strict=True)
+    return first._replace(shape=tuple(n if m in (n, -1) else -1 for n, m in sizes))
 
 
-class ConditionalBlock(Operands):
-    cond: Inputs
-    input: Inputs | None
-    out: Outputs | None
-    scope: Output | None
-    sub_block: Any = None
-    is_scalar_condition: bool = False
-    skip_eager_deletion_vars: Sequence[str] = []
-
-
-class ConditionalBlockGrad(Operands):
-    cond: Inputs
-    input: Inputs | None
-    out: Inputs | None
-    d_out: Inputs | None
-    scope: Input | None
-    d_input: Outputs | None
-    sub_block: Any = None
-    is_scalar_condition: bool = False
-
-
-class SelectInput(Operands):
-    x: Inputs
-    mask: Input
-    out: Output
-
-
-class SelectOutput(Operands):
-    x: Input
-    mask: Input
-    out: Outputs
-
-
-class RecurrentAttributes(Operands):
-    has_states: bool = False
-    ex_states: Sequence[str] = []
-    states: Sequence[str] = []
-    sub_block: Any = None
-    reverse: bool = False
-    is_train: bool = True
-    skip_eager_deletion_vars: Sequence[str] = []
-
-
-class Recurrent(RecurrentAttributes):
-    inputs: Inputs | None = named("inputs")
-    initial_states: Inputs | None = named("initial_states")
-    parameters: Inputs | None = named("parameters")
-    outputs: Outputs | None = named("outputs")
-    step_scopes: Output | None = named("step_scopes")
-
-
-class RecurrentGrad(RecurrentAttributes):
-    inputs: Inputs | None = named("inputs")
-    initial_states: Inputs | None = named("initial_states")
-    parameters: Inputs | None = named("parameters")
-    outputs: Inputs | None = named("outputs")
-    step_scopes: Input | None = named("step_scopes")
-    d_outputs: Inputs | None = named("outputs@GRAD")
-    d_step_scopes: Input | None = named("step_scopes@GRAD")
-    d_inputs: Outputs | None = named("inputs@GRAD")
-    d_initial_states: Outputs | None = named("initial_states@GRAD")
-    d_parameters: Outputs | None = named("parameters@GRAD")
-
-
-class MemoryHelper(Operands):
-    x: Input
-    out: Output
-    dtype: int = 5
-
-
-class MemoryHelperGrad(Operands):
-    x: Input
-    out: Input
-    d_out: Input | None
-    d_x: Output
-    dtype: int = 5
-
-
-class WhileAttributes(Operands):
-    sub_block: Any = None
-    is_test: bool = False
-    skip_eager_deletion_vars: Sequence[str] = []
-
-
-class While(WhileAttributes):
-    x: Inputs | None
-    condition: Inputs
-    out: Outputs | None
-    step_scopes: Output
-
-
-class WhileGrad(WhileAttributes):
-    x: Inputs | None
-    out: Inputs | None
-    d_out: Inputs | None
-    step_scopes: Input
-    d_x: Outputs | None
-    original_output_grad: Sequence[str] = []
-
-
-class WriteToArray(Operands):
-    x: Input
-    i: Input
-    out: Output
-
-
-class ReadFromArray(Operands):
-    x: Input
-    i: Input
-    x_w: Input | None = named("X_W")
-    out: Output
-
-
-class ArrayLength(Operands):
-    x: Input
-    out: Output
-
-
-class Ranked(Operands):
-    x: Input
-    rank_table: Input
-    out: Output
-
-
-class Joined(Operands):
-    axis: int = 0
-    use_stack: bool = False
-
-
-class TensorArrayToTensor(Joined):
-    x: Inputs
-    out: Output
-    out_index: Output
-
-
-class TensorArrayToTensorGrad(Joined):
-    x: Inputs
-    out_index: Input
-    d_out: Input
-    d_x: Outputs | None
-
-
-class BeamSearchDecode(Operands):
-    ids: Input
-    scores: Input
-    sentence_ids: Output
-    sentence_scores: Output
-    beam_size: int = 0
-    end_id: int = 0
+_BRANCH: dict[str, Any] = {"sub_block": None, "is_scalar_condition": False}
+_RECURRENT: dict[str, Any] = {
+    "has_states": False,
+    "ex_states": [],
+    "states": [],
+    "sub_block": None,
+    "reverse": False,
+    "is_train": True,
+    "skip_eager_deletion_vars": [],
+}
+_RECURRENT_READS = "inputs:inputs*? initial_states:initial_states*? parameters:parameters*?"
+_WHILE: dict[str, Any] = {"sub_block": None, "is_test": False, "skip_eager_deletion_vars": []}
+_RANKED = record_of("x rank_table", "out")
 
 
 def _sentences(op: Inference) -> Mapping[str, Specs]:
-    """How many words all hypotheses have together is known behind the last step."""
+    """The number of words of all hypotheses is known only after the last step."""
     kinds = {"SentenceIds": op.spec("Ids").dtype, "SentenceScores": op.spec("Scores").dtype}
     return {slot: Spec((-1,), kind) for slot, kind in kinds.items()}
 
@@ -222,109 +86,119 @@ def _block_attributes(attrs: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"is_scalar_condition": attrs["is_scalar_condition"]}
 
 
-for _op in (
-    Op(
-        "conditional_block",
-        ConditionalBlock,
-        as_declared,
-        lod=no_sequences,  # what its ops write has those that they give it
-        grad=Grad(
-            "conditional_block_grad",
-            ("Cond", "Input", "Out", "Out@GRAD", "Scope"),
-            ("Input@GRAD",),
-            attrs=_block_attributes,
-        ),
+define_block(
+    "conditional_block",
+    record_of("cond* input*?", "out*? scope?", **_BRANCH, skip_eager_deletion_vars=[]),
+    as_declared,
+    lod=no_sequences,  # what its ops write has those that they give it
+    grad=Grad(
+        "conditional_block_grad",
+        ("Cond", "Input", "Out", "Out@GRAD", "Scope"),
+        ("Input@GRAD",),
+        attrs=_block_attributes,
     ),
-    Op("conditional_block_grad", ConditionalBlockGrad),
-    Op(
-        "select_input",
-        SelectInput,
-        _selected,
-        grad=Grad("select_output", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "select_output",
-        SelectOutput,
-        _like_x(2),
-        grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "recurrent",
-        Recurrent,
-        as_declared,
-        lod=no_sequences,  # what its ops write has those that they give it
-        grad=Grad(
-            "recurrent_grad",
-            {
-                **{s: s for s in ("inputs", "initial_states", "parameters", "outputs")},
-                "step_scopes": "step_scopes",
-                "outputs@GRAD": "outputs@GRAD",
-                "step_scopes@GRAD": "step_scopes",
-            },
-            ("inputs@GRAD", "initial_states@GRAD", "parameters@GRAD"),
-        ),
-    ),
-    Op("recurrent_grad", RecurrentGrad),
-    Op(
-        "rnn_memory_helper",
-        MemoryHelper,
-        _like_x(1),
-        grad=Grad("rnn_memory_helper_grad", ("X", "Out", "Out@GRAD"), ("X@GRAD",)),
-    ),
-    Op("rnn_memory_helper_grad", MemoryHelperGrad),
-    Op(
-        "while",
-        While,
-        as_declared,
-        lod=no_sequences,  # what its ops write has those that they give it
-        grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
-    ),
-    Op("while_grad", WhileGrad),
-    Op(
-        "write_to_array",
-        WriteToArray,
-        _like_x(1),
-        grad=Grad("read_from_array", {"X": "Out@GRAD", "I": "I", "X_W": "X"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "read_from_array",
-        ReadFromArray,
-        _entry,
-        grad=Grad("write_to_array", {"X": "Out@GRAD", "I": "I"}, {"Out": "X@GRAD"}),
-    ),
-    Op(
-        "lod_tensor_to_array",
-        Ranked,
-        _parts,
-        lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
-        grad=Grad(
-            "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
-        ),
-    ),
-    Op(
-        "array_to_lod_tensor",
-        Ranked,
-        _parts,
-        lod=lambda op: {
-            "Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))
+)
+define_block(
+    "conditional_block_grad",
+    record_of("cond* input*? out*? d_out*? scope?", "d_input*?", **_BRANCH),
+)
+define_block(
+    "select_input",
+    record_of("x* mask", "out"),
+    _selected,
+    grad=Grad("select_output", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "select_output",
+    record_of("x mask", "out*"),
+    _like_x(2),
+    grad=Grad("select_input", {"X": "Out@GRAD", "Mask": "Mask"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "recurrent",
+    record_of(_RECURRENT_READS, "outputs:outputs*? step_scopes:step_scopes?", **_RECURRENT),
+    as_declared,
+    lod=no_sequences,  # what its ops write has those that they give it
+    grad=Grad(
+        "recurrent_grad",
+        {
+            **{s: s for s in ("inputs", "initial_states", "parameters", "outputs")},
+            "step_scopes": "step_scopes",
+            "outputs@GRAD": "outputs@GRAD",
+            "step_scopes@GRAD": "step_scopes",
         },
-        grad=Grad(
-            "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
-        ),
+        ("inputs@GRAD", "initial_states@GRAD", "parameters@GRAD"),
     ),
-    Op("lod_array_length", ArrayLength, lambda op: {"Out": Spec((1,), VarType.INT64)}),
-    Op(
-        "tensor_array_to_tensor",
-        TensorArrayToTensor,
-        _joined,
-        grad=Grad("tensor_array_to_tensor_grad", ("X", "OutIndex", "Out@GRAD"), ("X@GRAD",)),
+)
+define_block(
+    "recurrent_grad",
+    record_of(
+        f"{_RECURRENT_READS} outputs:outputs*? step_scopes:step_scopes? "
+        "d_outputs:outputs@GRAD*? d_step_scopes:step_scopes@GRAD?",
+        "d_inputs:inputs@GRAD*? d_initial_states:initial_states@GRAD*? "
+        "d_parameters:parameters@GRAD*?",
+        **_RECURRENT,
     ),
-    Op("tensor_array_to_tensor_grad", TensorArrayToTensorGrad),
-    Op(
-        "beam_search_decode",
-        BeamSearchDecode,
-        _sentences,
-        lod=lambda op: dict.fromkeys(("SentenceIds", "SentenceScores"), (None, None)),
+)
+define_block(
+    "rnn_memory_helper",
+    record_of("x", "out", dtype=5),
+    _like_x(1),
+    slope=slope("x out d_out?", "d_x"),
+)
+define_block(
+    "while",
+    record_of("x*? condition*", "out*? step_scopes", **_WHILE),
+    as_declared,
+    lod=no_sequences,  # what its ops write has those that they give it
+    grad=Grad("while_grad", ("X", "Out", "Out@GRAD", "StepScopes"), ("X@GRAD",)),
+)
+define_block(
+    "while_grad",
+    record_of("x*? out*? d_out*? step_scopes", "d_x*?", **_WHILE, original_output_grad=[]),
+)
+define_block(
+    "write_to_array",
+    record_of("x i", "out"),
+    _like_x(1),
+    grad=Grad("read_from_array", {"X": "Out@GRAD", "I": "I", "X_W": "X"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "read_from_array",
+    record_of("x i x_w:X_W?", "out"),
+    _entry,
+    grad=Grad("write_to_array", {"X": "Out@GRAD", "I": "I"}, {"Out": "X@GRAD"}),
+)
+define_block(
+    "lod_tensor_to_array",
+    _RANKED,
+    _parts,
+    lod=lambda op: {"Out": op.of("X")[len(op.of("RankTable")) + 1 :]},
+    grad=Grad(
+        "array_to_lod_tensor", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
     ),
-):
-    BLOCK_OPS[_op.type] = _op
+)
+define_block(
+    "array_to_lod_tensor",
+    _RANKED,
+    _parts,
+    lod=lambda op: {"Out": (*op.of("RankTable"), op.level("lod_from_lengths", {}), *op.of("X"))},
+    grad=Grad(
+        "lod_tensor_to_array", {"X": "Out@GRAD", "RankTable": "RankTable"}, {"Out": "X@GRAD"}
+    ),
+)
+define_block(
+    "lod_array_length", record_of("x", "out"), lambda op: {"Out": Spec((1,), VarType.INT64)}
+)
+define_block(
+    "tensor_array_to_tensor",
+    record_of("x*", "out out_index", axis=0, use_stack=False),
+    _joined,
+    slope=slope("x out_index d_out", "d_x"),
+)
+define_block(
+    "beam_search_decode",
+    record_of("ids scores", "sentence_ids sentence_scores", beam_size=0, end_id=0),
+    _sentences,
+    lod=lambda op: dict.fromkeys(("SentenceIds", "SentenceScores"), (None, None)),
+)

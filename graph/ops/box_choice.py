@@ -5,7 +5,7 @@ How many stay is known only in a step. Legend: N images, M boxes of an image, C 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,18 +13,20 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .latest import latest
-from .lod import Lods, no_sequences
+from .levels import computed, define_level
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import OFFSETS, Inference, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, of_shape
 from .samples import offsets, sample, table, uniform
 
 _AT_ONCE = 64  # boxes that are compared with all others
 
 
-class NmsAttributes(Operands):
+class MulticlassNms(Operands):
     b_boxes: Input
     scores: Input
+    b_boxes_lod: Offsets
+    out: Output
     background_label: int = 0
     score_threshold: float = 0.0
     nms_top_k: int = 0
@@ -34,25 +36,15 @@ class NmsAttributes(Operands):
     normalized: bool = True
 
 
-class MulticlassNms(NmsAttributes):
-    b_boxes_lod: Offsets
-    out: Output
-
-
 class MulticlassNms2(MulticlassNms):
     index: Output | None
 
 
-class OffsetsOfChoice(NmsAttributes):
-    """How many boxes of each image stay, as offsets; ``x`` are those of images, if BBoxes has sequences."""
-
-    x: Input | None
-    out: Output
-
-
-class DecayAttributes(Operands):
+class MatrixNms(Operands):
     b_boxes: Input
     scores: Input
+    out: Output
+    index: Output
     background_label: int = 0
     score_threshold: float = 0.0
     post_threshold: float = 0.0
@@ -61,17 +53,6 @@ class DecayAttributes(Operands):
     normalized: bool = True
     use_gaussian: bool = False
     gaussian_sigma: float = 2.0
-
-
-class MatrixNms(DecayAttributes):
-    out: Output
-    index: Output
-
-
-class OffsetsOfDecayed(DecayAttributes):
-    """How many boxes of each image stay, as offsets."""
-
-    out: Output
 
 
 class Choice(NamedTuple):
@@ -94,7 +75,7 @@ class Choice(NamedTuple):
 
 
 def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False) -> Array:
-    """Return what boxes [K, 4] have in common with others [L, 4], of what both cover: [K, L].
+    """Return the intersection over union of boxes [K, 4] with others [L, 4]: [K, L].
 
     Without ``normalized`` the last pixels belong to boxes; with ``nearby`` also where they are less than
     a pixel apart.
@@ -167,21 +148,21 @@ def suppressed(
     return order[stay]
 
 
-def _images(a: Any, ends: Array | None) -> Iterator[tuple[Array, Array, int]]:
+def _images(a: Any, levels: Sequence[Array]) -> Iterator[tuple[Array, Array, int]]:
     """Return boxes [M, 4] or [M, C, 4] and scores [C, M] of each image, and how many boxes stand before."""
     if a.scores.ndim == 3:
         for n, (boxes, scores) in enumerate(zip(a.b_boxes, a.scores, strict=True)):
             yield boxes, scores, n * len(boxes)
-    elif ends is not None:
-        for begin, end in pairwise(ends):
+    elif levels:
+        for begin, end in pairwise(levels[-1]):
             yield a.b_boxes[begin:end], a.scores[begin:end].T, int(begin)
 
 
-@latest(NmsAttributes)
-def chosen(a: Any, ends: Array | None) -> Choice:
+@latest(MulticlassNms)
+def chosen(a: Any) -> Choice:
     """Choose boxes: those above the score threshold, ``nms_top_k`` of each class, ``keep_top_k`` of all."""
     parts: list[tuple[Array, Array]] = []
-    for boxes, scores, before in _images(a, ends):
+    for boxes, scores, before in _images(a, a.b_boxes_lod):
         rows, numbers = [np.zeros((0, 6), a.scores.dtype)], [np.zeros(0, np.int64)]
         for label, own in enumerate(scores):
             at = np.flatnonzero(own > a.score_threshold)
@@ -211,14 +192,14 @@ def chosen(a: Any, ends: Array | None) -> Choice:
     return Choice(all_rows, all_numbers, images, len(parts))
 
 
-@latest(DecayAttributes)
+@latest(MatrixNms)
 def decayed(a: Any) -> Choice:
     """Lower the scores of boxes by what better ones of their class cover: Wang et al., arXiv 2003.10152, 3.2.
 
     Of each image stay the ``keep_top_k`` best boxes whose scores are then above ``post_threshold``.
     """
     parts: list[tuple[Array, Array]] = []
-    for boxes, scores, before in _images(a, None):
+    for boxes, scores, before in _images(a, ()):
         rows, numbers = [np.zeros((0, 6), a.scores.dtype)], [np.zeros(0, np.int64)]
         for label, own in enumerate(scores):
             at = np.flatnonzero(own > a.score_threshold)
@@ -252,39 +233,22 @@ def _decay(a: Any, shares: Array) -> Array:
     return np.fmin.reduce(np.where(better, factors, dtype(1)), axis=1, initial=dtype(1))
 
 
-def _known_decayed(op: Inference) -> Choice | None:
-    operands = known_operands(op, DecayAttributes)
-    return None if operands is None else decayed(operands)
-
-
 def matrix_shape(op: Inference) -> Mapping[str, Specs]:
     """[K, 6] boxes and their numbers, [K, 1]."""
     hold_floats(op, "BBoxes", "Scores")
     match(op, Scores="N C M", BBoxes="N M 4")
-    choice = _known_decayed(op)
-    count = -1 if choice is None else len(choice.rows)
+    operands = known_operands(op, MatrixNms)
+    count = -1 if operands is None else len(decayed(operands).rows)
     return {
         "Out": of_shape((count, 6), op.spec("BBoxes")),
         "Index": Spec((count, 1), VarType.INT32),
     }
 
 
-def matrix_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The boxes of each image."""
-    inputs = {slot: (op.value(slot),) for slot in ("BBoxes", "Scores")}
-    attrs = {name: op.attrs[name] for name in DecayAttributes.declared().attrs}
-    level = op.level("lod_of_decayed", inputs, attrs)
-    return {"Out": (level,), "Index": (level,)}
-
-
 def _known(op: Inference) -> Choice | None:
     """Return the choice, or None if the boxes are not known yet."""
-    operands = known_operands(op, NmsAttributes)
-    if operands is None:
-        return None
-    if op.op.type == "lod_of_choice":
-        return chosen(operands, op.value("X") if op.has("X") else None)
-    return chosen(operands, op.offsets("BBoxes") if len(op.shape("Scores")) == 2 else None)
+    operands = known_operands(op, MulticlassNms)
+    return None if operands is None else chosen(operands)
 
 
 def _match_boxes(op: Inference) -> None:
@@ -310,24 +274,11 @@ def nms_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(shape, op.spec("BBoxes")), "Index": Spec((count, 1), VarType.INT32)}
 
 
-def nms_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The boxes of each image."""
-    inputs = {slot: [op.value(slot)] for slot in ("BBoxes", "Scores")}
-    inputs |= {"X": [*op.of("BBoxes")[-1:]]}
-    names = NmsAttributes.declared().attrs
-    level = op.level(
-        "lod_of_choice",
-        {slot: levels for slot, levels in inputs.items() if levels},
-        {name: op.attrs[name] for name in names},
-    )
-    return {"Out": (level,), "Index": (level,)}
-
-
-def offsets_shape(op: Inference) -> Mapping[str, Specs]:
-    """One more than there are images; two if no box stays."""
+def _sequences(op: Inference) -> int:
+    """Return how many sequences the boxes are: one for each image; one if no box stays."""
     _match_boxes(op)
     choice = _known(op)
-    return {"Out": OFFSETS if choice is None else OFFSETS._replace(shape=choice.offsets().shape)}
+    return -1 if choice is None else len(choice.offsets()) - 1
 
 
 _BOXES = table(
@@ -349,46 +300,45 @@ _REFUSES = (
     sample({"BBoxes": uniform(2, 4, 8), "Scores": uniform(2, 3, 4)}),
 )
 
+_READ = ("BBoxes", "Scores", "BBoxes@LOD")
+_NONE_STAYS = sample(_DENSE, score_threshold=2.0)
 for _type, _record in (("multiclass_nms", MulticlassNms), ("multiclass_nms2", MulticlassNms2)):
     define(
         _type,
         _record,
         nms_shape,
-        reads_values=lambda attrs: ("BBoxes", "Scores", "BBoxes@LOD"),
-        lod=nms_lod,
+        reads_values=lambda attrs: _READ,
+        lod=computed("lod_of_choice", "Out Index"),
         samples=_SAMPLES,
         refuses=_REFUSES,
     )
-define(
+define_level(
     "lod_of_choice",
-    OffsetsOfChoice,
-    offsets_shape,
-    reads_values=lambda attrs: ("BBoxes", "Scores", "X"),
-    lod=no_sequences,
+    MulticlassNms,
+    lambda a: chosen(a).offsets(),
+    count=_sequences,
+    reads_values=lambda attrs: _READ,
+    samples=(*_SAMPLES, _NONE_STAYS),
     refuses=(sample({"BBoxes": uniform(1, 4, 4), "Scores": uniform(2, 3, 4)}),),
-    samples=(
-        sample(_DENSE, **_TOP),
-        sample(_DENSE, score_threshold=2.0),
-        sample({**_LISTS, "X": offsets(2, 3)}, **_TOP),
-    ),
+)
+_DECAYED = (
+    sample(_DENSE, **_TOP, post_threshold=0.2),
+    sample(_DENSE, **{**_TOP, "keep_top_k": -1}, background_label=-1, use_gaussian=True),
+    sample(_DENSE, **_TOP, normalized=False),
 )
 define(
     "matrix_nms",
     MatrixNms,
     matrix_shape,
     reads_values=lambda attrs: ("BBoxes", "Scores"),
-    lod=matrix_lod,
-    samples=(
-        sample(_DENSE, **_TOP, post_threshold=0.2),
-        sample(_DENSE, **{**_TOP, "keep_top_k": -1}, background_label=-1, use_gaussian=True),
-        sample(_DENSE, **_TOP, normalized=False),
-    ),
+    lod=computed("lod_of_decayed", "Out Index"),
+    samples=_DECAYED,
     refuses=_REFUSES,
 )
-define(
+define_level(
     "lod_of_decayed",
-    OffsetsOfDecayed,
-    lambda op: {"Out": OFFSETS._replace(shape=(op.shape("Scores")[0] + 1,))},
-    lod=no_sequences,
-    samples=(sample(_DENSE, **_TOP, post_threshold=0.2), sample(_DENSE, score_threshold=2.0)),
+    MatrixNms,
+    lambda a: decayed(a).ends(),
+    count=lambda op: op.shape("Scores")[0],
+    samples=(*_DECAYED, _NONE_STAYS),
 )

@@ -13,9 +13,11 @@ import numpy as np
 
 from ...strategies.types import VarType
 from . import formula as f
-from .lod import Lods, no_sequences
+from .levels import computed, define_level
+from .lod import no_sequences
+from .lod_levels import bounds
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import OFFSETS, Inference, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, hold_integers, known_operands, match, merge_dims, of_shape
 from .samples import normal, offsets, sample, table, uniform
 from .sequence import one_level
@@ -170,7 +172,7 @@ define(
 # -- mine_hard_examples -----------------------------------------------------------------------------
 
 
-class MiningAttributes(Operands):
+class MineHardExamples(Operands):
     cls_loss: Input
     loc_loss: Input | None
     match_indices: Input
@@ -179,15 +181,8 @@ class MiningAttributes(Operands):
     neg_dist_threshold: float = 0.5
     sample_size: int = 0
     mining_type: str = "max_negative"
-
-
-class MineHardExamples(MiningAttributes):
     neg_indices: Output
     updated_match_indices: Output
-
-
-class OffsetsMined(MiningAttributes):
-    out: Output
 
 
 def mined(a: Any) -> list[Array]:
@@ -211,37 +206,17 @@ def negatives(a: Any) -> list[Array]:
     return [own[matched[own] == -1] for own, matched in zip(mined(a), a.match_indices, strict=True)]
 
 
-def _known(op: Inference) -> list[Array] | None:
-    operands = known_operands(op, MiningAttributes)
-    return None if operands is None else negatives(operands)
-
-
 def mining_shape(op: Inference) -> Mapping[str, Specs]:
     """[boxes without an object, 1] and MatchIndices [N, P]."""
     kinds = ("max_negative", "hard_example")
     op.require(op.attr("mining_type") in kinds, f"mining_type must be one of {kinds}")
     match(op, MatchIndices="N P", ClsLoss="N P", MatchDist="N P", LocLoss="N P")
-    numbers = _known(op)
-    count = -1 if numbers is None else sum(map(len, numbers))
+    operands = known_operands(op, MineHardExamples)
+    count = -1 if operands is None else sum(map(len, negatives(operands)))
     return {
         "NegIndices": Spec((count, 1), VarType.INT32),
         "UpdatedMatchIndices": op.spec("MatchIndices"),
     }
-
-
-def mining_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The numbers of each image's boxes are a sequence."""
-    slots = ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist")
-    inputs = {slot: [op.value(slot)] for slot in slots if op.uses(slot)}
-    names = ("neg_pos_ratio", "neg_dist_threshold", "sample_size", "mining_type")
-    level = op.level("lod_mined", inputs, {name: op.attrs[name] for name in names})
-    return {"NegIndices": (level,)}
-
-
-def mined_offsets(op: Inference) -> Mapping[str, Specs]:
-    """One more than there are images."""
-    images = op.shape("MatchIndices")[0]
-    return {"Out": OFFSETS._replace(shape=(images + 1 if images >= 0 else -1,))}
 
 
 _LOSSES = {
@@ -250,25 +225,23 @@ _LOSSES = {
     "MatchIndices": table([[0, -1, -1, -1, -1], [-1, 1, -1, 0, -1]]),
 }
 _HARD = {"mining_type": "hard_example", "sample_size": 3}
+_MINED = (
+    sample(_LOSSES, neg_pos_ratio=2.0),
+    sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
+)
 define(
     "mine_hard_examples",
     MineHardExamples,
     mining_shape,
     reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
-    lod=mining_lod,
-    samples=(
-        sample(_LOSSES, neg_pos_ratio=2.0),
-        sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
-    ),
+    lod=computed("lod_mined", "NegIndices"),
+    samples=_MINED,
     refuses=(sample({**_LOSSES, "MatchDist": uniform(2, 4)}), sample(_LOSSES, mining_type="any")),
 )
-define(
+define_level(
     "lod_mined",
-    OffsetsMined,
-    mined_offsets,
-    lod=no_sequences,
-    samples=(
-        sample(_LOSSES, neg_pos_ratio=1.0),
-        sample({**_LOSSES, "LocLoss": uniform(2, 5)}, **_HARD),
-    ),
+    MineHardExamples,
+    lambda a: bounds(negatives(a)),
+    count=lambda op: op.shape("MatchIndices")[0],
+    samples=(*_MINED, sample(_LOSSES)),
 )

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from .operands import Input, Inputs, Operands, Output, Outputs
+from .operands import Input, Operands, Output, record_of
 from .registry import Inference, Specs, define
 from .rules import of_shape
 
@@ -37,39 +37,17 @@ def rooted(op: Inference) -> Mapping[str, Specs]:
     return like_operands(op)
 
 
-class FusedAllReduce(Operands):
-    """With ``step`` the one operand is sparse from ``rampup_begin_step`` on: see ``dgc.elements_sent``."""
-
-    x: Inputs
-    step: Input | None
-    out: Outputs
-    bucket: int = 0
-    sparsity: Sequence[float] = []
-    rampup_begin_step: float = 0.0
-    rampup_step: float = 1.0
-
-
-define(ALL_REDUCE, FusedAllReduce, like_operands, in_place={"Out": "X"})
-
-
-class RootedCollective(Operands):
-    x: Inputs
-    out: Outputs
-    bucket: int = 0
-    roots: Sequence[int] = []
-
-
-define(REDUCE, RootedCollective, rooted, in_place={"Out": "X"})
-
-
-define(BROADCAST, RootedCollective, rooted, in_place={"Out": "X"})
-
-
-class ReplicaBarrier(Operands):
-    bucket: int = 0
-
-
-define(BARRIER, ReplicaBarrier, lambda op: {})
+# With ``step`` the one operand is sparse from ``rampup_begin_step`` on: see ``dgc.elements_sent``.
+define(
+    ALL_REDUCE,
+    record_of("x* step?", "out*", bucket=0, sparsity=[], rampup_begin_step=0.0, rampup_step=1.0),
+    like_operands,
+    in_place={"Out": "X"},
+)
+_ROOTED = record_of("x*", "out*", bucket=0, roots=[])
+define(REDUCE, _ROOTED, rooted, in_place={"Out": "X"})
+define(BROADCAST, _ROOTED, rooted, in_place={"Out": "X"})
+define(BARRIER, record_of("", bucket=0), lambda op: {})
 
 
 class RingCollective(Operands):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...strategies.types import VarType
 from .lod import no_sequences
 from .operands import Input, Inputs, Offsets, Operands, Output, Unary, named
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
 from .rules import hold_integers, normal_axis, of_shape, product, same, sizes_read
 from .samples import integers, lengths, normal, offsets, sample
 
@@ -28,6 +28,9 @@ def filled_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(shape, VarType(op.attr("dtype")))}
 
 
+SIZES = ("ShapeTensor", "ShapeTensorList")
+
+
 class FillConstant(Operands):
     value_tensor: Input | None
     shape_tensor: Input | None
@@ -38,10 +41,6 @@ class FillConstant(Operands):
     value: float = 0.0
     str_value: str = ""
     force_cpu: bool = False
-
-
-class FillConstantAt(FillConstant):
-    """A fill whose sizes or number are read in each step; no program holds it."""
 
 
 define(
@@ -55,18 +54,15 @@ define(
         sample(shape=[1], value=7.0, dtype=int(VarType.INT64)),
     ),
     refuses=(sample(shape=[2, -1]),),
-)
-define(
-    "fill_constant_at",
-    FillConstantAt,
-    filled_shape,
-    reads_values=lambda attrs: ("ShapeTensor", "ShapeTensorList"),
-    samples=(
-        sample({"ShapeTensorList": [lengths(3), lengths(2)]}, value=1.5),
-        sample({"ShapeTensor": lengths(2, 0)}, value=1.5, shape=[-1, -1]),
-        sample({"ValueTensor": lengths(4)}, shape=[2, 3], dtype=int(VarType.INT64)),
+    in_steps=in_steps(
+        samples=(
+            sample({"ShapeTensorList": [lengths(3), lengths(2)]}, value=1.5),
+            sample({"ShapeTensor": lengths(2, 0)}, value=1.5, shape=[-1, -1]),
+            sample({"ValueTensor": lengths(4)}, shape=[2, 3], dtype=int(VarType.INT64)),
+        ),
+        refuses=(sample({"ShapeTensor": lengths(2, -1)}),),
+        reads=SIZES,
     ),
-    refuses=(sample({"ShapeTensor": lengths(2, -1)}),),
 )
 SAMPLE_SHARE = "sample_share"  # not in Paddle: this place's rows as a part of the whole batch
 
@@ -305,20 +301,10 @@ define(
     samples=(sample({"X": normal(3, 6)}, k=2), sample({"X": normal(4)}, k=1)),
     refuses=(sample({"X": normal(3, 4)}, k=5),),
     slope=Op("top_k_grad", TopKGrad, same("X", "X@GRAD")),
-)
-
-
-class TopKAt(TopK):
-    """``top_k`` of a number that is read in each step; no program holds it."""
-
-
-define(
-    "top_k_at",
-    TopKAt,
-    top_k_shape,
-    reads_values=lambda attrs: ("K",),
-    samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
-    refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),
+    in_steps=in_steps(
+        samples=(sample({"X": normal(3, 6), "K": lengths(2)}),),
+        refuses=(sample({"X": normal(3, 4), "K": lengths(5)}),),
+    ),
 )
 
 

@@ -18,25 +18,19 @@ from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level
 
 
-class CrfOperands(Operands):
+class LinearChainCrf(Operands):
     emission: Input
     emission_lod: Offsets
     transition: Input
     label: Input
     length: Input | None
-
-
-class LinearChainCrf(CrfOperands):
     alpha: Output
     emission_exps: Output
     transition_exps: Output
     log_likelihood: Output
 
 
-class LinearChainCrfGrad(CrfOperands):
-    alpha: Input
-    emission_exps: Input
-    transition_exps: Input
+class LinearChainCrfGrad(LinearChainCrf, reads="* alpha emission_exps transition_exps"):
     d_log_likelihood: Input
     d_emission: Output | None
     d_transition: Output | None

@@ -13,10 +13,10 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .box_choice import overlap
-from .lod import Lods, no_sequences
+from .levels import computed, define_level
 from .lod_levels import parts
 from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import OFFSETS, Inference, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import (
     are_classes,
     check_classes,
@@ -32,17 +32,9 @@ _KINDS = ("integral", "11point")
 _SAME = 1e-6  # shares of objects that differ by less are the same
 
 
-class MapAttributes(Operands):
+class DetectionMap(Operands):
     detect_res: Input
     label: Input
-    class_num: int
-    background_label: int = 0
-    overlap_threshold: float = 0.5
-    evaluate_difficult: bool = True
-    ap_type: str = "integral"
-
-
-class DetectionMap(MapAttributes):
     has_state: Input | None
     pos_count: Input | None
     true_pos: Input | None
@@ -53,14 +45,11 @@ class DetectionMap(MapAttributes):
     accum_true_pos: Output
     accum_false_pos: Output
     mean: Output = named("MAP")
-
-
-class OffsetsOfClasses(MapAttributes):
-    """How many judgements each class has, as offsets; ``x`` are those of what is found, ``y`` of objects."""
-
-    x: Input
-    y: Input
-    out: Output
+    class_num: int
+    background_label: int = 0
+    overlap_threshold: float = 0.5
+    evaluate_difficult: bool = True
+    ap_type: str = "integral"
 
 
 class Judgements(NamedTuple):
@@ -70,7 +59,7 @@ class Judgements(NamedTuple):
     rows: list[list[tuple[float, bool]]]
 
     def after(self, earlier: Judgements) -> Judgements:
-        """Return those of earlier batches and of this one."""
+        """Return the detections of earlier batches and of this one."""
         pairs = zip(earlier.rows, self.rows, strict=True)
         return Judgements(earlier.counts + self.counts, [[*old, *new] for old, new in pairs])
 
@@ -79,7 +68,10 @@ class Judgements(NamedTuple):
         return np.cumsum([0, *map(len, self.rows)])
 
 
-def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
+_JUDGED = "detect_res label detect_res_lod label_lod"  # decide over judgements
+
+
+def judged(a: Any) -> Judgements:
     """Match what is found with objects of its class: the best first, each object once.
 
     Boxes of other numbers than classes have do not count, as in Paddle.
@@ -91,7 +83,7 @@ def judged(a: Any, guess_ends: Array, object_ends: Array) -> Judgements:
     counts = np.zeros(a.class_num, np.int64)
     rows: list[list[tuple[float, bool]]] = [[] for _ in range(a.class_num)]
     for guesses, objects in zip(
-        parts(a.detect_res, guess_ends), parts(a.label, object_ends), strict=True
+        parts(a.detect_res, a.detect_res_lod[-1]), parts(a.label, a.label_lod[-1]), strict=True
     ):
         boxes = objects[:, -4:]
         hard = np.zeros(len(objects), bool)
@@ -174,10 +166,8 @@ def map_shape(op: Inference) -> Mapping[str, Specs]:
     images, others = op.sequences("DetectRes"), op.sequences("Label")
     alike = merge_dims(images, others) is not None
     op.require(alike, f"DetectRes has {images} sequences, one for each image, Label {others}")
-    operands, count = known_operands(op, MapAttributes), -1
-    guess_ends, object_ends = op.offsets("DetectRes"), op.offsets("Label")
-    if operands is not None and guess_ends is not None and object_ends is not None:
-        count = int(judged(operands, guess_ends, object_ends).ends()[-1])
+    operands = known_operands(op, DetectionMap, _JUDGED)
+    count = -1 if operands is None else int(judged(operands).ends()[-1])
     rows = Spec((count, 2), VarType.FP32)
     return {
         "AccumPosCount": Spec((op.attr("class_num"), 1), VarType.INT32),
@@ -185,17 +175,6 @@ def map_shape(op: Inference) -> Mapping[str, Specs]:
         "AccumFalsePos": rows,
         "MAP": Spec((1,), VarType.FP32),
     }
-
-
-def map_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The judgements of each class."""
-    guesses, objects = op.of("DetectRes")[-1:], op.of("Label")[-1:]
-    if not guesses or not objects:
-        return {}
-    inputs = {slot: (op.value(slot),) for slot in ("DetectRes", "Label")}
-    attrs = {name: op.attrs[name] for name in MapAttributes.declared().attrs}
-    level = op.level("lod_of_classes", {**inputs, "X": guesses, "Y": objects}, attrs)
-    return {"AccumTruePos": (level,), "AccumFalsePos": (level,)}
 
 
 _FOUND = {
@@ -220,17 +199,17 @@ _FOUND = {
     ),
     "Label@LOD": [offsets(2, 3)],
 }
-_PLAIN = {slot: value for slot, value in _FOUND.items() if "@" not in slot}
+_BATCHES = (
+    sample(_FOUND, class_num=3),
+    sample(_FOUND, class_num=4, evaluate_difficult=False, ap_type="11point"),
+)
 define(
     "detection_map",
     DetectionMap,
     map_shape,
     reads_values=lambda attrs: ("DetectRes", "Label", "DetectRes@LOD", "Label@LOD"),
-    lod=map_lod,
-    samples=(
-        sample(_FOUND, class_num=3),
-        sample(_FOUND, class_num=4, evaluate_difficult=False, ap_type="11point"),
-    ),
+    lod=computed("lod_of_classes", "AccumTruePos AccumFalsePos", "DetectRes Label"),
+    samples=_BATCHES,
     refuses=(
         sample({**_FOUND, "Label": uniform(5, 4)}, class_num=3),
         sample(_FOUND, class_num=3, ap_type="mean"),
@@ -239,10 +218,11 @@ define(
         sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
     ),
 )
-define(
+define_level(
     "lod_of_classes",
-    OffsetsOfClasses,
-    lambda op: {"Out": OFFSETS._replace(shape=(op.attr("class_num") + 1,))},
-    lod=no_sequences,
-    samples=(sample({**_PLAIN, "X": offsets(3, 2), "Y": offsets(2, 3)}, class_num=3),),
+    DetectionMap,
+    lambda a: judged(a).ends(),
+    reads=_JUDGED,
+    count=lambda op: op.attr("class_num"),
+    samples=_BATCHES,
 )

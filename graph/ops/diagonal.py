@@ -9,8 +9,8 @@ import numpy as np
 
 from ...strategies.types import VarType
 from . import formula as f
-from .operands import Gradient, Input, Operands, Output, Unary
-from .registry import Inference, Op, Spec, Specs, define, slope
+from .operands import Input, Operands, Output, Unary
+from .registry import Inference, Spec, Specs, define, slope
 from .rules import normal_axis, of_shape
 from .samples import normal, sample
 
@@ -181,11 +181,6 @@ class Trace(DiagEmbedAttributes):
     out: Output
 
 
-class TraceGrad(Trace, reads="input"):
-    d_out: Input
-    d_input: Output
-
-
 def trace(a: Trace) -> f.Results:
     """The sum of elements that lie a row and one apart."""
     axes = [axis % a.input.ndim for axis in (a.dim1, a.dim2)]
@@ -211,7 +206,7 @@ define(
         sample({"Input": normal(3, 4)}, dim1=2),
         sample({"Input": normal(3, 4)}, offset=-3),
     ),
-    slope=Op("trace_grad", TraceGrad),
+    slope=slope("input d_out", "d_input"),
 )
 
 
@@ -225,9 +220,6 @@ def tril_triu_shape(op: Inference) -> Mapping[str, Specs]:
 class TrilTriu(Unary):
     diagonal: int = 0
     lower: bool = True
-
-
-class TrilTriuGrad(TrilTriu, Gradient, reads=""): ...
 
 
 def tril_triu(a: TrilTriu) -> f.Results:
@@ -246,5 +238,5 @@ define(
         sample({"X": normal(2, 4, 3)}, diagonal=1, lower=False),
     ),
     refuses=(sample({"X": normal(3)}),),
-    slope=Op("tril_triu_grad", TrilTriuGrad, tril_triu_shape),
+    slope=slope("d_out", "d_x", shape=tril_triu_shape),
 )

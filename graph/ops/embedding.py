@@ -33,7 +33,7 @@ class LookupTable(Lookup):
     out: Output
 
 
-class LookupTableGrad(Lookup):
+class LookupTableGrad(LookupTable, reads="*"):
     d_out: Input
     d_w: Output
 
@@ -84,7 +84,7 @@ for _name, _last, _record, _gradient in (
     )
 
 
-_BYTES = 4  # of a float32, in each of which W has a number
+_BYTES = 4  # of a float32; each byte of W is a number
 DEPTH = 256  # steps from the least to the largest
 
 

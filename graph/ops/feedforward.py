@@ -1,6 +1,6 @@
-"""Two linear layers with an activation in between as one op, which does not keep what lies in between.
+"""Two linear layers with an activation in between as one op, which does not keep the hidden layer.
 
-[layer_norm ->] linear -> relu or gelu [-> dropout] -> linear [-> dropout] [-> + Residual]. Rows are worked on
+[layer_norm ->] linear -> relu or gelu [-> dropout] -> linear [-> dropout] [-> + Residual]. Rows are computed
 some at a time. The backward pass computes the normalised rows, the hidden layer before and after the activation
 and both dropout masks again: one more product, against some hidden layers of memory.
 """
@@ -61,7 +61,7 @@ _NORM = {"Ln1Scale": normal(3), "Ln1Bias": normal(3)}
 _NO_BIAS = {slot: d for slot, d in _operands(6).items() if "Bias" not in slot}
 
 
-class FusedFeedforwardOperands(Operands):
+class FusedFeedforward(Operands):
     x: Input
     linear1_weight: Input
     linear1_bias: Input | None
@@ -77,17 +77,15 @@ class FusedFeedforwardOperands(Operands):
     approximate: bool = False
     dropout1: Mapping[str, Any] = {}
     dropout2: Mapping[str, Any] = {}
-
-
-class FusedFeedforward(FusedFeedforwardOperands):
     out: Output
     ln1_mean: Output | None
     ln1_variance: Output | None
 
 
-class FusedFeedforwardGrad(FusedFeedforwardOperands):
-    ln1_mean: Input | None
-    ln1_variance: Input | None
+class FusedFeedforwardGrad(
+    FusedFeedforward,
+    reads="* ln1_mean ln1_variance",
+):
     d_out: Input
     d_x: Output | None
     d_linear1_weight: Output | None

@@ -17,7 +17,7 @@ from .rules import of_shape
 from .samples import normal, offsets, sample
 
 
-class GruOperands(Operands):
+class Gru(Operands):
     input: Input
     input_lod: Offsets
     h0: Input | None
@@ -26,9 +26,6 @@ class GruOperands(Operands):
     gate_activation: str = "sigmoid"
     is_reverse: bool = False
     origin_mode: bool = False
-
-
-class Gru(GruOperands):
     bias: Input | None
     batch_gate: Output
     batch_reset_hidden_prev: Output
@@ -36,12 +33,7 @@ class Gru(GruOperands):
     hidden: Output
 
 
-class GruGrad(GruOperands):
-    bias: Input | None
-    batch_gate: Input
-    batch_reset_hidden_prev: Input
-    batch_hidden: Input
-    hidden: Input
+class GruGrad(Gru, reads="* batch_gate batch_reset_hidden_prev batch_hidden hidden"):
     d_hidden: Input
     d_input: Output | None
     d_h0: Output | None

@@ -9,7 +9,7 @@ import numpy as np
 from ...strategies.types import INTEGERS, VarType
 from .lod import no_sequences, sliced
 from .operands import Gradient, Input, Inputs, Operands, Output, Unary
-from .registry import Inference, Lying, Op, Spec, Specs, define
+from .registry import Inference, Lying, Op, Spec, Specs, define, in_steps
 from .rules import (
     as_many,
     hold_integers,
@@ -87,7 +87,7 @@ def _one_run(op: Inference) -> Lying | None:
     return Lying("Input", "Out", [begin])
 
 
-class SliceOperands(Operands):
+class Slice(Operands):
     input: Input
     starts_tensor: Input | None
     ends_tensor: Input | None
@@ -98,23 +98,15 @@ class SliceOperands(Operands):
     ends: Sequence[int] = []
     infer_flags: Sequence[int] = []
     decrease_axis: Sequence[int] = []
-
-
-class Slice(SliceOperands):
     out: Output
 
 
-class SliceAt(SliceOperands):
-    """A slice whose numbers are read in each step; no program holds it."""
-
-    out: Output
-
-
-class SliceGrad(SliceOperands):
+class SliceGrad(Slice, reads="*"):
     d_out: Input
     d_input: Output
 
 
+_WINDOWS = {"Input": normal(4, 5), "EndsTensorList": [lengths(3), lengths(5)]}
 define(
     "slice",
     Slice,
@@ -133,26 +125,18 @@ define(
         sample({"Input": normal(4, 5)}, axes=[1], starts=[5], ends=[6], decrease_axis=[1]),
     ),
     slope=Op("slice_grad", SliceGrad, numbers=_SLICE_NUMBERS, shapes_of=("Input",)),
-)
-
-
-_WINDOWS = {"Input": normal(4, 5), "EndsTensorList": [lengths(3), lengths(5)]}
-define(
-    "slice_at",
-    SliceAt,
-    slice_shape,
-    lod=sliced,
-    reads_values=lambda attrs: tuple(_SLICE_NUMBERS),
-    samples=(
-        sample({**_WINDOWS, "StartsTensor": lengths(1, -3)}, axes=[0, 1]),
-        sample(
-            {**_WINDOWS, "StartsTensorList": [lengths(2), lengths(0)]},
-            axes=[0, 1],
-            decrease_axis=[0],
+    in_steps=in_steps(
+        samples=(
+            sample({**_WINDOWS, "StartsTensor": lengths(1, -3)}, axes=[0, 1]),
+            sample(
+                {**_WINDOWS, "StartsTensorList": [lengths(2), lengths(0)]},
+                axes=[0, 1],
+                decrease_axis=[0],
+            ),
         ),
+        refuses=(sample(_WINDOWS, axes=[0, 2], starts=[0, 0]),),
+        slope=Op("slice_at_grad", SliceGrad),
     ),
-    refuses=(sample(_WINDOWS, axes=[0, 2], starts=[0, 0]),),
-    slope=Op("slice_at_grad", SliceGrad),
 )
 
 
@@ -171,7 +155,7 @@ class Gather(Unary):
     overwrite: bool = True
 
 
-class GatherGrad(Gather, Gradient, reads="x index"): ...
+class GatherGrad(Gather, Gradient, reads="*"): ...
 
 
 define(
@@ -204,7 +188,7 @@ class Where(Operands):
     out: Output
 
 
-class WhereGrad(Where, reads="condition x y"):
+class WhereGrad(Where, reads="*"):
     d_out: Input
     d_x: Output | None
     d_y: Output | None
@@ -238,7 +222,7 @@ class GatherNd(Unary):
     index: Input
 
 
-class GatherNdGrad(GatherNd, Gradient, reads="x index"): ...
+class GatherNdGrad(GatherNd, Gradient, reads="*"): ...
 
 
 define(

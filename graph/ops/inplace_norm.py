@@ -40,13 +40,10 @@ def inplace_abn_grad_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": op.spec("Y"), "Scale@GRAD": scale, "Bias@GRAD": scale}
 
 
-class InplaceAbnAttributes(BatchNormAttributes):
+class InplaceAbn(BatchNorm, BatchNormAttributes):
     activation: str = ""
     alpha: float = 0.1
     use_sync_bn: bool = False
-
-
-class InplaceAbn(BatchNorm, InplaceAbnAttributes):
     pass
 
 

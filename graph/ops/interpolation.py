@@ -13,7 +13,7 @@ import numpy as np
 from . import formula as f
 from .conv import as_given, channels_first
 from .operands import Array, Input, Inputs, Operands, Output, named
-from .registry import Inference, Specs, define, slope
+from .registry import Inference, Specs, define, in_steps, slope
 from .rules import of_shape, sizes_read
 from .samples import lengths, normal, sample, table
 
@@ -77,10 +77,6 @@ class Interpolation(Operands):
     align_corners: bool = True
     align_mode: int = 1
     scales: Sequence[float] = []  # of 2.x: factors by axis, which tell how far apart neighbours lie
-
-
-class InterpolationAt(Interpolation):
-    """An interpolation whose sizes are read in each step; no program holds it."""
 
 
 def nearest_taps(
@@ -201,6 +197,7 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
     if method not in ("nearest", "bicubic"):
         attrs = {"align_corners": False, "align_mode": 0}
         samples.append(sample({"X": normal(*x)}, **outs, interp_method=method, **attrs))
+    sizes_apart = [lengths(n) for n in outs.values()]
     define(
         op_type,
         Interpolation,
@@ -213,22 +210,17 @@ def _declare(op_type: str, method: str, sizes: Sequence[str], x: tuple[int, ...]
             sample({"X": normal(*x[1:])}, **outs, interp_method=method),
         ),
         slope=slope("x out_size size_tensor scale_tensor d_out", "d_x", numbers=numbers),
-    )
-    sizes_apart = [lengths(n) for n in outs.values()]
-    define(
-        f"{op_type}_at",
-        InterpolationAt,
-        interpolation_shape,
-        reads_values=lambda attrs: tuple(numbers),
-        formula=interpolation,
-        samples=(
-            sample({"X": normal(*x), "OutSize": lengths(*outs.values())}, interp_method=method),
-            sample({"X": normal(*x), "SizeTensor": sizes_apart}, interp_method=method),
-            sample({"X": normal(*x), "Scale": table([2.0])}, interp_method=method),
-        ),
-        refuses=(
-            sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),
-            sample({"X": normal(*x), "OutSize": lengths(4)}, interp_method=method),
+        in_steps=in_steps(
+            samples=(
+                sample({"X": normal(*x), "OutSize": lengths(*outs.values())}, interp_method=method),
+                sample({"X": normal(*x), "SizeTensor": sizes_apart}, interp_method=method),
+                sample({"X": normal(*x), "Scale": table([2.0])}, interp_method=method),
+            ),
+            refuses=(
+                sample({"X": normal(*x), "Scale": table([0.0])}, interp_method=method),
+                sample({"X": normal(*x), "OutSize": lengths(4)}, interp_method=method),
+            ),
+            formula=interpolation,
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from . import formula as f
-from .operands import Input, Operands, Output, Unary
+from .operands import Unary, record_of
 from .registry import Inference, ShapeRule, Specs, define, slope
 from .rules import merge_dims
 from .samples import definite, normal, sample
@@ -23,14 +23,9 @@ def square_matrices(slot: str, result: str) -> ShapeRule:
     return rule
 
 
-class Inverse(Operands):
-    input: Input
-    output: Output
-
-
 define(
     "inverse",
-    Inverse,
+    record_of("input", "output"),
     square_matrices("Input", "Output"),
     formula=lambda a: {"output": f.inverse(a.input)},
     samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),

@@ -30,6 +30,7 @@ def latest(
         @wraps(function)
         def call(a: Any, *others: Any) -> R:
             arrays = [getattr(a, slot.parameter) for slot in declared.inputs] + list(others)
+            arrays += [level for slot in declared.lods for level in getattr(a, slot.parameter)]
             attrs = [getattr(a, name) for name in declared.attrs]
             known = getattr(own, "call", None)
             if known is None or known[0] != attrs or not _alike(known[1], arrays):
@@ -48,7 +49,7 @@ def _copied(arrays: list[Any]) -> list[Any]:
 
 
 def _alike(known: list[Any], arrays: list[Any]) -> bool:
-    return all(
+    return len(known) == len(arrays) and all(
         array is None if before is None else array is not None and _equal(before, np.asarray(array))
         for before, array in zip(known, arrays, strict=True)
     )

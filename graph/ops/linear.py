@@ -38,7 +38,7 @@ class Mul(Binary):
     force_fp32_output: bool = False
 
 
-class MulGrad(Mul, BinaryGrad, reads="x y"): ...
+class MulGrad(Mul, BinaryGrad, reads="*"): ...
 
 
 mul = define(
@@ -109,7 +109,7 @@ class Matmul(Binary):
     force_fp32_output: bool = False
 
 
-class MatmulGrad(Matmul, BinaryGrad, reads="x y"): ...
+class MatmulGrad(Matmul, BinaryGrad, reads="*"): ...
 
 
 matmul = define(

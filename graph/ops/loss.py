@@ -8,14 +8,14 @@ from ...strategies.types import INTEGERS
 from . import expr as e
 from . import formula as f
 from .double_gradient import twice
-from .operands import Array, Gradient, Input, Operands, Output, Unary
+from .operands import Array, Gradient, Input, Operands, Output, Unary, record_of
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import match, normal_axis, of_shape, same, same_shape
 from .samples import distribution, integers, normal, sample, table, uniform
 from .second_order import Second
 
-# What lies further below the largest score of a row counts as if it lay so far below, as on Paddle's CPUs: no
-# probability is 0, so that the logarithm of one is finite, and its gradient is that of the scores.
+# Scores further below the largest of their row count as if they were this far below, as on Paddle's CPUs: no
+# probability is 0, so its logarithm is finite, and its gradient is that of the scores.
 LEAST_SHIFT = -64.0
 _APART = [[0.0, 100.0, 30.5], [-200.0, 100.0, 100.0], [9.0, -1e4, -80.0]]
 
@@ -109,7 +109,7 @@ class CrossEntropy(Operands):
     ignore_index: int = -100
 
 
-class CrossEntropyGrad(CrossEntropy, reads="x label"):
+class CrossEntropyGrad(CrossEntropy, reads="*"):
     d_y: Input
     d_x: Output
 
@@ -226,9 +226,7 @@ class SigmoidCrossEntropyWithLogits(Unary):
     ignore_index: int = -100
 
 
-class SigmoidCrossEntropyWithLogitsGrad(
-    SigmoidCrossEntropyWithLogits, Gradient, reads="x label"
-): ...
+class SigmoidCrossEntropyWithLogitsGrad(SigmoidCrossEntropyWithLogits, Gradient, reads="*"): ...
 
 
 def _by_label(a: SigmoidCrossEntropyWithLogits, value: Array) -> Array:
@@ -274,16 +272,9 @@ def log_loss_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Loss": op.spec("Predicted"), "Predicted@GRAD": op.spec("Predicted")}
 
 
-class LogLoss(Operands):
-    predicted: Input
-    labels: Input
-    loss: Output
-    epsilon: float = 1e-4
-
-
 define(
     "log_loss",
-    LogLoss,
+    record_of("predicted labels", "loss", epsilon=0.0001),
     log_loss_shape,
     scalar=lambda predicted, labels, *, epsilon: (
         -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
@@ -317,17 +308,9 @@ def _huber_slopes(residual: e.Expr, d_out: e.Expr, *, delta: float) -> tuple[e.E
     return -slope, slope
 
 
-class HuberLoss(Operands):
-    x: Input
-    y: Input
-    residual: Output
-    out: Output
-    delta: float = 1.0
-
-
 define(
     "huber_loss",
-    HuberLoss,
+    record_of("x y", "residual out", delta=1.0),
     huber_shape,
     scalar=_huber,
     samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),

@@ -75,11 +75,7 @@ class Lstm(LstmOperands):
     batch_cell_pre_act: Output
 
 
-class LstmGrad(LstmOperands):
-    hidden: Input
-    cell: Input
-    batch_gate: Input
-    batch_cell_pre_act: Input
+class LstmGrad(Lstm, reads="* hidden cell batch_gate batch_cell_pre_act"):
     d_hidden: Input | None
     d_cell: Input | None
     d_input: Output | None
@@ -143,16 +139,13 @@ define(
 )
 
 
-class LstmpOperands(LstmOperands):
+class Lstmp(LstmOperands):
     weight: Input
     proj_weight: Input
     bias: Input
     cell_clip: float = 0.0
     proj_clip: float = 0.0
     proj_activation: str = "tanh"
-
-
-class Lstmp(LstmpOperands):
     projection: Output
     cell: Output
     batch_gate: Output
@@ -160,12 +153,10 @@ class Lstmp(LstmpOperands):
     batch_hidden: Output
 
 
-class LstmpGrad(LstmpOperands):
-    projection: Input
-    cell: Input
-    batch_gate: Input
-    batch_cell_pre_act: Input
-    batch_hidden: Input
+class LstmpGrad(
+    Lstmp,
+    reads="* projection cell batch_gate batch_cell_pre_act batch_hidden",
+):
     d_projection: Input | None
     d_cell: Input | None
     d_input: Output | None

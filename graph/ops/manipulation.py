@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from .lod import joined, no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
-from .registry import Grad, Inference, Lying, Op, Spec, Specs, define
+from .registry import Grad, Inference, Lying, Op, Spec, Specs, define, in_steps, slope
 from .rules import merge_dims, normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
 
@@ -53,21 +53,13 @@ def concat_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(d for d in dims if d is not None), first)}
 
 
-class ConcatOperands(Operands):
+class Concat(Operands):
     x: Inputs
     axis_tensor: Input | None
     axis: int = 0
     use_mkldnn: bool = False
     use_quantizer: bool = False
-
-
-class Concat(ConcatOperands):
     out: Output
-
-
-class ConcatGrad(ConcatOperands):
-    d_out: Input
-    d_x: Outputs
 
 
 define(
@@ -83,9 +75,9 @@ define(
         sample({"X": [normal(2, 3, 2), normal(2, 1, 2), normal(2, 2, 2)]}, axis=1),
     ),
     refuses=(sample({"X": [normal(2, 3), normal(2, 4)]}, axis=0),),
-    slope=Op(
-        "concat_grad",
-        ConcatGrad,
+    slope=slope(
+        "x axis_tensor d_out",
+        "d_x",
         numbers={"AxisTensor": "axis"},
         shapes_of=("X",),
         parts=_along("Out@GRAD", "X@GRAD", lambda op: op.specs("X")),
@@ -170,11 +162,6 @@ class Stack(Operands):
     axis: int = 0
 
 
-class StackGrad(Stack, reads=""):
-    d_y: Input
-    d_x: Outputs
-
-
 define(
     "stack",
     Stack,
@@ -186,10 +173,10 @@ define(
         sample({"X": [normal(4)] * 3}, axis=-1),
     ),
     refuses=(sample({"X": [normal(2, 3), normal(3, 2)]}),),
-    slope=Op(
-        "stack_grad",
-        StackGrad,
-        lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
+    slope=slope(
+        "d_y",
+        "d_x",
+        shape=lambda op: {"X@GRAD": _unstacked(op, op.spec("Y@GRAD"))},
         parts=_layers("Y@GRAD", "X@GRAD"),
     ),
 )
@@ -220,11 +207,6 @@ class Unstack(Operands):
     num: int = 0
 
 
-class UnstackGrad(Unstack, reads=""):
-    d_y: Inputs
-    d_x: Output
-
-
 define(
     "unstack",
     Unstack,
@@ -238,7 +220,7 @@ define(
         sample({"X": normal(2, 3)}, axis=2, num=2),
         sample({"X": normal(3)}, num=3),
     ),
-    slope=Op("unstack_grad", UnstackGrad, unstack_grad_shape, parts=_layers("X@GRAD", "Y@GRAD")),
+    slope=slope("d_y", "d_x", shape=unstack_grad_shape, parts=_layers("X@GRAD", "Y@GRAD")),
 )
 
 
@@ -264,11 +246,7 @@ class Expand(Unary):
     expand_times: Sequence[int] = []
 
 
-class ExpandAt(Expand):
-    """Copies whose numbers are read in each step; no program holds it."""
-
-
-class ExpandGrad(Expand, Gradient, reads="x times_tensor expand_times_tensor"): ...
+class ExpandGrad(Expand, Gradient, reads="*"): ...
 
 
 define(
@@ -287,15 +265,11 @@ define(
         shapes_of=("X",),
         views={"X@GRAD": "Out@GRAD"},
     ),
-)
-define(
-    "expand_at",
-    ExpandAt,
-    expand_shape,
-    reads_values=lambda attrs: tuple(_EXPAND_NUMBERS),
-    samples=(
-        sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
-        sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
+    in_steps=in_steps(
+        samples=(
+            sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 3)}),
+            sample({"X": normal(2, 3), "expand_times_tensor": [lengths(1), lengths(2)]}),
+        ),
+        refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
     ),
-    refuses=(sample({"X": normal(2, 3), "ExpandTimes": lengths(2, 0)}),),
 )

@@ -90,7 +90,7 @@ class Cvm(Operands):
     use_cvm: bool = True
 
 
-class CvmGrad(Cvm, reads="x cvm"):
+class CvmGrad(Cvm, reads="*"):
     d_y: Input
     d_x: Output
 

@@ -5,7 +5,7 @@ Boxes are (x0, y0, x1, y1), points (x, y) in pixels. Objects are sequences of po
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,11 +13,11 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .box_choice import overlap
-from .lod import Lods, no_sequences
-from .lod_levels import parts
+from .levels import computed, define_level
+from .lod_levels import bounds, parts
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import OFFSETS, Inference, Spec, Specs, define
-from .rules import check_classes, hold_integers, match, merge_dims
+from .registry import Inference, Spec, Specs, define
+from .rules import check_classes, hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
 _FINE = 5  # steps of an outline in a pixel: middles of pixels are points of this grid
@@ -39,14 +39,6 @@ class GenerateMaskLabels(Operands):
     resolution: int = 14
 
 
-class OffsetsOfMasks(Operands):
-    """How many regions of each image have a mask, as offsets; ``x`` are those of regions."""
-
-    x: Input
-    labels_int32: Input
-    out: Output
-
-
 class MaskTargets(NamedTuple):
     """Of one image: regions [K, 4], their numbers in it [K], classes [K], masks bool [K, M, M]."""
 
@@ -56,9 +48,12 @@ class MaskTargets(NamedTuple):
     masks: Array
 
 
-def masked_regions(labels: Array, ends: Array) -> Iterator[Array]:
+_CHOSEN = "labels_int32 rois_lod"  # tell which regions have a mask
+
+
+def masked_regions(a: Any) -> Iterator[Array]:
     """Yield the numbers of those regions of each image that are of an object; else its first, of background."""
-    for own in parts(labels.reshape(-1), ends):
+    for own in parts(a.labels_int32.reshape(-1), a.rois_lod[-1]):
         front = np.flatnonzero(own > 0)
         yield front if front.size else np.flatnonzero(own == 0)[:1]
 
@@ -96,15 +91,14 @@ def _steps(begin: Array, end: Array) -> Array:
     return line[::-1] if reach[along] < 0 else line
 
 
-def mask_targets(a: Any, segments: Sequence[Array], regions: Array) -> list[MaskTargets]:
+def mask_targets(a: Any) -> list[MaskTargets]:
     """Give each region of an object the polygons whose bounds it has most in common with, seen from its box."""
     images = []
     check_classes(np.maximum(a.labels_int32, 0), a.num_classes, "LabelsInt32", "num_classes")
-    objects, polygons, points = segments
+    objects, polygons, points = a.gt_segms_lod
     size, classes = a.resolution, a.gt_classes.reshape(-1)
-    rows = (parts(a.rois, regions), parts(a.labels_int32.reshape(-1), regions))
-    picks = masked_regions(a.labels_int32, regions)
-    for n, (rois, labels, numbers) in enumerate(zip(*rows, picks, strict=True)):
+    rows = (parts(each, a.rois_lod[-1]) for each in (a.rois, a.labels_int32.reshape(-1)))
+    for n, (rois, labels, numbers) in enumerate(zip(*rows, masked_regions(a), strict=True)):
         scale = a.im_info[n, 2]
         boxes = rois[numbers] / scale
         masks = np.zeros((len(numbers), size, size), bool)
@@ -149,24 +143,16 @@ def masks_shape(op: Inference) -> Mapping[str, Specs]:
             op.require(fits, f"{slot} must have a row for each of the {objects} objects of GtSegms")
     fits = merge_dims(op.shape("LabelsInt32")[0], rois.shape[0]) is not None
     op.require(fits, "LabelsInt32 must have a row for each of Rois")
-    (labels,), ends = op.values("LabelsInt32") or (None,), op.offsets("Rois")
-    if labels is not None and ends is not None:
-        count = sum(map(len, masked_regions(labels, ends)))
+    op.sequences("Rois")
+    operands = known_operands(op, GenerateMaskLabels, _CHOSEN)
+    if operands is not None:
+        count = sum(map(len, masked_regions(operands)))
     width = op.attr("num_classes") * op.attr("resolution") ** 2
     return {
         "MaskRois": Spec((count, 4), rois.dtype),
         "RoiHasMaskInt32": Spec((count, 1), VarType.INT32),
         "MaskInt32": Spec((count, width), VarType.INT32),
     }
-
-
-def masks_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The regions of each image that have a mask."""
-    rois = op.of("Rois")[-1:]
-    if not rois:
-        return {}
-    level = op.level("lod_of_masks", {"X": rois, "LabelsInt32": (op.value("LabelsInt32"),)}, {})
-    return {slot.name: (level,) for slot in op.output_slots}
 
 
 _POLYGONS = {
@@ -194,16 +180,17 @@ _POLYGONS = {
     "LabelsInt32": table([[1], [0], [2], [2]]),
 }
 _SMALL = {"num_classes": 3, "resolution": 6}
+_SEGMENTED = (
+    sample(_POLYGONS, **_SMALL),
+    sample({**_POLYGONS, "LabelsInt32": table([[0], [0], [0], [1]])}, **_SMALL),
+)
 define(
     "generate_mask_labels",
     GenerateMaskLabels,
     masks_shape,
     reads_values=lambda attrs: ("LabelsInt32", "Rois@LOD"),
-    lod=masks_lod,
-    samples=(
-        sample(_POLYGONS, **_SMALL),
-        sample({**_POLYGONS, "LabelsInt32": table([[0], [0], [0], [1]])}, **_SMALL),
-    ),
+    lod=computed("lod_of_masks", "MaskRois RoiHasMaskInt32 MaskInt32", "Rois"),
+    samples=_SEGMENTED,
     refuses=(
         sample({**_POLYGONS, "GtSegms": uniform(13, 3)}, **_SMALL),
         sample({**_POLYGONS, "GtSegms@LOD": [offsets(6, 7)]}, **_SMALL),
@@ -213,10 +200,11 @@ define(
         sample(_POLYGONS, **_SMALL | {"resolution": 0}),
     ),
 )
-define(
+define_level(
     "lod_of_masks",
-    OffsetsOfMasks,
-    lambda op: {"Out": OFFSETS._replace(shape=op.shape("X"))},
-    lod=no_sequences,
-    samples=(sample({"X": offsets(3, 1), "LabelsInt32": table([[1], [0], [2], [0]])}),),
+    GenerateMaskLabels,
+    lambda a: bounds(list(masked_regions(a))),
+    reads=_CHOSEN,
+    count=lambda op: op.specs("Rois@LOD")[-1].shape[0] - 1,
+    samples=(*_SEGMENTED, sample({**_POLYGONS, "LabelsInt32": table([[1], [0], [2], [0]])})),
 )

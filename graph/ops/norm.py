@@ -44,7 +44,7 @@ def uses_statistics(attrs: Mapping[str, Any]) -> bool:
 
 
 def statistics_need(attrs: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
-    """Statistics that are taken, not added to, stay as they are."""
+    """Statistics that are read, not updated, keep their values."""
     needs = {"MeanOut": ("Mean",), "VarianceOut": ("Variance",)}
     return needs if uses_statistics(attrs) else {}
 
@@ -180,7 +180,7 @@ class LayerNorm(Operands):
     epsilon: float = 1e-5
 
 
-class LayerNormGrad(LayerNorm, reads="x scale bias mean variance"):
+class LayerNormGrad(LayerNorm, reads="* mean variance"):
     d_y: Input
     d_x: Output | None
     d_scale: Output | None

@@ -11,7 +11,8 @@
 ``Output | None`` where there are others: no kernel is called of which no result is wanted.
 
 The record of a gradient op may derive from its op's: it has the attributes, and of the slots, operands and
-results, those that it ``reads``, each of them an operand (``x?``: one that may be left out)::
+results, those that it ``reads``, each of them an operand (``x?``: one that may be left out; ``*``: all of the
+op's operands)::
 
     class LayerNormGrad(LayerNorm, reads="x mean"):
         d_y: Input
@@ -77,7 +78,7 @@ def parameter_name(slot: str) -> str:
 
 
 def attribute_name(parameter: str) -> str:
-    """Return the attribute that a parameter stands for: ``lambda_`` is that which Python has no word for."""
+    """Return the attribute of a parameter: ``lambda_`` is ``lambda``, a keyword of Python."""
     return parameter.removesuffix("_")
 
 
@@ -92,6 +93,12 @@ class Declared(NamedTuple):
     attrs: Mapping[str, Any]
     lods: tuple[Slot, ...]
     kinds: Mapping[str, str]
+
+    def read(self, fields: str = "") -> list[Slot]:
+        """Return the slots of operands and offsets in these fields, or all."""
+        chosen = fields.split()
+        slots = (*self.inputs, *self.lods)
+        return [slot for slot in slots if not chosen or slot.parameter in chosen]
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
@@ -122,7 +129,7 @@ class Operands:
     @classmethod
     @cache
     def declared(cls) -> Declared:
-        """Return what the fields say, in their order: those of base classes come first.
+        """Return the slots and attributes of the fields, in their order: those of base classes come first.
 
         A field that is declared again takes its place among the new ones.
         """
@@ -164,7 +171,8 @@ def _read_fields(gradient: type, fields: dict[str, str]) -> dict[str, str]:
     op = cast(type[Operands], gradient.__bases__[0]).declared()
     slots = {slot.parameter for slot in (*op.inputs, *op.outputs)}
     kinds = {}
-    for word in _READS[gradient].split():
+    operands = " ".join(slot.parameter for slot in op.inputs)
+    for word in _READS[gradient].replace("*", operands).split():
         kind, optional, _ = fields[word.removesuffix("?")].partition(" | None")
         left_out = " | None" if optional or word.endswith("?") else ""
         kinds[word.removesuffix("?")] = kind.replace("Output", "Input") + left_out
@@ -189,11 +197,29 @@ def record(
     return type(name, (Operands,), {**defaults, "__annotations__": kinds})
 
 
+def record_of(reads: str, writes: str = "", /, **attrs: Any) -> type[Operands]:
+    """Make the record of an op that no function is written for: slots by field, attributes and their defaults.
+
+    ``x*`` takes any number of variables, ``x?`` may be left out, ``x_lod`` are offsets of X; ``x:x`` names the
+    slot of a field whose name it does not follow from.
+    """
+
+    def slot(text: str) -> Slot:
+        field, _, name = text.rstrip("*?").partition(":")
+        return Slot(name or slot_name(field), "*" in text, "?" in text, field)
+
+    slots = [slot(text) for text in reads.split()]
+    lods = {s: s.parameter.removesuffix("_lod") for s in slots if s.parameter.endswith("_lod")}
+    inputs = [s for s in slots if s not in lods]
+    offsets = [Slot(lod_slot(slot_name(of)), True, False, s.parameter) for s, of in lods.items()]
+    return record("Record", inputs, map(slot, writes.split()), attrs, offsets)
+
+
 def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
     """Make the record of a gradient op from that of its op: slots by field, and the op's attributes.
 
-    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. Offsets of a result that is not
-    read are those of its gradient.
+    ``d_x`` is the gradient of x; ``x?`` may be left out though the op needs it. A result of the op that its
+    gradient op reads is never left out. Offsets of a result that is not read are those of its gradient.
     """
     of = {slot.parameter: slot for slot in (*op.inputs, *op.outputs, *op.lods)}
     results = (slot.name for slot in op.outputs if slot.parameter not in reads.split())
@@ -203,7 +229,7 @@ def slope_record(op: Declared, reads: str, writes: str) -> type[Operands]:
         field = text.rstrip("?")
         source = of.get(field) or of[field.removeprefix("d_")]
         name = source.name if field in of else f"{source.name}@GRAD"
-        left_out = source.optional or "?" in text
+        left_out = "?" in text or (source.optional and source not in op.outputs)
         return Slot(offsets.get(name, name), source.duplicable, left_out, field)
 
     slots = [*map(slot, reads.split())]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from .operands import Gradient, Input, Operands, Output, Unary, named
-from .registry import Inference, Op, Specs, define
+from .operands import Input, Operands, Output, Unary, named
+from .registry import Inference, Op, Specs, define, slope
 from .rules import of_shape
 from .samples import normal, sample
 
@@ -45,9 +45,6 @@ class Pad(Unary):
     pad_value: float = 0.0
 
 
-class PadGrad(Pad, Gradient, reads=""): ...
-
-
 define(
     "pad",
     Pad,
@@ -59,7 +56,7 @@ define(
         sample({"X": normal(2, 3)}, paddings=[0, 1]),
         sample({"X": normal(2, 3)}, paddings=[0, -1, 0, 0]),
     ),
-    slope=Op("pad_grad", PadGrad, pad_grad_shape, shapes_of=("X",)),
+    slope=slope("d_out", "d_x", shape=pad_grad_shape, shapes_of=("X",)),
 )
 
 
@@ -88,20 +85,17 @@ def pad2d_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(shape, x)}
 
 
-class Pad2dOperands(Operands):
+class Pad2d(Operands):
     x: Input
     paddings_tensor: Input | None = named("Paddings")
     paddings: Sequence[int] = [0, 0, 0, 0]
     pad_value: float = 0.0
     mode: str = "constant"
     data_format: str = "NCHW"
-
-
-class Pad2d(Pad2dOperands):
     out: Output
 
 
-class Pad2dGrad(Pad2dOperands):
+class Pad2dGrad(Pad2d, reads="*"):
     d_out: Input
     d_x: Output
 

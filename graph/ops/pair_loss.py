@@ -12,7 +12,7 @@ from ...strategies.types import FLOATS
 from . import expr as e
 from . import formula as f
 from .lod import no_sequences
-from .operands import Binary, Gradient, Input, Operands, Output
+from .operands import Binary, Gradient, Input, Operands, Output, record_of
 from .registry import Grad, Inference, Op, ShapeRule, Shapes, Specs, define, slope
 from .rules import (
     hold_floats,
@@ -61,15 +61,9 @@ define(
 _LOG_FLOOR = -100.0  # no logarithm of a probability is below
 
 
-class BceLoss(Operands):
-    x: Input
-    label: Input
-    out: Output
-
-
 define(
     "bce_loss",
-    BceLoss,
+    record_of("x label", "out"),
     alike("X", "Label"),
     scalar=lambda x, label: (
         (label - 1) * e.maximum(e.log(1 - x), _LOG_FLOOR) - label * e.maximum(e.log(x), _LOG_FLOOR)
@@ -90,15 +84,9 @@ def _margin(logits: e.Expr, labels: e.Expr) -> e.Expr:
     return 1 - logits * (2 * labels - 1)
 
 
-class HingeLoss(Operands):
-    logits: Input
-    labels: Input
-    loss: Output
-
-
 define(
     "hinge_loss",
-    HingeLoss,
+    record_of("logits labels", "loss"),
     alike("Logits", "Labels", outputs=("Loss",)),
     scalar=lambda logits, labels: e.maximum(_margin(logits, labels), 0),
     in_place={"Loss": "Logits"},
@@ -137,16 +125,9 @@ _REDUCTIONS = ("none", "batchmean", "mean", "sum")
 _DIVERGING = {"X": normal(4, 3), "Target": distribution(4, 3)}
 
 
-class KldivLoss(Operands):
-    x: Input
-    target: Input
-    loss: Output
-    reduction: str = "mean"
-
-
 define(
     "kldiv_loss",
-    KldivLoss,
+    record_of("x target", "loss", reduction="mean"),
     kldiv_shape,
     lod=no_sequences,
     scalar=lambda x, target, *, share: e.where(target > 0, share * target * (e.log(target) - x), 0),
@@ -169,18 +150,9 @@ define(
 )
 
 
-class MarginRankLoss(Operands):
-    x1: Input
-    x2: Input
-    label: Input
-    activated: Output
-    out: Output
-    margin: float = 0.0
-
-
 define(
     "margin_rank_loss",
-    MarginRankLoss,
+    record_of("x1 x2 label", "activated out", margin=0.0),
     alike("X1", "X2", "Label", outputs=("Activated", "Out")),
     scalar=lambda x1, x2, label, *, margin: (
         e.where(label * (x2 - x1) + margin > 0, 1.0, 0.0),
@@ -209,16 +181,9 @@ def _modified_huber(x: e.Expr, y: e.Expr) -> tuple[e.Expr, e.Expr]:
     return agreement, e.where(agreement < -1, -4 * agreement, near)
 
 
-class ModifiedHuberLoss(Operands):
-    x: Input
-    y: Input
-    intermediate_val: Output
-    out: Output
-
-
 define(
     "modified_huber_loss",  # Zhang, "Solving large scale linear prediction problems", ICML 2004
-    ModifiedHuberLoss,
+    record_of("x y", "intermediate_val out"),
     alike("X", "Y", outputs=("IntermediateVal", "Out")),
     scalar=_modified_huber,
     samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
@@ -247,16 +212,9 @@ def _rank_slopes(
 _RANKED = {"Label": uniform(4, 1), "Left": normal(4, 1), "Right": normal(4, 1)}
 
 
-class RankLoss(Operands):
-    label: Input
-    left: Input
-    right: Input
-    out: Output
-
-
 define(
     "rank_loss",  # Burges et al., "Learning to rank using gradient descent", ICML 2005
-    RankLoss,
+    record_of("label left right", "out"),
     alike("Left", "Right", "Label"),
     lod=no_sequences,
     scalar=lambda label, left, right: e.softplus(left - right) - label * (left - right),
@@ -318,19 +276,9 @@ _APART = {"X": normal(3, 4), "Y": normal(3, 4)}
 _WEIGHTED = {**_APART, "InsideWeight": uniform(3, 4), "OutsideWeight": uniform(3, 4)}
 
 
-class SmoothL1Loss(Operands):
-    x: Input
-    y: Input
-    inside_weight: Input | None
-    outside_weight: Input | None
-    diff: Output
-    out: Output
-    sigma: float = 1.0
-
-
 define(
     "smooth_l1_loss",  # Girshick, arXiv 1504.08083
-    SmoothL1Loss,
+    record_of("x y inside_weight? outside_weight?", "diff out", sigma=1.0),
     smooth_l1_shape,
     lod=no_sequences,
     scalar=_smooth_l1,
@@ -371,17 +319,9 @@ def _teacher_student_slope(
     return e.where((x < soft_max_up_bound) & (x > soft_max_lower_bound), slope * d_y, 0)
 
 
-class TeacherStudentSigmoidLoss(Operands):
-    x: Input
-    label: Input
-    y: Output
-    soft_max_up_bound: float = 15.0
-    soft_max_lower_bound: float = -15.0
-
-
 define(
     "teacher_student_sigmoid_loss",
-    TeacherStudentSigmoidLoss,
+    record_of("x label", "y", soft_max_up_bound=15.0, soft_max_lower_bound=-15.0),
     alike("X", "Label", outputs=("Y",)),
     scalar=_teacher_student,
     in_place={"Y": "X"},
@@ -407,16 +347,9 @@ def label_smooth_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x}
 
 
-class LabelSmooth(Operands):
-    x: Input
-    prior_dist: Input | None
-    out: Output
-    epsilon: float = 0.0
-
-
 define(
     "label_smooth",  # Szegedy et al., arXiv 1512.00567
-    LabelSmooth,
+    record_of("x prior_dist?", "out", epsilon=0.0),
     label_smooth_shape,
     aligned=lambda shapes, attrs: (
         {"prior_dist": (1,) * (len(shapes["x"]) - 1) + shapes["x"][-1:]}
@@ -452,7 +385,7 @@ class SigmoidFocalLoss(Operands):
     alpha: float = 0.25
 
 
-class SigmoidFocalLossGrad(SigmoidFocalLoss, Gradient, reads="x label fg_num"): ...
+class SigmoidFocalLossGrad(SigmoidFocalLoss, Gradient, reads="*"): ...
 
 
 def focal_shape(op: Inference) -> Mapping[str, Specs]:

@@ -9,8 +9,8 @@ import numpy as np
 from ...strategies.types import INTEGERS
 from . import formula as f
 from .lod import no_sequences
-from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary
-from .registry import Inference, Op, Specs, define
+from .operands import Input, Inputs, Operands, Output, Unary
+from .registry import Inference, Op, Specs, define, slope
 from .rules import hold_integers, match, merge_dims, normal_axis, of_shape, one_dtype, same
 from .samples import integers, normal, sample
 
@@ -27,9 +27,6 @@ def index_select_shape(op: Inference) -> Mapping[str, Specs]:
 class IndexSelect(Unary):
     index: Input
     dim: int = 0
-
-
-class IndexSelectGrad(IndexSelect, Gradient, reads="x index"): ...
 
 
 def index_select(a: IndexSelect) -> f.Results:
@@ -51,7 +48,7 @@ define(
         sample({"X": normal(5, 3), "Index": integers(6, 1, high=5)}),
         sample({"X": normal(5, 3), "Index": normal(6)}),
     ),
-    slope=Op("index_select_grad", IndexSelectGrad),
+    slope=slope("x index d_out", "d_x"),
 )
 
 
@@ -64,9 +61,6 @@ def index_sample_shape(op: Inference) -> Mapping[str, Specs]:
 
 class IndexSample(Unary):
     index: Input
-
-
-class IndexSampleGrad(IndexSample, Gradient, reads="x index"): ...
 
 
 def index_sample(a: IndexSample) -> f.Results:
@@ -90,7 +84,7 @@ define(
         sample({"X": normal(3, 5), "Index": integers(3, high=5)}),
         sample({"X": normal(3, 5), "Index": normal(3, 4)}),
     ),
-    slope=Op("index_sample_grad", IndexSampleGrad),
+    slope=slope("x index d_out", "d_x"),
 )
 
 
@@ -115,11 +109,6 @@ class Multiplex(Operands):
     ids: Input
     x: Inputs
     out: Output
-
-
-class MultiplexGrad(Multiplex, reads="ids x"):
-    d_out: Input
-    d_x: Outputs
 
 
 def multiplex(a: Multiplex) -> f.Results:
@@ -147,7 +136,7 @@ define(
         sample({"Ids": integers(4, 1, high=2), "X": [normal(4, 3), normal(4, 2)]}),
         sample({"Ids": integers(3, 1, high=2), "X": _ROWS}),
     ),
-    slope=Op("multiplex_grad", MultiplexGrad),
+    slope=slope("ids x d_out", "d_x"),
 )
 
 

@@ -55,7 +55,7 @@ def pyramid_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 def level_padding(size: int, level: int) -> int:
-    """Return what is added on both sides of images so that 2 ** level windows of one size cover them."""
+    """Return the padding on both sides of images with which 2 ** level windows of one size cover them."""
     count = 2**level
     return (-(-size // count) * count - size + 1) // 2
 
@@ -82,7 +82,7 @@ class _InThreeDimensions(Operands):
 class MaxPool3d(_InThreeDimensions, MaxPool): ...
 
 
-class UnpoolOperands(Operands):
+class Unpool(Operands):
     x: Input
     indices: Input
     ksize: Sequence[int] = [1, 1]
@@ -90,14 +90,10 @@ class UnpoolOperands(Operands):
     paddings: Sequence[int] = [0, 0]
     unpooling_type: str = "max"
     output_size: Sequence[int] = []
-
-
-class Unpool(UnpoolOperands):
     out: Output
 
 
-class UnpoolGrad(UnpoolOperands):
-    out: Input
+class UnpoolGrad(Unpool, reads="* out"):
     d_out: Input
     d_x: Output
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import formula as f
-from .operands import Array, Binary, BinaryGrad, Input, Operands, Output
+from .operands import Array, Binary, BinaryGrad, Input, Operands, Output, record_of
 from .registry import Inference, Op, Specs, define, slope
 from .rules import match, merge_dims, normal_axis, of_shape, one_dtype, same_shape
 from .samples import normal, sample
@@ -80,19 +80,9 @@ def addmm_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(shape, x)}
 
 
-class Addmm(Operands):
-    input: Input
-    x: Input
-    y: Input
-    out: Output
-    Alpha: float = 1.0
-    Beta: float = 1.0
-    use_mkldnn: bool = False
-
-
 define(
     "addmm",
-    Addmm,
+    record_of("input x y", "out", Alpha=1.0, Beta=1.0, use_mkldnn=False),
     addmm_shape,
     formula=lambda a: {"out": a.input * a.Beta + (a.x @ a.y) * a.Alpha},
     samples=(
@@ -161,10 +151,6 @@ def cross_shape(op: Inference) -> Mapping[str, Specs]:
 FIRST_OF_THREE = 9  # Paddle's word for the first dimension of 3 elements
 
 
-class Cross(Binary):
-    dim: int = FIRST_OF_THREE
-
-
 def vector_product(x: Array, y: Array, dim: int) -> Array:
     """Return x cross y along a dimension of 3 elements."""
     axis = x.shape.index(3) if dim == FIRST_OF_THREE else dim % x.ndim
@@ -180,7 +166,7 @@ def vector_product(x: Array, y: Array, dim: int) -> Array:
 
 define(
     "cross",
-    Cross,
+    record_of("x y", "out", dim=FIRST_OF_THREE),
     cross_shape,
     formula=lambda a: {"out": vector_product(a.x, a.y, a.dim)},
     samples=(

@@ -7,7 +7,7 @@ H x W cells, R regions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,11 @@ import numpy as np
 from ...strategies.types import VarType
 from .box_choice import suppressed
 from .latest import latest
-from .lod import Lods, no_sequences
+from .levels import computed, computed_level, define_level
+from .lod import Lods
+from .lod_levels import bounds
 from .operands import Array, Input, Inputs, Offsets, Operands, Output, Outputs, named
-from .registry import OFFSETS, Inference, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import hold_floats, known_operands, match, merge_dims
 from .samples import normal, offsets, sample, table, uniform
 
@@ -27,7 +29,7 @@ _LARGEST = math.log(1000 / 16)  # logarithm of how many times its anchor a regio
 # -- generate_proposals -----------------------------------------------------------------------------
 
 
-class ProposalAttributes(Operands):
+class GenerateProposals(Operands):
     scores: Input
     bbox_deltas: Input
     im_info: Input
@@ -38,16 +40,9 @@ class ProposalAttributes(Operands):
     nms_thresh: float = 0.5
     min_size: float = 0.1
     eta: float = 1.0
-
-
-class GenerateProposals(ProposalAttributes):
     rpn_rois: Output
     rpn_roi_probs: Output
     rpn_rois_lod: Output | None
-
-
-class OffsetsOfProposals(ProposalAttributes):
-    out: Output
 
 
 def decoded(anchors: Array, deltas: Array, variances: Array) -> Array:
@@ -60,7 +55,7 @@ def decoded(anchors: Array, deltas: Array, variances: Array) -> Array:
     return np.concatenate([middles - sizes / 2, middles + sizes / 2 - 1], 1)
 
 
-@latest(ProposalAttributes)
+@latest(GenerateProposals)
 def proposals(a: Any) -> list[tuple[Array, Array]]:
     """Return the boxes of each image that stay, and their scores, best first."""
     anchors, variances = a.anchors.reshape(-1, 4), a.variances.reshape(-1, 4)
@@ -96,29 +91,13 @@ def proposals_shape(op: Inference) -> Mapping[str, Specs]:
     hold_floats(op, "Scores", "BboxDeltas")
     sizes = match(op, Scores="N A H W", ImInfo="N 3", Anchors=anchors, Variances=anchors)
     match(op, sizes, BboxDeltas=("N", max(4 * sizes["A"], -1), "H", "W"))
-    operands = known_operands(op, ProposalAttributes)
+    operands = known_operands(op, GenerateProposals)
     count = -1 if operands is None else sum(len(boxes) for boxes, _ in proposals(operands))
     return {
         "RpnRois": Spec((count, 4), scores.dtype),
         "RpnRoiProbs": Spec((count, 1), scores.dtype),
         "RpnRoisLod": Spec((scores.shape[0],), VarType.INT32),
     }
-
-
-def proposals_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The regions of each image."""
-    level = op.level(
-        "lod_of_proposals",
-        {slot: [op.value(slot)] for slot in _OF_MAPS},
-        {name: op.attrs[name] for name in ProposalAttributes.declared().attrs},
-    )
-    return {"RpnRois": (level,), "RpnRoiProbs": (level,)}
-
-
-def offsets_of_images(op: Inference) -> Mapping[str, Specs]:
-    """One more than there are images."""
-    images = op.shape("Scores")[0]
-    return {"Out": OFFSETS._replace(shape=(images + 1 if images >= 0 else -1,))}
 
 
 _MAPS = {
@@ -128,25 +107,26 @@ _MAPS = {
     "Anchors": table([[[[4.0, 3.0, 21.0, 24.0], [2.5, 9.0, 33.0, 19.0]]] * 3] * 2),
     "Variances": table([[[[1.0, 0.9, 0.8, 0.7]] * 2] * 3] * 2),
 }
+_PROPOSED = (
+    sample(_MAPS),
+    sample(_MAPS, pre_nms_topN=8, post_nms_topN=3, nms_thresh=0.7, min_size=3.0),
+    sample(_MAPS, min_size=100.0),
+)
 define(
     "generate_proposals",
     GenerateProposals,
     proposals_shape,
     reads_values=lambda attrs: _OF_MAPS,
-    lod=proposals_lod,
-    samples=(
-        sample(_MAPS),
-        sample(_MAPS, pre_nms_topN=8, post_nms_topN=3, nms_thresh=0.7, min_size=3.0),
-        sample(_MAPS, min_size=100.0),
-    ),
+    lod=computed("lod_of_proposals", "RpnRois RpnRoiProbs"),
+    samples=_PROPOSED,
     refuses=(sample({**_MAPS, "BboxDeltas": normal(2, 6, 2, 3)}),),
 )
-define(
+define_level(
     "lod_of_proposals",
-    OffsetsOfProposals,
-    offsets_of_images,
-    lod=no_sequences,
-    samples=(sample(_MAPS, post_nms_topN=3), sample(_MAPS, min_size=100.0)),
+    GenerateProposals,
+    lambda a: bounds([boxes for boxes, _ in proposals(a)]),
+    count=lambda op: op.shape("Scores")[0],
+    samples=_PROPOSED,
 )
 
 # -- collect_fpn_proposals --------------------------------------------------------------------------
@@ -160,20 +140,12 @@ class CollectFpnProposals(Operands):
     post_nms_topN: int = 0
 
 
-class OffsetsCollected(Operands):
-    """``x`` are the offsets of regions by level, ``y`` their scores."""
-
-    x: Inputs
-    y: Inputs
-    out: Output
-    post_nms_topN: int = 0
-
-
-def collected(scores: Sequence[Array], levels: Sequence[Array], most: int) -> tuple[Array, Array]:
-    """Return the numbers of the ``most`` best regions of all maps, by image, and where each image's begin."""
-    images = len(levels[0]) - 1
-    image = np.concatenate([np.repeat(np.arange(images), np.diff(ends)) for ends in levels])
-    best = np.argsort(-np.concatenate([s.reshape(-1) for s in scores]), kind="stable")[:most]
+def collected(a: Any) -> tuple[Array, Array]:
+    """Return the numbers of the best regions of all maps, by image, and where each image's begin."""
+    images = len(a.rois_lod[0]) - 1
+    image = np.concatenate([np.repeat(np.arange(images), np.diff(ends)) for ends in a.rois_lod])
+    scores = np.concatenate([scores.reshape(-1) for scores in a.scores])
+    best = np.argsort(-scores, kind="stable")[: a.post_nms_topN]
     best = best[np.argsort(image[best], kind="stable")]
     return best, np.searchsorted(image[best], np.arange(images + 1))
 
@@ -200,20 +172,6 @@ def collect_shape(op: Inference) -> Mapping[str, Specs]:
     return {"FpnRois": Spec((count, 4), specs[0].dtype)}
 
 
-def collect_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The regions of each image."""
-    maps = range(op.uses("MultiLevelRois"))
-    levels = [op.of("MultiLevelRois", k)[-1:] for k in maps]
-    if not all(levels):
-        return {}
-    inputs = {
-        "X": [level for (level,) in levels],
-        "Y": [op.value("MultiLevelScores", k) for k in maps],
-    }
-    attrs = {"post_nms_topN": op.attrs["post_nms_topN"]}
-    return {"FpnRois": (op.level("lod_collected", inputs, attrs),)}
-
-
 _LEVELS = {
     "MultiLevelRois": [normal(3, 4), normal(4, 4)],
     "MultiLevelRois@LOD": [offsets(2, 1), offsets(1, 3)],
@@ -223,7 +181,7 @@ define(
     "collect_fpn_proposals",
     CollectFpnProposals,
     collect_shape,
-    lod=collect_lod,
+    lod=computed("lod_collected", "FpnRois", "MultiLevelRois"),
     samples=(sample(_LEVELS, post_nms_topN=5), sample(_LEVELS, post_nms_topN=50)),
     refuses=(
         sample({**_LEVELS, "MultiLevelScores": [uniform(3, 1)]}, post_nms_topN=5),
@@ -232,42 +190,30 @@ define(
         sample({**_LEVELS, "MultiLevelRois@LOD": [offsets(2, 1), offsets(4)]}, post_nms_topN=5),
     ),
 )
-define(
+define_level(
     "lod_collected",
-    OffsetsCollected,
-    lambda op: {"Out": op.specs("X")[0]},
-    lod=no_sequences,
-    samples=(
-        sample(
-            {"X": [offsets(2, 1), offsets(1, 3)], "Y": [uniform(3, 1), uniform(4, 1)]},
-            post_nms_topN=5,
-        ),
-    ),
+    CollectFpnProposals,
+    lambda a: collected(a)[1],
+    count=lambda op: op.sequences("MultiLevelRois"),
+    samples=(sample(_LEVELS, post_nms_topN=5),),
 )
 
 # -- distribute_fpn_proposals -----------------------------------------------------------------------
 
 
-class DistributionAttributes(Operands):
+class DistributeFpnProposals(Operands):
     fpn_rois: Input
     min_level: int = 2
     max_level: int = 5
     refer_level: int = 4
     refer_scale: int = 224
-
-
-class DistributeFpnProposals(DistributionAttributes):
     fpn_rois_lod: Offsets
     multi_fpn_rois: Outputs
     restore_index: Output
 
 
-class OffsetsDistributed(DistributionAttributes):
-    """The offsets of the regions on the map ``number``; ``x`` are those of all."""
-
-    x: Input
-    out: Output
-    number: int = 0
+class RegionsOfMap(DistributeFpnProposals):
+    number: int = 0  # of the map
 
 
 def maps_of(a: Any) -> Array:
@@ -285,7 +231,10 @@ def distribute_shape(op: Inference) -> Mapping[str, Specs]:
     low, high = op.attr("min_level"), op.attr("max_level")
     op.require(low <= high, f"min_level={low} must not be above max_level={high}")
     op.sequences("FpnRois")
-    counts, operands = [-1] * (high - low + 1), known_operands(op, DistributionAttributes)
+    counts, operands = (
+        [-1] * (high - low + 1),
+        known_operands(op, DistributeFpnProposals, "fpn_rois"),
+    )
     if operands is not None:
         counts = np.bincount(maps_of(operands), minlength=len(counts)).tolist()
     index = Spec((rois.shape[0], 1), VarType.INT32)
@@ -297,14 +246,17 @@ def distribute_shape(op: Inference) -> Mapping[str, Specs]:
 
 def distribute_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...] | list[tuple[Any, ...]]]:
     """The regions of each image, on each map."""
-    ends = op.of("FpnRois")[-1:]
-    if not ends:
+    maps = range(op.attrs["max_level"] - op.attrs["min_level"] + 1)
+    if not op.of("FpnRois"):
         return {}
-    attrs = {name: op.attrs[name] for name in DistributionAttributes.declared().attrs}
-    inputs = {"X": ends, "FpnRois": (op.value("FpnRois"),)}
-    maps = range(attrs["max_level"] - attrs["min_level"] + 1)
-    levels = [(op.level("lod_distributed", inputs, {**attrs, "number": k}),) for k in maps]
-    return {"MultiFpnRois": levels}
+    levels = [computed_level(op, "lod_distributed", number=k) for k in maps]
+    return {"MultiFpnRois": [(level,) for level in levels]}
+
+
+def ends_on_map(a: Any) -> Array:
+    """Return where the regions of each image begin and end on one map."""
+    before = np.concatenate([[0], np.cumsum(maps_of(a) == a.number)])
+    return before[a.fpn_rois_lod[-1]]
 
 
 _REGIONS = table([[1.0, 2.0, 30.0, 40.0], [0.0, 0.0, 200.0, 300.0], [5.0, 5.0, 9.0, 9.0]])
@@ -326,18 +278,18 @@ define(
     ),
     refuses=(sample({"FpnRois": normal(3, 5), "FpnRois@LOD": [offsets(3)]}),),
 )
-define(
+define_level(
     "lod_distributed",
-    OffsetsDistributed,
-    lambda op: {"Out": op.spec("X")},
-    lod=no_sequences,
-    samples=(sample({"FpnRois": _REGIONS, "X": offsets(2, 1)}, number=2),),
+    RegionsOfMap,
+    ends_on_map,
+    count=lambda op: op.sequences("FpnRois"),
+    samples=(sample({"FpnRois": _REGIONS, "FpnRois@LOD": [offsets(2, 1)]}, number=2),),
 )
 
 # -- retinanet_detection_output ---------------------------------------------------------------------
 
 
-class PyramidAttributes(Operands):
+class RetinanetDetectionOutput(Operands):
     boxes: Inputs = named("BBoxes")
     scores: Inputs
     anchors: Inputs
@@ -347,18 +299,11 @@ class PyramidAttributes(Operands):
     nms_threshold: float = 0.3
     nms_eta: float = 1.0
     keep_top_k: int = 100
-
-
-class RetinanetDetectionOutput(PyramidAttributes):
-    out: Output
-
-
-class OffsetsOfDetections(PyramidAttributes):
     out: Output
 
 
 def detections(a: Any) -> list[Array]:
-    """Return what is found in each image, [K, 6] each: class (from 1), score and box, best first.
+    """Return the detections of each image, [K, 6]: class (from 1), score and box, best first.
 
     Of each map the best ``nms_top_k`` scores count that are above the threshold, of the last map above 0: Lin
     et al., arXiv 1708.02002, section 4.1.
@@ -421,22 +366,9 @@ def detections_shape(op: Inference) -> Mapping[str, Specs]:
     images = {spec.shape[0] for own in maps[:2] for spec in own}
     counts = (images | {op.shape("ImInfo")[0]}) - {-1}
     op.require(len(counts) <= 1, "BBoxes, Scores and ImInfo must have as many images")
-    operands = known_operands(op, PyramidAttributes)
+    operands = known_operands(op, RetinanetDetectionOutput)
     count = -1 if operands is None else sum(map(len, detections(operands)))
     return {"Out": Spec((count, 6), maps[1][0].dtype)}
-
-
-def detections_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """What is found in each image."""
-    inputs = {s: [op.value(s, k) for k in range(op.uses(s))] for s in _OF_PYRAMID}
-    attrs = {name: op.attrs[name] for name in PyramidAttributes.declared().attrs}
-    return {"Out": (op.level("lod_of_detections", inputs, attrs),)}
-
-
-def offsets_of_infos(op: Inference) -> Mapping[str, Specs]:
-    """One more than there are images."""
-    images = op.shape("ImInfo")[0]
-    return {"Out": OFFSETS._replace(shape=(images + 1 if images >= 0 else -1,))}
 
 
 _PYRAMID: dict[str, Any] = {
@@ -448,24 +380,25 @@ _PYRAMID: dict[str, Any] = {
     ],
     "ImInfo": table([[40.0, 50.0, 1.0], [30.0, 60.0, 2.0]]),
 }
-_LIMITS = {"nms_top_k": 4, "keep_top_k": 3, "score_threshold": 0.5, "nms_eta": 0.9}
+_LIMITS: dict[str, Any] = {"nms_top_k": 4, "keep_top_k": 3, "score_threshold": 0.5, "nms_eta": 0.9}
+_DETECTED = (sample(_PYRAMID), sample(_PYRAMID, **_LIMITS))
 define(
     "retinanet_detection_output",
     RetinanetDetectionOutput,
     detections_shape,
     reads_values=lambda attrs: _OF_PYRAMID,
-    lod=detections_lod,
-    samples=(sample(_PYRAMID), sample(_PYRAMID, **_LIMITS)),
+    lod=computed("lod_of_detections", "Out"),
+    samples=_DETECTED,
     refuses=(
         sample({**_PYRAMID, "Scores": [uniform(2, 3, 2), uniform(2, 3, 2)]}),
         sample({**_PYRAMID, "Anchors": _PYRAMID["Anchors"][:1]}),
         sample({**_PYRAMID, "ImInfo": table([[40.0, 50.0, 1.0]])}),
     ),
 )
-define(
+define_level(
     "lod_of_detections",
-    OffsetsOfDetections,
-    offsets_of_infos,
-    lod=no_sequences,
-    samples=(sample(_PYRAMID), sample(_PYRAMID, **_LIMITS)),
+    RetinanetDetectionOutput,
+    lambda a: bounds(detections(a)),
+    count=lambda op: op.shape("ImInfo")[0],
+    samples=_DETECTED,
 )

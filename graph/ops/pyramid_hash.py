@@ -8,53 +8,17 @@ Legend: N words, B sequences, T terms.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
-from .lod import Lods, no_sequences
-from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import BLOCK_OPS, Grad, Inference, Op, Spec, Specs, define
+from .levels import level_from
+from .lod import no_sequences
+from .operands import Array, Input, Offsets, Operands, Output, record_of
+from .registry import Inference, Spec, Specs, define, define_block, slope
 from .rules import is_column, match, merge_dims
 from .samples import integers, lengths, normal, offsets, sample
 from .sequence import one_level
-
-
-class PyramidHashOperands(Operands):
-    num_emb: int = 0
-    space_len: int = 0
-    pyramid_layer: int = 2
-    rand_len: int = 0
-    drop_out_percent: float = 0.0
-    is_training: int = 0
-    use_filter: bool = True
-    white_list_len: int = 0
-    black_list_len: int = 0
-    seed: int = 0
-    lr: float = 0.0
-    distribute_update_vars: str = ""
-
-
-class PyramidHash(PyramidHashOperands):
-    x: Input
-    w: Input
-    white_list: Input
-    black_list: Input
-    out: Output
-    drop_pos: Output
-    x_temp_out: Output = named("X_Temp_Out")
-
-
-class PyramidHashGrad(PyramidHashOperands):
-    """Beside this, Paddle's op takes ``lr`` times the gradient of W off W; X, integers, has no gradient."""
-
-    x: Input
-    w: Input
-    drop_pos: Input
-    x_temp_out: Input = named("X_Temp_Out")
-    d_out: Input
-    d_x: Output
 
 
 def _words(op: Inference, layers: int) -> int:
@@ -95,19 +59,29 @@ def pyramid_hash_shape(op: Inference) -> Mapping[str, Specs]:
     }
 
 
-for _op in (
-    Op(
-        "pyramid_hash",
-        PyramidHash,
-        pyramid_hash_shape,
-        lod=lambda op: {"Out": op.of("X")[-1:]},  # as many levels; the graph's reader has others
-        grad=Grad(
-            "pyramid_hash_grad", ("X", "W", "DropPos", "X_Temp_Out", "Out@GRAD"), ("X@GRAD",)
-        ),
+# Beside what its gradient op does, Paddle's takes ``lr`` times the gradient of W off W; X, integers, has none.
+define_block(
+    "pyramid_hash",
+    record_of(
+        "x w white_list black_list",
+        "out drop_pos x_temp_out:X_Temp_Out",
+        num_emb=0,
+        space_len=0,
+        pyramid_layer=2,
+        rand_len=0,
+        drop_out_percent=0.0,
+        is_training=0,
+        use_filter=True,
+        white_list_len=0,
+        black_list_len=0,
+        seed=0,
+        lr=0.0,
+        distribute_update_vars="",
     ),
-    Op("pyramid_hash_grad", PyramidHashGrad),
-):
-    BLOCK_OPS[_op.type] = _op
+    pyramid_hash_shape,
+    lod=lambda op: {"Out": op.of("X")[-1:]},  # as many levels; the graph's reader has others
+    slope=slope("x w drop_pos x_temp_out d_out", "d_x"),
+)
 
 
 def terms_of(ends: Array, layers: int) -> tuple[Array, Array, Array]:
@@ -175,16 +149,6 @@ def ids_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec((-1 if ends is None else int(ends[-1]), _pieces(op)), VarType.INT64)}
 
 
-def ids_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """Terms of a sequence are one."""
-    levels = op.of("X")[-1:]
-    if not levels:
-        return {}
-    terms = {"Terms": (op.value("Terms"),)} if op.uses("Terms") else {}
-    attrs = {"pyramid_layer": op.attrs["pyramid_layer"]}
-    return {"Out": (op.level("lod_of_terms", {"X": levels, **terms}, attrs),)}
-
-
 _WORDS = {"X": integers(6, 1, high=99), "X@LOD": [offsets(1, 3, 2)]}
 _TERMS = lengths(1, 0, 1, 0, *[0] * 14)
 _SIZES = {"num_emb": 4, "rand_len": 2, "space_len": 9, "pyramid_layer": 3}
@@ -220,7 +184,7 @@ define(
     PyramidIds,
     ids_shape,
     reads_values=lambda attrs: ("Out@LOD",),
-    lod=ids_lod,
+    lod=level_from("lod_of_terms", "Out", X="X@LOD", Terms="Terms"),
     samples=(
         sample({**_WORDS, "Out@LOD": [offsets(1, 3, 1)]}, **_SIZES),
         sample({**_WORDS, "Terms": _TERMS, "Out@LOD": [offsets(1, 2, 1)]}, **_SIZES),

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
-from .creation import attribute_shape, filled_shape
+from .creation import SIZES, attribute_shape, filled_shape
 from .operands import Gradient, Input, Inputs, Operands, Output, Unary, named
-from .registry import Grad, Inference, Op, Spec, Specs, define
+from .registry import Grad, Inference, Op, Spec, Specs, define, in_steps
 from .rules import same
 from .samples import lengths, normal, sample
-
-_SIZES = ("ShapeTensor", "ShapeTensorList")
 
 
 class UniformRandom(Operands):
@@ -32,23 +30,10 @@ define(
     "uniform_random",
     UniformRandom,
     filled_shape,
-    numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    numbers=dict.fromkeys(SIZES, "shape"),
     random=True,
     samples=(sample(shape=[40, 50], min=-2.0, max=3.0, seed=7),),
-)
-
-
-class UniformRandomAt(UniformRandom):
-    """A draw whose sizes are read in each step; no program holds it."""
-
-
-define(
-    "uniform_random_at",
-    UniformRandomAt,
-    filled_shape,
-    random=True,
-    reads_values=lambda attrs: _SIZES,
-    samples=(sample({"ShapeTensor": lengths(40, 50)}, min=-2.0, max=3.0, seed=7),),
+    in_steps=in_steps((sample({"ShapeTensor": lengths(40, 50)}, min=-2.0, max=3.0, seed=7),)),
 )
 
 
@@ -68,23 +53,12 @@ define(
     "gaussian_random",
     GaussianRandom,
     filled_shape,
-    numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    numbers=dict.fromkeys(SIZES, "shape"),
     random=True,
     samples=(sample(shape=[40, 50], mean=1.0, std=2.0, seed=7),),
-)
-
-
-class GaussianRandomAt(GaussianRandom):
-    """A draw whose sizes are read in each step; no program holds it."""
-
-
-define(
-    "gaussian_random_at",
-    GaussianRandomAt,
-    filled_shape,
-    random=True,
-    reads_values=lambda attrs: _SIZES,
-    samples=(sample({"ShapeTensorList": [lengths(40), lengths(50)]}, mean=1.0, std=2.0, seed=7),),
+    in_steps=in_steps(
+        (sample({"ShapeTensorList": [lengths(40), lengths(50)]}, mean=1.0, std=2.0, seed=7),)
+    ),
 )
 
 

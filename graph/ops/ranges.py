@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from ...strategies.types import FLOATS, VarType, to_numpy
 from . import formula as f
 from .lod import no_sequences
-from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named
-from .registry import Inference, Op, Spec, Specs, define
+from .operands import Gradient, Input, Inputs, Operands, Output, Outputs, Unary, named, record_of
+from .registry import Inference, Op, Spec, Specs, define, in_steps, slope
 from .rules import merge_dims, of_shape, product
 from .samples import booleans, integers, lengths, normal, sample
 
@@ -24,17 +24,9 @@ def fill_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": Spec(shape, VarType(op.attr("dtype")))}
 
 
-class Fill(Operands):
-    out: Output
-    value: Sequence[float] = []
-    shape: Sequence[int] = []
-    dtype: int = int(VarType.FP32)
-    force_cpu: bool = False
-
-
 define(
     "fill",
-    Fill,
+    record_of("", "out", value=[], shape=[], dtype=int(VarType.FP32), force_cpu=False),
     fill_shape,
     formula=lambda a: {"out": f.table(a.value, a.out.dtype).reshape(a.out.shape)},
     samples=(
@@ -45,13 +37,9 @@ define(
 )
 
 
-class FillZerosLike2(Unary):
-    dtype: int = int(VarType.FP32)
-
-
 define(
     "fill_zeros_like2",
-    FillZerosLike2,
+    record_of("x", "out", dtype=int(VarType.FP32)),
     lambda op: {"Out": Spec(op.shape("X"), VarType(op.attr("dtype")))},
     samples=(sample({"X": normal(2, 3)}, dtype=int(VarType.INT32)), sample({"X": normal(2)})),
 )
@@ -62,14 +50,9 @@ def one_of(dtype: VarType) -> Mapping[str, Specs]:
     return {"Out": Spec((1,), dtype)}
 
 
-class Size(Operands):
-    input: Input
-    out: Output
-
-
 define(
     "size",
-    Size,
+    record_of("input", "out"),
     lambda op: one_of(VarType.INT64),
     formula=lambda a: {"out": f.table([a.input.size], np.int64)},
     samples=(sample({"Input": normal(2, 3)}),),
@@ -170,10 +153,6 @@ def numbers(a: Range) -> f.Results:
     return {"out": f.table(a.start + a.step * np.arange(a.out.size), a.out.dtype)}
 
 
-class RangeAt(Range):
-    """A range whose numbers are read in each step; no program holds it."""
-
-
 define(
     "range",
     Range,
@@ -186,17 +165,13 @@ define(
         sample(start=5, end=-4, step=-2, dtype=int(VarType.INT64)),
     ),
     refuses=(sample(start=1.0, end=4.0, step=-1.0), sample(start=1.0, end=1.0)),
-)
-define(
-    "range_at",
-    RangeAt,
-    range_shape,
-    reads_values=lambda attrs: tuple(_RANGE_NUMBERS),
-    samples=(
-        sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
-        sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
+    in_steps=in_steps(
+        samples=(
+            sample({"Start": lengths(1), "End": lengths(6), "Step": lengths(2)}),
+            sample({"Start": lengths(3), "End": lengths(-1), "Step": lengths(-1)}),
+        ),
+        refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
     ),
-    refuses=(sample({"Start": lengths(3), "End": lengths(3), "Step": lengths(1)}),),
 )
 
 
@@ -212,11 +187,6 @@ def meshgrid_shape(op: Inference) -> Mapping[str, Specs]:
 class Meshgrid(Operands):
     x: Inputs
     out: Outputs
-
-
-class MeshgridGrad(Meshgrid, reads="x"):
-    d_out: Inputs
-    d_x: Outputs
 
 
 def meshgrid(a: Meshgrid) -> f.Results:
@@ -235,7 +205,7 @@ define(
         sample({"X": [normal(2), normal(1), normal(4)]}),
     ),
     refuses=(sample({"X": [normal(2), normal(3, 1)]}),),
-    slope=Op("meshgrid_grad", MeshgridGrad),
+    slope=slope("x d_out", "d_x"),
 )
 
 
@@ -255,7 +225,7 @@ class ExpandAs(Unary):
     target_tensor: Input = named("target_tensor")
 
 
-class ExpandAsGrad(ExpandAs, Gradient, reads="x target_tensor"): ...
+class ExpandAsGrad(ExpandAs, Gradient, reads="*"): ...
 
 
 define(

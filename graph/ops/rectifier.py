@@ -10,8 +10,8 @@ from typing import Any
 from . import expr as e
 from . import formula as f
 from .activation import define_activation
-from .operands import Input, Operands, Output, SlopeOfBoth, Unary
-from .registry import Inference, Op, Shapes, Specs, define, slope
+from .operands import Unary, record_of
+from .registry import Inference, Shapes, Specs, define, slope
 from .rules import product
 from .samples import normal, sample
 
@@ -167,16 +167,9 @@ def _beside_channels(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
 _IMAGE = normal(2, 3, 2, 2, away_from=(0.0,))
 
 
-class Prelu(Operands):
-    x: Input
-    alpha: Input
-    out: Output
-    mode: str = "all"
-
-
 define(
     "prelu",  # He et al., arXiv 1502.01852
-    Prelu,
+    record_of("x alpha", "out", mode="all"),
     prelu_shape,
     aligned=_beside_channels,
     scalar=lambda x, alpha: e.where(x > 0, x, alpha * x),
@@ -221,15 +214,9 @@ def maxout_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": x._replace(shape=tuple(shape))}
 
 
-class MaxoutAttributes(Operands):
+class Maxout(Unary):
     groups: int
     axis: int = 1
-
-
-class Maxout(Unary, MaxoutAttributes): ...
-
-
-class MaxoutGrad(SlopeOfBoth, MaxoutAttributes): ...
 
 
 def maxout(a: Maxout) -> f.Results:
@@ -254,5 +241,5 @@ define(
         sample({"X": normal(2, 6, 3, 2)}, groups=2, axis=2),
         sample({"X": normal(2, 6)}, groups=2),
     ),
-    slope=Op("maxout_grad", MaxoutGrad),
+    slope=slope("x out d_out", "d_x"),
 )

@@ -81,7 +81,7 @@ def gru_unit_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Gate": op.spec("Input"), "ResetHiddenPrev": hidden, "Hidden": hidden}
 
 
-class GruUnitOperands(Operands):
+class GruUnit(Operands):
     input: Input
     hidden_prev: Input
     weight: Input
@@ -89,17 +89,12 @@ class GruUnitOperands(Operands):
     activation: int = 2
     gate_activation: int = 1
     origin_mode: bool = False
-
-
-class GruUnit(GruUnitOperands):
     gate: Output
     reset_hidden_prev: Output
     hidden: Output
 
 
-class GruUnitGrad(GruUnitOperands):
-    gate: Input
-    reset_hidden_prev: Input
+class GruUnitGrad(GruUnit, reads="* gate reset_hidden_prev"):
     d_hidden: Input
     d_input: Output | None
     d_hidden_prev: Output | None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ...strategies.types import FLOATS, VarType
 from . import formula as f
-from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary
+from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary, record_of
 from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
@@ -230,19 +230,15 @@ define(
 )
 
 
-class ClipByNorm(Unary):
-    max_norm: float = 1.0
-
-
 def clipping(x: Array, max_norm: float) -> Array:
-    """Return what scales an array to a norm of at most ``max_norm``: one number, of the array's rank."""
+    """Return the factor that scales an array to a norm of at most ``max_norm``, with the array's rank."""
     norm = f.sqrt((x * x).sum(keepdims=True))
     return max_norm / f.maximum(norm, max_norm)
 
 
 define(
     "clip_by_norm",
-    ClipByNorm,
+    record_of("x", "out", max_norm=1.0),
     same("X"),
     formula=lambda a: {"out": a.x * clipping(a.x, a.max_norm)},
     samples=(

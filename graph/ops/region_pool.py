@@ -31,8 +31,7 @@ class RegionPool(Bins):
     out: Output
 
 
-class RegionPoolGrad(Bins):
-    rois_lod: Input | None
+class RegionPoolGrad(RegionPool, reads="*"):
     d_out: Input
     d_x: Output
 
@@ -69,9 +68,7 @@ class PrroiPool(Bins):
     out: Output
 
 
-class PrroiPoolGrad(Bins):
-    batch_ro_i_nums: Input | None = named("BatchRoINums")
-    out: Input
+class PrroiPoolGrad(PrroiPool, reads="* out"):
     d_out: Input
     d_x: Output | None
     d_rois: Output | None = named("ROIs@GRAD")

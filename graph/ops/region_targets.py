@@ -13,10 +13,11 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .box_choice import overlap
-from .lod import Lods, no_sequences
-from .lod_levels import parts
+from .levels import computed, define_level
+from .lod import no_sequences
+from .lod_levels import bounds, parts
 from .operands import Array, Input, Offsets, Operands, Output
-from .registry import OFFSETS, Inference, Spec, Specs, define
+from .registry import Inference, Spec, Specs, define
 from .rules import check_classes, hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
 
@@ -43,7 +44,7 @@ def offsets_of(boxes: Array, objects: Array, weights: Sequence[float] = (1.0,) *
 # -- rpn_target_assign ------------------------------------------------------------------------------
 
 
-class AnchorAttributes(Operands):
+class RpnTargetAssign(Operands):
     anchor: Input
     gt_boxes: Input
     is_crowd: Input
@@ -55,9 +56,6 @@ class AnchorAttributes(Operands):
     rpn_negative_overlap: float = 0.3
     rpn_fg_fraction: float = 0.5
     use_random: bool = True
-
-
-class RpnTargetAssign(AnchorAttributes):
     location_index: Output
     score_index: Output
     target_b_box: Output
@@ -107,9 +105,10 @@ def matched(anchors: Array, objects: Array, positive: float, negative: float) ->
     return Match(front, np.flatnonzero(most < negative), owner)
 
 
-def anchor_targets(a: Any, ends: Array, choose: Choose = first) -> AnchorTargets:
+def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
     """Match anchors that do not reach outside with objects; no more than a number of an image count."""
     images: list[tuple[Array, ...]] = []
+    ends = a.gt_boxes_lod[-1]
     crowds, objects_of = parts(a.is_crowd.reshape(-1), ends), parts(a.gt_boxes, ends)
     anchors = a.anchor.reshape(-1, 4)
     for number, (crowd, objects, info) in enumerate(
@@ -145,10 +144,9 @@ def anchors_shape(op: Inference) -> Mapping[str, Specs]:
     anchor = op.spec("Anchor")
     match(op, {"sequences": op.sequences("GtBoxes")}, GtBoxes="objects 4", ImInfo="sequences 3")
     hold_integers(op, "IsCrowd")
-    ends, sizes = op.offsets("GtBoxes"), (-1, -1)
-    operands = known_operands(op, AnchorAttributes)
-    if operands is not None and ends is not None:
-        targets = anchor_targets(operands, ends)
+    operands, sizes = known_operands(op, RpnTargetAssign), (-1, -1)
+    if operands is not None:
+        targets = anchor_targets(operands)
         sizes = len(targets.places), len(targets.scores)
     rows = {"LocationIndex": (sizes[0],), "ScoreIndex": (sizes[1],), "TargetLabel": (sizes[1], 1)}
     places = Spec((sizes[0], 4), anchor.dtype)
@@ -190,7 +188,7 @@ define(
 # -- retinanet_target_assign ------------------------------------------------------------------------
 
 
-class ClassAttributes(Operands):
+class RetinanetTargetAssign(Operands):
     anchor: Input
     gt_boxes: Input
     gt_labels: Input
@@ -199,9 +197,6 @@ class ClassAttributes(Operands):
     gt_boxes_lod: Offsets
     positive_overlap: float = 0.5
     negative_overlap: float = 0.4
-
-
-class RetinanetTargetAssign(ClassAttributes):
     location_index: Output
     score_index: Output
     target_b_box: Output
@@ -210,14 +205,14 @@ class RetinanetTargetAssign(ClassAttributes):
     foreground_number: Output
 
 
-def class_targets(a: Any, ends: Array) -> tuple[AnchorTargets, Array]:
+def class_targets(a: Any) -> tuple[AnchorTargets, Array]:
     """Match all anchors with objects, whose classes are the labels; count those learnt in each image, and one.
 
     Lin et al., "Focal Loss for Dense Object Detection", arXiv 1708.02002, section 4.
     """
     images: list[tuple[Array, ...]] = []
     columns = (a.gt_boxes, a.gt_labels.reshape(-1), a.is_crowd.reshape(-1))
-    lists = (parts(rows, ends) for rows in columns)
+    lists = (parts(rows, a.gt_boxes_lod[-1]) for rows in columns)
     anchors = a.anchor.reshape(-1, 4)
     for number, (objects, classes, crowd, info) in enumerate(zip(*lists, a.im_info, strict=True)):
         objects, classes = objects[crowd == 0] * info[2], classes[crowd == 0]
@@ -238,10 +233,9 @@ def classes_shape(op: Inference) -> Mapping[str, Specs]:
     anchor = op.spec("Anchor")
     match(op, {"sequences": op.sequences("GtBoxes")}, GtBoxes="objects 4", ImInfo="sequences 3")
     hold_integers(op, "IsCrowd", "GtLabels")
-    ends, sizes = op.offsets("GtBoxes"), (-1, -1)
-    operands = known_operands(op, ClassAttributes)
-    if operands is not None and ends is not None:
-        targets, _ = class_targets(operands, ends)
+    operands, sizes = known_operands(op, RetinanetTargetAssign), (-1, -1)
+    if operands is not None:
+        targets, _ = class_targets(operands)
         sizes = len(targets.places), len(targets.scores)
     shapes = {"LocationIndex": (sizes[0],), "ScoreIndex": (sizes[1],), "TargetLabel": (sizes[1], 1)}
     shapes["ForegroundNumber"] = (op.shape("ImInfo")[0], 1)
@@ -274,7 +268,7 @@ define(
 # -- generate_proposal_labels -----------------------------------------------------------------------
 
 
-class RegionAttributes(Operands):
+class GenerateProposalLabels(Operands):
     rpn_rois: Input
     gt_classes: Input
     is_crowd: Input
@@ -290,9 +284,6 @@ class RegionAttributes(Operands):
     use_random: bool = True
     is_cascade_rcnn: bool = False
     is_cls_agnostic: bool = False
-
-
-class GenerateProposalLabels(RegionAttributes):
     rpn_rois_lod: Offsets
     gt_boxes_lod: Offsets
     rois: Output
@@ -300,14 +291,6 @@ class GenerateProposalLabels(RegionAttributes):
     bbox_targets: Output
     bbox_inside_weights: Output
     bbox_outside_weights: Output
-
-
-class OffsetsOfRegions(RegionAttributes):
-    """``x`` are the offsets of regions, ``y`` those of objects."""
-
-    x: Input
-    y: Input
-    out: Output
 
 
 class RegionTargets(NamedTuple):
@@ -318,15 +301,14 @@ class RegionTargets(NamedTuple):
     offsets: Array
 
 
-def region_targets(
-    a: Any, regions: Array, ends: Array, choose: Choose = first
-) -> list[RegionTargets]:
+def region_targets(a: Any, choose: Choose = first) -> list[RegionTargets]:
     """Match regions, and the objects themselves, with objects; in a cascade regions alone, and all count."""
     images = []
     if not a.is_cls_agnostic:
         check_classes(a.gt_classes, a.class_nums, "GtClasses", "class_nums")
+    ends = a.gt_boxes_lod[-1]
     columns = (
-        (a.rpn_rois, regions),
+        (a.rpn_rois, a.rpn_rois_lod[-1]),
         (a.gt_classes.reshape(-1), ends),
         (a.is_crowd.reshape(-1), ends),
     )
@@ -355,6 +337,7 @@ def region_targets(
     return images
 
 
+_TARGETS = ("Rois", "LabelsInt32", "BboxTargets", "BboxInsideWeights", "BboxOutsideWeights")
 _OF_REGIONS = ("RpnRois", "GtClasses", "IsCrowd", "GtBoxes", "ImInfo")
 
 
@@ -369,27 +352,15 @@ def regions_shape(op: Inference) -> Mapping[str, Specs]:
         fits = merge_dims(op.shape(slot)[0], op.shape("GtBoxes")[0]) is not None
         op.require(fits, f"{slot} must have a row for each of GtBoxes")
     op.require(op.attr("class_nums") > 0, "class_nums must be above 0")
-    operands, count = known_operands(op, RegionAttributes), -1
-    regions, objects = op.offsets("RpnRois"), op.offsets("GtBoxes")
-    if operands is not None and regions is not None and objects is not None:
-        count = sum(len(image.boxes) for image in region_targets(operands, regions, objects))
+    operands, count = known_operands(op, GenerateProposalLabels), -1
+    if operands is not None:
+        count = sum(len(image.boxes) for image in region_targets(operands))
     wide = Spec((count, 4 * op.attr("class_nums")), rois.dtype)
     return {
         "Rois": Spec((count, 4), rois.dtype),
         "LabelsInt32": Spec((count, 1), VarType.INT32),
-        **dict.fromkeys(("BboxTargets", "BboxInsideWeights", "BboxOutsideWeights"), wide),
+        **dict.fromkeys(_TARGETS[2:], wide),
     }
-
-
-def regions_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The regions of each image."""
-    rois, objects = op.of("RpnRois")[-1:], op.of("GtBoxes")[-1:]
-    if not rois or not objects:
-        return {}
-    inputs = {slot: (op.value(slot),) for slot in _OF_REGIONS} | {"X": rois, "Y": objects}
-    attrs = {name: op.attrs[name] for name in RegionAttributes.declared().attrs}
-    level = op.level("lod_of_regions", inputs, attrs)
-    return {slot.name: (level,) for slot in op.output_slots}
 
 
 _CANDIDATES = {
@@ -406,37 +377,29 @@ _CANDIDATES = {
     "GtClasses": table([[1], [2], [2]]),
 }
 _FEW = {"class_nums": 3, "use_random": False}
+_REGIONS = (
+    sample(_CANDIDATES, **_FEW),
+    sample(_CANDIDATES, **_FEW, batch_size_per_im=2, fg_fraction=0.5, fg_thresh=0.6),
+    sample(_CANDIDATES, **_FEW, is_cascade_rcnn=True, is_cls_agnostic=True),
+)
 define(
     "generate_proposal_labels",
     GenerateProposalLabels,
     regions_shape,
     reads_values=lambda attrs: (*_OF_REGIONS, "RpnRois@LOD", "GtBoxes@LOD"),
-    lod=regions_lod,
+    lod=computed("lod_of_regions", " ".join(_TARGETS), "RpnRois GtBoxes"),
     random=True,
-    samples=(
-        sample(_CANDIDATES, **_FEW),
-        sample(_CANDIDATES, **_FEW, batch_size_per_im=2, fg_fraction=0.5, fg_thresh=0.6),
-        sample(_CANDIDATES, **_FEW, is_cascade_rcnn=True, is_cls_agnostic=True),
-    ),
+    samples=_REGIONS,
     refuses=(
         sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),
         sample({**_CANDIDATES, "GtClasses": table([[1], [2]])}, **_FEW),
         sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),
     ),
 )
-define(
+define_level(
     "lod_of_regions",
-    OffsetsOfRegions,
-    lambda op: {"Out": OFFSETS._replace(shape=op.shape("Y"))},
-    lod=no_sequences,
-    samples=(
-        sample(
-            {
-                **{s: v for s, v in _CANDIDATES.items() if "@" not in s},
-                "X": offsets(3, 1),
-                "Y": offsets(2, 1),
-            },
-            **_FEW,
-        ),
-    ),
+    GenerateProposalLabels,
+    lambda a: bounds([image.boxes for image in region_targets(a)]),
+    count=lambda op: op.sequences("GtBoxes"),
+    samples=_REGIONS,
 )

@@ -260,43 +260,50 @@ class Op:
     counts: Callable[[Shapes, Mapping[str, Any]], Mapping[str, Any]] | None = None
     formula: Formula | None = None  # f(record of terms) -> results by field: see ``formula.py``
     update: Update | None = None  # an optimizer's arithmetic
+    # f(record) -> offsets, its only result, computed on the host: see ``levels.py``
+    ends: Callable[[Any], np.ndarray] | None = None
     in_place: Mapping[str, str] = field(
         default_factory=dict
     )  # output slot -> input slot it may overwrite
     # ... and another one, where that is some other result's
     in_place_else: Mapping[str, str] = field(default_factory=dict)
-    # input slot -> attribute (or one for each number) that it stands for, if in use: ``graph/program/known.py``
+    # input slot -> the attribute, or an attribute for each number, that it replaces: ``program/known.py``
     numbers: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
-    # ... and attributes that change with it
+    # ... and other attributes that change where it is in use
     numbers_set: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     numbers_dtype: str = ""  # ... and the slot whose element type becomes the attribute ``dtype``
+    # returns the op of the same record that reads such numbers in each step, where they are not known before
+    in_steps: Callable[[Op], Op] | None = None
     # attributes -> input slots whose elements the shape rule reads: they must be known before a step
     reads_values: Callable[[Mapping[str, Any]], Sequence[str]] = lambda attrs: ()
-    # elements of those by slot, attributes -> the sizes that the rule takes from them, if it takes nothing
-    # else; below zero: operands do not fit together
+    # elements of those by slot, attributes -> the sizes that the rule takes from them, if it needs no more
+    # than these; below zero: operands do not fit together
     sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]] | None = None
     reads_none_with: str = ""  # an input slot: if it is in use, the rule reads no elements
     lod: LodRule = shared  # which sequences the results have
-    places: Callable[[Inference], Sequence[Place]] | None = None  # what ``in_place`` cannot say
-    # specs of operands and results -> which of them lie in another, if these do for their shapes
+    places: Callable[[Inference], Sequence[Place]] | None = (
+        None  # results in place that depend on shapes
+    )
+    # specs of operands and results -> which of them are parts of another one's memory, if their shapes allow it
     parts: Callable[[Inference], Lying | None] | None = None
-    views: Mapping[str, str] = field(
-        default_factory=dict
-    )  # output slot -> input slot whose elements it has, in their order, if it has as many
-    cuts: bool = False  # ``views`` hold the first of the operand's elements, which may have more
-    # attributes, input slots in use -> so in ``views``
+    # output slot -> input slot with the same elements in the same order, if their numbers of elements agree
+    views: Mapping[str, str] = field(default_factory=dict)
+    cuts: bool = (
+        False  # results in ``views`` have the first of the operand's elements, which may be more
+    )
+    # attributes, input slots in use -> whether the elements in ``views`` keep their order
     keeps_order: Callable[[Mapping[str, Any], Container[str]], bool] = lambda attrs, slots: True
     # attributes -> output slot -> another one with the same elements, where both have one shape
     twins: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda attrs: {}
-    # input slots of which kernels are told the shapes alone: by then their memory may be another value's; if
-    # that depends on the op's use: attributes, input slots in use -> these
+    # input slots of which kernels read the shapes alone: their memory may hold another value by then; if that
+    # depends on the op's use: attributes, input slots in use -> these slots
     shapes_of: Sequence[str] | Callable[[Mapping[str, Any], Container[str]], Sequence[str]] = ()
-    # input slots of which the result is a linear function, the others being no floats: the gradient of its
-    # gradient op is the op itself
+    # input slots of which the result is a linear function, where no other slot holds floats: the gradient op
+    # of its gradient op is the op itself
     linear: Sequence[str] = ()
     made_linear: Mapping[str, Any] = field(default_factory=dict)  # attributes that make it so
     random: bool = False  # draws numbers: depends on seed, output name, step and sample index
-    # attributes -> whether it leaves the operands as they are that it may overwrite
+    # attributes -> whether operands that it may overwrite keep their elements
     only_uses: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
     # attributes -> whether results depend on which rows the place has, or on how many, beyond the operands
     by_place: Callable[[Mapping[str, Any]], bool] = lambda attrs: False
@@ -341,7 +348,7 @@ class Op:
         return self.record.of(values)
 
     def settings(self, shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what ``scalar`` is told beside its operands: attributes, and what follows from shapes."""
+        """Return the keyword arguments of ``scalar``: attributes, and numbers that follow from shapes."""
         return attrs if self.counts is None else {**attrs, **self.counts(shapes, attrs)}
 
     def values_read(self, attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
@@ -350,7 +357,7 @@ class Op:
         return () if none else [slot for slot in self.reads_values(attrs) if slot in slots]
 
     def shape_slots(self, attrs: Mapping[str, Any], slots: Container[str]) -> Sequence[str]:
-        """Return the input slots, of those in use, of which kernels are told the shapes alone."""
+        """Return the input slots in use of which kernels read the shapes alone."""
         return self.shapes_of(attrs, slots) if callable(self.shapes_of) else self.shapes_of
 
     def filled(self, values: Mapping[str, Any]) -> Operands:
@@ -400,10 +407,9 @@ def _as_list(specs: Specs) -> list[Spec]:
 
 
 OPS: dict[str, Op] = {}
-BLOCK_OPS: dict[
-    str, Op
-] = {}  # ops without kernels, which are read into a graph as others: ``blocks.py``
-# Ops without kernels that move values between processes: trainers and servers, or trainers. ``rpc.py``
+# Ops without kernels: those of which a graph holds others in their place (``blocks.py``), and those that move
+# values between processes (``rpc.py``).
+BLOCK_OPS: dict[str, Op] = {}
 MESSAGE_OPS: dict[str, Op] = {}
 
 
@@ -415,9 +421,9 @@ def declaration(type: str) -> Op | None:
 def slope(
     reads: str, writes: str, second: Second | None = None, **settings: Any
 ) -> Callable[[Op], Op]:
-    """Return what declares an op's gradient op: its slots by field (see ``slope_record``), other settings.
+    """Return a function that declares an op's gradient op, of slots by field (see ``slope_record``).
 
-    ``second`` is what :func:`differentiable` is told, unless it follows from the expression.
+    ``second`` is the argument of :func:`differentiable` where it does not follow from the expression.
     """
 
     def declare(op: Op) -> Op:
@@ -428,25 +434,55 @@ def slope(
     return declare
 
 
+def in_steps(
+    samples: tuple[Any, ...],
+    refuses: tuple[Any, ...] = (),
+    reads: Sequence[str] = (),
+    **settings: Any,
+) -> Callable[[Op], Op]:
+    """Return a function that declares ``<type>_at``, an op that no program holds, from the op of that type.
+
+    Its results' shapes follow from elements of the slots ``reads`` (default: all slots of numbers).
+    """
+
+    def declare(op: Op) -> Op:
+        slots = tuple(reads or op.numbers)
+        return Op(
+            f"{op.type}_at",
+            op.record,
+            op.shape,
+            lod=op.lod,
+            random=op.random,
+            reads_values=lambda attrs: slots,
+            samples=samples,
+            refuses=refuses,
+            **settings,
+        )
+
+    return declare
+
+
 P = ParamSpec("P")
 
 
-def _defining(declare: Callable[P, Op]) -> Callable[P, Op]:
-    """Return what makes a declaration, adds it to the table, and returns it."""
+def _defining(declare: Callable[P, Op], table: dict[str, Op]) -> Callable[P, Op]:
+    """Return a function that makes a declaration, adds it to a table, and returns it."""
 
     def define(*slots: P.args, **settings: P.kwargs) -> Op:
-        return register(declare(*slots, **settings))
+        return register(declare(*slots, **settings), table)
 
     return define
 
 
-define = _defining(Op)
+define = _defining(Op, OPS)
+define_block = _defining(Op, BLOCK_OPS)
+define_message = _defining(Op, MESSAGE_OPS)
 
 
-def register(op: Op) -> Op:
-    """Add a declaration to the table and return it, and that of its gradient op (see :meth:`Grad.of`).
+def register(op: Op, table: dict[str, Op] = OPS) -> Op:
+    """Add a declaration to a table and return it, and that of its gradient op (see :meth:`Grad.of`).
 
-    The gradient op of an op with a formula has one, too, derived from it unless told. A gradient op that
+    The gradient op of an op with a formula gets the derived formula unless it has its own. A gradient op that
     computes element by element gets a gradient op, too, if it names none.
     """
     slope = op.slope
@@ -460,8 +496,10 @@ def register(op: Op) -> Op:
         op = replace(op, grad=Grad.of(slope), slope=None)
     for declared in (op, slope):
         if declared is not None:
-            assert declared.type not in OPS, f"{declared.type} is declared twice"
-            OPS[declared.type] = declared
+            assert declared.type not in table, f"{declared.type} is declared twice"
+            table[declared.type] = declared
+    if op.in_steps is not None:
+        register(op.in_steps(op))
     return op
 
 

@@ -12,9 +12,7 @@ from ...strategies.types import FLOATS, INTEGERS, LOW, VarType
 from .operands import Operands
 from .registry import Inference, ShapeRule, Spec, Specs
 
-UNKNOWN_SIZE = -(
-    2**63
-)  # stands for a size, given as a variable, that is known when the program runs
+UNKNOWN_SIZE = -(2**63)  # a size, in a variable, that is known only when the program runs
 
 
 def same(source: str = "X", *outputs: str) -> ShapeRule:
@@ -91,13 +89,14 @@ def match(
     return sizes
 
 
-def known_operands(op: Inference, record: type[Operands]) -> Operands | None:
-    """Return what a record holds of an op's inputs and attributes; None if some elements are not known yet.
+def known_operands(op: Inference, record: type[Operands], reads: str = "") -> Operands | None:
+    """Return the record of an op's operands, offsets and attributes; None if some elements are not known yet.
 
-    For ops whose results have sizes that follow from elements (``reads_values``), and that compute both alike.
+    ``reads`` are the fields that are needed; all, unless told. This serves ops whose results have sizes that
+    follow from elements (``reads_values``), and that compute both alike.
     """
     values: dict[str, Any] = {}
-    for slot in record.declared().inputs:
+    for slot in record.declared().read(reads):
         elements = op.values(slot.name) if op.has(slot.name) else ()
         if any(value is None for value in elements) or len(elements) < op.count(slot.name):
             return None
@@ -150,7 +149,7 @@ def normal_axis(op: Inference, axis: int, rank: int, *, extra: int = 0) -> int:
 
 
 def as_many(op: Inference, **lists: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Return what lists of numbers hold, in turn; refuse lists of different lengths."""
+    """Return tuples of the elements at the same index of lists; refuse lists of different lengths."""
     listed = ", ".join(f"{name}={list(numbers)}" for name, numbers in lists.items())
     same_length = len({len(numbers) for numbers in lists.values()}) == 1
     op.require(same_length, f"{listed} must have as many numbers each")

@@ -34,7 +34,7 @@ class NceAttributes(Operands):
     custom_neg_classes: Sequence[int] = []
 
 
-class NceOperands(NceAttributes):
+class Nce(NceAttributes):
     input: Input
     label: Input
     weight: Input
@@ -43,17 +43,15 @@ class NceOperands(NceAttributes):
     custom_dist_probs: Input | None
     custom_dist_alias: Input | None
     custom_dist_alias_probs: Input | None
-
-
-class Nce(NceOperands):
     cost: Output
     sample_logits: Output
     sample_labels: Output
 
 
-class NceGrad(NceOperands):
-    sample_logits: Input
-    sample_labels: Input
+class NceGrad(
+    Nce,
+    reads="* sample_logits sample_labels",
+):
     d_cost: Input
     d_input: Output | None
     d_weight: Output | None
@@ -88,7 +86,7 @@ def nce_shape(op: Inference) -> Mapping[str, Specs]:
 
 
 def _check_drawing(op: Inference, rows: int) -> None:
-    """Refuse what says wrongly how classes are drawn, and what the rows weigh."""
+    """Refuse wrong attributes of the draw of classes, and wrong weights of rows."""
     drawn, sampler = op.attr("num_neg_samples"), op.attr("sampler")
     op.require(drawn > 0, f"num_neg_samples must be above 0, got {drawn}")
     op.require(

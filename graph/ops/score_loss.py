@@ -37,7 +37,7 @@ class ScoreLoss(Operands):
     wide: bool = False
 
 
-class ScoreLossGrad(ScoreLoss, reads="logits label log_sum"):
+class ScoreLossGrad(ScoreLoss, reads="* log_sum"):
     d_loss: Input
     d_logits: Output
 

@@ -16,21 +16,15 @@ from ...strategies.types import INTEGERS, VarType
 from . import formula as f
 from .collective import GATHER_ROWS, SPREAD_ROWS
 from .lod import no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output
+from .operands import Input, Inputs, Offsets, Operands, Output, record_of
 from .registry import Inference, Spec, Specs, define
 from .rules import hold_integers, match, of_shape, product, same
 from .samples import integers, lengths, normal, offsets, sample
 
-
-class HandedOn(Operands):
-    x: Input
-    out: Output
-
-
 for _op_type in ("merge_selected_rows", "get_tensor_from_selected_rows"):
     define(
         _op_type,
-        HandedOn,
+        record_of("x", "out"),
         same(),
         formula=lambda a: {"out": a.x},
         lod=no_sequences,

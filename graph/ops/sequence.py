@@ -6,7 +6,7 @@ follow, too. What depends on the offsets' elements beyond the number of sequence
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -15,9 +15,10 @@ import numpy as np
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
+from .levels import level_from
 from .lod import Lods, like, no_sequences
-from .operands import Array, Input, Offsets, Operands, Output, named
-from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, slope
+from .operands import Array, Input, Offsets, Operands, Output, named, record_of
+from .registry import Elements, Grad, Inference, Op, Spec, Specs, define, in_steps, slope
 from .rules import is_column, of_shape
 from .samples import integers, lengths, normal, offsets, sample
 
@@ -46,21 +47,17 @@ def result(a: Any, field: str = "out") -> Array:
 # -- sequence_pool ----------------------------------------------------------------------------------
 
 
-class PoolAttributes(Operands):
+class SequencePool(Operands):
     x: Input
     x_lod: Offsets
     is_test: bool = False
     pooltype: str = "AVERAGE"
     pad_value: float = 0.0
-
-
-class SequencePool(PoolAttributes):
     out: Output
     max_index: Output | None
 
 
-class SequencePoolGrad(PoolAttributes):
-    max_index: Input | None
+class SequencePoolGrad(SequencePool, reads="x max_index"):
     d_out: Input
     d_x: Output
 
@@ -137,14 +134,9 @@ class SequenceSoftmax(Operands):
     data_format: str = "AnyLayout"
 
 
-class SequenceSoftmaxGrad(Operands):
-    x: Input
-    x_lod: Offsets
-    out: Input
+class SequenceSoftmaxGrad(SequenceSoftmax, reads="x out"):
     d_out: Input
     d_x: Output
-    use_cudnn: bool = False
-    data_format: str = "AnyLayout"
 
 
 def softmax_shape(op: Inference) -> Mapping[str, Specs]:
@@ -200,15 +192,10 @@ class SequenceExpand(Operands):
     ref_level: int = -1
 
 
-class SequenceExpandGrad(Operands):
-    x: Input
-    y: Input
-    x_lod: Offsets
-    y_lod: Offsets
+class SequenceExpandGrad(SequenceExpand, reads="x y"):
     out_lod: Offsets = named("Out@GRAD@LOD")
     d_out: Input
     d_x: Output
-    ref_level: int = -1
 
 
 def expand_shape(op: Inference) -> Mapping[str, Specs]:
@@ -286,13 +273,6 @@ define(
 )
 
 
-class SequenceExpandAs(Operands):
-    x: Input
-    y: Input
-    y_lod: Offsets
-    out: Output
-
-
 def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
     """Row i of X for each row of sequence i of Y."""
     x, y = op.spec("X"), op.spec("Y")
@@ -305,7 +285,7 @@ def expand_as_shape(op: Inference) -> Mapping[str, Specs]:
 
 define(
     "sequence_expand_as",
-    SequenceExpandAs,
+    record_of("x y y_lod", "out"),
     expand_as_shape,
     lod=like("Y", "Out"),
     formula=lambda a: {"out": f.take(a.x, f.sequence_of(a.y_lod[-1], a.y.shape[0], "Y"))},
@@ -462,7 +442,7 @@ define(
     SequenceUnpad,
     unpad_shape,
     reads_values=lambda attrs: ("Length",),
-    lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
+    lod=level_from("lod_from_lengths", "Out", X="Length"),
     formula=sequence_unpad,
     samples=(
         sample({"X": normal(3, 3, 2), "Length": lengths(2, 0, 3), "Out@LOD": [_LENGTHS]}),
@@ -485,10 +465,6 @@ class SequenceMask(Operands):
     y: Output
     maxlen: int = -1
     out_dtype: int = int(VarType.INT64)
-
-
-class SequenceMaskAt(SequenceMask):
-    """A mask whose length is read in each step; no program holds it."""
 
 
 def mask_shape(op: Inference) -> Mapping[str, Specs]:
@@ -526,31 +502,15 @@ define(
         sample({"X": integers(2, 3, high=5)}, out_dtype=int(VarType.FP32)),
     ),
     refuses=(sample({"X": integers(4, high=5)}, maxlen=0), sample({"X": normal(4)}, maxlen=4)),
-)
-
-define(
-    "sequence_mask_at",
-    SequenceMaskAt,
-    mask_shape,
-    reads_values=lambda attrs: ("MaxLenTensor",),
-    lod=no_sequences,
-    formula=sequence_mask,
-    samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
-    refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
+    in_steps=in_steps(
+        samples=(sample({"X": integers(2, 3, high=5), "MaxLenTensor": lengths(4)}),),
+        refuses=(sample({"X": integers(4, high=5), "MaxLenTensor": lengths(0)}),),
+        formula=sequence_mask,
+    ),
 )
 
 
 # -- lod_reset --------------------------------------------------------------------------------------
-
-
-class LodReset(Operands):
-    x: Input
-    y: Input | None
-    y_lod: Offsets
-    out_lod: Offsets
-    out: Output
-    target_lod: Sequence[int] = []
-    append: bool = False
 
 
 def reset_shape(op: Inference) -> Mapping[str, Specs]:
@@ -585,7 +545,7 @@ def reset_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
 
 define(
     "lod_reset",
-    LodReset,
+    record_of("x y? y_lod out_lod", "out", target_lod=[], append=False),
     reset_shape,
     lod=reset_lod,
     formula=lambda a: {"out": a.x},

@@ -6,13 +6,12 @@ An image is [channels, height, width]: its sequence in ROW has as many rows as i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from ...strategies.types import FLOATS
 from . import formula as f
-from .lod import Lods
+from .levels import level_from
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Inference, Specs, define, slope
 from .rules import of_shape
@@ -63,16 +62,6 @@ def var_conv_shape(op: Inference) -> Mapping[str, Specs]:
     rows = -1 if ends is None else int(ends[-1])
     windows = -1 if ends is None else rows // channels * window
     return {"Out": of_shape((rows, 1), x), "Col": of_shape((windows, 1), x)}
-
-
-def var_conv_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The numbers of an image are a sequence."""
-    levels = {slot: op.of(slot)[-1:] for slot in ("X", "ROW", "COLUMN")}
-    if not all(levels.values()):
-        return {}
-    names = ("InputChannel", "OutputChannel", "StrideH", "StrideW")
-    operands = {"X": levels["X"], "Y": levels["ROW"], "Z": levels["COLUMN"]}
-    return {"Out": (op.level("lod_of_images", operands, {n: op.attrs[n] for n in names}),)}
 
 
 def var_conv_2d(a: VarConv2d) -> f.Results:
@@ -132,7 +121,7 @@ define(
     VarConv2d,
     var_conv_shape,
     reads_values=lambda attrs: ("Out@LOD",),
-    lod=var_conv_lod,
+    lod=level_from("lod_of_images", "Out", X="X@LOD", Y="ROW@LOD", Z="COLUMN@LOD"),
     formula=var_conv_2d,
     samples=(sample(_IMAGES, **_SIZES),),
     refuses=(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from . import formula as f
-from .lod import Lods
+from .levels import level_from
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Specs, define, slope
 from .rules import match, of_shape, product
@@ -41,15 +40,6 @@ def match_shape(op: Inference) -> Mapping[str, Specs]:
     }
 
 
-def match_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The numbers of a pair are a sequence."""
-    x, y = op.of("X"), op.of("Y")
-    if not x or not y:
-        return {}
-    operands = {"X": x[-1:], "Y": y[-1:]}
-    return {"Out": (op.level("lod_of_pairs", operands, {"dim_t": op.attrs["dim_t"]}),)}
-
-
 def match_matrix_tensor(a: MatchMatrixTensor) -> f.Results:
     """x_i W[:, t] y_j by pair of sequences, t, i and j."""
     rows, (count, width) = result(a).shape[0], a.x.shape
@@ -80,7 +70,7 @@ define(
     MatchMatrixTensor,
     match_shape,
     reads_values=lambda attrs: ("Out@LOD",),
-    lod=match_lod,
+    lod=level_from("lod_of_pairs", "Out", X="X@LOD", Y="Y@LOD"),
     formula=match_matrix_tensor,
     samples=(sample(_MATCH, dim_t=2),),
     refuses=(sample(_MATCH, dim_t=1), sample({**_MATCH, "Y@LOD": [offsets(3, 3)]}, dim_t=2)),

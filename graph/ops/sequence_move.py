@@ -9,8 +9,9 @@ import numpy as np
 
 from ...strategies.types import INTEGERS
 from . import formula as f
+from .levels import level_from
 from .lod import Lods, no_sequences
-from .operands import Input, Inputs, Offsets, Operands, Output
+from .operands import Input, Inputs, Offsets, Operands, Output, record_of
 from .registry import Inference, Specs, define, slope
 from .rules import hold_integers, is_column, match, of_shape, one_dtype
 from .samples import integers, lengths, normal, offsets, sample
@@ -22,14 +23,11 @@ _LENGTHS = offsets(2, 0, 3)
 # -- sequence_slice ---------------------------------------------------------------------------------
 
 
-class SliceOperands(Operands):
+class SequenceSlice(Operands):
     x: Input
     offset: Input
     length: Input
     x_lod: Offsets
-
-
-class SequenceSlice(SliceOperands):
     out_lod: Offsets
     out: Output
 
@@ -76,7 +74,7 @@ define(
     SequenceSlice,
     slice_shape,
     reads_values=lambda attrs: ("Length", "Offset", "X@LOD"),
-    lod=lambda op: {"Out": (op.level("lod_from_lengths", {"X": [op.value("Length")]}),)},
+    lod=level_from("lod_from_lengths", "Out", X="Length"),
     formula=sequence_slice,
     samples=(sample(_cut((1, 0, 0), (1, 0, 2))), sample(_cut((0, 0, 1), (0, 0, 2)))),
     refuses=(
@@ -162,12 +160,6 @@ define(
 # -- sequence_reshape -------------------------------------------------------------------------------
 
 
-class SequenceReshape(Operands):
-    x: Input
-    out: Output
-    new_dim: int = 1
-
-
 def reshape_shape(op: Inference) -> Mapping[str, Specs]:
     """[N D / new_dim, new_dim]."""
     x, width = op.spec("X"), op.attr("new_dim")
@@ -178,19 +170,11 @@ def reshape_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape((rows // width if rows >= 0 else -1, width), x)}
 
 
-def reshape_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The elements of a sequence stay in it."""
-    if not op.of("X"):
-        return {}
-    operands = {"X": op.of("X")[-1:], "Rows": [op.value("X")]}
-    return {"Out": (op.level("lod_reshaped", operands, {"new_dim": op.attrs["new_dim"]}),)}
-
-
 define(
     "sequence_reshape",
-    SequenceReshape,
+    record_of("x", "out", new_dim=1),
     reshape_shape,
-    lod=reshape_lod,
+    lod=level_from("lod_reshaped", "Out", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
     samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),
     refuses=(sample({"X": normal(4, 6)}, new_dim=5), sample({"X": normal(4, 6)}, new_dim=0)),

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...strategies.types import FLOATS, INTEGERS, VarType
 from . import formula as f
-from .lod import Lods, like, no_sequences
+from .levels import level_from
+from .lod import like, no_sequences
 from .operands import Array, Input, Offsets, Operands, Output, named
 from .registry import Inference, Op, Spec, Specs, define, slope
 from .rules import match, of_shape, product
@@ -33,7 +34,7 @@ def _window(a: Any, rows: int, start: int, size: int) -> tuple[Array, Array, Arr
 # -- sequence_conv ----------------------------------------------------------------------------------
 
 
-class ConvAttributes(Operands):
+class SequenceConv(Operands):
     x: Input
     padding_data: Input | None
     filter: Input
@@ -42,9 +43,6 @@ class ConvAttributes(Operands):
     contextLength: int = 1
     contextStart: int = 0
     contextStride: int = 1
-
-
-class SequenceConv(ConvAttributes):
     out: Output
 
 
@@ -267,18 +265,11 @@ def im2sequence(a: Im2Sequence) -> f.Results:
     return {"out": out.reshape(count * rows * columns, channels * a.kernels[0] * a.kernels[1])}
 
 
-def patch_lod(op: Lods[Any]) -> Mapping[str, tuple[Any, ...]]:
-    """The patches of an image are a sequence."""
-    names = ("kernels", "strides", "paddings")
-    attrs = {name: op.attrs[name] for name in names}
-    return {"Out": (op.level("lod_of_patches", {"X": [op.value("X")]}, attrs),)}
-
-
 define(
     "im2sequence",
     Im2Sequence,
     im2sequence_shape,
-    lod=patch_lod,
+    lod=level_from("lod_of_patches", "Out", X="X"),
     formula=im2sequence,
     samples=(
         sample({"X": normal(2, 3, 4, 5)}, kernels=[2, 2], strides=[1, 2]),
@@ -297,7 +288,7 @@ define(
 # -- sequence_topk_avg_pooling ----------------------------------------------------------------------
 
 
-class TopKOperands(Operands):
+class SequenceTopKAvgPooling(Operands):
     x: Input
     row: Input = named("ROW")
     column: Input = named("COLUMN")
@@ -306,15 +297,11 @@ class TopKOperands(Operands):
     column_lod: Offsets = named("COLUMN@LOD")
     topks: Sequence[int] = [1]
     channel_num: int = 1
-
-
-class SequenceTopKAvgPooling(TopKOperands):
     out: Output
     pos: Output = named("pos")
 
 
-class SequenceTopKAvgPoolingGrad(TopKOperands):
-    pos: Input = named("pos")
+class SequenceTopKAvgPoolingGrad(SequenceTopKAvgPooling, reads="* pos"):
     d_out: Input
     d_x: Output
 

@@ -8,42 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...strategies.types import FLOATS
-from .operands import Input, Operands, Output, named
-from .registry import BLOCK_OPS, Grad, Inference, Op, Specs
+from .lod import no_sequences
+from .operands import record_of
+from .registry import Inference, Specs, define_block, slope
 from .rules import merge_dims, of_shape, product
-
-
-class CudnnLstmOperands(Operands):
-    input: Input
-    init_h: Input
-    init_c: Input
-    w: Input
-    cache: Input | None
-    max_len: int = 20
-    dropout_prob: float = 0.0
-    is_bidirec: bool = False
-    input_size: int = 10
-    hidden_size: int = 100
-    num_layers: int = 1
-    is_test: bool = False
-    seed: int = -1
-
-
-class CudnnLstm(CudnnLstmOperands):
-    out: Output
-    last_h: Output = named("last_h")
-    last_c: Output = named("last_c")
-
-
-class CudnnLstmGrad(CudnnLstmOperands):
-    out: Input
-    d_out: Input | None
-    d_last_h: Input | None = named("last_h@GRAD")
-    d_last_c: Input | None = named("last_c@GRAD")
-    d_input: Output | None
-    d_init_h: Output | None
-    d_init_c: Output | None
-    d_w: Output | None
 
 
 def elements(width: int, size: int, layers: int, directions: int) -> int:
@@ -87,21 +55,24 @@ def cudnn_lstm_shape(op: Inference) -> Mapping[str, Specs]:
     }
 
 
-for _op in (
-    Op(
-        "cudnn_lstm",
-        CudnnLstm,
-        cudnn_lstm_shape,
-        lod=lambda op: {},
-        grad=Grad(
-            "cudnn_lstm_grad",
-            (
-                *("Input", "InitH", "InitC", "W", "Cache", "Out"),
-                *("Out@GRAD", "last_h@GRAD", "last_c@GRAD"),
-            ),
-            ("Input@GRAD", "InitH@GRAD", "InitC@GRAD", "W@GRAD"),
-        ),
+define_block(
+    "cudnn_lstm",
+    record_of(
+        "input init_h init_c w cache?",
+        "out last_h:last_h last_c:last_c",
+        max_len=20,
+        dropout_prob=0.0,
+        is_bidirec=False,
+        input_size=10,
+        hidden_size=100,
+        num_layers=1,
+        is_test=False,
+        seed=-1,
     ),
-    Op("cudnn_lstm_grad", CudnnLstmGrad),
-):
-    BLOCK_OPS[_op.type] = _op
+    cudnn_lstm_shape,
+    lod=no_sequences,
+    slope=slope(
+        "input init_h init_c w cache out d_out? d_last_h? d_last_c?",
+        "d_input d_init_h d_init_c d_w",
+    ),
+)

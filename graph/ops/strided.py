@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .lod import no_sequences
 from .operands import Input, Inputs, Operands, Output, Unary
-from .registry import Grad, Inference, Op, Specs, define
+from .registry import Grad, Inference, Specs, define, slope
 from .rules import as_many, normal_axis, of_shape, same
 from .samples import normal, sample
 
@@ -42,7 +42,7 @@ def strided_slice_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Out": of_shape(tuple(shape) or (1,), x)}
 
 
-class StridedSliceOperands(Operands):
+class StridedSlice(Operands):
     input: Input
     starts_tensor: Input | None
     ends_tensor: Input | None
@@ -56,15 +56,7 @@ class StridedSliceOperands(Operands):
     strides: Sequence[int] = []
     infer_flags: Sequence[int] = []
     decrease_axis: Sequence[int] = []
-
-
-class StridedSlice(StridedSliceOperands):
     out: Output
-
-
-class StridedSliceGrad(StridedSliceOperands):
-    d_out: Input
-    d_input: Output
 
 
 define(
@@ -89,7 +81,12 @@ define(
         sample({"Input": normal(4, 5)}, axes=[1], starts=[0], ends=[1], strides=[0]),
         sample({"Input": normal(4, 5)}, axes=[0, 1], starts=[0], ends=[1], strides=[1]),
     ),
-    slope=Op("strided_slice_grad", StridedSliceGrad, numbers=_NUMBERS),
+    slope=slope(
+        "input starts_tensor ends_tensor strides_tensor starts_tensor_list ends_tensor_list "
+        "strides_tensor_list d_out",
+        "d_input",
+        numbers=_NUMBERS,
+    ),
 )
 
 

@@ -38,19 +38,16 @@ def unfold_shape(op: Inference) -> Mapping[str, Specs]:
     return {"Y": of_shape((x.shape[0], columns, product(counts)), x)}
 
 
-class UnfoldAttributes(Operands):
+class Unfold(Operands):
     x: Input
     kernel_sizes: Sequence[int] = []
     strides: Sequence[int] = []
     paddings: Sequence[int] = []
     dilations: Sequence[int] = []
-
-
-class Unfold(UnfoldAttributes):
     y: Output
 
 
-class UnfoldGrad(UnfoldAttributes):
+class UnfoldGrad(Unfold, reads="x"):
     d_y: Input
     d_x: Output
 

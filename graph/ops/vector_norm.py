@@ -101,7 +101,7 @@ class CosSim(Binary):
     y_norm: Output = named("YNorm")
 
 
-class CosSimGrad(CosSim, BinaryGrad, reads="x y x_norm y_norm out"):
+class CosSimGrad(CosSim, BinaryGrad, reads="* x_norm y_norm out"):
     d_out: Input
 
 
@@ -293,7 +293,7 @@ class Dist(Binary):
     p: float = 2.0
 
 
-class DistGrad(Dist, BinaryGrad, reads="x y out"):
+class DistGrad(Dist, BinaryGrad, reads="* out"):
     d_out: Input
 
 

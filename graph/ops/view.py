@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from .lod import no_sequences
-from .operands import (
-    Gradient,
-    Input,
-    Inputs,
-    Operands,
-    Output,
-    Outputs,
-    SlopeOfBoth,
-    SlopeOfX,
-    Unary,
-    named,
-)
+from .operands import Operands, Slot, Unary, record, record_of, slope_record
 from .registry import Inference, Op, Spec, Specs, define, differentiable
 from .rules import grads_like, normal_axis, of_shape, product, sizes_read
 from .samples import lengths, normal, sample
@@ -36,19 +25,24 @@ def _like_x_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": Spec(op.shape("XShape")[1:], op.spec("Out@GRAD").dtype)}
 
 
-class Views(NamedTuple):
-    """Records of both forms of an op and of their gradients, of which the second reads XShape, not X."""
-
-    first: type[Operands]
-    first_grad: type[Operands]
-    second: type[Operands]
-    second_grad: type[Operands]
-
-
 def _define_views(
-    name: str, new_shape: Callable[[Inference, Shape], Shape], records: Views, **settings: Any
+    name: str,
+    new_shape: Callable[[Inference, Shape], Shape],
+    first: type[Operands],
+    reads: str = "x d_out",
+    writes: str = "d_x",
+    *,
+    second_attrs: Mapping[str, Any] | None = None,
+    read_each_step: Mapping[str, Any] | None = None,
+    **settings: Any,
 ) -> None:
-    """Declare both forms of an op that gives the same elements another shape, and their gradients."""
+    """Declare both forms of an op that gives the same elements another shape, and their gradients.
+
+    ``first`` is the record of the first form; ``reads`` and ``writes`` are slots of its gradient op. The second
+    form has the attributes ``second_attrs``, too, and XShape, which its gradient op reads. ``read_each_step``
+    holds samples and refusals of a third form, which reads the numbers of its shape in each step; no program
+    holds it.
+    """
 
     def first_rule(op: Inference) -> Mapping[str, Specs]:
         x = op.spec("X")
@@ -61,27 +55,29 @@ def _define_views(
     views = {"X@GRAD": "Out@GRAD"} if "views" in settings else {}
     numbers = settings.get("numbers", {})
     keeps_order = settings.get("keeps_order", Op.keeps_order)
-    for form, rule, grad_rule, record, grad_record in (
-        (name, first_rule, grads_like("X"), records.first, records.first_grad),
-        (f"{name}2", second_rule, _like_x_shape, records.second, records.second_grad),
+    slots, x_shape = first.declared(), Slot("XShape", False, True, "x_shape")
+    attrs = {**slots.attrs, **(second_attrs or {})}
+    second = record(f"{name}2", slots.inputs, (*slots.outputs, x_shape), attrs)
+    for form, rule, own, grad_rule, grad_slots in (
+        (name, first_rule, first, grads_like("X"), (reads, writes)),
+        (f"{name}2", second_rule, second, _like_x_shape, ("x_shape d_out", "d_x")),
     ):
-        reads = {slot.name for slot in grad_record.declared().inputs}
+        grad_record = slope_record(own.declared(), *grad_slots)
+        read = {slot.name for slot in grad_record.declared().inputs}
         gradient = Op(
             f"{form}_grad",
             grad_record,
             grad_rule,
-            numbers={slot: attr for slot, attr in numbers.items() if slot in reads},
+            numbers={slot: attr for slot, attr in numbers.items() if slot in read},
             views=views,
             keeps_order=keeps_order,
         )
         if views and "linear" not in settings:
             gradient = differentiable(gradient, copied(), views={"DDOut": "DDX"})
-        define(form, record, rule, **settings, slope=gradient)
-
-
-class XShapeGrad(Gradient):
-    x_shape: Input
-    d_out: Input
+        define(form, own, rule, **settings, slope=gradient)
+    if read_each_step is not None:
+        at = f"{name}_at"
+        define(at, second, second_rule, reads_values=lambda attrs: tuple(numbers), **read_each_step)
 
 
 def reshaped(op: Inference, shape: Shape) -> Shape:
@@ -139,34 +135,13 @@ def flattened(op: Inference, shape: Shape) -> Shape:
     return product(shape[:axis]), product(shape[axis:])
 
 
-class NewShape(Operands):
-    shape: Sequence[int] = []
-
-
-class Reshape(Unary, NewShape):
-    shape_slot: Input | None = named("Shape")
-    shape_tensor: Inputs | None
-
-
-class ReshapeGrad(Reshape, Gradient, reads="x shape_slot shape_tensor out"):
-    d_out: Input
-    d_shape: Output | None
-    d_shape_tensor: Outputs
-
-
-class Reshape2(Reshape):
-    x_shape: Output | None
-    use_quantizer: bool = False
-
-
-class Reshape2Grad(XShapeGrad, NewShape):
-    use_quantizer: bool = False
-
-
 _define_views(
     "reshape",
     reshaped,
-    Views(Reshape, ReshapeGrad, Reshape2, Reshape2Grad),
+    record_of("x shape_slot:Shape? shape_tensor*?", "out", shape=[]),
+    "x shape_slot shape_tensor out d_out",
+    "d_x d_shape_slot d_shape_tensor",
+    second_attrs={"use_quantizer": False},
     numbers={"ShapeTensor": "shape", "Shape": "shape"},  # a list counts first
     samples=(
         sample({"X": normal(2, 3, 4)}, shape=[0, -1]),
@@ -174,122 +149,41 @@ _define_views(
     ),
     refuses=(sample({"X": normal(3, 4)}, shape=[5, 2]), sample({"X": normal(3, 4)}, shape=[5, -1])),
     views={"Out": "X"},
+    read_each_step={
+        "samples": (
+            sample({"X": normal(2, 3, 4), "Shape": lengths(0, -1)}),
+            sample({"X": normal(4, 3), "ShapeTensor": [lengths(2), lengths(6)]}, shape=[-1, 6]),
+        ),
+        "refuses": (sample({"X": normal(3, 4), "Shape": lengths(5, 2)}),),
+    },
 )
-
-
-class ReshapeAt(Reshape2):
-    """Either form, with a shape that is read in each step; no program holds it."""
-
-
-def reshape_at_shape(op: Inference) -> Mapping[str, Specs]:
-    """As of ``reshape2``."""
-    x = op.spec("X")
-    return {"Out": of_shape(reshaped(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
-
-
-define(
-    "reshape_at",
-    ReshapeAt,
-    reshape_at_shape,
-    reads_values=lambda attrs: ("ShapeTensor", "Shape"),
-    samples=(
-        sample({"X": normal(2, 3, 4), "Shape": lengths(0, -1)}),
-        sample({"X": normal(4, 3), "ShapeTensor": [lengths(2), lengths(6)]}, shape=[-1, 6]),
-    ),
-    refuses=(sample({"X": normal(3, 4), "Shape": lengths(5, 2)}),),
-)
-
-
-class Axes(Operands):
-    axes: Sequence[int] = []
-
-
-class Squeeze(Unary, Axes): ...
-
-
-class AxesGrad(SlopeOfX, Axes): ...
-
-
-class Squeeze2(Squeeze):
-    x_shape: Output | None
-
-
-class Axes2Grad(XShapeGrad, Axes): ...
-
-
 _define_views(
     "squeeze",
     squeezed,
-    Views(Squeeze, AxesGrad, Squeeze2, Axes2Grad),
+    record_of("x", "out", axes=[]),
     samples=(sample({"X": normal(3, 1, 4, 1)}, axes=[1]), sample({"X": normal(1, 4)}, axes=[])),
     refuses=(sample({"X": normal(3, 1)}, axes=[0]),),
     views={"Out": "X"},
 )
-
-
-class Unsqueeze(Squeeze):
-    axes_tensor: Input | None
-    axes_tensor_list: Inputs | None
-
-
-class Unsqueeze2(Unsqueeze):
-    x_shape: Output | None
-
-
 _define_views(
     "unsqueeze",
     unsqueezed,
-    Views(Unsqueeze, AxesGrad, Unsqueeze2, Axes2Grad),
+    record_of("x axes_tensor? axes_tensor_list*?", "out", axes=[]),
     numbers={"AxesTensorList": "axes", "AxesTensor": "axes"},
     samples=(sample({"X": normal(3, 4)}, axes=[1]), sample({"X": normal(3, 4)}, axes=[0, -1])),
     views={"Out": "X"},
+    read_each_step={
+        "samples": (
+            sample({"X": normal(3, 4), "AxesTensor": lengths(0, 2)}),
+            sample({"X": normal(3, 4), "AxesTensorList": [lengths(1), lengths(0)]}),
+        ),
+        "refuses": (sample({"X": normal(3, 4), "AxesTensor": lengths(4)}),),
+    },
 )
-
-
-class UnsqueezeAt(Unsqueeze2):
-    """Either form, with axes that are read in each step; no program holds it."""
-
-
-def unsqueeze_at_shape(op: Inference) -> Mapping[str, Specs]:
-    """As of ``unsqueeze2``."""
-    x = op.spec("X")
-    return {"Out": of_shape(unsqueezed(op, x.shape), x), "XShape": of_shape((0, *x.shape), x)}
-
-
-define(
-    "unsqueeze_at",
-    UnsqueezeAt,
-    unsqueeze_at_shape,
-    reads_values=lambda attrs: ("AxesTensorList", "AxesTensor"),
-    samples=(
-        sample({"X": normal(3, 4), "AxesTensor": lengths(0, 2)}),
-        sample({"X": normal(3, 4), "AxesTensorList": [lengths(1), lengths(0)]}),
-    ),
-    refuses=(sample({"X": normal(3, 4), "AxesTensor": lengths(4)}),),
-)
-
-
-class FlattenAttributes(Operands):
-    axis: int = 1
-
-
-class Flatten(Unary, FlattenAttributes): ...
-
-
-class FlattenGrad(SlopeOfX, FlattenAttributes): ...
-
-
-class Flatten2(Flatten):
-    x_shape: Output | None
-
-
-class Flatten2Grad(XShapeGrad, FlattenAttributes): ...
-
-
 _define_views(
     "flatten",
     flattened,
-    Views(Flatten, FlattenGrad, Flatten2, Flatten2Grad),
+    record_of("x", "out", axis=1),
     samples=(sample({"X": normal(2, 3, 4)}, axis=2), sample({"X": normal(2, 3)}, axis=0)),
     views={"Out": "X"},
 )
@@ -305,30 +199,18 @@ def transposed(op: Inference, shape: Shape) -> Shape:
     return tuple(shape[i] for i in axis)
 
 
-class TransposeAttributes(Operands):
+class Transpose(Unary):
     axis: Sequence[int] = []
     data_format: str = "AnyLayout"
     use_mkldnn: bool = False
     use_quantizer: bool = False
 
 
-class Transpose(Unary, TransposeAttributes): ...
-
-
-class TransposeGrad(SlopeOfBoth, TransposeAttributes): ...
-
-
-class Transpose2(Transpose):
-    x_shape: Output | None
-
-
-class Transpose2Grad(XShapeGrad, TransposeAttributes): ...
-
-
 _define_views(
     "transpose",
     transposed,
-    Views(Transpose, TransposeGrad, Transpose2, Transpose2Grad),
+    Transpose,
+    "x out d_out",
     linear=("X",),
     views={"Out": "X"},
     keeps_order=lambda attrs, slots: list(attrs["axis"]) == sorted(attrs["axis"]),

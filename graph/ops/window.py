@@ -7,8 +7,8 @@ from functools import reduce
 from operator import add
 
 from . import formula as f
-from .operands import Input, Inputs, Operands, Output, Outputs, named
-from .registry import Inference, Op, Specs, define, slope
+from .operands import Input, Inputs, Operands, Output, named
+from .registry import Inference, Specs, define, slope
 from .rules import merge_dims, of_shape
 from .samples import normal, sample
 
@@ -153,26 +153,14 @@ def partial_width(op: Inference) -> tuple[int, int]:
     return rows, length
 
 
-class PartialAttributes(Operands):
+class PartialConcat(Operands):
     x: Inputs
     start_index: int = 0
     length: int = -1
-
-
-class PartialConcat(PartialAttributes):
     out: Output
 
 
-class PartialConcatGrad(PartialAttributes):
-    d_out: Input
-    d_x: Outputs
-
-
 class PartialSum(PartialConcat):
-    use_mkldnn: bool = False
-
-
-class PartialSumGrad(PartialConcatGrad):
     use_mkldnn: bool = False
 
 
@@ -203,7 +191,7 @@ define(
         sample({"X": _TWO}, start_index=2, length=3),
         sample({"X": [normal(2, 4), normal(2, 3)]}),
     ),
-    slope=Op("partial_concat_grad", PartialConcatGrad),
+    slope=slope("x d_out", "d_x"),
 )
 define(
     "partial_sum",
@@ -215,5 +203,5 @@ define(
         sample({"X": [normal(3, 4)] * 3}, start_index=-3),
     ),
     refuses=(sample({"X": _TWO}, length=5),),
-    slope=Op("partial_sum_grad", PartialSumGrad),
+    slope=slope("x d_out", "d_x"),
 )

@@ -38,9 +38,7 @@ class YoloLoss(YoloAttributes):
     gt_match_mask: Output = named("GTMatchMask")
 
 
-class YoloLossGrad(YoloAttributes):
-    objectness_mask: Input
-    gt_match_mask: Input = named("GTMatchMask")
+class YoloLossGrad(YoloLoss, reads="* objectness_mask gt_match_mask"):
     d_loss: Input
     d_x: Output
 

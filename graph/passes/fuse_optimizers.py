@@ -23,10 +23,15 @@ def fuse_optimizers(graph: Graph, target: Target) -> Graph:
     A group ends before a node that must stay behind one of its members. Each parameter keeps its rate and
     powers. Updates at different ranks, of different types or with different attributes stay apart.
     """
-    return gather_updates(graph, FUSED, "fuse_all_optimizer_ops")
+    return _gather_updates(graph, FUSED, "fuse_all_optimizer_ops")
 
 
-def gather_updates(graph: Graph, rules: Collection[str], name: str) -> Graph:
+def fuse_adamw(graph: Graph, target: Target) -> Graph:
+    """Gather updates by AdamW; each keeps its decay and its part of the learning rate."""
+    return _gather_updates(graph, ("adamw",), "fuse_adamw")
+
+
+def _gather_updates(graph: Graph, rules: Collection[str], name: str) -> Graph:
     """Fuse the updates by these rules, and note the result under a switch's name."""
     gatherer = _Gatherer(rules)
     for node in graph.nodes:
@@ -71,7 +76,7 @@ class _Gatherer:
             return
         key = _key(node)
         group = self._open.setdefault(key, [])
-        # A group stands in the place of its last member: it moves behind every node since.
+        # A group takes the place of its last member, so it moves behind every node since.
         self.nodes = [n for n in self.nodes if n is not group]
         group.append(node)
         self.nodes.append(group)
@@ -131,7 +136,13 @@ def _column(values: list[tuple[Value | None, ...]]) -> tuple[Value | None, ...]:
     return tuple(value for slot in values for value in slot)
 
 
-PASS = Pass(
+ADAMW = Pass(
+    "fuse_adamw",
+    fuse_adamw,
+    lambda target: target.strategy is not None and target.strategy.fuse_adamw,
+    "owners of updates are known; stands before the pass that gathers the other updates",
+)
+ALL = Pass(
     "fuse_all_optimizer_ops",
     fuse_optimizers,
     lambda target: target.strategy is not None and target.strategy.fuse_all_optimizer_ops,

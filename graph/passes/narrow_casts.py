@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ...strategies.types import LOW, VarType
-from ..ir.graph import TEMP, Graph, Node, Value
+from ..ir.graph import TEMP, Graph, Node, Value, cast_node
 from ..ops.pointwise import pointwise
 from ..ops.view import VIEWS
 from ..program.role import OpRole
@@ -142,12 +142,8 @@ class _Narrowing:
                 self.swap[wide] = low
                 continue
             self.source[wide] = low
-            attrs = {"in_dtype": int(narrowed.dtype), "out_dtype": int(VarType.FP32)}
             own = tuple(pair for pair in node.grads if pair[1] == wide)
-            slots = {"X": (low,)}, {"Out": (wide,)}
-            self.nodes.append(
-                Node("cast", *slots, attrs, node.role, node.where, own, node.at, node.scope)
-            )
+            self.nodes.append(replace(cast_node(low, wide, node), grads=own))
 
     def _rounds(self, node: Node, before: Node, dtype: VarType) -> bool:
         """Tell whether an op computes each result from 16 bits and only casts to 16 bits read its results."""

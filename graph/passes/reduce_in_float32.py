@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ...strategies.types import LOW, VarType
-from ..ir.graph import Graph, Node, Value
+from ..ir.graph import Graph, Node, Value, cast_node
 from ..program.role import OpRole
 from .collectives import newest_versions
 from .target import Pass, Target
@@ -51,14 +51,8 @@ class _Widener:
         wide = Value(f"{grad.name}.wide", grad.spec._replace(dtype=VarType.FP32))
         self._newest[grad.name] += 1
         rounded = self.swap[grad] = replace(grad, version=self._newest[grad.name])
-        self.waiting[rounded] = _cast(wide, rounded, node, int(OpRole.Optimize))
-        return replace(_cast(grad, wide, node, node.role), grads=((parameter, wide),))
-
-
-def _cast(source: Value, result: Value, like: Node, role: int) -> Node:
-    attrs = {"in_dtype": int(source.spec.dtype), "out_dtype": int(result.spec.dtype)}
-    slots = {"X": (source,)}, {"Out": (result,)}
-    return Node("cast", *slots, attrs, role, like.where, (), like.at, like.scope)
+        self.waiting[rounded] = replace(cast_node(wide, rounded, node), role=int(OpRole.Optimize))
+        return replace(cast_node(grad, wide, node), grads=((parameter, wide),))
 
 
 PASS = Pass(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ...strategies.types import LOW, VarType
-from ..ir.graph import TEMP, Graph, Node, Value
+from ..ir.graph import TEMP, Graph, Node, Value, cast_node
 from ..ops.score_loss import SCORE_LOSS
 from .target import Pass, Target
 
@@ -21,7 +21,7 @@ _SLOPES = tuple(f"{name}_grad" for name in ("mean", "reduce_mean", "reduce_sum")
 
 
 def wide_loss(graph: Graph, target: Target) -> Graph:
-    """Widen what lies between a loss of low scores and the scalar made of it, and the gradients between."""
+    """Widen the values between a loss of low scores and the scalar computed from it, and their gradients."""
     if not any(node.op == SCORE_LOSS and not node.attrs["wide"] for node in graph.nodes):
         return graph
     swap = _widened(graph)
@@ -66,7 +66,7 @@ def _rewritten(graph: Graph, swap: Mapping[Value, Value]) -> Iterator[Node]:
                         source = Value(
                             f"{value.name}.wide", _wide(value).spec, version=value.version
                         )
-                        yield _cast(value, source, node)
+                        yield cast_node(value, source, node)
                     reads = {**swap, value: source}
             yield _in_float32(node.reading(reads), swap)
             continue
@@ -77,19 +77,13 @@ def _rewritten(graph: Graph, swap: Mapping[Value, Value]) -> Iterator[Node]:
         for value in dict.fromkeys(node.reads()):
             if value in swap and value not in rounded:
                 rounded[value] = replace(value, name=f"{value.name}.narrow")
-                yield _cast(swap[value], rounded[value], node)
+                yield cast_node(swap[value], rounded[value], node)
         yield node.reading(rounded)
 
 
 def _in_float32(node: Node, swap: Mapping[Value, Value]) -> Node:
     attrs = {**node.attrs, "wide": True} if node.op.startswith(SCORE_LOSS) else node.attrs
     return replace(node.writing(swap), attrs=attrs)
-
-
-def _cast(source: Value, result: Value, like: Node) -> Node:
-    attrs = {"in_dtype": int(source.spec.dtype), "out_dtype": int(result.spec.dtype)}
-    slots = {"X": (source,)}, {"Out": (result,)}
-    return Node("cast", *slots, attrs, like.role, like.where, (), like.at, like.scope)
 
 
 def _unread_casts_removed(nodes: Iterable[Node], fetches: frozenset[Value]) -> list[Node]:

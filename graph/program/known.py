@@ -16,7 +16,7 @@ import numpy as np
 from ...strategies.errors import InvalidValue
 from ...strategies.types import to_numpy, to_var_type
 from ..ops.indexing import slice_bounds
-from ..ops.registry import Op
+from ..ops.registry import OPS, Op
 from ..ops.rules import UNKNOWN_SIZE
 from ..ops.view import VIEWS
 from .role import EMPTY_VAR
@@ -25,38 +25,13 @@ _LARGEST = 1024  # elements: numbers of an op are few
 LEFT_TO_RUN = ("reshape", "reshape2")  # -1 in their shape stands for one size that is not known
 # Ops that read numbers while the program runs, if it does not know them, and what they are called then.
 READ_IN_STEPS = {
+    **{kind: f"{kind}_at" for kind in OPS if f"{kind}_at" in OPS},
     "reshape2": "reshape_at",
     "unsqueeze2": "unsqueeze_at",
-    **{
-        kind: f"{kind}_at"
-        for kind in (
-            "bicubic_interp",
-            "bilinear_interp",
-            "expand",
-            "fill_constant",
-            "gaussian_random",
-            "nearest_interp",
-            "range",
-            "reshape",
-            "sequence_mask",
-            "slice",
-            "top_k",
-            "trilinear_interp",
-            "uniform_random",
-            "unsqueeze",
-        )
-    },
     "slice_grad": "slice_at_grad",
 }
-# Operands tell the sizes, too.
-NEEDLESS = (
-    "bicubic_interp_grad",
-    "bilinear_interp_grad",
-    "expand_grad",
-    "nearest_interp_grad",
-    "reshape_grad",
-    "trilinear_interp_grad",
-)
+# Gradient ops whose operands tell the sizes, too.
+NEEDLESS = {f"{kind}_grad" for kind in READ_IN_STEPS} - READ_IN_STEPS.keys()
 
 
 class Number(NamedTuple):
@@ -112,9 +87,9 @@ def unknown_error(
     op: Op, slot: str, attr: str | tuple[str, ...], name: str, where: str
 ) -> InvalidValue:
     place = f" Built at {where}." if where else ""
-    what = " and ".join(map(repr, attr)) if isinstance(attr, tuple) else repr(attr)
+    names = " and ".join(map(repr, attr)) if isinstance(attr, tuple) else repr(attr)
     return InvalidValue(
-        f"{op.type}: the values of {what} must be known, and those of {slot} = {name!r} are known only when "
+        f"{op.type}: the values of {names} must be known, and those of {slot} = {name!r} are known only when "
         "the program runs. Pass numbers, or results of fill_constant, assign of an array or shape of known "
         f"sizes.{place}"
     )
@@ -132,7 +107,7 @@ def of_sizes(
     shape: Sequence[int],
     dtype: Any,
 ) -> np.ndarray | None:
-    """Return what a computable op makes of operands in which UNKNOWN_SIZE may stand for a size, or None."""
+    """Return a computable op's results for operands in which UNKNOWN_SIZE may stand for a size, or None."""
     present = [operand for operand in operands if operand is not None]
     if len(present) < len(operands):
         return None
@@ -149,7 +124,7 @@ def of_sizes(
 def _open_result(
     op_type: str, operands: Sequence[np.ndarray], attrs: Mapping[str, Any]
 ) -> np.ndarray | None:
-    """Return what arithmetic makes of sizes that are not known: such again, where they have a part in it."""
+    """Return arithmetic's result for operands with unknown sizes: it is unknown where one takes part."""
     if op_type not in _ARITHMETIC:
         return None
     opened = [operand == UNKNOWN_SIZE for operand in operands]
@@ -166,7 +141,7 @@ def _open_result(
 def computed(
     type: str, operands: Sequence[Any], attrs: Mapping[str, Any], dtype: Any
 ) -> np.ndarray | None:
-    """Return what an op makes of known operands, or None if that is not known here."""
+    """Return an op's results for known operands, or None if they are not known here."""
     compute = _MAKERS.get(type) or _TESTS.get(type)
     few = all(operand.size <= _LARGEST for operand in operands)
     if compute is None or type in ("shape", "size", *VIEWS) or not few:

@@ -140,6 +140,14 @@ def test_what_is_not_a_number_stays_so() -> None:
         assert not (np.abs(outs) < 1e38).any(), name  # the maximum of nothing is the least number
 
 
+def test_a_cell_that_is_not_a_number_stays_so_through_relu() -> None:
+    op, inputs, attrs = drawn("lstm", 0)
+    inputs["Input"][0].fill(np.nan)
+    activations = ("gate_activation", "cell_activation", "candidate_activation")
+    attrs |= dict.fromkeys(activations, "relu")
+    assert np.isnan(run(op, inputs, attrs, **ONEDNN)["Hidden"][0]).all()
+
+
 def test_half_and_double_precision_are_left_to_numpy() -> None:
     op = OPS["mul"]
     for dtype in ("float64", "float16"):

@@ -6,8 +6,6 @@ from ....graph.ops.box_choice import (
     MatrixNms,
     MulticlassNms,
     MulticlassNms2,
-    OffsetsOfChoice,
-    OffsetsOfDecayed,
     chosen,
     decayed,
 )
@@ -18,23 +16,13 @@ ON = ("numpy",)
 
 @each_step("multiclass_nms", "multiclass_nms2", on=ON)
 def multiclass_nms(a: MulticlassNms | MulticlassNms2) -> None:
-    choice = chosen(a, a.b_boxes_lod[-1] if a.b_boxes_lod else None)
+    choice = chosen(a)
     a.out[...] = choice.rows if len(choice.rows) else -1
     if isinstance(a, MulticlassNms2) and a.index is not None:
         a.index[:, 0] = choice.numbers
-
-
-@each_step("lod_of_choice", on=ON)
-def lod_of_choice(a: OffsetsOfChoice) -> None:
-    a.out[...] = chosen(a, a.x).offsets()
 
 
 @each_step("matrix_nms", on=ON)
 def matrix_nms(a: MatrixNms) -> None:
     choice = decayed(a)
     a.out[...], a.index[:, 0] = choice.rows, choice.numbers
-
-
-@each_step("lod_of_decayed", on=ON)
-def lod_of_decayed(a: OffsetsOfDecayed) -> None:
-    a.out[...] = decayed(a).ends()

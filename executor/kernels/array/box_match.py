@@ -9,12 +9,10 @@ import numpy as np
 from ....graph.ops.box_match import (
     BipartiteMatch,
     MineHardExamples,
-    OffsetsMined,
     TargetAssign,
     mined,
     negatives,
 )
-from ....graph.ops.lod_levels import bounds
 from ....graph.ops.operands import Array
 from ..registry import each_step
 
@@ -74,8 +72,3 @@ def mine_hard_examples(a: MineHardExamples) -> None:
     if a.mining_type == "hard_example":
         for match, own in zip(a.updated_match_indices, mined(a), strict=True):
             match[np.isin(np.arange(len(match)), own, invert=True)] = -1
-
-
-@each_step("lod_mined", on=ON)
-def lod_mined(a: OffsetsMined) -> None:
-    a.out[...] = bounds(negatives(a))

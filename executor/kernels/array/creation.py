@@ -20,7 +20,7 @@ def fill_constant(dev: Device, a: ops.FillConstant | ops.FillConstantBatchSizeLi
 
 
 @kernel("fill_constant_at", low=True)
-def fill_constant_at(dev: Device, a: ops.FillConstantAt) -> Step:
+def fill_constant_at(dev: Device, a: ops.FillConstant) -> Step:
     number = a.value_tensor
     if number is None:
         return partial(a.out.fill, filling(a.out.dtype, a.value, a.str_value))

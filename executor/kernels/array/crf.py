@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ....graph.ops.crf import CrfDecoding, CrfOperands, LinearChainCrf, LinearChainCrfGrad
+from ....graph.ops.crf import CrfDecoding, LinearChainCrf, LinearChainCrfGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue, SequenceError
@@ -19,8 +19,8 @@ from ..registry import Step, kernel
 from .time_steps import TimeSteps, by_offsets, on_host
 
 
-def steps_of(dev: Device, op: str, a: CrfOperands | CrfDecoding) -> Callable[[], TimeSteps]:
-    """Return what tells the order of rows by time: of LoD sequences, or of a padded batch."""
+def steps_of(dev: Device, op: str, a: LinearChainCrf | CrfDecoding) -> Callable[[], TimeSteps]:
+    """Return the order of rows by time, of LoD sequences or of a padded batch."""
     x, length = a.emission, a.length
     if length is None:
         return by_offsets(dev, op, "Emission", a.emission_lod[-1], len(x))

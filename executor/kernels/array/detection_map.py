@@ -6,7 +6,7 @@ from ....graph.ops import detection_map as ops
 from ....graph.program.role import program_name
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
-from ..registry import Step, each_step, kernel
+from ..registry import Step, kernel
 
 ON = ("numpy",)
 
@@ -28,7 +28,7 @@ def detection_map(dev: Device, a: ops.DetectionMap) -> Step:
         return judgements
 
     def run() -> None:
-        judgements = ops.judged(a, a.detect_res_lod[-1], a.label_lod[-1])
+        judgements = ops.judged(a)
         rows = [row for own in judgements.rows for row in own]
         a.accum_pos_count[:, 0] = judgements.counts
         a.accum_true_pos[:, 0] = a.accum_false_pos[:, 0] = [score for score, _ in rows]
@@ -40,8 +40,3 @@ def detection_map(dev: Device, a: ops.DetectionMap) -> Step:
         a.mean[...] = ops.mean_precision(whole, a.background_label, a.ap_type)
 
     return run
-
-
-@each_step("lod_of_classes", on=ON)
-def lod_of_classes(a: ops.OffsetsOfClasses) -> None:
-    a.out[...] = ops.judged(a, a.x, a.y).ends()

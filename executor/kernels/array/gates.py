@@ -1,34 +1,47 @@
-"""Activations of gates, and their slopes told from what they returned."""
+"""Expressions of gates (``graph/ops/gates.py``) as array calls on the rows of a step."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
+from ....graph.ops import expr as e
+from ....graph.ops import gates
 from ....graph.ops.operands import Array
+from ...codegen.array_schedule import ArraySchedule, schedule
+
+_BY_KEYWORD = ("maximum", "minimum")  # NumPy takes their third argument as another operand
+
+
+def run(xp: Any, order: ArraySchedule, arrays: Mapping[str, Any]) -> None:
+    """Compute the results of a schedule; ``arrays`` holds results, operands and scratch, by name."""
+    for fn, operands, out in order.each:
+        values = [arrays[x] if isinstance(x, str) else x for x in operands]
+        if fn in _BY_KEYWORD:
+            getattr(xp, fn)(*values, out=arrays[out])
+        else:
+            getattr(xp, fn)(*values, arrays[out])
+
+
+@lru_cache(None)
+def _activation(kind: str) -> ArraySchedule:
+    return schedule({"x_out": gates.ACTIVATIONS[kind](e.argument("x"))}, ())
+
+
+@lru_cache(None)
+def _slope(kind: str) -> ArraySchedule:
+    d, result = e.argument("d"), e.argument("result")
+    return schedule({"d_out": gates.times_slope(kind, d, result)}, ())
 
 
 def activate(xp: Any, kind: str, x: Array) -> None:
-    """Replace ``x`` by its sigmoid, tanh, relu or itself (identity)."""
-    if kind == "sigmoid":  # tanh, which cannot overflow, of half
-        xp.multiply(x, 0.5, x)
-        xp.tanh(x, x)
-        xp.multiply(x, 0.5, x)
-        xp.add(x, 0.5, x)
-    elif kind == "tanh":
-        xp.tanh(x, x)
-    elif kind == "relu":
-        xp.maximum(x, 0, out=x)
+    """Replace ``x`` by its activation of a kind."""
+    if kind != "identity":
+        run(xp, _activation(kind), {"x": x, "x_out": x})
 
 
 def times_slope(xp: Any, kind: str, result: Array, d: Array, work: Array) -> None:
     """Multiply a gradient by the slope of an activation that returned ``result``; ``work`` is memory."""
-    if kind == "sigmoid":
-        xp.subtract(1, result, work)
-        xp.multiply(work, result, work)
-        xp.multiply(d, work, d)
-    elif kind == "tanh":
-        xp.multiply(result, result, work)
-        xp.subtract(1, work, work)
-        xp.multiply(d, work, d)
-    elif kind == "relu":
-        xp.multiply(d, result > 0, d)
+    if kind != "identity":
+        run(xp, _slope(kind), {"d": d, "d_out": d, "result": result, "scratch0": work})

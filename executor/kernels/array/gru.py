@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ....graph.ops.gru import Gru, GruGrad, GruOperands
+from ....graph.ops.gru import Gru, GruGrad
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -25,7 +25,7 @@ def _weights(weight: Array) -> tuple[Any, Any]:
 
 
 def _factors(
-    dev: Device, a: GruOperands, rows: int, factors: Factors, turned: bool = False
+    dev: Device, a: Gru, rows: int, factors: Factors, turned: bool = False
 ) -> tuple[Factor, Factor]:
     """Return both weights, or their transposes, to multiply by."""
 

@@ -16,7 +16,7 @@ from ...device.device import Device
 from ..registry import Step, each_step, kernel
 
 
-def window(x: Array, a: ops.Slice | ops.SliceAt | ops.SliceGrad) -> Array:
+def window(x: Array, a: ops.Slice | ops.SliceGrad) -> Array:
     """Return the view of what a slice takes."""
     index = [slice(None)] * x.ndim
     for axis, start, end in zip(a.axes, a.starts, a.ends, strict=True):
@@ -24,7 +24,7 @@ def window(x: Array, a: ops.Slice | ops.SliceAt | ops.SliceGrad) -> Array:
     return x[tuple(index)]
 
 
-def read_window(x: Array, a: ops.SliceAt | ops.SliceGrad) -> Array:
+def read_window(x: Array, a: ops.Slice | ops.SliceGrad) -> Array:
     """Return the view of what a slice takes whose bounds are read in each step."""
 
     def bounds(
@@ -39,7 +39,7 @@ def read_window(x: Array, a: ops.SliceAt | ops.SliceGrad) -> Array:
 
 
 @each_step("slice_at", low=True)
-def slice_at(a: ops.SliceAt) -> None:
+def slice_at(a: ops.Slice) -> None:
     view = read_window(a.input, a)
     a.out.reshape(view.shape)[...] = view
 

@@ -1,78 +1,58 @@
 """LSTM over sequences, with and without projection; see ``graph/ops/lstm.py`` for the legend.
 
-What steps compute lies by time (``time_steps.py``). A step is one product of what the step before left for
-the sequences that go on, and passes over the gates. Gradients go back in time; those of weights are one product
-over all rows at the end.
+Results of steps are ordered by time (``time_steps.py``). A step is one product of the previous step's results
+for the sequences that go on, and passes over the gates. Gradients go back in time; those of weights are one
+product over all rows at the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+from ....graph.ops.gates import Cells, Results, lstm_step, lstm_step_back
 from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
 from ....graph.ops.operands import Array
+from ...codegen.array_schedule import ArraySchedule, schedule
 from ...device.device import Device
 from ..registry import Step, kernel
-from .gates import activate, times_slope
+from .gates import activate, run, times_slope
 from .time_steps import Factor, Factors, TimeSteps, by_offsets, gather
 
 
-class Cells:
-    """The arithmetic of a step, and of a step back, on D cells of n sequences."""
+class CellStep:
+    """A step of an LSTM, and a step back, on D cells of n sequences."""
 
     def __init__(self, dev: Device, a: LstmOperands) -> None:
         self.xp = dev.xp
         self.width = a.bias.shape[1] // (7 if a.use_peepholes else 4)
         self.bias = a.bias[0]
-        self.use_peepholes = a.use_peepholes
-        self.gate, self.cell, self.candidate = (
-            a.gate_activation,
-            a.cell_activation,
-            a.candidate_activation,
-        )
-        self.clip = float(vars(a).get("cell_clip", 0.0))
+        clip = float(vars(a).get("cell_clip", 0.0))
+        kinds = (a.gate_activation, a.cell_activation, a.candidate_activation)
+        # indexed by whether there are cells of the previous step
+        self.kinds = [Cells(*kinds, a.use_peepholes, before, clip) for before in (False, True)]
+        self.work = self._scratch(dev, a)
+
+    def _scratch(self, dev: Device, a: LstmOperands) -> dict[str, Array]:
+        orders = [schedule_of(step, cells) for step in STEPS for cells in self.kinds]
+        names = {name for order in orders for name in order.scratch}
         rows = a.input_lod[-1].shape[0] - 1
-        self.work = dev.scratch((rows, self.width), a.input.dtype)
-        self.spare = dev.scratch((rows, self.width), a.input.dtype)
+        return {name: dev.scratch((rows, self.width), a.input.dtype) for name in sorted(names)}
 
-    def parts(self, gates: Array) -> list[Array]:
-        """View candidate, input, forget and output gates."""
-        return [gates[:, k * self.width : (k + 1) * self.width] for k in range(4)]
-
-    @property
-    def peepholes(self) -> list[Array]:
-        """View the weights of the cells in input, forget and output gate."""
-        return [self.bias[k * self.width : (k + 1) * self.width] for k in (4, 5, 6)]
+    def parts(self, gates: Array, prefix: str = "") -> dict[str, Array]:
+        """View candidate, input, forget and output gates, by name."""
+        columns = enumerate(("candidate", "put", "keep", "out"))
+        return {
+            prefix + name: gates[:, k * self.width : (k + 1) * self.width] for k, name in columns
+        }
 
     def forward(
         self, gates: Array, before: Array | None, cell: Array, active: Array, hidden: Array
     ) -> None:
-        """Compute gates in place from their sums, the cells, their activation and what goes out."""
-        xp, width = self.xp, self.width
-        candidate, put, keep, out = self.parts(gates)
-        work = self.work[: len(gates)]
-        if self.use_peepholes and before is not None:
-            w_put, w_keep, _ = self.peepholes
-            for gate, weight in ((put, w_put), (keep, w_keep)):
-                xp.multiply(before, weight, work)
-                xp.add(gate, work, gate)
-        activate(xp, self.candidate, candidate)
-        activate(xp, self.gate, gates[:, width : 3 * width])
-        xp.multiply(candidate, put, cell)
-        if before is not None:
-            xp.multiply(before, keep, work)
-            xp.add(cell, work, cell)
-        if self.clip > 0:
-            xp.clip(cell, -self.clip, self.clip, out=cell)
-        if self.use_peepholes:
-            xp.multiply(cell, self.peepholes[2], work)
-            xp.add(out, work, out)
-        activate(xp, self.gate, out)
-        xp.copyto(active, cell)
-        activate(xp, self.cell, active)
-        xp.multiply(out, active, hidden)
+        """Compute gates in place from their sums, the cells, their activation and the output."""
+        results = {"cell": cell, "active": active, "hidden": hidden}
+        self._run(lstm_step, gates, before, results)
 
     def backward(
         self,
@@ -84,43 +64,43 @@ class Cells:
         d_cell: Array,
         d_gates: Array,
     ) -> None:
-        """Compute the gradients of the gates' sums; that of the cells becomes that of those before."""
-        xp = self.xp
-        candidate, put, keep, out = self.parts(gates)
-        d_candidate, d_put, d_keep, d_out = self.parts(d_gates)
-        work, spare = self.work[: len(gates)], self.spare[: len(gates)]
-
-        xp.multiply(d_hidden, active, d_out)
-        times_slope(xp, self.gate, out, d_out, spare)
-        xp.multiply(d_hidden, out, work)
-        times_slope(xp, self.cell, active, work, spare)
-        xp.add(d_cell, work, d_cell)
-        if self.use_peepholes:
-            xp.multiply(d_out, self.peepholes[2], work)
-            xp.add(d_cell, work, d_cell)
-        if self.clip > 0:
-            xp.multiply(d_cell, xp.abs(cell) < self.clip, d_cell)
-        xp.multiply(d_cell, put, d_candidate)
-        times_slope(xp, self.candidate, candidate, d_candidate, spare)
-        xp.multiply(d_cell, candidate, d_put)
-        times_slope(xp, self.gate, put, d_put, spare)
+        """Compute the gradients of the gates' sums; the cells' gradient becomes that of the previous cells."""
+        slopes = {"d_hidden": d_hidden, "d_cell": d_cell, "d_cell_out": d_cell}
+        arrays = {"cell": cell, "active": active, **slopes, **self.parts(d_gates, "d_")}
         if before is None:
-            d_keep[...] = 0
-        else:
-            xp.multiply(d_cell, before, d_keep)
-            times_slope(xp, self.gate, keep, d_keep, spare)
-        xp.multiply(d_cell, keep, d_cell)
-        if self.use_peepholes:
-            for d_gate, weight in zip((d_put, d_keep), self.peepholes, strict=False):
-                xp.multiply(d_gate, weight, work)
-                xp.add(d_cell, work, d_cell)
+            arrays["d_keep"][...] = 0
+        self._run(lstm_step_back, gates, before, arrays)
+
+    def _run(
+        self,
+        step: Callable[[Cells], Results],
+        gates: Array,
+        before: Array | None,
+        arrays: Mapping[str, Array],
+    ) -> None:
+        own, width = self.parts(gates), self.width
+        places = {f"{name}_out": part for name, part in own.items()}
+        weights = zip(("w_put", "w_keep", "w_out"), (4, 5, 6), strict=True)
+        peepholes = {name: self.bias[k * width : (k + 1) * width] for name, k in weights}
+        work = {name: array[: len(gates)] for name, array in self.work.items()}
+        order = schedule_of(step, self.kinds[before is not None])
+        run(self.xp, order, {**own, **places, **peepholes, **work, "before": before, **arrays})
+
+
+STEPS = (lstm_step, lstm_step_back)
+
+
+@lru_cache(1000)
+def schedule_of(step: Callable[[Cells], Results], cells: Cells) -> ArraySchedule:
+    """Return the array calls of a step."""
+    return schedule(step(cells), ())
 
 
 class Means(NamedTuple):
-    """A library's products with one matrix, and what computes cells."""
+    """A library's products with one matrix, and its steps."""
 
     factors: Factors
-    cells: Callable[[Device, LstmOperands], Cells]
+    cells: Callable[[Device, LstmOperands], CellStep]
 
 
 def _forward(
@@ -261,7 +241,7 @@ def _weights(
 def _bias(
     xp: Any,
     a: LstmGrad | LstmpGrad,
-    cells: Cells,
+    cells: CellStep,
     steps: TimeSteps,
     cell: Array,
     d_gates: Array,
@@ -272,21 +252,21 @@ def _bias(
     xp.sum(d_gates, 0, out=d_bias[0, : 4 * width])
     if not a.use_peepholes:
         return
-    _, d_put, d_keep, d_out = cells.parts(d_gates)
+    slopes = cells.parts(d_gates)
     before = cell[steps.before]
-    for k, d_gate in enumerate((d_put, d_keep)):
+    for k, d_gate in enumerate((slopes["put"], slopes["keep"])):
         total = xp.einsum("nd,nd->d", before, d_gate[first:])
         if a.c0 is not None:
             total += xp.einsum("nd,nd->d", a.c0[steps.filled], d_gate[:first])
         d_bias[0, (4 + k) * width : (5 + k) * width] = total
-    d_bias[0, 6 * width :] = xp.einsum("nd,nd->d", cell, d_out)
+    d_bias[0, 6 * width :] = xp.einsum("nd,nd->d", cell, slopes["out"])
 
 
 def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
     """Register the kernels that are made of a library's products."""
 
     def factor(dev: Device, a: LstmOperands, matrix: Array, turned: bool = False) -> Factor:
-        """Return a matrix to multiply by. Taken first, it lies where the number of rows makes no difference."""
+        """Return a matrix to multiply by. Memory taken first has a place that no number of rows changes."""
         sizes = matrix.shape[::-1] if turned else matrix.shape
         count = a.input_lod[-1].shape[0] - 1
         return means.factors(
@@ -349,4 +329,4 @@ def register(on: Callable[[str], Callable[[Any], Any]], means: Means) -> None:
         )
 
 
-register(kernel, Means(Factor, Cells))
+register(kernel, Means(Factor, CellStep))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.ops import mask_targets as ops
-from ....graph.ops.lod_levels import bounds
 from ..registry import each_step
 
 ON = ("numpy",)
@@ -13,15 +12,10 @@ ON = ("numpy",)
 
 @each_step("generate_mask_labels", on=ON)
 def generate_mask_labels(a: ops.GenerateMaskLabels) -> None:
-    images = ops.mask_targets(a, a.gt_segms_lod, a.rois_lod[-1])
+    images = ops.mask_targets(a)
     boxes, numbers, labels, masks = map(np.concatenate, zip(*images, strict=True))
     a.mask_rois[...], a.roi_has_mask_int32[:, 0] = boxes, numbers
     at = np.flatnonzero(labels > 0)
     a.mask_int32[...] = -1
     wide = a.mask_int32.reshape(-1, a.num_classes, masks[0].size)
     wide[at, labels[at]] = masks[at].reshape(len(at), -1)
-
-
-@each_step("lod_of_masks", on=ON)
-def lod_of_masks(a: ops.OffsetsOfMasks) -> None:
-    a.out[...] = bounds(ops.masked_regions(a.labels_int32, a.x))

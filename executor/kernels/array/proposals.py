@@ -20,20 +20,10 @@ def generate_proposals(a: ops.GenerateProposals) -> None:
         a.rpn_rois_lod[...] = bounds([boxes for boxes, _ in images])[1:]
 
 
-@each_step("lod_of_proposals", on=ON)
-def lod_of_proposals(a: ops.OffsetsOfProposals) -> None:
-    a.out[...] = bounds([boxes for boxes, _ in ops.proposals(a)])
-
-
 @each_step("collect_fpn_proposals", on=ON, low=True)
 def collect_fpn_proposals(a: ops.CollectFpnProposals) -> None:
-    best, _ = ops.collected(a.scores, a.rois_lod, a.post_nms_topN)
+    best, _ = ops.collected(a)
     a.fpn_rois[...] = np.concatenate(a.rois)[best]
-
-
-@each_step("lod_collected", on=ON, low=True)
-def lod_collected(a: ops.OffsetsCollected) -> None:
-    a.out[...] = ops.collected(a.y, a.x, a.post_nms_topN)[1]
 
 
 @each_step("distribute_fpn_proposals", on=ON)
@@ -45,17 +35,6 @@ def distribute_fpn_proposals(a: ops.DistributeFpnProposals) -> None:
     a.restore_index[np.argsort(maps, kind="stable"), 0] = np.arange(len(maps))
 
 
-@each_step("lod_distributed", on=ON)
-def lod_distributed(a: ops.OffsetsDistributed) -> None:
-    before = np.concatenate([[0], np.cumsum(ops.maps_of(a) == a.number)])
-    a.out[...] = before[a.x]
-
-
 @each_step("retinanet_detection_output", on=ON)
 def retinanet_detection_output(a: ops.RetinanetDetectionOutput) -> None:
     a.out[...] = np.concatenate(ops.detections(a))
-
-
-@each_step("lod_of_detections", on=ON)
-def lod_of_detections(a: ops.OffsetsOfDetections) -> None:
-    a.out[...] = bounds(ops.detections(a))

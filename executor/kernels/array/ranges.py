@@ -10,7 +10,7 @@ from ..registry import Step, kernel
 
 
 @kernel("range_at", low=True)
-def range_at(dev: Device, a: ops.RangeAt) -> Step:
+def range_at(dev: Device, a: ops.Range) -> Step:
     assert a.start_tensor is not None and a.step_tensor is not None
     start, step = a.start_tensor.reshape(-1), a.step_tensor.reshape(-1)
     places = dev.xp.arange(a.out.size)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.ops import region_targets as ops
-from ....graph.ops.lod_levels import bounds
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, each_step, kernel
@@ -16,7 +15,7 @@ ON = ("numpy",)
 
 
 def _chooser(dev: Device, use_random: bool) -> ops.Choose:
-    """Return what takes the first candidates, or some that it draws, in their order."""
+    """Return a function that chooses candidates, in their order: the first, or random ones."""
     if not use_random:
         return ops.first
     stream = drawn_with(dev, 0)
@@ -34,7 +33,7 @@ def rpn_target_assign(dev: Device, a: ops.RpnTargetAssign) -> Step:
     choose = _chooser(dev, a.use_random)
 
     def run() -> None:
-        targets = ops.anchor_targets(a, a.gt_boxes_lod[-1], choose)
+        targets = ops.anchor_targets(a, choose)
         a.location_index[...], a.score_index[...] = targets.places, targets.scores
         a.target_b_box[...], a.target_label[:, 0] = targets.offsets, targets.labels
         a.b_box_inside_weight[...] = targets.weights[:, None]
@@ -44,7 +43,7 @@ def rpn_target_assign(dev: Device, a: ops.RpnTargetAssign) -> Step:
 
 @each_step("retinanet_target_assign", on=ON)
 def retinanet_target_assign(a: ops.RetinanetTargetAssign) -> None:
-    targets, counts = ops.class_targets(a, a.gt_boxes_lod[-1])
+    targets, counts = ops.class_targets(a)
     a.location_index[...], a.score_index[...] = targets.places, targets.scores
     a.target_b_box[...], a.target_label[:, 0] = targets.offsets, targets.labels
     a.b_box_inside_weight[...] = targets.weights[:, None]
@@ -56,7 +55,7 @@ def generate_proposal_labels(dev: Device, a: ops.GenerateProposalLabels) -> Step
     choose = _chooser(dev, a.use_random)
 
     def run() -> None:
-        images = ops.region_targets(a, a.rpn_rois_lod[-1], a.gt_boxes_lod[-1], choose)
+        images = ops.region_targets(a, choose)
         a.rois[...] = np.concatenate([image.boxes for image in images])
         labels = np.concatenate([image.labels for image in images])
         a.labels_int32[:, 0] = labels
@@ -71,9 +70,3 @@ def generate_proposal_labels(dev: Device, a: ops.GenerateProposalLabels) -> Step
         a.bbox_outside_weights[...] = a.bbox_inside_weights
 
     return run
-
-
-@each_step("lod_of_regions", on=ON)
-def lod_of_regions(a: ops.OffsetsOfRegions) -> None:
-    images = ops.region_targets(a, a.x, a.y)
-    a.out[...] = bounds([image.boxes for image in images])

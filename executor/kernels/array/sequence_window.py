@@ -13,7 +13,7 @@ from ....strategies.errors import SequenceError
 from ..registry import each_step
 
 
-def _pairs(a: ops.TopKOperands, values: Array) -> Iterator[tuple[Array, slice]]:
+def _pairs(a: ops.SequenceTopKAvgPooling, values: Array) -> Iterator[tuple[Array, slice]]:
     """Return the values of each pair of sequences, [channels, rows, columns], and where its rows are.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops import expr as e
-from ....graph.ops.crf import CrfDecoding, CrfOperands, LinearChainCrf, LinearChainCrfGrad
+from ....graph.ops.crf import CrfDecoding, LinearChainCrf, LinearChainCrfGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.operands import Array
 from ...codegen.cuda_launches import Argument, Maybe, call, ints, read, refusal, written
@@ -33,7 +33,7 @@ _on = partial(kernel, on=("cublaslt",), takes=of_same_float, needs=("cuda",), no
 class _Chains:
     """Offsets of sequences, and the checks of them and of labels."""
 
-    def __init__(self, dev: Device, op: str, a: CrfOperands | CrfDecoding) -> None:
+    def __init__(self, dev: Device, op: str, a: LinearChainCrf | CrfDecoding) -> None:
         self._dev, self._op, self._padded = dev, op, a.length is not None
         self.tags = a.emission.shape[-1]
         self.rows = a.emission.size // self.tags

@@ -5,94 +5,90 @@ Everything is float32 and contiguous; NumPy computes what is not (``array/lstm.p
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
+from ....graph.ops.gates import Cells, Results, lstm_step, lstm_step_back
 from ....graph.ops.lstm import LstmOperands
 from ....graph.ops.operands import Array
 from ...codegen import native
 from ...codegen.scalar_math import definitions
+from ...codegen.scalar_source import Writer
 from ...device.device import Device
-from ..array.lstm import Cells
+from ..array.lstm import CellStep
 
-_ONE, _HALF = "np.float32(1.0)", "np.float32(0.5)"
-_ACTS = {
-    "sigmoid": f"fma({_HALF}, tanh_({_HALF} * ({{x}})), {_HALF})",
-    "tanh": "tanh_({x})",
-    "relu": "select(({x}) > np.float32(0.0), {x}, np.float32(0.0))",
-    "identity": "({x})",
+# Where operands and results lie: pointer, index, and the number of the memory; the _MEMORY do not overlap.
+# They are loaded in this order; the compiler's choice of fused multiply-adds depends on it.
+_MEMORY = 9
+_FORWARD = {
+    "before": ("before", "at", 1),
+    "candidate": ("gates", "gate", 0),
+    "put": ("puts", "gate", 6),
+    "keep": ("keeps", "gate", 7),
+    "out": ("outs", "gate", 8),
+    "cell": ("cell", "at", 2),
+    "active": ("active", "at", 3),
+    "hidden": ("hidden", "at", 4),
 }
-_SLOPES = {
-    "sigmoid": f"(({_ONE} - {{y}}) * {{y}})",
-    "tanh": f"({_ONE} - {{y}} * {{y}})",
-    "relu": f"select({{y}} > np.float32(0.0), {_ONE}, np.float32(0.0))",
-    "identity": _ONE,
+_GATES = ("candidate", "put", "keep", "out")
+_BACKWARD = {
+    "before": ("before", "at", 1),
+    **{name: ("gates", f"gate + {k} * width", 0) for k, name in enumerate(_GATES)},
+    **{f"d_{name}": ("d_gates", f"gate + {k} * width", 6) for k, name in enumerate(_GATES)},
+    "active": ("active", "at", 3),
+    "d_hidden": ("d_hidden", "at", 4),
+    "d_cell": ("d_cell", "at", 5),
+    "cell": ("cell", "at", 2),
 }
 _HEAD = """
 def run(words):
     {names} = {pointers}
     count, width = words[{sizes}], words[{sizes} + 1]
-    puts = f32(words[0] + 4 * width)  # columns of the gates are places of their own: so the loop is a vector's
+    puts = f32(words[0] + 4 * width)  # columns of the gates as memories of their own: the loop becomes vectors
     keeps = f32(words[0] + 8 * width)
     outs = f32(words[0] + 12 * width)
     for r in range(count):
         for i in range(width):
             at, gate = r * width + i, r * 4 * width + i
 """
-_PEEPHOLES = """
-            w_put = load(bias, 4 * width + i, {bias}, 9)
-            w_keep = load(bias, 5 * width + i, {bias}, 9)
-            w_out = load(bias, 6 * width + i, {bias}, 9)
-"""
-_NONE = """
-            w_put = w_keep = w_out = np.float32(0.0)
-"""
-_FORWARD = """
-            c = {before}
-            candidate = {candidate}
-            put = {put}
-            keep = {keep}
-            s = {clipped}
-            out = {out}
-            a = {active}
-            store(gates, gate, candidate, 0, 9)
-            store(puts, gate, put, 6, 9)
-            store(keeps, gate, keep, 7, 9)
-            store(outs, gate, out, 8, 9)
-            store(cell, at, s, 2, 9)
-            store(active, at, a, 3, 9)
-            store(hidden, at, out * a, 4, 9)
-"""
-_BACKWARD = """
-            c = {before}
-            candidate = load(gates, gate, 0, 9)
-            put = load(gates, gate + width, 0, 9)
-            keep = load(gates, gate + 2 * width, 0, 9)
-            out = load(gates, gate + 3 * width, 0, 9)
-            a = load(active, at, 3, 9)
-            d = load(d_hidden, at, 4, 9)
-            d_out = d * a * {out}
-            s = load(d_cell, at, 5, 9) + d * out * {active} + d_out * w_out
-            s = {clipped}
-            d_put = s * candidate * {put}
-            d_keep = s * c * {keep}
-            store(d_gates, gate, s * put * {candidate}, 6, 9)
-            store(d_gates, gate + width, d_put, 6, 9)
-            store(d_gates, gate + 2 * width, d_keep, 6, 9)
-            store(d_gates, gate + 3 * width, d_out, 6, 9)
-            store(d_cell, at, s * keep + d_put * w_put + d_keep * w_keep, 5, 9)
-"""
 
 
-def _source(names: str, body: str, peepholes: bool) -> str:
+def _source(
+    names: str, places: Mapping[str, tuple[str, str, int]], results: Results, absent: set[str]
+) -> str:
+    """Return the source of a pass over arrays of these names that computes results of each cell.
+
+    Operands that are absent are 0.
+    """
     pointers = names.split(", ")
     head = _HEAD.format(
         names=names,
         pointers=", ".join(f"f32(words[{k}])" for k, _ in enumerate(pointers)),
         sizes=len(pointers),
     )
-    weights = _PEEPHOLES.format(bias=pointers.index("bias")) if peepholes else _NONE
-    text = head + weights + body
+    bias = pointers.index("bias")
+    weights = {f"w_{n}": ("bias", f"{k} * width + i", bias) for k, n in enumerate(_GATES[1:], 4)}
+    places = {**weights, **places}
+    reads = frozenset().union(*(result.reads for result in results.values()))
+    read = [name for name in places if name in reads]
+    writer = Writer({name: f"x_{name}" for name in read})
+    values = {name: writer.number(result) for name, result in results.items()}
+    lines = [
+        f"x_{name} = " + ("np.float32(0.0)" if name in absent else f"load({_place(places[name])})")
+        for name in read
+    ]
+    lines += [f"c{k} = np.float32({value!r})" for k, value in enumerate(writer.constants)]
+    lines += writer.lines
+    for name, value in values.items():
+        pointer, index, memory = places.get(name) or places[name.removesuffix("_out")]
+        lines.append(f"store({pointer}, {index}, {value}, {memory}, {_MEMORY})")
+    text = head + "".join(f"            {line}\n" for line in lines)
     return definitions(text) + text
+
+
+def _place(place: tuple[str, str, int]) -> str:
+    return f"{place[0]}, {place[1]}, {place[2]}, {_MEMORY}"
 
 
 class _Pass:
@@ -107,8 +103,8 @@ class _Pass:
         self._call()
 
 
-class CompiledCells(Cells):
-    """The arithmetic of a step, and of a step back, in one pass each."""
+class CompiledStep(CellStep):
+    """A step of an LSTM, and a step back, in one pass each."""
 
     def __init__(self, dev: Device, a: LstmOperands) -> None:
         super().__init__(dev, a)
@@ -118,45 +114,31 @@ class CompiledCells(Cells):
             for array in (a.bias, *(vars(a).get(n) for n in ("batch_gate", "batch_cell_pre_act")))
         )
 
-    def _pass(self, names: str, body: str, has_before: bool, clipped: str) -> _Pass:
-        key = (names, has_before)
-        if key not in self._passes:
-            kinds = {"put": self.gate, "keep": self.gate, "out": self.gate}
-            kinds |= {"candidate": self.candidate, "active": self.cell}
-            x = {
-                "candidate": "load(gates, gate, 0, 9)",
-                "put": "load(puts, gate, 6, 9) + w_put * c",
-                "keep": "load(keeps, gate, 7, 9) + w_keep * c",
-                "out": "load(outs, gate, 8, 9) + w_out * s",
-                "active": "s",
-            }
-            y = {name: "a" if name == "active" else name for name in kinds}
-            texts = {
-                name: _ACTS[kind].format(x=x[name])
-                if body is _FORWARD
-                else _SLOPES[kind].format(y=y[name])
-                for name, kind in kinds.items()
-            }
-            before = "load(before, at, 1, 9)" if has_before else "np.float32(0.0)"
-            source = _source(
-                names, body.format(before=before, clipped=clipped, **texts), self.use_peepholes
-            )
-            self._passes[key] = _Pass(source, len(names.split(", ")))
-        return self._passes[key]
+    def _pass(
+        self,
+        names: str,
+        places: Mapping[str, tuple[str, str, int]],
+        step: Callable[[Cells], Results],
+        before: bool,
+    ) -> _Pass:
+        if (names, before) not in self._passes:
+            kinds = self.kinds[before]
+            absent = set() if before else {"before"}
+            absent |= set() if kinds.peepholes else {"w_put", "w_keep", "w_out"}
+            results = step(kinds._replace(peepholes=True, before=True))
+            source = _source(names, places, results, absent)
+            self._passes[names, before] = _Pass(source, len(names.split(", ")))
+        return self._passes[names, before]
 
     def forward(
         self, gates: Array, before: Array | None, cell: Array, active: Array, hidden: Array
     ) -> None:
-        """Compute gates in place from their sums, the cells, their activation and what goes out."""
+        """Compute gates in place from their sums, the cells, their activation and the output."""
         if not self._plain:
             super().forward(gates, before, cell, active, hidden)
             return
-        limit = f"np.float32({self.clip!r})"
-        clipped = total = "candidate * put + keep * c"
-        if self.clip > 0:
-            clipped = f"min(max({total}, -{limit}), {limit})"
         names = "gates, before, cell, active, hidden, bias"
-        step_kernel = self._pass(names, _FORWARD, before is not None, clipped)
+        step_kernel = self._pass(names, _FORWARD, lstm_step, before is not None)
         c = cell if before is None else before
         step_kernel(len(gates), self.width, gates, c, cell, active, hidden, self.bias)
 
@@ -170,16 +152,12 @@ class CompiledCells(Cells):
         d_cell: Array,
         d_gates: Array,
     ) -> None:
-        """Compute the gradients of the gates' sums; that of the cells becomes that of those before."""
+        """Compute the gradients of the gates' sums; the cells' gradient becomes that of the previous cells."""
         if not self._plain:
             super().backward(gates, before, cell, active, d_hidden, d_cell, d_gates)
             return
-        clipped = "s"
-        if self.clip > 0:
-            inside = f"size_of(load(cell, at, 2, 9)) < np.float32({self.clip!r})"
-            clipped = f"select({inside}, s, np.float32(0.0))"
         names = "gates, before, cell, active, d_hidden, d_cell, d_gates, bias"
-        step_kernel = self._pass(names, _BACKWARD, before is not None, clipped)
+        step_kernel = self._pass(names, _BACKWARD, lstm_step_back, before is not None)
         c = cell if before is None else before
         step_kernel(
             len(gates), self.width, gates, c, cell, active, d_hidden, d_cell, d_gates, self.bias

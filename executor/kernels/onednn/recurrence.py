@@ -16,7 +16,7 @@ from ...device.device import Device
 from ...host.numbered import Rebound
 from ..array import gru, lstm
 from ..array.time_steps import Factor
-from ..loops.lstm import CompiledCells
+from ..loops.lstm import CompiledStep
 from ..registry import Step, kernel
 from .linear import matmul_of
 from .primitive import Format, Layout, Memory, layout_of
@@ -89,5 +89,5 @@ def _takes(node: Node) -> bool:
 _on = partial(kernel, on=("onednn",), takes=_takes, needs=("numba",), nonempty=True)
 
 
-lstm.register(_on, lstm.Means(PackedFactor, CompiledCells))
+lstm.register(_on, lstm.Means(PackedFactor, CompiledStep))
 gru.register(_on, PackedFactor)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....strategies.errors import Unsupported
 from ...ops.registry import MESSAGE_OPS, declaration
-from ...ops.rings import RING_TYPES
+from ...ops.trainer_collective import RING_TYPES
 from ..operator import Operator
 from ..role import STAMPED
 from .op_table import entry_of
@@ -55,7 +55,7 @@ def computed_ops(ops: Sequence[Operator]) -> list[Operator]:
 
 
 def computed_attributes(op: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of an op's attributes that a kernel takes.
+    """Return the attributes of an op that a kernel reads.
 
     Raises:
         Unsupported: an attribute or input that is not built is in use.

@@ -103,14 +103,16 @@ def lod_of_decayed(ins: Slots, attrs: Slots) -> Slots:
     return {"Out": np.cumsum([0, *map(len, decayed_rows(ins, attrs))])}
 
 
+def _images(ins: Slots, attrs: Slots) -> list[Any]:
+    return rows_of(ins, attrs, ins["BBoxes@LOD"][-1] if ins.get("BBoxes@LOD") else None)
+
+
 @reference("multiclass_nms", "multiclass_nms2")
 def multiclass_nms(ins: Slots, attrs: Slots) -> Slots:
-    levels = ins["BBoxes@LOD"][-1] if ins.get("BBoxes@LOD") else None
-    rows = [row for image in rows_of(ins, attrs, levels) for row in image]
-    return {"Out": np.array(rows)}
+    return {"Out": np.array([row for image in _images(ins, attrs) for row in image])}
 
 
 @reference("lod_of_choice")
 def lod_of_choice(ins: Slots, attrs: Slots) -> Slots:
-    counts = [len(rows) for rows in rows_of(ins, attrs, ins.get("X"))]
+    counts = [len(rows) for rows in _images(ins, attrs)]
     return {"Out": np.cumsum([0, *counts]) if sum(counts) else np.array([0, 1])}

@@ -80,5 +80,5 @@ def detection_map(ins: Slots, attrs: Slots) -> Slots:
 
 @reference("lod_of_classes")
 def lod_of_classes(ins: Slots, attrs: Slots) -> Slots:
-    _, rows = judgements(ins, attrs, ins["X"], ins["Y"])
+    _, rows = judgements(ins, attrs, ins["DetectRes@LOD"][-1], ins["Label@LOD"][-1])
     return {"Out": np.cumsum([0, *map(len, rows)])}

@@ -72,8 +72,10 @@ def collect_fpn_proposals(ins: Slots, attrs: Slots) -> Slots:
 
 @reference("lod_collected")
 def lod_collected(ins: Slots, attrs: Slots) -> Slots:
-    images = [n for n, _ in best_rows(ins["X"], ins["Y"], attrs["post_nms_topN"])]
-    return {"Out": np.cumsum([0, *(images.count(n) for n in range(len(ins["X"][0]) - 1))])}
+    levels = ins["MultiLevelRois@LOD"]
+    best = best_rows(levels, ins["MultiLevelScores"], attrs["post_nms_topN"])
+    images = [n for n, _ in best]
+    return {"Out": np.cumsum([0, *(images.count(n) for n in range(len(levels[0]) - 1))])}
 
 
 def map_of(box: Any, attrs: Slots) -> int:
@@ -97,7 +99,7 @@ def distribute_fpn_proposals(ins: Slots, attrs: Slots) -> Slots:
 @reference("lod_distributed")
 def lod_distributed(ins: Slots, attrs: Slots) -> Slots:
     here = [map_of(box, attrs) == attrs["number"] for box in ins["FpnRois"]]
-    return {"Out": np.array([sum(here[:end]) for end in ins["X"]])}
+    return {"Out": np.array([sum(here[:end]) for end in ins["FpnRois@LOD"][-1]])}
 
 
 def shared(one: Any, other: Any) -> float:
@@ -208,7 +210,8 @@ def generate_proposal_labels(ins: Slots, attrs: Slots) -> Slots:
 
 @reference("lod_of_regions")
 def lod_of_regions(ins: Slots, attrs: Slots) -> Slots:
-    return {"Out": np.cumsum([0, *map(len, regions(ins, attrs, ins["X"], ins["Y"]))])}
+    images = regions(ins, attrs, ins["RpnRois@LOD"][-1], ins["GtBoxes@LOD"][-1])
+    return {"Out": np.cumsum([0, *map(len, images)])}
 
 
 def with_masks(labels: Any, ends: Any) -> list[list[int]]:
@@ -279,7 +282,8 @@ def generate_mask_labels(ins: Slots, attrs: Slots) -> Slots:
 
 @reference("lod_of_masks")
 def lod_of_masks(ins: Slots, attrs: Slots) -> Slots:
-    return {"Out": np.cumsum([0, *map(len, with_masks(ins["LabelsInt32"], ins["X"]))])}
+    images = with_masks(ins["LabelsInt32"], ins["Rois@LOD"][-1])
+    return {"Out": np.cumsum([0, *map(len, images)])}
 
 
 @reference("retinanet_target_assign")
