@@ -141,7 +141,7 @@ def _informed(
         keeps_masks=masks,
         folds_residuals=folds,
         drops_weights=able["cudnn"].takes.get(FUSED) if "cudnn" in able else None,
-        rows=(back_end == "numpy" or target.trainers == 1) and counted_before(graph, target),
+        rows=counted_before(graph, target),
     )
 
 
