@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
 import rowlock.fluid as fluid
 from tests.contract.nets import Net, feed
@@ -18,6 +19,13 @@ _ports = itertools.count(7000)
 def endpoints(count: int) -> list[str]:
     """Return a list of trainers that no other test has."""
     return [f"127.0.0.1:{next(_ports)}" for _ in range(count)]
+
+
+def endpoints_on_one_place(count: int) -> list[str]:
+    """Return such a list of trainers that all have the first place, which a GPU cannot be for several."""
+    if isinstance(fluid.CPUPlace(), fluid.CUDAPlace):
+        pytest.skip("about several gangs at once")
+    return endpoints(count)
 
 
 def at_once(bodies: Sequence[Callable[[], Any]]) -> list[Any]:
