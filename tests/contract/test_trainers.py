@@ -37,6 +37,7 @@ from rowlock.strategies.errors import (
     Unsupported,
 )
 from tests.conftest import eventually, lasting, product
+from tests.contract.conftest import ON_BOTH
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.trainers import (
     all_well,
@@ -447,9 +448,6 @@ def test_the_front_of_paddle_1(threads: None) -> None:
 
     assert all_well(at_once([partial(run, t) for t in range(2)])) == [len(fluid.cpu_places())] * 2
     assert_close(nets[0].parameters(), nets[1].parameters())
-
-
-ON_BOTH = pytest.mark.parametrize("device", ["cpu", "gpu"], indirect=True)
 
 
 @ON_BOTH

@@ -70,8 +70,8 @@ class _Regions:
         all_regions = f"{op}: ROIs has {regions} rows, and {{}} of them belong to an image each"
         odd = refusal(
             dev,
-            f"{op}: region {{}} of ROIs is not finite. What it was computed from was not finite: the training "
-            f"may have diverged. FLAGS_check_nan_inf names the op that makes NaN.",
+            f"{op}: region {{}} of ROIs is nan or infinite. What it was computed from was not finite: the "
+            f"training may have diverged. FLAGS_check_nan_inf names the op that makes NaN.",
         )
         arguments = [
             *read(rois=a.rois, ends=ends),
