@@ -5,6 +5,7 @@ A pixel gathers its gradient from the regions of its image, in their order: the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -88,15 +89,14 @@ class _Regions:
             "place_regions", kinds, arguments, max(self._windows.size, len(images) + 1)
         )
 
-    def _weighed(self, given: Any, slopes: bool = True) -> list[Argument]:
+    def _weighed(
+        self, declare: Callable[..., list[Argument]], slopes: bool = True
+    ) -> list[Argument]:
         """Return the parameters of weights, and of their slopes."""
-        pairs = zip(("rows", "columns"), self._weights, strict=True)
-        named = {name: Maybe(array, self._like) for name, array in pairs}
+        named = dict(zip(("rows", "columns"), self._weights, strict=True))
         if slopes:
-            pairs = zip(("row_slopes", "column_slopes"), self._slopes, strict=True)
-            named |= {name: Maybe(array, self._like) for name, array in pairs}
-        parameters: list[Argument] = given(**named)
-        return parameters
+            named |= zip(("row_slopes", "column_slopes"), self._slopes, strict=True)
+        return declare(**{name: Maybe(array, self._like) for name, array in named.items()})
 
     def _step(
         self, function: str, kinds: tuple[str, ...], arguments: list[Argument], work: int
@@ -171,14 +171,15 @@ def roi_pool_grad(dev: Device, a: ops.RoiPoolGrad) -> list[Step]:
 
 @_on("roi_align")
 def roi_align(dev: Device, a: ops.RoiAlign) -> list[Step]:
-    how = {"sampling": a.sampling_ratio}
-    return _Regions(dev, "roi_align", "ALIGNED", a, a.x, _ends(a), **how).pooled(a.x, a.out)
+    points = a.sampling_ratio
+    regions = _Regions(dev, "roi_align", "ALIGNED", a, a.x, _ends(a), sampling=points)
+    return regions.pooled(a.x, a.out)
 
 
 @_on("roi_align_grad")
 def roi_align_grad(dev: Device, a: ops.RoiAlignGrad) -> list[Step]:
-    how = {"sampling": a.sampling_ratio}
-    regions = _Regions(dev, "roi_align", "ALIGNED", a, a.d_x, _ends(a), **how)
+    points = a.sampling_ratio
+    regions = _Regions(dev, "roi_align", "ALIGNED", a, a.d_x, _ends(a), sampling=points)
     return [regions.step, regions.spread(a.d_out, a.d_x)]
 
 
