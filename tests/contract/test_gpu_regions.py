@@ -81,3 +81,13 @@ def test_a_region_that_is_not_finite_is_named_and_changes_nothing() -> None:
     assert isinstance(results[2], ExecutionError) and "region 3 of ROIs is nan" in words
     assert "roi_" in words and __file__.rpartition("/")[2] in words
     assert isinstance(results[3], float)
+
+
+def test_regions_of_more_images_than_there_are_are_refused(fresh_programs: None) -> None:
+    x, rois = fluid.data("x", [None, 3, 4, 4]), fluid.data("rois", [None, 4], lod_level=1)
+    out = L.roi_align(x, rois, 2, 2)
+    regions = fluid.create_lod_tensor(np.ones((3, 4), "float32"), [[1, 1, 1]], CPUPlace())
+    feed = {"x": np.ones((2, 3, 4, 4), "float32"), "rois": regions}
+    words = r"roi_align .*ROIs has 3 sequences, and X has 2 images.*built at .*test_gpu_regions.py"
+    with pytest.raises(ExecutionError, match=words):
+        fluid.Executor(fluid.CUDAPlace(0)).run(feed=feed, fetch_list=[out])

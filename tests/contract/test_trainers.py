@@ -548,7 +548,11 @@ def test_trainers_on_gpus(ray_cluster: None, rows: bool) -> None:
         for step in range(4):
             fed = part(batch(8, step), trainer, 2)
             exe.run(program, fed, [net.loss], scope=net.scope)
-        assert rows == any("stay rows" in note for note in program.explain().graph.notes)
+        report = program.explain()
+        assert rows == any("stay rows" in note for note in report.graph.notes)
+        assert "a step is 2 graph(s)" in str(report) and "2 captured" in str(
+            report
+        )  # parted by the vote
 
     with lasting("ray"):
         all_well(at_once([partial(run, t) for t in range(2)]))
