@@ -20,7 +20,7 @@ from .ir.sequences import level_name
 from .lowering.factors import round_factors
 from .lowering.layout import lay_out
 from .lowering.placement import all_here, place_on_host
-from .lowering.select import alternatives, refuse_exact, select_kernels
+from .lowering.select import alternatives, has_kernel, refuse_exact, select_kernels
 from .ops.collective import COLLECTIVES
 from .ops.conv import GRAD_ADD
 from .ops.fused_norm import MASKED
@@ -141,7 +141,7 @@ def _informed(
         keeps_masks=masks,
         folds_residuals=folds,
         drops_weights=able["cudnn"].takes.get(FUSED) if "cudnn" in able else None,
-        rows=(back_end == "numpy" or target.trainers == 1) and counted_before(graph, target),
+        rows=counted_before(graph, target),
     )
 
 
@@ -210,7 +210,7 @@ def _with_kernels(
         Unsupported: a product would be exact although its factors are to be rounded.
     """
     if back_end != "numpy":
-        graph = place_on_host(graph, capabilities[back_end].takes)
+        graph = place_on_host(graph, lambda node: has_kernel(node, capabilities, back_end))
     selected = select_kernels(graph, capabilities, back_end, _only(target, capabilities))
     refuse_exact(selected, math, capabilities, back_end)
     graph, kernels = lay_out(graph, selected, capabilities, back_end, math)

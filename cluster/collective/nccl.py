@@ -180,6 +180,12 @@ class NcclGroup(CollectiveGroup):
         self._do(f"reduce_scatter/{op}", arrays[0], fork, sizes)
         return result.reshape(own.shape)
 
+    def exchange(self, numbers: np.ndarray, when: When = WHEN) -> np.ndarray:
+        """Return every rank's ``numbers``, an array of the host, stacked in rank order; the GPU has no part."""
+        self._refuse_aborted(when.tag)
+        with self._giving_up():
+            return self._control.exchange(numbers, when)
+
     # -- membership --------------------------------------------------------------------------------
 
     def begin(self, step: int) -> None:

@@ -76,6 +76,10 @@ class StagedGroup(CollectiveGroup):
         meet = partial(self._group.broadcast_parts, ends=ends, roots=roots, when=when)
         self._staged(array, meet)
 
+    def exchange(self, numbers: np.ndarray, when: When = WHEN) -> np.ndarray:
+        """Return every rank's ``numbers``, an array of the host, stacked in rank order."""
+        return self._group.exchange(numbers, when)
+
     def barrier(self, when: When = WHEN) -> None:
         self._group.barrier(when)
 

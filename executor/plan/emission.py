@@ -10,7 +10,7 @@ from typing import Any
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.lowering.memory import places
 from ...graph.ops.collective import GATHER_ROWS, RING_OPS, SPREAD_ROWS
-from ...strategies.errors import ExecutionError
+from ...strategies.errors import ExecutionError, SequenceError
 from ..cuda.runtime import Fork, Waiting
 from ..device.device import Device
 from ..device.host_device import host_device_of
@@ -184,7 +184,8 @@ class Emission:
             for name, ids in form.several:
                 fields[name] = [None if i < 0 else at[i] for i in ids]
             calls = bind_record(op, op.record.of(fields), dev, node.kernel)
-        except (IndexError, ValueError) as error:  # NumPy refuses shapes that no shape rule refused
+        # NumPy refuses shapes that no shape rule refused, and kernels numbers of sequences.
+        except (IndexError, ValueError, SequenceError) as error:
             raise ExecutionError(
                 f"operator {node.op} cannot run on these shapes: {error} (built at {node.where})"
             ) from error

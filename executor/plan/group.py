@@ -129,6 +129,13 @@ class CollectiveGroup(ABC):
         self.release(buffer)
         return part
 
+    def exchange(self, numbers: np.ndarray, when: When = WHEN) -> np.ndarray:
+        """Return every rank's ``numbers``, an array of the host, stacked in rank order."""
+        table = np.repeat(numbers[np.newaxis], self.size, axis=0)
+        ends = [numbers.size * (rank + 1) for rank in range(self.size)]
+        self.broadcast_parts(table.reshape(-1), ends, range(self.size), when)
+        return table
+
     def _check_rank(self, rank: int) -> None:
         if not 0 <= rank < self.size:
             raise CollectiveError(f"rank {rank} is no rank of {self.size}.")

@@ -210,7 +210,8 @@ class LoadedProgram(LastSegment):
     ``threads`` instructions may run at once, on so many ``cores``; OpenMP may start ``openmp`` threads for it
     (0: as many as it likes). ``seat``: where it meets its peers. ``direct``: a step is just a run of the plan,
     which is never dealt to threads, meets no peers and limits no OpenMP. ``memory``: that of its temporaries.
-    ``twin``: another variant with the same collectives, whose buckets this one shares.
+    ``twin``: another variant with the same collectives, whose buckets this one shares. ``row_counts``: the
+    position of the feed that trainers tell each other before a step (None: there is none).
     """
 
     def __init__(
@@ -238,7 +239,8 @@ class LoadedProgram(LastSegment):
         starts_openmp = any(library_of(node.kernel) == "onednn" for node in self.whole.nodes)
         self.openmp = openmp if starts_openmp else 0
         fed = [self.whole.values[i].name for i in self.whole.feeds]
-        self.row_counts = fed.index(ROW_COUNTS) if ROW_COUNTS in fed else None
+        counted = group is not None and bool(options.trainers) and ROW_COUNTS in fed
+        self.row_counts = fed.index(ROW_COUNTS) if counted else None
         if group is not None and twin is None:
             # All have the same program, or nobody has it.
             group.begin(NO_STEP)

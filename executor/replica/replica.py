@@ -268,6 +268,8 @@ class Replica(StepRunner):
         if (
             loaded is None
             or loaded.earlier
+            or loaded.row_counts
+            is not None  # it depends on those of other trainers which plan it is
             or order.iterations != 1
             or order.epoch != self._group_epoch
         ):

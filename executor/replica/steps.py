@@ -246,15 +246,12 @@ class StepRunner(Holdings):
     ) -> Sequence[np.ndarray]:
         """Return the feeds with the row counts of all trainers' places; the driver fed those of its own."""
         place, group = loaded.row_counts, loaded.seat.group
-        if place is None or group is None or not loaded.options.trainers:
+        if place is None or group is None:
             return feeds
         self._begin_collectives(loaded, step)
-        by_rank = np.array(feeds[place].T, order="C")
-        ends = [by_rank.shape[1] * (rank + 1) for rank in range(group.size)]
-        tag = f"row counts of schedule {loaded.schedule}"
-        flat = by_rank.reshape(-1)
-        group.broadcast_parts(flat, ends, range(group.size), When(self.within, tag))
-        return [*feeds[:place], np.ascontiguousarray(by_rank.T), *feeds[place + 1 :]]
+        when = When(self.within, f"row counts of schedule {loaded.schedule}")
+        counts = group.exchange(feeds[place][:, group.rank], when).T
+        return [*feeds[:place], np.ascontiguousarray(counts), *feeds[place + 1 :]]
 
     def _after_earlier(
         self,

@@ -8,7 +8,7 @@ in the GPU's memory unless only ops on the host use them; an op that updates one
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -38,18 +38,18 @@ def all_here(graph: Graph, program: Program) -> Graph:
     )
 
 
-def place_on_host(graph: Graph, gpu: Collection[str]) -> Graph:
+def place_on_host(graph: Graph, on_gpu: Callable[[Node], bool]) -> Graph:
     """Return the graph in which nodes and values know whether they are the host's, and copies cross.
 
-    ``gpu`` are the op types that have a kernel on the GPU.
+    ``on_gpu`` tells whether a node has a kernel on the GPU.
     """
-    lacking = {node for node in graph.nodes if node.op not in gpu}
+    lacking = {node for node in graph.nodes if not on_gpu(node)}
     host = {n for n in graph.nodes if n.host or n in lacking} - _meetings(graph.nodes)
     if not host:
         return graph
     stay, shared = _that_stay(graph, host)
     if stay & lacking:
-        return place_on_host(_written_by_copies(graph, stay & lacking), gpu)
+        return place_on_host(_written_by_copies(graph, stay & lacking), on_gpu)
     placer = _Placer(graph, host - stay, shared)
     nodes = [*placer.ahead(), *(n for node in graph.nodes for n in placer.place(node))]
     feeds = tuple(placer.swap.get(value, value) for value in graph.feeds)

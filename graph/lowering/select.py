@@ -142,11 +142,25 @@ def _touched(node: Node) -> list[Value]:
     return [*node.reads(), *node.writes()]
 
 
+def has_kernel(node: Node, capabilities: Capabilities, array_module: str) -> bool:
+    """Tell whether an array module, or a library on its arrays, computes a node."""
+    able = libraries(capabilities, array_module)
+    return _first(node, capabilities[array_module], able, array_module) is not None
+
+
 def _choose(node: Node, always: BackEnd, able: Mapping[str, BackEnd], array_module: str) -> str:
-    if node.op not in always.takes:
+    name = _first(node, always, able, array_module)
+    if name is None:
         raise Unsupported(f"{node.op} has no kernel on {array_module}. Built at {node.where}.")
+    return name
+
+
+def _first(
+    node: Node, always: BackEnd, able: Mapping[str, BackEnd], array_module: str
+) -> str | None:
+    """Return the first library that takes a node, else the array module; None if neither has a kernel."""
     for library, back_end in able.items():
         takes = back_end.takes.get(node.op)
         if node.op in back_end.takes and (takes is None or takes(node)):
             return library
-    return array_module
+    return array_module if node.op in always.takes else None

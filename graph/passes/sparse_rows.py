@@ -185,8 +185,7 @@ def refuse_lazy(graph: Graph, target: Target) -> None:
             raise Unsupported(
                 f"Adam(lazy_mode=True): the gradient of '{param}' cannot stay rows, and a "
                 f"dense update would move all rows. On several places what is looked up must be fed, or "
-                f"computed before a loop or a shape that data decide, and several trainers need CPU places. "
-                f"Built at {node.where}."
+                f"computed before a loop or a shape that data decide. Built at {node.where}."
             )
 
 

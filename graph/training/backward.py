@@ -60,9 +60,7 @@ def append_backward(
     stopped = _stopped(program, no_grad_set)
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
-        path = path_to(block, {loss.name}, set(), stopped)
-        older = name_overwritten_values(block, path)
-        stopped.update(value for name in stopped & older.keys() for value in older[name])
+        path, _ = _path_of_values(block, {loss.name}, set(), stopped)
         first = len(block.ops)
         names = GradientNames(program, block)
         seed = names.seed(loss.name)
@@ -104,9 +102,7 @@ def gradients(
     stopped = _stopped(program, no_grad_set) - input_names
     with program.role_guard(OpRole.Backward, []):
         program._appending_grad_times += 1
-        path = path_to(block, {t.name for t in targets}, input_names, stopped)
-        older = name_overwritten_values(block, path)
-        stopped.update(value for name in stopped & older.keys() for value in older[name])
+        path, older = _path_of_values(block, {t.name for t in targets}, input_names, stopped)
         first = len(block.ops)
         names = GradientNames(program, block)
         seeds = {
@@ -121,6 +117,19 @@ def gradients(
         name = next((n for n in values if n in computed), seeds.get(v.name))
         results.append(None if name is None else block.vars[name])
     return results
+
+
+def _path_of_values(
+    block: Block, targets: set[str], inputs: set[str], stopped: set[str]
+) -> tuple[list[Operator], dict[str, list[str]]]:
+    """Return the ops that lead to the targets, and the names that overwritten values have got.
+
+    Those of variables in ``stopped`` are added there.
+    """
+    path = path_to(block, targets, inputs, stopped)
+    older = name_overwritten_values(block, path, stopped)
+    own = {value for name in inputs & older.keys() for value in older[name]}
+    return path_to(block, targets, inputs | own, stopped), older
 
 
 def _check_arguments(loss: Any, parameter_list: Any, callbacks: Any) -> None:

@@ -7,14 +7,26 @@ gradients of gradient ops would go to that.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
+from itertools import count, islice
 
+from ...strategies.errors import Unsupported
 from ...strategies.types import VarType
 from ..program.block import Block
 from ..program.operator import Operator
-from ..program.role import EMPTY_VAR, overwritten_name
+from ..program.role import (
+    CALLSTACK,
+    DEVICE,
+    EMPTY_VAR,
+    NAMESCOPE,
+    ROLE,
+    ROLE_VAR,
+    OpRole,
+    overwritten_name,
+)
+from ..program.variable import Variable
 
 
 @dataclass
@@ -25,12 +37,19 @@ class _Version:
     readers: list[Operator] = field(default_factory=list)
 
 
-def name_overwritten_values(block: Block, path: Sequence[Operator]) -> dict[str, list[str]]:
+def name_overwritten_values(
+    block: Block, path: Sequence[Operator], stopped: set[str]
+) -> dict[str, list[str]]:
     """Rename the values that an op of ``path`` reads or writes and that another op of the block overwrites.
 
-    Return the names of each variable's older values, the first one first; the last value keeps its name.
-    Variables stay as they are that outlive a step, that are fed, and that other blocks read or write: one name
-    is then several values.
+    Return the names of each temporary's older values, the first one first; the last value keeps its name.
+    Variables stay as they are that are fed, and that other blocks read or write: one name is then several
+    values. Of a persistable the values are named that a gradient of the path reads, and its first one, from
+    before the step, has its name, too. ``stopped``: the variables through which no gradient flows; the names of
+    their values are added.
+
+    Raises:
+        Unsupported: a gradient of a gradient reads what a persistable held that a block reads or writes.
     """
     members = set(map(id, path))
     shared = {
@@ -44,36 +63,100 @@ def name_overwritten_values(block: Block, path: Sequence[Operator]) -> dict[str,
     writers: set[int] = set()
     for name, versions in _versions(block).items():
         variable = block.vars.get(name)
+        if len(versions) == 1 or variable is None or variable.type != VarType.LOD_TENSOR:
+            continue
         older = versions[:-1]
         ops = [op for v in older for op in (v.writer, *v.readers)]
-        if (
-            variable is None
-            or variable.persistable
-            or variable.type != VarType.LOD_TENSOR
-            or name in shared
-            or None in ops
-            or members.isdisjoint(map(id, ops))
-        ):
+        if variable.persistable:
+            if any(v.writer is not None and v.writer.role & OpRole.Optimize for v in versions):
+                continue
+            if name in shared:
+                _refuse_second_order(name, versions, members)
+                continue
+            older = [version for version in older if _is_differentiated(version, name, members)]
+            if older and older[0].writer is None:
+                _copy(block, variable, older.pop(0), stopped)
+        elif name in shared or None in ops or members.isdisjoint(map(id, ops)):
             continue
-        numbers = (n for n in count() if overwritten_name(name, n) not in block.vars)
-        names[name] = [overwritten_name(name, n) for n, _ in zip(numbers, older, strict=False)]
-        for own, version in zip(names[name], older, strict=True):
-            block.create_var(
-                name=own,
-                shape=variable.shape,
-                dtype=variable.dtype,
-                lod_level=variable.lod_level,
-                stop_gradient=variable.stop_gradient,
-            )
+        if not older:
+            continue
+        values = _free_names(block, name, len(older))
+        for own, version in zip(values, older, strict=True):
+            _declare(block, own, variable)
             assert version.writer is not None
             version.writer.rename_output(name, own)
             writers.add(id(version.writer))
             for reader in version.readers:
                 reader.rename_input(name, own)
+        if name in stopped:
+            stopped.update(values)
+        if not variable.persistable:
+            names[name] = values
     for op in block.ops:
         if id(op) in writers:
             op.infer()  # the variable had the shape of its last value
     return names
+
+
+def _copy(block: Block, variable: Variable, version: _Version, stopped: set[str]) -> None:
+    """Have ops read a copy of the value that a persistable has before a step, made before the first of them."""
+    first, name = version.readers[0], variable.name
+    (own,) = _free_names(block, name, 1)
+    _declare(block, own, variable)
+    attrs = {key: first.attrs[key] for key in (CALLSTACK, DEVICE, NAMESCOPE) if key in first.attrs}
+    attrs |= {ROLE: first.role & 0xFF, ROLE_VAR: []}
+    block._insert_op(block.ops.index(first), "assign", {"X": name}, {"Out": own}, attrs)
+    for reader in version.readers:
+        reader.rename_input(name, own)
+    if name in stopped:
+        stopped.add(own)
+
+
+def _free_names(block: Block, name: str, number: int) -> list[str]:
+    """Return so many names for older values of a variable."""
+    free = (n for n in map(partial(overwritten_name, name), count()) if n not in block.vars)
+    return list(islice(free, number))
+
+
+def _declare(block: Block, name: str, like: Variable) -> None:
+    block.create_var(
+        name=name,
+        shape=like.shape,
+        dtype=like.dtype,
+        lod_level=like.lod_level,
+        stop_gradient=like.stop_gradient,
+    )
+
+
+def _is_differentiated(version: _Version, name: str, members: set[int]) -> bool:
+    """Tell whether a gradient of an op among ``members`` reads this value of a variable."""
+    writer = version.writer
+    if (
+        writer is not None
+        and id(writer) in members
+        and _gradient_reads(writer, writer.outputs, name)
+    ):
+        return True
+    return any(id(op) in members and _gradient_reads(op, op.inputs, name) for op in version.readers)
+
+
+def _gradient_reads(op: Operator, slots: Mapping[str, Sequence[str]], name: str) -> bool:
+    grad = op.declaration.grad
+    return grad is not None and any(name in slots.get(slot, ()) for slot in grad.reads().values())
+
+
+def _refuse_second_order(name: str, versions: Sequence[_Version], members: set[int]) -> None:
+    """Refuse gradients of gradient ops that read a persistable of which one name is several values."""
+    writer = versions[1].writer
+    assert writer is not None, "only the first value stood there before"
+    for op in (op for version in versions for op in version.readers):
+        by_gradient = id(op) in members and op.role & OpRole.Backward
+        if by_gradient and _gradient_reads(op, op.inputs, name):
+            raise Unsupported(
+                f"gradients of gradients: {op.type} (built at {op.where}) reads {name!r}, which {writer.type} "
+                f"(built at {writer.where}) overwrites, and which a block reads or writes. Copy it before that "
+                f"(layers.assign), and compute with the copy."
+            )
 
 
 def _versions(block: Block) -> dict[str, list[_Version]]:

@@ -11,9 +11,10 @@ from typing import Any
 import ray
 
 import rowlock
+import rowlock.fluid as fluid
 from rowlock.strategies.errors import RowlockError
 from tests.contract.nets import OPTIMIZERS, Net, feed
-from tests.contract.trainers import part, trained, wide
+from tests.contract.trainers import part, trained, wide, words, words_fed
 
 STEPS = 20
 ROWS = 12
@@ -28,14 +29,16 @@ def say(word: str, what: Any = None) -> None:
 
 
 class Trainer:
-    """One trainer's net and program."""
+    """One trainer's net and program, and what makes a batch of so many rows for a step."""
 
-    def __init__(self, trainer: int, ends: list[str], places: int, net: Net) -> None:
-        self.trainer, self.ends, self.net = trainer, ends, net
+    def __init__(
+        self, trainer: int, ends: list[str], places: int, net: Net, batch: Any = feed
+    ) -> None:
+        self.trainer, self.ends, self.net, self._batch = trainer, ends, net, batch
         self.program = trained(self.net, trainer, ends, places)
 
     def step(self, number: int, count: int = ROWS) -> None:
-        rows = part(feed(count, number % STEPS), self.trainer, len(self.ends))
+        rows = part(self._batch(count, number % STEPS), self.trainer, len(self.ends))
         self.net.run(self.program, rows, [self.net.loss])
 
     def tell_where(self) -> None:
@@ -115,9 +118,16 @@ def main() -> None:
             logging_level="ERROR",
             log_to_driver=False,
         )
+    rows_on_gpus = settings.pop("rows_on_gpus", False)
     with rowlock.cluster(**{"launcher": "ray", "start_deadline_s": ACTORS_S, **settings}):
-        net = wide() if scenario == "counted" else Net(OPTIMIZERS["adam"])
-        SCENARIOS[scenario](Trainer(trainer, ends, places, net))
+        if rows_on_gpus:
+            net = words("momentum")
+            fluid.cpu_places = lambda count: fluid.cuda_places(range(count))  # type: ignore[assignment]
+            net.exe = fluid.Executor(fluid.CUDAPlace(trainer * places))
+            SCENARIOS[scenario](Trainer(trainer, ends, places, net, words_fed))
+        else:
+            net = wide() if scenario == "counted" else Net(OPTIMIZERS["adam"])
+            SCENARIOS[scenario](Trainer(trainer, ends, places, net))
     say("done")
 
 

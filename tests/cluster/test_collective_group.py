@@ -157,6 +157,11 @@ def test_broadcast_gather_reduce_and_scatter(kind: str) -> None:
     assert second == ([1.0] * 3, [[0], [1]], [1.0, 2.0], [10.0, 12.0])
 
 
+def test_numbers_of_hosts_are_exchanged(kind: str) -> None:
+    tables = together(3, lambda group: group.exchange(np.array([group.rank, 7])).tolist(), kind)
+    assert tables == [[[0, 7], [1, 7], [2, 7]]] * 3
+
+
 def test_parts_come_from_and_go_to_their_roots(kind: str) -> None:
     def work(group: Any) -> Any:
         row = placed(group, np.full(10, group.rank + 1, "f4"))

@@ -48,6 +48,7 @@ class Member:
         group.reduce(total, 1)
         gathered = group.all_gather(np.array([rank, 7]))
         scattered = group.reduce_scatter([np.array([1.0 + rank]), np.array([5.0, 6.0])])
+        exchanged = group.exchange(np.array([rank, 7]))
         group.vote(When(60))
         group.barrier(When(60))
         return {
@@ -56,6 +57,7 @@ class Member:
             "spread": spread.tolist(),
             "total": total.tolist(),
             "gathered": [array.tolist() for array in gathered],
+            "exchanged": exchanged.tolist(),
             "scattered": scattered.tolist(),
         }
 
@@ -107,7 +109,7 @@ def test_every_backend_computes_the_same(members: Call, backend: str) -> None:
     for results in (first, second):
         assert results["mean"] == [1.5] * 4
         assert results["spread"] == [2.0, 1.0, 1.0, 1.0]
-        assert results["gathered"] == [[0, 7], [1, 7]]
+        assert results["gathered"] == results["exchanged"] == [[0, 7], [1, 7]]
     assert first["parts"] == [1.0, 3.0, 3.0, 3.0] and second["parts"] == [3.0, 2.0, 2.0, 2.0]
     assert first["total"] == [1, 1] and second["total"] == [3, 3]
     assert first["scattered"] == [3.0] and second["scattered"] == [10.0, 12.0]

@@ -57,6 +57,10 @@ def error(driver: Driver) -> str:
     return str(json.loads(driver.until("error", AT_ONCE_S)))
 
 
+ROWS_ON_GPUS = pytest.param({"rows_on_gpus": True}, marks=pytest.mark.cuda)
+KINDS = pytest.mark.parametrize("kind", [{}, ROWS_ON_GPUS], ids=["cpu", "rows on GPUs"])
+
+
 def test_processes_train_as_one(start: Start) -> None:
     ends = endpoints(2)
     drivers = [start("training", trainer, ends) for trainer in range(2)]
@@ -70,14 +74,15 @@ def test_processes_train_as_one(start: Start) -> None:
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_killed_and_started_again(start: Start) -> None:
+@KINDS
+def test_a_driver_that_is_killed_and_started_again(start: Start, kind: dict[str, Any]) -> None:
     ends = endpoints(2)
-    drivers = [start("endless", trainer, ends, 2) for trainer in range(2)]
+    drivers = [start("endless", trainer, ends, 2, **kind) for trainer in range(2)]
     pid = [where(driver)[-1]["pid"] for driver in drivers][1]
     os.kill(pid, signal.SIGKILL)
     text = error(drivers[0])
     assert text.startswith("TrainerLost: trainer 1 (process ") and f"process {pid} on" in text, text
-    again = start("joining", 1, ends, 2)
+    again = start("joining", 1, ends, 2, **kind)
     drivers[0].say("again")
     assert_close(values(again), values(drivers[0]))
     for driver in (drivers[0], again):
@@ -85,10 +90,13 @@ def test_a_driver_that_is_killed_and_started_again(start: Start) -> None:
 
 
 @pytest.mark.slow
+@KINDS
 @pytest.mark.parametrize("how", one_in(2, [signal.SIGKILL, signal.SIGSTOP], more=0))
-def test_a_replica_that_is_lost_is_named_at_the_other_trainer(start: Start, how: int) -> None:
+def test_a_replica_that_is_lost_is_named_at_the_other_trainer(
+    start: Start, how: int, kind: dict[str, Any]
+) -> None:
     ends = endpoints(2)
-    drivers = [start("endless", trainer, ends, 2) for trainer in range(2)]
+    drivers = [start("endless", trainer, ends, 2, **kind) for trainer in range(2)]
     places = [where(driver) for driver in drivers][1]
     lost, own = places[1]["pid"], places[-1]["pid"]
     os.kill(lost, how)

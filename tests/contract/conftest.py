@@ -14,10 +14,13 @@ from rowlock import fluid
 from rowlock.executor import executor
 from rowlock.executor.device.gpus import local_gpus
 from rowlock.executor.simulated.simulated import COUNT
-from tests.conftest import lasting
+from rowlock.strategies.current import current_config
+from tests.conftest import GPUS, lasting
 
 DEVICE = os.environ.get("ROWLOCK_TEST_DEVICE", "cpu")  # "gpu": all of it on GPUs
-BOTH = ("test_execution", "test_documented_examples", "test_matrix")  # run on both kinds of places
+# Run on both kinds of places; on GPUs with Ray, too, the first two alone.
+BOTH = ("test_execution", "test_idle_places", "test_documented_examples", "test_matrix")
+ON_BOTH = pytest.mark.parametrize("device", ["cpu", "gpu"], indirect=True)  # one test alone
 _GPUS = 8
 _RAY = find_spec("ray") is not None
 
@@ -30,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have Ray run on GPUs in one file: others would show the same again."""
+    """Have Ray run on GPUs in two files: others would show the same again."""
     items[:] = [item for item in items if not _shown_elsewhere(item)]
 
 
@@ -38,7 +41,7 @@ def _shown_elsewhere(item: pytest.Item) -> bool:
     both = all(map(item.get_closest_marker, ("cuda", "ray")))
     chosen = getattr(item, "callspec", None)
     by_device = chosen is not None and "device" in chosen.params
-    return both and by_device and "test_execution" not in item.nodeid
+    return both and by_device and not any(name in item.nodeid for name in BOTH[:2])
 
 
 @pytest.fixture
@@ -99,6 +102,8 @@ def gpu_places(count: int = 1) -> list[fluid.CUDAPlace]:
 
 
 def need_gpus(count: int) -> None:
-    """Skip a test where there are fewer GPUs."""
-    if count > local_gpus():
-        pytest.skip(f"it needs {count} GPUs, and this host has {local_gpus()}")
+    """Skip a test where there are fewer GPUs, or Ray has fewer simulated ones."""
+    simulated = COUNT in os.environ and current_config().launcher == "ray"
+    present = min(local_gpus(), GPUS) if simulated else local_gpus()
+    if count > present:
+        pytest.skip(f"it needs {count} GPUs, and this host has {present}")

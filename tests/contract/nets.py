@@ -65,14 +65,18 @@ class Net:
         program: fluid.Program | None = None,
         build: Mapping[str, Any] | None = None,
         execution: Mapping[str, Any] | None = None,
+        first: int = 0,
         **settings: Any,
     ) -> fluid.CompiledProgram:
-        """The program on several places; strategies are given by the fields that differ."""
+        """The program on several places; strategies are given by the fields that differ.
+
+        ``first``: the first of them, where places are GPUs.
+        """
         program = self.main if program is None else program
         trains = program is self.main
         return fluid.CompiledProgram(program).with_data_parallel(
             loss_name=self.loss.name if trains else None,
-            places=fluid.cpu_places(places),
+            places=fluid.cpu_places(first + places)[first:],
             build_strategy=BuildStrategy(**(build or {})),
             exec_strategy=ExecutionStrategy(**(execution or {})),
             **settings,

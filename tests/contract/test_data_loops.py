@@ -17,6 +17,7 @@ from rowlock.executor.replica.host_call import HostCall
 from rowlock.graph.ir.loops import Loops
 from rowlock.graph.ir.recurrent import Recurrence
 from rowlock.strategies.errors import ExecutionError, InvalidType
+from tests.contract.conftest import ON_BOTH
 from tests.reference import control_flow_cases as nets
 
 L = fluid.layers
@@ -417,6 +418,7 @@ PAST = r"operator read_from_array failed: .*array_0.*no entry 2: it has 1"
 ENDLESS = r"operator while failed: it goes on after [\d,]+ rounds.*step_deadline_s"
 
 
+@ON_BOTH
 @pytest.mark.parametrize(
     ("mistake", "words", "rows"),
     [(past_the_end, PAST, 1), (past_the_end, PAST, 2), (for_ever, ENDLESS, 1)],

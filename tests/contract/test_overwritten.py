@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
+from rowlock.strategies.errors import Unsupported
 
 L = fluid.layers
 
@@ -340,6 +341,83 @@ def test_gradients_read_what_a_persistable_held(where: str, places: int, threads
     np.testing.assert_allclose(
         np.array(scope.find_var("w").get_tensor()), weights * 3.0, rtol=1e-12
     )
+
+
+def scaled(x: Any, w: Any) -> Any:
+    v = L.tanh(L.matmul(x, w))
+    L.assign(w * 3.0, w)
+    return L.matmul(L.tanh(v), w)
+
+
+def scaled_by_what_it_gave(x: Any, w: Any) -> Any:
+    v = L.matmul(x, w)
+    L.assign(L.elementwise_mul(w, L.reduce_sum(L.square(v))), w)
+    return L.tanh(L.matmul(v, w))
+
+
+def written_twice(x: Any, w: Any) -> Any:
+    v = L.square(L.matmul(x, w))
+    L.assign(L.tanh(w), w)
+    u = L.square(L.matmul(v, w))
+    L.sums([w, w * w], out=w)
+    return u * L.matmul(x, w)
+
+
+def read_alone(x: Any, w: Any) -> Any:
+    return L.tanh(L.matmul(x, w) * L.matmul(x, w))
+
+
+@pytest.mark.parametrize("when", ["before", "between", "behind"])
+@pytest.mark.parametrize("net", [scaled, scaled_by_what_it_gave, written_twice, read_alone])
+def test_gradients_of_gradients_read_what_a_persistable_held(
+    net: Callable[[Any, Any], Any], when: str
+) -> None:
+    """It is overwritten before the first gradients alone, before the second ones, too, or behind the loss."""
+    draw = np.random.RandomState(0)
+    points, ways = ([draw.randn(4, 2), draw.randn(2, 2)] for _ in range(2))
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [4, 2], "float64")
+        x.stop_gradient = False
+        w = L.create_parameter([2, 2], "float64", name="w")
+        y = net(x, w)
+        (slope,) = fluid.gradients(L.reduce_mean(L.tanh(y)), [x])
+        if when == "between":
+            L.assign(w * 0.5 + 1.0, w)
+        loss = L.reduce_mean(L.square(slope) * L.matmul(x, w) + y * x)
+        if when == "behind":
+            L.assign(w * 0.5 + 1.0, w)
+        slopes = fluid.gradients(loss, [x, w])
+    exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
+    exe.run(startup, scope=scope)
+
+    def run(value: Any, weights: Any, fetches: Any) -> list[np.ndarray]:
+        scope.find_var("w").get_tensor().set(weights, fluid.CPUPlace())
+        return exe.run(main, {"x": value}, fetches, scope=scope)
+
+    for k, slope in enumerate(run(*points, slopes)):
+        steps = [1e-6 * way * (i == k) for i, way in enumerate(ways)]
+        above, below = (
+            run(points[0] + s * steps[0], points[1] + s * steps[1], [loss])[0] for s in (1, -1)
+        )
+        expected = (above - below).item()
+        np.testing.assert_allclose((slope * steps[k]).sum() * 2, expected, 1e-4, err_msg=str(k))
+
+
+def test_gradients_of_gradients_of_a_persistable_that_a_branch_overwrites_are_refused() -> None:
+    with fluid.program_guard(fluid.Program(), fluid.Program()), fluid.unique_name.guard():
+        x = fluid.data("x", [4, 2], "float64")
+        x.stop_gradient = False
+        w = L.create_parameter([2, 2], "float64", name="w")
+        y = L.square(L.matmul(x, w))
+        L.cond(_below(w, 1.0), lambda: L.assign(w * 3.0, w), lambda: L.assign(w + 0.0, w))
+        (slope,) = fluid.gradients(y, [x])
+        loss = L.reduce_mean(L.square(slope))
+        words = (
+            r"matmul_grad \(built at .*test_overwritten.*'w', which conditional_block .*overwrites"
+        )
+        with pytest.raises(Unsupported, match=words):
+            fluid.gradients(loss, [x])
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known_rounds", "rounds_of_data"])

@@ -20,7 +20,8 @@ from rowlock.strategies.errors import (
 )
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.rings import add_ring
-from tests.contract.trainers import all_well, at_once, endpoints, part
+from tests.contract.trainers import all_well, at_once, part
+from tests.contract.trainers import endpoints_on_one_place as endpoints
 
 STEPS = 5
 

@@ -15,6 +15,7 @@ import rowlock
 import rowlock.fluid as fluid
 from rowlock.strategies.errors import ExecutionError, Unsupported
 from tests.conftest import product
+from tests.contract.conftest import ON_BOTH
 from tests.reference import class_rows
 
 L = fluid.layers
@@ -110,6 +111,7 @@ class Net:
         return losses, np.stack(tables), program
 
 
+@ON_BOTH
 @pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
 def test_a_place_without_rows_brings_none(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.contract.test_sparse_rows.ROWS", (8, 1, 7, 1))
@@ -120,6 +122,7 @@ def test_a_place_without_rows_brings_none(mode: str, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(*tables, atol=1e-6)
 
 
+@ON_BOTH
 @pytest.mark.parametrize("mode", ["all-reduce", "reduce"])
 def test_a_word_of_no_row_beside_a_place_without_rows_changes_nothing(mode: str) -> None:
     weighted = fluid.BuildStrategy.GradientScaleStrategy.SampleWeighted

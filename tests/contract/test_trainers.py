@@ -38,6 +38,7 @@ from rowlock.strategies.errors import (
     Unsupported,
 )
 from tests.conftest import eventually, lasting, product
+from tests.contract.conftest import ON_BOTH
 from tests.contract.nets import OPTIMIZERS, Net, assert_close, feed
 from tests.contract.trainers import (
     all_well,
@@ -50,6 +51,7 @@ from tests.contract.trainers import (
     train,
     trained,
     words,
+    words_fed,
 )
 
 
@@ -73,7 +75,7 @@ def test_trainers_equal_one_with_all_places(
     ends = endpoints(count)
     nets = [Net(OPTIMIZERS[optimizer]) for _ in range(count)]
     alone = Net(OPTIMIZERS[optimizer])
-    program = alone.compiled(count * places)
+    program = alone.compiled(count * places, first=count * places)
     losses = [alone.run(program, feed(12, step), [alone.loss])[0] for step in range(20)]
     for net in nets[1:]:  # what it begins with is trainer 0's
         for parameter in net.main.all_parameters():
@@ -94,7 +96,7 @@ def test_each_trainer_fetches_what_it_wants(gang: str) -> None:
     ends = endpoints(2)
     nets = [Net(OPTIMIZERS["adam"], drop=0.3) for _ in range(2)]
     alone = Net(OPTIMIZERS["adam"], drop=0.3)
-    program = alone.compiled(2)
+    program = alone.compiled(2, first=2)
 
     def run(trainer: int) -> None:
         net = nets[trainer]
@@ -117,7 +119,7 @@ def test_own_places_and_statistics(threads: None) -> None:
     fetched = all_well(at_once([partial(train, net, t, ends, 2, 3) for t, net in enumerate(nets)]))
     assert [len(steps[0][0]) for steps in fetched] == [2, 2]
     alone = normalised()
-    program = alone.compiled(4)
+    program = alone.compiled(4, first=4)
     for step in range(3):
         alone.run(program, feed(12, step), [])
     # of the rows of the trainer's own first place
@@ -423,7 +425,7 @@ def test_programs_that_were_transpiled_for_nccl2(gang: str) -> None:
             net.run(program, part(feed(8, step), trainer, 2), [net.loss])
 
     all_well(at_once([partial(run, t) for t in range(2)]))
-    program = alone.compiled(2)
+    program = alone.compiled(2, first=2)
     for step in range(5):
         alone.run(program, feed(8, step), [])
     for net in nets:
@@ -452,35 +454,53 @@ def test_the_front_of_paddle_1(threads: None) -> None:
     assert_close(nets[0].parameters(), nets[1].parameters())
 
 
+@ON_BOTH
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "lazy adam"])
 @pytest.mark.parametrize("places", [1, 2])
 def test_gradients_of_sparse_tables_travel_as_rows(
     threads: None, optimizer: str, places: int
 ) -> None:
-    """Places bring different numbers of rows, which change by step."""
-    ends, nets, alone = endpoints(2), [words(optimizer) for _ in range(2)], words(optimizer)
-    rows = [(3, 4, 2, 5), (5, 2, 2, 3), (3, 4, 2, 5)]  # of each place, by step
-
-    def batch(step: int, place: int) -> dict[str, Any]:
-        rng, count = np.random.default_rng([step, place]), rows[step][place]
-        return {"ids": rng.integers(0, 12, (count, 3)), "y": rng.random((count, 1), "float32")}
+    """As one driver's dense ones. Places bring different numbers of rows, which change by step."""
+    lazy = optimizer == "lazy adam"  # has no like among dense updates
+    ends, nets, alone = endpoints(2), [words(optimizer) for _ in range(2)], words(optimizer, lazy)
+    rows = [(3, 4, 2, 5), (5, 2, 2, 3), (3, 4, 2, 5), (3, 4, 2, 5)]  # of each place, by step
 
     def run(trainer: int) -> list[str]:
         net = nets[trainer]
         program = trained(net, trainer, ends, places)
-        for step in range(len(rows)):
-            fed = [batch(step, trainer * places + k) for k in range(places)]
+        for step, counts in enumerate(rows):
+            own = range(trainer * places, (trainer + 1) * places)
+            fed = [words_fed(counts[place], step, place) for place in own]
             net.exe.run(program, fed, [net.loss], scope=net.scope)
         return [note for note in program.explain().graph.notes if "stay rows" in note]
 
     notes = all_well(at_once([partial(run, t) for t in range(2)]))
     assert notes[0] == notes[1] and len(notes[0]) == 1
-    program = alone.compiled(2 * places)
-    for step in range(len(rows)):
-        fed = [batch(step, place) for place in range(2 * places)]
+    program = alone.compiled(2 * places, first=2 * places)
+    for step, counts in enumerate(rows):
+        fed = [words_fed(counts[place], step, place) for place in range(2 * places)]
         alone.exe.run(program, fed, [alone.loss], scope=alone.scope)
     for net in nets:
         assert_close(net.parameters(), alone.parameters())
+
+
+@ON_BOTH
+def test_a_step_with_rows_costs_as_much_however_high_the_table_is(threads: None) -> None:
+    def temporaries(height: int) -> list[tuple[int, int]]:
+        ends, nets = endpoints(2), [words("sgd", height=height) for _ in range(2)]
+
+        def run(trainer: int) -> tuple[int, int]:
+            program = trained(nets[trainer], trainer, ends, 1)
+            for step in range(3):
+                nets[trainer].run(program, words_fed(4, step, trainer), [nets[trainer].loss])
+            return program.temporaries()
+
+        sizes = all_well(at_once([partial(run, t) for t in range(2)]))
+        rowlock.shutdown()
+        return sizes
+
+    low, high = temporaries(50), temporaries(100_000)
+    assert low == high and all(nbytes < 1 << 16 for _, nbytes in high)
 
 
 def test_kernels_are_those_that_trainer_0_chose(threads: None, monkeypatch: Any) -> None:
@@ -512,8 +532,13 @@ def test_kernels_are_those_that_trainer_0_chose(threads: None, monkeypatch: Any)
 
 
 @pytest.mark.cuda
-def test_trainers_on_gpus(ray_cluster: None) -> None:
-    ends, nets = endpoints(2), [Net(), Net()]
+@pytest.mark.parametrize("rows", [False, True])
+def test_trainers_on_gpus(ray_cluster: None, rows: bool) -> None:
+    def net() -> Net:
+        return words("momentum", rows) if rows else Net()
+
+    batch = words_fed if rows else feed
+    ends, nets = endpoints(2), [net(), net()]
 
     def run(trainer: int) -> None:
         net = nets[trainer]
@@ -525,14 +550,20 @@ def test_trainers_on_gpus(ray_cluster: None) -> None:
         )
         exe = fluid.Executor(fluid.CUDAPlace(trainer))
         for step in range(4):
-            exe.run(program, part(feed(8, step), trainer, 2), [net.loss], scope=net.scope)
+            fed = part(batch(8, step), trainer, 2)
+            exe.run(program, fed, [net.loss], scope=net.scope)
+        report = program.explain()
+        assert rows == any("stay rows" in note for note in report.graph.notes)
+        assert "a step is 2 graph(s)" in str(report) and "2 captured" in str(
+            report
+        )  # parted by the vote
 
     with lasting("ray"):
         all_well(at_once([partial(run, t) for t in range(2)]))
-        alone = Net()
+        alone = words("momentum", False) if rows else Net()
         program = alone.compiled(2)
         for step in range(4):
-            alone.run(program, feed(8, step), [])
+            alone.run(program, batch(8, step), [])
         for net in nets:
             assert_close(net.parameters(), alone.parameters(), 1e-5)
         rowlock.shutdown()

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rowlock.fluid as fluid
@@ -16,10 +17,15 @@ _ports = itertools.count(7000)
 
 
 def endpoints(count: int) -> list[str]:
-    """Return a list of trainers that no other test has; all have the first place, which a GPU cannot share."""
+    """Return a list of trainers that no other test has."""
+    return [f"127.0.0.1:{next(_ports)}" for _ in range(count)]
+
+
+def endpoints_on_one_place(count: int) -> list[str]:
+    """Return such a list of trainers that all have the first place, which a GPU cannot be for several."""
     if isinstance(fluid.CPUPlace(), fluid.CUDAPlace):
         pytest.skip("about several gangs at once")
-    return [f"127.0.0.1:{next(_ports)}" for _ in range(count)]
+    return endpoints(count)
 
 
 def at_once(bodies: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -50,14 +56,14 @@ def all_well(results: Sequence[Any]) -> list[Any]:
 
 
 def trained(net: Net, trainer: int, ends: list[str], places: int, **fields: Any) -> Any:
-    """Return the program of one of several trainers."""
+    """Return the program of one of several trainers, on GPUs of its own if places are GPUs."""
     build = {"num_trainers": len(ends), "trainer_id": trainer, "trainers_endpoints": ends, **fields}
-    return net.compiled(places, build=build)
+    return net.compiled(places, build=build, first=trainer * places)
 
 
 def part(fed: dict[str, Any], trainer: int, count: int) -> dict[str, Any]:
     """Return a trainer's rows of a batch."""
-    rows = len(fed["x"]) // count
+    rows = len(fed["y"]) // count
     return {name: value[trainer * rows : (trainer + 1) * rows] for name, value in fed.items()}
 
 
@@ -129,12 +135,12 @@ def wide() -> Net:
     return _Own(build)
 
 
-def words(optimizer: str) -> Net:
-    """Return a net with a table of 50 rows whose gradients are sparse."""
+def words(optimizer: str, sparse: bool = True, height: int = 50) -> Net:
+    """Return a net with a table of so many rows whose gradients are sparse."""
 
     def build() -> Any:
         ids, y = fluid.data("ids", [None, 3], "int64"), fluid.data("y", [None, 1])
-        rows = fluid.layers.reduce_sum(fluid.embedding(ids, [50, 4], is_sparse=True), 1)
+        rows = fluid.layers.reduce_sum(fluid.embedding(ids, [height, 4], is_sparse=sparse), 1)
         return fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(rows, 1), y))
 
     kinds = {
@@ -143,3 +149,9 @@ def words(optimizer: str) -> Net:
         "lazy adam": lambda: fluid.optimizer.Adam(0.1, lazy_mode=True),
     }
     return _Own(build, kinds[optimizer]())
+
+
+def words_fed(rows: int, step: int, place: int = 0) -> dict[str, Any]:
+    """Return rows for such a net that differ by step and place."""
+    draw = np.random.default_rng([step, place])
+    return {"ids": draw.integers(0, 12, (rows, 3)), "y": draw.random((rows, 1), "float32")}

@@ -1,4 +1,4 @@
-"""Kernels of pools over regions. They compute on the host: which pixels they read follows from the regions.
+"""Kernels of pools over regions, on the host: which pixels they read follows from the regions.
 
 A mean over a bin is a weight for each row times a weight for each column: bins are products with weights
 [regions, bins, pixels], which differ by the kind of pool. Legend: R regions, P bins along an axis, L pixels, C

@@ -8,5 +8,6 @@
   ``executor/kernels/cuda/copies.py``, rows added up by index in ``executor/kernels/cuda/by_index.py``
   (sorted, so that sums have one order), pooling in ``executor/kernels/cuda/pool.py``. Loops over the steps of
   sequences in one launch: ``executor/kernels/cuda/time_steps.py``. Updates, many
-  parameters in one launch: ``executor/kernels/cuda/optimize.py``.
+  parameters in one launch: ``executor/kernels/cuda/optimize.py``. Pools over regions:
+  ``executor/kernels/cuda/region_pool.py``.
 """
