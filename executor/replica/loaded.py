@@ -27,7 +27,7 @@ from ..plan.overlap import may_overlap
 from ..plan.part import Peers, gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
-from ..plan.shapes import Inferred, StateSpecs, Telling
+from ..plan.shapes import Inferred, Sizes, StateSpecs
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
@@ -140,15 +140,13 @@ class Segment:
             self.states = self.cache.shapes.states(state)
         return self.cache.shapes.begin(feeds, self.states, arrays)
 
-    def resized(
-        self, telling: Sequence[Telling], complete: Callable[[], Sequence[Spec]]
-    ) -> Plan | None:
-        """Return a plan for these shapes on the memory of another plan, if it fits there.
+    def resized(self, sizes: Sizes, complete: Callable[[], Sequence[Spec]]) -> Plan | None:
+        """Return a plan for these sizes on the memory of another plan, if it fits there.
 
-        ``complete`` returns all shapes, which follow from the ``telling`` ones.
+        ``complete`` returns the specs of all values, which follow from the sizes.
         """
         for k in reversed(range(len(self.resizers))):
-            plan = self.resizers[k].plan(telling, complete)
+            plan = self.resizers[k].plan(sizes, complete)
             if plan is not None:
                 self.resizers.append(self.resizers.pop(k))
                 return plan
