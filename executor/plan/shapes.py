@@ -260,12 +260,13 @@ class Shapes:
         number_of_sizes: int | None = None
         by_elements = any(i >= 0 for slot in telling for i in record.inputs[slot])
         if by_elements and op.sizes_of is not None:
-            read = {slot: tuple([i for i in record.inputs[slot] if i >= 0]) for slot in telling}
-            key = op.sizes_of, repr(record.attrs), tuple(read.items())
+            read = [(slot, tuple([i for i in record.inputs[slot] if i >= 0])) for slot in telling]
+            key = op.sizes_of, repr(record.attrs), tuple(read)
             number_of_sizes = self._numbers.setdefault(key, len(self._takes))
             by_elements = False
             if number_of_sizes == len(self._takes):
-                self._takes.append(partial(_take, op.sizes_of, read, record.attrs))
+                slots_read = [(slot, picked(positions)) for slot, positions in read]
+                self._takes.append(partial(_take, op.sizes_of, slots_read, record.attrs))
         return _Rule(
             record,
             op,
@@ -384,12 +385,12 @@ class Shapes:
 
 def _take(
     sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]],
-    slots: Mapping[str, Sequence[int]],
+    slots: Sequence[tuple[str, Callable[[Any], Any]]],
     attrs: Mapping[str, Any],
     elements: Mapping[int, np.ndarray],
 ) -> tuple[int, ...]:
     """Return the sizes that an op takes from elements."""
-    return sizes_of({slot: [elements[i] for i in ids] for slot, ids in slots.items()}, attrs)
+    return sizes_of({slot: pick(elements) for slot, pick in slots}, attrs)
 
 
 def _shaped(spec: Spec | None) -> np.ndarray:
@@ -412,7 +413,10 @@ def picked(positions: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     """Return what picks the values at these positions, as a tuple."""
     if len(positions) > 1:
         return itemgetter(*positions)
-    return lambda values: tuple([values[i] for i in positions])
+    if not positions:
+        return lambda values: ()
+    (position,) = positions
+    return lambda values: (values[position],)
 
 
 @lru_cache(maxsize=1 << 12)
