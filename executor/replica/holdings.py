@@ -71,8 +71,8 @@ class Holdings:
         if bound is None:
             self.bindings += 1
             complete = partial(segment.cache.shapes.complete, inferred)
-            # What is fed from lasting memory, or dealt to threads, is bound by itself.
-            alone = lasting or (loaded.parallel and isinstance(segment, LastSegment))
+            # What is fed from lasting memory, or may be dealt to threads, is bound by itself.
+            alone = lasting or (isinstance(segment, LastSegment) and loaded.measures_next())
             resized = None if alone else segment.resized(sizes, complete)
             if resized is not None:
                 bound = BoundPlan(segment.program, resized, None, None, self.post)

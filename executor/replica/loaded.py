@@ -37,6 +37,7 @@ from .plan_cache import PlanBudget, PlanCache
 
 PLAN_BYTES, BINDER_BYTES = 4 << 10, 12 << 10  # as measured, beside instructions
 RESIZERS_KEPT = 4  # of a segment: shapes tell which values can share memory
+_MEASURED_SHAPES = 4  # the first of a program whose shapes change from step to step
 
 
 class Seat:
@@ -251,6 +252,8 @@ class LoadedProgram(LastSegment):
         if on_gpu:
             self.threads = 1  # its streams run side by side
         self.parallel = self.threads > 1 or self.overlap
+        self.uses_lanes = False  # some plan does
+        self._shapes_met = 0
         self.direct = group is None and not self.parallel and not self.openmp
         self.spare = cores > self.threads
         self.meets_early = len(self.meets_in) > 1
@@ -258,6 +261,18 @@ class LoadedProgram(LastSegment):
         self.last: Plan | None = None
         self.tracing = False
         self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
+
+    def measures_next(self) -> bool:
+        """Tell whether the plan for shapes met for the first time is measured, to deal it to threads.
+
+        Measuring takes steps in order, and binding all nodes. Where shapes ever change, a few tell whether
+        threads are worth it for the others: the first, and then fewer and fewer.
+        """
+        if not self.parallel:
+            return False
+        self._shapes_met += 1
+        few = self._shapes_met <= _MEASURED_SHAPES or self._shapes_met.bit_count() == 1
+        return few or self.uses_lanes or not self.whole.uneven
 
     @property
     def idle(self) -> LastSegment:
