@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,16 @@ def set_threads(count: int) -> None:
     NumPy's own BLAS is loaded already; OpenMP reads its variable when it is loaded, and XLA when it is started.
     """
     os.environ["OMP_NUM_THREADS"] = os.environ["NPROC"] = str(count)
-    for path in glob.glob(str(Path(np.__file__).parents[1] / "numpy.libs" / "*openblas*")):
-        library = ctypes.CDLL(path)
+    for library in openblas():
         name = next((name for name in _BLAS if hasattr(library, name)), None)
         if name is not None:
             getattr(library, name)(count)
+
+
+def openblas() -> Sequence[Any]:
+    """Return the libraries that NumPy's wheel has brought to multiply by (none: NumPy was built otherwise)."""
+    paths = glob.glob(str(Path(np.__file__).parents[1] / "numpy.libs" / "*openblas*"))
+    return [ctypes.CDLL(path) for path in paths]
 
 
 @contextlib.contextmanager

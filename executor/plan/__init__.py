@@ -17,7 +17,9 @@ places values (``memory.py``), orders instructions (``dependencies.py``) and mak
   uneven, values stay at their offsets while there is room, ``Sharing.layout``). A ``Resizer``
   (``executor/plan/resized.py``) makes plans on the memory of an earlier one, without placing anything, and its
   ``PlanTemplate`` (``executor/plan/template.py``) without binding: calls of plans differ in numbers that are
-  affine functions of sizes (``executor/plan/affine.py``), once a few plans have told them. What kernels bind to
+  affine functions of sizes (``executor/plan/affine.py``), once a few plans have told them. Calls of compiled
+  loops and C functions (``executor/host/foreign.py``) have nothing else; others are made again
+  (``executor/plan/remake.py``). What kernels bind to
   scratch memory alone, plans of all programs share (``Device.rebound``), and what formulas were traced for
   (``executor/codegen/array_program.py``). Products whose rows are uneven (``ReplicaProgram.uneven``) compile
   nothing (``executor/kernels/onednn/linear.py``).

@@ -15,6 +15,7 @@ from ..cuda.runtime import Fork, Waiting
 from ..device.device import Device
 from ..device.host_device import host_device_of
 from ..host.arena import spec_of
+from ..host.foreign import as_foreign
 from ..kernels.cuda.copies import moved
 from ..kernels.registry import bind_record
 from .binding_cache import BindingCache, Form
@@ -192,6 +193,8 @@ class Emission:
         finally:
             dev.guard = None
         calls = [*dev.bound(node.op, [*calls, *copies])]
+        if form.uneven and dev.runtime is None:
+            calls = [as_foreign(call) for call in calls]
         # A library's writes cannot be held back: the host looks before it makes them.
         return [*self._check(), *calls] if guarded and node.kernel not in _OURS else calls
 

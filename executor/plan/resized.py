@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache
-from itertools import count
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,22 +13,21 @@ import numpy as np
 from ...graph.ir.replica_program import NodeRecord
 from ...graph.ops.collective import COLLECTIVES
 from ...graph.ops.registry import Spec
+from ...strategies.garbage import gc_paused
 from ..device.device import Device
 from ..host.arena import Memory
 from ..host.bounded_dict import BoundedDict
-from ..host.numbered import packer
 from .binding_cache import BindingCache, Instructions
 from .emission import Emission
 from .instruction import Instruction
 from .memory import ValueMemory
 from .part import RankPart
 from .plan import Plan, Vote
-from .shapes import StateSpecs, Telling, picked
+from .shapes import Sizes, picked
 from .template import PlanTemplate, Sized, SizedPlan
 
 _ODD = 2  # templates that may turn out to be like no other plan
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
-_numbers = count()  # of kinds
 
 
 class _Bound(NamedTuple):
@@ -64,8 +61,10 @@ class Resizer:
         self._meeting = {k for k, node in enumerate(part.nodes) if node.op in COLLECTIVES}
         self._count, self._nbytes = memory.size()
         self._waited = part.peers.waited
-        self._templates: dict[Hashable, PlanTemplate] = {}  # by kinds of what tells the sizes
-        self._odd = Counter[Hashable]()  # templates that were like no other plan
+        self._templates: dict[
+            tuple[int, ...], PlanTemplate
+        ] = {}  # by kinds of what tells the sizes
+        self._odd = Counter[tuple[int, ...]]()  # templates that were like no other plan
 
     @staticmethod
     def suits(memory: ValueMemory, device: Device) -> bool:
@@ -74,35 +73,44 @@ class Resizer:
         roomy = memory.arena.plan.layout is not None
         return own and roomy and device.runtime is None and isinstance(device.memory, Memory)
 
-    def plan(
-        self, telling: Sequence[Telling], complete: Callable[[], Sequence[Spec]]
-    ) -> Plan | None:
+    def plan(self, sizes: Sizes, complete: Callable[[], Sequence[Spec]]) -> Plan | None:
         """Return the plan for values of other sizes; None: some of them need another place.
 
-        ``complete`` returns the specs of all values, which follow from the ``telling`` ones.
+        ``complete`` returns the specs of all values, which follow from the sizes.
         """
         assert isinstance(self._device.memory, Memory)
         region, arena = self._device.memory, self._memory.arena
         if not region.reaches(arena.begin, arena.plan.size):
             return None
-        both = [_kind_and_sizes(each) for each in telling]
-        kinds = tuple([kind for kind, _ in both])
-        sizes = np.frombuffer(b"".join([numbers for _, numbers in both]), np.int64)
+        kinds, point = sizes.kinds, np.frombuffer(sizes.numbers, np.int64)
         template = self._templates.get(kinds)
         if template is not None:
-            values = template.values(sizes)
+            values = template.values(point)
             if values is not None:
                 return self._instance(template, values, complete)
+        with gc_paused():
+            return self._learned(kinds, point, template, complete)
+
+    def _learned(
+        self,
+        kinds: tuple[int, ...],
+        point: np.ndarray,
+        template: PlanTemplate | None,
+        complete: Callable[[], Sequence[Spec]],
+    ) -> Plan | None:
+        """Bind a plan, from which a template learns."""
+        assert isinstance(self._device.memory, Memory)
+        region, arena = self._device.memory, self._memory.arena
         fresh = self._fresh(complete())
         if fresh is None:
             return None
         bound, sized = fresh
-        alike = template is not None and template.learn(sizes, sized)
+        alike = template is not None and template.learn(point, sized)
         if template is None or (not alike and self._odd[kinds] < _ODD):
             self._odd[kinds] += template is not None
             buffers = [region.arena(arena.plan.size), region.scratch(0).bytes]
             latest = self._cache.templates
-            template = PlanTemplate(sizes, sized, buffers, self._meeting, latest.get(kinds))
+            template = PlanTemplate(point, sized, buffers, self._meeting, latest.get(kinds))
             self._templates[kinds] = latest[kinds] = template
         instructions = [
             instruction for group in bound.instructions.values() for instruction in group
@@ -133,11 +141,11 @@ class Resizer:
         """Return the plan that a template makes, in which nodes of other kinds are bound."""
         if not template.apart:
             return SizedPlan(template, values, {}, **self._others)
-        specs, planned = complete(), self._memory.arena.plan
-        planned = replace(planned, specs=planned.usage.stored(specs))
-        bound = self._bound(specs, self._memory.resized(specs, planned), template.apart)
-        others = self._others_of(bound)
-        return SizedPlan(template, values, bound.instructions, **others)
+        with gc_paused():
+            specs, planned = complete(), self._memory.arena.plan
+            planned = replace(planned, specs=planned.usage.stored(specs))
+            bound = self._bound(specs, self._memory.resized(specs, planned), template.apart)
+            return SizedPlan(template, values, bound.instructions, **self._others_of(bound))
 
     def _bound(
         self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None
@@ -195,28 +203,3 @@ class Resizer:
             array = memory.fetched(position) if fetched else memory.arrays[position]
             self._arrays[key] = array
         return self._arrays[key]
-
-
-@lru_cache(maxsize=1 << 12)
-def _kind_and_sizes(telling: Telling) -> tuple[int, bytes]:
-    """Return a number for what tells a value's kind, and its sizes (int64); or for sizes alone.
-
-    Loops over 0 and 1 elements have forms of their own: such values are of other kinds.
-    """
-    if isinstance(telling, Spec):
-        sizes = telling.shape
-        kind = telling.dtype, *[n if n < 2 else 2 for n in sizes]
-        return _kind(kind), packer(len(sizes) + 1)(*sizes, math.prod(sizes))
-    if isinstance(telling, StateSpecs):
-        each = [_kind_and_sizes(spec) for spec in telling.specs if spec is not None]
-        kinds = tuple([kind for kind, _ in each])
-        return _kind((StateSpecs, kinds)), b"".join([sizes for _, sizes in each])
-    if telling is None:
-        return _kind(None), b""
-    return _kind((None, *[n if n < 2 else 2 for n in telling])), packer(len(telling))(*telling)
-
-
-@cache
-def _kind(key: Hashable) -> int:
-    """Return a number for a key, the same again: it is hashed in no time."""
-    return next(_numbers)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, lru_cache, partial
+from itertools import count
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -19,11 +21,13 @@ from ...strategies.types import to_numpy
 from ..device.device import Device
 from ..host.arena import spec_of
 from ..host.bounded_dict import BoundedDict
+from ..host.numbered import packer
 from ..kernels.registry import bind
 
 _SHAPES_KNOWN = 1024  # kept per kind of node: loops have rounds of as many sizes
 _STATES_KNOWN = 64  # shapes that all persistables of a program have at once
 _COMPUTED_KNOWN = 64  # sizes of a node that the host computes
+_numbers = count()  # of kinds
 _Take = Callable[[Mapping[int, np.ndarray]], tuple[int, ...]]  # returns sizes
 _Known = BoundedDict[Any, list[Spec | None]]  # what is read -> what is written
 
@@ -50,7 +54,7 @@ class _Computation(NamedTuple):
 class StateSpecs:
     """The specs of the persistables that a program reads, by position (None: of another value).
 
-    :meth:`Shapes.states` returns the same object for the same specs, so that plans are looked up by one thing.
+    :meth:`Shapes.states` returns the same object for the same specs.
     """
 
     __slots__ = ("specs",)
@@ -59,19 +63,30 @@ class StateSpecs:
         self.specs = specs
 
 
-Telling = Spec | StateSpecs | tuple[int, ...] | None
+class Sizes(NamedTuple):
+    """What the specs of all values follow from: ``numbers`` (int64), and the ``kinds`` of what they tell.
+
+    Loops over 0 and 1 elements have forms of their own: such values are of other kinds.
+    """
+
+    kinds: tuple[int, ...]
+    numbers: bytes
+
+
+_Telling = Spec | StateSpecs | tuple[int, ...] | None  # what tells sizes
 
 
 @dataclass(slots=True)
 class Inferred:
     """Specs of a program's values, by position (None: not inferred yet), and the elements that are known.
 
-    ``states`` are those of persistables, ``sizes`` what rules take from these elements; ``whole``: all specs,
-    once they were completed.
+    ``states`` are those of persistables, ``feeds`` those of what is fed. ``specs`` is None before any other is
+    inferred. ``sizes`` is what rules take from the elements; ``whole``: all specs, once they were completed.
     """
 
     states: StateSpecs
-    specs: list[Spec | None]
+    feeds: Sequence[Spec]
+    specs: list[Spec | None] | None
     elements: dict[int, np.ndarray]
     sizes: list[tuple[int, ...] | None]
     whole: list[Spec] | None = None
@@ -166,20 +181,27 @@ class Shapes:
         arrays: Sequence[np.ndarray] = (),
     ) -> Inferred:
         """Infer what depends on elements, and what that needs; takes what :meth:`infer` does."""
+        if not self._first and not self._taking:
+            return Inferred(states, feeds, None, {}, [])
         elements = {self._program.feeds[k]: arrays[k] for k in self.known.feeds}
-        specs = states.specs.copy()
         sizes: list[tuple[int, ...] | None] = [None] * len(self._takes)
-        for position, spec in zip(self._program.feeds, feeds, strict=True):
-            specs[position] = spec
-        inferred = Inferred(states, specs, elements, sizes)
+        inferred = Inferred(states, feeds, self._specs_of(states, feeds), elements, sizes)
         self._apply(self._first, inferred)
         for rule in self._taking:
             self._taken(rule, inferred)
         return inferred
 
+    def _specs_of(self, states: StateSpecs, feeds: Sequence[Spec]) -> list[Spec | None]:
+        specs = states.specs.copy()
+        for position, spec in zip(self._program.feeds, feeds, strict=True):
+            specs[position] = spec
+        return specs
+
     def complete(self, inferred: Inferred) -> list[Spec]:
         """Return the exact spec of every value."""
         if inferred.whole is None:
+            if inferred.specs is None:
+                inferred.specs = self._specs_of(inferred.states, inferred.feeds)
             self._apply(self._rest, inferred)
             both = zip(inferred.specs[:-1], self._declared, strict=True)
             inferred.whole = [spec or declared for spec, declared in both]
@@ -187,6 +209,7 @@ class Shapes:
 
     def _apply(self, rules: Sequence[_Rule], inferred: Inferred) -> None:
         specs, elements = inferred.specs, inferred.elements
+        assert specs is not None, "those of feeds are there"
         for rule in rules:
             if rule.by_elements:  # which hardly ever come again
                 results = self._inferred(rule, specs, elements)
@@ -209,9 +232,13 @@ class Shapes:
         elements = tuple([arrays[k].tobytes() for k in self.known.feeds])
         return (*specs, elements) if elements else specs
 
-    def telling(self, inferred: Inferred) -> tuple[Telling, ...]:
-        """Return those of a program's specs from which all others follow, and what is taken from elements."""
-        return (inferred.states, *self._telling(inferred.specs), *inferred.sizes)
+    def sizes(self, inferred: Inferred) -> Sizes:
+        """Return what the specs of all values follow from, and what is taken from elements."""
+        specs = inferred.specs
+        own = inferred.feeds if specs is None else self._telling(specs)
+        telling = [_kind_and_sizes(each) for each in (inferred.states, *own, *inferred.sizes)]
+        kinds, numbers = zip(*telling, strict=True)
+        return Sizes(kinds, b"".join(numbers))
 
     def met(self, inferred: Inferred) -> dict[int, np.ndarray]:
         """Return the elements that collectives read, by position: how many rows each rank brings."""
@@ -233,12 +260,13 @@ class Shapes:
         number_of_sizes: int | None = None
         by_elements = any(i >= 0 for slot in telling for i in record.inputs[slot])
         if by_elements and op.sizes_of is not None:
-            read = {slot: tuple([i for i in record.inputs[slot] if i >= 0]) for slot in telling}
-            key = op.sizes_of, repr(record.attrs), tuple(read.items())
+            read = [(slot, tuple([i for i in record.inputs[slot] if i >= 0])) for slot in telling]
+            key = op.sizes_of, repr(record.attrs), tuple(read)
             number_of_sizes = self._numbers.setdefault(key, len(self._takes))
             by_elements = False
             if number_of_sizes == len(self._takes):
-                self._takes.append(partial(_take, op.sizes_of, read, record.attrs))
+                slots_read = [(slot, picked(positions)) for slot, positions in read]
+                self._takes.append(partial(_take, op.sizes_of, slots_read, record.attrs))
         return _Rule(
             record,
             op,
@@ -294,7 +322,7 @@ class Shapes:
             try:
                 sizes = inferred.sizes[number] = self._takes[number](inferred.elements)
             except (ArithmeticError, IndexError, ValueError) as error:
-                self._inference(rule, inferred.specs).fail(error)
+                self._inference(rule, inferred.specs or ()).fail(error)
         return sizes
 
     def _compute(
@@ -357,12 +385,12 @@ class Shapes:
 
 def _take(
     sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]],
-    slots: Mapping[str, Sequence[int]],
+    slots: Sequence[tuple[str, Callable[[Any], Any]]],
     attrs: Mapping[str, Any],
     elements: Mapping[int, np.ndarray],
 ) -> tuple[int, ...]:
     """Return the sizes that an op takes from elements."""
-    return sizes_of({slot: [elements[i] for i in ids] for slot, ids in slots.items()}, attrs)
+    return sizes_of({slot: pick(elements) for slot, pick in slots}, attrs)
 
 
 def _shaped(spec: Spec | None) -> np.ndarray:
@@ -385,4 +413,29 @@ def picked(positions: Sequence[int]) -> Callable[[Any], tuple[Any, ...]]:
     """Return what picks the values at these positions, as a tuple."""
     if len(positions) > 1:
         return itemgetter(*positions)
-    return lambda values: tuple([values[i] for i in positions])
+    if not positions:
+        return lambda values: ()
+    (position,) = positions
+    return lambda values: (values[position],)
+
+
+@lru_cache(maxsize=1 << 12)
+def _kind_and_sizes(telling: _Telling) -> tuple[int, bytes]:
+    """Return a number for the kind of what tells sizes, and these (int64)."""
+    if isinstance(telling, Spec):
+        sizes = telling.shape
+        kind = telling.dtype, *[n if n < 2 else 2 for n in sizes]
+        return _kind(kind), packer(len(sizes) + 1)(*sizes, math.prod(sizes))
+    if isinstance(telling, StateSpecs):
+        each = [_kind_and_sizes(spec) for spec in telling.specs if spec is not None]
+        kinds = tuple([kind for kind, _ in each])
+        return _kind((StateSpecs, kinds)), b"".join([sizes for _, sizes in each])
+    if telling is None:
+        return _kind(None), b""
+    return _kind((None, *[n if n < 2 else 2 for n in telling])), packer(len(telling))(*telling)
+
+
+@cache
+def _kind(key: Hashable) -> int:
+    """Return a number for a key, the same again: it is hashed in no time."""
+    return next(_numbers)

@@ -8,36 +8,23 @@ numbers are other functions, is bound as ever.
 
 from __future__ import annotations
 
-import dis
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cached_property
 from itertools import accumulate, islice
-from operator import itemgetter
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...graph.ops.operands import Operands
-from ..host.numbered import Fields, Memo, NumberedCall, Rebound
+from ..host.numbered import NumberedCall
 from ..host.writes import address
 from .affine import AffineMap
 from .instruction import CALL_BYTES, Instruction, SharedPart, with_parts
 from .plan import Plan
-from .shapes import picked
+from .remake import Buffer, Leaf, Maker, Pool, Unknown, maker_of, read
 
 Call = Callable[[], Any]
-_Leaf = Callable[[list[int]], Any]  # makes an array, or a number, of picked numbers
-_Maker = Callable[
-    [list[Any]], Any
-]  # makes something of a pool: of such arrays, and of what does not vary
-_Buffer = tuple[int, int, np.ndarray]  # where bytes begin, how many there are, and these
 _MISSES = 3  # so many more plans in which a node's calls are not those of the first than others
-_DEPTH = 12  # of what a call knows
 _SIZE = 1 << 32  # numbers above are addresses
-_PLAIN = (str, float, bool, type(None), np.generic, np.dtype, type, np.ufunc, type(np.copyto))
-_SAME = ModuleType, Rebound  # is for all sizes
-_RECORDS = Operands, Fields
 
 
 class Sized(NamedTuple):
@@ -191,7 +178,7 @@ class PlanTemplate:
 
     def _variable_now(self) -> _Variable:
         """Return what makes that of plans which does not read its numbers from ``words``."""
-        pool, makers = _Pool(self._functions), []
+        pool, makers = Pool(self._functions), []
         for k, (instruction, part) in enumerate(zip(self._instructions, self._parts, strict=False)):
             if k in self.apart:
                 continue
@@ -200,12 +187,11 @@ class PlanTemplate:
             ):
                 pool.at = self._begins[k] + at
                 if not isinstance(call, NumberedCall):
-                    make = _maker(call, pool, self._buffers)
-                    makers += [] if make is None else [(self._starts[k] + number, _of_pool(make))]
+                    make = maker_of(call, pool, self._buffers)
+                    makers += [] if make is None else [(self._starts[k] + number, make)]
         pool.at = self._begins[-2]
         known = tuple(self._plan.inputs), tuple(self._plan.fetched)
-        make = _maker(known, pool, self._buffers)
-        arrays = (lambda items: known) if make is None else _of_pool(make)
+        arrays = maker_of(known, pool, self._buffers) or (lambda items: known)
         numbers = np.array(pool.picked, np.int64)
         return _Variable(numbers, pool.cuts, pool.constants[::-1], pool.leaves, makers, arrays)
 
@@ -294,190 +280,12 @@ class _Variable(NamedTuple):
     numbers: np.ndarray
     cuts: Sequence[tuple[np.ndarray, int]]
     constants: Sequence[Any]
-    leaves: Sequence[tuple[int, _Leaf]]
-    calls: Sequence[tuple[int, _Maker]]
-    arrays: _Maker
+    leaves: Sequence[tuple[int, Leaf]]
+    calls: Sequence[tuple[int, Maker]]
+    arrays: Maker
 
 
-class _Pool:
-    """What calls are made of (see :class:`_Variable`): each array once, however many calls have it.
-
-    Numbers are counted ``at``; those of equal columns of ``functions`` are equal in all plans, and are
-    ``picked`` once. Constants have places from the end, for there may be more cuts.
-    """
-
-    def __init__(self, functions: np.ndarray) -> None:
-        self.at, self.varying = 0, np.asarray(functions[1:].any(0))
-        columns = dict[tuple[int, ...], int]()
-        each = zip(*functions.tolist(), strict=True)
-        self._same = [columns.setdefault(column, k) for k, column in enumerate(each)]
-        self._picked = dict[int, int]()
-        self._places = dict[Hashable, int]()
-        self.picked: list[int] = []
-        self.cuts: list[tuple[np.ndarray, int]] = []
-        self.leaves: list[tuple[int, _Leaf]] = []
-        self.constants: list[Any] = []
-
-    def next(self, count: int) -> slice:
-        """Return where the next numbers are."""
-        begin, self.at = self.at, self.at + count
-        return slice(begin, self.at)
-
-    def pick(self, number: int) -> int:
-        """Return where among those picked this number, or an equal one, will be."""
-        same = self._same[number]
-        if same not in self._picked:
-            self._picked[same] = len(self.picked)
-            self.picked.append(same)
-        return self._picked[same]
-
-    def place(self, kind: Hashable, numbers: slice, add: Callable[[], int]) -> int:
-        """Return the place of what these numbers tell of a kind, which ``add`` adds and returns."""
-        key = kind, *self._same[numbers]
-        if key not in self._places:
-            self._places[key] = add()
-        return self._places[key]
-
-    def place_cut(self, whole: np.ndarray, number: int) -> int:
-        """Return the place of an array's first rows, as many as a number tells."""
-        self.cuts.append((whole, self.pick(number)))
-        return len(self.cuts) - 1
-
-    def place_leaf(self, make: _Leaf) -> int:
-        """Return the place of what is made of numbers that were picked."""
-        place = self.place_constant(None)
-        self.leaves.append((place, make))
-        return place
-
-    def place_constant(self, known: Any) -> int:
-        """Return the place of what does not vary."""
-        self.constants.append(known)
-        return -len(self.constants)
-
-
-def _maker(known: Any, pool: _Pool, buffers: Sequence[_Buffer]) -> int | _Maker | None:
-    """Return what makes an object that is like a known one but for its numbers.
-
-    That is the place of a leaf, or a function. None: the numbers do not vary.
-    """
-    kind = type(known)
-    if kind is int:
-        mine = pool.next(1)
-        if not pool.varying[mine.start]:
-            return None
-        return pool.place(int, mine, lambda: pool.place_leaf(itemgetter(pool.pick(mine.start))))
-    if kind is np.ndarray and (buffer := _buffer_of(known, buffers)) is not None:
-        mine = pool.next(1 + 2 * known.ndim)
-        if not pool.varying[mine].any():
-            return None
-        return pool.place(known.dtype, mine, lambda: _place_array(known, mine, pool, buffer))
-    if kind is tuple:
-        return _tuple_maker(known, [_maker(each, pool, buffers) for each in known], pool)
-    if kind is partial:
-        return _partial_maker(known, [_maker(each, pool, buffers) for each in _inside(known)], pool)
-    if kind is FunctionType or isinstance(known, _RECORDS):
-        inside = _maker(_inside(known), pool, buffers)
-        if inside is None:
-            return None
-        make = _of_pool(inside)
-        return lambda items: _of_inside(known, make(items))
-    if kind is BuiltinFunctionType and not isinstance(known.__self__, ModuleType | None):
-        owner = _maker(known.__self__, pool, buffers)
-        if owner is None:
-            return None
-        make = _of_pool(owner)
-        return lambda items: getattr(make(items), known.__name__)
-    return None
-
-
-def _of_pool(maker: int | _Maker) -> _Maker:
-    """Return a maker, or what takes a leaf from its place, as a function."""
-    return itemgetter(maker) if isinstance(maker, int) else maker
-
-
-def _tuple_maker(
-    known: tuple[Any, ...], makers: Sequence[int | _Maker | None], pool: _Pool
-) -> _Maker | None:
-    varying = [(k, make) for k, make in enumerate(makers) if make is not None]
-    if not varying:
-        return None
-    functions = [(k, make) for k, make in varying if not isinstance(make, int)]
-    places = [
-        make if isinstance(make, int) else pool.place_constant(each)
-        for each, make in zip(known, makers, strict=True)
-    ]
-    take = picked(places)
-    if not functions:
-        return take
-
-    def make_tuple(items: list[Any]) -> tuple[Any, ...]:
-        parts = list(take(items))
-        for k, make in functions:
-            parts[k] = make(items)
-        return tuple(parts)
-
-    return make_tuple
-
-
-def _partial_maker(
-    known: partial[Any], makers: Sequence[int | _Maker | None], pool: _Pool
-) -> _Maker | None:
-    function, arguments, keywords = makers
-    if arguments is not None and function is None and keywords is None:
-        func, take, others = known.func, _of_pool(arguments), known.keywords
-        return lambda items: partial(func, *take(items), **others)
-    inside = _tuple_maker(_inside(known), makers, pool)
-    return inside and (lambda items: _of_inside(known, inside(items)))
-
-
-def _place_array(known: np.ndarray, mine: slice, pool: _Pool, buffer: _Buffer) -> int:
-    """Return the place of an array like a known one, but for numbers that vary."""
-    begin, size, memory = buffer
-    varying = pool.varying[mine].nonzero()[0].tolist()
-    offset, dtype, steps = address(known) - begin, known.dtype, known.strides
-    axis, shape = varying[0] - 1, list(known.shape)
-    if len(varying) == 1 and 0 <= axis < known.ndim and known.size and min(steps) > 0:
-        # It is cut out of the longest: that takes a fifth of the time.
-        shape[axis] = 1
-        ends = sum((n - 1) * step for n, step in zip(shape, steps, strict=True)) + known.itemsize
-        shape[axis] += (size - offset - ends) // steps[axis]
-        whole = np.ndarray(shape, dtype, memory, offset, steps)
-        if not axis:
-            return pool.place_cut(whole, mine.start + 1)
-        before, count = (slice(None),) * axis, pool.pick(mine.start + 1 + axis)
-        return pool.place_leaf(lambda numbers: whole[(*before, slice(numbers[count]))])
-    take, cut = picked([pool.pick(k) for k in range(mine.start, mine.stop)]), 1 + known.ndim
-
-    def make(numbers: list[int]) -> np.ndarray:
-        own = take(numbers)
-        return np.ndarray(own[1:cut], dtype, memory, own[0] - begin, own[cut:])
-
-    return pool.place_leaf(make)
-
-
-def _of_inside(known: Any, inside: tuple[Any, ...]) -> Any:
-    """Return an object like a known one, that is made of something else."""
-    if type(known) is partial:
-        function, arguments, keywords = inside
-        return partial(function, *arguments, **dict(keywords))
-    if type(known) is FunctionType:
-        cells, defaults = inside
-        around = tuple([CellType(each) for each in cells])
-        return FunctionType(known.__code__, known.__globals__, known.__name__, defaults, around)
-    return known.replace(**dict(inside))
-
-
-def _buffer_of(array: np.ndarray, buffers: Sequence[_Buffer]) -> _Buffer | None:
-    """Return the bytes in which an array lies."""
-    at = address(array)
-    return next((b for b in buffers if b[0] <= at < b[0] + b[1]), None)
-
-
-class _Unknown(Exception):
-    """Something is known of a call that is none of what numbers are read of."""
-
-
-def _parts(plan: Sized, buffers: Sequence[_Buffer]) -> list[_Part]:
+def _parts(plan: Sized, buffers: Sequence[Buffer]) -> list[_Part]:
     """Return what is read of a plan: of each instruction, and of what stands beside them at the end."""
     arrays = tuple(plan.inputs), tuple(plan.fetched)
     parts = [
@@ -487,7 +295,7 @@ def _parts(plan: Sized, buffers: Sequence[_Buffer]) -> list[_Part]:
     return [*parts, _part([arrays], plan.slack, buffers)]
 
 
-def _part(calls: Sequence[Any], slack: Sequence[int], buffers: Sequence[_Buffer]) -> _Part:
+def _part(calls: Sequence[Any], slack: Sequence[int], buffers: Sequence[Buffer]) -> _Part:
     forms: list[Hashable] = []
     numbers: list[int] = []
     ends: list[int] = []
@@ -495,73 +303,18 @@ def _part(calls: Sequence[Any], slack: Sequence[int], buffers: Sequence[_Buffer]
         for call in calls:
             forms.append(_read_call(call, numbers, buffers))
             ends.append(len(numbers))
-    except _Unknown:
+    except Unknown:
         return _Part(None, [], [])
     return _Part(tuple(forms), [*numbers, *slack], ends)
 
 
-def _read_call(call: Any, numbers: list[int], buffers: Sequence[_Buffer]) -> Hashable:
+def _read_call(call: Any, numbers: list[int], buffers: Sequence[Buffer]) -> Hashable:
     if not isinstance(call, NumberedCall):
-        return _read(call, numbers, _DEPTH, buffers)
+        return read(call, numbers, buffers)
     own = call.numbers
     if own is None:
-        raise _Unknown
+        raise Unknown
     numbers += own
     # Where an array of an instruction's own lies follows from no sizes, even if some plans look like it.
     places = [n for n in own if n > _SIZE]
     return call.form, *[n for n in places if not any(b <= n <= b + s for b, s, _ in buffers)]
-
-
-def _read(known: Any, numbers: list[int], depth: int, buffers: Sequence[_Buffer]) -> Hashable:
-    """Append the numbers of an object, and return what tells it from others that have the same numbers."""
-    kind = type(known)
-    if kind is int:
-        numbers.append(known)
-        return int
-    if kind is np.ndarray:
-        place = address(known), *known.shape, *known.strides
-        if _buffer_of(known, buffers) is None:  # such as a parameter: it is the same for all sizes
-            return known.dtype, place
-        numbers += place
-        return known.dtype, known.ndim
-    if isinstance(known, _PLAIN):
-        return kind, known
-    if isinstance(known, _SAME):
-        return known
-    if kind is Memo:  # that of the memory
-        return Memo.__name__
-    if not depth:
-        raise _Unknown
-    if kind is tuple:
-        return tuple([_read(each, numbers, depth - 1, buffers) for each in known])
-    if kind is partial:
-        return partial, *(_read(each, numbers, depth - 1, buffers) for each in _inside(known))
-    if kind is FunctionType and not _assigns(known.__code__):
-        return known.__code__, _read(_inside(known), numbers, depth - 1, buffers)
-    if kind is BuiltinFunctionType:
-        owner = known.__self__
-        if isinstance(owner, ModuleType | None):
-            return known
-        return known.__name__, _read(owner, numbers, depth - 1, buffers)
-    if isinstance(known, _RECORDS):
-        return kind, _read(_inside(known), numbers, depth - 1, buffers)
-    raise _Unknown
-
-
-def _inside(known: Any) -> tuple[Any, ...]:
-    """Return what an object is made of."""
-    if type(known) is partial:
-        return known.func, known.args, tuple(known.keywords.items())
-    if type(known) is FunctionType:
-        cells = tuple([cell.cell_contents for cell in known.__closure__ or ()])
-        return cells, known.__defaults__ or ()
-    return tuple([(name, tuple(v) if type(v) is list else v) for name, v in vars(known).items()])
-
-
-@cache
-def _assigns(code: CodeType) -> bool:
-    """Tell whether a function changes variables of the function around it."""
-    return any(
-        instruction.opname == "STORE_DEREF" and instruction.argval in code.co_freevars
-        for instruction in dis.get_instructions(code)
-    )

@@ -21,7 +21,6 @@ from ..plan.bind import Binder
 from ..plan.cuda_plan import CudaPlan
 from ..plan.memory import SizedByStep
 from ..plan.plan import Plan
-from ..plan.shapes import Inferred, Telling
 from .loaded import BoundPlan, LastSegment, LoadedProgram, Segment
 from .message import Message
 
@@ -66,12 +65,21 @@ class Holdings:
         inferred = segment.infer(specs or [spec_of(a) for a in feeds], feeds, scope.spec)
         # What a graph holds is the same whenever it is launched.
         known = segment.cache.shapes.met(inferred) if self.runtime is not None else {}
-        telling = segment.cache.shapes.telling(inferred)
-        shapes = None if lasting else (telling, *(a.tobytes() for a in known.values()))
+        sizes = segment.cache.shapes.sizes(inferred)
+        shapes = None if lasting else (sizes, *[a.tobytes() for a in known.values()])
         bound = segment.plans.alike(shapes)
         if bound is None:
-            with gc_paused():
-                bound = self._bind(loaded, segment, inferred, telling, feeds, known, lasting)
+            self.bindings += 1
+            complete = partial(segment.cache.shapes.complete, inferred)
+            # What is fed from lasting memory, or may be dealt to threads, is bound by itself.
+            alone = lasting or (isinstance(segment, LastSegment) and loaded.measures_next())
+            resized = None if alone else segment.resized(sizes, complete)
+            if resized is not None:
+                bound = BoundPlan(segment.program, resized, None, None, self.post)
+            else:
+                with gc_paused():
+                    fed = feeds if lasting else None
+                    bound = self._bind(loaded, segment, complete(), known, fed, not alone)
         segment.plans.keep(key, shapes, bound)
         return bound
 
@@ -79,19 +87,15 @@ class Holdings:
         self,
         loaded: LoadedProgram,
         segment: Segment,
-        inferred: Inferred,
-        telling: Sequence[Telling],
-        feeds: Sequence[Any],
+        specs: Sequence[Spec],
         known: Mapping[int, np.ndarray],
-        lasting: bool,
+        fed: Sequence[Any] | None,
+        resizes: bool,
     ) -> BoundPlan:
-        self.bindings += 1
-        complete = partial(segment.cache.shapes.complete, inferred)
-        dealt = loaded.parallel and isinstance(segment, LastSegment)
-        if not (lasting or dealt):
-            resized = segment.resized(telling, complete)
-            if resized is not None:
-                return BoundPlan(segment.program, resized, None, None, self.post)
+        """Bind a segment; where it ``resizes``, plans for other sizes may lie on the same memory.
+
+        ``fed``: the feeds that the plan reads in place.
+        """
         scope, program = self.scopes[loaded.scope], segment.program
         captures = loaded.options.build.allow_cuda_graph_capture is not False
         binder = Binder(
@@ -104,20 +108,19 @@ class Holdings:
                 passes=scope.passes,
                 runtime=self.runtime,
             ),
-            complete(),
+            specs,
             scope.allocate,
             segment.buckets,
             loaded.peers(segment),
-            fed=feeds if lasting else None,
+            fed=fed,
             memory_options=loaded.options.memory_options,
             cache=segment.cache,
             make=partial(CudaPlan, captures=captures) if self.runtime else Plan,
             sized_by_step=self._sized_by_step(loaded, program),
             known=known,
         )
-        fed = feeds if lasting else None
         bound = BoundPlan(program, binder.plan(), binder, fed, self.post)
-        resizer = None if lasting or dealt else binder.resizer()
+        resizer = binder.resizer() if resizes else None
         if resizer is not None:
             segment.resize(resizer)
             bound.binder = None

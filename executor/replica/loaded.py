@@ -27,7 +27,7 @@ from ..plan.overlap import may_overlap
 from ..plan.part import Peers, gpus_can_vote
 from ..plan.plan import Plan
 from ..plan.resized import Resizer
-from ..plan.shapes import Inferred, StateSpecs, Telling
+from ..plan.shapes import Inferred, Sizes, StateSpecs
 from ..plan.traced import STEPS_KEPT, TracedStep
 from .agreement import NO_STEP
 from .host_call import HostCall
@@ -37,6 +37,7 @@ from .plan_cache import PlanBudget, PlanCache
 
 PLAN_BYTES, BINDER_BYTES = 4 << 10, 12 << 10  # as measured, beside instructions
 RESIZERS_KEPT = 4  # of a segment: shapes tell which values can share memory
+_MEASURED_SHAPES = 4  # the first of a program whose shapes change from step to step
 
 
 class Seat:
@@ -140,15 +141,13 @@ class Segment:
             self.states = self.cache.shapes.states(state)
         return self.cache.shapes.begin(feeds, self.states, arrays)
 
-    def resized(
-        self, telling: Sequence[Telling], complete: Callable[[], Sequence[Spec]]
-    ) -> Plan | None:
-        """Return a plan for these shapes on the memory of another plan, if it fits there.
+    def resized(self, sizes: Sizes, complete: Callable[[], Sequence[Spec]]) -> Plan | None:
+        """Return a plan for these sizes on the memory of another plan, if it fits there.
 
-        ``complete`` returns all shapes, which follow from the ``telling`` ones.
+        ``complete`` returns the specs of all values, which follow from the sizes.
         """
         for k in reversed(range(len(self.resizers))):
-            plan = self.resizers[k].plan(telling, complete)
+            plan = self.resizers[k].plan(sizes, complete)
             if plan is not None:
                 self.resizers.append(self.resizers.pop(k))
                 return plan
@@ -255,6 +254,8 @@ class LoadedProgram(LastSegment):
         if on_gpu:
             self.threads = 1  # its streams run side by side
         self.parallel = self.threads > 1 or self.overlap
+        self.uses_lanes = False  # some plan does
+        self._shapes_met = 0
         self.direct = group is None and not self.parallel and not self.openmp
         self.spare = cores > self.threads
         self.meets_early = len(self.meets_in) > 1
@@ -262,6 +263,18 @@ class LoadedProgram(LastSegment):
         self.last: Plan | None = None
         self.tracing = False
         self.traced: deque[TracedStep] = deque(maxlen=STEPS_KEPT)
+
+    def measures_next(self) -> bool:
+        """Tell whether the plan for shapes met for the first time is measured, to deal it to threads.
+
+        Measuring takes steps in order, and binding all nodes. Where shapes ever change, a few tell whether
+        threads are worth it for the others: the first, and then fewer and fewer.
+        """
+        if not self.parallel:
+            return False
+        self._shapes_met += 1
+        few = self._shapes_met <= _MEASURED_SHAPES or self._shapes_met.bit_count() == 1
+        return few or self.uses_lanes or not self.whole.uneven
 
     @property
     def idle(self) -> LastSegment:

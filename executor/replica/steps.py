@@ -190,7 +190,8 @@ class StepRunner(Holdings):
             self.scopes[loaded.scope].writes.note()
         if plan.vote is not None:
             plan.vote.deliver = bound.deliver if last else bound.deliver_own(self.done + 1)
-        measuring = loaded.parallel and bound.timed_steps < MEASURED_STEPS
+        dealt = loaded.parallel and bound.binder is not None
+        measuring = dealt and bound.timed_steps < MEASURED_STEPS
         self._measuring = measuring and loaded.overlap
         timed = timed or measuring or loaded.tracing
         if loaded.openmp:
@@ -222,6 +223,7 @@ class StepRunner(Holdings):
         group = loaded.seat.group
         # The step that was just timed is still to be fetched from: binding writes nothing.
         assert bound.binder is not None, "what may be dealt to threads can be bound again"
+        loaded.uses_lanes = True
         bound.use(bound.binder.plan(choice))
         bound.plan.trace, bound.plan.started = timed.trace, timed.started
         bound.plan.lanes = Lanes(

@@ -42,7 +42,7 @@ def chosen(by: str, y: np.ndarray) -> np.ndarray:
 
 def longer(table: np.ndarray, i: np.ndarray) -> int:
     """Return how many of the ranked sequences are longer than ``i``: they are the first."""
-    return len(table) - int(table[::-1, 1].searchsorted(i.flat[0], "right"))
+    return len(table) - int(table[::-1, 1].searchsorted(i.item(), "right"))
 
 
 def within(level: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

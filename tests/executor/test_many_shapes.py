@@ -405,6 +405,6 @@ def test_persistables_are_told_by_one_thing_as_long_as_their_shapes_stay() -> No
     shapes, fed = Shapes(program), [Spec((4, 5, 8), VarType.FP32)]
     states = [shapes.states(lambda name, n=n: Spec((8, n), VarType.FP32)) for n in (2, 3, 2)]
     assert states[0] is states[2] is not states[1]
-    tellings = [shapes.telling(shapes.begin(fed, each)) for each in states]
-    assert tellings[0] == tellings[2] != tellings[1]
-    assert len(tellings[0]) == 1 + len(fed)
+    sizes = [shapes.sizes(shapes.begin(fed, each)) for each in states]
+    assert sizes[0] == sizes[2] != sizes[1]
+    assert len(sizes[0].kinds) == 1 + len(fed)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 from benchmarks.sequence_models import attended
 from rowlock.executor.codegen.native import launch
@@ -22,6 +23,7 @@ from rowlock.executor.plan.instruction import Instruction
 from rowlock.executor.plan.plan import Plan
 from rowlock.executor.plan.resized import Resizer
 from rowlock.executor.plan.template import PlanTemplate, Sized, SizedPlan, _part, _parts
+from rowlock.executor.replica import steps
 from rowlock.graph.compile import compile_program
 from rowlock.graph.ir.replica_program import ReplicaProgram
 from rowlock.graph.ops.registry import Inference, Op
@@ -190,7 +192,7 @@ def texts(words: Any, label: Any) -> Any:
     return L.fc(L.dropout(L.concat(pools, 1), 0.1), 3)
 
 
-def losses(model: Callable[[Any, Any], Any]) -> list[float]:
+def losses(model: Callable[[Any, Any], Any], places: int = 1) -> list[list[float]]:
     """Return the losses of steps on sentences of ever other lengths, some of one word, or of one sentence."""
     main, startup, rng = fluid.Program(), fluid.Program(), np.random.RandomState(3)
     main.random_seed = startup.random_seed = 5
@@ -200,18 +202,23 @@ def losses(model: Callable[[Any, Any], Any]) -> list[float]:
         loss = L.mean(L.softmax_with_cross_entropy(model(words, label), label))
         fluid.optimizer.Adam(0.01).minimize(loss)
     exe, losses = fluid.Executor(fluid.CPUPlace()), []
+    program: Any = main
+    if places > 1:
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, places=fluid.cpu_places(places)
+        )
     with fluid.scope_guard(fluid.Scope()):
         exe.run(startup)
         for k in range(STEPS):
-            lengths = rng.randint(1, 9, 1 if k % 10 == 9 else rng.randint(3, 7)).tolist()
+            lengths = rng.randint(1, 9, places if k % 10 == 9 else rng.randint(3, 7)).tolist()
             lengths = lengths if k else [9] * 7  # all that follow fit into memory
             ids = rng.randint(0, 50, (sum(lengths), 1)).astype("int64")
             feed = {
                 "words": fluid.create_lod_tensor(ids, [lengths], fluid.CPUPlace()),
                 "label": rng.randint(0, 3, (len(lengths), 1)).astype("int64"),
             }
-            (value,) = exe.run(main, feed=feed, fetch_list=[loss])
-            losses.append(float(value.item()))
+            (value,) = exe.run(program, feed=feed, fetch_list=[loss])
+            losses.append(value.tolist())
     return losses
 
 
@@ -304,6 +311,21 @@ def test_losses_are_the_same_bits_as_those_of_plans_that_are_bound(
     assert len(runs) >= STEPS // 4
     monkeypatch.setattr(PlanTemplate, "values", lambda self, sizes: None)
     assert by_template == losses(model)
+
+
+def test_few_shapes_tell_whether_threads_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas with several collectives could have a thread for them; most plans are not even measured."""
+    monkeypatch.setattr(steps, "choose", lambda *a, **k: None)
+    runs, measured, run, timed = [], set(), SizedPlan.run, Plan._run_timed
+    with monkeypatch.context() as patch, rowlock.cluster(launcher="threads"):
+        patch.setattr(SizedPlan, "run", lambda *a, **k: (runs.append(a), run(*a, **k))[1])
+        patch.setattr(Plan, "_run_timed", lambda self: (measured.add(self), timed(self))[1])
+        by_template = losses(texts, places=2)
+    assert len(runs) >= STEPS // 4
+    assert 2 <= len(measured) <= 2 * 16  # by two replicas, each of a few shapes
+    monkeypatch.setattr(PlanTemplate, "values", lambda self, sizes: None)
+    with rowlock.cluster(launcher="threads"):
+        assert by_template == losses(texts, places=2)
 
 
 @pytest.mark.parametrize("model", [decoder, texts])

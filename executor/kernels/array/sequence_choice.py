@@ -43,14 +43,11 @@ def shrink_rnn_memory(a: ops.ShrinkRnnMemory) -> None:
 
 
 @kernel("shrink_rnn_memory_grad", on=ON, low=True)
-def shrink_rnn_memory_grad(dev: Device, a: ops.ShrinkRnnMemoryGrad) -> Step:
-    return partial(_with_zeros_behind, a.d_out, a.d_x)
-
-
-def _with_zeros_behind(first: Array, out: Array) -> None:
-    rows = len(first)
-    out[:rows] = first
-    out[rows:] = 0
+def shrink_rnn_memory_grad(dev: Device, a: ops.ShrinkRnnMemoryGrad) -> list[Step]:
+    rows, (count, *width) = len(a.d_out), a.d_x.shape
+    # Where a slice without rows begins does not follow from their number.
+    behind = np.ndarray((count - rows, *width), a.d_x.dtype, a.d_x, rows * a.d_x.strides[0])
+    return [partial(np.copyto, a.d_x[:rows], a.d_out), partial(behind.fill, 0)]
 
 
 @each_step("split_lod_tensor", on=ON, low=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Hashable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from ....graph.ir.capabilities import Factors
 from ....graph.ops.operands import Array
 from ....strategies.types import BFLOAT16
 from ...device.device import Device
-from ...host.numbered import NumberedCall
-from ...host.writes import address
+from ...host.foreign import ForeignCall, count_of, place_of
 from ..array.linear import register
 from ..registry import Step
 from . import primitive as dnnl
@@ -101,32 +99,6 @@ def rounded(dev: Device, factor: Array) -> tuple[Array, list[Step]]:
     return copy, dnnl.reordered(dev, factor, copy)
 
 
-class _Gemm(NumberedCall):
-    """A call of the library's ``sgemm``."""
-
-    __slots__ = ()
-
-    @property
-    def form(self) -> Hashable:
-        return self.func, *(a.value for a in self.args if type(a) not in _NUMBERS)
-
-    @property
-    def numbers(self) -> Sequence[int]:
-        return [a.value or 0 for a in self.args if type(a) in _NUMBERS]
-
-    def reading(self, words: np.ndarray) -> _Gemm:
-        places = iter(range(0, words.nbytes, words.itemsize))
-        call = _Gemm(
-            self.func,
-            *(
-                type(a).from_buffer(words, next(places)) if type(a) in _NUMBERS else a
-                for a in self.args
-            ),
-        )
-        call.alive = words, self.alive
-        return call
-
-
 def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[dnnl.PostOp, ...]) -> Step | None:
     """Return c = alpha * a @ b, or c += a @ b, as one call; None if it is another function of these matrices.
 
@@ -141,9 +113,9 @@ def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[dnnl.PostOp, ...]) -> St
     (a_order, *left_at), (b_order, *right_at), (order, *at) = left, right, result
     if order is _BY_COLUMN:
         return None
-    rows, columns, between = _count(c.shape[0]), _count(c.shape[1]), _count(a.shape[1])
+    rows, columns, between = count_of(c.shape[0]), count_of(c.shape[1]), count_of(a.shape[1])
     alpha, beta = factors
-    step = _Gemm(
+    step = ForeignCall(
         dnnl.loaded().gemm, a_order, b_order, rows, columns, between,
         alpha, *left_at, *right_at, beta, *at,
     )  # fmt: skip
@@ -152,10 +124,8 @@ def _gemm(a: Array, b: Array, c: Array, post_ops: tuple[dnnl.PostOp, ...]) -> St
 
 
 _BY_ROW, _BY_COLUMN = ctypes.c_char(b"N"), ctypes.c_char(b"T")
-_NUMBERS = ctypes.c_int64, ctypes.c_void_p
 _ZERO, _ONE = ctypes.c_float(0.0), ctypes.c_float(1.0)
 _FACTORS_OF_SUMS = {(): (_ONE, _ZERO), (dnnl.SUM,): (_ONE, _ONE)}
-_count = lru_cache(dnnl.CACHED)(ctypes.c_int64)  # which nothing writes: calls share them
 
 
 def _operand(matrix: Array) -> tuple[Any, Any, Any] | None:
@@ -168,7 +138,7 @@ def _operand(matrix: Array) -> tuple[Any, Any, Any] | None:
         order, step = _BY_COLUMN, max(near, rows)
     else:
         return None
-    return order, ctypes.c_void_p(address(matrix)), _count(step)
+    return order, place_of(matrix), count_of(step)
 
 
 def _scaled(alpha: float) -> tuple[dnnl.PostOp, ...]:
