@@ -14,13 +14,22 @@ import numpy as np
 from ....graph.ops import region_pool as ops
 from ....graph.ops.operands import Array
 from ....strategies.errors import SequenceError
+from ...codegen.cuda_launches import (
+    BLOCK,
+    Argument,
+    Maybe,
+    call,
+    enough_blocks,
+    ints,
+    read,
+    refusal,
+    written,
+)
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
 from ..registry import kernel
-from .launches import BLOCK, Argument, Maybe, call, ints, read, written
-from .sequences import refusal
-from .support import enough_blocks, of_same_float
+from .support import of_same_float
 
 _INCLUDES = ("reduce.cuh", "assert.cuh", "regions.cuh")
 _TOGETHER = 8  # channels of a pixel that a thread takes
