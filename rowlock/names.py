@@ -32,6 +32,8 @@ CURES = {
     "paddle.jit": "Programs are always static: build them under static.program_guard.",
     "paddle.Model": "Build a program from the layer, minimize its loss, and call Executor.run in a loop.",
     "paddle.Tensor": "Variables of programs are rowlock.tensor.Variable; fed arrays are NumPy's.",
+    "vision.ops.decode_jpeg": "Decode images with Pillow (rowlock.vision.transforms takes its images), and feed arrays.",
+    "vision.ops.read_file": "A step reads no files: feed arrays.",
     "paddle.XPUPlace": "CPUPlace and CUDAPlace are what programs run on.",
     "paddle.get_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
     "paddle.grad": "Build gradients by paddle.static.gradients(targets, inputs).",

@@ -61,6 +61,9 @@ LATER_ATTRIBUTES = {
     "max_pool2d_with_index": {"ceil_mode"},
     "max_pool3d_with_index": {"ceil_mode"},
     "unpool": {"output_size"},
+    "roi_align": {"aligned"},
+    "generate_proposals": {"pixel_offset"},
+    "distribute_fpn_proposals": {"pixel_offset"},
 }
 # of the activation in fused_elemwise_activation; missing from the list of prototypes; folded into updates
 OURS = {"act_attrs", "child_nums", "l2_decay"}
