@@ -34,6 +34,8 @@ CURES = {
     "paddle.Tensor": "Variables of programs are rowlock.tensor.Variable; fed arrays are NumPy's.",
     "vision.ops.decode_jpeg": "Decode images with Pillow (rowlock.vision.transforms takes its images), and feed arrays.",
     "vision.ops.read_file": "A step reads no files: feed arrays.",
+    "nn.utils.clip_grad_norm_": "Give the optimizer grad_clip=nn.ClipGradByGlobalNorm(norm).",
+    "nn.utils.clip_grad_value_": "Give the optimizer grad_clip=nn.ClipGradByValue(limit).",
     "paddle.XPUPlace": "CPUPlace and CUDAPlace are what programs run on.",
     "paddle.get_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
     "paddle.grad": "Build gradients by paddle.static.gradients(targets, inputs).",
