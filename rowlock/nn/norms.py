@@ -47,7 +47,11 @@ def group_norm(
     }
     operands = {slot: value for slot, value in inputs.items() if value is not None}
     return append_norm(
-        LayerHelper("group_norm", name or "group_norm"), "group_norm", operands, attrs, ("Mean", "Variance")
+        LayerHelper("group_norm", name or "group_norm"),
+        "group_norm",
+        operands,
+        attrs,
+        ("Mean", "Variance"),
     )
 
 

@@ -128,7 +128,9 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
         InvalidValue: it is not computed by :func:`weight_norm`.
     """
     if (id(layer), name) not in _NORMS:
-        raise InvalidValue(f"remove_weight_norm: {name!r} of {layer.full_name()} has no weight_norm.")
+        raise InvalidValue(
+            f"remove_weight_norm: {name!r} of {layer.full_name()} has no weight_norm."
+        )
     hook, handle = _NORMS.pop((id(layer), name))
     handle.remove()
     v, g = (_weight(layer, f"{name}_{part}", "remove_weight_norm") for part in "vg")
@@ -168,7 +170,9 @@ def spectral_norm(
             f"spectral_norm: n_power_iterations must be above 0, got {n_power_iterations}."
         )
     if f"{name}_orig" in layer._parameters:
-        raise InvalidState(f"spectral_norm: {name!r} of {layer.full_name()} is computed so already.")
+        raise InvalidState(
+            f"spectral_norm: {name!r} of {layer.full_name()} is computed so already."
+        )
     weight = _weight(layer, name, "spectral_norm")
     if dim is None:
         turned = (Conv1DTranspose, Conv2DTranspose, Conv3DTranspose, Linear)

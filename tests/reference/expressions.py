@@ -340,7 +340,27 @@ NAMES_OF_3X_SLOPES = """
 paddle.index_fill(w, k[:2, 0], 0, 0.5) * x | paddle.vecdot(w, w * x) | paddle.quantile(w, 0.3, 1) ** 2 | F.swiglu(w) | F.swiglu(w * w, w)
 F.fold(F.unfold(paddle.reshape(w, [1, 1, 3, 4]), 2), [3, 4], 2) ** 2
 """
-PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X)
+RUNS = """
+paddle.cummax(w, 1)[0] | paddle.cummax(w, 1)[1] | paddle.cummax(w)[0] | paddle.cummax(w, 0, 'int32')[1] | paddle.cummin(w, -1)[0] | paddle.cummin(w, 0)[1]
+paddle.cummax(i, 1)[0] | paddle.cummax(i, 1)[1] | paddle.cummin(paddle.log(w), 1)[0] | paddle.cummax(paddle.log(w), 1)[1] | paddle.logcumsumexp(w, 1) | paddle.logcumsumexp(w)
+paddle.logcumsumexp(w * 40, 0) | paddle.bincount(k[:, 0]) | paddle.bincount(i[0], minlength=12) | paddle.bincount(i[0], w[0]) | paddle.bincount(k[:, 0].astype('int32'))
+paddle.unique_consecutive(i[0] // 3) | paddle.unique_consecutive(i // 3, True, True)[1] | paddle.unique_consecutive(i // 3, True, True)[2]
+paddle.unique_consecutive(paddle.concat([w[:1], w[:1], w[1:]]), True, True, 0)[0] | paddle.unique_consecutive(paddle.concat([w[:1], w[:1], w[1:]]), True, True, 0, 'int32')[1]
+paddle.nanmedian(paddle.log(w)) | paddle.nanmedian(paddle.log(w), 1) | paddle.nanmedian(paddle.log(w), 0, True) | paddle.nanmedian(w, [0, 1], True) | paddle.nanmedian(paddle.log(w), 1, mode='min')[0]
+paddle.nanmedian(paddle.log(w), 1, True, 'min')[1] | paddle.nanmedian(im, [1, 3]) | paddle.nanquantile(paddle.log(w), 0.3) | paddle.nanquantile(paddle.log(w), [0.25, 0.5], 1)
+paddle.nanquantile(paddle.log(w), 0.4, 1, True) | paddle.nanquantile(w, 0.4, 1, interpolation='nearest') | paddle.nanquantile(paddle.log(w), 0.4, 0, interpolation='higher')
+paddle.nanquantile(paddle.log(w), 0.4, 1, interpolation='midpoint') | paddle.copysign(x, w) | paddle.copysign(w, -2.0)
+paddle.masked_scatter(w, b, x) | paddle.masked_scatter(w, b[:, :1], x) | paddle.swapdims(im, 1, 3) | paddle.asarray([1, 2]) | paddle.as_tensor([1.5]) | paddle.nn.functional.softmax(w)
+F.pad(im[0], [1, 2], 'reflect', data_format='NCL') | F.pad(im[0], [2, 1], 'circular', data_format='NLC') | F.pad(im, [1, 2, 3, 0], 'circular') | F.pad(im, [1, 0, 2, 1], 'circular', data_format='NHWC')
+F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 2, 1], 'replicate', data_format='NCDHW') | F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 0, 0], 'reflect', data_format='NDHWC')
+F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 1, 0], 'circular', data_format='NCDHW')
+"""
+RUNS_SLOPES = """
+paddle.cummax(w, 1)[0] * x | paddle.cummin(w)[0] ** 2 | paddle.logcumsumexp(w, 1) * x | paddle.copysign(w, x) | paddle.masked_scatter(w * w, b, w)
+F.pad(paddle.unsqueeze(w, 0), [1, 2], 'circular', data_format='NCL') ** 2 | F.pad(paddle.unsqueeze(w, 0), [1, 2], 'replicate', data_format='NCL') ** 2
+"""
+PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X) + listed(RUNS)
+PADDLE += ["paddle.static.gradients(%s, w)[0]" % one for one in listed(RUNS_SLOPES)]
 PADDLE += [
     "paddle.static.gradients(%s, w)[0]" % one for one in listed(NAMES_OF_3X_SLOPES)
 ]
