@@ -22,6 +22,7 @@ _SUBPACKAGES = (
     "dataset",
     "device",
     "distributed",
+    "distribution",
     "fluid",
     "incubate",
     "inference",

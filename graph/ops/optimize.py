@@ -82,8 +82,8 @@ def adam(
 ) -> Results:
     """lr_t = lr sqrt(1 - b2^t) / (1 - b1^t), then p -= lr_t m / (sqrt(v) + e). The powers advance after use.
 
-    Kingma and Ba, arXiv 1412.6980: section 2 adds e to the root of v, as Paddle 1.x does, and algorithm 1 adds it
-    to that of v / (1 - b2^t), as Paddle 2.x does (``scales_epsilon``: e sqrt(1 - b2^t)). With
+    Kingma and Ba, arXiv 1412.6980: section 2 adds e to the root of v, as Paddle 1.x does, algorithm 1 to that
+    of v / (1 - b2^t), as Paddle 2.x does (``scales_epsilon``: e sqrt(1 - b2^t)). With
     ``powers_first`` the powers advance before use, as in Paddle's lazy update of rows.
     """
     grad = _decayed(param, grad, l2_decay)

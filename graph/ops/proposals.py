@@ -52,7 +52,7 @@ class OffsetsOfProposals(ProposalAttributes):
 
 
 def decoded(anchors: Array, deltas: Array, variances: Array, last: int = 1) -> Array:
-    """Return the boxes [R, 4] that offsets from anchors stand for; ``last`` pixels of 0 or 1 are theirs, too."""
+    """Return the boxes [R, 4] that offsets from anchors stand for; ``last`` (0 or 1): how many pixels more."""
     sizes = anchors[:, 2:] - anchors[:, :2] + last
     middles = anchors[:, :2] + 0.5 * sizes
     scaled = deltas * variances

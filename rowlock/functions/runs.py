@@ -95,7 +95,7 @@ def cummin(
 def logcumsumexp(
     x: Variable, axis: int | None = None, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """log of the sum of exp of the elements so far along ``axis`` (None: of all, in a row), without overflow."""
+    """log(sum(exp)) of the elements so far along ``axis`` (None: of all, in a row), without overflow."""
     x, place = _line(floats(x) if dtype is None else layers.cast(x, dtype), axis, "logcumsumexp")
     return _scanned((x,), place, lambda a, b: (logaddexp(a[0], b[0]),))[0]
 
@@ -108,7 +108,11 @@ def unique_consecutive(
     dtype: Any = "int64",
     name: str | None = None,
 ) -> Any:
-    """One of each run of equal elements (along ``axis``: slices), and by wish of each element its run, and lengths.
+    """One of each run of equal elements (along ``axis``: slices).
+
+    Args:
+        return_inverse: also return, for each element, the number of its run.
+        return_counts: also return how long the runs are.
 
     Raises:
         InvalidValue: there is no such dimension.
@@ -166,7 +170,7 @@ def nanmedian(
     mode: str = "avg",
     name: str | None = None,
 ) -> Any:
-    """The middle of the elements that are numbers; of an even number the mean of two ("avg"), or the lower ("min").
+    """The middle of the elements that are numbers; of an even count the mean of two, or the lower ("min").
 
     With "min" and one dimension as ``axis`` the result is (values, indices).
 

@@ -363,11 +363,14 @@ def pad(
         return tensors.pad2d(x, sides, word, value, "NHWC" if last else "NCHW", name)
     if last:
         x = layers.transpose(x, [0, rank - 1, *range(1, rank - 1)])
-    for axis, ends in enumerate(pairs, 2):  # as the height of images, as wide as all that follows
-        size, rest = (x.shape or ())[axis], list(x.shape or ())[axis + 1 :]
+    for axis, (before, after) in enumerate(
+        pairs, 2
+    ):  # the height of images, as wide as what follows
+        sizes = tuple(x.shape or ())
+        size, rest = sizes[axis], sizes[axis + 1 :]
         images = layers.reshape(x, [0, -1, size, product(rest)])
-        images = tensors.pad2d(images, [*ends, 0, 0], word)
-        x = layers.reshape(images, [0, *(x.shape or ())[1:axis], size + sum(ends), *rest])
+        images = tensors.pad2d(images, [before, after, 0, 0], word)
+        x = layers.reshape(images, [0, *sizes[1:axis], before + size + after, *rest])
     return layers.transpose(x, [0, *range(2, rank), 1]) if last else x
 
 

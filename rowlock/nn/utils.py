@@ -1,4 +1,4 @@
-"""``paddle.nn.utils``: weights of layers that are computed from other parameters, and parameters as one vector."""
+"""``paddle.nn.utils``: weights that are computed from other parameters, and parameters as one vector."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class _Normed:
 
     def __call__(self, layer: Layer, inputs: Any) -> None:
         g, v = getattr(layer, f"{self.name}_g"), getattr(layer, f"{self.name}_v")
-        sizes = [size if axis == self.dim else 1 for axis, size in enumerate(v.shape)]
+        sizes = [size if axis == self.dim else 1 for axis, size in enumerate(_sizes(v))]
         object.__setattr__(layer, self.name, v * layers.reshape(g / self.length(v), sizes))
 
 
 class _Divided:
-    """A hook that sets a layer's weight to W / (u W v), of vectors u and v that find its largest singular value.
+    """A hook that sets a layer's weight to W / (u W v); vectors u and v find its largest singular value.
 
     While the layer trains, v = W u / |W u| and u = W v / |W v| are taken ``count`` times, and kept.
     """
@@ -56,7 +56,7 @@ class _Divided:
         weight, u, v = (getattr(layer, f"{self.name}_{part}") for part in ("orig", "u", "v"))
         others = [axis for axis in range(weight.ndim) if axis != self.dim]
         matrix = layers.transpose(weight, [self.dim, *others])
-        matrix = layers.reshape(matrix, [weight.shape[self.dim], -1])
+        matrix = layers.reshape(matrix, [_sizes(weight)[self.dim], -1])
         if layer.training:
             kept = u, v
             for _ in range(self.count):
@@ -71,6 +71,10 @@ class _Divided:
         unit = normalize(vector, axis=0, epsilon=self.eps)
         unit.stop_gradient = True
         return unit
+
+
+def _sizes(parameter: Variable) -> tuple[int, ...]:
+    return tuple(parameter.shape or ())
 
 
 def _weight(layer: Layer, name: str, function: str) -> Parameter:
@@ -106,7 +110,7 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
     if dim is not None and not -v.ndim <= dim < v.ndim:
         raise InvalidValue(f"weight_norm: dim={dim} is outside the {v.ndim} dimensions of {name}.")
     hook = _Normed(name, None if dim in (None, -1) else dim % v.ndim)
-    sizes = [1] if hook.dim is None else [v.shape[hook.dim]]
+    sizes = [1] if hook.dim is None else [_sizes(v)[hook.dim]]
     delattr(layer, name)
     layer.add_parameter(f"{name}_v", v)
     one = ConstantInitializer(1.0)
@@ -135,12 +139,12 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
     handle.remove()
     v, g = (_weight(layer, f"{name}_{part}", "remove_weight_norm") for part in "vg")
     values = [global_scope().find_var(parameter.name) for parameter in (v, g)]
-    if all(value is not None and value.get_tensor().initialized for value in values):
-        tensor, lengths = values[0].get_tensor(), np.array(values[1].get_tensor())
-        direction = np.array(tensor)
+    tensors = [value.get_tensor() for value in values if value is not None]
+    if len(tensors) == 2 and all(tensor.initialized for tensor in tensors):
+        direction, lengths = map(np.array, tensors)
         axes = tuple(axis for axis in range(direction.ndim) if axis != hook.dim)
         size = np.sqrt((direction * direction).sum(axes, keepdims=True))
-        tensor.set(direction / size * lengths.reshape(size.shape))
+        tensors[0].set(direction / size * lengths.reshape(size.shape))
     for attribute in (f"{name}_v", f"{name}_g", name):
         delattr(layer, attribute)
     layer.add_parameter(name, v)
@@ -154,7 +158,7 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Layer:
-    """Have ``<name>`` computed from ``<name>_orig``, by its largest singular value: Miyato et al., arXiv 1802.05957.
+    """Have ``<name>`` be ``<name>_orig`` by its largest singular value: Miyato et al., arXiv 1802.05957.
 
     Args:
         n_power_iterations: how often the vectors that find the value are bettered.
@@ -178,7 +182,8 @@ def spectral_norm(
         turned = (Conv1DTranspose, Conv2DTranspose, Conv3DTranspose, Linear)
         dim = int(isinstance(layer, turned))
     hook = _Divided(name, dim % weight.ndim, n_power_iterations, eps)
-    sizes = [weight.shape[hook.dim], product(weight.shape) // weight.shape[hook.dim]]
+    height = _sizes(weight)[hook.dim]
+    sizes = [height, product(_sizes(weight)) // height]
     delattr(layer, name)
     layer.add_parameter(f"{name}_orig", weight)
     startup = default_startup_program()
@@ -212,7 +217,7 @@ def vector_to_parameters(
     sizes = [product(p.shape or ()) for p in every]
     if (vec.shape or (-1,))[0] not in (-1, sum(sizes)):
         raise InvalidValue(
-            f"vector_to_parameters: vec has {list(vec.shape or ())} elements, and the parameters have {sum(sizes)}."
+            f"vector_to_parameters: vec has {list(vec.shape or ())} elements, and the parameters {sum(sizes)}."
         )
     for parameter, part in zip(every, layers.split(vec, sizes, 0), strict=True):
         assign(layers.reshape(part, list(parameter.shape or ())), parameter)

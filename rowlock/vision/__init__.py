@@ -1,4 +1,4 @@
-"""``paddle.vision``: :mod:`~rowlock.vision.models`, :mod:`~rowlock.vision.ops`, and :mod:`~rowlock.vision.transforms`."""
+"""``paddle.vision``: :mod:`~rowlock.vision.models`, and ``ops`` and ``transforms`` of images."""
 
 from ..names import publish_imports
 from . import models as models

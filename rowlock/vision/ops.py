@@ -175,7 +175,7 @@ class DeformConv2D(_ConvBase):
         return deform_conv2d(x, offset, self.weight, self.bias, *window, *groups, mask)
 
 
-def _pair(size: Any) -> Sequence[int]:
+def _pair(size: Any) -> list[int]:
     return several(size, 2, "output_size")
 
 
@@ -197,7 +197,8 @@ def roi_pool(
 
     ``boxes_num`` (int32 [N]) says how many regions each image has; ``output_size`` are the bins.
     """
-    return regions.roi_pool(x, boxes, *_pair(output_size), spatial_scale, _ends(boxes_num))
+    height, width = _pair(output_size)
+    return regions.roi_pool(x, boxes, height, width, spatial_scale, _ends(boxes_num))
 
 
 def roi_align(
@@ -277,8 +278,8 @@ class RoIAlign(_RegionLayer):
         self, x: Variable, boxes: Variable, boxes_num: Variable, aligned: bool = True
     ) -> Variable:
         """Return the means of points in bins."""
-        place = {"aligned": aligned}
-        return roi_align(x, boxes, boxes_num, self._output_size, self._spatial_scale, **place)
+        size, scale = self._output_size, self._spatial_scale
+        return roi_align(x, boxes, boxes_num, size, scale, aligned=aligned)
 
 
 class PSRoIPool(_RegionLayer):
@@ -348,8 +349,8 @@ def distribute_fpn_proposals(
     A region as large as a square of side ``refer_scale`` is read from the map ``refer_level``, larger ones from
     coarser maps. With ``rois_num`` (int32 [N]: those of each image) there are such numbers for each map.
     """
-    counts = layers.shape(fpn_rois)[:1] if rois_num is None else rois_num
-    by_image = sequence.lod_reset(fpn_rois, _ends(counts))
+    rows = layers.shape(fpn_rois)[:1] if rois_num is None else rois_num
+    by_image = sequence.lod_reset(fpn_rois, _ends(rows))
     op_type = "distribute_fpn_proposals"
     helper = LayerHelper(op_type, name)
     maps = [helper.new(fpn_rois.dtype) for _ in range(max_level - min_level + 1)]

@@ -33,7 +33,7 @@ def proposals(ins: Slots, attrs: Slots) -> list[list[tuple[float, Any]]]:
             sides = box[2:] - box[:2]
             middle = box[:2] + (sides + 1) / 2
             big = min(sides) / scale + more >= max(attrs["min_size"], 1)
-            if big and (not more or middle[0] <= width and middle[1] <= height):
+            if big and (not more or (middle[0] <= width and middle[1] <= height)):
                 large.append((score, box))
         scores, boxes = [s for s, _ in large], [b for _, b in large]
         stay = staying(boxes, scores, attrs["nms_thresh"], attrs["eta"], more)
