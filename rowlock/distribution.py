@@ -1,7 +1,7 @@
 """``paddle.distribution``: distributions whose parameters are variables, numbers or arrays.
 
-A distribution has a ``batch_shape``, that of its parameters, broadcast; samples are ``shape`` followed by it.
-The first size of a batch may be unknown, as of what is fed. Draws are functions of numbers that do not depend on
+A distribution has a ``batch_shape``, that of its parameters, broadcast; samples are ``shape`` and then it. The
+first size of a batch may be unknown, as of what is fed. Draws are functions of numbers that do not depend on
 parameters, so gradients pass from ``rsample`` to these: Kingma and Welling, arXiv 1312.6114.
 """
 
@@ -531,7 +531,7 @@ class Categorical(Distribution):
         self.batch_shape = tuple(batch)
 
     def sample(self, shape: Any = ()) -> Variable:
-        """Draw numbers of classes, int64: ``shape`` followed by the batch. Gumbel's trick (arXiv 1611.01144)."""
+        """Draw numbers of classes, int64: ``shape`` and then the batch. Jang et al., arXiv 1611.01144."""
         noise = _gumbel(self._drawn(shape, [self._classes]))
         return argmax(functions.add(noise, log_softmax(self.logits)), -1)
 
@@ -549,7 +549,7 @@ class Categorical(Distribution):
         return self.logits
 
     def probs(self, value: Variable) -> Variable:
-        """The shares of all weights that classes have: ``value`` is [K], for all rows of a batch, or [*batch, K]."""
+        """The shares of all weights that classes have: of ``value`` [K], in all rows, or [*batch, K]."""
         shares = self.logits / layers.reduce_sum(self.logits, -1, True)
         chosen = layers.one_hot_v2(layers.cast(value, "int64"), self._classes)
         shares = layers.unsqueeze(shares, [shares.ndim - 1])
