@@ -58,11 +58,11 @@ class _Divided:
         matrix = layers.transpose(weight, [self.dim, *others])
         matrix = layers.reshape(matrix, [_sizes(weight)[self.dim], -1])
         if layer.training:
-            kept = u, v
+            buffers = u, v
             for _ in range(self.count):
                 v = self._unit(functions.matmul(matrix, u, transpose_x=True))
                 u = self._unit(functions.matmul(matrix, v))
-            for vector, buffer in zip((u, v), kept, strict=True):
+            for vector, buffer in zip((u, v), buffers, strict=True):
                 assign(vector, buffer)
         largest = layers.reduce_sum(u * functions.matmul(matrix, v))
         object.__setattr__(layer, self.name, weight / largest)

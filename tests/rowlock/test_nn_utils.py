@@ -100,12 +100,12 @@ def test_the_largest_singular_value_becomes_one_while_training_alone() -> None:
     test = static.default_main_program().clone(for_test=True)
     u = value(layer.weight_u)
     np.testing.assert_allclose(np.linalg.norm(u), 1.0, rtol=1e-5)
-    kept = []
+    vectors = []
     for _ in range(30):
         feed = {"x": IMAGES * 0, "y": IMAGES}  # whose weights have no gradient
         (weight,) = exe.run(feed=feed, fetch_list=[layer.weight])
-        kept.append(value(layer.weight_u))
-    assert not np.allclose(kept[0], u)
+        vectors.append(value(layer.weight_u))
+    assert not np.allclose(vectors[0], u)
     np.testing.assert_allclose(np.linalg.svd(weight.reshape(4, -1))[1][0], 1.0, rtol=1e-3)
     exe.run(test, feed={"y": IMAGES, "x": IMAGES}, fetch_list=[before])
 
