@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from .layer.common import Linear
 from .layer.conv import Conv1DTranspose, Conv2DTranspose, Conv3DTranspose
 from .layer.layers import HookRemoveHelper, Layer
 
-_NORMS: dict[tuple[int, str], tuple[_Normed, HookRemoveHelper]] = {}
+_NORMS: WeakKeyDictionary[Layer, dict[str, tuple[_Normed, HookRemoveHelper]]] = WeakKeyDictionary()
 
 
 class _Normed:
@@ -121,7 +122,7 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
         block = startup.global_block()
         assign(hook.length(block.var(v.name)), block.var(g.name))
     hook(layer, ())
-    _NORMS[id(layer), name] = hook, layer.register_forward_pre_hook(hook)
+    _NORMS.setdefault(layer, {})[name] = hook, layer.register_forward_pre_hook(hook)
     return layer
 
 
@@ -131,11 +132,11 @@ def remove_weight_norm(layer: Layer, name: str = "weight") -> Layer:
     Raises:
         InvalidValue: it is not computed by :func:`weight_norm`.
     """
-    if (id(layer), name) not in _NORMS:
+    if name not in _NORMS.get(layer, {}):
         raise InvalidValue(
             f"remove_weight_norm: {name!r} of {layer.full_name()} has no weight_norm."
         )
-    hook, handle = _NORMS.pop((id(layer), name))
+    hook, handle = _NORMS[layer].pop(name)
     handle.remove()
     v, g = (_weight(layer, f"{name}_{part}", "remove_weight_norm") for part in "vg")
     values = [global_scope().find_var(parameter.name) for parameter in (v, g)]

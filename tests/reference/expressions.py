@@ -354,6 +354,8 @@ paddle.masked_scatter(w, b, x) | paddle.masked_scatter(w, b[:, :1], x) | paddle.
 F.pad(im[0], [1, 2], 'reflect', data_format='NCL') | F.pad(im[0], [2, 1], 'circular', data_format='NLC') | F.pad(im, [1, 2, 3, 0], 'circular') | F.pad(im, [1, 0, 2, 1], 'circular', data_format='NHWC')
 F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 2, 1], 'replicate', data_format='NCDHW') | F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 0, 0], 'reflect', data_format='NDHWC')
 F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 1, 0], 'circular', data_format='NCDHW')
+paddle.nn.ReflectionPad1D([1, 2])(im[0]) | paddle.nn.ReflectionPad2D([1, 2, 0, 1])(im) | paddle.nn.ReplicationPad1D(1)(im[0]) | paddle.nn.ReplicationPad2D([0, 1, 2, 3])(im)
+paddle.nn.CircularPad2D(1)(im) | paddle.nn.CircularPad3D(1)(paddle.unsqueeze(im, 0)) | paddle.nn.ReplicationPad3D([0, 1, 2, 3, 1, 1])(paddle.unsqueeze(im, 0)) | paddle.nn.ConstantPad2D([1, 2, 0, 1], 1.5)(im)
 """
 RUNS_SLOPES = """
 paddle.cummax(w, 1)[0] * x | paddle.cummin(w)[0] ** 2 | paddle.logcumsumexp(w, 1) * x | paddle.copysign(w, x) | paddle.masked_scatter(w * w, b, w)
