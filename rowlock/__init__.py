@@ -22,6 +22,7 @@ _SUBPACKAGES = (
     "dataset",
     "device",
     "distributed",
+    "distribution",
     "fluid",
     "incubate",
     "inference",
@@ -41,6 +42,9 @@ _CONSTANTS = (  # of ``functions/constants.py``
     *("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"),
     *("float64", "e", "inf", "nan", "pi", "newaxis"),
 )
+_FUNCTIONAL = (
+    *("adaptive_avg_pool1d", "conv1d", "conv2d", "conv3d", "group_norm", "layer_norm", "softmax"),
+)
 _ROOMS = ("functions", "demo", "executor", "graph", "strategies")
 LAZY_EXPORTS = {
     "CPUPlace": ".executor.device.place",
@@ -55,12 +59,15 @@ LAZY_EXPORTS = {
     "ClusterConfig": ".strategies.cluster",
     "flops": ".nn.layer.overview",
     "get_cudnn_version": ".functions.framework",
+    "get_flags": ".strategies.flags",
+    "set_flags": ".strategies.flags",
     "is_compiled_with_cuda": ".fluid.core",
     "is_compiled_with_xpu": ".functions.framework",
     "load": ".functions.saving",
     "save": ".functions.saving",
     "summary": ".nn.layer.overview",
     **dict.fromkeys(_CONSTANTS, ".functions.constants"),
+    **dict.fromkeys(_FUNCTIONAL, ".nn.functional"),
 }
 
 

@@ -14,6 +14,7 @@ from .functions.math import *
 from .functions.places import *
 from .functions.random import *
 from .functions.reductions import *
+from .functions.runs import *
 from .functions.search import *
 from .functions.synonyms import SYNONYMS as _SYNONYMS
 from .functions.views import *

@@ -52,6 +52,14 @@ class VarType(IntEnum):
     UINT32 = 37
     UINT64 = 38
 
+    def __str__(self) -> str:
+        """Return what Paddle prints: "paddle.float32", or of what is no element type "VarType.RAW"."""
+        exact = _NUMPY.get(self)
+        return f"VarType.{self.name}" if exact is None else f"paddle.{exact.name}"
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else str(self)
+
 
 BFLOAT16: np.dtype = np.dtype(ml_dtypes.bfloat16)  # NumPy has none of its own; its kind is "V"
 

@@ -63,7 +63,7 @@ _ADAM: dict[str, Any] = {
 _BETA_TENSORS = {"Beta1Tensor": "beta1", "Beta2Tensor": "beta2"}
 
 
-@declare_update(numbers=_BETA_TENSORS, **_ADAM)
+@declare_update(numbers=_BETA_TENSORS, tried={"epsilon": 0.1, "scales_epsilon": True}, **_ADAM)
 def adam(
     param: Expr,
     grad: Expr,
@@ -77,23 +77,27 @@ def adam(
     beta2: float = 0.999,
     epsilon: Number = 1e-8,
     powers_first: bool = False,
+    scales_epsilon: bool = False,
     l2_decay: float = 0.0,
 ) -> Results:
     """lr_t = lr sqrt(1 - b2^t) / (1 - b1^t), then p -= lr_t m / (sqrt(v) + e). The powers advance after use.
 
-    Kingma and Ba, arXiv 1412.6980; as in Paddle, epsilon is not corrected for the bias of v. With
+    Kingma and Ba, arXiv 1412.6980: section 2 adds e to the root of v, as Paddle 1.x does, algorithm 1 to that
+    of v / (1 - b2^t), as Paddle 2.x does (``scales_epsilon``: e sqrt(1 - b2^t)). With
     ``powers_first`` the powers advance before use, as in Paddle's lazy update of rows.
     """
     grad = _decayed(param, grad, l2_decay)
     first, second = beta1_pow * beta1, beta2_pow * beta2
     powers = (first, second) if powers_first else (beta1_pow, beta2_pow)
-    rate = learning_rate * e.sqrt(1 - powers[1]) / (1 - powers[0])
+    unbiased = e.sqrt(1 - powers[1])
+    rate = learning_rate * unbiased / (1 - powers[0])
+    floor = epsilon * unbiased if scales_epsilon else epsilon
     moment1 = averaged(moment1, grad, beta1)
     moment2 = averaged(moment2, grad * grad, beta2)
     return {
         "moment1": moment1,
         "moment2": moment2,
-        "param": param - moment1 / (e.sqrt(moment2) + epsilon) * rate,
+        "param": param - moment1 / (e.sqrt(moment2) + floor) * rate,
         "beta1_pow": first,
         "beta2_pow": second,
     }
@@ -125,9 +129,9 @@ def adamw(
     rate = learning_rate * lr_ratio
     if with_decay.value:  # of what is read while it runs, the name
         param = param - rate * (coeff * with_decay) * param
-    floor = epsilon * e.sqrt(1 - beta2_pow)
     state = (moment1, moment2, beta1_pow, beta2_pow)
-    return adam(param, grad, rate, *state, beta1=beta1, beta2=beta2, epsilon=floor)
+    options: dict[str, Any] = {"beta1": beta1, "beta2": beta2, "epsilon": epsilon}
+    return adam(param, grad, rate, *state, **options, scales_epsilon=True)
 
 
 def _scaled(param: Expr, grad: Expr, rate: Expr, moment: Expr, epsilon: float) -> Expr:

@@ -40,19 +40,20 @@ class GenerateProposals(Operands):
     nms_thresh: float = 0.5
     min_size: float = 0.1
     eta: float = 1.0
+    pixel_offset: bool = True
     rpn_rois: Output
     rpn_roi_probs: Output
     rpn_rois_lod: Output | None
 
 
-def decoded(anchors: Array, deltas: Array, variances: Array) -> Array:
-    """Return the boxes [R, 4] that offsets from anchors stand for."""
-    sizes = anchors[:, 2:] - anchors[:, :2] + 1
+def decoded(anchors: Array, deltas: Array, variances: Array, last: int = 1) -> Array:
+    """Return the boxes [R, 4] that offsets from anchors stand for; ``last`` (0 or 1): how many pixels more."""
+    sizes = anchors[:, 2:] - anchors[:, :2] + last
     middles = anchors[:, :2] + 0.5 * sizes
     scaled = deltas * variances
     middles = middles + scaled[:, :2] * sizes
     sizes = sizes * np.exp(np.minimum(scaled[:, 2:], _LARGEST))
-    return np.concatenate([middles - sizes / 2, middles + sizes / 2 - 1], 1)
+    return np.concatenate([middles - sizes / 2, middles + sizes / 2 - last], 1)
 
 
 @latest(GenerateProposals)
@@ -67,16 +68,19 @@ def proposals(a: Any) -> list[tuple[Array, Array]]:
         deltas = deltas.reshape(-1, 4, *deltas.shape[1:]).transpose(2, 3, 0, 1).reshape(-1, 4)
         best = np.argsort(-scores, kind="stable")
         best = best[: a.pre_nms_topN] if a.pre_nms_topN > 0 else best
-        boxes = decoded(anchors[best], deltas[best], variances[best])
-        last = np.array([width, height, width, height], boxes.dtype) - 1
-        boxes = np.clip(boxes, 0, last)
+        last = int(a.pixel_offset)
+        boxes = decoded(anchors[best], deltas[best], variances[best], last)
+        boxes = np.clip(boxes, 0, np.array([width, height, width, height], boxes.dtype) - last)
         sides = boxes[:, 2:] - boxes[:, :2]
-        middles = boxes[:, :2] + (sides + 1) / 2
-        large = (sides / scale + 1 >= max(a.min_size, 1.0)).all(1)
-        at = np.flatnonzero(large & (middles <= np.array([width, height])).all(1))
+        stays = (sides / scale + last >= max(a.min_size, 1.0)).all(1)
+        if a.pixel_offset:
+            stays &= (boxes[:, :2] + (sides + 1) / 2 <= np.array([width, height])).all(1)
+        at = np.flatnonzero(stays)
         boxes, scores = boxes[at], scores[best[at]]
         if a.nms_thresh > 0:
-            stay = suppressed(boxes, scores, a.nms_thresh, a.eta, False, a.post_nms_topN or -1)
+            stay = suppressed(
+                boxes, scores, a.nms_thresh, a.eta, not a.pixel_offset, a.post_nms_topN or -1
+            )
             boxes, scores = boxes[stay], scores[stay]
         images.append((boxes, scores[:, None]))
     return images
@@ -111,6 +115,7 @@ _PROPOSED = (
     sample(_MAPS),
     sample(_MAPS, pre_nms_topN=8, post_nms_topN=3, nms_thresh=0.7, min_size=3.0),
     sample(_MAPS, min_size=100.0),
+    sample(_MAPS, pre_nms_topN=8, pixel_offset=False),
 )
 define(
     "generate_proposals",
@@ -207,6 +212,7 @@ class DistributeFpnProposals(Operands):
     max_level: int = 5
     refer_level: int = 4
     refer_scale: int = 224
+    pixel_offset: bool = True
     fpn_rois_lod: Offsets
     multi_fpn_rois: Outputs
     restore_index: Output
@@ -219,7 +225,7 @@ class RegionsOfMap(DistributeFpnProposals):
 def maps_of(a: Any) -> Array:
     """Return the number of the map that each region is read from: larger ones from coarser maps."""
     sides = a.fpn_rois[:, 2:] - a.fpn_rois[:, :2]
-    area = np.where((sides < 0).any(1), 0, (sides + 1).prod(1))
+    area = np.where((sides < 0).any(1), 0, (sides + int(a.pixel_offset)).prod(1))
     level = np.floor(np.log2(np.sqrt(area) / a.refer_scale + 1e-6) + a.refer_level)
     return (np.clip(level, a.min_level, a.max_level) - a.min_level).astype(np.int64)
 
@@ -274,6 +280,7 @@ define(
             max_level=3,
             refer_level=2,
             refer_scale=30,
+            pixel_offset=False,
         ),
     ),
     refuses=(sample({"FpnRois": normal(3, 5), "FpnRois@LOD": [offsets(3)]}),),

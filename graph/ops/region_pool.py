@@ -45,11 +45,15 @@ class RoiPoolGrad(RegionPoolGrad):
 
 
 class RoiAlign(RegionPool):
+    """``aligned``: pixel 0 reaches from -0.5 to 0.5, and no region is made larger, as in Paddle 2.x."""
+
     sampling_ratio: int = -1
+    aligned: bool = False
 
 
 class RoiAlignGrad(RegionPoolGrad):
     sampling_ratio: int = -1
+    aligned: bool = False
 
 
 class PsroiPool(Bins):
@@ -135,6 +139,7 @@ define(
     samples=(
         sample({**_x(), **_AT}, **_BINS),
         sample({**_x(), **_BY_SLOT}, **_BINS, spatial_scale=0.7, sampling_ratio=2),
+        sample({**_x(), **_AT}, **_BINS, spatial_scale=0.3, aligned=True),
     ),
     refuses=_REFUSES,
     slope=Op("roi_align_grad", RoiAlignGrad, _slopes),

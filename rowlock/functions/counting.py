@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ..graph.layers import binary, picks, unary
 from ..graph.layers import shape as layers
-from ..graph.layers import unary
 from ..graph.layers.arguments import integer, number
 from ..graph.layers.helper import constant_layer, layer
 from ..graph.program.variable import Variable
@@ -41,6 +41,31 @@ def histogram(
             f"histogram: bins must be above 0 and min <= max, got {bins}, {min}, {max}."
         )
     return constant_layer("histogram", name, x=input, weight=weight, **attrs)
+
+
+def bincount(
+    x: Variable, weights: Variable | None = None, minlength: int = 0, name: str | None = None
+) -> Variable:
+    """How often each number from 0 to the largest comes in x (integers [N]), or the sum of its ``weights``.
+
+    There are at least ``minlength`` results: int64, or the weights' type.
+
+    Raises:
+        InvalidValue: ``minlength`` is below 0, or ``weights`` have another shape.
+    """
+    least = integer(minlength, "minlength", "bincount")
+    if least < 0:
+        raise InvalidValue(f"bincount: minlength must not be below 0, got {minlength}.")
+    if weights is not None and (weights.shape or ()) != (x.shape or ()):
+        raise InvalidValue(
+            f"bincount: weights {list(weights.shape or ())} must be as many as x {list(x.shape or ())}."
+        )
+    rows = layers.cast(x, "int64")
+    size = layers.reshape(layers.reduce_max(rows), [1]) + 1
+    size = binary.elementwise_max(size, full_like(size, least))
+    start = layers.fill_constant([size], "int64" if weights is None else weights.dtype, 0)
+    ones = layers.ones_like(rows) if weights is None else weights
+    return picks.scatter_nd_add(start, layers.unsqueeze(rows, [1]), ones)
 
 
 def cumprod(

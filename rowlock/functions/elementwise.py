@@ -44,6 +44,14 @@ def logaddexp(x: Variable, y: Variable, name: str | None = None) -> Variable:
     return unary.log1p(unary.exp(behind)) + binary.elementwise_max(x, y)
 
 
+def copysign(x: Variable, y: Any, name: str | None = None) -> Variable:
+    """|x| with the sign of y (a number or a Variable; they broadcast)."""
+    y = y if isinstance(y, Variable) else full_like(x, float(y))
+    x, y = alike(floats(x), floats(y))
+    signs = where(signbit(y), full_like(y, -1), full_like(y, 1))
+    return binary.elementwise_mul(unary.abs(x), signs)
+
+
 def hypot(x: Variable, y: Variable, name: str | None = None) -> Variable:
     """sqrt(x^2 + y^2)."""
     x, y = alike(floats(x), floats(y))

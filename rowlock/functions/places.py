@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.layers import moves, picks, tensors
+from ..graph.layers import binary, moves, picks, tensors
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Integers, check_integers, integer
 from ..graph.ops.rules import product
@@ -16,7 +16,7 @@ from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from .creation import constant, full_like
-from .manipulation import expand, flip
+from .manipulation import expand, flip, gather
 
 
 def axis_of(x: Variable, axis: int, layer: str) -> int:
@@ -189,6 +189,19 @@ def _along(arr: Variable, indices: Variable, axis: int, broadcast: bool, layer: 
     if have != want:
         raise InvalidValue(f"{layer}: indices {have} must have the sizes {want}.")
     return place, indices
+
+
+def masked_scatter(
+    x: Variable, mask: Variable, value: Variable, name: str | None = None
+) -> Variable:
+    """x with the elements of ``value``, in order, where the mask (it broadcasts) is True."""
+    numbers = layers.cast(mask, "int64")
+    numbers = binary.elementwise_add(layers.cast(full_like(x, 0), "int64"), numbers)
+    order = tensors.cumsum(layers.reshape(numbers, [-1]), 0) - 1
+    order = binary.elementwise_max(order, full_like(order, 0))
+    taken = gather(layers.reshape(value, [-1]), order)
+    taken = layers.reshape(taken, known_sizes(x, "masked_scatter"))
+    return layers.where(binary.greater_than(numbers, full_like(numbers, 0)), taken, x)
 
 
 def take_along_axis(

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from . import manipulation, math, places, reductions, search
+from . import creation, manipulation, math, places, reductions, search
 
 _NAMES: dict[ModuleType, dict[str, str]] = {
+    creation: {"as_tensor": "to_tensor", "asarray": "to_tensor"},
     manipulation: {"cat": "concat", "concatenate": "concat", "reverse": "flip"},
     math: {
         "clamp": "clip",
@@ -20,7 +21,7 @@ _NAMES: dict[ModuleType, dict[str, str]] = {
         "sub": "subtract",
         "true_divide": "divide",
     },
-    places: {"take_along_dim": "take_along_axis"},
+    places: {"swapdims": "swapaxes", "take_along_dim": "take_along_axis"},
     reductions: {"ger": "outer"},
     search: {
         "argwhere": "nonzero",

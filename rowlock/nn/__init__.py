@@ -5,6 +5,7 @@ from ..graph.training import clip as _clip
 from ..names import publish_imports
 from . import functional as functional
 from . import initializer as initializer
+from . import utils as utils
 from .decode import BeamSearchDecoder as BeamSearchDecoder
 from .decode import dynamic_decode as dynamic_decode
 from .layer.activation import *
@@ -24,4 +25,4 @@ ClipGradByGlobalNorm = _clip.GradientClipByGlobalNorm
 ClipGradByNorm = _clip.GradientClipByNorm
 ClipGradByValue = _clip.GradientClipByValue
 
-publish_imports(__name__, functional, initializer)
+publish_imports(__name__, functional, initializer, utils)

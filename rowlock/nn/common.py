@@ -15,6 +15,7 @@ from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats, integer
 from ..graph.layers.conv import image_format
 from ..graph.layers.helper import LayerHelper
+from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
@@ -154,7 +155,7 @@ def embedding(
     padding = -1 if padding_idx is None else padding_idx % rows
     attrs = {"is_sparse": sparse, "padding_idx": padding}
     inputs = {"W": weight, "Ids": x}
-    return LayerHelper("embedding", name).layer("lookup_table_v2", **inputs, **attrs)
+    return LayerHelper("embedding", name or "embedding").layer("lookup_table_v2", **inputs, **attrs)
 
 
 def one_hot(x: Variable, num_classes: int = -1, name: str | None = None) -> Variable:
@@ -219,7 +220,7 @@ def batch_norm(
 
 def append_batch_norm(op_type: str, inputs: Any, attrs: Any, name: str | None = None) -> Variable:
     """Append the op, which also writes its running statistics, and return what it normalised."""
-    helper = LayerHelper("batch_norm", name)
+    helper = LayerHelper("batch_norm", name or "batch_norm")
     running = {"mean_out": inputs["Mean"], "variance_out": inputs["Variance"]}
     results = ("Y SavedMean SavedVariance", "SavedMean SavedVariance")
     return helper.layers(op_type, *results, **inputs, **running, **attrs)[0]
@@ -242,7 +243,7 @@ def layer_norm(
     shape = list(x.shape or ())
     if shape[len(shape) - len(sizes) :] != sizes:
         raise InvalidValue(f"layer_norm: {sizes} are not the last sizes of {shape}.")
-    helper = LayerHelper("layer_norm", name)
+    helper = LayerHelper("layer_norm", name or "layer_norm")
     flat = [math.prod(sizes)]
     inputs: dict[str, Any] = {"X": x}
     for slot, parameter in (("Scale", weight), ("Bias", bias)):
@@ -352,11 +353,42 @@ def pad(
     if mode == "constant":
         ends = [[0, 0], *pairs, [0, 0]] if last else [[0, 0], [0, 0], *pairs]
         return tensors.pad(x, [n for both in ends for n in both], value, name)
-    if rank != 4 or mode == "circular":
-        raise Unsupported(f"pad: mode {mode!r} of {rank} dimensions is not built.")
-    sides = [*pairs[0], *pairs[1]]
+    if mode == "circular":
+        for axis, (before, after) in enumerate(pairs, 1 if last else 2):
+            x = _wrapped(x, axis, before, after)
+        return x
     word = "edge" if mode == "replicate" else mode
-    return tensors.pad2d(x, sides, word, value, "NHWC" if last else "NCHW", name)
+    if rank == 4:
+        sides = [*pairs[0], *pairs[1]]
+        return tensors.pad2d(x, sides, word, value, "NHWC" if last else "NCHW", name)
+    if last:
+        x = layers.transpose(x, [0, rank - 1, *range(1, rank - 1)])
+    for axis, (before, after) in enumerate(
+        pairs, 2
+    ):  # the height of images, as wide as what follows
+        sizes = tuple(x.shape or ())
+        size, rest = sizes[axis], sizes[axis + 1 :]
+        images = layers.reshape(x, [0, -1, size, product(rest)])
+        images = tensors.pad2d(images, [before, after, 0, 0], word)
+        x = layers.reshape(images, [0, *sizes[1:axis], before + size + after, *rest])
+    return layers.transpose(x, [0, *range(2, rank), 1]) if last else x
+
+
+def _wrapped(x: Variable, axis: int, before: int, after: int) -> Variable:
+    """Return x between its last and its first elements along ``axis``, as if it went round.
+
+    Raises:
+        InvalidValue: there are fewer elements than are to stand on a side, or their number is not known.
+    """
+    size = (x.shape or ())[axis]
+    if size < max(before, after):
+        raise InvalidValue(
+            f"pad: circular margins of {before} and {after} need as many elements along dimension {axis} of "
+            f"{x.name!r}: {list(x.shape or ())}."
+        )
+    ends = [layers.slice(x, [axis], [size - before], [size]), layers.slice(x, [axis], [0], [after])]
+    parts = [(ends[0], before), (x, 1), (ends[1], after)]
+    return layers.concat([part for part, count in parts if count], axis)
 
 
 def zeropad2d(

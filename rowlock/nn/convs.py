@@ -1,4 +1,4 @@
-"""Convolutions of ``paddle.nn.functional``."""
+"""Convolutions of ``paddle.nn.functional``: unnumbered, for numbers are of layers with parameters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _applied(
     op_type = kind.replace("1d", "2d")
     if op_type == "conv3d_transpose":  # knows volumes by their filters
         attrs["data_format"] = "NHWC" if last else "NCHW"
-    out = layer(op_type, name, input=x, filter=weight, **attrs)
+    out = layer(op_type, name or op_type, input=x, filter=weight, **attrs)
     if bias is not None:
         out = binary.elementwise_add(out, bias, axis=-1 if last else 1)
     return layers.squeeze(out, [1 if last else 2]) if dims == 1 else out

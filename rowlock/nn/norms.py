@@ -47,7 +47,11 @@ def group_norm(
     }
     operands = {slot: value for slot, value in inputs.items() if value is not None}
     return append_norm(
-        LayerHelper("group_norm", name), "group_norm", operands, attrs, ("Mean", "Variance")
+        LayerHelper("group_norm", name or "group_norm"),
+        "group_norm",
+        operands,
+        attrs,
+        ("Mean", "Variance"),
     )
 
 
@@ -109,7 +113,7 @@ def bilinear(
 ) -> Variable:
     """x1 weight[k] x2 + bias[k]: [N, A], [N, B] and [K, A, B] to [N, K]; bias is [1, K]."""
     inputs = {"X": x1, "Y": x2, "Weight": weight, "Bias": bias}
-    helper = LayerHelper("bilinear", name)
+    helper = LayerHelper("bilinear", name or "bilinear")
     return helper.layer("bilinear_tensor_product", **inputs)
 
 

@@ -50,7 +50,7 @@ class Momentum(methods.MomentumOptimizer):
 
 
 class Adam(methods.AdamOptimizer):
-    """Adam."""
+    """Adam; epsilon is added to the root of the second moment that is corrected for its bias."""
 
     def __init__(
         self,
@@ -63,12 +63,17 @@ class Adam(methods.AdamOptimizer):
         grad_clip: Any = None,
         lazy_mode: bool = False,
         multi_precision: bool = False,
+        use_multi_tensor: bool = False,
+        amsgrad: bool = False,
         name: str | None = None,
     ) -> None:
+        if amsgrad:
+            raise InvalidArgument("Adam: amsgrad=True is not built.")
         decay = as_regularizer(weight_decay)
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, decay, grad_clip, name, lazy_mode
         )
+        self._attrs = {**self._attrs, "scales_epsilon": True}
         self._multi_precision = bool(multi_precision)
 
 

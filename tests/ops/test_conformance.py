@@ -45,7 +45,7 @@ RANDOM = {name for name, op in OPS.items() if op.random}  # checked in test_rand
 # Slots and attributes that updates got in Paddle 2.x, those that tell its arithmetic apart, and drawn noise.
 LATER = {
     "MasterParam?", "SkipUpdate?", "MasterParamOut?", "multi_precision", "Beta1PowOut?", "Beta2PowOut?",
-    "always_adapt", "corrects_bias", "powers_first", "LearningRate?", "with_rate", "Noise?",
+    "always_adapt", "corrects_bias", "powers_first", "scales_epsilon", "LearningRate?", "with_rate", "Noise?",
 }  # fmt: skip
 LEFT_OUT_LATER = {"instance_norm": ("Scale", "Bias")}  # inputs that Paddle 2.x can do without
 LATER_ATTRIBUTES = {
@@ -61,6 +61,9 @@ LATER_ATTRIBUTES = {
     "max_pool2d_with_index": {"ceil_mode"},
     "max_pool3d_with_index": {"ceil_mode"},
     "unpool": {"output_size"},
+    "roi_align": {"aligned"},
+    "generate_proposals": {"pixel_offset"},
+    "distribute_fpn_proposals": {"pixel_offset"},
 }
 # of the activation in fused_elemwise_activation; missing from the list of prototypes; folded into updates
 OURS = {"act_attrs", "child_nums", "l2_decay"}

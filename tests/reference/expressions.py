@@ -340,7 +340,59 @@ NAMES_OF_3X_SLOPES = """
 paddle.index_fill(w, k[:2, 0], 0, 0.5) * x | paddle.vecdot(w, w * x) | paddle.quantile(w, 0.3, 1) ** 2 | F.swiglu(w) | F.swiglu(w * w, w)
 F.fold(F.unfold(paddle.reshape(w, [1, 1, 3, 4]), 2), [3, 4], 2) ** 2
 """
-PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X)
+RUNS = """
+paddle.cummax(w, 1)[0] | paddle.cummax(w, 1)[1] | paddle.cummax(w)[0] | paddle.cummax(w, 0, 'int32')[1] | paddle.cummin(w, -1)[0] | paddle.cummin(w, 0)[1]
+paddle.cummax(i, 1)[0] | paddle.cummax(i, 1)[1] | paddle.cummin(paddle.log(w), 1)[0] | paddle.cummax(paddle.log(w), 1)[1] | paddle.logcumsumexp(w, 1) | paddle.logcumsumexp(w)
+paddle.logcumsumexp(w * 40, 0) | paddle.bincount(k[:, 0]) | paddle.bincount(i[0], minlength=12) | paddle.bincount(i[0], w[0]) | paddle.bincount(k[:, 0].astype('int32'))
+paddle.unique_consecutive(i[0] // 3) | paddle.unique_consecutive(i // 3, True, True)[1] | paddle.unique_consecutive(i // 3, True, True)[2]
+paddle.unique_consecutive(paddle.concat([w[:1], w[:1], w[1:]]), True, True, 0)[0] | paddle.unique_consecutive(paddle.concat([w[:1], w[:1], w[1:]]), True, True, 0, 'int32')[1]
+paddle.nanmedian(paddle.log(w)) | paddle.nanmedian(paddle.log(w), 1) | paddle.nanmedian(paddle.log(w), 0, True) | paddle.nanmedian(w, [0, 1], True) | paddle.nanmedian(paddle.log(w), 1, mode='min')[0]
+paddle.nanmedian(paddle.log(w), 1, True, 'min')[1] | paddle.nanmedian(im, [1, 3]) | paddle.nanquantile(paddle.log(w), 0.3) | paddle.nanquantile(paddle.log(w), [0.25, 0.5], 1)
+paddle.nanquantile(paddle.log(w), 0.4, 1, True) | paddle.nanquantile(w, 0.4, 1, interpolation='nearest') | paddle.nanquantile(paddle.log(w), 0.4, 0, interpolation='higher')
+paddle.nanquantile(paddle.log(w), 0.4, 1, interpolation='midpoint') | paddle.copysign(x, w) | paddle.copysign(w, -2.0)
+paddle.masked_scatter(w, b, x) | paddle.masked_scatter(w, b[:, :1], x) | paddle.swapdims(im, 1, 3) | paddle.asarray([1, 2]) | paddle.as_tensor([1.5]) | paddle.nn.functional.softmax(w)
+F.pad(im[0], [1, 2], 'reflect', data_format='NCL') | F.pad(im[0], [2, 1], 'circular', data_format='NLC') | F.pad(im, [1, 2, 3, 0], 'circular') | F.pad(im, [1, 0, 2, 1], 'circular', data_format='NHWC')
+F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 2, 1], 'replicate', data_format='NCDHW') | F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 0, 0], 'reflect', data_format='NDHWC')
+F.pad(paddle.unsqueeze(im, 0), [1, 2, 0, 3, 1, 0], 'circular', data_format='NCDHW')
+paddle.nn.ReflectionPad1D([1, 2])(im[0]) | paddle.nn.ReflectionPad2D([1, 2, 0, 1])(im) | paddle.nn.ReplicationPad1D(1)(im[0]) | paddle.nn.ReplicationPad2D([0, 1, 2, 3])(im)
+paddle.nn.CircularPad2D(1)(im) | paddle.nn.CircularPad3D(1)(paddle.unsqueeze(im, 0)) | paddle.nn.ReplicationPad3D([0, 1, 2, 3, 1, 1])(paddle.unsqueeze(im, 0)) | paddle.nn.ConstantPad2D([1, 2, 0, 1], 1.5)(im)
+"""
+RUNS_SLOPES = """
+paddle.cummax(w, 1)[0] * x | paddle.cummin(w)[0] ** 2 | paddle.logcumsumexp(w, 1) * x | paddle.copysign(w, x) | paddle.masked_scatter(w * w, b, w)
+F.pad(paddle.unsqueeze(w, 0), [1, 2], 'circular', data_format='NCL') ** 2 | F.pad(paddle.unsqueeze(w, 0), [1, 2], 'replicate', data_format='NCL') ** 2
+"""
+_BOXES = "paddle.concat([x[:, :2], x[:, :2] + x[:, 2:]], 1)"
+_THREE = "paddle.full([1], 3, 'int32')"
+REGIONS = [
+    one.replace("BOXES", _BOXES).replace("THREE", _THREE).replace("V.", "paddle.vision.ops.")
+    for one in listed("""
+V.roi_align(im, BOXES, THREE, 2) | V.roi_align(im, BOXES, THREE, (2, 3), 0.5, 2, False) | V.roi_pool(im, BOXES, THREE, (2, 1)) | V.psroi_pool(paddle.concat([im, im], 1), BOXES, THREE, 2)
+V.RoIAlign(2, 0.5)(im, BOXES, THREE) | V.RoIPool((1, 2))(im, BOXES, THREE) | V.PSRoIPool(1)(im, BOXES, THREE) | V.nms(BOXES, 0.1) | V.nms(BOXES, 0.1, x[:, 0])
+V.nms(BOXES, 0.1, x[:, 0], k[:, 0] % 2, [0, 1]) | V.nms(paddle.concat([w[:, :2], w[:, :2] + 1], 1), 0.1, v[:3], k[:, 0] % 2, [0, 1], 2) | V.box_coder(BOXES, [0.1, 0.1, 0.2, 0.2], x) | V.box_coder(BOXES, x, paddle.unsqueeze(w, 1), 'decode_center_size', axis=1)
+V.deform_conv2d(im, paddle.tile(im, [1, 2, 1, 1])[:, :, :3, :3] - 4, paddle.tile(im[:, :, :2, :2], [2, 1, 1, 1])) | V.deform_conv2d(im, paddle.tile(im, [1, 2, 1, 1])[:, :, :3, :3] - 4, paddle.tile(im[:, :2, :2, :2], [4, 1, 1, 1]), v, groups=2, mask=im[:, :, :3, :3])
+V.yolo_box(paddle.tile(im, [1, 2, 1, 1])[:, :6] * 0.1, paddle.full([1, 2], 40, 'int32'), [10, 13], 1, 0.5, 8)[0] | V.yolo_loss(paddle.tile(im, [1, 3, 1, 1]) * 0.1, paddle.abs(paddle.unsqueeze(w, 0)) * 0.2, paddle.zeros([1, 3], 'int32'), [10, 13, 16, 30], [0, 1], 1, 0.5, 8)
+V.prior_box(im, im, [2.0], [3.0], [1.0, 2.0], flip=True, min_max_aspect_ratios_order=True)[0] | V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, rois_num=THREE)[0][1] | V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, True, THREE)[1]
+V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, rois_num=THREE)[2][2] | V.generate_proposals(im, paddle.tile(im, [1, 4, 1, 1]) * 0.1, paddle.full([1, 2], 60.0), paddle.tile(im, [4, 1, 1, 1]) * 8, paddle.ones([4, 4, 4, 4]), post_nms_top_n=6, nms_thresh=0.6, return_rois_num=True)[0]
+V.generate_proposals(im, paddle.tile(im, [1, 4, 1, 1]) * 0.1, paddle.full([1, 2], 60.0), paddle.tile(im, [4, 1, 1, 1]) * 8, paddle.ones([4, 4, 4, 4]), min_size=4.0, nms_thresh=0.5, pixel_offset=True, return_rois_num=True)[2]
+""")
+]
+DISTRIBUTIONS = [
+    one.replace("D.", "paddle.distribution.")
+    for one in listed("""
+D.Normal(w, x).log_prob(y) | D.Normal(w, x).probs(y) | D.Normal(w, x[:1]).entropy() | D.Normal(0.5, 2.0).log_prob(w) | D.Normal(w, x).kl_divergence(D.Normal(y, x * 2)) | D.Normal(v, x).mean | D.Normal(v, x).variance
+D.LogNormal(w, x).log_prob(y) | D.LogNormal(w, x).entropy() | D.LogNormal(w, x * 0.5).mean | D.LogNormal(w, x * 0.5).variance | D.kl_divergence(D.LogNormal(w, x), D.LogNormal(y, x * 2))
+D.Laplace(w, x).log_prob(y) | D.Laplace(w, x).entropy() | D.Laplace(w, x).cdf(y) | D.Laplace(w, x).icdf(x / 4) | D.Laplace(w, x).stddev | D.kl_divergence(D.Laplace(w, x), D.Laplace(y, x * 2))
+D.Gumbel(w, x).log_prob(y) | D.Gumbel(w, x).entropy() | D.Gumbel(w, x).cdf(y) | D.Gumbel(w, x).mean | D.Gumbel(w, x).variance | D.Cauchy(w, x).log_prob(y) | D.Cauchy(w, x).entropy() | D.Cauchy(w, x).cdf(y)
+D.Cauchy(w, x).kl_divergence(D.Cauchy(y, x)) | D.Uniform(w - 3, x).log_prob(y) | D.Uniform(w - 3, x).probs(w - 9) | D.Uniform(w - 3, x).entropy() | D.Exponential(x).log_prob(y) | D.Exponential(x).entropy()
+D.Exponential(x).cdf(y) | D.Exponential(x).icdf(y / 4) | D.Exponential(x).mean | D.kl_divergence(D.Exponential(x), D.Exponential(y * 2)) | D.Bernoulli(x / 4).log_prob(b.astype('float32')) | D.Bernoulli(x / 4).entropy()
+D.Bernoulli(x / 4).cdf(b.astype('float32')) | D.Bernoulli(x / 4).variance | D.kl_divergence(D.Bernoulli(x / 4), D.Bernoulli(y / 5)) | D.Geometric(paddle.abs(w) / 4).pmf(y) | D.Geometric(paddle.abs(w) / 4).cdf(y) | D.Geometric(paddle.abs(w) / 4).entropy()
+D.Geometric(paddle.abs(w) / 4).mean | D.Geometric(paddle.abs(w) / 4).stddev | D.kl_divergence(D.Geometric(paddle.abs(w) / 4), D.Geometric(paddle.abs(w) / 5)) | D.Categorical(x).entropy() | D.Categorical(w).kl_divergence(D.Categorical(w * 2)) | D.Categorical(x * w).probs(k[:, 0])
+D.Categorical(x).log_prob(k) | D.Categorical(x).probs(paddle.tile(k, [1, 2])) | D.Categorical(x[0]).probs(k[:, 0])
+""")
+]
+PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X) + listed(RUNS)
+PADDLE += REGIONS + DISTRIBUTIONS
+PADDLE += ["paddle.static.gradients(%s, w)[0]" % one for one in listed(RUNS_SLOPES)]
 PADDLE += [
     "paddle.static.gradients(%s, w)[0]" % one for one in listed(NAMES_OF_3X_SLOPES)
 ]

@@ -36,7 +36,8 @@ def computed(expression, static, place):
         ((_, ops, out),) = expressions.build([expression], main.global_block(), names)
     exe = static.Executor(place)
     exe.run(startup)
-    value = np.asarray(exe.run(main, feed=expressions.arrays(), fetch_list=[out])[0])
+    (fetched,) = exe.run(main, feed=expressions.arrays(), fetch_list=[out], return_numpy=False)
+    value = np.array(fetched)
     return [ops if OLD else [], value.dtype.name, list(value.shape), rounded(value)]
 
 

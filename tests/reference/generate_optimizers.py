@@ -47,6 +47,8 @@ CASES = {
     "dpsgd unclipped": ("Dpsgd", {"clip": 10.0, "batch_size": 4.0, "sigma": 0.0}),
 }  # fmt: skip
 CASES_2X = {
+    "adam": ("Adam", {"epsilon": 0.1}),
+    "adam all": ("Adam", {"beta1": 0.8, "beta2": 0.99, "epsilon": 0.01, "l2_decay": 0.1}),
     "lamb": ("Lamb", {}),
     "lamb no decay": ("Lamb", {"lamb_weight_decay": 0.0}),
     "lamb adapts": ("Lamb", {"lamb_weight_decay": 0.0, "always_adapt": True}),

@@ -1,7 +1,8 @@
 """Make vision_models.json with Paddle 3.3.1: parameters of vision.models, and outputs of two of them.
 
 Run:  python vision_models.py   (Python 3.11 with paddlepaddle==3.3.1)
-{"states": {call: [number of values, number of elements, digest]}, "outputs": {call: {mode: [shape, numbers]}}}
+{"states": {call: [number of values, number of elements, digest]}, "outputs": {call: {mode: [shape, numbers]}},
+ "training": {call: {"losses": [of two steps], "slopes": {key: length of the first step's gradient}}}}
 """
 
 import hashlib
@@ -35,6 +36,20 @@ OUTPUTS = {
     "LeNet()": [2, 1, 28, 28],
     "mobilenet_v2(scale=0.25, num_classes=5)": [4, 3, 32, 32],
 }
+# Calls that take two steps of Momentum in float64, and the shape of their images.
+TRAINING = {
+    "resnet18(num_classes=3)": [2, 3, 64, 64],
+    "mobilenet_v1(scale=0.25, num_classes=3)": [2, 3, 64, 64],
+    "mobilenet_v3_small(scale=0.35, num_classes=3)": [2, 3, 64, 64],
+    "shufflenet_v2_swish(num_classes=3)": [2, 3, 64, 64],
+    "squeezenet1_1(num_classes=3)": [2, 3, 64, 64],
+}
+
+
+def watched(model):
+    """Return the keys of parameters whose gradients are compared: some from all over the model."""
+    keys = [key for key, _ in model.named_parameters() if not key.endswith(("_mean", "_variance"))]
+    return keys[:: max(1, len(keys) // 8)]
 
 
 def state(model):
@@ -64,6 +79,32 @@ def images(shape, dtype="float32"):
     return np.random.RandomState(7).standard_normal(shape).astype(dtype)
 
 
+def trained(paddle, call, shape):
+    """Two steps of a model on one batch, in the imperative mode."""
+    paddle.set_default_dtype("float64")
+    model = eval("paddle.vision.models." + call)
+    for layer in model.sublayers():
+        if isinstance(layer, paddle.nn.Dropout):
+            layer.p = 0.0
+    state_dict = {k: paddle.to_tensor(v) for k, v in values(model, "float64").items()}
+    model.set_state_dict(state_dict)
+    model.train()
+    optimizer = paddle.optimizer.Momentum(0.01, 0.9, model.parameters())
+    image, label = images(shape, "float64"), np.arange(shape[0]).reshape(-1, 1)
+    losses, slopes = [], {}
+    for _ in range(2):
+        out = model(paddle.to_tensor(image))
+        loss = paddle.nn.functional.cross_entropy(out, paddle.to_tensor(label))
+        loss.backward()
+        if not losses:
+            own = dict(model.named_parameters())
+            slopes = {k: float("%.7g" % np.linalg.norm(own[k].grad.numpy())) for k in watched(model)}
+        losses.append(float("%.8g" % loss.numpy()))
+        optimizer.step()
+        optimizer.clear_grad()
+    return {"losses": losses, "slopes": slopes}
+
+
 def make():
     """Write the file."""
     import compact_json
@@ -88,6 +129,7 @@ def make():
             out = model(paddle.to_tensor(images(shape, dtype))).numpy()
             numbers = [float("%.7g" % x) for x in out.reshape(-1)]
             record["outputs"][call][mode] = [list(out.shape), numbers]
+    record["training"] = {call: trained(paddle, call, TRAINING[call]) for call in TRAINING}
     compact_json.write(os.path.join(os.path.dirname(__file__), "vision_models.json"), record, 2)
 
 

@@ -337,3 +337,29 @@ def test_fold_tells_which_windows_fit(programs: Any, shape: list[int]) -> None:
     )
     with pytest.raises(ValueError, match=text):
         nn.Fold([4, 4], [3, 3])(static.data("x", shape))
+
+
+def test_layers_that_were_called_take_no_number_of_the_next(programs: Any) -> None:
+    def data(*shape: int, dtype: str = "float32") -> Any:
+        return static.data(fluid.unique_name.generate("x"), list(shape), dtype)
+
+    images, volumes = data(2, 4, 5, 5), data(2, 4, 3, 5, 5)
+    for build, inputs in [
+        (lambda: nn.Linear(4, 4), [data(2, 4)]),
+        (lambda: nn.Conv2D(4, 4, 1, groups=2), [images]),
+        (lambda: nn.Conv3D(4, 4, 1), [volumes]),
+        (lambda: nn.Conv2DTranspose(4, 4, 1), [images]),
+        (lambda: nn.Conv3DTranspose(4, 4, 1), [volumes]),
+        (lambda: nn.BatchNorm(4), [images]),
+        (lambda: nn.LayerNorm(5), [images]),
+        (lambda: nn.GroupNorm(2, 4), [images]),
+        (lambda: nn.Embedding(4, 4), [data(2, 1, dtype="int64")]),
+        (lambda: nn.Bilinear(4, 4, 4), [data(2, 4), data(2, 4)]),
+        (lambda: nn.SpectralNorm([4, 4]), [data(4, 4)]),
+    ]:
+        names = []
+        for _ in range(2):
+            layer = build()
+            layer(*inputs)
+            names.append(layer.full_name())
+        assert [int(name.rsplit("_", 1)[1]) for name in names] == [0, 1], names

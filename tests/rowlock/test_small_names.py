@@ -228,3 +228,22 @@ def test_pyreaders_generators_have_their_names(program: Any) -> None:
     )
     ((batch,),) = list(reader())
     assert np.asarray(batch["x"]).ravel().tolist() == [1, 2]
+
+
+def test_element_types_print_as_paddles_do() -> None:
+    """Of ``paddle.float32`` and its like Paddle 3.3.1 prints these."""
+    names = [
+        "bool",
+        "uint8",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "bfloat16",
+        "float32",
+        "float64",
+    ]
+    assert [str(getattr(rowlock, name)) for name in names] == [f"paddle.{name}" for name in names]
+    assert f"{rowlock.int64} {rowlock.int64:02d} %d" % rowlock.int64 == "paddle.int64 03 3"
+    assert str(fluid.core.VarType.RAW) == "VarType.RAW"

@@ -69,6 +69,31 @@ def test_outputs(call: str, mode: str, dtype: str) -> None:
     np.testing.assert_allclose(scores.ravel(), numbers, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", ["train"])
+@pytest.mark.parametrize("call", cases.TRAINING)
+def test_gradients_and_steps(call: str, dtype: str) -> None:
+    shape = cases.TRAINING[call]
+    model = built(call)
+    for layer in model.sublayers():
+        if isinstance(layer, nn.Dropout):
+            layer.p = 0.0
+    image, label = static.data("x", [-1, *shape[1:]], dtype), static.data("y", [-1, 1], "int64")
+    loss = nn.functional.cross_entropy(model(image), label)
+    _, pairs = paddle.optimizer.Momentum(0.01, 0.9).minimize(loss)
+    slope_of = {parameter.name: slope for parameter, slope in pairs}
+    own = dict(model.named_parameters())
+    keys = cases.watched(model)
+    exe = ready(model, dtype)
+    feed = {"x": cases.images(shape, dtype), "y": np.arange(shape[0]).reshape(-1, 1)}
+    fetches = [loss, *(slope_of[own[key].name] for key in keys)]
+    first, *slopes = exe.run(feed=feed, fetch_list=fetches)
+    (second,) = exe.run(feed=feed, fetch_list=[loss])
+    record = RECORD["training"][call]
+    np.testing.assert_allclose([first.item(), second.item()], record["losses"], rtol=1e-5)
+    lengths = {key: np.linalg.norm(slope) for key, slope in zip(keys, slopes, strict=True)}
+    assert lengths == pytest.approx(record["slopes"], rel=1e-4, abs=1e-9)
+
+
 def test_a_step_on_two_places_is_that_on_one() -> None:
     model = models.LeNet()
     image, label = static.data("x", [-1, 1, 28, 28]), static.data("y", [-1, 1], "int64")

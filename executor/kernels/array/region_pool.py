@@ -65,12 +65,12 @@ def _aligned(a: ops.RoiAlign | ops.RoiAlignGrad) -> list[Any]:
     """Weights of points evenly in bins, each between four pixels."""
     weights = []
     for count, length, first, last in _axes(a):
-        start, end = (a.rois[:, k] * a.x.dtype.type(a.spatial_scale) for k in (first, last))
-        size = np.maximum(end - start, 1)
+        shift = a.x.dtype.type(0.5 if a.aligned else 0)
+        scale = a.x.dtype.type(a.spatial_scale)
+        start, end = (a.rois[:, k] * scale - shift for k in (first, last))
+        size = end - start if a.aligned else np.maximum(end - start, 1)
         bins = size / count
-        points = (
-            np.ceil(size / count) if a.sampling_ratio <= 0 else np.full_like(size, a.sampling_ratio)
-        )
+        points = np.ceil(bins) if a.sampling_ratio <= 0 else np.full_like(size, a.sampling_ratio)
         weight = np.zeros((len(a.rois), count, length), a.x.dtype)
         rows, numbers = np.indices(weight.shape[:2])
         for k in range(int(points.max(initial=0))):

@@ -156,7 +156,8 @@ class SpectralNorm(Layer):
         """Return the weight in its shape, with a largest singular value of about 1."""
         check_variable(x, "x", "SpectralNorm")
         attrs = {"dim": self._dim, "power_iters": self._power_iters, "eps": float(self._eps)}
-        return layer("spectral_norm", weight=x, u=self.weight_u, v=self.weight_v, **attrs)
+        vectors = {"u": self.weight_u, "v": self.weight_v}
+        return layer("spectral_norm", self.full_name(), weight=x, **vectors, **attrs)
 
 
 publish_definitions(__name__)

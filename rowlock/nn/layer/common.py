@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ...functions.framework import get_default_dtype
 from ...functions.manipulation import flatten
@@ -357,11 +357,38 @@ class Pad2D(_Pad, data_format="NCHW"):
     _dims = 2
 
 
-class _ZeroPad(_Pad):
-    """Zeros on both sides of the inner dimensions."""
+class _FixedPad(_Pad):
+    """A margin of one kind."""
+
+    _kind: ClassVar[str] = "constant"
 
     def __init__(self, padding: Any, data_format: str = "", name: str | None = None) -> None:
-        super().__init__(padding, "constant", 0.0, data_format, name)
+        super().__init__(padding, self._kind, 0.0, data_format, name)
+
+
+class _ZeroPad(_FixedPad):
+    """Zeros."""
+
+
+class _ReflectionPad(_FixedPad):
+    _kind = "reflect"
+
+
+class _ReplicationPad(_FixedPad):
+    _kind = "replicate"
+
+
+class _CircularPad(_FixedPad):
+    _kind = "circular"
+
+
+class _ConstantPad(_Pad):
+    """A margin of one value."""
+
+    def __init__(
+        self, padding: Any, value: float, data_format: str = "", name: str | None = None
+    ) -> None:
+        super().__init__(padding, "constant", value, data_format, name)
 
 
 class ZeroPad1D(_ZeroPad, data_format="NCL"):
@@ -371,13 +398,85 @@ class ZeroPad1D(_ZeroPad, data_format="NCL"):
 
 
 class ZeroPad2D(_ZeroPad, data_format="NCHW"):
-    """Zeros around images: one number, or left, right, top and bottom."""
+    """Zeros on all sides of images: one number, or left, right, top and bottom."""
 
     _dims = 2
 
 
 class ZeroPad3D(_ZeroPad, data_format="NCDHW"):
-    """Zeros around volumes: one number, or left, right, top, bottom, front and back."""
+    """Zeros on all sides of volumes: one number, or left, right, top, bottom, front and back."""
+
+    _dims = 3
+
+
+class ConstantPad1D(_ConstantPad, data_format="NCL"):
+    """One value on both sides of sequences: one number, or left and right."""
+
+    _dims = 1
+
+
+class ConstantPad2D(_ConstantPad, data_format="NCHW"):
+    """One value on all sides of images: one number, or left, right, top and bottom."""
+
+    _dims = 2
+
+
+class ConstantPad3D(_ConstantPad, data_format="NCDHW"):
+    """One value on all sides of volumes: one number, or left, right, top, bottom, front and back."""
+
+    _dims = 3
+
+
+class ReflectionPad1D(_ReflectionPad, data_format="NCL"):
+    """A reflection on both sides of sequences: one number, or left and right."""
+
+    _dims = 1
+
+
+class ReflectionPad2D(_ReflectionPad, data_format="NCHW"):
+    """A reflection on all sides of images: one number, or left, right, top and bottom."""
+
+    _dims = 2
+
+
+class ReflectionPad3D(_ReflectionPad, data_format="NCDHW"):
+    """A reflection on all sides of volumes: one number, or left, right, top, bottom, front and back."""
+
+    _dims = 3
+
+
+class ReplicationPad1D(_ReplicationPad, data_format="NCL"):
+    """The edges again on both sides of sequences: one number, or left and right."""
+
+    _dims = 1
+
+
+class ReplicationPad2D(_ReplicationPad, data_format="NCHW"):
+    """The edges again on all sides of images: one number, or left, right, top and bottom."""
+
+    _dims = 2
+
+
+class ReplicationPad3D(_ReplicationPad, data_format="NCDHW"):
+    """The edges again on all sides of volumes: one number, or left, right, top, bottom, front and back."""
+
+    _dims = 3
+
+
+class CircularPad1D(_CircularPad, data_format="NCL"):
+    """The other end on both sides of sequences: one number, or left and right."""
+
+    _dims = 1
+
+
+class CircularPad2D(_CircularPad, data_format="NCHW"):
+    """The other end on all sides of images: one number, or left, right, top and bottom."""
+
+    _dims = 2
+
+
+class CircularPad3D(_CircularPad, data_format="NCDHW"):
+    """The other end on all sides of volumes: one number, or left, right, top, bottom, front and back."""
 
     _dims = 3
 

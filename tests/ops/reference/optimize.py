@@ -36,11 +36,13 @@ def adam(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     b1, b2, g = attrs["beta1"], attrs["beta2"], ins["Grad"]
     m = b1 * ins["Moment1"] + (1 - b1) * g
     v = b2 * ins["Moment2"] + (1 - b2) * g**2
-    rate = ins["LearningRate"] * np.sqrt(1 - ins["Beta2Pow"]) / (1 - ins["Beta1Pow"])
+    root = np.sqrt(1 - ins["Beta2Pow"])
+    rate = ins["LearningRate"] * root / (1 - ins["Beta1Pow"])
     return {
         "Moment1Out": m,
         "Moment2Out": v,
-        "ParamOut": ins["Param"] - rate * m / (np.sqrt(v) + attrs["epsilon"]),
+        "ParamOut": ins["Param"]
+        - rate * m / (np.sqrt(v) + attrs["epsilon"] * (root if attrs["scales_epsilon"] else 1)),
         "Beta1PowOut": ins["Beta1Pow"] * b1,
         "Beta2PowOut": ins["Beta2Pow"] * b2,
     }
@@ -48,12 +50,10 @@ def adam(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
 
 @reference("adamw")
 def adamw(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
-    rate, root = attrs["lr_ratio"] * ins["LearningRate"], np.sqrt(1 - ins["Beta2Pow"])
+    rate = attrs["lr_ratio"] * ins["LearningRate"]
     share = 1 - rate * attrs["coeff"] if attrs["with_decay"] else 1
-    return adam(
-        {**ins, "Param": share * ins["Param"], "LearningRate": rate},
-        {**attrs, "epsilon": attrs["epsilon"] * root},
-    )
+    ins = {**ins, "Param": share * ins["Param"], "LearningRate": rate}
+    return adam(ins, {**attrs, "scales_epsilon": True})
 
 
 def root_step(ins: dict[str, Any], m: np.ndarray, epsilon: float) -> dict[str, Any]:

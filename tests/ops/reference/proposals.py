@@ -15,28 +15,28 @@ Slots = dict[str, Any]
 
 def proposals(ins: Slots, attrs: Slots) -> list[list[tuple[float, Any]]]:
     """The scores and boxes of each image that stay."""
-    images = []
+    images, more = [], int(attrs["pixel_offset"])
     for n, (height, width, scale) in enumerate(ins["ImInfo"]):
         regions = []
         for i, j, k in np.ndindex(ins["Anchors"].shape[:3]):
             x0, y0, x1, y1 = ins["Anchors"][i, j, k]
-            size = np.array([x1 - x0 + 1, y1 - y0 + 1])
+            size = np.array([x1 - x0 + more, y1 - y0 + more])
             d = ins["BboxDeltas"][n, 4 * k : 4 * k + 4, i, j] * ins["Variances"][i, j, k]
             middle = np.array([x0, y0]) + size / 2 + d[:2] * size
             size = size * np.minimum(np.exp(d[2:]), 62.5)
-            box = np.array([*(middle - size / 2), *(middle + size / 2 - 1)])
-            box = np.minimum(np.maximum(box, 0), [width - 1, height - 1] * 2)
+            box = np.array([*(middle - size / 2), *(middle + size / 2 - more)])
+            box = np.minimum(np.maximum(box, 0), [width - more, height - more] * 2)
             regions.append((ins["Scores"][n, k, i, j], box))
         regions = sorted(regions, key=lambda pair: -pair[0])[: attrs["pre_nms_topN"]]
         large = []
         for score, box in regions:
             sides = box[2:] - box[:2]
             middle = box[:2] + (sides + 1) / 2
-            big = min(sides) / scale + 1 >= max(attrs["min_size"], 1)
-            if big and middle[0] <= width and middle[1] <= height:
+            big = min(sides) / scale + more >= max(attrs["min_size"], 1)
+            if big and (not more or (middle[0] <= width and middle[1] <= height)):
                 large.append((score, box))
         scores, boxes = [s for s, _ in large], [b for _, b in large]
-        stay = staying(boxes, scores, attrs["nms_thresh"], attrs["eta"], 1)
+        stay = staying(boxes, scores, attrs["nms_thresh"], attrs["eta"], more)
         images.append([large[k] for k in stay[: attrs["post_nms_topN"]]])
     return images
 
@@ -79,7 +79,8 @@ def lod_collected(ins: Slots, attrs: Slots) -> Slots:
 
 
 def map_of(box: Any, attrs: Slots) -> int:
-    side = np.sqrt((box[2] - box[0] + 1) * (box[3] - box[1] + 1))
+    more = int(attrs["pixel_offset"])
+    side = np.sqrt((box[2] - box[0] + more) * (box[3] - box[1] + more))
     level = int(np.floor(np.log2(side / attrs["refer_scale"] + 1e-6) + attrs["refer_level"]))
     return min(max(level, attrs["min_level"]), attrs["max_level"]) - attrs["min_level"]
 

@@ -51,9 +51,10 @@ def roi_align(ins: Arrays, attrs: Arrays) -> Arrays:
             (p, attrs["pooled_height"], x.shape[1], roi[1], roi[3]),
             (q, attrs["pooled_width"], x.shape[2], roi[0], roi[2]),
         ):
-            size = max((last - first) * scale, 1) / count
+            first, last = (edge * scale - 0.5 * attrs["aligned"] for edge in (first, last))
+            size = max(last - first, 0 if attrs["aligned"] else 1) / count
             points = attrs["sampling_ratio"] if attrs["sampling_ratio"] > 0 else math.ceil(size)
-            at = [first * scale + (number + (k + 0.5) / points) * size for k in range(points)]
+            at = [first + (number + (k + 0.5) / points) * size for k in range(points)]
             axes.append([None if y < -1 or y > length else min(max(y, 0), length - 1) for y in at])
         pairs = [(y, z) for y in axes[0] for z in axes[1]]
         values = [0 if y is None or z is None else _linear(x[c], (y, z)) for y, z in pairs]
