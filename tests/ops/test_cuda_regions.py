@@ -90,6 +90,18 @@ def test_regions_anywhere(
         check(name, *drawn(name, bins, counts, scale), kind)
 
 
+@pytest.mark.parametrize("points", [-1, 2])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_aligned_regions_keep_their_size(points: int, kind: str) -> None:
+    """They may be smaller than a pixel, have no size, or a negative one, of which points go backwards."""
+    inputs, attrs = drawn("roi_align", (3, 2), (9,), 0.25)
+    rois = inputs["ROIs"][0]
+    rois[1, 2:] = rois[1, :2] + 1.5
+    rois[2, 2:] = rois[2, :2]
+    rois[4] = rois[4, [2, 3, 0, 1]]
+    check("roi_align", inputs, {**attrs, "aligned": True, "sampling_ratio": points}, kind)
+
+
 @pytest.mark.parametrize("name", POOLS)
 def test_regions_of_any_size(name: str) -> None:
     """Of points a bin only visits those that can lie on the image."""

@@ -39,14 +39,17 @@ template <class T> struct Bin {
     whole(start, above(end - start, (T)0.1) / count, 0, window);
     for (int i = window[0]; i < window[1]; i++) mean[i] = 1 / (T)(window[1] - window[0]);
   }
-  EVERYWHERE void aligned(T scale, int sampling, int* window) const {
-    const T start = times(from, scale), size = above(times(to, scale) - start, (T)1), each = size / count;
+  // With a `shift` of pixels, regions keep their size, which may be none or negative: points go backwards then.
+  EVERYWHERE void aligned(T scale, T shift, int sampling, int* window) const {
+    const T start = plus(times(from, scale), -shift), wide = plus(times(to, scale), -shift) - start;
+    const T size = shift > 0 ? wide : above(wide, (T)1), each = size / count;
     const T points = sampling > 0 ? (T)sampling : ceil(size / count), step = each / points;
     const T begin = plus(start, times((T)number, each));
     // No more points than may lie on the image, whatever the region; those that do not are left out below.
-    const double first = (-1.0 - begin) / step, behind = ((double)length - begin) / step + 1;
-    const double margin = 2 + 1e-6 * ((first < 0 ? -first : first) + (behind < 0 ? -behind : behind));
-    const long long k0 = pixel(first - margin, 1 << 30), k1 = pixel(behind + margin, 1 << 30);
+    const double near = (-1.0 - begin) / step, far = ((double)length - begin) / step;
+    const double margin = 3 + 1e-6 * ((near < 0 ? -near : near) + (far < 0 ? -far : far));
+    const long long k0 = step == 0 ? 0 : pixel((near < far ? near : far) - margin, 1 << 30);
+    const long long k1 = step == 0 ? 1 << 30 : pixel((near < far ? far : near) + margin, 1 << 30);
     window[0] = window[1] = begin + step / 2 < -1 ? 0 : length;  // in order, also of bins without points
     for (int pass = 0, any = 0; pass < 2; pass++) {
       if (pass) for (int i = window[0]; i < window[1]; i++) mean[i] = 0;
@@ -59,8 +62,9 @@ template <class T> struct Bin {
           mean[here] += (1 - (at - here)) / points;
           mean[next] += (at - here) / points;
         } else {
-          if (!any++) window[0] = here;
-          window[1] = next + 1;
+          if (!any++) window[0] = here, window[1] = next + 1;
+          if (here < window[0]) window[0] = here;
+          if (next + 1 > window[1]) window[1] = next + 1;
         }
       }
     }
@@ -85,7 +89,7 @@ template <Pooling HOW, bool NUMBERS, class T, class I>
 EVERYWHERE void place_regions(const T* rois, const I* ends, int* image, int* starts, int* windows, T* rows, T* columns,
                               T* row_slopes, T* column_slopes, long long* word, volatile long long* noted,
                               int assertion, int of_region, int regions, int images, int bins_h, int bins_w,
-                              int height, int width, int sampling, double scale) {
+                              int height, int width, int sampling, double scale, double shift) {
   const int bins = bins_h + bins_w;
   const long long all = (long long)regions * bins;
   for (long long i = thread_index(); i < all || i <= images; i += thread_count()) {
@@ -116,7 +120,7 @@ EVERYWHERE void place_regions(const T* rois, const I* ends, int* image, int* sta
     const Bin<T> bin = {roi[!column], roi[2 + !column], number, count, length, (column ? columns : rows) + at,
                         low ? low + at : low, low ? low + slopes + at : low};
     if constexpr (HOW == LARGEST) bin.largest((T)scale, window);
-    else if constexpr (HOW == ALIGNED) bin.aligned((T)scale, sampling, window);
+    else if constexpr (HOW == ALIGNED) bin.aligned((T)scale, (T)shift, sampling, window);
     else if constexpr (HOW == COUNTED) bin.counted((T)scale, window);
     else bin.integrated(scale, window);
   }
@@ -154,6 +158,12 @@ EVERYWHERE void pool_regions(const T* x, const int* image, const int* windows, c
   }
 }
 
+// Whether no window of the first to the last bin along an axis, which are in order, has a pixel.
+EVERYWHERE bool beside(int i, const int* windows, int bins) {
+  const int* last = windows + (bins - 1) * 2;
+  return (i < windows[0] && i < last[0]) || (i >= windows[1] && i >= last[1]);
+}
+
 // The gradient of G channels of a pixel, gathered from the regions of its image, in their order.
 template <Pooling HOW, bool POSITIONS, int G, class T>
 EVERYWHERE void spread_regions(const T* d_out, const long long* places, const int* starts, const int* windows,
@@ -169,7 +179,7 @@ EVERYWHERE void spread_regions(const T* d_out, const long long* places, const in
     for (int r = starts[n]; r < starts[n + 1]; r++) {
       const int* own = windows + (long long)r * (bins_h + bins_w) * 2;
       const int* other = own + bins_h * 2;
-      if (h < own[0] || h >= other[-1] || w < other[0] || w >= other[bins_w * 2 - 1]) continue;
+      if (beside(h, own, bins_h) || beside(w, other, bins_w)) continue;
       for (int p = POSITIONS ? only_p : 0; p < (POSITIONS ? only_p + 1 : bins_h); p++) {
         if (h < own[2 * p] || h >= own[2 * p + 1]) continue;
         for (int q = POSITIONS ? only_q : 0; q < (POSITIONS ? only_q + 1 : bins_w); q++) {

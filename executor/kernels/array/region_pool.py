@@ -71,12 +71,13 @@ def _aligned(a: ops.RoiAlign | ops.RoiAlignGrad) -> list[Any]:
         size = end - start if a.aligned else np.maximum(end - start, 1)
         bins = size / count
         points = np.ceil(bins) if a.sampling_ratio <= 0 else np.full_like(size, a.sampling_ratio)
+        some = np.maximum(points, 1)  # where bins have a size
         weight = np.zeros((len(a.rois), count, length), a.x.dtype)
         rows, numbers = np.indices(weight.shape[:2])
         for k in range(int(points.max(initial=0))):
-            step = (k + a.x.dtype.type(0.5)) * (bins / points)
+            step = (k + a.x.dtype.type(0.5)) * (bins / some)
             at = start[:, None] + np.arange(count, dtype=bins.dtype) * bins[:, None] + step[:, None]
-            share = ((at >= -1) & (at <= length) & (k < points[:, None])) / points[:, None]
+            share = ((at >= -1) & (at <= length) & (k < points[:, None])) / some[:, None]
             at = np.clip(at, 0, length - 1)
             low = at.astype(np.int64)
             weight[rows, numbers, low] += share * (1 - (at - low))

@@ -40,8 +40,8 @@ _on = partial(kernel, on=("cuda",), takes=of_same_float)
 class _Regions:
     """Where the bins of all regions lie on their images, as ``how`` of ``regions.cuh`` has it.
 
-    ``ends``: offsets of the regions of each image, or (``counted``) how many each has. ``slopes``: weights have
-    slopes, too. ``step`` writes all of it, into scratch.
+    ``ends``: offsets of the regions of each image, or (``counted``) how many each has. ``shift`` is subtracted
+    from edges, in pixels. ``slopes``: weights have slopes, too. ``step`` writes all of it, into scratch.
 
     Raises:
         SequenceError: there are not as many sequences as images.
@@ -58,6 +58,7 @@ class _Regions:
         *,
         counted: bool = False,
         sampling: int = 0,
+        shift: float = 0.0,
         slopes: bool = False,
     ) -> None:
         self._dev, self._how, self._kind, regions = dev, how, c_type(images.dtype), len(a.rois)
@@ -92,6 +93,7 @@ class _Regions:
             *self._sizes,
             *ints(sampling=sampling),
             ("double scale", a.spatial_scale),
+            ("double shift", shift),
         ]
         kinds = (str(counted).lower(), self._kind, c_type(ends.dtype))
         self.step = self._step(
@@ -178,17 +180,20 @@ def roi_pool_grad(dev: Device, a: ops.RoiPoolGrad) -> list[Step]:
     return [regions.step, regions.spread(a.d_out, a.d_x, a.argmax)]
 
 
+def _aligned(dev: Device, a: ops.RoiAlign | ops.RoiAlignGrad, images: Array) -> _Regions:
+    shift = 0.5 if a.aligned else 0.0
+    ends, points = _ends(a), a.sampling_ratio
+    return _Regions(dev, "roi_align", "ALIGNED", a, images, ends, sampling=points, shift=shift)
+
+
 @_on("roi_align")
 def roi_align(dev: Device, a: ops.RoiAlign) -> list[Step]:
-    points = a.sampling_ratio
-    regions = _Regions(dev, "roi_align", "ALIGNED", a, a.x, _ends(a), sampling=points)
-    return regions.pooled(a.x, a.out)
+    return _aligned(dev, a, a.x).pooled(a.x, a.out)
 
 
 @_on("roi_align_grad")
 def roi_align_grad(dev: Device, a: ops.RoiAlignGrad) -> list[Step]:
-    points = a.sampling_ratio
-    regions = _Regions(dev, "roi_align", "ALIGNED", a, a.d_x, _ends(a), sampling=points)
+    regions = _aligned(dev, a, a.d_x)
     return [regions.step, regions.spread(a.d_out, a.d_x)]
 
 
