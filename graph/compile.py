@@ -11,7 +11,7 @@ from ..strategies.errors import NotFound, Unsupported, nearest
 from ..strategies.types import to_numpy
 from .ir.capabilities import ROUNDED, Capabilities, Takes, libraries, variants
 from .ir.data_loops import Body
-from .ir.graph import Graph, Node
+from .ir.graph import FEED, Graph, Node
 from .ir.host_calls import with_levels_told
 from .ir.reader import from_program
 from .ir.replica_program import NodeRecord, ReplicaProgram, lower
@@ -35,6 +35,7 @@ from .passes.sync_batch_norm import expand_sync_ops
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
 from .program.program import Program
+from .program.role import OpRole
 from .program.seeds import seed_of
 from .report.report import CompileReport
 
@@ -65,7 +66,8 @@ def compile_program(
 ) -> Compiled:
     """Compile block 0 of a program for a target.
 
-    ``keep`` names variables: ops that neither these nor the fetched sequences' offsets need are left out.
+    ``keep`` names variables whose updates are kept: ops that neither these nor what is fetched need are left
+    out. Where it names none, those of every optimizer are, unless they need what is not fed.
 
     Raises:
         FeedError: an op needs a variable that is not fed.
@@ -77,7 +79,8 @@ def compile_program(
     fetch_lods = _levels_of(graph, fetch_names)
     graph = with_levels_told(graph, [name for names in fetch_lods for name in names])
     level_names = list(dict.fromkeys(name for names in fetch_lods for name in names))
-    graph = graph if keep is None else graph.pruned([*keep, *level_names])
+    if keep is not None:
+        graph = graph.pruned([*fetch_names, *level_names, *(keep or _trained(graph))])
     graph = all_here(graph, program) if back_end == "numpy" else graph
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
     target = _informed(target, graph, (*fetch_names, *level_names), capabilities, back_end)
@@ -121,6 +124,15 @@ def compile_program(
         Counter(kernels.values()),
     )
     return Compiled(lowered, report, tuple(stages or ()), choices)
+
+
+def _trained(graph: Graph) -> list[str]:
+    """Return the names that optimizers write; none if what they need is not fed."""
+    updates = [node for node in graph.nodes if node.role & OpRole.Optimize]
+    names = list(dict.fromkeys(value.name for node in updates for value in node.writes()))
+    reads = {value for node in graph.pruned(names).nodes for value in node.reads()}
+    unfed = any(value.kind == FEED and value not in graph.feeds for value in reads)
+    return [] if unfed else names
 
 
 def _informed(

@@ -161,11 +161,21 @@ class Joined:
 
 
 class Fetches(NamedTuple):
-    """What a run is to return: variables, as NumPy arrays or tensors, joined over places or for each place."""
+    """What a run is to return: variables, as NumPy arrays or tensors, joined over places or for each place.
+
+    ``updates`` names variables whose updates are all that is to be computed beside (None: every op is run; none
+    is named: those of all that the program trains, see :func:`compile_program`).
+    """
 
     names: tuple[str, ...] = ()
     as_numpy: bool = True
     merged: bool = True
+    updates: tuple[str, ...] | None = None
+
+    @property
+    def needs(self) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+        """What a program is compiled for: another pair is another variant of it."""
+        return self.names, self.updates
 
     def of(self, joined: Iterable[Joined]) -> list[Any]:
         """Return the values from the places in the form that was asked for."""
@@ -175,9 +185,14 @@ class Fetches(NamedTuple):
 
 
 @lru_cache(256)
-def fetches_of(names: tuple[str, ...], as_numpy: bool, merged: bool = True) -> Fetches:
+def fetches_of(
+    names: tuple[str, ...],
+    as_numpy: bool,
+    merged: bool = True,
+    updates: tuple[str, ...] | None = None,
+) -> Fetches:
     """Return the record of what a user asks for, cached: making it anew adds a fiftieth to a short step."""
-    return Fetches(names, as_numpy, merged)
+    return Fetches(names, as_numpy, merged, updates)
 
 
 def _of_rows(lods: Sequence[LoD], parts: Sequence[np.ndarray]) -> list[LoD]:

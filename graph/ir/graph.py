@@ -136,16 +136,21 @@ class Graph:
     def pruned(self, names: Iterable[str]) -> Graph:
         """Return the graph with only the nodes that the last values of these variables need.
 
+        What is fed is not computed as well: later writes of a temporary that is fed are left out.
+
         Raises:
             NotFound: a name that is no variable of the program.
         """
-        needed = {self.fetched(name) for name in names}
+        feeds = {value.name: value for value in self.feeds}
+        fed = {v: feeds[v.name] for v in self.values() if v.kind == TEMP and v.name in feeds}
+        whole = self.with_nodes(self.nodes, fed)
+        needed = {whole.fetched(name) for name in names}
         nodes: list[Node] = []
         for node in reversed(self.nodes):
             if needed.intersection(node.writes()):
-                nodes.append(node)
-                needed.update(node.reads())
-        return self.with_nodes(reversed(nodes))
+                nodes.append(node.reading(fed))
+                needed.update(nodes[-1].reads())
+        return whole.with_nodes(reversed(nodes))
 
     def needed(self, names: Iterable[str]) -> frozenset[Value]:
         """Return the last values of the named variables, without names that the graph does not know."""
