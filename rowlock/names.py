@@ -62,9 +62,9 @@ CURES = {
     "fluid.contrib.HDFSClient": "fluid.incubate.fleet.utils.hdfs.HDFSClient reads and writes files there.",
     "fluid.contrib.utils": "fluid.incubate.fleet.utils.hdfs.HDFSClient reads and writes files there.",
     "fluid.contrib.slim": "Here nothing prunes or quantizes. Leave its passes and Compressor out and the "
-    "program trains in full precision (fluid.contrib.mixed_precision: in float16); distillation is a loss of two nets "
-    "in one program, the teacher's variables with stop_gradient; models that save_inference_model writes can "
-    "be quantized by Paddle itself.",
+    "program trains in full precision (fluid.contrib.mixed_precision: in float16); distillation is a loss of "
+    "two nets in one program, the teacher's variables with stop_gradient; models that save_inference_model "
+    "writes can be quantized by Paddle itself.",
     "fluid.contrib.Compressor": "Nothing prunes or quantizes. Train the program itself by Executor.run.",
     "fluid.contrib.QuantizeTranspiler": "fluid.contrib.mixed_precision trains in float16; nothing quantizes.",
 }
