@@ -11,7 +11,7 @@ from ..strategies.errors import NotFound, Unsupported, nearest
 from ..strategies.types import to_numpy
 from .ir.capabilities import ROUNDED, Capabilities, Takes, libraries, variants
 from .ir.data_loops import Body
-from .ir.graph import FEED, Graph, Node
+from .ir.graph import FEED, Graph, Node, OpKey
 from .ir.host_calls import with_levels_told
 from .ir.reader import from_program
 from .ir.replica_program import NodeRecord, ReplicaProgram, lower
@@ -62,12 +62,12 @@ def compile_program(
     capabilities: Capabilities,
     back_end: str = "numpy",
     *,
-    keep: Sequence[str] | None = None,
+    keep: Sequence[str | OpKey] | None = None,
 ) -> Compiled:
     """Compile block 0 of a program for a target.
 
-    ``keep`` names variables whose updates are kept: ops that neither these nor what is fetched need are left
-    out. Where it names none, those of every optimizer are, unless they need what is not fed.
+    ``keep`` names variables, or ops: others that neither these nor what is fetched need are left out. Where it
+    names none, optimizers are kept, unless they need what is not fed.
 
     Raises:
         FeedError: an op needs a variable that is not fed.
@@ -80,7 +80,8 @@ def compile_program(
     graph = with_levels_told(graph, [name for names in fetch_lods for name in names])
     level_names = list(dict.fromkeys(name for names in fetch_lods for name in names))
     if keep is not None:
-        graph = graph.pruned([*fetch_names, *level_names, *(keep or _trained(graph))])
+        names = [*fetch_names, *level_names, *(name for name in keep if isinstance(name, str))]
+        graph = graph.pruned(names, _asked(graph, keep) if keep else _updates(graph))
     graph = all_here(graph, program) if back_end == "numpy" else graph
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
     target = _informed(target, graph, (*fetch_names, *level_names), capabilities, back_end)
@@ -126,13 +127,22 @@ def compile_program(
     return Compiled(lowered, report, tuple(stages or ()), choices)
 
 
-def _trained(graph: Graph) -> list[str]:
-    """Return the names that optimizers write; none if what they need is not fed."""
-    updates = [node for node in graph.nodes if node.role & OpRole.Optimize]
-    names = list(dict.fromkeys(value.name for node in updates for value in node.writes()))
-    reads = {value for node in graph.pruned(names).nodes for value in node.reads()}
+def _asked(graph: Graph, keep: Sequence[str | OpKey]) -> frozenset[OpKey]:
+    """Return the ops that are asked for; of one that was read as several nodes, such as a branch, these."""
+    keys = {node.key for node in graph.nodes}
+    several = {
+        name for item in keep if not isinstance(item, str) and item not in keys for name in item[2]
+    }
+    parts = (n.key for n in graph.nodes if any(v.name in several for v in n.writes()))
+    return frozenset(item for item in keep if not isinstance(item, str)).union(parts)
+
+
+def _updates(graph: Graph) -> frozenset[OpKey]:
+    """Return the optimizers' ops; none if what they need is not fed."""
+    updates = frozenset(node.key for node in graph.nodes if node.role & OpRole.Optimize)
+    reads = {value for node in graph.pruned((), updates).nodes for value in node.reads()}
     unfed = any(value.kind == FEED and value not in graph.feeds for value in reads)
-    return [] if unfed else names
+    return frozenset() if unfed else updates
 
 
 def _informed(

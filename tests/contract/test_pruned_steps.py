@@ -93,3 +93,22 @@ def test_what_is_fed_is_not_computed_in_a_pruned_step(net: Regression) -> None:
     feed = {net.line.name: X[:, :1] + 2, "label": X[:, :1]}
     np.testing.assert_allclose(net.run(feed, [net.loss], use_prune=True), [4.0])
     assert net.weights() == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.usefixtures("fresh_programs")
+def test_of_two_optimizers_of_one_parameter_the_fetched_one_runs() -> None:
+    """Numbers are Paddle 1.8.5's."""
+    half = fluid.initializer.Constant(0.5)
+    x = fluid.data("x", [None, 3])
+    hidden = L.fc(x, 1, param_attr=half, bias_attr=False)
+    first, _ = fluid.optimizer.SGD(0.1).minimize(L.mean(hidden))
+    second, _ = fluid.optimizer.Momentum(0.1, 0.9).minimize(L.mean(L.square(hidden)))
+    exe = fluid.Executor(fluid.CPUPlace())
+    exe.run(fluid.default_startup_program())
+    weights = []
+    for updates in (first, second, first):
+        exe.run(feed={"x": X}, fetch_list=[updates])
+        tensor = fluid.global_scope().find_var("fc_0.w_0").get_tensor()
+        weights.append(np.array(tensor).ravel().tolist())
+    expected = [[0.25, 0.15, 0.05], [-0.64, -1.015, -1.39], [-0.89, -1.365, -1.84]]
+    np.testing.assert_allclose(weights, expected, 1e-5)
