@@ -39,6 +39,9 @@ def test_parameters_have_paddles_names(program: Any) -> None:
         layers.conv2d_transpose(
             grey, 1, filter_size=3, groups=groups, bias_attr=False, use_cudnn=False
         )
+    layers.inplace_abn(grey)
+    for name in (None, None, "own"):  # those without a name share theirs
+        layers.data_norm(fluid.data(f"row {name}", [None, 2]), name=name)
     layers.create_parameter([2], "float32", name="mine", attr=fluid.ParamAttr())
     layers.create_parameter([2], "float32", name="whole")
     assert [p.name for p in program.all_parameters()] == [
@@ -46,6 +49,9 @@ def test_parameters_have_paddles_names(program: Any) -> None:
         "conv2d_transpose_0.w_0",
         "depthwise_conv2d_0.w_0",
         "depthwise_conv2d_transpose_0.w_0",
+        *(f"inplace_abn_0.{end}" for end in ("w_0", "b_0", "w_1", "w_2")),
+        *(f"dn.{end}" for end in ("batch_size", "batch_sum", "batch_square_sum")),
+        *(f"own.{end}" for end in ("batch_size", "batch_sum", "batch_square_sum")),
         "mine.w_0",
         "whole",
     ]
