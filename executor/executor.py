@@ -11,7 +11,6 @@ from ..strategies.errors import (
     InvalidState,
     InvalidType,
     InvalidValue,
-    Unsupported,
 )
 from .dataset_runs import DatasetPass, FetchHandler, Printing, check_dataset
 from .device.place import CPUPlace, CUDAPlace, Place, default_place
@@ -68,8 +67,9 @@ class Executor:
                 ``return_numpy=False``). Results of several places are joined on dim 0 unless
                 ``return_merged`` is False.
             scope: where persistables live; default: the global scope.
-            use_prune: run only the ops that ``fetch_list`` needs. An optimize op in ``fetch_list`` asks for
-                the same, and is run too.
+            use_prune: run only the ops that ``fetch_list`` and the program's optimizers need; these are left
+                out, too, where what they need is not fed. Optimize ops in ``fetch_list`` ask for the same, and
+                are the only ones that are run.
             feed_var_name, fetch_var_name, use_program_cache: accepted as Paddle does; there are no feed and
                 fetch variables here, and plans are always kept.
 
@@ -86,22 +86,21 @@ class Executor:
         if not isinstance(scope, Scope):
             raise InvalidType(f"Executor.run: scope must be a Scope, got {type(scope).__name__}.")
         fetch_names, updates = fetch_names_of(fetch_list)
+        only = updates if use_prune or updates else None
+        fetches = fetches_of(fetch_names, return_numpy, return_merged, only)
         program = runnable_form(program)
         if isinstance(program, Program):
             serving, exchange = self._trainer_runs.role_of(program)
             if serving:
                 serve(program, scope)
                 return []
-            pushes: tuple[str, ...] = ()
             if exchange is not None:
-                program, pushes = exchange.compute, exchange.fetches
-            keep = (*fetch_names, *updates, *pushes) if use_prune or updates else None
+                program = exchange.compute
             runs = self._runs
             if self._on_gpu and not fetch_names and only_initialises(program):
                 runs = self._host_runs
-            run = runs.run_of(program, scope, keep)
+            run = runs.run_of(program, scope)
             feed = feed if type(feed) is dict else _one_feed(feed)
-            fetches = fetches_of(fetch_names, return_numpy)
             if exchange is not None:
                 return self._trainer_runs.run_of(exchange, run, scope).run(feed, fetches)
             return run.run(feed, fetches)
@@ -109,11 +108,9 @@ class Executor:
             raise InvalidType(
                 f"Executor.run takes a Program or CompiledProgram, got {type(program).__name__}."
             )
-        if use_prune or updates:
-            raise Unsupported("use_prune, and fetching an optimize op, need a plain Program.")
         steps = program._prepared(self.place, scope)
         self._trainer_runs.note(steps)
-        return steps.run(feed, fetches_of(fetch_names, return_numpy, return_merged))
+        return steps.run(feed, fetches)
 
     def run_async(
         self,
@@ -147,12 +144,10 @@ class Executor:
                 f"process's own place is done when run returns."
             )
         fetch_names, updates = fetch_names_of(fetch_list)
-        if updates:
-            raise Unsupported("fetching an optimize op needs a plain Program.")
         scope = global_scope() if scope is None else scope
         steps = program._prepared(self.place, scope)
         self._trainer_runs.note(steps)
-        fetches = fetches_of(fetch_names, return_numpy, return_merged)
+        fetches = fetches_of(fetch_names, return_numpy, return_merged, updates or None)
         return steps.start(feed, fetches, ahead=True)
 
     def train_from_dataset(

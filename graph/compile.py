@@ -11,7 +11,7 @@ from ..strategies.errors import NotFound, Unsupported, nearest
 from ..strategies.types import to_numpy
 from .ir.capabilities import ROUNDED, Capabilities, Takes, libraries, variants
 from .ir.data_loops import Body
-from .ir.graph import Graph, Node
+from .ir.graph import FEED, Graph, Node, OpKey
 from .ir.host_calls import with_levels_told
 from .ir.reader import from_program
 from .ir.replica_program import NodeRecord, ReplicaProgram, lower
@@ -35,6 +35,7 @@ from .passes.sync_batch_norm import expand_sync_ops
 from .passes.target import Target
 from .pipeline import Stage, run_pipeline
 from .program.program import Program
+from .program.role import OpRole
 from .program.seeds import seed_of
 from .report.report import CompileReport
 
@@ -61,11 +62,12 @@ def compile_program(
     capabilities: Capabilities,
     back_end: str = "numpy",
     *,
-    keep: Sequence[str] | None = None,
+    keep: Sequence[str | OpKey] | None = None,
 ) -> Compiled:
     """Compile block 0 of a program for a target.
 
-    ``keep`` names variables: ops that neither these nor the fetched sequences' offsets need are left out.
+    ``keep`` names variables, or ops: others that neither these nor what is fetched need are left out. Where it
+    names none, optimizers are kept, unless they need what is not fed.
 
     Raises:
         FeedError: an op needs a variable that is not fed.
@@ -77,7 +79,9 @@ def compile_program(
     fetch_lods = _levels_of(graph, fetch_names)
     graph = with_levels_told(graph, [name for names in fetch_lods for name in names])
     level_names = list(dict.fromkeys(name for names in fetch_lods for name in names))
-    graph = graph if keep is None else graph.pruned([*keep, *level_names])
+    if keep is not None:
+        names = [*fetch_names, *level_names, *(name for name in keep if isinstance(name, str))]
+        graph = graph.pruned(names, _asked(graph, keep) if keep else _updates(graph))
     graph = all_here(graph, program) if back_end == "numpy" else graph
     graph = _with_bodies(graph, target, capabilities, back_end, seed_of(program))
     target = _informed(target, graph, (*fetch_names, *level_names), capabilities, back_end)
@@ -121,6 +125,24 @@ def compile_program(
         Counter(kernels.values()),
     )
     return Compiled(lowered, report, tuple(stages or ()), choices)
+
+
+def _asked(graph: Graph, keep: Sequence[str | OpKey]) -> frozenset[OpKey]:
+    """Return the ops that are asked for; of one that was read as several nodes, such as a branch, these."""
+    keys = {node.key for node in graph.nodes}
+    several = {
+        name for item in keep if not isinstance(item, str) and item not in keys for name in item[2]
+    }
+    parts = (n.key for n in graph.nodes if any(v.name in several for v in n.writes()))
+    return frozenset(item for item in keep if not isinstance(item, str)).union(parts)
+
+
+def _updates(graph: Graph) -> frozenset[OpKey]:
+    """Return the optimizers' ops; none if what they need is not fed."""
+    updates = frozenset(node.key for node in graph.nodes if node.role & OpRole.Optimize)
+    reads = {value for node in graph.pruned((), updates).nodes for value in node.reads()}
+    unfed = any(value.kind == FEED and value not in graph.feeds for value in reads)
+    return frozenset() if unfed else updates
 
 
 def _informed(

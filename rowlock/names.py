@@ -41,12 +41,34 @@ CURES = {
     "paddle.imag": "There are no complex numbers: keep the parts in two variables.",
     "paddle.real": "There are no complex numbers: keep the parts in two variables.",
     "paddle.set_cuda_rng_state": "Call paddle.seed: it decides what all places draw.",
+    "fluid.DataFeedDesc": "fluid.DatasetFactory reads such files, for Executor.train_from_dataset.",
+    "fluid.communicator": "Executor.run of a transpiled trainer's program exchanges with servers by itself.",
+    "fluid.data_feed_desc": "fluid.DatasetFactory reads such files, for Executor.train_from_dataset.",
+    "fluid.device_worker": "Executor.train_from_dataset runs steps: no worker is chosen.",
+    "fluid.distribute_lookup_table": "DistributeTranspiler finds embedding(is_distributed=True) by itself.",
     "fluid.enable_dygraph": "Programs are always static: leave it out.",
     "fluid.proto": "program.desc.serialize_to_string() writes a program, Program.parse_from_string reads it.",
-    "fluid.framework.load_op_library": "fluid.layers.py_func calls a Python function as an op.",
-    "fluid.load_op_library": "fluid.layers.py_func calls a Python function as an op.",
-    "fluid.contrib.slim": "fluid.contrib.mixed_precision trains in float16; nothing prunes or quantizes.",
-    "fluid.contrib.Compressor": "Nothing prunes, distils or quantizes programs.",
+    "fluid.framework.load_op_library": "A library of Paddle's ops cannot be loaded: write the op from "
+    "fluid.layers, or in Python, with its gradient, by fluid.layers.py_func.",
+    "fluid.load_op_library": "A library of Paddle's ops cannot be loaded: write the op from fluid.layers, "
+    "or in Python, with its gradient, by fluid.layers.py_func.",
+    "fluid.layers.load": "In Paddle 1.8 its op has no result, so it never ran: fluid.io.load_vars(exe, folder, "
+    "vars=[variable]) reads a file.",
+    "fluid.layers.control_flow.ConditionalBlock": "fluid.layers.cond, or Switch, computes a branch.",
+    "fluid.layers.device.get_places": "fluid.cpu_places() and fluid.cuda_places() list places.",
+    "fluid.net_drawer": "BuildStrategy.debug_graphviz_path draws programs.",
+    "fluid.debugger.draw_block_graphviz": "BuildStrategy.debug_graphviz_path draws programs.",
+    "fluid.optimizer.PipelineOptimizer": "A program runs whole on each place: leave it out, or split the batch "
+    "with GradientMergeOptimizer where memory is short.",
+    "fluid.trainer_desc": "Executor.train_from_dataset runs steps: it takes no description of a trainer.",
+    "fluid.trainer_factory": "Executor.train_from_dataset runs steps: it takes no description of a trainer.",
+    "fluid.contrib.HDFSClient": "fluid.incubate.fleet.utils.hdfs.HDFSClient reads and writes files there.",
+    "fluid.contrib.utils": "fluid.incubate.fleet.utils.hdfs.HDFSClient reads and writes files there.",
+    "fluid.contrib.slim": "Here nothing prunes or quantizes. Leave its passes and Compressor out and the "
+    "program trains in full precision (fluid.contrib.mixed_precision: in float16); distillation is a loss of "
+    "two nets in one program, the teacher's variables with stop_gradient; models that save_inference_model "
+    "writes can be quantized by Paddle itself.",
+    "fluid.contrib.Compressor": "Nothing prunes or quantizes. Train the program itself by Executor.run.",
     "fluid.contrib.QuantizeTranspiler": "fluid.contrib.mixed_precision trains in float16; nothing quantizes.",
 }
 

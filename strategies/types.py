@@ -122,6 +122,12 @@ def to_numpy(dtype: VarType | int) -> np.dtype:
 ELEMENT_TYPES = frozenset(_FROM_NUMPY)  # the NumPy dtypes that elements of a tensor can have
 
 
+def whole(number: float, dtype: np.dtype) -> int:
+    """Return a number as an element of an integer type: cut at the point, then to its bits, as C does it."""
+    least = int(np.iinfo(dtype).min)
+    return (int(number) - least) % (1 << 8 * dtype.itemsize) + least
+
+
 def is_float(dtype: np.dtype) -> bool:
     """Tell whether elements are floats, bfloat16 included."""
     return dtype.kind == "f" or dtype == BFLOAT16

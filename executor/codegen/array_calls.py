@@ -164,6 +164,22 @@ def _rounded_once(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[C
     ]
 
 
+def _power(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
+    base, exponent = args
+    if out.dtype.kind == "i" and isinstance(exponent, dev.xp.ndarray):
+        return [partial(_whole_power, dev.xp, base, exponent, out)]
+    return [partial(dev.xp.power, base, exponent, out)]
+
+
+def _whole_power(xp: Any, base: Any, exponent: Any, out: Any) -> None:
+    """A negative power is 1 over a product, cut at the point; of 0 it is the least number, as in Paddle."""
+    inverts = exponent < 0
+    product = xp.power(base, xp.where(inverts, exponent & 1, exponent))
+    is_unit = (base == 1) | (base == -1)
+    inverse = xp.where(is_unit, product, xp.where(base == 0, np.iinfo(out.dtype).min, 0))
+    xp.copyto(out, xp.where(inverts, inverse, product))
+
+
 def _where(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Callable[[], Any]]:
     """``out`` may be the memory of what is chosen: write the other one, masked, over it.
 
@@ -191,5 +207,6 @@ _SPECIAL: Mapping[str, Callable[..., list[Callable[[], Any]]]] = {
     "exp": _rounded_once,
     "maximum": _by_keyword,
     "minimum": _by_keyword,
+    "power": _power,
     "where": _where,
 }

@@ -68,7 +68,7 @@ class LocalRun(ParallelRun):
         if not by_call or not (feed is None or type(feed) is dict):
             return super().run(feed, fetches)
         self._strategies.warn_of_edits()
-        program, checks, fetch_names = self.program, checking(), fetches.names
+        program, checks, needs = self.program, checking(), fetches.needs
         if program.readers:
             read = batches_for(program, feed, 1, 1, current_config().step_deadline_s)
             feed = {**(feed or {}), **read[0][0]} if read else feed
@@ -79,7 +79,7 @@ class LocalRun(ParallelRun):
                 break
         else:  # converting makes others only of what is fed under these shapes for the first time
             shapes = tuple([(name, a.shape, a.dtype) for name, a in arrays.items()])
-            ready = self._ready.get((shapes, fetch_names, checks))
+            ready = self._ready.get((shapes, needs, checks))
         if ready is None:
             shard = FeedShard(convert(program, arrays), sequences_in(arrays))
             arrays = shard.complete()
@@ -92,7 +92,7 @@ class LocalRun(ParallelRun):
             if program.lr_scheduler is not None:
                 set_scheduled_rate(program, values.scope)
             if ready is None:
-                ready = self._ready.get((shapes, fetch_names, checks))
+                ready = self._ready.get((shapes, needs, checks))
             if ready is not None:
                 for tensor in ready.read:
                     if tensor.link is not None:  # other replicas may have made it newer
@@ -100,8 +100,8 @@ class LocalRun(ParallelRun):
                 if values.shared.generation != Storage.generation:
                     values.rebind()
             if ready is None or ready.moves != values.moves:
-                ready = self._prepare(shard or FeedShard(arrays, {}), fetch_names)
-                self._ready[shapes, fetch_names, checks] = ready
+                ready = self._prepare(shard or FeedShard(arrays, {}), fetches)
+                self._ready[shapes, needs, checks] = ready
             step = self.steps if self._count[1] else self._count[0]
             replica = self.gang.here
             fed = list(arrays.values())
@@ -116,19 +116,19 @@ class LocalRun(ParallelRun):
                     tensor.written()
             if not self._plain:
                 self.last = ready.variant
-                self._end_temporaries(bool(fetch_names))
-        _, as_numpy, merged = fetches
-        if self._plain and as_numpy and merged and len(fetched) == len(fetch_names):
+                self._end_temporaries(bool(fetches.names))
+        names, as_numpy, merged, _ = fetches
+        if self._plain and as_numpy and merged and len(fetched) == len(names):
             return [array.view(FetchedArray) for array in fetched]
-        return fetches.of(self._joined(ready.variant, fetch_names, [fetched]))
+        return fetches.of(self._joined(ready.variant, names, [fetched]))
 
-    def _prepare(self, shard: FeedShard, fetch_names: tuple[str, ...]) -> _Ready:
+    def _prepare(self, shard: FeedShard, fetches: Fetches) -> _Ready:
         """Compile and check the program that the replica runs for these feeds."""
         values, arrays = self.values, shard.complete()
         check(self.program, shard.arrays)
         refuse_empty(self.program, shard)
         whole = frozenset[str]() if self._plain else self._splitter.whole([Portions([shard])])
-        _, variant = self._variant([shard], fetch_names, whole)
+        _, variant = self._variant([shard], fetches, whole)
         loaded = self.gang.here.programs[variant.number]
         if not loaded.earlier:  # what is inferred to check what is fed is inferred to bind it, too
             variant.shapes = loaded.cache.shapes

@@ -143,16 +143,16 @@ class ParallelRun(ProgramOnGang):
 
     def _begin(self, flight: InFlightSteps, becomes: InFlightSteps, ahead: bool) -> None:
         """Compile, check and send the steps of ``flight``, and have ``becomes`` stand for them from then on."""
-        batches, fetch_names, together = flight.batches, flight.fetches.names, self._together
+        batches, fetches, together = flight.batches, flight.fetches, self._together
         with self._explaining():
             self.gang.make_way(ahead)
             if together is not None:
                 self._meet_trainers(together)
         preparing = time.perf_counter()
-        known = self._known_step(batches, fetch_names)
+        known = self._known_step(batches, fetches)
         shares: Sequence[Share]
         if known is None:
-            variant, shares, known = self._new_step(batches, fetch_names)
+            variant, shares, known = self._new_step(batches, fetches)
         else:
             variant, shares = known.variant, known.shares(batches[0])
         self.values.adopt(variant.states, variant.owners, variant.needed)
@@ -168,7 +168,8 @@ class ParallelRun(ProgramOnGang):
             self.spans.note("prepare", self.steps, preparing)
         self._since_drop += flight.iterations
         drop = (
-            bool(fetch_names) or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
+            bool(fetches.names)
+            or self._since_drop >= self.execution.num_iteration_per_drop_scope > 0
         )
         dropped = [v.number for v in self.variants.values()] if drop else []
         if variant.writes:
@@ -287,13 +288,11 @@ class ParallelRun(ProgramOnGang):
         self.spans.switch(on)
         self.tell(partial(Trace, on=on))
 
-    def _known_step(
-        self, batches: Sequence[Portions], fetches: tuple[str, ...]
-    ) -> KnownStep | None:
+    def _known_step(self, batches: Sequence[Portions], fetches: Fetches) -> KnownStep | None:
         """Return what is known of steps with feeds of these shapes, if their variant is up to date."""
         if len(batches) > 1:
             return None
-        known = self._known_steps.get((id(batches[0].cuts), fetches, checking()))
+        known = self._known_steps.get((id(batches[0].cuts), fetches.needs, checking()))
         if known is None:
             return None
         variant = known.variant
@@ -303,7 +302,7 @@ class ParallelRun(ProgramOnGang):
         return known if fresh and variant.alike.isdisjoint(self.values.own) else None
 
     def _new_step(
-        self, batches: Sequence[Portions], fetches: tuple[str, ...]
+        self, batches: Sequence[Portions], fetches: Fetches
     ) -> tuple[CompiledVariant, list[Share], KnownStep | None]:
         """Return the variant for these feeds, the share of each place, and a record for steps like it."""
         shards = batches[0] if len(batches) == 1 else [s for portions in batches for s in portions]
@@ -313,7 +312,7 @@ class ParallelRun(ProgramOnGang):
         if cuts is None or not self._splitter.cut_alike(batches):
             return variant, shares, None
         known = KnownStep(batches[0], key, variant, shares, counts)
-        self._known_steps[id(cuts), fetches, checking()] = known
+        self._known_steps[id(cuts), fetches.needs, checking()] = known
         return variant, shares, known
 
     def _shares(

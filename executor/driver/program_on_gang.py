@@ -22,6 +22,7 @@ from ...strategies.log import log
 from ..device.place import CUDAPlace, Place
 from ..device.tensor import Storage
 from ..feed.feeds import FeedShard, fed_names, with_rows
+from ..feed.fetches import Fetches
 from ..feed.scope import Scope
 from ..gang.delivery import Share
 from ..gang.gang import Gang
@@ -63,7 +64,6 @@ class ProgramOnGang:
         trainers: other drivers that train the same program; None: this driver alone does.
         build_strategy, exec_strategy: None where the program is plain.
         share_with: the program whose values on the replicas this one uses, too.
-        keep: run only the ops that these variables need.
         plain: the program has no strategies, and reads the newest values of the scope, whichever program wrote
             them.
         compile: compiles the program; takes the arguments of :func:`compile_program`.
@@ -83,7 +83,6 @@ class ProgramOnGang:
         build_strategy: BuildStrategy | None = None,
         exec_strategy: ExecutionStrategy | None = None,
         share_with: ProgramOnGang | None = None,
-        keep: Sequence[str] | None = None,
         plain: bool = False,
         compile: Callable[..., Compiled] = compile_program,
     ) -> None:
@@ -106,7 +105,6 @@ class ProgramOnGang:
             self._check_shared(share_with)
         gang.users.add(self)
         self._refuse_other_trainers()
-        self._keep = keep
         self._compile = compile
         self._sized = SizedPrograms(program)
         self.values = self._new_values(scope) if share_with is None else share_with.values
@@ -180,12 +178,12 @@ class ProgramOnGang:
         self._count = (steps, ())
 
     def _variant(
-        self, shards: Sequence[FeedShard], fetches: tuple[str, ...], whole: frozenset[str]
+        self, shards: Sequence[FeedShard], fetches: Fetches, whole: frozenset[str]
     ) -> tuple[VariantKey, CompiledVariant]:
         """Return the variant for these feeds and fetches; compile and load it if there is none."""
         feeds, checks = fed_names(shards), checking()
         program, sizes = self._sized.of(shards)
-        key = (feeds, fetches, whole, checks, sizes)
+        key = (feeds, fetches.needs, whole, checks, sizes)
         known = self.variants.get(key)
         if known is None or not known.alike.isdisjoint(self.values.own):
             target = replace(
@@ -208,18 +206,18 @@ class ProgramOnGang:
         return key, variant
 
     def _compiled(
-        self, program: Program, fed: Mapping[str, Any], fetches: tuple[str, ...], target: Target
+        self, program: Program, fed: Mapping[str, Any], fetches: Fetches, target: Target
     ) -> Compiled:
         """Compile a program; choose kernels by measurement, and agree on them with other trainers."""
         supported, began = capabilities(self._libraries()), time.perf_counter()
         compiled = self._compile(
             program,
             tuple(fed),
-            fetches,
+            fetches.names,
             target,
             supported,
             "cupy" if isinstance(self.places[0], CUDAPlace) else "numpy",
-            keep=self._keep,
+            keep=fetches.updates,
         )
         if self._measures():
             compiled = chosen(compiled, fed, self.values.spec, self.gang)

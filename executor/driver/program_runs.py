@@ -77,9 +77,9 @@ class ProgramRuns:
         self._compiler = _Compiler(capacity=0 if self._on_gpu else _RUNS_KEPT)
         self._turn = threading.RLock()
 
-    def run_of(self, program: Program, scope: Scope, keep: tuple[str, ...] | None) -> ParallelRun:
-        """Return the run of a program as it is now; ``keep``: only the ops that make these variables."""
-        key = (program.id, program.version, id(scope), keep)
+    def run_of(self, program: Program, scope: Scope) -> ParallelRun:
+        """Return the run of a program as it is now."""
+        key = (program.id, program.version, id(scope))
         run = self._runs.get(key)
         if run is None or run.superseded or self._on_gpu:
             # A gang that another thread starts meanwhile would end this one: nothing uses it yet.
@@ -87,7 +87,7 @@ class ProgramRuns:
                 run = self._runs.get(key)
                 gang = self._gang()
                 if run is None or run.gang is not gang or gang.delivery.broken:
-                    run = self._runs[key] = self._new_run(program, scope, keep, gang)
+                    run = self._runs[key] = self._new_run(program, scope, gang)
                 self._runs.move_to_end(key)
                 last = self._last.get(program.id)
                 if last is not run:
@@ -112,9 +112,7 @@ class ProgramRuns:
         self._local = self._local or LocalGang(self.place)
         return self._local
 
-    def _new_run(
-        self, program: Program, scope: Scope, keep: tuple[str, ...] | None, gang: Gang
-    ) -> ParallelRun:
+    def _new_run(self, program: Program, scope: Scope, gang: Gang) -> ParallelRun:
         other = self._by_scope.get(id(scope))
         shared = other if other is not None and other.gang is gang else None
         run = run_type(gang)(
@@ -124,7 +122,6 @@ class ProgramRuns:
             share_with=shared,
             gang=gang,
             trainers=rings_of(program, scope),
-            keep=keep,
             plain=True,
             compile=self._compiler,
         )

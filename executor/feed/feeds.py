@@ -295,7 +295,8 @@ def split(
 
     A variable whose first dimension is unknown is cut along it, or into its sequences if it has a LoD; each
     place gets the same number and the last one the remainder too. A persistable is fed one value for all
-    places, or one for each. Anything else goes whole to every place. ``partial``: with fewer rows than
+    places, or one for each. What has as many rows for each place as it declares is cut, too; anything else goes
+    whole to every place. ``partial``: with fewer rows than
     places, some get none.
 
     Raises:
@@ -402,7 +403,14 @@ def _rows(
         return [slice(*b) for b in _bounds(variable, len(array), places, partial, "row(s)")]
     if variable.persistable or variable.name.endswith(GRAD_SUFFIX):
         return _one_or_each(variable, array, places)
+    each = variable.shape[0] if variable.shape else 0
+    if places > 1 and array.ndim and len(array) == each * places:
+        return _equal_parts(each, places)
     return [None] * places
+
+
+def _equal_parts(rows: int, places: int) -> list[slice]:
+    return [slice(i * rows, (i + 1) * rows) for i in range(places)]
 
 
 def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence[slice | None]:
@@ -413,7 +421,7 @@ def _one_or_each(variable: Variable, array: np.ndarray, places: int) -> Sequence
         return [None] * places
     each = shape[0] if shape else 1
     if array.ndim and len(array) == each * places:
-        return [slice(i * each, (i + 1) * each) for i in range(places)]
+        return _equal_parts(each, places)
     cure = f"{each * places} row(s), one value a place"
     if variable.persistable:
         cure = f"one value of shape {list(shape)}, or {cure}"

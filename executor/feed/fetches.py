@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...graph.ir.graph import OpKey
 from ...graph.program.operator import Operator
 from ...graph.program.role import OpRole
 from ...graph.program.variable import Variable
@@ -15,8 +16,8 @@ from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Seq
 from ..device.tensor import LoD, Tensor
 
 
-def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names in a fetch list, and the names that the optimize ops in it write.
+def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[OpKey, ...]]:
+    """Return the names in a fetch list, and the optimize ops in it.
 
     An item may be a list, or what ``minimize`` returns: its optimize ops, behind which come gradients.
 
@@ -33,21 +34,22 @@ def fetch_names_of(fetch_list: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
             f"fetch_list must be a list of variables, got {type(fetch_list).__name__}."
         )
     names: list[str] = []
-    updated: list[str] = []
+    updates: list[OpKey] = []
     for item in _flattened(fetch_list):
         if isinstance(item, Variable):
             names.append(item.name)
         elif isinstance(item, str):
             names.append(item)
         elif isinstance(item, Operator) and item.role & OpRole.Optimize:
-            updated += item.output_arg_names
+            reads, writes = map(frozenset, (item.input_arg_names, item.output_arg_names))
+            updates.append((item.type, reads, writes))
         elif isinstance(item, Operator):
             raise InvalidType(
                 f"fetch_list holds operator {item.type}, which is not an optimize op: fetch its outputs."
             )
         else:
             raise InvalidType(f"fetch_list holds variables or their names, got {item!r}.")
-    return tuple(names), tuple(updated)
+    return tuple(names), tuple(updates)
 
 
 def _flattened(fetch_list: Iterable[Any]) -> Iterator[Any]:
@@ -161,11 +163,21 @@ class Joined:
 
 
 class Fetches(NamedTuple):
-    """What a run is to return: variables, as NumPy arrays or tensors, joined over places or for each place."""
+    """What a run is to return: variables, as NumPy arrays or tensors, joined over places or for each place.
+
+    ``updates`` are the ops that are run beside, and what they need (None: every op is; without any: all that
+    the program trains by, see :func:`compile_program`).
+    """
 
     names: tuple[str, ...] = ()
     as_numpy: bool = True
     merged: bool = True
+    updates: tuple[OpKey | str, ...] | None = None
+
+    @property
+    def needs(self) -> tuple[tuple[str, ...], tuple[OpKey | str, ...] | None]:
+        """What a program is compiled for: another pair is another variant of it."""
+        return self.names, self.updates
 
     def of(self, joined: Iterable[Joined]) -> list[Any]:
         """Return the values from the places in the form that was asked for."""
@@ -175,9 +187,14 @@ class Fetches(NamedTuple):
 
 
 @lru_cache(256)
-def fetches_of(names: tuple[str, ...], as_numpy: bool, merged: bool = True) -> Fetches:
+def fetches_of(
+    names: tuple[str, ...],
+    as_numpy: bool,
+    merged: bool = True,
+    updates: tuple[OpKey | str, ...] | None = None,
+) -> Fetches:
     """Return the record of what a user asks for, cached: making it anew adds a fiftieth to a short step."""
-    return Fetches(names, as_numpy, merged)
+    return Fetches(names, as_numpy, merged, updates)
 
 
 def _of_rows(lods: Sequence[LoD], parts: Sequence[np.ndarray]) -> list[LoD]:

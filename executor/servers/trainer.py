@@ -88,7 +88,7 @@ class TrainerRun:
         if exchange.changes is not None and self._shared is None:
             self._shared = SharedChanges(exchange, exchange.changes, self.session, self.scope)
         self.session.drain()
-        parts = self._computed(feed, own, fetches.as_numpy)
+        parts = self._computed(feed, fetches._replace(names=own))
         if self._shared is not None:
             self._shared.stepped()
         else:
@@ -102,15 +102,17 @@ class TrainerRun:
         results |= {name: self._fetched(name, fetches) for name in late}
         return [results[name] for name in fetches.names]
 
-    def _computed(self, feed: Any, names: tuple[str, ...], as_numpy: bool) -> list[list[Any]]:
+    def _computed(self, feed: Any, fetches: Fetches) -> list[list[Any]]:
         """Return the places' values of fetches, and then of what is sent."""
+        names = fetches.names
         if not self.exchange.compute.global_block().ops:
             if names:
                 raise FeedError(f"fetch {names[0]!r}: the program computes nothing, it exchanges.")
             return []
         pushes, count = self.exchange.fetches, len(names)
-        as_numpy = as_numpy or not names
-        parts = self.inner.run(feed, Fetches((*names, *pushes), as_numpy, merged=False))
+        as_numpy = fetches.as_numpy or not names
+        sent = Fetches((*names, *pushes), as_numpy, merged=False, updates=fetches.updates)
+        parts = self.inner.run(feed, sent)
         if as_numpy:
             return parts
         return [*parts[:count], *([np.asarray(p) for p in each] for each in parts[count:])]
@@ -192,10 +194,10 @@ class TrainerRun:
                 [place],
                 self.scope,
                 gang=LocalGang(place),
-                keep=(name,),
                 plain=True,
             )
-        ids: Tensor = self._ids_runs[name].run(feed, Fetches((name,), as_numpy=False))[0]
+        alone = Fetches((name,), as_numpy=False, updates=(name,))
+        ids: Tensor = self._ids_runs[name].run(feed, alone)[0]
         return ids
 
 

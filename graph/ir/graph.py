@@ -6,12 +6,13 @@ Passes take a graph and return a graph, the very same one if nothing matched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...strategies.errors import NotFound, nearest
 from ..ops.registry import OPS, Inference, Spec
+from ..program.role import OpRole
 
 FEED, STATE, TEMP = "feed", "state", "temp"
 EVERYWHERE = -1  # a rank: all of them
@@ -51,6 +52,7 @@ class ValueMaker:
         return Value(name, spec, kind, version)
 
 
+OpKey = tuple[str, frozenset[str], frozenset[str]]
 Slots = Mapping[str, tuple[Value | None, ...]]
 
 
@@ -73,6 +75,17 @@ class Node:
     at: int = EVERYWHERE
     scope: str = ""
     host: bool = False
+
+    @property
+    def key(self) -> OpKey:
+        """What tells the op from others of its program: its type, and the names that it reads and writes."""
+        reads, writes = (frozenset(v.name for v in vs) for vs in (self.reads(), self.writes()))
+        return self.op, reads, writes
+
+    @property
+    def updates(self) -> bool:
+        """Whether it is an optimizer's, and writes what outlives the step."""
+        return bool(self.role & OpRole.Optimize) and any(v.kind == STATE for v in self.writes())
 
     def reads(self) -> list[Value]:
         """Return the values read, slot by slot."""
@@ -140,19 +153,33 @@ class Graph:
         """Return the graph with one more line for ``explain()``: what a pass changed, or why nothing."""
         return replace(self, notes=(*self.notes, text))
 
-    def pruned(self, names: Iterable[str]) -> Graph:
-        """Return the graph with only the nodes that the last values of these variables need.
+    def pruned(self, names: Iterable[str], ops: Container[OpKey] = ()) -> Graph:
+        """Return the graph with only these ops, and the nodes that they or variables' last values need.
+
+        What is fed is not computed as well: later writes of a temporary that is fed are left out. Other updates
+        than ``ops`` are, too: what is read behind them is the value from before.
 
         Raises:
             NotFound: a name that is no variable of the program.
         """
-        needed = {self.fetched(name) for name in names}
+        feeds = {value.name: value for value in self.feeds}
+        swap = {v: feeds[v.name] for v in self.values() if v.kind == TEMP and v.name in feeds}
+        newest: dict[str, Value] = {}
+        for node in self.nodes:
+            newest.update((v.name, swap.get(v, v)) for v in node.reads())
+            for value in node.writes():
+                if node.updates and node.key not in ops and value.name in newest:
+                    swap[value] = newest[value.name]
+                else:
+                    newest[value.name] = value
+        whole = self.with_nodes(self.nodes, swap)
+        needed = {whole.fetched(name) for name in names}
         nodes: list[Node] = []
         for node in reversed(self.nodes):
-            if needed.intersection(node.writes()):
-                nodes.append(node)
-                needed.update(node.reads())
-        return self.with_nodes(reversed(nodes))
+            if node.key in ops or (not node.updates and needed.intersection(node.writes())):
+                nodes.append(node.reading(swap))
+                needed.update(nodes[-1].reads())
+        return whole.with_nodes(reversed(nodes))
 
     def needed(self, names: Iterable[str]) -> frozenset[Value]:
         """Return the last values of the named variables, without names that the graph does not know."""

@@ -79,7 +79,10 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
     def _feed(self, name: str) -> Value:
         source = sequence_of(name)
         if source is None or name in self.block.vars:
-            return self._value(self.block.var(name), FEED)
+            variable = self.block.var(name)
+            value = self._new(name, self._before_views(variable), FEED)
+            self.current[name] = value
+            return value
         level = self.levels[name] = self._new(name, OFFSETS, FEED)
         self.sequences.feed(self.current[source], level)
         return level
@@ -252,6 +255,18 @@ class _Reader(Branches, Recurrence, Loops, WrittenOut, TrainerOps):
         value = self._new(variable.name, self._spec(variable), kind)
         self.current[variable.name] = value
         return value
+
+    def _before_views(self, variable: Variable) -> Spec:
+        """Return the spec of what is fed, to which ops may give another shape in place (``reshape2``)."""
+        spec = self._spec(variable)
+        if variable.name not in self._overwritten:
+            return spec
+        for op in self.block.ops:
+            if variable.name in op.output_arg_names:
+                for shape in op.output("XShape") if "XShape" in op.output_names else ():
+                    return Spec(self._spec(self.block.var(shape)).shape[1:], spec.dtype)
+                break
+        return spec
 
     def _spec(self, variable: Variable) -> Spec:
         if variable.shape is None or variable.dtype is None:

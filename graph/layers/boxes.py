@@ -316,3 +316,100 @@ def prroi_pool(
     """
     size = (pooled_height, pooled_width)
     return _regions("prroi_pool", input, rois, size, spatial_scale, {}, BatchRoINums=batch_roi_nums)
+
+
+def deformable_roi_pooling(
+    input: Variable,
+    rois: Variable,
+    trans: Variable,
+    no_trans: bool = False,
+    spatial_scale: float = 1.0,
+    group_size: Any = (1, 1),
+    pooled_height: int = 1,
+    pooled_width: int = 1,
+    part_size: Any = None,
+    sample_per_part: int = 1,
+    trans_std: float = 0.1,
+    position_sensitive: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """The mean of points in each bin, bins being moved: [R, channels, pooled_height, pooled_width].
+
+    Args:
+        input: [N, C, H, W]; ``rois`` are as for :func:`roi_pool`.
+        trans: [R, 2, rows, columns] of ``part_size`` (as many as bins): how far bins move, in ``trans_std`` of
+            their region's size. With more classes two for each.
+        no_trans: bins do not move.
+        group_size: rows and columns of channels, of which each bin reads one.
+        sample_per_part: how many points a bin has along each axis.
+        position_sensitive: there are as many times the result's channels as bins.
+
+    Raises:
+        InvalidType, InvalidValue: an argument does not fit.
+    """
+    layer = "deformable_roi_pooling"
+    for argument, variable in (("input", input), ("rois", rois), ("trans", trans)):
+        check_variable(variable, argument, layer)
+    size = [
+        integer(n, "pooled_height and pooled_width", layer) for n in (pooled_height, pooled_width)
+    ]
+    assert input.shape is not None
+    channels = input.shape[1] // (size[0] * size[1]) if position_sensitive else input.shape[1]
+    attrs = {
+        "no_trans": bool(no_trans),
+        "spatial_scale": number(spatial_scale, "spatial_scale", layer),
+        "output_dim": channels,
+        "group_size": _two_sizes(group_size, "group_size", layer),
+        "pooled_height": size[0],
+        "pooled_width": size[1],
+        "part_size": size if part_size is None else _two_sizes(part_size, "part_size", layer),
+        "sample_per_part": sample_per_part,
+        "trans_std": number(trans_std, "trans_std", layer),
+    }
+    slots = {"Input": input, "ROIs": rois, "Trans": trans}
+    results = "Output TopCount"
+    return layers("deformable_psroi_pooling", name, results, "TopCount", **slots, **attrs)[0]
+
+
+def _two_sizes(value: Any, argument: str, layer: str) -> list[int]:
+    """Return two sizes, of one number or two."""
+    return [
+        int(n)
+        for n in numbers([value] * 2 if isinstance(value, int) else value, argument, layer, 2)
+    ]
+
+
+def roi_perspective_transform(
+    input: Variable,
+    rois: Variable,
+    transformed_height: int,
+    transformed_width: int,
+    spatial_scale: float = 1.0,
+    name: str | None = None,
+) -> tuple[Variable, Variable, Variable]:
+    """Quadrilaterals of images made upright.
+
+    Args:
+        input: [N, C, H, W].
+        rois: [R, 8], x and y of each corner, clockwise from the top left one; image n has those of sequence n.
+
+    Returns:
+        [R, C, transformed_height, transformed_width]; int32 [R, 1, ...], 1 where that is within a region and
+        its image; and [R, 9], the matrices that lead back.
+
+    Raises:
+        InvalidType: an argument has another type.
+    """
+    layer = "roi_perspective_transform"
+    out, mask, matrix = layers(
+        layer,
+        name,
+        "Out Mask TransformMatrix",
+        "Mask TransformMatrix",
+        X=input,
+        ROIs=rois,
+        transformed_height=transformed_height,
+        transformed_width=transformed_width,
+        spatial_scale=spatial_scale,
+    )
+    return out, mask, matrix

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...strategies.errors import InvalidType, InvalidValue, Unsupported
+from ...strategies.errors import InvalidArgument, InvalidType, InvalidValue, Unsupported
 from ..program.variable import Variable
 from .arguments import integer, number
 from .boxes import box_coder, iou_similarity, prior_box
@@ -207,6 +207,40 @@ def matrix_nms(
         gaussian_sigma=gaussian_sigma,
     )
     return (out, index) if return_index else out
+
+
+def locality_aware_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    nms_threshold: float = 0.3,
+    normalized: bool = True,
+    nms_eta: float = 1.0,
+    background_label: int = -1,
+    name: str | None = None,
+) -> Variable:
+    """Merge boxes with the one before where they overlap, then suppress: [K, D + 2], a sequence for each image.
+
+    Args:
+        bboxes: [N, M, D], D being 4, or 8, 16, 24 or 32 for polygons of so many x and y.
+        scores: [N, 1, M]; a merged box has the sum of its parts', and is their mean by score.
+
+    Other arguments are those of :func:`multiclass_nms`.
+
+    Raises:
+        InvalidArgument: there are several classes.
+    """
+    if scores.shape is None or len(scores.shape) != 3 or scores.shape[1] != 1:
+        raise InvalidArgument(
+            f"locality_aware_nms: scores must be [N, 1, M], of one class, not {scores.shape}."
+        )
+    limits = score_threshold, nms_top_k, keep_top_k, nms_threshold
+    attrs = _nms_attributes(*limits, normalized, nms_eta, background_label)
+    helper = LayerHelper("locality_aware_nms", name)
+    out: Variable = _suppress("locality_aware_nms", bboxes, scores, attrs, helper)[0]
+    return out
 
 
 def retinanet_detection_output(

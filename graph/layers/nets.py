@@ -9,7 +9,7 @@ from ...strategies.errors import InvalidValue
 from ..program.variable import Variable
 from .binary import elementwise_mul, matmul
 from .conv import conv2d
-from .nn import batch_norm
+from .nn import batch_norm, fc
 from .pool import pool2d
 from .sequence import sequence_conv, sequence_pool
 from .shape import reshape, split, transpose
@@ -111,20 +111,39 @@ def scaled_dot_product_attention(
 ) -> Variable:
     """softmax(q k^T / sqrt(width of a head)) v, head by head: [batch, queries, width].
 
-    Source: Vaswani et al., arXiv 1706.03762, equation 1.
+    With several heads queries [batch, queries, width], keys [batch, keys, width] and values [batch, keys, own
+    width] go through an ``fc`` each, which keeps their widths. Source: Vaswani et al., arXiv 1706.03762,
+    section 3.2.
+
+    Raises:
+        InvalidValue: shapes do not fit together, or widths do not split in heads.
     """
-    assert queries.shape is not None and values.shape is not None
+    shapes = [queries.shape, keys.shape, values.shape]
+    if any(shape is None or len(shape) != 3 for shape in shapes):
+        raise InvalidValue(
+            f"attention: queries, keys and values must have 3 dimensions, not {shapes}."
+        )
+    assert queries.shape is not None and keys.shape is not None and values.shape is not None
     width = queries.shape[-1]
+    counts = keys.shape[1], values.shape[1]
+    if keys.shape[-1] != width or (min(counts) >= 0 and counts[0] != counts[1]):
+        raise InvalidValue(
+            f"attention: keys {keys.shape} do not fit queries {queries.shape} and values {values.shape}: keys "
+            f"are as wide as queries, and as many as values."
+        )
     if width % num_heads or values.shape[-1] % num_heads:
         raise InvalidValue(
             f"attention: widths {width} and {values.shape[-1]} do not split in {num_heads} heads."
+        )
+    if num_heads > 1:
+        queries, keys, values = (
+            fc(x, _width(x), num_flatten_dims=2) for x in (queries, keys, values)
         )
 
     def heads(x: Variable) -> Variable:
         if num_heads == 1:
             return x
-        assert x.shape is not None
-        return transpose(reshape(x, [0, 0, num_heads, x.shape[-1] // num_heads]), [0, 2, 1, 3])
+        return transpose(reshape(x, [0, 0, num_heads, _width(x) // num_heads]), [0, 2, 1, 3])
 
     q, k, v = heads(queries), heads(keys), heads(values)
     scores = matmul(scale(q, (width // num_heads) ** -0.5), k, transpose_y=True)
@@ -134,4 +153,9 @@ def scaled_dot_product_attention(
     context = matmul(weights, v)
     if num_heads == 1:
         return context
-    return reshape(transpose(context, [0, 2, 1, 3]), [0, 0, values.shape[-1]])
+    return reshape(transpose(context, [0, 2, 1, 3]), [0, 0, _width(values)])
+
+
+def _width(x: Variable) -> int:
+    assert x.shape is not None
+    return x.shape[-1]

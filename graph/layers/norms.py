@@ -173,6 +173,7 @@ def data_norm(
     """Normalise columns by sums over the data, three parameters that the optimizer moves.
 
     ``param_attr`` may be a dict of their first values: batch_size, batch_sum, batch_square (and scale_w, bias).
+    Parameters are named ``<name>.batch_size`` and so on; layers without a name share those of "dn".
     """
     image_format(data_layout, "data_norm")
     channels = known_channels(input, 1 if data_layout == "NCHW" else -1, "data_norm")
@@ -183,7 +184,7 @@ def data_norm(
     helper = LayerHelper("data_norm", name)
 
     def parameter(suffix: str, value: float) -> Any:
-        settings = ParamAttr(f"{name or helper.name}.{suffix}", ConstantInitializer(float(value)))
+        settings = ParamAttr(f"{name or 'dn'}.{suffix}", ConstantInitializer(float(value)))
         return helper.create_parameter(settings, [channels], input.dtype)
 
     inputs = {"X": input}

@@ -56,8 +56,20 @@ def astype(self: Variable, dtype: Any) -> Variable:
     return _append(self, "cast", {"X": self}, kind, attrs)
 
 
+def _check_in_range(like: Variable, value: float) -> None:
+    """Refuse a number that a tensor of integers cannot hold beside ``like``."""
+    if like.dtype in INTEGERS:
+        limits = np.iinfo(to_numpy(like.dtype))
+        if not limits.min <= value <= limits.max:
+            raise InvalidArgument(
+                f"{like.name!r} holds {like.dtype.name}, from {limits.min} to {limits.max}, and the other "
+                f"operand, {value:g}, lies outside: cast it first, as by {like.name}.astype('int64')."
+            )
+
+
 def _one_number(like: Variable, value: float) -> Variable:
     assert like.dtype is not None
+    _check_in_range(like, value)
     attrs = {"shape": [1], "dtype": int(like.dtype), "value": value}
     out = _append(like, "fill_constant", None, like.dtype, attrs)
     out.stop_gradient = True
@@ -67,6 +79,7 @@ def _one_number(like: Variable, value: float) -> Variable:
 def _filled(like: Variable, value: float) -> Variable:
     """Return ``value`` in the shape of ``like``: the left operand decides the shape."""
     assert like.dtype is not None and like.shape is not None
+    _check_in_range(like, value)
     sizes = list(like.shape)
     if not any(size < 0 for size in sizes):
         attrs = {"shape": sizes, "dtype": int(like.dtype), "value": value}
@@ -226,7 +239,16 @@ def _matmul(self: Variable, other: Any) -> Any:
 
 
 def _negative(self: Variable) -> Variable:
-    """Append ``scale`` by -1."""
+    """Append ``scale`` by -1: what is below 0 wraps around in unsigned integers.
+
+    Raises:
+        InvalidType: of booleans.
+    """
+    if self.dtype == VarType.BOOL:
+        raise InvalidType(
+            f"-{self.name}: booleans have no opposite number. ~{self.name} is their logical not; "
+            f"{self.name}.astype('float32') holds numbers."
+        )
     return _scaled(self, -1.0, 0.0)
 
 

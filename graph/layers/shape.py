@@ -71,7 +71,8 @@ def reshape(
     """The same elements in another shape: 0 copies a size, one -1 takes the remaining elements.
 
     Sizes may be Variables, or one Variable holds them all; ``actual_shape`` is such a Variable and counts
-    first: what it leaves open is built with the sizes of ``shape``.
+    first: what it leaves open is built with the sizes of ``shape``. ``inplace``: ``x`` itself has the other
+    shape from here on, and is returned.
     """
     slots = "Shape", "ShapeTensor", "shape"
     inputs, attrs = several_numbers(shape, *slots, "shape", "reshape")
@@ -79,7 +80,8 @@ def reshape(
         inputs, numbers = several_numbers(actual_shape, *slots, "actual_shape", "reshape")
         attrs = {**attrs, **numbers}
     helper = LayerHelper("reshape2", name)
-    return helper.activate(_view(helper, "reshape2", x, attrs, inputs), act)
+    fields = {**inputs, "out": x if inplace else None}
+    return helper.activate(_view(helper, "reshape2", x, attrs, fields), act)
 
 
 def transpose(x: Variable, perm: Sequence[int], name: str | None = None) -> Variable:

@@ -74,7 +74,7 @@ with gc_paused():
         transpiler,
         unique_name,
     )
-    from .core import is_compiled_with_cuda
+    from .core import LoDTensorArray, is_compiled_with_cuda
     from .dataset import DatasetFactory, InMemoryDataset, QueueDataset
     from .framework import in_dygraph_mode
     from .io import load, load_program_state, save, set_program_state
@@ -111,6 +111,7 @@ __all__ = [
     "HashName",
     "InMemoryDataset",
     "LoDTensor",
+    "LoDTensorArray",
     "ParallelExecutor",
     "ParamAttr",
     "Parameter",

@@ -20,7 +20,7 @@ from ..graph.program.formats.inference import stamp_versions
 from ..graph.program.program import Program
 from ..graph.program.program_graph import ProgramGraph as Graph
 from ..names import publish_listed
-from ..strategies.errors import EnforceNotMet, EOFException
+from ..strategies.errors import EnforceNotMet, EOFException, InvalidType
 from ..strategies.flags import FLAGS, flag_value
 from ..strategies.types import VarType
 
@@ -60,6 +60,61 @@ class op_proto_and_checker_maker:
     def kOpDeviceAttrName() -> str:
         """Return the name of the attribute that holds the device that an op is to run on."""
         return role.DEVICE
+
+
+class Place:
+    """Any place, as told by :meth:`set_place`."""
+
+    def __init__(self) -> None:
+        self._place: Any = None
+
+    def set_place(self, place: Any) -> None:
+        """Say which place it is.
+
+        Raises:
+            InvalidType: another value than a place.
+        """
+        if not isinstance(place, (CPUPlace, CUDAPlace, CUDAPinnedPlace)):
+            raise InvalidType(f"set_place takes a place such as CPUPlace(), got {place!r}.")
+        self._place = place
+
+    def is_cpu_place(self) -> bool:
+        """Tell whether it is a CPU."""
+        return isinstance(self._place, CPUPlace)
+
+    def is_gpu_place(self) -> bool:
+        """Tell whether it is a GPU."""
+        return isinstance(self._place, CUDAPlace)
+
+    def is_cuda_pinned_place(self) -> bool:
+        """Tell whether it is page-locked memory."""
+        return isinstance(self._place, CUDAPinnedPlace)
+
+    def gpu_device_id(self) -> int:
+        """Return the number of the GPU.
+
+        Raises:
+            InvalidType: it is no GPU.
+        """
+        if not isinstance(self._place, CUDAPlace):
+            raise InvalidType(f"gpu_device_id: {self._place!r} is no GPU.")
+        return self._place.device_id
+
+
+class LoDTensorArray(list[LoDTensor]):
+    """Tensors one behind the other, as a list."""
+
+    def append(self, tensor: LoDTensor) -> None:
+        """Add a tensor.
+
+        Raises:
+            InvalidType: another value than a tensor.
+        """
+        if not isinstance(tensor, LoDTensor):
+            raise InvalidType(
+                f"LoDTensorArray.append takes a LoDTensor, got {type(tensor).__name__}."
+            )
+        super().append(tensor)
 
 
 class _Globals:
@@ -107,6 +162,23 @@ def is_compiled_with_cuda() -> bool:
     return gpu_count() > 0
 
 
+def is_compiled_with_dist() -> bool:
+    """Return True: parameter servers and several hosts are there."""
+    return True
+
+
+def is_compiled_with_brpc() -> bool:
+    """Return False: servers and trainers have a protocol of their own."""
+    return False
+
+
+def is_compiled_with_mkldnn() -> bool:
+    """Return whether oneDNN is there."""
+    from ..executor.kernels.capabilities import installed
+
+    return "onednn" in installed()
+
+
 def get_cuda_device_count() -> int:
     """Return how many GPUs there are, here or in the cluster."""
     return gpu_count()
@@ -122,10 +194,12 @@ __all__ = [
     "EnforceNotMet",
     "Graph",
     "LoDTensor",
+    "LoDTensorArray",
     "PaddleBuf",
     "PaddleDType",
     "PaddlePredictor",
     "PaddleTensor",
+    "Place",
     "Scope",
     "Tensor",
     "VarDesc",
@@ -134,7 +208,10 @@ __all__ = [
     "create_paddle_predictor",
     "get_cuda_device_count",
     "globals",
+    "is_compiled_with_brpc",
     "is_compiled_with_cuda",
+    "is_compiled_with_dist",
+    "is_compiled_with_mkldnn",
     "op_proto_and_checker_maker",
     "paddle_dtype_size",
     "paddle_tensor_to_bytes",

@@ -35,6 +35,8 @@ from ..executor.saving.variables import is_parameter as is_parameter
 from ..executor.saving.variables import is_persistable as is_persistable
 from ..graph.program.formats.inference import append_fetch_ops as append_fetch_ops
 from ..graph.program.formats.inference import prepend_feed_ops as prepend_feed_ops
+from ..io import BatchSampler as BatchSampler
+from ..io import Dataset as Dataset
 from ..names import publish_imports
 
 publish_imports(__name__)

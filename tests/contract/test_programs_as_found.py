@@ -39,6 +39,9 @@ def test_parameters_have_paddles_names(program: Any) -> None:
         layers.conv2d_transpose(
             grey, 1, filter_size=3, groups=groups, bias_attr=False, use_cudnn=False
         )
+    layers.inplace_abn(grey)
+    for name in (None, None, "own"):  # those without a name share theirs
+        layers.data_norm(fluid.data(f"row {name}", [None, 2]), name=name)
     layers.create_parameter([2], "float32", name="mine", attr=fluid.ParamAttr())
     layers.create_parameter([2], "float32", name="whole")
     assert [p.name for p in program.all_parameters()] == [
@@ -46,6 +49,9 @@ def test_parameters_have_paddles_names(program: Any) -> None:
         "conv2d_transpose_0.w_0",
         "depthwise_conv2d_0.w_0",
         "depthwise_conv2d_transpose_0.w_0",
+        *(f"inplace_abn_0.{end}" for end in ("w_0", "b_0", "w_1", "w_2")),
+        *(f"dn.{end}" for end in ("batch_size", "batch_sum", "batch_square_sum")),
+        *(f"own.{end}" for end in ("batch_size", "batch_sum", "batch_square_sum")),
         "mine.w_0",
         "whole",
     ]
@@ -360,3 +366,38 @@ def test_what_detectors_return_has_paddles_names(program: Any) -> None:
         precision = fluid.metrics.DetectionMAP(boxes, label, box, class_num=3)
     assert boxes.name == "eval_eval_detection_output_0.tmp_0"
     assert precision.has_state.name == "eval_eval_map_eval_0_3_has_state"
+
+
+def test_attention_with_heads_learns_projections(program: Any) -> None:
+    """Of one head there are none, as Paddle's documents say."""
+    queries, memory = fluid.data("queries", [2, 3, 4]), fluid.data("memory", [2, 5, 4])
+    values = fluid.data("values", [2, 5, 6])
+    plain = fluid.nets.scaled_dot_product_attention(queries, memory, values)
+    assert program.all_parameters() == [] and plain.shape == (2, 3, 6)
+    out = fluid.nets.scaled_dot_product_attention(queries, memory, values, num_heads=2)
+    shapes = {p.name: p.shape for p in program.all_parameters() if p.name.endswith("w_0")}
+    assert shapes == {"fc_0.w_0": (4, 4), "fc_1.w_0": (4, 4), "fc_2.w_0": (6, 6)}
+    random = np.random.default_rng(0)
+    feed = {
+        v.name: random.normal(size=v.shape).astype("float32") for v in (queries, memory, values)
+    }
+    names = [f"fc_{k}.w_0" for k in range(3)]
+    result, one, *weights = run(program, feed, out, plain, *names)
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        scores = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
+        shares = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+        return shares @ v
+
+    q, k, v = feed["queries"], feed["memory"], feed["values"]
+    np.testing.assert_allclose(one, attention(q, k, v), 1e-5, 1e-6)
+    q, k, v = (x @ w for x, w in zip((q, k, v), weights, strict=True))
+    halves = [attention(q[..., s], k[..., s], v[..., t]) for s, t in _HALVES]
+    np.testing.assert_allclose(result, np.concatenate(halves, -1), 1e-5, 1e-6)
+    with pytest.raises(ValueError, match="keys are as wide as queries"):
+        fluid.nets.scaled_dot_product_attention(queries, values, values)
+    with pytest.raises(ValueError, match="must have 3 dimensions"):
+        fluid.nets.scaled_dot_product_attention(layers.mean(queries), memory, values)
+
+
+_HALVES = (slice(0, 2), slice(0, 3)), (slice(2, 4), slice(3, 6))

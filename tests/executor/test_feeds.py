@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rowlock
 import rowlock.fluid as fluid
 from rowlock.executor.device.tensor import Tensor
 from rowlock.executor.feed.feeds import snapshot, to_array
@@ -159,3 +160,22 @@ def test_errors_are_of_one_family() -> None:
         FeedTypeError, match=r"Unreadable cannot be read as an array: it is on another"
     ):
         to_array("y", Unreadable(), declared("float32"))
+
+
+def test_declared_rows_are_those_of_a_place() -> None:
+    """A dict feed has as many for each place, as in Paddle; as many as declared go to all places."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [2, 3])
+        out = fluid.layers.reduce_sum(x, dim=1)
+    program = fluid.CompiledProgram(main).with_data_parallel(places=fluid.cpu_places(2))
+    exe = fluid.Executor(fluid.CPUPlace())
+    rows = np.arange(12, dtype="float32").reshape(4, 3)
+    with rowlock.cluster(launcher="threads"):
+        for feed, expected in ((rows, rows), (rows[:2], [*rows[:2], *rows[:2]])):
+            for _ in range(2):
+                (sums,) = exe.run(program, {"x": feed}, [out])
+                assert sums.tolist() == np.sum(expected, axis=1).tolist()
+        for wrong in (rows[:3], np.tile(rows, (2, 1))):
+            with pytest.raises(FeedError, match=r"its declaration says shape \[2, 3\], got"):
+                exe.run(program, {"x": wrong}, [out])

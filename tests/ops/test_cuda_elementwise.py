@@ -278,6 +278,15 @@ def test_integers_are_computed_as_by_numpy(dtype: str) -> None:
         np.testing.assert_array_equal(one, value, err_msg=fn)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+def test_negative_powers_of_integers_are_cut_at_the_point(dtype: str) -> None:
+    """Of 0 they are the least number, as in Paddle."""
+    x = np.array([-2, -1, -1, 0, 1, 2, 3, -3, 0], dtype)
+    y = np.array([-1, -1, -2, -1, -5, -1, -2, 3, 0], dtype)
+    (out,) = evaluate([(e.call("power", X, Y), np.empty_like(x))], {"x": x, "y": y})
+    assert out.tolist() == [0, -1, 1, np.iinfo(dtype).min, 1, 0, 0, -27, 1]
+
+
 @pytest.mark.parametrize("source", ["bool", "uint8", "int64", "float16", "float32"])
 def test_every_type_converts_to_every_other(source: str) -> None:
     x = np.array([0, 1, 2, 3, 7, 1, 0, 100.5]).astype(source)

@@ -19,6 +19,8 @@ INTEGER_CASES: list[tuple[str, dict[str, Any], dict[str, Any], Any]] = [
     ("elementwise_div", SEVENS, {}, [-2, 2, 2, -2]),
     ("elementwise_add", SEVENS, {}, [-4, 10, -10, 4]),
     ("elementwise_pow", {"X": [2, 7], "Y": [2, 2]}, {}, [4, 49]),
+    ("elementwise_pow", {"X": [-2, -1, 1, 2, 3], "Y": [-1] * 5}, {}, [0, -1, 1, 0, 0]),
+    ("elementwise_pow", {"X": [-2, -1, -1, -3], "Y": [-2, -2, 4, 3]}, {}, [0, 1, 1, -27]),
     ("elementwise_max", SEVENS, {}, [3, 7, -3, 7]),
     ("square", ROWS, {}, [[1, 4], [9, 25]]),
     ("pow", ROWS, {"factor": 2.0}, [[1, 4], [9, 25]]),
@@ -53,6 +55,33 @@ def test_remainder_of_floats_has_the_divisors_sign() -> None:
     x, y = np.array([-7.5, 7.5, -7.5, 7.5]), np.array([3.0, 3.0, -3.0, -3.0])
     (out,) = run(op, {"X": [x], "Y": [y]}, {**op.attrs})["Out"]
     np.testing.assert_array_equal(out, [1.5, 1.5, -1.5, -1.5])
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_a_negative_power_of_zero_is_the_least_number(dtype: str) -> None:
+    inputs = {"X": [np.zeros(1, dtype)], "Y": [np.full(1, -2, dtype)]}
+    (out,) = run(OPS["elementwise_pow"], inputs, {**OPS["elementwise_pow"].attrs})["Out"]
+    assert out.tolist() == [np.iinfo(dtype).min]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale", "bias", "after", "expected"),
+    [
+        ("uint8", -1.0, 0.0, True, [0, 255, 254]),
+        ("uint8", -1.5, 2.0, True, [2, 1, 0]),
+        ("uint8", -1.5, 2.0, False, [254, 253, 252]),
+        ("uint8", 2.0, -1.0, False, [254, 0, 2]),
+        ("uint8", 1.0, 300.7, True, [44, 45, 46]),
+        ("int8", 1.0, 300.7, False, [44, 45, 46]),
+    ],
+)
+def test_scale_wraps_around(
+    dtype: str, scale: float, bias: float, after: bool, expected: list[int]
+) -> None:
+    attrs = {"scale": scale, "bias": bias, "bias_after_scale": after}
+    op = OPS["scale"]
+    (out,) = run(op, {"X": [np.arange(3).astype(dtype)]}, {**op.attrs, **attrs})["Out"]
+    assert out.dtype == dtype and out.tolist() == expected
 
 
 @pytest.mark.parametrize("name", ["mean", "squared_l2_norm", "sigmoid", "gelu"])

@@ -62,6 +62,14 @@ WRONG_SLOPES: dict[str, tuple[str, Callable[[dict[str, Any], dict[str, Any]], bo
             and shapes["Filter"][1] > 1
         ),
     ),
+    "deformable_psroi_pooling": (
+        "Input Trans",
+        lambda shapes, attrs: (
+            not attrs["no_trans"]
+            and max(attrs["part_size"]) > 1
+            and max(attrs["pooled_height"], attrs["pooled_width"]) > 1
+        ),
+    ),
     "fused_elemwise_activation": (
         "Y",
         lambda shapes, attrs: (

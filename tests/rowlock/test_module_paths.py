@@ -94,8 +94,8 @@ def test_an_import_of_what_is_not_built_says_what_to_use() -> None:
         from rowlock.distributed import spawn  # noqa: F401
     with pytest.raises(ModuleNotFoundError, match=r"fluid\.proto is Paddle's.*parse_from_string"):
         importlib.import_module("rowlock.fluid.proto")
-    with pytest.raises(ImportError, match=r"roi_perspective_transform is Paddle's"):
-        from rowlock.fluid.layers import roi_perspective_transform  # noqa: F401
+    with pytest.raises(ImportError, match=r"unbind is Paddle's"):
+        from rowlock.fluid.layers import unbind  # noqa: F401
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         from rowlock.fluid import nothing  # noqa: F401
     with pytest.raises(ModuleNotFoundError, match=r"No module named 'rowlock\.fluid\.nothing'"):

@@ -69,3 +69,63 @@ def test_priors_of_images_of_any_size() -> None:
             rows, columns = height // 4, width // 4
             expected = [(rows, columns, 2, 4), (rows, columns, 1, 4), (rows * columns * 4, 4)]
             assert [a.shape for a in results] == expected
+
+
+def test_bins_that_move_and_regions_made_upright() -> None:
+    """Numbers are Paddle 1.8.5's."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        x = fluid.data("x", [2, 4, 6, 6], "float32")
+        x.stop_gradient = False
+        rois = fluid.data("rois", [None, 4], "float32", lod_level=1)
+        quads = fluid.data("quads", [None, 8], "float32", lod_level=1)
+        moves = fluid.layers.fill_constant([3, 2, 2, 2], "float32", 0.5)
+        moves.stop_gradient = False
+        L, bins = fluid.layers, {"pooled_height": 2, "pooled_width": 2}
+        moved = L.deformable_roi_pooling(x, rois, moves, sample_per_part=2, **bins)
+        still = L.deformable_roi_pooling(x, rois, moves, True, position_sensitive=True, **bins)
+        upright, mask, matrix = L.roi_perspective_transform(x, quads, 2, 3)
+        assert moved.shape == (-1, 4, 2, 2) and still.shape == (-1, 1, 2, 2)
+        assert upright.shape == (-1, 4, 2, 3) and mask.shape == (-1, 1, 2, 3)
+        slopes = fluid.gradients([moved, upright], [x, moves])
+    corners = np.array([[1, 1, 4, 1, 4, 4, 1, 4], [0, 0, 5, 1, 4, 5, 1, 4]], "float32")
+    feed = {
+        "x": np.tile(np.arange(6, dtype="float32"), (2, 4, 6, 1)),
+        "rois": fluid.create_lod_tensor(ROIS, [[2, 1]], fluid.CPUPlace()),
+        "quads": fluid.create_lod_tensor(corners, [[1, 1]], fluid.CPUPlace()),
+    }
+    fetches = [moved, still, upright, mask, matrix, *slopes]
+    exe = fluid.Executor(fluid.CPUPlace())
+    results = [np.array(t) for t in exe.run(main, feed, fetches, return_numpy=False)]
+    first = [[[0.35, 2.2]] * 2, [[2.2, 4.2]] * 2, [[1.2, 3.2]] * 2]
+    np.testing.assert_allclose(results[0][:, 0], first, 1e-6)
+    assert results[1].shape == (3, 1, 2, 2)
+    lines = [[[1, 4, 0], [1, 4, 0]], [[0, 5, 0], [1, 4, 0]]]
+    np.testing.assert_allclose(results[2][:, 0], lines, atol=1e-5)
+    assert results[3].ravel().tolist() == [1, 1, 0] * 4
+    one = [3, 0, 1, 0, 3, 1, 0, 0, 1]
+    other = [4.23077, 1.61538, 0, 0.84615, 6.46154, 0, -0.15385, 0.61539, 1]
+    np.testing.assert_allclose(results[4], [one, other], atol=1e-5)
+    np.testing.assert_allclose(results[5].sum((1, 2, 3)), [48, 32], 1e-5)
+    expected = [0.8, 1.6, 0.8, 1.6, *[0.0] * 4, *([1.6] * 4 + [0.0] * 4) * 2]
+    np.testing.assert_allclose(results[6].ravel(), expected, atol=1e-5)
+
+
+def test_text_is_merged_and_chosen() -> None:
+    """Numbers are Paddle 1.8.5's."""
+    main = fluid.Program()
+    with fluid.program_guard(main, fluid.Program()):
+        boxes = fluid.data("boxes", [2, 3, 8], "float32")
+        scores = fluid.data("scores", [2, 1, 3], "float32")
+        out = fluid.layers.locality_aware_nms(boxes, scores, 0.1, 10, 10)
+        with pytest.raises(AssertionError, match=r"scores must be .N, 1, M., of one class"):
+            fluid.layers.locality_aware_nms(boxes, fluid.data("two", [2, 2, 3]), 0.1, 10, 10)
+    quad = np.array([0, 0, 4, 0, 4, 2, 0, 2], "float32")
+    feed = {
+        "boxes": np.stack([[quad, quad + 0.2, quad + 9], [quad, quad + 3, quad]]),
+        "scores": np.array([[[0.5, 0.7, 0.3]], [[0.05, 0.6, 0.9]]], "float32"),
+    }
+    (tensor,) = fluid.Executor(fluid.CPUPlace()).run(main, feed, [out], return_numpy=False)
+    expected = [[0, 1.2, 0.1166667], [0, 0.3, 9.0], [0, 0.9, 0.0], [0, 0.6, 3.0]]
+    np.testing.assert_allclose(np.array(tensor)[:, :3], expected, 1e-5)
+    assert tensor.lod() == [[0, 2, 4]]

@@ -247,3 +247,52 @@ def test_element_types_print_as_paddles_do() -> None:
     assert [str(getattr(rowlock, name)) for name in names] == [f"paddle.{name}" for name in names]
     assert f"{rowlock.int64} {rowlock.int64:02d} %d" % rowlock.int64 == "paddle.int64 03 3"
     assert str(fluid.core.VarType.RAW) == "VarType.RAW"
+
+
+def test_places_and_arrays_of_tensors_of_core() -> None:
+    place = fluid.core.Place()
+    assert not place.is_cpu_place() and not place.is_gpu_place()
+    place.set_place(fluid.CPUPlace())
+    assert place.is_cpu_place() and not place.is_cuda_pinned_place()
+    with pytest.raises(TypeError, match="is no GPU"):
+        place.gpu_device_id()
+    with pytest.raises(TypeError, match=r"set_place takes a place such as CPUPlace"):
+        place.set_place("cpu")
+    tensors = fluid.LoDTensorArray()
+    tensors.append(fluid.create_lod_tensor(np.ones([2, 1]), [[2]], fluid.CPUPlace()))
+    assert len(tensors) == 1 and tensors[0].shape() == [2, 1]
+    with pytest.raises(TypeError, match="takes a LoDTensor, got list"):
+        tensors.append([1])
+
+
+def test_batches_of_one_trainer_of_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PADDLE_TRAINERS_NUM", "2")
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    reader = fluid.contrib.reader.distributed_batch_reader(lambda: iter(range(5)))
+    assert list(reader()) == list(reader()) == [1, 3]
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "2")
+    with pytest.raises(AssertionError, match=r"PADDLE_TRAINER_ID is 2.*trainers are 0 to 1"):
+        fluid.contrib.distributed_batch_reader(lambda: iter(range(5)))
+
+
+def test_a_program_is_printed_whole(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    loss = fluid.layers.mean(fluid.layers.fc(fluid.data("x", [None, 2]), 1))
+    fluid.optimizer.SGD(0.1).minimize(loss)
+    fluid.transpiler.details.program_to_code(program)
+    printed = capsys.readouterr().out
+    assert "mean(" in printed and "mul_grad(" in printed and "sgd(" in printed
+
+
+def test_decorators_keep_names() -> None:
+    from rowlock.fluid.wrapped_decorator import signature_safe_contextmanager, wrap_decorator
+
+    @signature_safe_contextmanager
+    def guard() -> Iterator[int]:
+        yield 3
+
+    @wrap_decorator(lambda function: lambda x: function(x) + 1)
+    def doubled(x: int) -> int:
+        return 2 * x
+
+    with guard() as number:
+        assert (number, doubled(2), doubled.__name__, guard.__name__) == (3, 5, "doubled", "guard")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -170,3 +171,26 @@ def test_functions_of_one_tensor_are_methods() -> None:
     for value, numpys in zip(values, expected, strict=True):
         assert value.shape == numpys.shape and value.dtype == numpys.dtype
         np.testing.assert_allclose(value, numpys, rtol=1e-6)
+
+
+def test_negatives_and_powers_of_small_integers() -> None:
+    small, flags = fluid.data("small", [3], "uint8"), fluid.data("flags", [3], "bool")
+    feed = {"small": np.uint8([0, 1, 200])}
+    (out,) = fluid.Executor().run(feed=feed, fetch_list=[-small])
+    assert out.dtype == np.uint8 and out.tolist() == [0, 255, 56]
+    with pytest.raises(TypeError, match=r"-flags: booleans have no opposite number. ~flags"):
+        operator.neg(flags)
+    for build in (lambda: small**-1, lambda: 256 % small, lambda: small < 256):
+        with pytest.raises(
+            AssertionError, match=r"'small' holds UINT8, from 0 to 255, and .* outside"
+        ):
+            build()
+
+
+def test_what_has_no_gradient_is_named() -> None:
+    hidden = fluid.layers.fc(fluid.data("x", [None, 3]), 2)
+    loss = fluid.layers.mean(hidden % 2.0)
+    with pytest.raises(
+        ValueError, match=r"elementwise_mod has no gradient .built at .*variables.py"
+    ):
+        fluid.optimizer.SGD(0.1).minimize(loss)

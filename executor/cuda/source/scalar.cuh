@@ -38,6 +38,10 @@ __device__ __forceinline__ double floor_quotient(double a, double b) {
   return b == 0 ? a / b : rint(q);
 }
 template <class T> __device__ __forceinline__ T whole_power(T base, T exponent) {
+  if (exponent < 0) {  // cut at the point
+    if (base == 0) return (T)(1ull << (sizeof(T) * 8 - 1));
+    return base == 1 ? (T)1 : base == (T)-1 ? (exponent & 1 ? (T)-1 : (T)1) : (T)0;
+  }
   unsigned long long made = 1, factor = (unsigned long long)base;
   for (T e = exponent; e > 0; e = (T)(e >> 1)) {
     if (e & 1) made *= factor;

@@ -6,6 +6,7 @@ from functools import partial
 
 from ....graph.ops.activation import Scale
 from ....graph.ops.operands import Gradient, SlopeOfOut
+from ....strategies.types import whole
 from ...device.device import Device
 from ..registry import Step, kernel
 
@@ -14,12 +15,14 @@ from ..registry import Step, kernel
 def scale(dev: Device, a: Scale) -> list[Step]:
     bias, scale = a.bias, a.scale
     if a.x.dtype.kind in "iu":
-        scale, bias = int(scale), int(bias)
-    shift = bias if a.bias_after_scale else bias * scale
+        scale, bias = whole(scale, a.x.dtype), whole(bias, a.x.dtype)
+        bias = bias if a.bias_after_scale else whole(bias * scale, a.x.dtype)
+    elif not a.bias_after_scale:
+        bias *= scale
     if scale == 1:
-        return [partial(dev.xp.add, a.x, shift, a.out)]
+        return [partial(dev.xp.add, a.x, bias, a.out)]
     steps: list[Step] = [partial(dev.xp.multiply, a.x, scale, a.out)]
-    return [*steps, partial(dev.xp.add, a.out, shift, a.out)] if shift else steps
+    return [*steps, partial(dev.xp.add, a.out, bias, a.out)] if bias else steps
 
 
 @kernel("floor_grad", "ceil_grad", "round_grad", "trunc_grad", low=True)

@@ -23,7 +23,7 @@ from ....graph.ops.pointwise import BINARY_GRADS, arguments, scaled, total
 from ....graph.ops.reduction import Sum
 from ....graph.ops.registry import OPS, Op
 from ....graph.ops.rules import product
-from ....strategies.types import VarType
+from ....strategies.types import VarType, whole
 from ...codegen.array_calls import trace
 from ...codegen.loops import Outputs, bind_loop
 from ...codegen.scalar_source import known
@@ -140,7 +140,7 @@ def _scale_and_sum(loops: Loops) -> None:
         """scale * x + bias, or scale * (x + bias); of integers, with whole numbers."""
         bias, scale = a.bias, a.scale
         if a.x.dtype.kind in "iu":
-            scale, bias = int(scale), int(bias)
+            scale, bias = whole(scale, a.x.dtype), whole(bias, a.x.dtype)
         root = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=a.bias_after_scale)
         return loops.bind(dev, [(root, a.out)], {"x": a.x})
 

@@ -294,6 +294,8 @@ def _unreached(loss: Variable, parameter_list: Any) -> str:
         reason = f"parameter_list names {', '.join(names) or 'none'}"
     elif len(frozen) == len(parameters):
         reason = "every parameter has trainable=False"
+    elif flat := _without_gradient(loss):
+        reason = f"{flat.type} has no gradient (built at {flat.where})"
     else:
         reason = (
             "variables in between have stop_gradient=True, or the parameters serve something else"
@@ -303,6 +305,23 @@ def _unreached(loss: Variable, parameter_list: Any) -> str:
         f"Parameters of the program: {', '.join(p.name for p in parameters[:5]) or 'none'}"
         f"{', ...' if len(parameters) > 5 else ''}."
     )
+
+
+def _without_gradient(loss: Variable) -> Operator | None:
+    """Return the op nearest to a loss that reads what a parameter leads to, and has no gradient; or None."""
+    block = loss.block.program.global_block()
+    led_to = {parameter.name for parameter in block.program.all_parameters() if parameter.trainable}
+    for op in block.ops:
+        if not led_to.isdisjoint(op.input_arg_names):
+            led_to.update(op.output_arg_names)
+    needed = {loss.name}
+    for op in reversed(block.ops):
+        if needed.isdisjoint(op.output_arg_names):
+            continue
+        if op.declaration.grad is None and not led_to.isdisjoint(op.input_arg_names):
+            return op
+        needed.update(op.input_arg_names)
+    return None
 
 
 def _note_minimized(loss: Variable, pairs: ParamGrads) -> None:

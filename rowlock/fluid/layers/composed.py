@@ -9,6 +9,7 @@ from ...graph.layers import draws, tensors, unary
 from ...graph.layers import shape as layers
 from ...graph.layers.arguments import Floats
 from ...graph.layers.nn import batch_norm
+from ...graph.program import unique_name
 from ...graph.program.variable import Variable
 from ...nn import activations, losses
 from ...strategies.errors import InvalidValue
@@ -106,6 +107,7 @@ def inplace_abn(
         raise InvalidValue(f"inplace_abn: act is identity, leaky_relu or elu, got {act!r}.")
     if bias_attr is False:
         raise InvalidValue("inplace_abn: bias_attr cannot be False.")
+    name = name or unique_name.generate("inplace_abn")
     y = batch_norm(
         input, None, is_test, momentum, epsilon, param_attr, bias_attr, data_layout, True, name,
         moving_mean_name, moving_variance_name, do_model_average_for_mean_and_var, use_global_stats,

@@ -7,11 +7,13 @@ from ...graph.layers.boxes import density_prior_box as density_prior_box
 from ...graph.layers.boxes import iou_similarity as iou_similarity
 from ...graph.layers.boxes import polygon_box_transform as polygon_box_transform
 from ...graph.layers.boxes import prior_box as prior_box
+from ...graph.layers.boxes import roi_perspective_transform as roi_perspective_transform
 from ...graph.layers.boxes import yolo_box as yolo_box
 from ...graph.layers.detection import bipartite_match as bipartite_match
 from ...graph.layers.detection import box_clip as box_clip
 from ...graph.layers.detection import detection_map as detection_map
 from ...graph.layers.detection import detection_output as detection_output
+from ...graph.layers.detection import locality_aware_nms as locality_aware_nms
 from ...graph.layers.detection import matrix_nms as matrix_nms
 from ...graph.layers.detection import multi_box_head as multi_box_head
 from ...graph.layers.detection import multiclass_nms as multiclass_nms

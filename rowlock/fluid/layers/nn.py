@@ -22,6 +22,7 @@ from ...graph.layers.binary import logical_or as logical_or
 from ...graph.layers.binary import logical_xor as logical_xor
 from ...graph.layers.binary import matmul as matmul
 from ...graph.layers.binary import mul as mul
+from ...graph.layers.boxes import deformable_roi_pooling as deformable_roi_pooling
 from ...graph.layers.boxes import prroi_pool as prroi_pool
 from ...graph.layers.boxes import psroi_pool as psroi_pool
 from ...graph.layers.boxes import roi_align as roi_align
