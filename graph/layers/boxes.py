@@ -348,8 +348,6 @@ def deformable_roi_pooling(
         InvalidType, InvalidValue: an argument does not fit.
     """
     layer = "deformable_roi_pooling"
-    for argument, variable in (("input", input), ("rois", rois), ("trans", trans)):
-        check_variable(variable, argument, layer)
     size = [
         integer(n, "pooled_height and pooled_width", layer) for n in (pooled_height, pooled_width)
     ]

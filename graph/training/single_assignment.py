@@ -87,7 +87,7 @@ def name_overwritten_values(
             version.writer.rename_output(name, own)
             writers.add(id(version.writer))
             for reader in version.readers:
-                reader.rename_input(name, own)
+                _read_instead(reader, name, own)
         if name in stopped:
             stopped.update(values)
         if not variable.persistable:
@@ -107,9 +107,21 @@ def _copy(block: Block, variable: Variable, version: _Version, stopped: set[str]
     attrs |= {ROLE: first.role & 0xFF, ROLE_VAR: []}
     block._insert_op(block.ops.index(first), "assign", {"X": name}, {"Out": own}, attrs)
     for reader in version.readers:
-        reader.rename_input(name, own)
+        _read_instead(reader, name, own)
     if name in stopped:
         stopped.add(own)
+
+
+def _read_instead(reader: Operator, name: str, own: str) -> None:
+    if _only_uses(reader, name):
+        reader.rename_output(name, own)
+    reader.rename_input(name, own)
+
+
+def _only_uses(op: Operator, name: str) -> bool:
+    """Tell whether an op names among its results a variable that it reads and leaves as it is."""
+    both = name in op.input_arg_names and name in op.output_arg_names
+    return both and op.declaration.only_uses(op.attrs)
 
 
 def _free_names(block: Block, name: str, number: int) -> list[str]:
@@ -168,6 +180,7 @@ def _versions(block: Block) -> dict[str, list[_Version]]:
                 versions[name].append(_Version(None))
             versions[name][-1].readers.append(op)
         for name in dict.fromkeys(op.output_arg_names):
-            versions[name].append(_Version(op))
+            if not _only_uses(op, name):
+                versions[name].append(_Version(op))
     versions.pop(EMPTY_VAR, None)
     return versions
