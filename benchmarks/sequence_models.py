@@ -4,8 +4,9 @@ As in ``models.py``, each function builds into the current program and returns t
 two places are fed: here several batches, which follow each other. The batches are drawn apart from the programs
 (``DRAWS``), so that rivals of other interfaces take the same. Python 3.7 runs this, too.
 
-``OMP_NUM_THREADS=1 python -m benchmarks.sequence_models`` tells what ever-changing lengths cost Rowlock on one
-place: steps of one length, of a mix of 200 lengths that were met before, and of a length that is new in each.
+``OMP_NUM_THREADS=1 python -m benchmarks.sequence_models`` tells what ever-changing lengths cost Rowlock: steps
+of one length, of a mix of 200 lengths that were met before, and of a length that is new in each. On one place
+these are milliseconds of the thread, on several (``--places 2``) of the clock.
 """
 
 import argparse
@@ -297,19 +298,25 @@ UNEVEN = (
 )
 
 
-def measure_lengths(fluid, model, feed_of, mean):
-    """Print the thread time of steps in milliseconds: one length, a mix of lengths, a new one in each step."""
+def measure_lengths(fluid, places, model, feed_of, mean):
+    """Print the milliseconds of steps: one length, a mix of lengths, a new one in each step."""
     rng, main, startup = np.random.RandomState(0), fluid.Program(), fluid.Program()
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         loss, optimizer, _ = model(fluid, rng)
         optimizer.minimize(loss)
     exe, scope = fluid.Executor(fluid.CPUPlace()), fluid.Scope()
     exe.run(startup, scope=scope)
+    program, clock = main, time.thread_time
+    if places > 1:
+        clock = time.perf_counter
+        program = fluid.CompiledProgram(main).with_data_parallel(
+            loss_name=loss.name, places=fluid.cpu_places(places)
+        )
 
     def milliseconds(feed):
-        began = time.thread_time()
-        exe.run(main, feed=feed, fetch_list=[loss], scope=scope)
-        return (time.thread_time() - began) * 1e3
+        began = clock()
+        exe.run(program, feed=feed, fetch_list=[loss], scope=scope)
+        return (clock() - began) * 1e3
 
     step = mean // LENGTHS
     rows = mean + (np.arange(LENGTHS) - LENGTHS // 2) * step + step // 2
@@ -340,9 +347,11 @@ if __name__ == "__main__":
     parser.add_argument(
         "programs", nargs="*", default=every, metavar="PROGRAM", help=", ".join(every)
     )
-    programs = parser.parse_args().programs
+    parser.add_argument("--places", type=int, default=1, help="replicas (default: %(default)s)")
+    options = parser.parse_args()
+    programs = options.programs
     if not set(programs) <= set(every):
         parser.error(f"programs are {', '.join(every)}")
     for entry in UNEVEN:
         if entry[0].__name__ in programs:
-            measure_lengths(rowlock.fluid, *entry)
+            measure_lengths(rowlock.fluid, options.places, *entry)

@@ -265,14 +265,10 @@ class Replica(StepRunner):
             return
         order = orders.unpack(message)
         loaded = self.programs.get(order.id)
-        if (
-            loaded is None
-            or loaded.earlier
-            or loaded.row_counts
-            is not None  # it depends on those of other trainers which plan it is
-            or order.iterations != 1
-            or order.epoch != self._group_epoch
-        ):
+        if loaded is None or order.iterations != 1 or order.epoch != self._group_epoch:
+            return
+        # What is computed first, or other trainers' row counts, tell which plan runs.
+        if loaded.earlier or loaded.row_counts is not None:
             return
         if order.idle[0]:  # little is fed to its plan
             return

@@ -266,7 +266,9 @@ class AsyncSteps(Steps):
 
     def pull(self, progress: Progress, pull: Pull) -> dict[str, Array]:
         """Return copies: others' gradients may come at any time."""
-        progress.begin()
+        # With a bound it began before: another server may have sent its values before a step came there.
+        if self.state.config.staleness_bound is None or not progress.computing:
+            progress.begin()
         updates = self.state.updates
         arrays = {name: updates.memory(name).copy() for name in pull.names}
         for name in pull.names:

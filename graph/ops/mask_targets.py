@@ -204,7 +204,7 @@ define_level(
     "lod_of_masks",
     GenerateMaskLabels,
     lambda a: bounds(list(masked_regions(a))),
-    reads=_CHOSEN,
+    reads=f"rois {_CHOSEN}",
     count=lambda op: op.specs("Rois@LOD")[-1].shape[0] - 1,
     samples=(*_SEGMENTED, sample({**_POLYGONS, "LabelsInt32": table([[1], [0], [2], [0]])})),
 )

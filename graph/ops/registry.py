@@ -262,9 +262,8 @@ class Op:
     update: Update | None = None  # an optimizer's arithmetic
     # f(record) -> offsets, its only result, computed on the host: see ``levels.py``
     ends: Callable[[Any], np.ndarray] | None = None
-    in_place: Mapping[str, str] = field(
-        default_factory=dict
-    )  # output slot -> input slot it may overwrite
+    # output slot -> input slot it may overwrite
+    in_place: Mapping[str, str] = field(default_factory=dict)
     # ... and another one, where that is some other result's
     in_place_else: Mapping[str, str] = field(default_factory=dict)
     # input slot -> the attribute, or an attribute for each number, that it replaces: ``program/known.py``
@@ -281,16 +280,14 @@ class Op:
     sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]] | None = None
     reads_none_with: str = ""  # an input slot: if it is in use, the rule reads no elements
     lod: LodRule = shared  # which sequences the results have
-    places: Callable[[Inference], Sequence[Place]] | None = (
-        None  # results in place that depend on shapes
-    )
+    # specs of operands and results -> results in place of operands that depend on shapes
+    places: Callable[[Inference], Sequence[Place]] | None = None
     # specs of operands and results -> which of them are parts of another one's memory, if their shapes allow it
     parts: Callable[[Inference], Lying | None] | None = None
     # output slot -> input slot with the same elements in the same order, if their numbers of elements agree
     views: Mapping[str, str] = field(default_factory=dict)
-    cuts: bool = (
-        False  # results in ``views`` have the first of the operand's elements, which may be more
-    )
+    # results in ``views`` have the first of the operand's elements, which may be more
+    cuts: bool = False
     # attributes, input slots in use -> whether the elements in ``views`` keep their order
     keeps_order: Callable[[Mapping[str, Any], Container[str]], bool] = lambda attrs, slots: True
     # attributes -> output slot -> another one with the same elements, where both have one shape

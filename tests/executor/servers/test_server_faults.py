@@ -499,3 +499,21 @@ def test_a_server_needs_its_startup_program() -> None:
 def test_a_program_without_a_server_is_refused() -> None:
     with pytest.raises(InvalidValue, match="listen_and_serv"):
         ParameterServer(fluid.Program(), fluid.Scope())
+
+
+def test_steps_between_a_trainers_beginning_and_its_pull_count_as_behind() -> None:
+    """Its values of another server may be from before these steps."""
+    bench = Bench(sync=False, staleness_bound=1)
+    bench.join()
+    for trainer in range(2):
+        assert bench.server.handle(Barrier(trainer, 1, "begin")) == Taken()
+    bench.step(1, 1)
+    bench.server.handle(Pull(0, 0, (BIAS,)))
+    thread, results = in_thread(lambda: bench.server.handle(Barrier(1, 2, "begin")))
+    thread.join(0.2)
+    assert not results
+    bench.step(0, 1)
+    thread.join()
+    assert results == [Taken()]
+    staleness = [progress.staleness.most for progress in bench.server.state.trainers]
+    assert staleness == [1, 0]
