@@ -92,7 +92,7 @@ HOST_ONLY = {
     *("generate_proposal_labels", "lod_of_regions", "retinanet_target_assign"),
     *("retinanet_detection_output", "lod_of_detections", "detection_map", "lod_of_classes"),
     *("generate_mask_labels", "lod_of_masks", "matrix_nms", "lod_of_decayed"),
-    "locality_aware_nms",
+    *("locality_aware_nms", "lod_of_merged"),
 }
 GRADS = sorted({op.grad.type for op in OPS.values() if op.grad})
 FORWARD = sorted(n for n, op in OPS.items() if op.samples and n not in COLLECTIVES | RANDOM)
