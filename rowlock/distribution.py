@@ -44,16 +44,18 @@ def _values(value: Any, argument: str, kind: str) -> Variable:
     )
 
 
-def _broadcast(one: tuple[int, ...], other: tuple[int, ...], kind: str) -> tuple[int, ...]:
+def _broadcast(first: tuple[int, ...], second: tuple[int, ...], kind: str) -> tuple[int, ...]:
     """Return the shape of both parameters; a size that is not known is one that is, unless that is 1.
 
     Raises:
         InvalidValue: they do not fit.
     """
     sizes = []
-    for pair in zip_longest(reversed(one), reversed(other), fillvalue=1):
+    for pair in zip_longest(reversed(first), reversed(second), fillvalue=1):
         if pair[0] != pair[1] and not {1, -1} & set(pair):
-            raise InvalidValue(f"{kind}: parameters of {list(one)} and {list(other)} do not fit.")
+            raise InvalidValue(
+                f"{kind}: parameters of {list(first)} and {list(second)} do not fit."
+            )
         sizes.append(min(pair) if max(pair) == 1 else max(pair))
     return tuple(reversed(sizes))
 

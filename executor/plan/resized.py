@@ -61,9 +61,8 @@ class Resizer:
         self._meeting = {k for k, node in enumerate(part.nodes) if node.op in COLLECTIVES}
         self._count, self._nbytes = memory.size()
         self._waited = part.peers.waited
-        self._templates: dict[
-            tuple[int, ...], PlanTemplate
-        ] = {}  # by kinds of what tells the sizes
+        # By kinds of what tells the sizes
+        self._templates: dict[tuple[int, ...], PlanTemplate] = {}
         self._odd = Counter[tuple[int, ...]]()  # templates that were like no other plan
 
     @staticmethod

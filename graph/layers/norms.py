@@ -48,9 +48,9 @@ def _parameters(
 ) -> dict[str, Variable]:
     """Return the scale and the shift of channels, by slot; without one whose attribute is False."""
     dtype = VarType.FP32 if dtype in LOW else dtype
-    one = ConstantInitializer(1.0)
+    start = ConstantInitializer(1.0)
     parameters = {
-        "Scale": helper.create_parameter(scale, [channels], dtype, default_initializer=one),
+        "Scale": helper.create_parameter(scale, [channels], dtype, default_initializer=start),
         "Bias": helper.create_parameter(shift, [channels], dtype, is_bias=True),
     }
     return {slot: parameter for slot, parameter in parameters.items() if parameter is not None}

@@ -117,7 +117,11 @@ def unique_consecutive(
     Raises:
         InvalidValue: there is no such dimension.
     """
-    x, place = (layers.reshape(x, [-1]), 0) if axis is None else (x, axis_of(x, axis, "axis"))
+    x, place = (
+        (layers.reshape(x, [-1]), 0)
+        if axis is None
+        else (x, axis_of(x, axis, "unique_consecutive"))
+    )
     pair = [layers.slice(x, [place], [start], [end]) for start, end in ((1, 2**31 - 1), (0, -1))]
     begins = binary.not_equal(*pair)
     others = [i for i in range(x.ndim) if i != place]
@@ -135,11 +139,11 @@ def unique_consecutive(
 
 
 def _among_numbers(
-    x: Variable, axis: int | list[int] | tuple[int, ...] | None, keepdim: bool
+    x: Variable, axis: int | list[int] | tuple[int, ...] | None, keepdim: bool, function: str
 ) -> Any:
     """Return the numbers along ``axis`` in order, NaN behind them; how many; and how to shape a result."""
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    chosen = sorted(axis_of(x, a, "axis") for a in axes)
+    chosen = sorted(axis_of(x, a, function) for a in axes)
     rest = [i for i in range(x.ndim) if i not in chosen]
     rows = layers.transpose(floats(x), [*rest, *chosen])
     rows = layers.reshape(rows, [*([0] * len(rest)), -1])
@@ -179,7 +183,7 @@ def nanmedian(
     """
     if mode not in ("avg", "min"):
         raise InvalidValue(f"nanmedian: mode must be 'avg' or 'min', got {mode!r}.")
-    rows, count, shaped = _among_numbers(x, axis, keepdim)
+    rows, count, shaped = _among_numbers(x, axis, keepdim, "nanmedian")
     order = argsort(rows, -1)
     low = _halved(count - 1)
     value = _at(rows, order, count, low)
@@ -215,7 +219,7 @@ def nanquantile(
             f"nanquantile: q is in [0, 1] and interpolation one of {', '.join(ways)}, got {q!r}, "
             f"{interpolation!r}."
         )
-    rows, count, shaped = _among_numbers(x, axis, keepdim)
+    rows, count, shaped = _among_numbers(x, axis, keepdim, "nanquantile")
     order, results = argsort(rows, -1), []
     for part in parts:
         at = layers.cast(count - 1, rows.dtype) * float(part)

@@ -114,8 +114,8 @@ def weight_norm(layer: Layer, name: str = "weight", dim: int | None = 0) -> Laye
     sizes = [1] if hook.dim is None else [_sizes(v)[hook.dim]]
     delattr(layer, name)
     layer.add_parameter(f"{name}_v", v)
-    one = ConstantInitializer(1.0)
-    g = layer.create_parameter(sizes, dtype=v.dtype, default_initializer=one)
+    start = ConstantInitializer(1.0)
+    g = layer.create_parameter(sizes, dtype=v.dtype, default_initializer=start)
     layer.add_parameter(f"{name}_g", g)
     startup = default_startup_program()
     with program_guard(startup, startup):

@@ -185,6 +185,24 @@ def test_second_names_and_constants() -> None:
     assert (paddle.pi, paddle.newaxis) == (np.pi, None)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        paddle.cummax,
+        paddle.unique_consecutive,
+        paddle.nanmedian,
+        lambda x, axis: paddle.nanquantile(x, 0.5, axis),
+    ],
+    ids=["cummax", "unique_consecutive", "nanmedian", "nanquantile"],
+)
+def test_a_dimension_that_is_not_there_is_refused_by_function(
+    function: Callable[..., Any], request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.id
+    with pytest.raises(ValueError, match=f"{name}: axis 5 is outside the 2 dimensions of 'x'"):
+        function(paddle.static.data("x", [3, 3]), axis=5)
+
+
 def test_what_linalg_does_not_know_is_refused() -> None:
     x = paddle.static.data("x", [3, 3])
     with pytest.raises(ValueError, match="matrix_norm: p is 'fro', 'nuc', 1, 2, inf"):

@@ -103,9 +103,9 @@ def test_bins_that_move_and_regions_made_upright() -> None:
     lines = [[[1, 4, 0], [1, 4, 0]], [[0, 5, 0], [1, 4, 0]]]
     np.testing.assert_allclose(results[2][:, 0], lines, atol=1e-5)
     assert results[3].ravel().tolist() == [1, 1, 0] * 4
-    one = [3, 0, 1, 0, 3, 1, 0, 0, 1]
-    other = [4.23077, 1.61538, 0, 0.84615, 6.46154, 0, -0.15385, 0.61539, 1]
-    np.testing.assert_allclose(results[4], [one, other], atol=1e-5)
+    first_image = [3, 0, 1, 0, 3, 1, 0, 0, 1]
+    second_image = [4.23077, 1.61538, 0, 0.84615, 6.46154, 0, -0.15385, 0.61539, 1]
+    np.testing.assert_allclose(results[4], [first_image, second_image], atol=1e-5)
     np.testing.assert_allclose(results[5].sum((1, 2, 3)), [48, 32], 1e-5)
     expected = [0.8, 1.6, 0.8, 1.6, *[0.0] * 4, *([1.6] * 4 + [0.0] * 4) * 2]
     np.testing.assert_allclose(results[6].ravel(), expected, atol=1e-5)

@@ -218,14 +218,16 @@ class Primitive:
         post_ops: tuple[PostOp, ...] = (),
     ) -> None:
         dnnl = loaded()
-        what = f"{kind} of {', '.join(str(a) for a in arguments if isinstance(a, Layout))}"
+        description = f"{kind} of {', '.join(str(a) for a in arguments if isinstance(a, Layout))}"
         parameters = [*map(_parameter, arguments), *([] if hint is None else [hint.descriptor])]
         if kind != "reorder":
             parameters.insert(0, dnnl.engine)
         make = f"{kind}_primitive_desc_create"
         parameters.append(attributes(post_ops))
-        self.descriptor: Handle = dnnl.owned("primitive_desc", make, *parameters, what=what)
-        self.compiled = dnnl.owned("primitive", "primitive_create", self.descriptor, what=what)
+        self.descriptor: Handle = dnnl.owned("primitive_desc", make, *parameters, what=description)
+        self.compiled = dnnl.owned(
+            "primitive", "primitive_create", self.descriptor, what=description
+        )
         self._formats: dict[str, Format] = {}
         self._counted = False  # among the bytes of a plan
 
