@@ -36,25 +36,32 @@ class AffineMap:
     def _solver(self) -> _Solver:
         """What tells the values at a point, from what is known now."""
         firsts = [first for first, _, _ in self._steps]
-        steps = np.array([step for _, step, _ in self._steps])
-        changes = np.array([change for _, _, change in self._steps])
+        whole = np.stack([np.concatenate(both) for _, *both in self._steps])
+        steps = whole[:, : len(self._sizes)]
         ranges = np.stack([self._least, self._most])
         # A size that is a multiple of another one is in its range where that is.
         both = np.concatenate([steps, ranges - self._sizes])
         both //= np.maximum(np.gcd.reduce(both, 0), 1)
         _, which = np.unique(both, axis=1, return_index=True)
         least, most = ranges[:, which].tolist()
-        whole = np.concatenate([steps, changes], 1)
+        confirmed = all(others == (1 << len(steps)) - 1 for others in self._confirmed)
+        if confirmed:  # then others do as well: such that each changes few of the firsts
+            for k in reversed(range(len(steps))):
+                whole[:k] -= np.outer(whole[:k, firsts[k]] // whole[k, firsts[k]], whole[k])
+        pivots = steps[:, firsts].tolist()
         varying = np.flatnonzero(np.any(whole, 0))
         begin = np.concatenate([self._sizes, self._values])
         return _Solver(
             list(zip(firsts, self._sizes[firsts].tolist(), strict=True)),
-            steps[:, firsts].tolist(),
+            [
+                (row[k], [(j, row[j]) for j in range(k + 1, len(row)) if row[j]])
+                for k, row in enumerate(pivots)
+            ],
             list(zip(which.tolist(), least, most, strict=True)),
             begin,
             varying,
             np.concatenate([begin[None], whole])[:, varying],
-            all(others == (1 << len(steps)) - 1 for others in self._confirmed),
+            confirmed,
         )
 
     @property
@@ -112,14 +119,14 @@ class AffineMap:
             if not least <= point[k] <= most:
                 return None
         left, counts = [point[k] - begin for k, begin in solver.firsts], list[int]()
-        for k, step in enumerate(solver.pivots):
+        for size, (pivot, others) in zip(left, solver.pivots, strict=True):
             # Numbers of many sizes overflow on the way, and come back
-            count, rest = divmod((left[k] + _HALF) % (2 * _HALF) - _HALF, step[k])
+            count, rest = divmod((size + _HALF) % (2 * _HALF) - _HALF, pivot)
             if rest:
                 return None
             counts.append(count)
-            if count:
-                left = [n - count * change for n, change in zip(left, step, strict=True)]
+            for k, change in others:
+                left[k] -= count * change
         if not solver.confirmed and any(
             others & ~self._confirmed[k] for k, others in _combined(counts)
         ):
@@ -146,13 +153,14 @@ class _Solver(NamedTuple):
     """What tells the values at a point.
 
     ``firsts``: the first size that each step changes, and what it is at one point; ``pivots``, by step, how it
-    changes these. ``ranges``: numbers of sizes, and the least and the most of each. ``begin`` are the sizes of
-    that point and, behind them, its values; those ``varying`` differ elsewhere: ``changes`` has them there, and
-    what each step changes. ``confirmed``: steps may be combined, and repeated, in any way.
+    changes that, and those of later steps. ``ranges``: numbers of sizes, and the least and the most of each.
+    ``begin`` are the sizes of that point and, behind them, its values; those ``varying`` differ elsewhere:
+    ``changes`` has them there, and what each step changes. ``confirmed``: steps may be combined, and repeated,
+    in any way.
     """
 
     firsts: list[tuple[int, int]]
-    pivots: list[list[int]]
+    pivots: list[tuple[int, list[tuple[int, int]]]]
     ranges: list[tuple[int, int, int]]
     begin: np.ndarray
     varying: np.ndarray

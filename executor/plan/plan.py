@@ -65,6 +65,7 @@ class Plan:
         parts: what other plans may have as well (None: the instructions).
     """
 
+    nbytes = 0  # beyond its instructions, and what every plan takes
     # Of the last timed step
     seconds: Sequence[float] = ()
     busy: Sequence[float] = ()
@@ -106,11 +107,6 @@ class Plan:
     def instructions(self) -> Sequence[Instruction]:
         """Its instructions, in order."""
         return self._instructions
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that this plan takes beyond its instructions and what every plan takes."""
-        return 0
 
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
         """Run one step: copy the feeds in, then call every instruction.

@@ -24,7 +24,7 @@ from .memory import ValueMemory
 from .part import RankPart
 from .plan import Plan, Vote
 from .shapes import Sizes, picked
-from .template import PlanTemplate, Sized, SizedPlan
+from .template import PlanTemplate, Sized
 
 _ODD = 2  # templates that may turn out to be like no other plan
 _ARRAYS_KNOWN = 1 << 12  # of inputs and of what is fetched
@@ -53,7 +53,9 @@ class Resizer:
     def __init__(
         self, part: RankPart, memory: ValueMemory, device: Device, cache: BindingCache
     ) -> None:
+        assert isinstance(device.memory, Memory), "what suits is on the host"
         self._part, self._memory, self._device, self._cache = part, memory, device, cache
+        self._region = device.memory
         self._instructions = [Instructions() for _ in part.nodes]  # by sizes of what each touches
         self._empty: dict[int, Instruction] = {}
         self._touched = [picked(node.touches()) for node in part.nodes]
@@ -77,9 +79,8 @@ class Resizer:
 
         ``complete`` returns the specs of all values, which follow from the sizes.
         """
-        assert isinstance(self._device.memory, Memory)
-        region, arena = self._device.memory, self._memory.arena
-        if not region.reaches(arena.begin, arena.plan.size):
+        arena = self._memory.arena
+        if not self._region.reaches(arena.begin, arena.plan.size):
             return None
         kinds, point = sizes.kinds, np.frombuffer(sizes.numbers, np.int64)
         template = self._templates.get(kinds)
@@ -98,8 +99,7 @@ class Resizer:
         complete: Callable[[], Sequence[Spec]],
     ) -> Plan | None:
         """Bind a plan, from which a template learns."""
-        assert isinstance(self._device.memory, Memory)
-        region, arena = self._device.memory, self._memory.arena
+        region, arena = self._region, self._memory.arena
         fresh = self._fresh(complete())
         if fresh is None:
             return None
@@ -118,8 +118,7 @@ class Resizer:
 
     def _fresh(self, specs: Sequence[Spec]) -> tuple[_Bound, Sized] | None:
         """Bind all nodes for values of other sizes; None: some of these need another place."""
-        assert isinstance(self._device.memory, Memory)
-        region, program = self._device.memory, self._part.program
+        region, program = self._region, self._part.program
         planned = self._memory.arena.plan.resized(specs, region.taken)
         if planned is None:
             return None
@@ -139,12 +138,12 @@ class Resizer:
     ) -> Plan:
         """Return the plan that a template makes, in which nodes of other kinds are bound."""
         if not template.apart:
-            return SizedPlan(template, values, {}, **self._others)
+            return template.plan(values, {}, **self._others)
         with gc_paused():
             specs, planned = complete(), self._memory.arena.plan
             planned = replace(planned, specs=planned.usage.stored(specs))
             bound = self._bound(specs, self._memory.resized(specs, planned), template.apart)
-            return SizedPlan(template, values, bound.instructions, **self._others_of(bound))
+            return template.plan(values, bound.instructions, **self._others_of(bound))
 
     def _bound(
         self, specs: Sequence[Spec], memory: ValueMemory, which: Collection[int] | None = None

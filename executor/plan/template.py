@@ -156,25 +156,36 @@ class PlanTemplate:
         """What its plans share: this, and what its instructions have together with others."""
         return [self, *with_parts(self._instructions)[len(self._instructions) :]]
 
-    def instance(self, values: np.ndarray, bound: Mapping[int, Sequence[Instruction]]) -> _Instance:
-        """Return what a plan with these numbers has; ``bound`` is what stands for those that are apart."""
+    def plan(
+        self, values: np.ndarray, bound: Mapping[int, Sequence[Instruction]], **others: Any
+    ) -> SizedPlan:
+        """Return a plan with these numbers.
+
+        ``bound`` is what stands for instructions that are apart; ``others``: what plans have beside
+        instructions and arrays.
+        """
         variable = self._variable = self._variable or self._variable_now()
-        numbers, calls = values[variable.numbers].tolist(), self._calls.copy()
+        numbers = values[variable.numbers].tolist()
         pool = [whole[: numbers[k]] for whole, k in variable.cuts]
         pool += variable.constants
         for place, make in variable.leaves:
             pool[place] = make(numbers)
+        calls, instructions, parts = self._calls, self._instructions, self.parts
+        if variable.calls or bound:
+            calls = calls.copy()
         for place, make in variable.calls:
             calls[place] = make(pool)
-        instructions: Sequence[Instruction] = self._instructions
-        for k in sorted(bound, reverse=True):
-            instructions = [*instructions[:k], *bound[k], *instructions[k + 1 :]]
+        for k in sorted(bound, reverse=True) if bound else ():
+            instructions = (*instructions[:k], *bound[k], *instructions[k + 1 :])
             calls[self._starts[k] : self._starts[k + 1]] = [
                 c for instruction in bound[k] for c in instruction.calls
             ]
-        own = len(variable.calls) * CALL_BYTES
+            parts = [*parts, *with_parts(bound[k])]
         inputs, fetched = variable.arrays(pool)
-        return _Instance(instructions, calls, inputs, fetched, own)
+        plan = SizedPlan(instructions, inputs, fetched, calls=calls, parts=parts, **others)
+        plan.words, plan.values = self.words, values
+        plan.nbytes = values.nbytes + len(variable.calls) * CALL_BYTES
+        return plan
 
     def _variable_now(self) -> _Variable:
         """Return what makes that of plans which does not read its numbers from ``words``."""
@@ -211,29 +222,10 @@ class PlanTemplate:
 
 
 class SizedPlan(Plan):
-    """A plan whose compiled calls read their numbers from ``words``, into which it puts its ``values``.
+    """A plan whose compiled calls read their numbers from ``words``, into which it puts its ``values``."""
 
-    ``bound`` are the instructions in place of those that are apart in its template; ``others`` is what other
-    plans have beside instructions and arrays.
-    """
-
-    def __init__(
-        self,
-        template: PlanTemplate,
-        values: np.ndarray,
-        bound: Mapping[int, Sequence[Instruction]],
-        **others: Any,
-    ) -> None:
-        own = template.instance(values, bound)
-        parts: Sequence[SharedPart] = template.parts
-        if bound:
-            apart = [instruction for group in bound.values() for instruction in group]
-            parts = [*parts, *with_parts(apart)]
-        super().__init__(
-            own.instructions, own.inputs, own.fetched, calls=own.calls, parts=parts, **others
-        )
-        self.words, self.values = template.words, values
-        self._nbytes = values.nbytes + own.nbytes
+    words: np.ndarray
+    values: np.ndarray
 
     @property
     def instructions(self) -> Sequence[Instruction]:
@@ -244,11 +236,6 @@ class SizedPlan(Plan):
             for instruction in self._instructions
         ]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its numbers, and of its own calls."""
-        return self._nbytes
-
     def run(self, feeds: Sequence[np.ndarray], *, timed: bool = False) -> None:
         """Run one step (see :class:`Plan`)."""
         self.words[:] = self.values
@@ -258,16 +245,6 @@ class SizedPlan(Plan):
         """Make the writes that follow the vote (see :class:`Plan`)."""
         self.words[:] = self.values
         super().apply()
-
-
-class _Instance(NamedTuple):
-    """What a plan has of a template; ``nbytes``: of its own."""
-
-    instructions: Sequence[Instruction]
-    calls: list[Call]
-    inputs: Sequence[Any]
-    fetched: Sequence[Any]
-    nbytes: int
 
 
 class _Variable(NamedTuple):

@@ -63,10 +63,12 @@ class Holdings:
         if scope.migrate(segment.program.sides):
             self.forget_plans(loaded.scope)
         inferred = segment.infer(specs or [spec_of(a) for a in feeds], feeds, scope.spec)
-        # What a graph holds is the same whenever it is launched.
-        known = segment.cache.shapes.met(inferred) if self.runtime is not None else {}
-        sizes = segment.cache.shapes.sizes(inferred)
-        shapes = None if lasting else (sizes, *[a.tobytes() for a in known.values()])
+        sizes, known = segment.cache.shapes.sizes(inferred), dict[int, np.ndarray]()
+        shapes: Hashable = None if lasting else sizes
+        if self.runtime is not None:
+            # What a graph holds is the same whenever it is launched.
+            known = segment.cache.shapes.met(inferred)
+            shapes = sizes, *[a.tobytes() for a in known.values()]
         bound = segment.plans.alike(shapes)
         if bound is None:
             self.bindings += 1

@@ -57,6 +57,9 @@ class BoundPlan:
     feeds, if it does.
     """
 
+    timed_steps = 0
+    deliver: Callable[[], None] | None = None
+
     def __init__(
         self,
         program: ReplicaProgram,
@@ -68,14 +71,12 @@ class BoundPlan:
         self.program, self.binder = program, binder
         self.fed = fed
         self._post = post
-        self.timed_steps = 0
         self.use(plan)
         self.size = PLAN_BYTES + plan.nbytes + (0 if binder is None else BINDER_BYTES)
 
     def use(self, plan: Plan) -> None:
         """Use this plan from now on; :attr:`deliver` posts its early fetches."""
         self.plan = plan
-        self.deliver: Callable[[], None] | None = None
         if plan.vote is not None and self._post is not None:
             early = dict(sorted(plan.vote.early.items()))
             self.deliver = partial(
@@ -149,7 +150,8 @@ class Segment:
         for k in reversed(range(len(self.resizers))):
             plan = self.resizers[k].plan(sizes, complete)
             if plan is not None:
-                self.resizers.append(self.resizers.pop(k))
+                if k < len(self.resizers) - 1:
+                    self.resizers.append(self.resizers.pop(k))
                 return plan
         return None
 

@@ -14,6 +14,7 @@ import rowlock
 import rowlock.fluid as fluid
 from benchmarks.sequence_models import attended
 from rowlock.executor.codegen.native import launch
+from rowlock.executor.device.device import Device
 from rowlock.executor.host.numbered import NumberedCall
 from rowlock.executor.host.writes import address
 from rowlock.executor.kernels.capabilities import capabilities
@@ -112,9 +113,9 @@ def test_a_node_whose_numbers_are_no_affine_functions_is_bound() -> None:
     values = template.values(point(90))
     assert values is not None
     bound = instruction()
-    instance = template.instance(values, {1: [bound, bound]})
-    assert list(instance.instructions[1:]) == [bound, bound]
-    (call,), (array,) = instance.calls, instance.inputs
+    sized = template.plan(values, {1: [bound, bound]}, device=Device(), temporaries=(0, 0))
+    assert list(sized._instructions[1:]) == [bound, bound]
+    (call,), (array,) = sized.instructions[0].calls, sized._inputs
     call()
     assert (memory == 90).sum() == 90
     assert array.shape == (90,)
@@ -154,12 +155,13 @@ def test_calls_of_a_template_share_the_arrays_that_are_equal_for_all_sizes() -> 
         assert template.learn(point(n), plan(n))
     values = template.values(point(90))
     assert values is not None
-    instance = template.instance(values, {})
-    first, second, other, moving = (call.args[0] for call in instance.calls)  # type: ignore[attr-defined]
-    assert first is second is instance.inputs[0]
-    assert other is instance.fetched[0]
+    sized = template.plan(values, {}, device=Device(), temporaries=(0, 0))
+    (calls,) = (each.calls for each in sized.instructions)
+    first, second, other, moving = (call.args[0] for call in calls)  # type: ignore[attr-defined]
+    assert first is second is sized._inputs[0]
+    assert other is sized.fetched(lent=1)[0]
     assert (len(first), len(other), len(moving)) == (90, 180, 90)
-    for call in instance.calls:
+    for call in calls:
         call()
     assert np.flatnonzero(memory == 1).tolist() == list(range(180))
     assert np.flatnonzero(memory == 2).tolist() == list(range(810, 900))
