@@ -27,7 +27,8 @@ TEXT = {
 LSTM = {"words": 20000, "width": 128, "hidden": 256, "lengths": (5, 81), "sentences": 32}
 FIELDS = {"count": 26, "table": 1000000, "width": 16, "dense": 13, "hidden": 400, "rows": 512}
 SESSIONS = {"items": 5000, "hidden": 100, "rows": 600, "sessions": 32}
-LENGTHS, TURN, ROUNDS = 200, 20, 3  # of a mix; steps of one kind before those of the other
+# Of a mix; steps of one kind before those of the other; of these lengths, how many are repeated
+LENGTHS, TURN, REPEATED = 200, 20, 4
 PAIRS = {"words": 5000, "width": 128, "lengths": (5, 31), "sentences": 32}
 
 
@@ -321,17 +322,17 @@ def measure_lengths(fluid, places, model, feed_of, mean):
     step = mean // LENGTHS
     rows = mean + (np.arange(LENGTHS) - LENGTHS // 2) * step + step // 2
     mix = [feed_of(fluid, rng, int(n)) for n in rng.permutation(rows)]
-    steady = [feed_of(fluid, rng, mean)] * TURN
-    for feed in steady:
+    for feed in [feed_of(fluid, rng, mean)] * TURN:
         milliseconds(feed)
     # New and known follow each other closely: a busy neighbour disturbs both alike.
     turns = [mix[k : k + TURN] for k in range(0, LENGTHS, TURN)]
     new, known = np.concatenate(
         [[[milliseconds(feed) for feed in turn] for _ in range(2)] for turn in turns], 1
     )
+    # Shapes of as many rows differ in cost: each turn is compared with one of its own, again and again.
     pairs = [
-        [np.mean([milliseconds(feed) for feed in feeds]) for feeds in (steady, turn)]
-        for _ in range(ROUNDS)
+        [np.mean([milliseconds(feed) for feed in feeds]) for feeds in ([turn[k]] * TURN, turn)]
+        for k in range(0, TURN, TURN // REPEATED)
         for turn in turns
     ]
     one, mixed = np.mean(pairs, 0)

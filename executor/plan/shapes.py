@@ -265,8 +265,7 @@ class Shapes:
             number_of_sizes = self._numbers.setdefault(key, len(self._takes))
             by_elements = False
             if number_of_sizes == len(self._takes):
-                slots_read = [(slot, picked(positions)) for slot, positions in read]
-                self._takes.append(partial(_take, op.sizes_of, slots_read, record.attrs))
+                self._takes.append(partial(_take, op.sizes_of, read, record.attrs))
         return _Rule(
             record,
             op,
@@ -385,12 +384,13 @@ class Shapes:
 
 def _take(
     sizes_of: Callable[[Elements, Mapping[str, Any]], tuple[int, ...]],
-    slots: Sequence[tuple[str, Callable[[Any], Any]]],
+    slots: Sequence[tuple[str, tuple[int, ...]]],
     attrs: Mapping[str, Any],
     elements: Mapping[int, np.ndarray],
 ) -> tuple[int, ...]:
-    """Return the sizes that an op takes from elements."""
-    return sizes_of({slot: pick(elements) for slot, pick in slots}, attrs)
+    """Return the sizes that an op takes from elements; ``slots``: names and positions."""
+    known = elements.__getitem__
+    return sizes_of({slot: tuple(map(known, positions)) for slot, positions in slots}, attrs)
 
 
 def _shaped(spec: Spec | None) -> np.ndarray:
