@@ -43,10 +43,15 @@ class _Nets:
     def _conv(self, x, count, size, stride, padding, name, bias=False):
         bias_attr = self.fluid.ParamAttr(name=name + "_b") if bias else False
         weight = self.fluid.ParamAttr(name=name + "_w")
-        return self.layers.conv2d(x, count, size, stride, padding, param_attr=weight, bias_attr=bias_attr)
+        return self.layers.conv2d(
+            x, count, size, stride, padding, param_attr=weight, bias_attr=bias_attr
+        )
 
     def _norm(self, x, name):
-        parts = [self.fluid.ParamAttr(name=name + part, trainable=False) for part in ("_scale", "_offset")]
+        parts = [
+            self.fluid.ParamAttr(name=name + part, trainable=False)
+            for part in ("_scale", "_offset")
+        ]
         return self.layers.instance_norm(x, param_attr=parts[0], bias_attr=parts[1])
 
     def generator(self, image, domain):
@@ -119,7 +124,10 @@ def build(fluid, places):
         target, alpha = data("target", DOMAINS), data("alpha")
         fake = nets.generator(image, target)
         (score, scores), (of_fake, _) = nets.critic(image), nets.critic(fake)
-        wrong, penalty = nets.wrong_domains(scores, domain, places), nets.penalty(image, fake, alpha)
+        wrong, penalty = (
+            nets.wrong_domains(scores, domain, places),
+            nets.penalty(image, fake, alpha),
+        )
         of_fake = layers.mean(of_fake)
         d_loss = of_fake - layers.mean(score) + 10.0 * penalty + wrong
         _minimize(fluid, d_loss, "d_")
