@@ -260,6 +260,8 @@ def test_switches_that_are_refused() -> None:
         Job(fleet_of(), switched(hybrid_configs={"dp_degree": 4}), sgd)
     with pytest.raises(InvalidType, match="localsgd goes with SGD and Momentum"):
         Job(fleet_of(), switched(localsgd=True), optimizer.Adam(0.1))
+    with pytest.raises(InvalidValue, match="localsgd does not go with DGCMomentum"):
+        Job(fleet_of(), switched(localsgd=True, dgc=True), optimizer.Momentum(0.1, 0.9))
     with pytest.raises(InvalidValue, match="does not go with"):
         Job(fleet_of(), switched(amp=True), static.amp.decorate(sgd))
     # settings of a switch that is off are not looked at
