@@ -17,7 +17,7 @@ from ..executor.device.place import CUDAPlace, Place
 from ..executor.gang.assign import Change, assign
 from ..executor.gang.delivery import VALUES_GONE, Mendable, Outcome
 from ..executor.gang.gang import Gang
-from ..executor.gang.recovery import CURE
+from ..executor.gang.libraries import CURE
 from ..executor.replica.message import Message, StackedMessages
 from ..executor.replica.orders import Regroup, failure_of, pack
 from ..graph.ops.collective import COLLECTIVES

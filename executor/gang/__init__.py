@@ -9,6 +9,8 @@ Start at ``gang.py`` ``Gang``. Each piece of state has one owner:
 * ``Gang``, made of it: what users ask for. It notices a loss, and leaves it to recovery.
 * ``Recovery`` (``recovery.py``) keeps nothing: it mends ``Replicas`` once, or brings them to one step.
 
+* ``Worlds`` (``worlds.py``): the groups that its replicas form with those of other trainers.
+
 ``launchers.py`` owns all gangs. ``trainers.py`` has gangs of several drivers (trainers) meet: a world is those
 that met; a ring has one place of each, and its programs' ops meet.
 

@@ -26,13 +26,10 @@ from ..replica import orders
 from ..replica.message import Message
 from .assign import assign
 from .delivery import VALUES_GONE, Mendable, Outcome, Request
+from .libraries import deviations
 from .replicas import Replicas
 
 _log = logging.getLogger("rowlock")
-CURE = (
-    "Install the same versions on all hosts, and let replicas run on processors of one kind "
-    "(ClusterConfig.nodes, node_labels)."
-)
 _CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
 
 
@@ -275,13 +272,8 @@ class Recovery:
         unfit = {}
         for rank, answer in answers.items():
             versions = orders.Versions(**answer.head).versions
-            differences = [
-                f"{name} is {versions.get(name, 'missing')}, not {version}"
-                for name, version in agreed.items()
-                if versions.get(name) != version
-            ]
-            if differences:
-                unfit[rank] = "; ".join(differences)
+            if reason := deviations(versions, agreed):
+                unfit[rank] = reason
         if unfit:
             raise self.delivery.refuse(unfit)
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import InvalidState, NotInitialized
 from ..replica.message import Message
-from ..replica.options import RunOptions
 from .assign import assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request
 from .gang import Gang
@@ -98,6 +95,7 @@ class SingleReplicaGang(Gang):
     """
 
     heals = False
+    alone = True
 
     def __init__(self, gang: Gang, rank: int) -> None:
         self._gang = gang
@@ -191,17 +189,6 @@ class SingleReplicaGang(Gang):
                 if len(self.shrunk) > changes:
                     raise GangChanged from None
                 raise
-
-    def load(
-        self,
-        program: ReplicaProgram | str,
-        scope: int,
-        options: RunOptions | None = None,
-        functions: Sequence[int] = (),
-    ) -> int:
-        """Give a program to the replica, which does not wait for its peers."""
-        options = replace(options or RunOptions.sequential(), alone=True)
-        return super().load(program, scope, options, functions)
 
 
 def single_at(gang: Gang, places: Sequence[Place], place: Place) -> Gang | None:
