@@ -171,7 +171,7 @@ def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: fl
             ray.get(answer, timeout=within)
         except GetTimeoutError:
             raise CollectiveError(
-                f"{member} took no Python functions in within {within:g} s "
+                f"{member} took in no Python functions within {within:g} s "
                 f"(ClusterConfig.start_deadline_s)."
             ) from None
         except RayActorError:

@@ -17,6 +17,7 @@ import numpy as np
 from ...strategies.errors import (
     CollectiveError,
     InvalidState,
+    PlacementError,
     ReplicaLost,
     RowlockError,
     ValuesLost,
@@ -30,7 +31,8 @@ from .libraries import deviations
 from .replicas import Replicas
 
 _log = logging.getLogger("rowlock")
-_CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
+_SHRINK = 'ClusterConfig(on_failure="shrink") goes on without a lost replica.'
+_CURE = f'Run again; {_SHRINK.rstrip(".")}, "replace" with another.'
 
 
 class Recovery:
@@ -48,6 +50,7 @@ class Recovery:
             ReplicaLost: it is not to be replaced now, or too many were lost without a step in between.
         """
         began = time.monotonic()
+        self.ledger.loss = str(lost)
         self._note(lost)
         self._even(lost)
         self.ledger.failures += 1
@@ -67,6 +70,7 @@ class Recovery:
         Raises:
             ReplicaLost: too many more were lost meanwhile.
             InvalidState: a lost replica alone held some values.
+            PlacementError: there is no place for another; the next run looks for one again.
         """
         ledger, gang = self.ledger, self.gang
         while ledger.stale or ledger.torn or ledger.uneven:
@@ -90,7 +94,10 @@ class Recovery:
                 if ledger.failures > gang.config.max_failures:
                     self._give_up(another)
                     raise another from lost
-            except RowlockError as error:  # there is no place for another one
+            except RowlockError as error:
+                if isinstance(error, PlacementError):
+                    loss = ledger.loss or "A replica was lost."
+                    error.args = (f"{loss} It cannot be replaced: {error} {_SHRINK}",)
                 self._give_up(error)
                 raise
 

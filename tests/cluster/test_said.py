@@ -14,7 +14,9 @@ import pytest
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.cluster.ray import session
-from rowlock.strategies.errors import PlacementError
+from rowlock.executor.gang import launchers
+from rowlock.strategies.current import current_config
+from rowlock.strategies.errors import PlacementError, ValuesLost
 
 
 def test_places_waiting_and_compiling_are_said_once(
@@ -50,6 +52,23 @@ def test_places_waiting_and_compiling_are_said_once(
         r for r in caplog.records if r.getMessage().startswith("waiting for 4 CPUs, up to 2 s")
     )
     assert waiting.levelno == logging.WARNING and "0 of its 4 CPUs are free" in waiting.getMessage()
+
+
+def test_an_error_of_a_block_is_raised_before_those_of_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def close_gangs(_: object) -> None:
+        raise ValuesLost("no replica is left.")
+
+    monkeypatch.setattr(launchers, "close_gangs", close_gangs)
+    caplog.set_level(logging.WARNING, logger="rowlock")
+    before = current_config()
+    with pytest.raises(PlacementError), rowlock.cluster(launcher="threads"):
+        raise PlacementError("there is no room.")
+    assert "at the end of the block of rowlock.cluster: no replica is left." in caplog.messages
+    with pytest.raises(ValuesLost), rowlock.cluster(launcher="threads"):
+        pass
+    assert current_config() is before
 
 
 def test_a_head_that_was_not_joined_is_named(
