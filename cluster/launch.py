@@ -133,11 +133,12 @@ def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[Cl
     in_force = configure(config, **settings)
     try:
         yield in_force
-    except BaseException:
+    except BaseException as error:
         try:
             _end(in_force)
-        except RowlockError as error:
-            log.warning("at the end of the block of rowlock.cluster: %s", error)
+        except RowlockError as later:
+            if str(later) != str(error):
+                log.warning("at the end of the block of rowlock.cluster: %s", later)
         raise
     _end(in_force)
 
