@@ -194,7 +194,9 @@ def why(error: RayError) -> str:
     if isinstance(error, RayTaskError):
         return f"{type(error.cause).__name__}: {error.cause}"
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return textwrap.shorten(lines[-1], _REASON_CHARACTERS, placeholder=" …")
+    text, causes, _ = lines[-1].partition(" Some common causes include")
+    text = textwrap.shorten(text, _REASON_CHARACTERS, placeholder=" …")
+    return f"{text} Out of memory, a kill and a crash are common causes." if causes else text
 
 
 def end_all(members: list[ReplicaHandle], reservations: list[Any], within: float) -> None:

@@ -362,11 +362,8 @@ class Recovery:
 
     def _tell(self, lost: ReplicaLost, seconds: float) -> None:
         _log.warning(
-            "%s Training goes on at step %d with %d replicas after %.2f s.",
-            lost,
-            self.ledger.done,
-            self.gang.size,
-            seconds,
+            "%s Training goes on at step %d with %d replica%s after %.2f s.",
+            *(lost, self.ledger.done, self.gang.size, "s" * (self.gang.size != 1), seconds),
         )
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ray.exceptions import RayError
 
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.cluster.ray import session
+from rowlock.cluster.ray.replica_handle import why
 from rowlock.executor.gang import launchers
 from rowlock.strategies.current import current_config
 from rowlock.strategies.errors import PlacementError, ValuesLost
@@ -101,4 +103,16 @@ def test_the_environment_shows_what_goes_well() -> None:
 def test_a_cluster_that_lets_nobody_in_is_named_with_its_token() -> None:
     assert "give it the cluster's token (RAY_AUTH_MODE=token" in session._cure(
         ConnectionError("no")
+    )
+
+
+def test_why_an_actor_died_is_told_in_short() -> None:
+    long = (
+        "The actor died unexpectedly before finishing this task.\n"
+        "The actor is dead because its worker process has died. Worker exit detail: End of file. Some common "
+        "causes include: (1) the process was killed by the OOM killer, (2) ray stop --force was called."
+    )
+    assert why(RayError(long)) == (
+        "The actor is dead because its worker process has died. Worker exit detail: End of file. Out of "
+        "memory, a kill and a crash are common causes."
     )
