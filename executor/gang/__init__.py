@@ -15,7 +15,7 @@ Start at ``gang.py`` ``Gang``. Each piece of state has one owner:
 that met; a ring has one place of each, and its programs' ops meet.
 
 * A lost replica: ``RayDelivery._lost`` takes a closed line, ``RayDelivery._look_after`` a silent one
-  (``cluster/ray/diagnosis.py`` ``Diagnosis``); ``executor/gang/recovery.py`` decides what happened and what is run again;
-  ``RayDelivery.replace`` brings another in, and ``Recovery._heal`` gives it values.
+  (``cluster/ray/diagnosis.py`` ``Diagnosis``); ``executor/gang/recovery.py`` decides what happened and what is
+  run again; ``RayDelivery.replace`` brings another in, and ``Recovery._heal`` gives it values.
   ``tests/contract/strikes.py`` kills replicas at named points of it.
 """
