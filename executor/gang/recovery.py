@@ -44,7 +44,7 @@ class Recovery:
         self.delivery = cast(Mendable, gang.delivery)
 
     def after(self, lost: ReplicaLost) -> None:
-        """A replica was lost just now: go on without it, or raise if that is not wanted.
+        """Go on without a replica that was lost just now, or raise if that is not wanted.
 
         Raises:
             ReplicaLost: it is not to be replaced now, or too many were lost without a step in between.

@@ -84,7 +84,7 @@ class SingleRankDelivery(Delivery):
         self._all.drain()
 
     def close(self) -> None:
-        """The gang goes on."""
+        """Do nothing: the gang goes on."""
 
 
 class SingleReplicaGang(Gang):
@@ -129,7 +129,7 @@ class SingleReplicaGang(Gang):
         self._gang.mend()
 
     def _torn(self) -> None:
-        """What either has under way ends here."""
+        """End what either has under way."""
         self._gang._torn()
         self.fail(KeyboardInterrupt("interrupted"))
 
@@ -139,7 +139,7 @@ class SingleReplicaGang(Gang):
         return self.config.on_failure != "shrink" and not self.meets_trainers
 
     def _recover(self, lost: ReplicaLost) -> None:
-        """The gang goes on; what ran on a replica that is gone, and not replaced, is to be run again."""
+        """Mend the gang; raise if the replica is gone and not replaced: what it ran is to be run again."""
         Recovery(self._gang).after(lost)
         if self.delivery.broken:
             lost.args = (f"{lost} It ran this program alone: run it again.",)
