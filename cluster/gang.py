@@ -17,30 +17,27 @@ from ..executor.device.place import CUDAPlace, Place
 from ..executor.gang.assign import Change, assign
 from ..executor.gang.delivery import VALUES_GONE, Mendable, Outcome
 from ..executor.gang.gang import Gang
-from ..executor.gang.recovery import CURE
+from ..executor.gang.libraries import CURE
 from ..executor.replica.message import Message, StackedMessages
 from ..executor.replica.orders import Regroup, failure_of, pack
-from ..graph.ops.collective import COLLECTIVES
 from ..strategies.cluster import ClusterConfig
 from ..strategies.errors import CollectiveError, InvalidState, PlacementError, ReplicaLost
 from ..strategies.log import log
 from .channel.channel import Channels
 from .channel.connection import ReplicaConnection
-from .channel.heartbeat import HeartbeatMonitor
 from .channel.listener import SECRET_BYTES, Listener
 from .primitives.shm import forget_segments
 from .ray.calls import ActorCalls
+from .ray.diagnosis import LOOK_S, Diagnosis, named
 from .ray.nodes import GPU, reachable
 from .ray.placement import reserve, reserve_another
-from .ray.replica_handle import NodeProbes, ReplicaHandle, describe, end_all, teach
+from .ray.replica_handle import ReplicaHandle, describe, end_all, teach
 from .ray.session import join_ray, leave_ray, session, unjoined
 
 __all__ = ["RayDelivery", "launch_ray", "leave_ray"]
 
 _END_S = 2.0
-_LOOK_S = 2.0
 _SESSION_S = 0.05
-_UNKNOWN_S = 5.0  # for how long a replica may be silent whose process is there, but does nothing
 
 
 class RayDelivery(Mendable):
@@ -59,10 +56,7 @@ class RayDelivery(Mendable):
         self._members: list[ReplicaHandle] = []
         self._spares: list[ReplicaHandle] = []
         self._vacated: list[ReplicaHandle] = []  # in whose places the next spares stand
-        self._watch: HeartbeatMonitor | None = None
-        self._probes = NodeProbes()
-        self._stopped: dict[int, float] = {}  # since when, by rank
-        self._cut_off: set[str] = set()  # nodes that were not to be heard
+        self._diagnosis = Diagnosis(config.heartbeat_deadline_s)
         self._unfit: dict[str, str] = {}  # nodes on which a replica was refused, and why
         transport = Channels if config.transport == "socket" else ActorCalls
         self._channels = transport(self._lost, self._late, self._look_after)
@@ -139,68 +133,20 @@ class RayDelivery(Mendable):
 
     # -- what became of a replica --------------------------------------------------------------------
 
-    def _named(self, rank: int) -> str:
-        return f"replica {rank} {self._members[rank]}"
-
     def _lost(self, rank: int) -> CollectiveError:
         is_over = session() != self._session
         reason = "Ray was shut down." if is_over else self._members[rank].reason()
-        return self._gone([rank], f"{self._named(rank)} is gone: its channel closed. {reason}")
+        name = named(self._members, rank)
+        return self._gone([rank], f"{name} is gone: its channel closed. {reason}")
 
     def _late(self, ranks: list[int], within: float) -> CollectiveError:
-        # Those that wait in a collective do so for the others.
-        ranks = [rank for rank in ranks if self._at(rank).get("op") not in COLLECTIVES] or ranks
-        names = ", ".join(self._named(rank) + self._doing(rank) for rank in ranks)
-        return self._gone(
-            ranks,
-            f"no answer from {names} within {within:g} s (ClusterConfig.step_deadline_s).",
-        )
-
-    def _doing(self, rank: int) -> str:
-        """Return in words the op that a replica last reported to be running."""
-        doing = self._at(rank)
-        if not doing.get("op"):
-            return ""
-        return f" [in {doing['op']}, built at {doing['where']}, {doing['seconds']:.1f} s into the step]"
-
-    def _at(self, rank: int) -> Mapping[str, Any]:
-        """Return the op that a replica last reported to be running."""
-        return self._watch.doing(rank) if self._watch is not None else {}
+        return self._gone(*self._diagnosis.late(self._members, ranks, within))
 
     def _look_after(self, ranks: list[int]) -> None:
-        """Raise if one of these replicas, which have yet to answer, is stopped or silent."""
-        patience, now = self.config.heartbeat_deadline_s, time.monotonic()
-        self._stopped = {r: self._stopped.get(r, now) for r in ranks if self._members[r].stopped}
-        stopped = [r for r, since in self._stopped.items() if now - since > patience]
-        if stopped:
-            names = ", ".join(map(self._named, stopped))
-            raise self._gone(
-                stopped, f"{names} is stopped (by SIGSTOP, or from a terminal) and does not answer."
-            )
-        if self._watch is None:
-            return
-        for rank in self._watch.silent(ranks, patience):
-            self._judge(rank, patience)
-
-    def _judge(self, rank: int, patience: float) -> None:
-        """Raise if a silent replica is dead rather than busy."""
-        report = self._probes.look(self._members[rank], _LOOK_S)
-        if report is None:
-            self._cut_off.add(self._members[rank].where["node"])
-            text = (
-                f"was not heard of for {patience:g} s (ClusterConfig.heartbeat_deadline_s), nor is its node: "
-                f"it is frozen, or cut off from the network"
-            )
-        elif report[0] in ("T", "t"):
-            text = "is stopped (by SIGSTOP, or from a terminal) and does not answer"
-        elif report[1] > 0 or report[0] in ("R", "D") or not self._silent_for(rank, _UNKNOWN_S):
-            return  # it computes, and keeps Python's lock meanwhile; or others keep it from computing
-        else:
-            text = f"does not answer; its process is there (state {report[0]}) and does nothing"
-        raise self._gone([rank], f"{self._named(rank)}{self._doing(rank)} {text}.")
-
-    def _silent_for(self, rank: int, seconds: float) -> bool:
-        return self._watch is not None and rank in self._watch.silent([rank], seconds)
+        """Raise if one of these replicas, which have yet to answer, never will."""
+        loss = self._diagnosis.look(self._members, ranks)
+        if loss is not None:
+            raise self._gone(*loss)
 
     def _gone(self, ranks: Sequence[int], text: str) -> ReplicaLost:
         """Give up replicas, and release those that wait for them; return the error that names them."""
@@ -208,15 +154,14 @@ class RayDelivery(Mendable):
             self._channels.hang_up(rank)
             self._members[rank].kill()
             if session() == self._session:
-                self._probes.kill(self._members[rank])
+                self._diagnosis.end(self._members[rank])
         self.release(text)
         return ReplicaLost(text, list(ranks))
 
     def release(self, reason: str) -> None:
         """Have living replicas leave their group, formed or not, and stop waiting in it."""
-        if self._watch is not None:
-            self._watch.abort(self.alive, self._group, reason)
-        elif session() == self._session:
+        aborted = self._diagnosis.abort(self.alive, self._group, reason)
+        if not aborted and session() == self._session:
             for rank in self.alive:
                 self._members[rank].actor.abort.remote(self._group, reason)
 
@@ -267,7 +212,7 @@ class RayDelivery(Mendable):
     def refuse(self, unfit: Mapping[int, str]) -> ReplicaLost:
         """End new replicas that are not fit, by rank why; no other is placed on their nodes."""
         reasons = {
-            rank: f"{self._named(rank)} was refused, for it would compute other bits: {why}. {CURE}"
+            rank: f"{named(self._members, rank)} was refused, for it would compute other bits: {why}. {CURE}"
             for rank, why in unfit.items()
         }
         self._unfit.update({self._members[r].where["node"]: text for r, text in reasons.items()})
@@ -298,11 +243,11 @@ class RayDelivery(Mendable):
     def _instead_of(self, replica: ReplicaHandle) -> ReplicaHandle:
         """Start an actor for a lost one: in its bundle, or on another node if its node is lost, too."""
         node = replica.where["node"]
-        there = reachable(node, _LOOK_S)
-        (self._cut_off.discard if there else self._cut_off.add)(node)
+        there, cut_off = reachable(node, LOOK_S), self._diagnosis.cut_off
+        (cut_off.discard if there else cut_off.add)(node)
         if there and node not in self._unfit:
             return ReplicaHandle(replica.reservation, replica.bundle, self.config)
-        without = self._cut_off.union(self._unfit)
+        without = cut_off.union(self._unfit)
         occupied = [member.where["node"] for member in self._members if member.alive]
         self._reservations.append(reserve_another(occupied, self.size, self.config, without))
         return ReplicaHandle(self._reservations[-1], 0, self.config)
@@ -357,14 +302,12 @@ class RayDelivery(Mendable):
             ReplicaLost: one more is lost.
         """
         if session() == self._session:
-            self._probes.post(self._members, self.config.start_deadline_s)
+            self._diagnosis.post(self._members, self.config.start_deadline_s)
         if isinstance(self._channels, ActorCalls):
             self._channels.use({r: m.actor for r, m in enumerate(self._members)})
         else:
             self._channels.use({r: m.line for r, m in enumerate(self._members) if m.line})
-            self._watch = HeartbeatMonitor(
-                {r: m.watch for r, m in enumerate(self._members) if m.watch}
-            )
+            self._diagnosis.listen({r: m.watch for r, m in enumerate(self._members) if m.watch})
         if self._group:  # an interrupt may have kept others from what some wait for there
             self.release("its members form another group.")
         forget_segments(self._group)
@@ -399,11 +342,9 @@ class RayDelivery(Mendable):
         """End the actors, the sockets and the reservations."""
         self._closed = True
         self._channels.close()  # replicas that are idle see it and stop serving
-        if self._watch is not None:
-            self._watch.close()
-            self._watch = None
-        if session() == self._session:
-            self._probes.close()
+        ray_is_there = session() == self._session
+        self._diagnosis.close(probes=ray_is_there)
+        if ray_is_there:
             with contextlib.suppress(RayError):
                 end_all([*self._members, *self._spares], self._reservations, _END_S)
         for member in [*self._members, *self._spares]:

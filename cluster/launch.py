@@ -16,7 +16,8 @@ from ..executor.saving.files import save_arrays
 from ..executor.servers.local import ThreadLauncher
 from ..executor.servers.running import register_saver
 from ..strategies.current import current_config, pop_config, push_config
-from ..strategies.errors import InvalidType
+from ..strategies.errors import InvalidType, RowlockError
+from ..strategies.log import log
 
 if TYPE_CHECKING:
     from ..executor.cuda.runtime import Runtime
@@ -125,16 +126,30 @@ def configure(config: ClusterConfig | None = None, **settings: Any) -> ClusterCo
 
 @contextmanager
 def cluster(config: ClusterConfig | None = None, **settings: Any) -> Iterator[ClusterConfig]:
-    """Like :func:`configure`, for the length of a ``with`` block; gangs started inside end with it."""
+    """Like :func:`configure`, for the length of a ``with`` block; gangs started inside end with it.
+
+    What goes wrong as they end is logged where the block raised: its error tells the cause.
+    """
     in_force = configure(config, **settings)
     try:
         yield in_force
-    finally:
+    except BaseException as error:
         try:
-            launchers.close_gangs(in_force)
-        finally:
-            pop_config(in_force)
-            _leave_ray()
+            _end(in_force)
+        except RowlockError as later:
+            if str(later) != str(error):
+                log.warning("at the end of the block of rowlock.cluster: %s", later)
+        raise
+    _end(in_force)
+
+
+def _end(config: ClusterConfig) -> None:
+    """End the gangs of a configuration, which is in force no more."""
+    try:
+        launchers.close_gangs(config)
+    finally:
+        pop_config(config)
+        _leave_ray()
 
 
 def shutdown() -> None:

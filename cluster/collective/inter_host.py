@@ -140,7 +140,7 @@ class InterHostTransport:
             self._scatter_and_gather(row, op, request, within)
 
     def _swap_and_combine(self, row: np.ndarray, op: str, request: str, within: float) -> None:
-        """Two hosts: each sends all and combines blocks as they come, if it has sent its own by then."""
+        """Combine over two hosts: each sends all, and combines blocks that come once it has sent its own."""
         (peer,) = self._others
         step = max(_BLOCK // row.itemsize, 1)
         mine = [row[at : at + step] for at in range(0, row.size, step)]
@@ -157,7 +157,7 @@ class InterHostTransport:
         self.exchange({peer: [row]}, {peer: theirs}, request, within, arrived=arrived, after=after)
 
     def _scatter_and_gather(self, row: np.ndarray, op: str, request: str, within: float) -> None:
-        """Each host combines its part, block by block, and sends each block as soon as it is complete."""
+        """Combine this host's part, block by block, and send each block as soon as it is complete."""
         part = [row[share(row.size, row.itemsize, host, self.size)] for host in range(self.size)]
         mine = part[self.index]
         theirs = {peer: self._spare(peer, mine) for peer in self._others}

@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ...executor.compiled_program import ParallelForm
-from ...executor.executor import Executor
 from ...executor.saving.models import save_inference_model
 from ...executor.saving.programs import load_persistables, save_persistables
 from ...graph.program.program import Program, default_startup_program
@@ -57,6 +56,8 @@ class TrainStatus:
 
 class Collective(Fleet):
     """The fleet of workers that share gradients. ``main_program`` is what ``exe.run`` runs."""
+
+    _mistyped = InvalidArgument
 
     def __init__(self) -> None:
         super().__init__(Mode.COLLECTIVE)
@@ -111,7 +112,9 @@ class Collective(Fleet):
         Raises:
             InvalidArgument: no Executor, or no Program.
         """
-        program = self._checked("save_inference_model", executor, main_program)
+        program = self._checked(
+            "save_inference_model", executor, main_program, self._origin_program
+        )
         names = list(feeded_var_names or ())
         save_inference_model(
             dirname, names, target_vars, executor, program, None, None, export_for_deployment
@@ -125,23 +128,8 @@ class Collective(Fleet):
         Raises:
             InvalidArgument: no Executor, or no Program.
         """
-        program = self._checked("save_persistables", executor, main_program)
+        program = self._checked("save_persistables", executor, main_program, self._origin_program)
         save_persistables(executor, dirname, program, filename=filename)
-
-    def _checked(self, method: str, executor: Any, program: Any) -> Program:
-        if not isinstance(executor, Executor):
-            raise InvalidArgument(
-                f"fleet.{method} takes an Executor, got {type(executor).__name__}."
-            )
-        program = self._origin_program if program is None else program
-        if program is None:
-            raise InvalidArgument(f"fleet.{method}: minimize was not called, name a main_program.")
-        if not isinstance(program, Program):
-            raise InvalidArgument(
-                f"fleet.{method} takes a Program as main_program, got {type(program).__name__}. Leave it out, "
-                f"or pass compiled.program."
-            )
-        return program
 
     def save_check_point(
         self,
@@ -201,7 +189,7 @@ class Collective(Fleet):
                 return None
             raise MissingFile(f"load_check_point: {path!r} has no folder {_PREFIX}.<number>.")
         folder = os.path.join(path, f"{_PREFIX}.{number}")
-        program = self._checked("load_check_point", executor, main_program)
+        program = self._checked("load_check_point", executor, main_program, self._origin_program)
         load_persistables(executor, folder, program, filename=_PARAMETERS)
         return _read_status(os.path.join(folder, _STATUS))
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from ...executor.device.place import CPUPlace
 from ...executor.executor import Executor
+from ...graph.program.program import Program
 from ...graph.training.optimizer.base import Optimizer
-from ...strategies.errors import InvalidState, InvalidType, InvalidValue
+from ...strategies.errors import InvalidState, InvalidType, InvalidValue, RowlockError
 from .roles import RoleMakerBase
 
 
@@ -27,6 +28,9 @@ class NoRole(InvalidState, AttributeError):
 
 class Fleet(ABC):
     """A job's processes, as one of them sees them. ``init`` says which part this one plays."""
+
+    _mistyped: type[RowlockError] = InvalidType
+    """What a method raises that is given a wrong type to save: Paddle's fleets differ in it."""
 
     def __init__(self, mode: int) -> None:
         self._mode = mode
@@ -146,6 +150,24 @@ class Fleet(ABC):
     def gather_bytes(self, array: Any) -> list[Any]:
         """Return what array of bytes each worker passed, by number."""
         return self._role_maker.gather_bytes(array)
+
+    def _checked(
+        self, method: str, executor: Any, program: Any, default: Program | None
+    ) -> Program:
+        """Return ``program``, or the ``default`` that ``minimize`` made, if a method can save it."""
+        if not isinstance(executor, Executor):
+            raise self._mistyped(
+                f"fleet.{method} takes an Executor, got {type(executor).__name__}."
+            )
+        program = default if program is None else program
+        if program is None:
+            raise self._mistyped(f"fleet.{method}: minimize was not called, name a main_program.")
+        if not isinstance(program, Program):
+            raise self._mistyped(
+                f"fleet.{method} takes a Program as main_program, got {type(program).__name__}. Leave it out, "
+                f"or pass compiled.program."
+            )
+        return program
 
     @abstractmethod
     def init_worker(self) -> None:

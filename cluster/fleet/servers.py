@@ -177,8 +177,9 @@ class DistributedTranspiler(Fleet):
         Raises:
             InvalidType: no Executor, or no Program.
         """
-        program = self._checked("save_inference_model", executor, main_program)
-        source = self._origin_program if main_program is None else program
+        program = self._checked(
+            "save_inference_model", executor, main_program, self._origin_program
+        )
         tables = self._fetch_tables()
         try:
             save_inference_model(
@@ -186,7 +187,7 @@ class DistributedTranspiler(Fleet):
                 feeded_var_names,
                 target_vars,
                 executor,
-                source,
+                program,
                 None,
                 None,
                 export_for_deployment,
@@ -202,24 +203,13 @@ class DistributedTranspiler(Fleet):
             InvalidValue: the program was not distributed.
             InvalidState: the worker has not run its startup program, or was stopped.
         """
-        program = self._checked("save_persistables", executor, main_program)
+        program = self._checked("save_persistables", executor, main_program, self.main_program)
         if not program._is_distributed:
             raise InvalidValue(
                 "fleet.save_persistables saves a program that minimize distributed; use "
                 "fluid.io.save_persistables for others."
             )
         save_persistables(executor, dirname, program)
-
-    def _checked(self, method: str, executor: Any, program: Any) -> Program:
-        if not isinstance(executor, Executor):
-            raise InvalidType(f"fleet.{method} takes an Executor, got {type(executor).__name__}.")
-        program = self._own_program(method) if program is None else program
-        if not isinstance(program, Program):
-            raise InvalidType(
-                f"fleet.{method} takes a Program as main_program, got {type(program).__name__}. Leave it "
-                f"out, or pass compiled.program."
-            )
-        return program
 
     def _fetch_tables(self) -> list[str]:
         """Write the tables that servers keep into the scope; return their names."""

@@ -94,6 +94,8 @@ def _training_1x(strategy: Strategy1x) -> Training:
 
 def _wrap_1x(strategy: Strategy1x, optimizer: Any) -> Any:
     """Put recomputation and mixed precision around an optimizer, as asked for."""
+    if strategy.use_local_sgd and isinstance(optimizer, DGCMomentumOptimizer):
+        _refuse_twice("use_local_sgd", optimizer)
     if strategy.forward_recompute:
         optimizer = _recomputing(
             "forward_recompute", "recompute_checkpoints", optimizer, strategy.recompute_checkpoints
@@ -162,6 +164,8 @@ def _build_2x(strategy: Strategy2x) -> BuildStrategy:
 def _wrap_2x(strategy: Strategy2x, optimizer: Any, workers: int) -> Any:
     """Replace an optimizer as asked for, and put the others' work around it: mixed precision outermost."""
     optimizer = _method(strategy, optimizer, workers)
+    if strategy.localsgd and isinstance(optimizer, DGCMomentumOptimizer):
+        _refuse_twice("localsgd", optimizer)
     if strategy.localsgd and not isinstance(optimizer, (SGDOptimizer, MomentumOptimizer)):
         raise InvalidType(
             f"DistributedStrategy.localsgd goes with SGD and Momentum, got {type(optimizer).__name__}."

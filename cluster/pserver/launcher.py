@@ -81,7 +81,7 @@ class _Moved:
         return contextlib.nullcontext()
 
     def settle(self) -> None:
-        """No step is under way in this process."""
+        """Do nothing: no step is under way in this process."""
 
     def pull(self, name: str) -> np.ndarray:
         """Raise InvalidState: the value is another process's."""

@@ -227,7 +227,8 @@ def _check_per_node(
         raise PlacementError(
             f"{size} places, {most} on each node (ClusterConfig.replicas_per_node), need "
             f"{-(-size // (most or 1))} nodes; {len(eligible)} can hold replicas: "
-            f"{_listed([node.address for node in eligible])}. Ask for at most {len(where)} places, raise "
+            f"{_listed([node.address for node in eligible])}. Ask for at most {len(where)} "
+            f"place{'s' * (len(where) != 1)}, raise "
             f"replicas_per_node, or add nodes."
         )
 

@@ -171,7 +171,7 @@ def teach(members: Sequence[ReplicaHandle], functions: Iterable[int], within: fl
             ray.get(answer, timeout=within)
         except GetTimeoutError:
             raise CollectiveError(
-                f"{member} took no Python functions in within {within:g} s "
+                f"{member} took in no Python functions within {within:g} s "
                 f"(ClusterConfig.start_deadline_s)."
             ) from None
         except RayActorError:
@@ -194,7 +194,9 @@ def why(error: RayError) -> str:
     if isinstance(error, RayTaskError):
         return f"{type(error.cause).__name__}: {error.cause}"
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return textwrap.shorten(lines[-1], _REASON_CHARACTERS, placeholder=" …")
+    text, causes, _ = lines[-1].partition(" Some common causes include")
+    text = textwrap.shorten(text, _REASON_CHARACTERS, placeholder=" …")
+    return f"{text} Out of memory, a kill and a crash are common causes." if causes else text
 
 
 def end_all(members: list[ReplicaHandle], reservations: list[Any], within: float) -> None:

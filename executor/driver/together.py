@@ -178,7 +178,7 @@ class Together:
             if world is None or world.ended is not None:  # the others know
                 raise
             explained = world.explain(error)
-            self._gang.part(world)
+            self._gang.worlds.part(world)
             raise explained from error
 
 

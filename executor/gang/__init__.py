@@ -9,11 +9,13 @@ Start at ``gang.py`` ``Gang``. Each piece of state has one owner:
 * ``Gang``, made of it: what users ask for. It notices a loss, and leaves it to recovery.
 * ``Recovery`` (``recovery.py``) keeps nothing: it mends ``Replicas`` once, or brings them to one step.
 
+* ``Worlds`` (``worlds.py``): the groups that its replicas form with those of other trainers.
+
 ``launchers.py`` owns all gangs. ``trainers.py`` has gangs of several drivers (trainers) meet: a world is those
 that met; a ring has one place of each, and its programs' ops meet.
 
-* A lost replica: ``RayDelivery._lost`` takes a closed line, ``RayDelivery._judge`` a silent one
-  (``cluster/channel/heartbeat.py``); ``executor/gang/recovery.py`` decides what happened and what is run again;
-  ``RayDelivery.replace`` brings another in, and ``Recovery._heal`` gives it values.
+* A lost replica: ``RayDelivery._lost`` takes a closed line, ``RayDelivery._look_after`` a silent one
+  (``cluster/ray/diagnosis.py`` ``Diagnosis``); ``executor/gang/recovery.py`` decides what happened and what is
+  run again; ``RayDelivery.replace`` brings another in, and ``Recovery._heal`` gives it values.
   ``tests/contract/strikes.py`` kills replicas at named points of it.
 """

@@ -293,7 +293,7 @@ class Ledger:
     asked yet); ``owners``: ranks that alone hold a persistable, by scope and name; ``done``: counted steps;
     ``stale``: ranks whose values are not the gang's; ``place_values``: persistables that differ by place.
     After a loss, ``uneven``: the steps that each living replica has done are not known; ``torn``: replicas have
-    yet to join a group and load the programs; ``failures``: losses in a row.
+    yet to join a group and load the programs; ``failures``: losses in a row; ``loss``: what the last was.
     """
 
     programs: dict[int, Load] = field(default_factory=dict)
@@ -304,4 +304,5 @@ class Ledger:
     uneven: bool = False
     torn: bool = False
     failures: int = 0
+    loss: str = ""
     place_values: PlaceValues = field(default_factory=PlaceValues)

@@ -5,33 +5,31 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import InvalidState, ReplicaLost, RowlockError
-from ..kernels.back_ends import ALL_LIBRARIES
 from ..kernels.capabilities import common
 from ..replica import orders
 from ..replica.message import Message, StackedMessages
 from ..replica.options import RunOptions
 from .assign import Change, assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request, Torn
-from .recovery import CURE, Recovery
+from .libraries import warn_of_differences
+from .recovery import Recovery
 from .replicas import Replicas, cause_of
-from .trainers import Card, Table, Trainers, World, meet
+from .trainers import Card, Table, Trainers, World
+from .worlds import Worlds
 
 if TYPE_CHECKING:
     from ...strategies.cluster import ClusterConfig
     from ..device.place import Place
     from ..replica.replica import Replica
-
-_log = logging.getLogger("rowlock")
 
 
 class Gang(Replicas):
@@ -40,6 +38,8 @@ class Gang(Replicas):
     here: Replica | None = None
     """The only replica, if it runs on the driver's thread and on the driver's tensors."""
     singles: dict[Place, Gang]
+    alone = False
+    """Whether programs run on a replica that does not wait for its peers."""
 
     def __init__(self, delivery: Delivery, config: ClusterConfig) -> None:
         super().__init__(delivery, config)
@@ -48,7 +48,7 @@ class Gang(Replicas):
         self._leaving: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._unwanted: dict[str, list[int]] = {"programs": [], "scopes": []}
         self._memory: dict[int, int] = {}  # program -> what its replicas had when it was loaded
-        self._worlds: dict[Trainers, World] = {}
+        self.worlds = Worlds(self)
 
     def left_of(self, places: Sequence[Place]) -> list[Place]:
         """Return the places without those that the gang has lost, if it was started on as many."""
@@ -300,30 +300,12 @@ class Gang(Replicas):
         """Return the libraries that all replicas have in one version; one that joins later needs it, too."""
         if self.ledger.libraries is None:
             reports = self._versions()
-            self._tell_differences(reports)
+            warn_of_differences(reports, self.delivery.where)
             self.ledger.libraries = common(reports)
         return frozenset(self.ledger.libraries)
 
     def _versions(self) -> list[dict[str, str]]:
         return [orders.Versions(**answer.head).versions for answer in self.all(orders.Libraries())]
-
-    def _tell_differences(self, reports: Sequence[Mapping[str, str]]) -> None:
-        """Warn of libraries that go unused as versions differ, and of NumPy, whose last bits may differ."""
-        alike, texts = common(reports), []
-        names = sorted({name for report in reports for name in report} & {"numpy", *ALL_LIBRARIES})
-        for name in names:
-            if name not in alike:
-                ranks: dict[str, list[str]] = {}
-                for rank, (where, report) in enumerate(
-                    zip(self.delivery.where, reports, strict=True)
-                ):
-                    place = f"{rank} on {where.get('host', 'this host')}"
-                    ranks.setdefault(report.get(name, "missing"), []).append(place)
-                listed = "; ".join(f"{v} (replica {', '.join(r)})" for v, r in ranks.items())
-                effect = "can differ in its last bits" if name == "numpy" else "is not used"
-                texts.append(f"{name} {effect}: {listed}.")
-        if texts:
-            _log.warning("Replicas differ in their libraries. %s %s", " ".join(texts), CURE)
 
     # -- other trainers -----------------------------------------------------------------------------
 
@@ -336,47 +318,12 @@ class Gang(Replicas):
             CollectiveError: their replicas cannot form a group.
         """
         with self.turn:
-            known = self._worlds.get(trainers)
-            if known is not None and known.ended is None:
-                return known
+            known = self.worlds.of(trainers)
             if known is not None:
-                self.part(known)
-            within, backend = self.config.start_deadline_s, self.config.collectives
-            shared = common(self._versions())
+                return known
+            shared, backend = common(self._versions()), self.config.collectives
             card = Card(trainers.trainer, trainers.endpoints, self.size, device, shared, backend)
-            world = meet(trainers, card, table(), within)
-            self._worlds[trainers] = world
-            try:
-                joining = [
-                    orders.JoinTrainers(world.name, world.first + rank, world.size, within)
-                    for rank in range(self.size)
-                ]
-                self.each([orders.pack(order) for order in joining])
-            except RowlockError as error:
-                explained = world.explain(error)
-                self.part(world)
-                raise explained from error
-            return world
-
-    def part(self, world: World) -> None:
-        """Have living replicas leave a group that has ended, and forget the programs that met in it."""
-        with self.turn:
-            if self._worlds.pop(world.trainers, None) is None:
-                return
-            self.ledger.programs = {
-                number: load
-                for number, load in self.ledger.programs.items()
-                if load.options.trainers != world.name
-            }
-            leave = self.stamped(orders.pack(orders.LeaveTrainers(world.name, world.ended or "")))
-            with contextlib.suppress(RowlockError):  # another loss is noticed at the next step
-                if not self.delivery.broken:
-                    self.some(dict.fromkeys(self.delivery.alive, leave))
-
-    def _leave_trainers(self) -> None:
-        for world in self._worlds.values():
-            world.leave()
-        self._worlds.clear()
+            return self.worlds.enter(trainers, card, table(), self.each)
 
     # -- programs and values ------------------------------------------------------------------------
 
@@ -394,6 +341,8 @@ class Gang(Replicas):
         """
         number = self.new_id()
         options = options or RunOptions.sequential()
+        if self.alone:
+            options = replace(options, alone=True)
         load = orders.Load(number, program, scope, options, list(functions))
         with self.turn:
             self._unload()
@@ -477,7 +426,7 @@ class Gang(Replicas):
 
     @property
     def meets_trainers(self) -> bool:
-        return bool(self._worlds)
+        return bool(self.worlds)
 
     def mend(self) -> None:
         """Bring in others for those that were lost before.
@@ -512,10 +461,10 @@ class Gang(Replicas):
                             call()
             except Exception:  # a replica may be found dead only now
                 self._leaving.clear()
-                self._leave_trainers()
+                self.worlds.close()
                 self.delivery.close()
                 raise
             # An interrupt before this leaves the gang, which alone has the newest values, to be closed.
             self._leaving.clear()
-            self._leave_trainers()
+            self.worlds.close()
             self.delivery.close()

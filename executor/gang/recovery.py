@@ -17,6 +17,7 @@ import numpy as np
 from ...strategies.errors import (
     CollectiveError,
     InvalidState,
+    PlacementError,
     ReplicaLost,
     RowlockError,
     ValuesLost,
@@ -26,14 +27,12 @@ from ..replica import orders
 from ..replica.message import Message
 from .assign import assign
 from .delivery import VALUES_GONE, Mendable, Outcome, Request
+from .libraries import deviations
 from .replicas import Replicas
 
 _log = logging.getLogger("rowlock")
-CURE = (
-    "Install the same versions on all hosts, and let replicas run on processors of one kind "
-    "(ClusterConfig.nodes, node_labels)."
-)
-_CURE = 'Run again; ClusterConfig(on_failure="shrink") goes on without a lost replica, "replace" with another.'
+_SHRINK = 'ClusterConfig(on_failure="shrink") goes on without a lost replica.'
+_CURE = f'Run again; {_SHRINK.rstrip(".")}, "replace" with another.'
 
 
 class Recovery:
@@ -45,12 +44,13 @@ class Recovery:
         self.delivery = cast(Mendable, gang.delivery)
 
     def after(self, lost: ReplicaLost) -> None:
-        """A replica was lost just now: go on without it, or raise if that is not wanted.
+        """Go on without a replica that was lost just now, or raise if that is not wanted.
 
         Raises:
             ReplicaLost: it is not to be replaced now, or too many were lost without a step in between.
         """
         began = time.monotonic()
+        self.ledger.loss = str(lost)
         self._note(lost)
         self._even(lost)
         self.ledger.failures += 1
@@ -70,6 +70,7 @@ class Recovery:
         Raises:
             ReplicaLost: too many more were lost meanwhile.
             InvalidState: a lost replica alone held some values.
+            PlacementError: there is no place for another; the next run looks for one again.
         """
         ledger, gang = self.ledger, self.gang
         while ledger.stale or ledger.torn or ledger.uneven:
@@ -93,7 +94,10 @@ class Recovery:
                 if ledger.failures > gang.config.max_failures:
                     self._give_up(another)
                     raise another from lost
-            except RowlockError as error:  # there is no place for another one
+            except RowlockError as error:
+                if isinstance(error, PlacementError):
+                    loss = ledger.loss or "A replica was lost."
+                    error.args = (f"{loss} It cannot be replaced: {error} {_SHRINK}",)
                 self._give_up(error)
                 raise
 
@@ -275,13 +279,8 @@ class Recovery:
         unfit = {}
         for rank, answer in answers.items():
             versions = orders.Versions(**answer.head).versions
-            differences = [
-                f"{name} is {versions.get(name, 'missing')}, not {version}"
-                for name, version in agreed.items()
-                if versions.get(name) != version
-            ]
-            if differences:
-                unfit[rank] = "; ".join(differences)
+            if reason := deviations(versions, agreed):
+                unfit[rank] = reason
         if unfit:
             raise self.delivery.refuse(unfit)
 
@@ -363,11 +362,8 @@ class Recovery:
 
     def _tell(self, lost: ReplicaLost, seconds: float) -> None:
         _log.warning(
-            "%s Training goes on at step %d with %d replicas after %.2f s.",
-            lost,
-            self.ledger.done,
-            self.gang.size,
-            seconds,
+            "%s Training goes on at step %d with %d replica%s after %.2f s.",
+            *(lost, self.ledger.done, self.gang.size, "s" * (self.gang.size != 1), seconds),
         )
 
 

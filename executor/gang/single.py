@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...graph.ir.replica_program import ReplicaProgram
 from ...strategies.errors import InvalidState, NotInitialized
 from ..replica.message import Message
-from ..replica.options import RunOptions
 from .assign import assign
 from .delivery import VALUES_GONE, Delivery, GangChanged, Request
 from .gang import Gang
@@ -87,7 +84,7 @@ class SingleRankDelivery(Delivery):
         self._all.drain()
 
     def close(self) -> None:
-        """The gang goes on."""
+        """Do nothing: the gang goes on."""
 
 
 class SingleReplicaGang(Gang):
@@ -98,6 +95,7 @@ class SingleReplicaGang(Gang):
     """
 
     heals = False
+    alone = True
 
     def __init__(self, gang: Gang, rank: int) -> None:
         self._gang = gang
@@ -131,7 +129,7 @@ class SingleReplicaGang(Gang):
         self._gang.mend()
 
     def _torn(self) -> None:
-        """What either has under way ends here."""
+        """End what either has under way."""
         self._gang._torn()
         self.fail(KeyboardInterrupt("interrupted"))
 
@@ -141,7 +139,7 @@ class SingleReplicaGang(Gang):
         return self.config.on_failure != "shrink" and not self.meets_trainers
 
     def _recover(self, lost: ReplicaLost) -> None:
-        """The gang goes on; what ran on a replica that is gone, and not replaced, is to be run again."""
+        """Mend the gang; raise if the replica is gone and not replaced: what it ran is to be run again."""
         Recovery(self._gang).after(lost)
         if self.delivery.broken:
             lost.args = (f"{lost} It ran this program alone: run it again.",)
@@ -191,17 +189,6 @@ class SingleReplicaGang(Gang):
                 if len(self.shrunk) > changes:
                     raise GangChanged from None
                 raise
-
-    def load(
-        self,
-        program: ReplicaProgram | str,
-        scope: int,
-        options: RunOptions | None = None,
-        functions: Sequence[int] = (),
-    ) -> int:
-        """Give a program to the replica, which does not wait for its peers."""
-        options = replace(options or RunOptions.sequential(), alone=True)
-        return super().load(program, scope, options, functions)
 
 
 def single_at(gang: Gang, places: Sequence[Place], place: Place) -> Gang | None:

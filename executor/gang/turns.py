@@ -36,14 +36,14 @@ class Refusal:
         raise InvalidState(self.reason)
 
     def __exit__(self, *raised: object) -> None:
-        """It was never taken."""
+        """Do nothing: it was never taken."""
 
     def acquire(self, blocking: bool = True) -> NoReturn:
-        """Refuse."""
+        """Raise InvalidState with the reason."""
         raise InvalidState(self.reason)
 
     def release(self) -> None:
-        """It was never taken."""
+        """Do nothing: it was never taken."""
 
     def _is_owned(self) -> bool:
         return False

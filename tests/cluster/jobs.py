@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import ray
@@ -61,14 +62,19 @@ def ran(environment: dict[str, str], *arguments: str) -> tuple[int, str]:
 
 def main() -> None:
     small = {"num_cpus": 1, "object_store_memory": 80_000_000}
-    cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **small})
-    cluster.add_node(**small)
-    try:
-        check_job(cluster.address)
-        check_auto(cluster.address)
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    with tempfile.TemporaryDirectory() as folder:
+        cluster = Cluster(
+            initialize_head=True, head_node_args={"include_dashboard": False, **small}
+        )
+        # A node removes what it finds of a package before it unpacks it. In the head's folder that
+        # would be the folder that the job's processes work in.
+        cluster.add_node(temp_dir=folder, **small)
+        try:
+            check_job(cluster.address)
+            check_auto(cluster.address)
+        finally:
+            ray.shutdown()
+            cluster.shutdown()
     check_address()
 
 

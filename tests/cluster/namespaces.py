@@ -204,12 +204,14 @@ class Hosts:
     def start_node(self, host: int) -> None:
         """Start the Ray node of a host; the head's first."""
         board = f"--include-dashboard={str(self.dashboard).lower()}"
-        head = ["--head", f"--port={PORT}", f"--temp-dir={self._folder}", board]
+        head = ["--head", f"--port={PORT}", board]
         joining = [f"--address={self.addresses[0]}:{PORT}"]
         command = [
             *(sys.executable, "-m", "ray.scripts.scripts", "start"),
             *(joining if host else head),
             f"--node-ip-address={self.addresses[host]}",
+            # Of its own: a node that starts removes unpacked working folders, in which others work.
+            f"--temp-dir={self._folder}/{host}",
             f"--num-cpus={self.cpus}",
             "--object-store-memory=80000000",
             "--disable-usage-stats",

@@ -315,6 +315,33 @@ def test_a_replacement_that_would_compute_other_bits_is_refused(launch: Launch) 
     assert whole.weights()[0].tobytes() == weights[0].tobytes()
 
 
+def test_where_no_other_can_be_placed_the_loss_is_told_and_the_next_run_tries_again(
+    launch: Launch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gang = launch(2)
+    model = Regression(gang)
+    model.step(feeds(0))
+
+    def nowhere(*_: Any) -> Any:
+        raise PlacementError("the cluster has no room.")
+
+    os.kill(processes(gang)[1], signal.SIGKILL)
+    with monkeypatch.context() as patch:
+        patch.setattr(delivery(gang), "_instead_of", nowhere)
+        for _ in range(2):
+            with pytest.raises(
+                PlacementError,
+                match=r"^replica 1 \(process .*\) is gone: .* It cannot be replaced: the cluster has no "
+                r"room\. .*on_failure=\"shrink\"",
+            ):
+                model.step(feeds(1))
+    model.step(feeds(1))
+    whole = Regression(gang)
+    for step in range(2):
+        whole.step(feeds(step))
+    assert whole.weights()[0].tobytes() == model.weights()[0].tobytes()
+
+
 @pytest.mark.slow
 def test_a_spare_that_is_gone_is_passed_over(launch: Launch) -> None:
     gang = launch(2, spares=1)

@@ -10,11 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ray.exceptions import RayError
 
 import rowlock
 import rowlock.fluid as fluid
 from rowlock.cluster.ray import session
-from rowlock.strategies.errors import PlacementError
+from rowlock.cluster.ray.replica_handle import why
+from rowlock.executor.gang import launchers
+from rowlock.strategies.current import current_config
+from rowlock.strategies.errors import PlacementError, ValuesLost
 
 
 def test_places_waiting_and_compiling_are_said_once(
@@ -52,6 +56,23 @@ def test_places_waiting_and_compiling_are_said_once(
     assert waiting.levelno == logging.WARNING and "0 of its 4 CPUs are free" in waiting.getMessage()
 
 
+def test_an_error_of_a_block_is_raised_before_those_of_its_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def close_gangs(_: object) -> None:
+        raise ValuesLost("no replica is left.")
+
+    monkeypatch.setattr(launchers, "close_gangs", close_gangs)
+    caplog.set_level(logging.WARNING, logger="rowlock")
+    before = current_config()
+    with pytest.raises(PlacementError), rowlock.cluster(launcher="threads"):
+        raise PlacementError("there is no room.")
+    assert "at the end of the block of rowlock.cluster: no replica is left." in caplog.messages
+    with pytest.raises(ValuesLost), rowlock.cluster(launcher="threads"):
+        pass
+    assert current_config() is before
+
+
 def test_a_head_that_was_not_joined_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -82,4 +103,16 @@ def test_the_environment_shows_what_goes_well() -> None:
 def test_a_cluster_that_lets_nobody_in_is_named_with_its_token() -> None:
     assert "give it the cluster's token (RAY_AUTH_MODE=token" in session._cure(
         ConnectionError("no")
+    )
+
+
+def test_why_an_actor_died_is_told_in_short() -> None:
+    long = (
+        "The actor died unexpectedly before finishing this task.\n"
+        "The actor is dead because its worker process has died. Worker exit detail: End of file. Some common "
+        "causes include: (1) the process was killed by the OOM killer, (2) ray stop --force was called."
+    )
+    assert why(RayError(long)) == (
+        "The actor is dead because its worker process has died. Worker exit detail: End of file. Out of "
+        "memory, a kill and a crash are common causes."
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +47,16 @@ def fleet_of(number: int, endpoints: list[str]) -> Collective:
     return fleet
 
 
-def built(fleet: Collective, strategy: Any = None, optimizer: Any = None) -> tuple[Any, Any]:
+def built(
+    fleet: Collective, strategy: Any = None, optimizer: Any = None, width: int = 3
+) -> tuple[Any, Any]:
     """Return the loss, and the hidden variable that recomputation keeps."""
     main, startup = fluid.Program(), fluid.Program()
     main.random_seed = startup.random_seed = 5
     with fluid.program_guard(main, startup), fluid.unique_name.guard():
         x = fluid.data("x", [None, 4])
         y = fluid.data("y", [None, 1])
-        hidden = fluid.layers.fc(x, 3, act="tanh", param_attr="w")
+        hidden = fluid.layers.fc(x, width, act="tanh", param_attr="w")
         loss = fluid.layers.mean(fluid.layers.square_error_cost(fluid.layers.fc(hidden, 1), y))
         if strategy is not None and strategy.forward_recompute:
             strategy.recompute_checkpoints = [hidden]
@@ -96,30 +98,43 @@ SWITCHES = [
 ]
 
 
+def together(build: Callable[[Collective], Any]) -> np.ndarray:
+    """Return the losses of two workers, each of which feeds half of the rows: their means, by step."""
+    endpoints = [f"127.0.0.1:{next(_ports)}" for _ in range(2)]
+    fleets = [fleet_of(i, endpoints) for i in range(2)]
+    losses = [build(fleet) for fleet in fleets]
+
+    def work(number: int) -> list[float]:
+        part = slice(number * ROWS // 2, (number + 1) * ROWS // 2)
+        return trained(fleets[number], losses[number], fluid.Scope(), part)
+
+    with ThreadPoolExecutor(2) as pool:
+        return np.mean(list(pool.map(work, range(2), timeout=100)), 0)
+
+
 @pytest.mark.cpu
 @pytest.mark.parametrize("switches", SWITCHES, ids=lambda s: ",".join(s) or "nccl2")
 def test_two_workers_follow_one(switches: dict[str, Any]) -> None:
-    endpoints = [f"127.0.0.1:{next(_ports)}" for _ in range(2)]
-    fleets = [fleet_of(i, endpoints) for i in range(2)]
-    losses = [built(fleet, switched(**switches))[0] for fleet in fleets]
-    outcomes: dict[int, Any] = {}
+    losses = together(lambda fleet: built(fleet, switched(**switches))[0])
+    np.testing.assert_allclose(losses, alone(), rtol=1e-5)
 
-    def work(number: int) -> None:
-        part = slice(number * ROWS // 2, (number + 1) * ROWS // 2)
-        try:
-            outcomes[number] = trained(fleets[number], losses[number], fluid.Scope(), part)
-        except BaseException as error:
-            outcomes[number] = error
 
-    threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(100)
-    for outcome in outcomes.values():
-        if isinstance(outcome, BaseException):
-            raise outcome
-    np.testing.assert_allclose(np.mean([outcomes[0], outcomes[1]], 0), alone(), rtol=1e-5)
+@pytest.mark.cpu
+@pytest.mark.parametrize("mode", ["nccl2", "collective"])
+def test_two_workers_compress_gradients_as_two_places_do(
+    mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switches = {"mode": mode, "collective_mode": "grad_allreduce" if mode == "collective" else None}
+
+    def build(fleet: Collective, **switches: Any) -> Any:
+        dgc = fluid.optimizer.DGCMomentumOptimizer(0.01, 0.9, 1, 2, sparsity=[0.5, 0.99])
+        return built(fleet, switched(**switches), dgc, width=4096)[0]
+
+    losses = together(lambda fleet: build(fleet, **switches))
+    monkeypatch.setenv("CPU_NUM", "2")
+    fleet = fleet_of(0, ["127.0.0.1:1"])
+    alone = trained(fleet, build(fleet), fluid.Scope(), slice(None))
+    np.testing.assert_allclose(losses, alone, rtol=1e-5)
 
 
 @pytest.mark.cpu
@@ -204,6 +219,8 @@ def test_switches_that_do_not_go_together(fresh_programs: None) -> None:
         refused(switched(use_dist_fc=True))
     with pytest.raises(InvalidValue, match="does not go with"):
         refused(switched(use_amp=True), decorated)
+    with pytest.raises(InvalidValue, match="use_local_sgd does not go with DGCMomentum"):
+        refused(switched(use_local_sgd=True), fluid.optimizer.DGCMomentumOptimizer(0.1, 0.9, 0))
     strategy = switched(forward_recompute=True)
     fleet = fleet_of(0, ["127.0.0.1:1"])
     with pytest.raises(InvalidValue, match="recompute_checkpoints"):

@@ -175,6 +175,40 @@ def test_noise_of_dpsgd_is_normal_and_the_same_at_all_places(
     assert np.abs(apart).max() < 0.4
 
 
+@pytest.mark.parametrize("places", [1, 2])
+@pytest.mark.parametrize("reduces", [False, True])
+def test_lars_neither_decays_nor_scales_what_it_excludes(
+    places: int, reduces: bool, threads: None
+) -> None:
+    """As Paddle 3.3.1 computes with ``strategy.lars``; rates lie in the velocity, for they may change."""
+    main, startup = fluid.Program(), fluid.Program()
+    with fluid.program_guard(main, startup), fluid.unique_name.guard():
+        x = fluid.data("x", [None, 4])
+        rate = fluid.layers.exponential_decay(0.5, 1, 0.7)
+        out = fluid.layers.fc(fluid.layers.fc(x, 3, act="tanh"), 1)
+        loss = fluid.layers.mean(fluid.layers.square(out - 2.0))
+        fluid.optimizer.LarsMomentumOptimizer(
+            rate, 0.9, 0.1, exclude_from_weight_decay=["b_0"]
+        ).minimize(loss)
+    kind = "Reduce" if reduces else "AllReduce"
+    build = BuildStrategy(reduce_strategy=getattr(BuildStrategy.ReduceStrategy, kind))
+    program = fluid.CompiledProgram(main).with_data_parallel(
+        loss_name=loss.name, build_strategy=build, places=fluid.cpu_places(places)
+    )
+    exe, rng = fluid.Executor(fluid.CPUPlace()), np.random.default_rng(0)
+    name = "fc_0.b_0"
+    with fluid.scope_guard(fluid.Scope()):
+        exe.run(startup)
+        expected, velocity = np.zeros(3, np.float32), np.zeros(3, np.float32)
+        for _ in range(4):
+            feed = {"x": rng.standard_normal((8, 4)).astype("float32")}
+            grad, lr = exe.run(program, feed=feed, fetch_list=[f"{name}@GRAD", rate])
+            velocity = 0.9 * velocity + lr[0] * grad[:3]
+            expected = expected - velocity
+            value = np.array(fluid.global_scope().find_var(name).get_tensor())
+            np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)
+
+
 def dgc(**options: Any) -> Any:
     return fluid.optimizer.DGCMomentumOptimizer(0.05, 0.9, **options)
 

@@ -79,7 +79,7 @@ class RowlockBackend(BaseGroup):
 
     @classmethod
     def check_backend_availability(cls) -> bool:
-        """Shared memory and sockets are always there."""
+        """Return True: shared memory and sockets are always there."""
         return True
 
     def destroy_group(self) -> None:

@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ....strategies.errors import InvalidType, InvalidValue
-from ...program.variable import Parameter
+from ...layers.helper import LayerHelper
+from ...program.block import Block
+from ...program.operator import Operator
+from ...program.variable import Parameter, Variable
 from .methods import AdamOptimizer, Method, require_numbers
 
 
 class LarsMomentumOptimizer(Method):
     """Momentum whose rate is scaled, for each parameter, by the norms of parameter and gradient.
 
-    ``lars_coeff`` tells how far a layer is trusted to change, ``lars_weight_decay`` is the decay of weights,
-    which parameters with a word of ``exclude_from_weight_decay`` in their name do not have.
+    ``lars_coeff`` tells how far a layer is trusted to change, ``lars_weight_decay`` is the decay of weights.
+    Parameters with a word of ``exclude_from_weight_decay`` in their name have neither decay nor a scaled rate,
+    as in Paddle 2: v = momentum v + lr g; p -= v.
     """
 
     type = "lars_momentum"
@@ -38,9 +42,18 @@ class LarsMomentumOptimizer(Method):
         self._attrs = {"mu": momentum, **{name: float(n) for name, n in numbers.items()}}
         self._excluded = tuple(exclude_from_weight_decay or ())
 
-    def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
-        excluded = any(word in parameter.name for word in self._excluded)
-        return {**self._attrs, "lars_weight_decay": 0.0} if excluded else self._attrs
+    def _append_update(self, block: Block, parameter: Parameter, grad: Variable) -> Operator:
+        if not any(word in parameter.name for word in self._excluded):
+            return super()._append_update(block, parameter, grad)
+        helper, velocity = LayerHelper(self.type), self._state("velocity", parameter)
+        step, one = (helper.new(grad.dtype, stop_gradient=True) for _ in range(2))
+        factors = {"X": grad, "Y": self._rate_of(parameter)}
+        block.append_op("elementwise_mul", factors, {"Out": step}, {"axis": -1})
+        fill = {"shape": [1], "value": 1.0, "dtype": one.dtype}
+        block.append_op("fill_constant", {}, {"Out": one}, fill)
+        inputs = {"Param": parameter, "Grad": step, "Velocity": velocity, "LearningRate": one}
+        outputs = {"ParamOut": parameter, "VelocityOut": velocity}
+        return block.append_op("momentum", inputs, outputs, {"mu": self._attrs["mu"]})
 
 
 class LambOptimizer(AdamOptimizer):
