@@ -13,9 +13,10 @@ from ...graph.ops import expr as e
 from ...graph.ops.operands import Array, Operands
 from ...graph.ops.registry import OPS, Op
 from ...strategies.types import LOW, VarType
+from ..codegen.array_calls import bind_calls
 from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
-from .array.formula import formula_steps, loops_of_calls
+from .array.formula import formula_steps
 from .array.manipulation import Copy, copied
 from .cublaslt.product import product
 from .cuda.by_index import Sums, inside, picked
@@ -36,7 +37,7 @@ def _loops_here(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> lis
     operands = (*arrays.values(), *(out for _, out in outputs))
     if all(a.dtype in _LOOPED for a in operands) and all(NUMBA.known(root) for root, _ in outputs):
         return NUMBA.bind(dev, outputs, arrays)
-    return loops_of_calls(dev, outputs, arrays)
+    return bind_calls(dev, outputs, arrays)
 
 
 def _in_order(dev: Device, *arrays: Array) -> tuple[list[Step], list[Array]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array, SlopeOfX, Unary
-from ....graph.ops.reduction import Cumsum, Reduce, ReduceGrad, ReduceGradOfOut, Sum
+from ....graph.ops.reduction import Cumsum, Reduce, ReduceGrad, ReduceGradOfOut
 from ...device.device import Device
 from ..registry import Step, kernel
 from .elementwise import divided
@@ -27,17 +27,6 @@ def mean(dev: Device, a: Unary) -> list[Step]:
 def mean_grad(dev: Device, a: SlopeOfX) -> list[Step]:
     spread = a.d_out.reshape((1,) * a.x.ndim)
     return [partial(dev.xp.divide, spread, max(a.x.size, 1), a.d_x)]
-
-
-@kernel("sum")
-def sum_(dev: Device, a: Sum) -> list[Step]:
-    xp = dev.xp
-    aliased = [i for i, term in enumerate(a.x) if term is a.out]
-    terms = [*(a.x[i] for i in aliased), *(term for term in a.x if term is not a.out)]
-    if len(terms) == 1:
-        return [] if aliased else [partial(xp.copyto, a.out, terms[0])]
-    first = partial(xp.add, terms[0], terms[1], a.out)
-    return [first, *(partial(xp.add, a.out, term, a.out) for term in terms[2:])]
 
 
 _SHORT = 512  # elements

@@ -14,33 +14,13 @@ import numpy as np
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings, windows
 from ....graph.ops.loss import LEAST_SHIFT
-from ..array.elementwise import aligned
 from ..array.norm import channels
 from ..array.pool import Windows
-from .arrays import _floats
 from .later import jax, jnp, lax
 from .lowering import Operands, lowering
 
 Made = Mapping[str, Any]
 _LOG_FLOOR = 1e20  # Paddle clips the log of a probability of 0 at minus this
-
-
-def _pair(operation: str) -> Any:
-    def lowered(x: Operands) -> Made:
-        a, b = aligned(x["X"], x["Y"], x.attr("axis"))
-        return {"Out": getattr(jnp, operation)(a, b)}
-
-    return lowered
-
-
-# Max, min and power have slopes of their own at ties and at 0: only what is smooth is differentiated.
-for _op, _operation in (
-    ("add", "add"),
-    ("sub", "subtract"),
-    ("mul", "multiply"),
-    ("div", "divide"),
-):
-    lowering(f"elementwise_{_op}", takes=_floats, slope=True)(_pair(_operation))
 
 
 @lowering("mul", slope=True)
