@@ -10,12 +10,12 @@ from ....graph.ops import expr as e
 from ....graph.ops.manipulation import ExpandGrad
 from ....graph.ops.operands import Array
 from ....graph.ops.ranges import ExpandAsGrad
-from ....graph.ops.reduction import Cumsum, Reduce, ReduceGradOfOut
+from ....graph.ops.reduction import Cumsum, Reduce, axes_of
 from ...codegen.loops import bind_loop
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.manipulation import tiles
-from ..array.reduction import axes_of, kept, runs
+from ..array.reduction import kept, runs
 from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
 
@@ -33,7 +33,7 @@ def _faster(x: Array, axes: tuple[int, ...]) -> bool:
 
 @kernel("reduce_sum", on=("numba",), takes=in_float32)
 def reduce_sum(dev: Device, a: Reduce) -> list[Step]:
-    axes = axes_of(a.x, a.dim, a.reduce_all)
+    axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
     if not _faster(a.x, axes):
         return by_arrays("reduce_sum", dev, a)
     return _reduced("sum", a.x, axes, a.out)
@@ -41,7 +41,7 @@ def reduce_sum(dev: Device, a: Reduce) -> list[Step]:
 
 @kernel("reduce_mean", on=("numba",), takes=in_float32)
 def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
-    axes = axes_of(a.x, a.dim, a.reduce_all)
+    axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
     if not _faster(a.x, axes):
         return by_arrays("reduce_mean", dev, a)
     share = a.out.size / a.x.size
@@ -51,7 +51,7 @@ def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
 def _extreme(op_type: str, join: str) -> None:
     @kernel(op_type, on=("numba",), takes=in_float32)
     def extreme(dev: Device, a: Reduce) -> list[Step]:
-        axes = axes_of(a.x, a.dim, a.reduce_all)
+        axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
         if len(runs(a.x.shape, axes)) < 2 or not a.x.size:  # NumPy is faster where all is one row
             return by_arrays(op_type, dev, a)
         return _reduced(join, a.x, axes, a.out)
@@ -59,15 +59,6 @@ def _extreme(op_type: str, join: str) -> None:
 
 for _op_type, _join in (("reduce_max", "max"), ("reduce_min", "min")):
     _extreme(_op_type, _join)
-
-
-@kernel("reduce_max_grad", "reduce_min_grad", on=("numba",), takes=in_float32)
-def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
-    """Every element equal to the extreme gets the gradient, as in Paddle."""
-    axes = axes_of(a.x, a.dim, a.reduce_all)
-    small = {"out": kept(a.x, a.out, axes), "d": kept(a.x, a.d_out, axes)}
-    slope = e.where(e.equal(_X, e.argument("out")), e.argument("d"), 0)
-    return [*bind_loop([(slope, a.d_x)], {"x": a.x, **small})]
 
 
 def _sums_of_copies(op_type: str) -> None:
