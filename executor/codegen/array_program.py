@@ -7,6 +7,7 @@ written, where they lie.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -202,6 +203,13 @@ def _merged(roots: Sequence[Term]) -> list[Term]:
     return [merged[root] for root in roots]
 
 
+def _source(term: Term) -> Term:
+    """Return the term that a view is of."""
+    while term.fn in _VIEWS:
+        term = term.args[0]
+    return term
+
+
 class _Loop(NamedTuple):
     """Terms that are computed in one pass, as expressions of ``operands``, which these name t0, t1, ..."""
 
@@ -213,6 +221,7 @@ class _Schedule:
     """Which terms lie in memory, and in which order loops and other calls compute them: ``parts``.
 
     ``targets`` are the terms that are computed where results lie, ``copied`` those that are copied there.
+    ``ends`` are, for each part, the terms whose memory is free behind it.
     """
 
     def __init__(
@@ -228,6 +237,20 @@ class _Schedule:
         self.stages = self._stages()
         self._share()
         self.parts = list(self._parts())
+        self.ends = self._ends(copied)
+
+    def _ends(self, copied: Iterable[Term]) -> list[list[Term]]:
+        """Return, for each part, the terms that no later one reads."""
+        last: dict[Term, int] = {}
+        for k, part in enumerate(self.parts):
+            for term in part.operands if isinstance(part, _Loop) else part.args:
+                last[_source(term)] = k
+        ends: list[list[Term]] = [[] for _ in self.parts]
+        read = set(map(_source, copied))
+        for term, k in last.items():
+            if term in self.stored and term not in read:
+                ends[k].append(term)
+        return ends
 
     def _stored(self, targets: Collection[Term], copied: Collection[Term]) -> set[Term]:
         """Return which terms lie in memory of their own."""
@@ -270,7 +293,13 @@ class _Schedule:
                     loop = (self.stages[term], shape) if self.one_pass else (term,)
                     users.setdefault(part, set()).add(loop)
         cheap = _CHEAP if self.one_pass else 0
-        again = {key for key, loops in users.items() if len(loops) > 1 and costs[key] > cheap}
+        readers = Counter(arg for term in self.order for arg in set(term.args))
+        # What one term alone reads is computed where that is: once, if that is stored.
+        again = {
+            term
+            for term, loops in users.items()
+            if len(loops) > 1 and costs[term] > cheap and readers[term] > 1
+        }
         if again:
             self.stored |= again
             self.stages = self._stages()
@@ -348,17 +377,24 @@ class _Program:
         self.steps: list[Step] = []
         self.values: dict[Term, Any] = {}
         self.targets: dict[Term, Any] = {}
+        self.spare: dict[Any, list[Any]] = {}
         self.arrays = arrays
         self.copies: list[tuple[Term, Any]] = []
         for root, out in roots:
             self._aim(root, out)
-        for part in self._schedule([root for root, _ in roots]).parts:
+        schedule = self._schedule([root for root, _ in roots])
+        for part, ends in zip(schedule.parts, schedule.ends, strict=True):
             if isinstance(part, _Loop):
                 operands = {f"t{k}": self._array(term) for k, term in enumerate(part.operands)}
                 outputs = [(root, self._place(term)) for root, term in part.outputs]
-                self.steps += means.loops(dev, outputs, operands)
+                with dev.in_turn():
+                    self.steps += means.loops(dev, outputs, operands)
             else:
                 self._apart(part)
+            for term in ends:
+                if term not in self.targets:
+                    array = self.values[term]
+                    self.spare.setdefault((array.shape, array.dtype), []).append(array)
         for term, out in self.copies:
             self.steps += means.copy(dev, out, self._array(term))
 
@@ -392,7 +428,8 @@ class _Program:
             return self.values[term]
         array = self.targets.get(term)
         if array is None:
-            array = self.dev.scratch(term.shape, term.dtype)
+            spare = self.spare.get((term.shape, term.dtype))
+            array = spare.pop() if spare else self.dev.scratch(term.shape, term.dtype)
         self.values[term] = array
         return array
 

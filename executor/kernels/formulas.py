@@ -25,6 +25,7 @@ from .cuda.elementwise import CUDA
 from .cuda.sequences import row_of_largest, sequence_of
 from .loops import by_index
 from .loops.elementwise import NUMBA
+from .loops.norm import HOW
 from .loops.sequence import WRITTEN
 from .loops.views import bind_copy
 from .registry import KERNELS, Kernel, Step
@@ -135,14 +136,14 @@ def register() -> None:
 def _add(op: Op, back_end: str, means: Means, takes: Callable[[Node], bool]) -> None:
     if (op.type, back_end) in KERNELS:
         return
-
     written = WRITTEN.get(op.type) if back_end == "numba" else None
 
     def formula_kernel(dev: Device, a: Operands) -> list[Step]:
         steps = None if written is None else written(dev, a)
         return formula_steps(dev, op, a, means) if steps is None else [*steps]
 
-    KERNELS[op.type, back_end] = Kernel(formula_kernel, takes=takes)
+    own = HOW.get(op.type, {}) if back_end == "numba" else {}
+    KERNELS[op.type, back_end] = Kernel(formula_kernel, **{"takes": takes, **own})
 
 
 def _in_single(node: Node) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.operands import Array, Operands
-from ....graph.ops.registry import Op
+from ....graph.ops.registry import OPS, Op
 from ...codegen.array_calls import bind_calls
 from ...codegen.array_program import Means, Step, bind_terms, traced
 from ...device.device import Device
@@ -20,6 +20,14 @@ def formula_steps(dev: Device, op: Op, a: Operands, means: Means) -> list[Step]:
     results, arrays = traced(op, a)
     roots = [(root, out) for root, out, _ in results]
     return bind_terms(dev, op.type, roots, arrays, means)
+
+
+def by_formula(op_type: str, dev: Device, a: Operands, means: Means) -> list[Step]:
+    """Return the calls of an op's formula on a record that has its fields, and perhaps more."""
+    op = OPS[op_type]
+    known = {name for side in op.parameters for _, name, _ in side} | op.attrs.keys()
+    fields = {name: value for name, value in vars(a).items() if name in known}
+    return formula_steps(dev, op, op.filled(fields), means)
 
 
 def rows(dev: Device, source: Array, index: Array, out: Array) -> list[Step]:

@@ -14,7 +14,6 @@ from ....graph.ops.fused_activation import (
     value_of,
 )
 from ....graph.ops.fused_linear import GEMM, leading
-from ....graph.ops.fused_norm import ACT, ADD_ACT
 from ....graph.ops.fusion import FUSION
 from ....graph.ops.region import infer_body
 from ....graph.ops.registry import OPS, Spec
@@ -22,7 +21,6 @@ from ....strategies.types import to_var_type
 from . import updates as _updates  # noqa: F401 - single updates must be known first
 from .later import jnp
 from .lowering import DIFFERENTIATED, LOWERINGS, Operands, evaluate, lower_body, lowering
-from .nn import batch_norm, batch_norm_grad
 
 Made = Mapping[str, Any]
 Settings = Mapping[str, Any]
@@ -38,22 +36,6 @@ def _sloped(act: str, settings: Settings, sides: Mapping[str, Any], d: Any) -> A
     if not reads:
         return evaluate(slope(argument("d")), {"d": d})
     return evaluate(slope(argument("at"), argument("d")), {"at": sides[reads], "d": d})
-
-
-@lowering(ACT, ADD_ACT)
-def fused_batch_norm(x: Operands) -> Made:
-    """Batch norm, perhaps a sum, and an activation."""
-    results = dict(batch_norm(x))
-    summed = results["Y"] if x["Z"] is None else results["Y"] + x["Z"]
-    return {**results, "Y": _activated(x.attr("act_type"), {}, summed)}
-
-
-@lowering(f"{ACT}_grad", f"{ADD_ACT}_grad")
-def fused_batch_norm_grad(x: Operands) -> Made:
-    """Through the activation, whose slope is a function of Y; Z gets what batch norm gets."""
-    d = _sloped(x.attr("act_type"), {}, {"Out": x["Y"]}, x["Y@GRAD"])
-    inner = Operands({**x.arrays, "Y@GRAD": [d]}, x.attrs, x.outputs)
-    return {**batch_norm_grad(inner), "Z@GRAD": d}
 
 
 def _matrices(x: Operands) -> tuple[Any, Any]:

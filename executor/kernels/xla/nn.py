@@ -14,7 +14,6 @@ import numpy as np
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings, windows
 from ....graph.ops.loss import LEAST_SHIFT
-from ..array.norm import channels
 from ..array.pool import Windows
 from .later import jax, jnp, lax
 from .lowering import Operands, lowering
@@ -112,61 +111,6 @@ def pool2d(x: Operands) -> Made:
     if average:
         result = result * (1.0 / win.counts(x.attr("exclusive"), np.float64)).astype(image.dtype)
     return {"Out": result}
-
-
-def _fixed_statistics(x: Operands) -> bool:
-    trainable = x.attrs.get("trainable_statistics", False)
-    return bool(x.attr("use_global_stats") or (x.attr("is_test") and not trainable))
-
-
-@lowering("batch_norm")
-def batch_norm(x: Operands) -> Made:
-    """Y by the batch's statistics, which are also averaged into the running ones; or by those alone."""
-    image, scale, momentum = x["X"], x["Scale"], x.attr("momentum")
-    axes, spread, _ = channels(image, x.attr("data_layout"))
-    wide = image.astype(scale.dtype)
-    running = {"MeanOut": x["Mean"], "VarianceOut": x["Variance"]}
-    if _fixed_statistics(x):
-        mean, variance = x["Mean"], x["Variance"]
-    else:
-        mean = jnp.mean(wide, axes)
-        variance = jnp.mean(jnp.square(wide - mean.reshape(spread)), axes)
-        for slot, new in (("MeanOut", mean), ("VarianceOut", variance)):
-            running[slot] = running[slot] * momentum + new * (1.0 - momentum)
-    inverse = 1.0 / jnp.sqrt(variance + x.attr("epsilon"))
-    y = (wide - mean.reshape(spread)) * (inverse * scale).reshape(spread)
-    y = y + x["Bias"].reshape(spread)
-    return {"Y": y, **running, "SavedMean": mean, "SavedVariance": inverse}
-
-
-@lowering("batch_norm_grad")
-def batch_norm_grad(x: Operands) -> Made:
-    """Of Y by saved statistics; the mean and the x-aligned part of dy go unless these are fixed."""
-    scale, inverse = x["Scale"], x["SavedVariance"]
-    axes, spread, count = channels(x["X"], x.attr("data_layout"))
-    d_y, image = x["Y@GRAD"].astype(scale.dtype), x["X"].astype(scale.dtype)
-    hat = (image - x["SavedMean"].reshape(spread)) * inverse.reshape(spread)
-    d_bias, d_scale = jnp.sum(d_y, axes), jnp.sum(d_y * hat, axes)
-    slope = (scale * inverse).reshape(spread)
-    if x.attr("use_global_stats") or x.attr("is_test"):
-        d_x = d_y * slope
-    else:
-        share, level = ((d / count).reshape(spread) for d in (d_scale, d_bias))
-        d_x = (d_y - hat * share - level) * slope
-    return {"X@GRAD": d_x, "Scale@GRAD": d_scale, "Bias@GRAD": d_bias}
-
-
-@lowering("layer_norm", slope=True)
-def layer_norm(x: Operands) -> Made:
-    """Each row of features, normalized."""
-    array, cut = x["X"], x.attr("begin_norm_axis")
-    rows_RF = array.reshape(math.prod(array.shape[:cut]), math.prod(array.shape[cut:]))
-    mean = jnp.mean(rows_RF, 1, keepdims=True)
-    variance = jnp.mean(jnp.square(rows_RF - mean), 1, keepdims=True)
-    y = (rows_RF - mean) / jnp.sqrt(variance + x.attr("epsilon"))
-    y = y if x["Scale"] is None else y * x["Scale"].reshape(1, -1)
-    y = y if x["Bias"] is None else y + x["Bias"].reshape(1, -1)
-    return {"Y": y.reshape(array.shape), "Mean": mean, "Variance": variance}
 
 
 @lowering("lookup_table", "lookup_table_v2", slope=True)
