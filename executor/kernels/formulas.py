@@ -12,6 +12,7 @@ from ...graph.ir.graph import Node
 from ...graph.ops import expr as e
 from ...graph.ops.operands import Array, Operands
 from ...graph.ops.registry import OPS, Op
+from ...graph.ops.residual_norm import ADD_NORM, NORM_GRAD_ADD
 from ...strategies.types import LOW, VarType
 from ..codegen.array_calls import bind_calls
 from ..codegen.array_program import Means, Outputs
@@ -125,11 +126,16 @@ CUDA_MEANS = Means(
 )
 
 
+# Sums are folded into norms wherever a library says that it takes these: oneDNN's norms alone are faster.
+_FOLDED = (ADD_NORM, NORM_GRAD_ADD)
+
+
 def register() -> None:
     """Add kernels for ops with formulas."""
     for op in OPS.values():
         if op.formula is not None:
-            _add(op, "numba", NUMBA_MEANS, _in_single)
+            if op.type not in _FOLDED:
+                _add(op, "numba", NUMBA_MEANS, _in_single)
             _add(op, "cuda", CUDA_MEANS, CUDA.takes)
 
 
