@@ -209,6 +209,8 @@ def _where(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Step]:
         mask = dev.scratch_like(out, np.bool_)
         tested = [partial(dev.xp.not_equal, condition, 0, mask)]
         return tested + _where(dev, fn, [mask, yes, no], out)
+    if _same(dev, out, no) and _of_rows(condition, out) and not isinstance(yes, dev.xp.ndarray):
+        return [partial(out.__setitem__, condition[..., 0], yes)]
     if _same(dev, out, yes):
         unwanted = dev.scratch_like(out, np.bool_)
         return [
@@ -217,6 +219,11 @@ def _where(dev: Device, fn: str, args: Sequence[Any], out: Any) -> list[Step]:
         ]
     first = [] if _same(dev, out, no) else [partial(copy, out, no)]
     return [*first, partial(copy, out, yes, where=condition)]
+
+
+def _of_rows(condition: Any, out: Any) -> bool:
+    """Tell whether a condition is one for each row: a masked copy would look at each element."""
+    return out.shape[-1:] != (1,) and condition.shape == (*out.shape[:-1], 1)
 
 
 def _same(dev: Device, out: Any, x: Any) -> bool:

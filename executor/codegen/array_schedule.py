@@ -128,18 +128,19 @@ class Order:
             return node.value
         if node not in self._names:
             place = self._targets.get(node, place)
-            first = next((arg for arg in node.args if arg.args and self._readers[arg] == 1), None)
+            truth = self._is_truth(node)
+            alone = (arg for arg in node.args if arg.args and self._readers[arg] == 1)
+            first = next((arg for arg in alone if self._is_truth(arg) == truth), None)
             for arg in node.args:
                 if arg is not first:
                     self._value(arg)
             if first is not None:  # into the place itself, which the other parts read no more
-                alike = self._is_truth(first) == self._is_truth(node)
-                self._value(first, place if alike else "")
+                self._value(first, place)
             operands = [self._value(arg) for arg in node.args]
             for arg in node.args:
                 self._release(arg)
             free = place and self._free(place)
-            self._names[node] = place if free else self._take(self._is_truth(node))
+            self._names[node] = place if free else self._take(truth)
             self._calls.append(ArrayCall(node.fn, tuple(operands), self._names[node]))
         return self._names[node]
 

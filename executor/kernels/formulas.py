@@ -27,6 +27,7 @@ from .cuda.sequences import row_of_largest, sequence_of
 from .loops import by_index
 from .loops.elementwise import NUMBA
 from .loops.norm import HOW
+from .loops.reduction import extreme
 from .loops.sequence import WRITTEN
 from .loops.views import bind_copy
 from .registry import KERNELS, Kernel, Step
@@ -113,6 +114,7 @@ NUMBA_MEANS = Means(
     by_index.row_sums,
     by_index.row_of_largest,
     copy=_copies(bind_copy),
+    extreme=lambda *how: [*extreme(*how)],
 )
 CUDA_MEANS = Means(
     CUDA.bind,

@@ -12,11 +12,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ....graph.ir.graph import Node, Value
-from ....graph.ops import expr as e
 from ....graph.ops.embedding import LookupTable, LookupTableGrad
 from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
-    LEAST_SHIFT,
     Softmax,
     SoftmaxGrad,
     SoftmaxWithCrossEntropy,
@@ -25,14 +23,13 @@ from ....graph.ops.loss import (
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
-from ...codegen.loops import bind_loop
 from ...codegen.text_loops import bind_checked, bind_text
 from ...device.device import Device
 from ...host.writes import address
+from ..array.formula import by_formula
+from ..formulas import NUMBA_MEANS
 from ..registry import Step, by_arrays, kernel, of_types
 from .elementwise import in_float32
-
-_X, _Y, _D, _TOTAL = map(e.argument, ("x", "y", "d", "t"))
 
 # The largest of a row is found among integers that are ordered like the floats: their maximum is a vector
 # operation. A nan makes the sum nan, whatever the largest is.
@@ -180,34 +177,10 @@ def _rank(value: Value) -> int:
     return len(value.spec.shape)
 
 
-def _column(dev: Device, like: Array, axis: int) -> Array:
-    """Return scratch for a number for each row along an axis."""
-    axis %= like.ndim
-    return dev.scratch((*like.shape[:axis], 1, *like.shape[axis + 1 :]), like.dtype)
-
-
-def _softmax_along(dev: Device, a: Softmax) -> list[Step]:
-    high, total = (_column(dev, a.x, a.axis) for _ in range(2))
-    power = e.exp(e.maximum(_X - e.argument("h"), LEAST_SHIFT))
-    return [
-        *bind_loop([(e.copy(_X), high)], {"x": a.x}, "max"),
-        *bind_loop([(power, a.out), (power, total)], {"x": a.x, "h": high}),
-        *bind_loop([(_Y / _TOTAL, a.out)], {"y": a.out, "t": total}),
-    ]
-
-
-def _softmax_grad_along(dev: Device, a: SoftmaxGrad) -> list[Step]:
-    total, slopes = _column(dev, a.out, a.axis), {"y": a.out, "d": a.d_out}
-    return [
-        *bind_loop([(_Y * _D, total)], slopes),
-        *bind_loop([((_D - _TOTAL) * _Y, a.d_x)], {**slopes, "t": total}),
-    ]
-
-
 @kernel("softmax", on=("numba",), takes=in_float32, nonempty=True)
 def softmax(dev: Device, a: Softmax) -> list[Step]:
     if not _gapless(a.x, a.out) or a.axis not in (-1, a.x.ndim - 1):
-        return _softmax_along(dev, a)
+        return by_formula("softmax", dev, a, NUMBA_MEANS)
     n = a.x.shape[-1]
     place = _place(a.out, a.x)
     alias = "pass" if place else "y = x"
@@ -220,7 +193,7 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     if a.d_x is None or not a.out.size:
         return []
     if not _gapless(a.out, a.d_out, a.d_x) or a.axis not in (-1, a.out.ndim - 1):
-        return _softmax_grad_along(dev, a)
+        return by_formula("softmax_grad", dev, a, NUMBA_MEANS)
     n = a.out.shape[-1]
     place = _place(a.d_x, a.out, a.d_out)
     alias = ("out = y", "out = d", "pass")[place]
@@ -257,12 +230,7 @@ def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad)
         return by_arrays("softmax_with_cross_entropy_grad", dev, a)
     n = a.softmax.shape[-1]
     if a.soft_label:
-        operands = {"y": a.softmax, "d": a.d_loss, "s": a.label}
-        operands = {
-            name: array.reshape(a.softmax.size // n, -1) for name, array in operands.items()
-        }
-        slope = (_Y - e.argument("s")) * _D
-        return [*bind_loop([(slope, a.d_logits.reshape(-1, n))], operands)]
+        return by_formula("softmax_with_cross_entropy_grad", dev, a, NUMBA_MEANS)
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
     text = _text(_CROSS_ENTROPY_GRAD, place, "pass" if place else "out = y", "")
     sizes = {"rows": a.softmax.size // n, "n": n, "ignored": a.ignore_index}

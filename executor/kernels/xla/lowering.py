@@ -285,7 +285,8 @@ def _of_term(
         case "row_sums":
             return jnp.zeros(term.shape, term.dtype).at[:, args[0]].add(args[1])
         case "checked":
-            operands.check_rows(op.type, args[0], *options)
+            *limits, named = options
+            operands.check_rows(named or op.type, args[0], *limits)
             return args[0]
         case "segments":
             rows = jnp.arange(term.shape[0])

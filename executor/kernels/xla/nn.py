@@ -13,13 +13,11 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings, windows
-from ....graph.ops.loss import LEAST_SHIFT
 from ..array.pool import Windows
-from .later import jax, jnp, lax
+from .later import jnp, lax
 from .lowering import Operands, lowering
 
 Made = Mapping[str, Any]
-_LOG_FLOOR = 1e20  # Paddle clips the log of a probability of 0 at minus this
 
 
 @lowering("mul", slope=True)
@@ -124,74 +122,3 @@ def lookup_table(x: Operands) -> Made:
     if padding != -1:
         rows = jnp.where((flat == padding)[:, None], 0, rows)
     return {"Out": rows.reshape(x.shape("Out"))}
-
-
-def _powers(scores: Any, axis: int) -> tuple[Any, Any]:
-    """Return exp(max(x - max, LEAST_SHIFT)) and its sum along an axis."""
-    shift = scores - jnp.max(scores, axis, keepdims=True)
-    powers = jnp.exp(jnp.maximum(shift, LEAST_SHIFT))
-    return powers, jnp.sum(powers, axis, keepdims=True)
-
-
-@lowering("softmax")
-def softmax(x: Operands) -> Made:
-    """exp(max(x - max, LEAST_SHIFT)) / sum."""
-    shares, total = _powers(x["X"], x.attr("axis"))
-    return {"Out": shares / total}
-
-
-@lowering("softmax_grad")
-def softmax_grad(x: Operands) -> Made:
-    """out * (d - sum(d * out))."""
-    out, d_out, axis = x["Out"], x["Out@GRAD"], x.attr("axis")
-    return {"X@GRAD": out * (d_out - jnp.sum(d_out * out, axis, keepdims=True))}
-
-
-def _picked(x: Operands, op: str, scores: Any, axis: int) -> tuple[Any, Any]:
-    """Return integer labels with the class axis kept (ignored ones made 0), and which are ignored."""
-    shape = tuple(1 if i == axis else n for i, n in enumerate(scores.shape))
-    label = x["Label"].reshape(shape)
-    ignored = label == x.attr("ignore_index")
-    label = jnp.where(ignored, 0, label)
-    x.check_rows(op, label, scores.shape[axis], "label", "classes")
-    return label, ignored
-
-
-@lowering("cross_entropy", slope=True)
-def cross_entropy(x: Operands) -> Made:
-    """-log of the probability of the label, or of its share."""
-    logs = jnp.maximum(jnp.log(x["X"]), -_LOG_FLOOR)
-    if x.attr("soft_label"):
-        return {"Y": -jnp.sum(logs * x["Label"], -1, keepdims=True)}
-    label, ignored = _picked(x, "cross_entropy", logs, logs.ndim - 1)
-    losses = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, -1))
-    return {"Y": losses.reshape(x.shape("Y"))}
-
-
-@lowering("softmax_with_cross_entropy")
-def softmax_with_cross_entropy(x: Operands) -> Made:
-    """log(sum exp(x - max)) - (x - max)[label], and the softmax."""
-    logits, axis = x["Logits"], x.attr("axis") % x["Logits"].ndim
-    logs = jax.nn.log_softmax(logits, axis)
-    shares, total = _powers(logits, axis)
-    if x.attr("soft_label"):
-        loss = -jnp.sum(logs * x["Label"], axis, keepdims=True)
-    else:
-        label, ignored = _picked(x, "softmax_with_cross_entropy", logits, axis)
-        loss = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, axis))
-    return {"Loss": loss, "Softmax": shares / total}
-
-
-@lowering("softmax_with_cross_entropy_grad")
-def softmax_with_cross_entropy_grad(x: Operands) -> Made:
-    """(softmax - label) * d."""
-    softmax, d_loss = x["Softmax"], x["Loss@GRAD"]
-    axis = x.attr("axis") % softmax.ndim
-    if x.attr("soft_label"):
-        return {"Logits@GRAD": (softmax - x["Label"]) * d_loss}
-    label, ignored = _picked(x, "softmax_with_cross_entropy", softmax, axis)
-    classes = jnp.arange(softmax.shape[axis]).reshape(
-        [-1 if i == axis else 1 for i in range(softmax.ndim)]
-    )
-    slope = softmax - (classes == label).astype(softmax.dtype)
-    return {"Logits@GRAD": jnp.where(ignored, 0, slope) * d_loss}
