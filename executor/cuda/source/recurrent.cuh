@@ -4,22 +4,6 @@
 // reads of the one before (an LSTM's projection, else its cells).
 #pragma once
 
-struct Sigmoid {  // by tanh, which cannot overflow
-  template <class T> static EVERYWHERE T of(T x) { return (T)0.5 * tanh((T)0.5 * x) + (T)0.5; }
-  template <class T> static EVERYWHERE T slope(T y) { return ((T)1 - y) * y; }
-};
-struct Tanh {
-  template <class T> static EVERYWHERE T of(T x) { return tanh(x); }
-  template <class T> static EVERYWHERE T slope(T y) { return (T)1 - y * y; }
-};
-struct Relu {
-  template <class T> static EVERYWHERE T of(T x) { return x > 0 || x != x ? x : (T)0; }
-  template <class T> static EVERYWHERE T slope(T y) { return y > 0 ? (T)1 : (T)0; }
-};
-struct Identity {
-  template <class T> static EVERYWHERE T of(T x) { return x; }
-  template <class T> static EVERYWHERE T slope(T y) { return (T)1; }
-};
 // A limit of 0 is none.
 template <class T> EVERYWHERE T clipped(T x, T limit) {
   return limit == 0 ? x : x > limit ? limit : x < -limit ? -limit : x;
@@ -149,7 +133,7 @@ EVERYWHERE void block_lstm_grad(const T* gates, const T* active, const T* cell, 
       before[row * back + p] = last ? last[p] : (T)0;
       if (!d_projected) continue;
       const T r = fed[row * back + p];
-      d_projected[place * back + p] = d_last[p] * clipped_slope(r, proj_clip) * Projected::slope(r);
+      d_projected[place * back + p] = Projected::grad(r, d_last[p] * clipped_slope(r, proj_clip));
     }
     if (d_projected) __syncthreads();
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
@@ -157,14 +141,14 @@ EVERYWHERE void block_lstm_grad(const T* gates, const T* active, const T* cell, 
       const T* gate = gates + place * 4 * width + i;
       const T candidate = gate[0], put = gate[width], keep = gate[2 * width], goes = gate[3 * width];
       const T a = active[place * width + i], s = cell[row * width + i], c = kept ? kept[i] : (T)0;
-      const T d_goes = d * a * Gate::slope(goes);
-      T d_s = d_kept[i] + d * goes * Cell::slope(a);
+      const T d_goes = Gate::grad(goes, d * a);
+      T d_s = d_kept[i] + Cell::grad(a, d * goes);
       if (d_cells) d_s += d_cells[row * width + i];
       if (PEEPHOLES) d_s += d_goes * bias[6 * width + i];
       d_s *= clipped_slope(s, cell_clip);
-      const T d_put = d_s * candidate * Gate::slope(put), d_keep = d_s * c * Gate::slope(keep);
+      const T d_put = Gate::grad(put, d_s * candidate), d_keep = Gate::grad(keep, d_s * c);
       T* to = d_x + row * 4 * width + i;
-      to[0] = d_s * put * Candidate::slope(candidate);
+      to[0] = Candidate::grad(candidate, d_s * put);
       to[width] = d_put, to[2 * width] = d_keep, to[3 * width] = d_goes;
       d_s *= keep;
       if (PEEPHOLES) {
@@ -234,8 +218,8 @@ EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hi
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
       const T u = gate[i], c = gate[2 * width + i], h = last ? last[i] : (T)0;
       const T d = d_last[i] + d_hidden[row * width + i], d_first = d * u, d_second = d - d_first;
-      to[i] = (ORIGIN ? h - c : c - h) * d * Gate::slope(u);
-      to[2 * width + i] = (ORIGIN ? d_second : d_first) * Act::slope(c);
+      to[i] = Gate::grad(u, (ORIGIN ? h - c : c - h) * d);
+      to[2 * width + i] = Act::grad(c, ORIGIN ? d_second : d_first);
       d_last[i] = ORIGIN ? d_first : d_second;
       before[row * width + i] = h;
       reset_before[row * width + i] = after_reset[place * width + i];
@@ -244,7 +228,7 @@ EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hi
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
       const T reset = gate[width + i];
       const T d = last ? row_times(to + 2 * width, single_turned + i, width, width) : (T)0;
-      to[width + i] = last ? d * last[i] * Gate::slope(reset) : (T)0;
+      to[width + i] = last ? Gate::grad(reset, d * last[i]) : (T)0;
       d_last[i] += d * reset;
     }
     __syncthreads();
