@@ -171,7 +171,7 @@ def register(loops: Loops, others: Callable[[str], bool]) -> None:
             _expression(loops, op)
 
 
-register(NUMBA, lambda op_type: not op_type.startswith(("logical_", "bitwise_")))
+register(NUMBA, lambda op_type: not op_type.startswith(("logical_", "bitwise_", "dropout_")))
 
 
 def _single_to_bool(node: Node) -> bool:

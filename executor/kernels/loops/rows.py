@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 from typing import Any
 
 from ....graph.ir.graph import Node, Value
-from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
 from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
     Softmax,
@@ -245,7 +245,7 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """Copy rows; an index that is none is refused, the padding's row is zero."""
     rows, n = a.w.shape
     arrays = {"table": a.w, "out": a.out, "ids": a.ids}
-    sizes = {"count": a.ids.size, "rows": rows, "n": n, "padding": _padding(a.padding_idx, rows)}
+    sizes = {"count": a.ids.size, "rows": rows, "n": n, "padding": padding_row(a.padding_idx, rows)}
     error = outside_error("lookup_table", rows, "index", "rows")
     return bind_checked(dev, _LOOKUP, arrays, error, **sizes)
 
@@ -258,8 +258,4 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     rows, n = a.d_w.shape
     arrays = {"d": a.d_out, "out": a.d_w, "ids": a.ids}
     sizes = {"count": a.ids.size, "n": n, "size": a.d_w.size}
-    return [bind_text(_LOOKUP_GRAD, arrays, **sizes, padding=_padding(a.padding_idx, rows))]
-
-
-def _padding(padding_idx: int, rows: int) -> int:
-    return padding_idx if padding_idx >= -1 else padding_idx + rows
+    return [bind_text(_LOOKUP_GRAD, arrays, **sizes, padding=padding_row(a.padding_idx, rows))]

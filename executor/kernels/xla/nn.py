@@ -13,6 +13,7 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings, windows
+from ....graph.ops.embedding import padding_row
 from ..array.pool import Windows
 from .later import jnp, lax
 from .lowering import Operands, lowering
@@ -117,8 +118,7 @@ def lookup_table(x: Operands) -> Made:
     table, flat = x["W"], x["Ids"].reshape(-1)
     x.check_rows("lookup_table", flat, table.shape[0])
     rows = jnp.take(table, flat, axis=0, mode="clip")
-    padding = x.attr("padding_idx")
-    padding = padding if padding >= -1 else padding + table.shape[0]
+    padding = padding_row(x.attr("padding_idx"), table.shape[0])
     if padding != -1:
         rows = jnp.where((flat == padding)[:, None], 0, rows)
     return {"Out": rows.reshape(x.shape("Out"))}
