@@ -64,13 +64,13 @@ def _reduce(dev: Device, name: str, a: Reduce) -> tuple[list[Step], int]:
     return [*steps, partial(dev.reducer(name), x, axes, None, target, True)], max(count, 1)
 
 
-def runs(shape: Sequence[int], axes: tuple[int, ...]) -> list[tuple[int, bool]]:
+def runs(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, bool]]:
     """Join dimensions behind each other that are all reduced, or all kept: sizes, and whether reduced."""
     merged: list[tuple[int, bool]] = []
     for i, n in enumerate(shape):
         if merged and merged[-1][1] == (i in axes):
             merged[-1] = merged[-1][0] * n, merged[-1][1]
-        elif n > 1:
+        elif n != 1:
             merged.append((n, i in axes))
     return merged
 

@@ -12,8 +12,8 @@ from ...codegen import cuda_launches as gpu
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from ..array.reduction import one_type
-from .rows import accumulator, chunk_of, groups, share_columns, share_rows, size_of, vector
+from ..array.reduction import one_type, runs
+from .rows import accumulator, chunk_of, share_columns, share_rows, size_of, vector
 from .support import cuda, floating
 
 _INCLUDES = ("reduce.cuh",)
@@ -33,7 +33,7 @@ def reduced(
 
     The last dimensions go first, and dimensions that are apart one after the other.
     """
-    dims = groups(x, axes)
+    dims = runs(x.shape, axes)
     steps: list[Step] = []
     while True:
         at = next((i for i in range(len(dims) - 1, -1, -1) if dims[i][1]), None)
