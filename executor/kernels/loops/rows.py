@@ -11,10 +11,11 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from ....graph.ir.graph import Node, Value
+from ....graph.ir.graph import Node
 from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
 from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
+    FUSED,
     Softmax,
     SoftmaxGrad,
     SoftmaxWithCrossEntropy,
@@ -161,25 +162,21 @@ def outside_error(op: str, limit: int, what: str, of: str) -> Callable[[int], In
     return lambda number: InvalidValue(outside(op, limit, what, of).format(number))
 
 
-def _last_axis(node: Node) -> bool:
-    """Tell whether a node works on float32 rows along the last axis, with int64 labels if any."""
-    values = [*node.reads(), *node.writes()]
-    scores = max((v for v in values if v.spec.dtype == VarType.FP32), key=_rank, default=None)
-    labels = node.inputs.get("Label", ())
-    if scores is None or not scores.spec.shape:
-        return False
-    whole = () if node.attrs.get("soft_label") else labels
-    typed = all(v.spec.dtype == (VarType.INT64 if v in whole else VarType.FP32) for v in values)
-    return typed and node.attrs["axis"] in (-1, len(scores.spec.shape) - 1)
+def _scored(node: Node) -> bool:
+    """Tell whether everything is float32, but for int64 labels."""
+    labels = () if node.attrs["soft_label"] else node.inputs.get("Label", ())
+    values = (*node.reads(), *node.writes())
+    return all(v.spec.dtype == (VarType.INT64 if v in labels else VarType.FP32) for v in values)
 
 
-def _rank(value: Value) -> int:
-    return len(value.spec.shape)
+def _along_rows(axis: int, scores: Array) -> bool:
+    """Tell whether an axis is the last one."""
+    return axis in (-1, scores.ndim - 1)
 
 
 @kernel("softmax", on=("numba",), takes=in_float32, nonempty=True)
 def softmax(dev: Device, a: Softmax) -> list[Step]:
-    if not _gapless(a.x, a.out) or a.axis not in (-1, a.x.ndim - 1):
+    if not _gapless(a.x, a.out) or not _along_rows(a.axis, a.x):
         return by_formula("softmax", dev, a, NUMBA_MEANS)
     n = a.x.shape[-1]
     place = _place(a.out, a.x)
@@ -192,7 +189,7 @@ def softmax(dev: Device, a: Softmax) -> list[Step]:
 def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     if a.d_x is None or not a.out.size:
         return []
-    if not _gapless(a.out, a.d_out, a.d_x) or a.axis not in (-1, a.out.ndim - 1):
+    if not _gapless(a.out, a.d_out, a.d_x) or not _along_rows(a.axis, a.out):
         return by_formula("softmax_grad", dev, a, NUMBA_MEANS)
     n = a.out.shape[-1]
     place = _place(a.d_x, a.out, a.d_out)
@@ -201,15 +198,15 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     return [_bound(_SOFTMAX_GRAD, operands, place, alias, rows=a.out.size // n, n=n)]
 
 
-_label_error = partial(outside_error, "softmax_with_cross_entropy", what="label", of="classes")
+_label_error = partial(outside_error, FUSED, what="label", of="classes")
 
 
-@kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis, gapless=True)
+@kernel(FUSED, on=("numba",), takes=_scored, gapless=True)
 def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label]."""
     arrays = {"x": a.logits, "y": a.softmax, "loss": a.loss, "labels": a.label}
-    if any(array is None for array in arrays.values()):
-        return by_arrays("softmax_with_cross_entropy", dev, a)
+    if any(array is None for array in arrays.values()) or not _along_rows(a.axis, a.logits):
+        return by_formula(FUSED, dev, a, NUMBA_MEANS)
     n = a.logits.shape[-1]
     rows = a.logits.size // n
     place = _place(a.softmax, a.logits)
@@ -222,15 +219,13 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
-@kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis, gapless=True)
+@kernel(f"{FUSED}_grad", on=("numba",), takes=_scored, gapless=True)
 def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d."""
     arrays = {"y": a.softmax, "d": a.d_loss, "out": a.d_logits, "labels": a.label}
-    if a.d_logits is None:
-        return by_arrays("softmax_with_cross_entropy_grad", dev, a)
+    if a.d_logits is None or a.soft_label or not _along_rows(a.axis, a.softmax):
+        return by_formula(f"{FUSED}_grad", dev, a, NUMBA_MEANS)
     n = a.softmax.shape[-1]
-    if a.soft_label:
-        return by_formula("softmax_with_cross_entropy_grad", dev, a, NUMBA_MEANS)
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
     text = _text(_CROSS_ENTROPY_GRAD, place, "pass" if place else "out = y", "")
     sizes = {"rows": a.softmax.size // n, "n": n, "ignored": a.ignore_index}
