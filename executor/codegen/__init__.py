@@ -6,6 +6,8 @@
   (``executor/codegen/compiler.py``). The kernels of ``executor/kernels/loops/`` use them.
 * The same expressions on a GPU: ``executor/codegen/cuda_loops.py`` ``bind_cuda`` (which loops, in
   ``cuda_nest.py``; the kernel's text, in ``cuda_text.py``; an expression's, in ``cuda_source.py``). What
-  ``executor/kernels/loops/elementwise.py`` and its like register for Numba, they register for
+  ``executor/kernels/loops/elementwise.py`` registers for Numba, it registers for
   ``executor/kernels/cuda/elementwise.py`` ``CUDA`` too.
+* And as calls of NumPy or CuPy: ``executor/codegen/array_calls.py`` ``bind_calls``, in the order of
+  ``array_schedule.py``. A formula is cut into such loops and calls by ``array_program.py``.
 """

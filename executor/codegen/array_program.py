@@ -7,6 +7,7 @@ written, where they lie.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -59,6 +60,10 @@ def _multiplied(dev: Device, x: Any, y: Any, out: Any) -> list[Step]:
     return [partial(dev.xp.matmul, x, y, out)]
 
 
+def _extreme(dev: Device, name: str, x: Any, axes: tuple[int, ...], out: Any) -> list[Step]:
+    return [partial(dev.reducer(f"{name}imum"), x, axes, None, out, True)]
+
+
 @dataclass(frozen=True)
 class Means:
     """How a back end computes the parts of a formula.
@@ -67,6 +72,7 @@ class Means:
     ``row_sums`` adds up rows by number, always in one order; ``copy`` copies an array into another.
     ``row_of_largest`` writes the first row of the largest element, by sequence and column.
     ``sequence_of`` writes the number of each row's sequence, ``matmul`` a product of (stacks of) matrices.
+    ``extreme`` writes the largest ("max") or least ("min") along axes, which keep size 1.
     ``inside`` refuses numbers that are not from 0 to a limit, with a sentence that has ``{}`` for the number.
     ``one_pass``: loops compute what their outputs have in common once.
     """
@@ -80,6 +86,7 @@ class Means:
     inside: Callable[[Device, Any, int, str], list[Step]] = _looked_at
     sequence_of: Callable[[Device, str, str, Any, Any], list[Step]] = _sequence_of
     matmul: Callable[[Device, Any, Any, Any], list[Step]] = _multiplied
+    extreme: Callable[[Device, str, Any, tuple[int, ...], Any], list[Step]] = _extreme
 
 
 _VIEWS = {"reshape", "transpose", "broadcast", "slice", "constant", "checked"}
@@ -202,6 +209,13 @@ def _merged(roots: Sequence[Term]) -> list[Term]:
     return [merged[root] for root in roots]
 
 
+def _source(term: Term) -> Term:
+    """Return the term that a view is of."""
+    while term.fn in _VIEWS:
+        term = term.args[0]
+    return term
+
+
 class _Loop(NamedTuple):
     """Terms that are computed in one pass, as expressions of ``operands``, which these name t0, t1, ..."""
 
@@ -213,6 +227,7 @@ class _Schedule:
     """Which terms lie in memory, and in which order loops and other calls compute them: ``parts``.
 
     ``targets`` are the terms that are computed where results lie, ``copied`` those that are copied there.
+    ``ends`` are, for each part, the terms whose memory is free behind it, ``lent`` what may lie in a result's.
     """
 
     def __init__(
@@ -228,6 +243,38 @@ class _Schedule:
         self.stages = self._stages()
         self._share()
         self.parts = list(self._parts())
+        self.ends = self._ends(copied)
+        self.lent = self._lent(targets)
+
+    def _lent(self, targets: Collection[Term]) -> dict[Term, Term]:
+        """Return terms that can lie where a result will: the loop that computes it reads them there, last."""
+        lent: dict[Term, Term] = {}
+        for part, ends in zip(self.parts, self.ends, strict=True):
+            if not isinstance(part, _Loop):
+                continue
+            views = {_source(term) for term in part.operands if term.fn in _VIEWS}
+            spare = [term for term in ends if term not in views and term not in targets]
+            for _, result in part.outputs:
+                if result in targets and elementwise(result):
+                    form = result.shape, result.dtype
+                    term = next((t for t in spare if (t.shape, t.dtype) == form), None)
+                    if term is not None:
+                        spare.remove(term)
+                        lent[term] = result
+        return lent
+
+    def _ends(self, copied: Iterable[Term]) -> list[list[Term]]:
+        """Return, for each part, the terms that no later one reads."""
+        last: dict[Term, int] = {}
+        for k, part in enumerate(self.parts):
+            for term in part.operands if isinstance(part, _Loop) else part.args:
+                last[_source(term)] = k
+        ends: list[list[Term]] = [[] for _ in self.parts]
+        read = set(map(_source, copied))
+        for term, k in last.items():
+            if term in self.stored and term not in read:
+                ends[k].append(term)
+        return ends
 
     def _stored(self, targets: Collection[Term], copied: Collection[Term]) -> set[Term]:
         """Return which terms lie in memory of their own."""
@@ -270,7 +317,13 @@ class _Schedule:
                     loop = (self.stages[term], shape) if self.one_pass else (term,)
                     users.setdefault(part, set()).add(loop)
         cheap = _CHEAP if self.one_pass else 0
-        again = {key for key, loops in users.items() if len(loops) > 1 and costs[key] > cheap}
+        readers = Counter(arg for term in self.order for arg in set(term.args))
+        # What one term alone reads is computed where that is: once, if that is stored.
+        again = {
+            term
+            for term, loops in users.items()
+            if len(loops) > 1 and costs[term] > cheap and readers[term] > 1
+        }
         if again:
             self.stored |= again
             self.stages = self._stages()
@@ -348,17 +401,28 @@ class _Program:
         self.steps: list[Step] = []
         self.values: dict[Term, Any] = {}
         self.targets: dict[Term, Any] = {}
+        self.spare: dict[Any, list[Any]] = {}
         self.arrays = arrays
         self.copies: list[tuple[Term, Any]] = []
         for root, out in roots:
             self._aim(root, out)
-        for part in self._schedule([root for root, _ in roots]).parts:
+        self.schedule = schedule = self._schedule([root for root, _ in roots])
+        checks = [term for term in schedule.order if term.fn == "checked"]
+        for part, ends in zip(schedule.parts, schedule.ends, strict=True):
+            for term in checks:  # what may be wrong is looked at before others are computed
+                if _source(term) in self.values or _source(term) not in schedule.stored:
+                    self._array(term)
             if isinstance(part, _Loop):
                 operands = {f"t{k}": self._array(term) for k, term in enumerate(part.operands)}
                 outputs = [(root, self._place(term)) for root, term in part.outputs]
-                self.steps += means.loops(dev, outputs, operands)
+                with dev.in_turn():
+                    self.steps += means.loops(dev, outputs, operands)
             else:
                 self._apart(part)
+            for term in ends:
+                if term not in self.targets and term not in schedule.lent:
+                    array = self.values[term]
+                    self.spare.setdefault((array.shape, array.dtype), []).append(array)
         for term, out in self.copies:
             self.steps += means.copy(dev, out, self._array(term))
 
@@ -391,10 +455,19 @@ class _Program:
         if term in self.values:
             return self.values[term]
         array = self.targets.get(term)
+        if array is None and term in self.schedule.lent:
+            array = self._vacant(self.targets[self.schedule.lent[term]])
         if array is None:
-            array = self.dev.scratch(term.shape, term.dtype)
+            spare = self.spare.get((term.shape, term.dtype))
+            array = spare.pop() if spare else self.dev.scratch(term.shape, term.dtype)
         self.values[term] = array
         return array
+
+    def _vacant(self, out: Any) -> Any:
+        """Return the memory of a result, unless an operand may lie there."""
+        read = (self.arrays[term.options] for term in self.schedule.order if term.fn == "arg")
+        taken = any(self.dev.xp.may_share_memory(out, array) for array in read)
+        return out if out.flags.c_contiguous and not taken else None
 
     def _array(self, term: Term) -> Any:
         """Return a term that lies in memory, or a view of it."""
@@ -423,8 +496,8 @@ class _Program:
         if term.fn == "constant":
             return source
         if term.fn == "checked":
-            limit, what, of = term.options
-            problem = outside(self.op, limit, what, of)
+            limit, what, of, op = term.options
+            problem = outside(op or self.op, limit, what, of)
             self.steps += self.means.inside(self.dev, source, limit, problem)
             return source
         if source.flags.c_contiguous:
@@ -450,9 +523,7 @@ class _Program:
         if term.fn == "cast":
             self.steps.append(partial(xp.copyto, out, first, casting="unsafe"))
         elif term.fn in ("max", "min"):
-            self.steps.append(
-                partial(dev.reducer(f"{term.fn}imum"), first, term.options, None, out, True)
-            )
+            self.steps += self.means.extreme(dev, term.fn, first, term.options, out)
         elif term.fn == "place":
             parts = [out[slices(cuts)] for cuts in term.options]
             if sum(part.size for part in parts) < out.size:

@@ -148,7 +148,8 @@ def call(
     blocks: int | Dims,
     includes: tuple[str, ...],
     block: int = BLOCK,
+    definitions: str = "",
 ) -> Step:
     """Return the launch of a function of template arguments and parameters."""
     body = f"{function}<{', '.join(kinds)}>({names(arguments)});"
-    return run(dev, function, body, arguments, blocks, includes, block)
+    return run(dev, function, body, arguments, blocks, includes, block, definitions)

@@ -12,10 +12,12 @@ from ...graph.ir.graph import Node
 from ...graph.ops import expr as e
 from ...graph.ops.operands import Array, Operands
 from ...graph.ops.registry import OPS, Op
+from ...graph.ops.residual_norm import ADD_NORM, NORM_GRAD_ADD
 from ...strategies.types import LOW, VarType
+from ..codegen.array_calls import bind_calls
 from ..codegen.array_program import Means, Outputs
 from ..device.device import Device
-from .array.formula import formula_steps, loops_of_calls
+from .array.formula import formula_steps
 from .array.manipulation import Copy, copied
 from .cublaslt.product import product
 from .cuda.by_index import Sums, inside, picked
@@ -24,6 +26,8 @@ from .cuda.elementwise import CUDA
 from .cuda.sequences import row_of_largest, sequence_of
 from .loops import by_index
 from .loops.elementwise import NUMBA
+from .loops.norm import HOW
+from .loops.reduction import extreme
 from .loops.sequence import WRITTEN
 from .loops.views import bind_copy
 from .registry import KERNELS, Kernel, Step
@@ -36,7 +40,7 @@ def _loops_here(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> lis
     operands = (*arrays.values(), *(out for _, out in outputs))
     if all(a.dtype in _LOOPED for a in operands) and all(NUMBA.known(root) for root, _ in outputs):
         return NUMBA.bind(dev, outputs, arrays)
-    return loops_of_calls(dev, outputs, arrays)
+    return bind_calls(dev, outputs, arrays)
 
 
 def _in_order(dev: Device, *arrays: Array) -> tuple[list[Step], list[Array]]:
@@ -110,6 +114,7 @@ NUMBA_MEANS = Means(
     by_index.row_sums,
     by_index.row_of_largest,
     copy=_copies(bind_copy),
+    extreme=lambda *how: [*extreme(*how)],
 )
 CUDA_MEANS = Means(
     CUDA.bind,
@@ -123,25 +128,30 @@ CUDA_MEANS = Means(
 )
 
 
+# Sums are folded into norms wherever a library says that it takes these: oneDNN's norms alone are faster.
+_FOLDED = (ADD_NORM, NORM_GRAD_ADD)
+
+
 def register() -> None:
     """Add kernels for ops with formulas."""
     for op in OPS.values():
         if op.formula is not None:
-            _add(op, "numba", NUMBA_MEANS, _in_single)
+            if op.type not in _FOLDED:
+                _add(op, "numba", NUMBA_MEANS, _in_single)
             _add(op, "cuda", CUDA_MEANS, CUDA.takes)
 
 
 def _add(op: Op, back_end: str, means: Means, takes: Callable[[Node], bool]) -> None:
     if (op.type, back_end) in KERNELS:
         return
-
     written = WRITTEN.get(op.type) if back_end == "numba" else None
 
     def formula_kernel(dev: Device, a: Operands) -> list[Step]:
         steps = None if written is None else written(dev, a)
         return formula_steps(dev, op, a, means) if steps is None else [*steps]
 
-    KERNELS[op.type, back_end] = Kernel(formula_kernel, takes=takes)
+    own = HOW.get(op.type, {}) if back_end == "numba" else {}
+    KERNELS[op.type, back_end] = Kernel(formula_kernel, **{"takes": takes, **own})
 
 
 def _in_single(node: Node) -> bool:

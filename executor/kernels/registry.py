@@ -36,10 +36,10 @@ from ...graph.ops.operands import Operands
 from ...graph.ops.registry import OPS, Op
 from ...strategies.errors import Unsupported
 from ...strategies.types import INTEGERS, VarType
-from ..codegen.array_calls import bind_scalar
+from ..codegen.array_calls import bind_calls, bind_scalar
 from ..device.device import Device
 from .array.channels_last import in_order, is_last, node_in_order
-from .array.expression import bind_written, expressions_of
+from .array.expression import expressions_of
 from .array.formula import ARRAY_MEANS, formula_steps
 from .array.widened import has_low, widened
 from .back_ends import BACK_ENDS
@@ -242,7 +242,7 @@ def _bind_expression(op: Op, a: Operands, dev: Device) -> list[Step]:
     written, read = expressions_of(op, a)
     whole_results = any(out.dtype.kind in "iu" for _, out in written)
     if op.type not in THROUGH_FLOATS or not whole_results:
-        return bind_written(dev, written, read)
+        return bind_calls(dev, written, read)
     arrays, attrs = op.arrays(a), vars(a)
     (out,) = (arrays[slot.parameter] for slot in op.output_slots)
     exact = {n: None if a is None else dev.scratch(a.shape, "float64") for n, a in arrays.items()}
@@ -275,4 +275,4 @@ def of_types(*types: VarType, **slots: Sequence[VarType]) -> Takes:
 def of_floats(node: Node) -> bool:
     """Tell whether an op's expression can be computed in the types of its values."""
     whole = any(value.spec.dtype in INTEGERS for value in node.writes())
-    return node.op not in THROUGH_FLOATS or not whole
+    return node.op not in (*THROUGH_FLOATS, "elementwise_div") or not whole

@@ -47,12 +47,12 @@ def define_activation(
 ) -> None:
     """Declare an activation and its gradient op, which reads ``reads`` (X, Out or none) and Out@GRAD.
 
-    The gradient of a single function follows from it (``slopes.py``) unless told. Attributes are those of
-    ``record``, or ``attrs``. ``second`` is the gradient of the gradient, where it is not what the expression
-    says.
+    The gradient of a single function follows from it (``slopes.py``) unless told; one that reads none is 0.
+    Attributes are those of ``record``, or ``attrs``. ``second`` is the gradient of the gradient, where it is
+    not what the expression says.
     """
-    if reads and gradient is None:
-        gradient = _derived(scalar, reads)
+    if gradient is None:
+        gradient = _derived(scalar, reads) if reads else _flat
     if attrs is not None:
         slots = Unary.declared()
         record = operands.record(name, slots.inputs, slots.outputs, attrs)
@@ -72,6 +72,11 @@ def define_activation(
             in_place={"X@GRAD": "Out@GRAD"},
         ),
     )
+
+
+def _flat(d_out: e.Expr) -> Any:
+    """Return 0 whatever comes down: not 0 * d, which would be nan for an infinity."""
+    return e.copy(e.constant(0))
 
 
 def _derived(scalar: Callable[..., Any], reads: str) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...strategies.types import VarType
 from . import expr as e
-from .elementwise import compare_shape
+from .elementwise import beside, compare_shape
 from .operands import Binary, Unary
 from .registry import Inference, Spec, Specs, define
 from .rules import same_shape
@@ -34,6 +34,7 @@ for _name, _scalar in _COMPARISONS.items():
         Compare,
         compare_shape,
         scalar=_scalar,
+        aligned=beside,
         samples=(
             sample({"X": normal(3, 4), "Y": normal(3, 4)}),
             sample({"X": normal(3, 4), "Y": normal(4)}),

@@ -107,9 +107,8 @@ def _second_order(name: str) -> Second:
     """Return the gradient of the gradient: that of a quotient reads what Paddle's does."""
     if name == "elementwise_div":
         return _QUOTIENT
-    first, second = BINARY_GRADS[name]
     gradient = derived(
-        lambda x, y, d_out: (first(x, y, d_out), second(x, y, d_out)),
+        BINARY_GRADS[name],
         ("X", "Y", "Out@GRAD"),
         ("X@GRAD", "Y@GRAD"),
         {},
@@ -170,12 +169,15 @@ def _define(
         backward = Op(
             f"{name}_grad",
             gradient,
+            scalar=BINARY_GRADS[name],
+            aligned=beside,
             in_place={"X@GRAD": "Out@GRAD"},
             views=_PASSED_ON.get(name, {}),
             shapes_of=("X", "Y") if name in _PASSED_ON else (),
         )
         grad = Grad.of(register(differentiable(backward, _second_order(name), aligned=beside)))
-    define(name, Elementwise, shape, grad=grad, scalar=scalar, in_place={"Out": "X"}, **settings)
+    settings |= {"scalar": scalar, "aligned": beside, "in_place": {"Out": "X"}}
+    define(name, Elementwise, shape, grad=grad, **settings)
 
 
 _SHAPES = (

@@ -46,6 +46,11 @@ class FirstLookupTableGrad(LookupTableGrad):
     grad_inplace: bool = False
 
 
+def padding_row(padding_idx: int, rows: int) -> int:
+    """Return the row of zeros, of a table with so many rows, that an attribute names; -1 is none."""
+    return padding_idx if padding_idx >= -1 else padding_idx + rows
+
+
 def lookup_shape(op: Inference) -> Mapping[str, Specs]:
     """A row of W for every id; the first form of the op drops the ids' last dimension, which is 1."""
     w, ids = op.spec("W"), op.spec("Ids")

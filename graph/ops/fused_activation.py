@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
+from operator import add, mul
 from typing import Any
 
-from .elementwise import broadcast_shape
-from .expr import Expr
+from .elementwise import beside, broadcast_shape
+from .expr import Expr, copy
 from .operands import Binary, Input, Output, attribute_name
 from .registry import OPS, Grad, Inference, Spec, Specs, define
 from .samples import normal, sample
@@ -93,6 +94,49 @@ def settings_in(
     return act_attrs
 
 
+def fused(
+    x: Any,
+    y: Any,
+    *,
+    functor_list: Sequence[str],
+    act_attrs: Mapping[str, Any],
+    scale: float,
+) -> tuple[Expr, Expr]:
+    """Return the result, and what stands between."""
+    act = value_of(activation_in(functor_list), settings_in(functor_list, act_attrs, scale))
+    join = add if sums(functor_list) else mul
+    middle = act(y) if binary_is_outer(functor_list) else join(x, y)
+    return (join(x, middle) if binary_is_outer(functor_list) else act(middle)), middle
+
+
+def fused_slopes(
+    x: Any,
+    y: Any,
+    out: Any,
+    intermediate_out: Any,
+    d_out: Any,
+    *,
+    functor_list: Sequence[str],
+    act_attrs: Mapping[str, Any],
+    scale: float,
+) -> tuple[Expr, Expr]:
+    """Return the gradients of X and of Y; those of a sum that was not kept may form it again."""
+    act, settings = activation_in(functor_list), settings_in(functor_list, act_attrs, scale)
+    slope, reads, added = slope_of(act, settings), slope_reads(act), sums(functor_list)
+    outer, middle = binary_is_outer(functor_list), intermediate_out
+    if middle is None and (outer or x is not None):
+        middle = value_of(act, settings)(y) if outer else (add if added else mul)(x, y)
+    sides = {"X": y, "Out": middle} if outer else {"X": middle, "Out": out}
+
+    def through(d: Any) -> Any:
+        return slope(sides[reads], d) if reads else slope(d)
+
+    if outer:
+        return (copy(d_out), through(d_out)) if added else (d_out * middle, through(d_out * x))
+    d = through(d_out)
+    return (d, d) if added else (d * y, d * x)
+
+
 def fused_shape(op: Inference) -> Mapping[str, Specs]:
     """The broadcast shape; what stands between is like Y (X + act(Y)) or like Out."""
     functors = op.attr("functor_list")
@@ -164,6 +208,8 @@ define(
         ("X@GRAD", "Y@GRAD"),
         attrs=backward_attrs,
     ),
+    scalar=fused,
+    aligned=beside,
     in_place={"Out": "X"},
     samples=(
         sample(_WITH_BIAS, axis=1, functor_list=["tanh", ADD]),
@@ -196,6 +242,8 @@ define(
     f"{FUSED}_grad",
     FusedElemwiseActivationGrad,
     fused_grad_shape,
+    scalar=fused_slopes,
+    aligned=beside,
     in_place={"X@GRAD": "Out@GRAD"},
     twins=_equal_gradients,
     shapes_of=_told_shapes,

@@ -7,12 +7,17 @@ between is not kept. Activations are those without attributes whose slope is a f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...strategies.types import VarType
+from . import formula as f
+from .fused_activation import slope_of, value_of
 from .norm import (
     STATISTICS,
     BatchNormGrad,
     BatchNormOperands,
+    batch_norm,
+    batch_norm_grad,
     batch_norm_shape,
     statistics_need,
     uses_statistics,
@@ -56,10 +61,24 @@ class FusedBatchNormActGrad(BatchNormGrad):
     act_type: str = "relu"
 
 
+def _value(a: Any) -> f.Results:
+    """The activation of the norm, or of its sum with Z."""
+    results = batch_norm(a)
+    total = results["y"] + a.z if isinstance(a, FusedBnAddActivation) else results["y"]
+    return {**results, "y": value_of(a.act_type, {})(total)}
+
+
+def _slopes(a: Any) -> f.Results:
+    """What comes through the activation is the gradient of Z, and that of the norm's result."""
+    d = slope_of(a.act_type, {})(a.y, a.d_y)
+    return {"d_z": d, **batch_norm_grad(a.replace(d_y=d))}
+
+
 define(
     ACT,
     FusedBatchNormAct,
     fused_norm_shape,
+    formula=_value,
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     only_uses=uses_statistics,
     needs=statistics_need,
@@ -70,7 +89,12 @@ define(
         sample({"X": normal(4, 3, 2, 2), **_PARAMETERS}, use_global_stats=True),
     ),
     refuses=(sample({"X": normal(6, 3), **_PARAMETERS}, act_type="gelu"),),
-    slope=Op(f"{ACT}_grad", FusedBatchNormActGrad, in_place={"X@GRAD": "Y@GRAD"}),
+    slope=Op(
+        f"{ACT}_grad",
+        FusedBatchNormActGrad,
+        formula=_slopes,
+        in_place={"X@GRAD": "Y@GRAD"},
+    ),
 )
 
 
@@ -99,6 +123,7 @@ define(
     ADD_ACT,
     FusedBnAddActivation,
     fused_norm_shape,
+    formula=_value,
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     only_uses=uses_statistics,
     needs=statistics_need,
@@ -114,6 +139,7 @@ define(
         f"{ADD_ACT}_grad",
         FusedBnAddActivationGrad,
         lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
+        formula=_slopes,
         # Of the gradients, the first that is wanted; kernels read Y before they write that of X.
         in_place={"Z@GRAD": "Y@GRAD", "X@GRAD": "Y@GRAD"},
         in_place_else={"X@GRAD": "Y"},
@@ -164,5 +190,6 @@ define(
         f"{MASKED}_grad",
         MaskedBnAddActivationGrad,
         lambda op: {**grads_like("X", "Scale", "Bias")(op), "Z@GRAD": op.spec("X")},
+        formula=_slopes,
     ),
 )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...strategies.types import INTEGERS
 from . import expr as e
@@ -17,6 +21,8 @@ from .second_order import Second
 # Scores further below the largest of their row count as if they were this far below, as on Paddle's CPUs: no
 # probability is 0, so its logarithm is finite, and its gradient is that of the scores.
 LEAST_SHIFT = -64.0
+FUSED = "softmax_with_cross_entropy"
+_LOG_FLOOR = -1e20  # at which Paddle clips the logarithm of a probability of 0
 _APART = [[0.0, 100.0, 30.5], [-200.0, 100.0, 100.0], [9.0, -1e4, -80.0]]
 
 
@@ -37,12 +43,30 @@ class Softmax(Unary):
 class SoftmaxGrad(Softmax, Gradient, reads="out"): ...
 
 
+def _powers(x: Array, axis: int) -> tuple[Array, Array, Array]:
+    """Return scores less the largest of their row along an axis, their exponentials, and the sums of these."""
+    shifted = x - x.max(axis, keepdims=True)
+    powers = f.exp(f.maximum(shifted, LEAST_SHIFT))
+    return shifted, powers, powers.sum(axis, keepdims=True)
+
+
+def _softmax(a: Softmax) -> f.Results:
+    if not a.x.size:  # nothing has no maximum
+        return {"out": a.x}
+    _, powers, totals = _powers(a.x, a.axis)
+    return {"out": powers / totals}
+
+
 def _softmax_grad(a: SoftmaxGrad) -> f.Results:
     return {"d_x": (a.d_out - (a.d_out * a.out).sum(a.axis, keepdims=True)) * a.out}
 
 
 _SOFTMAX_GRAD = Op(
-    "softmax_grad", SoftmaxGrad, same("Out", "X@GRAD"), in_place={"X@GRAD": "Out@GRAD"}
+    "softmax_grad",
+    SoftmaxGrad,
+    same("Out", "X@GRAD"),
+    formula=_softmax_grad,
+    in_place={"X@GRAD": "Out@GRAD"},
 )
 _SECOND = Second(
     {"Out": "Out", "DOut": "Out@GRAD", "DDX": "X@GRAD@GRAD"},
@@ -54,6 +78,7 @@ define(
     "softmax",
     Softmax,
     softmax_shape,
+    formula=_softmax,
     in_place={"Out": "X"},
     samples=(
         sample({"X": normal(3, 5)}),
@@ -88,6 +113,47 @@ def check_labels(
     return rows
 
 
+class Labels(NamedTuple):
+    """Integer labels, with the dimension of the classes: those of rows to leave out are 0."""
+
+    numbers: Array
+    ignored: Array
+    shape: tuple[int, ...]  # of the scores
+    axis: int
+
+    @classmethod
+    def of(cls, op: str, a: Any, shape: Sequence[int], axis: int = -1) -> Labels:
+        """Return the labels of an op for scores of a shape; a step fails if one is no class, naming the op."""
+        axis %= len(shape)
+        label = a.label.reshape([1 if i == axis else n for i, n in enumerate(shape)])
+        ignored = f.equal(label, a.ignore_index)
+        numbers = f.checked(f.where(ignored, 0, label), shape[axis], "label", "classes", op)
+        return cls(numbers, ignored, tuple(shape), axis)
+
+    @property
+    def places(self) -> Array:
+        """Where what they pick stands among all scores, one behind the other."""
+        inner = math.prod(self.shape[self.axis + 1 :])
+        outer = np.arange(math.prod(self.shape[: self.axis])) * (self.shape[self.axis] * inner)
+        first = outer[:, None] + np.arange(inner)
+        return (self.numbers * inner + f.table(first.reshape(self.numbers.shape))).reshape(-1)
+
+    def picked(self, x: Array) -> Array:
+        """Return what they pick of each row."""
+        return f.take(x.reshape(-1), self.places).reshape(self.numbers.shape)
+
+    def put(self, values: Array) -> Array:
+        """Return zeros like the scores, with a value where each row's label is."""
+        flat = f.row_sums(
+            self.places, f.where(self.ignored, 0, values).reshape(-1), math.prod(self.shape)
+        )
+        return flat.reshape(self.shape)
+
+    def slope(self, x: Array, d: Array) -> Array:
+        """Return scores less 1 at the labels, times a number for each row; 0 in rows to leave out."""
+        return f.where(self.ignored, 0, x * d - self.put(d))
+
+
 def cross_entropy_shape(op: Inference) -> Mapping[str, Specs]:
     """One loss per row of X."""
     x = op.spec("X")
@@ -96,6 +162,40 @@ def cross_entropy_shape(op: Inference) -> Mapping[str, Specs]:
     shape = check_labels(op, x, label, soft)
     rows = of_shape(shape if len(label.shape) == len(shape) else shape[:-1], x)
     return {"Y": rows, "MatchX": rows, "XShape": of_shape((*x.shape, 0), x)}
+
+
+def _logs(x: Array) -> Array:
+    return f.maximum(f.log(x), _LOG_FLOOR)
+
+
+def _cross_entropy(a: CrossEntropy) -> f.Results:
+    if a.soft_label:
+        return {"y": -(_logs(a.x) * a.label).sum(-1, keepdims=True)}
+    return _of_picked(a)
+
+
+def _of_picked(a: CrossEntropy | CrossEntropy2) -> f.Results:
+    """-log of the probability that the label picks, and this probability."""
+    op = "cross_entropy2" if isinstance(a, CrossEntropy2) else "cross_entropy"
+    labels = Labels.of(op, a, a.x.shape)
+    picked = labels.picked(a.x)
+    y, match = f.where(labels.ignored, 0, -_logs(picked)), f.where(labels.ignored, 1, picked)
+    shape, none = a.label.shape, f.full((*a.x.shape, 0), 0.0, a.x.dtype)
+    return {"y": y.reshape(shape), "match_x": match.reshape(shape), "x_shape": none}
+
+
+def _cross_entropy_grad(a: CrossEntropyGrad) -> f.Results:
+    if a.soft_label:
+        return {"d_x": -(a.label / a.x * a.d_y)}
+    labels = Labels.of("cross_entropy", a, a.x.shape)
+    picked = labels.picked(a.x)
+    return {"d_x": labels.put(-(a.d_y.reshape(picked.shape) / picked))}
+
+
+def _cross_entropy_grad2(a: CrossEntropyGrad2) -> f.Results:
+    labels = Labels.of("cross_entropy2", a, a.d_x.shape)
+    slope = -(a.d_y / a.match_x)
+    return {"d_x": labels.put(slope.reshape(labels.numbers.shape))}
 
 
 _PROBABILITIES = uniform(4, 5, low=0.1, high=0.9)
@@ -118,6 +218,7 @@ define(
     "cross_entropy",
     CrossEntropy,
     cross_entropy_shape,
+    formula=_cross_entropy,
     samples=(
         sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
         sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
@@ -125,7 +226,7 @@ define(
         sample({"X": _PROBABILITIES, "Label": uniform(4, 5)}, soft_label=True),
     ),
     refuses=(sample({"X": _PROBABILITIES, "Label": integers(3, 1, high=5)}),),
-    slope=Op("cross_entropy_grad", CrossEntropyGrad),
+    slope=Op("cross_entropy_grad", CrossEntropyGrad, formula=_cross_entropy_grad),
 )
 
 
@@ -151,6 +252,7 @@ define(
     "cross_entropy2",
     CrossEntropy2,
     cross_entropy_shape,
+    formula=_of_picked,
     samples=(
         sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}),
         sample({"X": _PROBABILITIES, "Label": integers(4, 1, high=5)}, ignore_index=2),
@@ -161,6 +263,7 @@ define(
         "cross_entropy_grad2",
         CrossEntropyGrad2,
         lambda op: {"X@GRAD": of_shape(op.shape("XShape")[:-1], op.spec("MatchX"))},
+        formula=_cross_entropy_grad2,
     ),
 )
 
@@ -188,10 +291,30 @@ class SoftmaxWithCrossEntropyGrad(SoftmaxWithCrossEntropy, reads="label softmax"
     d_logits: Output
 
 
+def _fused(a: SoftmaxWithCrossEntropy) -> f.Results:
+    """Loss = log(sum exp(x - max)) - (x - max)[label], which does not take the log of a rounded softmax."""
+    shifted, powers, totals = _powers(a.logits, a.axis)
+    logs, softmax = f.log(totals), powers / totals
+    if a.soft_label:
+        return {"softmax": softmax, "loss": ((logs - shifted) * a.label).sum(a.axis, keepdims=True)}
+    labels = Labels.of(FUSED, a, a.logits.shape, a.axis)
+    loss = f.where(labels.ignored, 0, logs - labels.picked(shifted))
+    return {"softmax": softmax, "loss": loss}
+
+
+def _fused_grad(a: SoftmaxWithCrossEntropyGrad) -> f.Results:
+    """(softmax - label) * d. Soft labels are taken to sum to 1, as in Paddle."""
+    if a.soft_label:
+        return {"d_logits": (a.softmax - a.label) * a.d_loss}
+    labels = Labels.of(FUSED, a, a.softmax.shape, a.axis)
+    return {"d_logits": labels.slope(a.softmax, a.d_loss)}
+
+
 define(
-    "softmax_with_cross_entropy",
+    FUSED,
     SoftmaxWithCrossEntropy,
     fused_shape,
+    formula=_fused,
     in_place={"Softmax": "Logits"},
     samples=(
         sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
@@ -206,9 +329,10 @@ define(
         sample({"Logits": normal(4, 5), "Label": normal(4, 1)}),
     ),
     slope=Op(
-        "softmax_with_cross_entropy_grad",
+        f"{FUSED}_grad",
         SoftmaxWithCrossEntropyGrad,
         same("Softmax", "Logits@GRAD"),
+        formula=_fused_grad,
         in_place={"Logits@GRAD": "Softmax"},
     ),
 )

@@ -115,26 +115,69 @@ def slope_of_batch(
     return {"d_x": d * (scale * inverse).reshape(spread), "d_scale": d_scale, "d_bias": d_bias}
 
 
-def _batch_norm_grad(a: BatchNormGrad) -> f.Results:
-    """The gradients, from X alone where the statistics are the batch's."""
+def normed_batch(
+    a: Any, mean: Array, variance: Array, inverse: Array | None = None, *, learns: bool = True
+) -> f.Results:
+    """Return a batch norm's results from statistics by channel; running ones follow these, if it ``learns``.
+
+    ``inverse`` is 1 / sqrt(variance + epsilon), where that is known more exactly.
+    """
+    _, spread = by_channel(a.x, a.data_layout)
+    inverse = 1.0 / f.sqrt(variance + a.epsilon) if inverse is None else inverse
+    running = {"mean_out": a.mean, "variance_out": a.variance}
+    if learns:
+        new = zip(running.items(), (mean, variance), strict=True)
+        running = {name: old * a.momentum + by * (1.0 - a.momentum) for (name, old), by in new}
+    y = (a.x - mean.reshape(spread)) * (inverse * a.scale).reshape(spread) + a.bias.reshape(spread)
+    return {"y": y, "saved_mean": mean, "saved_variance": inverse, **running}
+
+
+def batch_norm(a: BatchNormOperands) -> f.Results:
+    """Y by the statistics of the batch, or by the running ones alone."""
+    none = {"reserve_space": f.full((0,), 0.0, a.x.dtype)}
+    if uses_statistics(vars(a)):
+        return {**none, **normed_batch(a, a.mean, a.variance, learns=False)}
+    return {**none, **normed_batch(a, *_moments(a))}
+
+
+def _moments(a: Any) -> tuple[Array, Array]:
+    """Return mean and variance of each channel."""
     axes, spread = by_channel(a.x, a.data_layout)
+    mean = a.x.mean(axes)
+    centred = a.x - mean.reshape(spread)
+    return mean, (centred * centred).mean(axes)
+
+
+def batch_norm_grad(a: BatchNormGrad) -> f.Results:
+    """The gradients, by the statistics that the forward op kept."""
+    _, spread = by_channel(a.x, a.data_layout)
+    normed = (a.x - a.saved_mean.reshape(spread)) * a.saved_variance.reshape(spread)
     fixed = a.use_global_stats or a.is_test
-    mean, inverse = a.saved_mean, a.saved_variance
-    if not fixed:
-        mean = a.x.mean(axes)
-        centred = a.x - mean.reshape(spread)
-        inverse = 1 / f.sqrt((centred * centred).mean(axes) + a.epsilon)
-    normed = (a.x - mean.reshape(spread)) * inverse.reshape(spread)
-    return slope_of_batch(normed, a.d_y, a.scale, inverse, a.data_layout, fixed)
+    return slope_of_batch(normed, a.d_y, a.scale, a.saved_variance, a.data_layout, fixed)
+
+
+def _from_x(a: BatchNormGrad) -> f.Results:
+    """The gradients, from X alone where the statistics are the batch's."""
+    if a.use_global_stats or a.is_test:
+        return batch_norm_grad(a)
+    mean, variance = _moments(a)
+    inverse = 1 / f.sqrt(variance + a.epsilon)
+    return batch_norm_grad(a.replace(saved_mean=mean, saved_variance=inverse))
 
 
 _SECOND = of_normed("SavedMean", "SavedVariance")
-_SLOPE = Op("batch_norm_grad", BatchNormGrad, in_place={"X@GRAD": "Y@GRAD"})
+_SLOPE = Op(
+    "batch_norm_grad",
+    BatchNormGrad,
+    formula=batch_norm_grad,
+    in_place={"X@GRAD": "Y@GRAD"},
+)
 
 define(
     "batch_norm",
     BatchNorm,
     batch_norm_shape,
+    formula=batch_norm,
     numbers={"MomentumTensor": "momentum"},
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     only_uses=uses_statistics,
@@ -147,7 +190,7 @@ define(
         sample({"X": normal(4, 3, 2, 2), **STATISTICS}, use_global_stats=True),
     ),
     refuses=(sample({"X": normal(4, 2, 2, 2), **STATISTICS}),),
-    slope=differentiable(_SLOPE, _SECOND, formula=twice(_batch_norm_grad, _SLOPE, _SECOND)),
+    slope=differentiable(_SLOPE, _SECOND, formula=twice(_from_x, _SLOPE, _SECOND)),
 )
 
 
@@ -187,27 +230,56 @@ class LayerNormGrad(LayerNorm, reads="* mean variance"):
     d_bias: Output | None
 
 
-def _layer_norm_grad(a: LayerNormGrad) -> f.Results:
-    """The gradients, from X alone."""
-    rows = math.prod(a.x.shape[: a.begin_norm_axis])
-    x, d = (array.reshape(rows, -1) for array in (a.x, a.d_y))
-    centred = x - x.mean(1, keepdims=True)
-    inverse = 1 / f.sqrt((centred * centred).mean(1, keepdims=True) + a.epsilon)
-    normed = centred * inverse
+def _by_rows(a: LayerNorm, *arrays: Array) -> list[Array]:
+    """Return arrays like X as rows of features."""
+    rows, width = (
+        math.prod(n) for n in (a.x.shape[: a.begin_norm_axis], a.x.shape[a.begin_norm_axis :])
+    )
+    return [array.reshape(rows, width) for array in arrays]
+
+
+def layer_norm(a: LayerNorm) -> f.Results:
+    """Each row less its mean, by its deviation."""
+    (x,) = _by_rows(a, a.x)
+    mean, variance = _moments_of_rows(x)
+    y = (x - mean) / f.sqrt(variance + a.epsilon)
+    y = y if a.scale is None else y * a.scale.reshape(-1)
+    y = y if a.bias is None else y + a.bias.reshape(-1)
+    return {"y": y.reshape(a.x.shape), "mean": mean.reshape(-1), "variance": variance.reshape(-1)}
+
+
+def _moments_of_rows(x: Array) -> tuple[Array, Array]:
+    mean = x.mean(1, keepdims=True)
+    centred = x - mean
+    return mean, (centred * centred).mean(1, keepdims=True)
+
+
+def layer_norm_grad(a: LayerNormGrad) -> f.Results:
+    """The gradients, by the statistics that the forward op kept."""
+    x, d = _by_rows(a, a.x, a.d_y)
+    deviation = f.sqrt(a.variance.reshape(-1, 1) + a.epsilon)
+    normed = (x - a.mean.reshape(-1, 1)) / deviation
     results = {"d_scale": (d * normed).sum(0), "d_bias": d.sum(0)}
     d = d if a.scale is None else d * a.scale.reshape(-1)
     along = (d * normed).mean(1, keepdims=True)
-    d_x = (d - d.mean(1, keepdims=True) - normed * along) * inverse
+    d_x = (d - d.mean(1, keepdims=True) - normed * along) / deviation
     return {"d_x": d_x.reshape(a.x.shape), **results}
 
 
+def _from_rows(a: LayerNormGrad) -> f.Results:
+    """The gradients, from X alone."""
+    mean, variance = _moments_of_rows(*_by_rows(a, a.x))
+    return layer_norm_grad(a.replace(mean=mean, variance=variance))
+
+
 _SECOND_BY_ROW = of_normed("Mean", "Variance")
-_SLOPE_BY_ROW = Op("layer_norm_grad", LayerNormGrad)
+_SLOPE_BY_ROW = Op("layer_norm_grad", LayerNormGrad, formula=layer_norm_grad)
 
 define(
     "layer_norm",
     LayerNorm,
     layer_norm_shape,
+    formula=layer_norm,
     samples=(
         sample({"X": normal(4, 6), "Scale": normal(6), "Bias": normal(6)}),
         sample({"X": normal(2, 3, 4), "Scale": normal(4), "Bias": normal(4)}, begin_norm_axis=2),
@@ -217,6 +289,6 @@ define(
     slope=differentiable(
         _SLOPE_BY_ROW,
         _SECOND_BY_ROW,
-        formula=twice(_layer_norm_grad, _SLOPE_BY_ROW, _SECOND_BY_ROW),
+        formula=twice(_from_rows, _SLOPE_BY_ROW, _SECOND_BY_ROW),
     ),
 )

@@ -16,16 +16,22 @@ Operands = Mapping[
     str, Any
 ]  # parameter name -> expression; a list for a slot that takes any number
 
-# d X and d Y of one element, from the operands and d (the gradient of Out).
-BINARY_GRADS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "elementwise_add": (lambda x, y, d: e.copy(d), lambda x, y, d: e.copy(d)),
-    "elementwise_sub": (lambda x, y, d: e.copy(d), lambda x, y, d: -d),
-    "elementwise_mul": (lambda x, y, d: d * y, lambda x, y, d: d * x),
-    "elementwise_div": (lambda x, y, d: d / y, lambda x, y, d: -(d * x / (y * y))),
-    "elementwise_max": (lambda x, y, d: e.where(x > y, d, 0), lambda x, y, d: e.where(x > y, 0, d)),
-    "elementwise_min": (lambda x, y, d: e.where(x < y, d, 0), lambda x, y, d: e.where(x < y, 0, d)),
-    "elementwise_pow": (lambda x, y, d: d * y * x ** (y - 1), lambda x, y, d: d * e.log(x) * x**y),
+# The gradients of X and of Y, from the operands and that of Out.
+BINARY_GRADS: dict[str, Callable[..., tuple[Any, Any]]] = {
+    "elementwise_add": lambda x, y, d_out: (e.copy(d_out), e.copy(d_out)),
+    "elementwise_sub": lambda x, y, d_out: (e.copy(d_out), -d_out),
+    "elementwise_mul": lambda x, y, d_out: (d_out * y, d_out * x),
+    "elementwise_div": lambda x, y, d_out: (d_out / y, -(d_out * x / (y * y))),
+    "elementwise_max": lambda x, y, d_out: _chosen(x > y, d_out),
+    "elementwise_min": lambda x, y, d_out: _chosen(x < y, d_out),
+    "elementwise_pow": lambda x, y, d_out: (d_out * y * x ** (y - 1), d_out * e.log(x) * x**y),
 }
+
+
+def _chosen(first: e.Expr, d_out: e.Expr) -> tuple[e.Expr, e.Expr]:
+    return e.where(first, d_out, 0), e.where(first, 0, d_out)
+
+
 BINARY = frozenset(BINARY_GRADS)
 BINARY_BACKWARD = frozenset(f"{name}_grad" for name in BINARY_GRADS)
 
@@ -56,19 +62,14 @@ _OTHERS: Mapping[str, Callable[..., e.Expr]] = {"scale": scaled, "sum": total, "
 
 
 def pointwise(op_type: str) -> bool:
-    """Tell whether :func:`expressions` knows an op."""
-    if op_type in _OTHERS or op_type in BINARY_BACKWARD:
-        return True
+    """Tell whether :func:`expressions` knows an op. One that is two functions in one is no part of others."""
     op = OPS[op_type]
-    return op.scalar is not None and op.counts is None and not op.random
+    known = op.scalar is not None and op.counts is None and not op.random
+    return op_type in _OTHERS or (known and "functor_list" not in op.attrs)
 
 
 def expressions(op_type: str, operands: Operands, attrs: Mapping[str, Any]) -> dict[str, e.Expr]:
     """Return what an op writes, by output slot, from expressions for its operands."""
-    if op_type in BINARY_BACKWARD:
-        x, y, d = (operands[name] for name in ("x", "y", "d_out"))
-        first, second = BINARY_GRADS[op_type.removesuffix("_grad")]
-        return {"X@GRAD": first(x, y, d), "Y@GRAD": second(x, y, d)}
     scalar = _OTHERS.get(op_type) or OPS[op_type].scalar
     assert scalar is not None
     parameters = inspect.signature(scalar).parameters.values()

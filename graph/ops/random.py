@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ...strategies.types import VarType
 from .creation import SIZES, attribute_shape, filled_shape
@@ -102,6 +103,22 @@ class Dropout(Unary):
     dropout_implementation: str = "downgrade_in_infer"
 
 
+def factor_of(dropout_prob: float, is_test: bool, dropout_implementation: str) -> float:
+    """Return what the elements that dropout keeps are multiplied by."""
+    keep, upscale = 1.0 - dropout_prob, dropout_implementation == "upscale_in_train"
+    if is_test:
+        return 1.0 if upscale else keep
+    return (1.0 / keep if keep else 0.0) if upscale else 1.0
+
+
+def dropout_slope(
+    mask: Any, d_out: Any, *, dropout_prob: float, is_test: bool, dropout_implementation: str
+) -> Any:
+    """The gradient of what was kept, times the factor that this had."""
+    factor = factor_of(dropout_prob, is_test, dropout_implementation)
+    return d_out * mask if factor == 1.0 else d_out * mask * factor
+
+
 class DropoutGrad(Dropout, Gradient, reads="mask"): ...
 
 
@@ -124,6 +141,7 @@ define(
         "dropout_grad",
         DropoutGrad,
         same("Out@GRAD", "X@GRAD"),
+        scalar=dropout_slope,
         in_place={"X@GRAD": "Out@GRAD"},
         grad=Grad(  # the same mask again
             "dropout_grad", {"Mask": "Mask", "Out@GRAD": "X@GRAD@GRAD"}, {"X@GRAD": "Out@GRAD@GRAD"}

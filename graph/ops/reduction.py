@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ...strategies.types import FLOATS, VarType
+from . import expr as e
 from . import formula as f
+from .expr import Expr
 from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary, record_of
-from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
+from .registry import Grad, Inference, Op, ShapeRule, Shapes, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
 
@@ -26,6 +29,11 @@ def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:
     return {"X@GRAD": op.spec("X")}
 
 
+def _one_beside(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
+    """The gradient of one number lies beside all elements."""
+    return {"d_out": (1,) * len(shapes["x"])}
+
+
 define(
     "mean",
     Unary,
@@ -33,7 +41,15 @@ define(
     linear=("X",),
     samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
     refuses=(sample({"X": booleans(3, 4)}),),
-    slope=Op("mean_grad", SlopeOfX, mean_grad_shape, shapes_of=("X",)),
+    slope=Op(
+        "mean_grad",
+        SlopeOfX,
+        mean_grad_shape,
+        scalar=lambda d_out, *, count: d_out / count,
+        aligned=_one_beside,
+        counts=lambda shapes, attrs: {"count": max(product(shapes["x"]), 1)},
+        shapes_of=("X",),
+    ),
 )
 
 
@@ -133,9 +149,35 @@ _POSITIVE = (
 )
 
 
+def axes_of(rank: int, dim: Any, reduce_all: bool) -> tuple[int, ...]:
+    """Return the dimensions of an array that are reduced."""
+    dims = [dim] if isinstance(dim, int) else dim
+    if reduce_all or len(dims) == 0:
+        return tuple(range(rank))
+    return tuple(sorted({d % rank for d in dims}))
+
+
+def _beside(shapes: Shapes, attrs: Mapping[str, Any]) -> Shapes:
+    """What was reduced keeps its dimensions, of size 1."""
+    x = shapes["x"]
+    axes = axes_of(len(x), attrs["dim"], attrs["reduce_all"])
+    small = tuple(1 if i in axes else n for i, n in enumerate(x))
+    return {name: small for name in ("out", "d_out") if name in shapes}
+
+
+def _share(shapes: Shapes, attrs: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"share": product(shapes["d_out"]) / max(product(shapes["x"]), 1)}
+
+
+def _of_extreme(x: Expr, out: Expr, d_out: Expr) -> Expr:
+    """Every element equal to the extreme gets the gradient, as in Paddle."""
+    return d_out * e.equal(x, out)
+
+
 def _define(
     name: str,
     gradient: type[Operands],
+    scalar: Callable[..., Any],
     samples: tuple[object, ...],
     linear: Sequence[str] = (),
     shape: ShapeRule = reduce_shape,
@@ -148,16 +190,24 @@ def _define(
         samples=samples,
         refuses=(sample({"X": normal(3, 4)}, dim=[2]), *refuses),
         linear=linear,
-        slope=Op(f"{name}_grad", gradient, shapes_of=("X",) if linear else ()),
+        slope=Op(
+            f"{name}_grad",
+            gradient,
+            scalar=scalar,
+            aligned=_beside,
+            counts=_share if name == "reduce_mean" else None,
+            shapes_of=("X",) if linear else (),
+        ),
     )
 
 
-_define("reduce_sum", ReduceGrad, _SAMPLES, ("X",))
-_define("reduce_mean", ReduceGrad, _SAMPLES, ("X",))
+_define("reduce_sum", ReduceGrad, lambda d_out: e.copy(d_out), _SAMPLES, ("X",))
+_define("reduce_mean", ReduceGrad, lambda d_out, *, share: d_out * share, _SAMPLES, ("X",))
 for _name in ("reduce_max", "reduce_min"):
     _of_none = sample({"X": normal(3, 0)}, dim=[1])
-    _define(_name, ReduceGradOfOut, _SAMPLES, shape=extreme_shape, refuses=(_of_none,))
-_define("reduce_prod", ReduceGradOfOut, _POSITIVE)
+    _define(_name, ReduceGradOfOut, _of_extreme, _SAMPLES, shape=extreme_shape, refuses=(_of_none,))
+# As Paddle computes it; undefined where an element is 0
+_define("reduce_prod", ReduceGradOfOut, lambda x, out, d_out: out / x * d_out, _POSITIVE)
 
 
 def logic_shape(op: Inference) -> Mapping[str, Specs]:
@@ -226,7 +276,12 @@ define(
     Unary,
     scalar_like,
     samples=(sample({"X": normal(3, 4)}),),
-    slope=Op("squared_l2_norm_grad", SlopeOfX),
+    slope=Op(
+        "squared_l2_norm_grad",
+        SlopeOfX,
+        scalar=lambda x, d_out: x * d_out * 2,
+        aligned=_one_beside,
+    ),
 )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import zip_longest
 
-from .norm import LayerNorm, LayerNormGrad, layer_norm_shape
+from . import formula as f
+from .norm import LayerNorm, LayerNormGrad, layer_norm, layer_norm_grad, layer_norm_shape
 from .operands import Input, Output
 from .registry import Inference, Specs, define
 from .rules import grads_like, merge_dims
@@ -46,6 +47,16 @@ def _grad_add_shape(op: Inference) -> Mapping[str, Specs]:
     return grads_like("X", "Scale", "Bias")(op)
 
 
+def _add_layer_norm(a: AddLayerNorm) -> f.Results:
+    total = a.x + a.z
+    return {"out": total, **layer_norm(a.replace(x=total))}
+
+
+def _layer_norm_grad_add(a: LayerNormGradAdd) -> f.Results:
+    results = layer_norm_grad(a)
+    return {**results, "d_x": results["d_x"] + a.addend}
+
+
 _ROWS, _LONE = normal(4, 6), normal(6)
 _PARAMETERS = {"Scale": _LONE, "Bias": _LONE}
 _STATISTICS = {"Mean": normal(4), "Variance": uniform(4, low=0.5, high=2.0)}
@@ -55,6 +66,7 @@ define(
     ADD_NORM,
     AddLayerNorm,
     _add_norm_shape,
+    formula=_add_layer_norm,
     samples=(
         sample({"X": _ROWS, "Z": _ROWS, **_PARAMETERS}),
         sample({"X": normal(2, 3, 4), "Z": normal(2, 3, 4)}, begin_norm_axis=2),
@@ -65,6 +77,7 @@ define(
     NORM_GRAD_ADD,
     LayerNormGradAdd,
     _grad_add_shape,
+    formula=_layer_norm_grad_add,
     samples=(sample({**_SLOPES, **_PARAMETERS}), sample(_SLOPES)),
     refuses=(sample({**_SLOPES, "Addend": _LONE}),),
 )

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ...strategies.types import LOW, VarType
-from .loss import check_labels
+from . import formula as f
+from .loss import FUSED, Labels, check_labels
 from .operands import Input, Operands, Output
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import same
@@ -42,10 +43,25 @@ class ScoreLossGrad(ScoreLoss, reads="* log_sum"):
     d_logits: Output
 
 
+def _loss(a: ScoreLoss) -> f.Results:
+    top = a.logits.max(-1, keepdims=True)
+    logs = f.log(f.exp(a.logits - top).sum(-1, keepdims=True))
+    labels = Labels.of(FUSED, a, a.logits.shape)
+    loss = f.where(labels.ignored, 0, logs - (labels.picked(a.logits) - top))
+    return {"loss": loss, "log_sum": logs + top}
+
+
+def _slope(a: ScoreLossGrad) -> f.Results:
+    """(exp(logits - log_sum) - label) * d."""
+    shares, labels = f.exp(a.logits - a.log_sum), Labels.of(FUSED, a, a.logits.shape)
+    return {"d_logits": labels.slope(shares, a.d_loss.reshape(a.log_sum.shape))}
+
+
 define(
     SCORE_LOSS,
     ScoreLoss,
     score_loss_shape,
+    formula=_loss,
     samples=(
         sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}),
         sample({"Logits": normal(4, 5), "Label": integers(4, 1, high=5)}, ignore_index=1),
@@ -60,6 +76,7 @@ define(
         f"{SCORE_LOSS}_grad",
         ScoreLossGrad,
         same("Logits", "Logits@GRAD"),
+        formula=_slope,
         in_place={"Logits@GRAD": "Logits"},
     ),
 )

@@ -9,12 +9,16 @@ is a batch norm whose statistics a program wants to meet; compiling takes it apa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from ...strategies.types import VarType
-from .norm import STATISTICS, batch_norm_shape
-from .operands import Input, Operands, Output
+from . import formula as f
+from .norm import STATISTICS, batch_norm_shape, by_channel, normed_batch
+from .operands import Array, Input, Operands, Output
 from .registry import OPS, Inference, Spec, Specs, define, register
 from .samples import normal, sample, uniform
 
@@ -73,10 +77,18 @@ class BatchNormPartial(Operands):
     data_layout: str = "NCHW"
 
 
+def _partial(a: BatchNormPartial) -> f.Results:
+    axes, spread = by_channel(a.x, a.data_layout)
+    x = a.x.astype(np.float64)
+    count = f.full((1,), a.x.size // max(math.prod(spread), 1), np.float64)
+    return {"stats": f.concatenate([count, x.sum(axes), (x * x).sum(axes)])}
+
+
 define(
     PARTIAL,
     BatchNormPartial,
     partial_shape,
+    formula=_partial,
     samples=(
         sample({"X": normal(4, 3, 2, 2)}),
         sample({"X": normal(6, 3)}),
@@ -103,10 +115,24 @@ class BatchNormApply(Operands):
     fuse_with_relu: bool = False
 
 
+def _apply(a: BatchNormApply) -> f.Results:
+    count, sums, squares = a.stats[:1], *_halves(a.stats[1:])
+    mean = sums / count
+    variance = f.maximum(squares / count - mean * mean, 0)  # rounding may leave less than nothing
+    inverse = 1 / f.sqrt(variance + a.epsilon)
+    return normed_batch(a, *(value.astype(a.scale.dtype) for value in (mean, variance, inverse)))
+
+
+def _halves(array: Array) -> tuple[Array, Array]:
+    width = array.shape[0] // 2
+    return array[:width], array[width:]
+
+
 define(
     APPLY,
     BatchNormApply,
     apply_shape,
+    formula=_apply,
     in_place={"MeanOut": "Mean", "VarianceOut": "Variance"},
     needs=lambda attrs: _OF_ALL_ROWS,
     samples=(
@@ -128,10 +154,19 @@ class BatchNormGradPartial(Operands):
     data_layout: str = "NCHW"
 
 
+def _grad_partial(a: BatchNormGradPartial) -> f.Results:
+    axes, spread = by_channel(a.x, a.data_layout)
+    d, x = a.d_y.astype(np.float64), a.x.astype(np.float64)
+    normed = (x - a.saved_mean.reshape(spread)) * a.saved_variance.reshape(spread)
+    sums = f.concatenate([d.sum(axes), (d * normed).sum(axes)])
+    return {"local": sums, "total": sums}
+
+
 define(
     GRAD_PARTIAL,
     BatchNormGradPartial,
     grad_partial_shape,
+    formula=_grad_partial,
     samples=(
         sample({"X": normal(4, 3, 2, 2), **_PER_CHANNEL, "Y@GRAD": normal(4, 3, 2, 2)}),
         sample(
@@ -157,10 +192,23 @@ class BatchNormGradApply(Operands):
     data_layout: str = "NCHW"
 
 
+def _grad_apply(a: BatchNormGradApply) -> f.Results:
+    """dx = scale * inv_std * (dy - mean(dy) - hat * mean(dy * hat)), the means over every replica."""
+    _, spread = by_channel(a.x, a.data_layout)
+    d_bias, d_scale = (half.astype(a.scale.dtype) for half in _halves(a.local))
+    means = (a.total / a.stats[:1]).astype(a.scale.dtype)
+    level, share = (half.reshape(spread) for half in _halves(means))
+    normed = (a.x - a.saved_mean.reshape(spread)) * a.saved_variance.reshape(spread)
+    slope = (a.scale * a.saved_variance).reshape(spread)
+    d_x = (a.d_y - normed * share - level) * slope
+    return {"d_x": d_x, "d_scale": d_scale, "d_bias": d_bias}
+
+
 define(
     GRAD_APPLY,
     BatchNormGradApply,
     grad_apply_shape,
+    formula=_grad_apply,
     samples=(
         sample(
             {

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rowlock.executor.codegen.array_calls import bind_calls
 from rowlock.executor.codegen.array_schedule import COPY, schedule
+from rowlock.executor.device.device import Device
 from rowlock.graph.ops import expr as e
 from rowlock.graph.ops.expr import Expr
 from rowlock.graph.ops.registry import OPS
@@ -88,3 +90,38 @@ def test_numbers_are_rounded_to_the_element_type() -> None:
         order = schedule(adam.results(OPS["adam"].attrs, dtype), adam.scalars)
         numbers = {x for call in order.each for x in call.operands if isinstance(x, float)}
         assert float(dtype(1) - dtype(0.9)) in numbers
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_calls_are_as_apart_wherever_results_lie(seed: int) -> None:
+    """Results share parts, lie where operands do, and are sums where they have fewer elements."""
+    rng = random.Random(seed)
+    arrays = {name: np.array([[rng.uniform(-1, 1)] * 3] * 2) for name in "ab"}
+    arrays["row"] = np.array([[rng.uniform(-1, 1) for _ in range(3)]])
+    leaves = [e.argument(name) for name in arrays]
+    parts = [*leaves, e.where(leaves[0] > leaves[1], leaves[0], leaves[2])]
+    roots = [drawn(rng, parts) + leaves[0] * 0 for _ in range(3)]
+    roots[2] = rng.choice([roots[0], roots[2], e.copy(leaves[0])])
+
+    def plain(node: Expr) -> Any:
+        if node.fn in ("arg", "const"):
+            return arrays[node.value] if node.fn == "arg" else node.value
+        return getattr(np, node.fn)(*map(plain, node.args))
+
+    expected = [plain(root) for root in roots]
+    operands = {name: array.copy() for name, array in arrays.items()}
+    outs = [operands["a"], rng.choice([operands["b"], np.empty((2, 3))]), np.empty((1, 3))]
+    for step in bind_calls(Device(), list(zip(roots, outs, strict=True)), operands):
+        step()
+    for k, out in enumerate(outs):
+        total = expected[k].sum(0, keepdims=True) if k == 2 else expected[k]
+        np.testing.assert_allclose(out, np.broadcast_to(total, out.shape), rtol=1e-12)
+
+
+def test_a_sum_of_what_is_written_reads_it_there() -> None:
+    x, out, total = np.ones((4, 5)), np.empty((4, 5)), np.empty((1, 5))
+    root, dev = e.exp(e.argument("x")) * 2, Device()
+    for step in bind_calls(dev, [(root, total), (root, out)], {"x": x}):
+        step()
+    np.testing.assert_array_equal(total, out.sum(0, keepdims=True))
+    assert not dev.scratch_bytes

@@ -25,7 +25,6 @@ from tests.ops.test_conformance import CASES, reference_of, seeds_of
 pytestmark = [needs_compiler, pytest.mark.usefixtures("launched")]
 HERE = (
     "loops.elementwise",
-    "loops.fused",
     "loops.fusion",
     "cuda.elementwise",
     "cuda.creation",

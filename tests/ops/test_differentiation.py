@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rowlock.executor.codegen.array_calls import bind_expression
+from rowlock.executor.codegen.array_calls import bind_calls
 from rowlock.executor.device.device import Device
 from rowlock.graph.ops import expr as e
 from rowlock.graph.ops.differentiation import changed, derivable, substituted
@@ -23,7 +23,7 @@ ABOVE_ONE = {"arccosh"}
 
 def evaluated(root: e.Expr, **arrays: Any) -> Any:
     out = np.empty_like(arrays["x"])
-    for step in bind_expression(root, arrays, out, Device()):
+    for step in bind_calls(Device(), [(root, out)], arrays):
         step()
     return out
 

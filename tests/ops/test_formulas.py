@@ -13,8 +13,10 @@ from rowlock.executor.device.device import Device
 from rowlock.executor.kernels.array.formula import ARRAY_MEANS
 from rowlock.executor.kernels.capabilities import installed
 from rowlock.executor.kernels.formulas import NUMBA_MEANS
+from rowlock.executor.kernels.registry import bind
 from rowlock.graph.ops import formula as f
 from rowlock.graph.ops.formula import Term, slopes_of
+from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidValue
 
 MEANS = [ARRAY_MEANS, *([NUMBA_MEANS] if "numba" in installed() else [])]
@@ -35,6 +37,7 @@ CASES: Mapping[str, Callable[..., Any]] = {
         m.concatenate([x.T[::-1], y * y], 1)[1:, ::2].transpose(1, 0).reshape(-1)
     ),
     "parts": lambda m, x, y: x[:, :2] * x[:, 2:] + x[:, 1:3] * x[:, ::-2] * y[0, 0],
+    "turned": lambda m, x, y: (lambda p: (m.exp(p * 0.1) + p.T) * 0.5)(x @ x.T),
     "rows": lambda m, x, y: m.take(x * x, INDEX, 0) + m.take(x, INDEX, 1).sum((0, 1, 2)),
     "factors": lambda m, x, y: (
         m.inverse(x[:, :3] @ x[:, :3].T + m.table([[1, 0.5, 0], [0, 2, 0], [0, 0, 3.0]]))
@@ -154,3 +157,32 @@ def test_statistics_are_one_loop_a_pass() -> None:
         Means(loops, ARRAY_MEANS.rows, ARRAY_MEANS.row_sums, ARRAY_MEANS.row_of_largest),
     )
     assert passes == [1, 1, 1, 1, 1]  # sum, mean; sum of squares, inverse; result
+
+
+@pytest.mark.parametrize("means", MEANS)
+def test_memory_is_used_again_when_its_last_reader_is_done(means: Means) -> None:
+    """A chain of products takes two arrays in turn, whatever its length."""
+    x = RNG.standard_normal((64, 64)).astype("float32")
+    chain: Any = Term("arg", (), x.shape, x.dtype, "x")
+    for _ in range(5):
+        chain = (chain @ chain) * 0.01
+    dev, out = Device(), np.empty_like(x)
+    for step in bind_terms(dev, "op", [(chain, out)], {"x": x}, means):
+        step()
+    expected = x
+    for _ in range(5):
+        expected = (expected @ expected) * np.float32(0.01)
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-6)
+    assert dev.scratch_bytes <= 2 * x.nbytes
+
+
+def test_what_one_term_reads_is_not_stored_beside_it() -> None:
+    """The normalised x is read twice, and kept; x less its mean is not."""
+    x = RNG.standard_normal((64, 64)).astype("float32")
+    inputs = {"X": [x], "Y@GRAD": [x.copy()]}
+    for name in ("Scale", "Bias", "SavedMean", "SavedVariance"):
+        inputs[name] = [np.ones(64, "float32")]
+    outputs = {"X@GRAD": [np.empty_like(x)], "Scale@GRAD": [np.empty(64, "float32")]}
+    dev = Device()
+    bind("batch_norm_grad", inputs, outputs, OPS["batch_norm_grad"].attrs, dev)
+    assert dev.scratch_bytes < 3.2 * x.nbytes  # and two of a loop

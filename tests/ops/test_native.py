@@ -12,6 +12,7 @@ pytest.importorskip("numba")
 
 from rowlock.executor.kernels.registry import KERNELS, bind
 from rowlock.graph.ir.graph import Node, Value
+from rowlock.graph.ops.elementwise import beside
 from rowlock.graph.ops.registry import OPS
 from rowlock.strategies.errors import InvalidValue
 from tests.conftest import one_in, one_of_each
@@ -106,7 +107,11 @@ def test_gradients_agree_with_numpys(
 SPECIAL = np.float32(
     [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-40, 88.9, -104.0]
 )
-ELEMENTWISE = [n for n in NATIVE if OPS[n].scalar is not None and OPS[n].aligned is None]
+SETTINGS: dict[str, dict[str, Any]] = {
+    "clip": {"min": -1.0, "max": 1.0},
+    "fused_elemwise_activation": {"functor_list": ["scale", "elementwise_add"], "scale": 2.0},
+}
+ELEMENTWISE = [n for n in NATIVE if OPS[n].scalar and OPS[n].aligned in (None, beside)]
 
 
 @pytest.mark.parametrize("name", one_in(4, ELEMENTWISE))
@@ -115,7 +120,7 @@ def test_special_values_are_numpys(name: str) -> None:
     slots = [slot.name for slot in op.input_slots if not slot.optional]
     grid = np.meshgrid(*[SPECIAL] * len(slots))
     inputs = {slot: [np.ascontiguousarray(a.ravel())] for slot, a in zip(slots, grid, strict=True)}
-    attrs = {**op.attrs, **({"min": -1.0, "max": 1.0} if name.startswith("clip") else {})}
+    attrs = {**op.attrs, **SETTINGS.get(name.partition("_grad")[0], {})}
     expected, ours = run(op, inputs, attrs), None
     out = {s: [np.empty_like(a) for a in many] for s, many in expected.items()}
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-// Layer norm (rows) and batch norm (columns, or planes of channels); comes after reduce.cuh.
+// Layer norm (rows) and batch norm (columns, or planes of channels); comes after reduce.cuh and activation.cuh.
 #pragma once
 
 // ---- layer norm --------------------------------------------------------------------------------------------
@@ -300,24 +300,6 @@ EVERYWHERE void learn_from_stats(const D* stats, const Channel<P, A>& to, int ch
 }
 
 // ---- the norm itself ---------------------------------------------------------------------------------------
-// Activations: their value, and the gradient as a function of that.
-struct Plain {
-  template <class A> static EVERYWHERE A of(A x) { return x; }
-  template <class A> static EVERYWHERE A grad(A, A d) { return d; }
-};
-struct Relu {
-  template <class A> static EVERYWHERE A of(A x) { return x <= (A)0 ? (A)0 : x; }
-  template <class A> static EVERYWHERE A grad(A y, A d) { return y <= (A)0 ? (A)0 : d; }
-};
-struct Sigmoid {
-  template <class A> static EVERYWHERE A of(A x) { return (A)0.5 * tanh((A)0.5 * x) + (A)0.5; }
-  template <class A> static EVERYWHERE A grad(A y, A d) { return d * y * ((A)1 - y); }
-};
-struct Tanh {
-  template <class A> static EVERYWHERE A of(A x) { return tanh(x); }
-  template <class A> static EVERYWHERE A grad(A y, A d) { return d * ((A)1 - y * y); }
-};
-
 // y = act((x - mean) * slope + shift + z)
 template <class T, class P, class A, class Act, bool ADDS, class Tile>
 EVERYWHERE void norm_apply(const T* x, const T* z, const P* means, const A* slopes, const P* shifts, T* y,

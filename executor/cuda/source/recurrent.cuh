@@ -4,22 +4,6 @@
 // reads of the one before (an LSTM's projection, else its cells).
 #pragma once
 
-struct Sigmoid {  // by tanh, which cannot overflow
-  template <class T> static EVERYWHERE T of(T x) { return (T)0.5 * tanh((T)0.5 * x) + (T)0.5; }
-  template <class T> static EVERYWHERE T slope(T y) { return ((T)1 - y) * y; }
-};
-struct Tanh {
-  template <class T> static EVERYWHERE T of(T x) { return tanh(x); }
-  template <class T> static EVERYWHERE T slope(T y) { return (T)1 - y * y; }
-};
-struct Relu {
-  template <class T> static EVERYWHERE T of(T x) { return x > 0 || x != x ? x : (T)0; }
-  template <class T> static EVERYWHERE T slope(T y) { return y > 0 ? (T)1 : (T)0; }
-};
-struct Identity {
-  template <class T> static EVERYWHERE T of(T x) { return x; }
-  template <class T> static EVERYWHERE T slope(T y) { return (T)1; }
-};
 // A limit of 0 is none.
 template <class T> EVERYWHERE T clipped(T x, T limit) {
   return limit == 0 ? x : x > limit ? limit : x < -limit ? -limit : x;
@@ -91,11 +75,11 @@ template <class T> EVERYWHERE T row_times(const T* left, const T* right, int inn
 
 // ---- LSTM ------------------------------------------------------------------------------------------------
 // Gates: candidate, input, forget, output. `gates`, `active` and `hidden` lie by time, `cell` and `fed` by row;
-// without a projection, `fed` is what goes out, and `hidden` is null.
-template <class T, class I, class Gate, class Cell, class Candidate, class Projected, bool PEEPHOLES>
+// without a projection, `fed` is what goes out, and `hidden` is null. `Cells` is generated: what one cell computes.
+template <class T, class I, class Cells, class Projected>
 EVERYWHERE void block_lstm(const T* x, const T* weight, const T* bias, const T* h0, const T* c0, const T* proj,
                            const I* ends, const int* order, const int* starts, T* gates, T* active, T* cell, T* hidden,
-                           T* fed, int rows, int width, int back, int reverse, T cell_clip, T proj_clip) {
+                           T* fed, int rows, int width, int back, int reverse, T proj_clip) {
   const Walk walk(ends, order, starts, rows, reverse);
   for (int step = 0; step < walk.length; step++) {
     const long long row = walk.row(step), place = walk.place(step);
@@ -103,20 +87,13 @@ EVERYWHERE void block_lstm(const T* x, const T* weight, const T* bias, const T* 
     const T* kept = walk.before<T>(step, cell, c0, width);
     T* out = hidden ? hidden + place * width : fed + row * width;
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
-      T sums[4];
-      for (int k = 0; k < 4; k++) sums[k] = x[row * 4 * width + k * width + i] + bias[k * width + i];
-      if (last) add_products(sums, last, weight + i, back, 4 * width, width);
-      const T c = kept ? kept[i] : (T)0;
-      if (PEEPHOLES) sums[1] += bias[4 * width + i] * c, sums[2] += bias[5 * width + i] * c;
-      const T candidate = Candidate::of(sums[0]), put = Gate::of(sums[1]), keep = Gate::of(sums[2]);
-      const T s = clipped(candidate * put + keep * c, cell_clip);
-      if (PEEPHOLES) sums[3] += bias[6 * width + i] * s;
-      const T goes = Gate::of(sums[3]), a = Cell::of(s);
-      T* gate = gates + place * 4 * width + i;
-      gate[0] = candidate, gate[width] = put, gate[2 * width] = keep, gate[3 * width] = goes;
-      cell[row * width + i] = s;
-      active[place * width + i] = a;
-      out[i] = goes * a;
+      T gate[4], w[3] = {};
+      for (int k = 0; k < 4; k++) gate[k] = x[row * 4 * width + k * width + i] + bias[k * width + i];
+      if (last) add_products(gate, last, weight + i, back, 4 * width, width);
+      if (Cells::PEEPHOLES)
+        for (int k = 0; k < 3; k++) w[k] = bias[(4 + k) * width + i];
+      Cells::step(gate, w, kept ? kept[i] : (T)0, cell[row * width + i], active[place * width + i], out[i]);
+      for (int k = 0; k < 4; k++) gates[(place * 4 + k) * width + i] = gate[k];
     }
     __syncthreads();
     if (!hidden) continue;
@@ -129,12 +106,12 @@ EVERYWHERE void block_lstm(const T* x, const T* weight, const T* bias, const T* 
 // Back through the steps: `d_x` are the slopes of gates' sums, by row; `d_h0` and `d_c0` those of what a step reads
 // of the one before, of which `before` gets the part that was fed back. `turned` and `proj_turned` are transposes;
 // `d_projected` are the slopes of the projection's products, by time, and `holes` what adds up to those of peepholes.
-template <class T, class I, class Gate, class Cell, class Candidate, class Projected, bool PEEPHOLES>
+template <class T, class I, class Cells, class Projected>
 EVERYWHERE void block_lstm_grad(const T* gates, const T* active, const T* cell, const T* fed, const T* turned,
                                 const T* bias, const T* h0, const T* c0, const T* proj_turned, const T* d_fed,
                                 const T* d_cells, const I* ends, const int* order, const int* starts, T* d_x, T* d_h0,
                                 T* d_c0, T* before, T* holes, T* d_projected, int rows, int width, int back,
-                                int reverse, T cell_clip, T proj_clip) {
+                                int reverse, T proj_clip) {
   const Walk walk(ends, order, starts, rows, reverse);
   T* d_last = d_h0 + (long long)walk.sequence * back;
   T* d_kept = d_c0 + (long long)walk.sequence * width;
@@ -149,28 +126,22 @@ EVERYWHERE void block_lstm_grad(const T* gates, const T* active, const T* cell, 
       before[row * back + p] = last ? last[p] : (T)0;
       if (!d_projected) continue;
       const T r = fed[row * back + p];
-      d_projected[place * back + p] = d_last[p] * clipped_slope(r, proj_clip) * Projected::slope(r);
+      d_projected[place * back + p] = Projected::grad(r, d_last[p] * clipped_slope(r, proj_clip));
     }
     if (d_projected) __syncthreads();
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
       const T d = d_projected ? row_times(d_projected + place * back, proj_turned + i, back, width) : d_last[i];
-      const T* gate = gates + place * 4 * width + i;
-      const T candidate = gate[0], put = gate[width], keep = gate[2 * width], goes = gate[3 * width];
-      const T a = active[place * width + i], s = cell[row * width + i], c = kept ? kept[i] : (T)0;
-      const T d_goes = d * a * Gate::slope(goes);
-      T d_s = d_kept[i] + d * goes * Cell::slope(a);
+      const T c = kept ? kept[i] : (T)0, s = cell[row * width + i];
+      T gate[4], d_gate[4], w[3] = {}, d_s = d_kept[i];
+      for (int k = 0; k < 4; k++) gate[k] = gates[(place * 4 + k) * width + i];
+      if (Cells::PEEPHOLES)
+        for (int k = 0; k < 3; k++) w[k] = bias[(4 + k) * width + i];
       if (d_cells) d_s += d_cells[row * width + i];
-      if (PEEPHOLES) d_s += d_goes * bias[6 * width + i];
-      d_s *= clipped_slope(s, cell_clip);
-      const T d_put = d_s * candidate * Gate::slope(put), d_keep = d_s * c * Gate::slope(keep);
-      T* to = d_x + row * 4 * width + i;
-      to[0] = d_s * put * Candidate::slope(candidate);
-      to[width] = d_put, to[2 * width] = d_keep, to[3 * width] = d_goes;
-      d_s *= keep;
-      if (PEEPHOLES) {
-        d_s += d_put * bias[4 * width + i] + d_keep * bias[5 * width + i];
+      Cells::back(gate, w, c, s, active[place * width + i], d, d_s, d_gate);
+      for (int k = 0; k < 4; k++) d_x[(row * 4 + k) * width + i] = d_gate[k];
+      if (Cells::PEEPHOLES) {
         T* hole = holes + row * 3 * width + i;
-        hole[0] = c * d_put, hole[width] = c * d_keep, hole[2 * width] = s * d_goes;
+        hole[0] = c * d_gate[1], hole[width] = c * d_gate[2], hole[2 * width] = s * d_gate[3];
       }
       d_kept[i] = d_s;
     }
@@ -234,8 +205,8 @@ EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hi
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
       const T u = gate[i], c = gate[2 * width + i], h = last ? last[i] : (T)0;
       const T d = d_last[i] + d_hidden[row * width + i], d_first = d * u, d_second = d - d_first;
-      to[i] = (ORIGIN ? h - c : c - h) * d * Gate::slope(u);
-      to[2 * width + i] = (ORIGIN ? d_second : d_first) * Act::slope(c);
+      to[i] = Gate::grad(u, (ORIGIN ? h - c : c - h) * d);
+      to[2 * width + i] = Act::grad(c, ORIGIN ? d_second : d_first);
       d_last[i] = ORIGIN ? d_first : d_second;
       before[row * width + i] = h;
       reset_before[row * width + i] = after_reset[place * width + i];
@@ -244,7 +215,7 @@ EVERYWHERE void block_gru_grad(const T* gates, const T* after_reset, const T* hi
     for (int i = threadIdx.x; i < width; i += blockDim.x) {
       const T reset = gate[width + i];
       const T d = last ? row_times(to + 2 * width, single_turned + i, width, width) : (T)0;
-      to[width + i] = last ? d * last[i] * Gate::slope(reset) : (T)0;
+      to[width + i] = last ? Gate::grad(reset, d * last[i]) : (T)0;
       d_last[i] += d * reset;
     }
     __syncthreads();

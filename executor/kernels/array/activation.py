@@ -1,47 +1,22 @@
-"""Unary kernels that a measured override beats: fewer passes over memory than the expression."""
+"""Gradients through an activation that a fused op holds."""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping
+from typing import Any
 
-from ....graph.ops.activation import Scale
-from ....graph.ops.operands import Gradient, SlopeOfOut
-from ....strategies.types import whole
+from ....graph.ops.expr import argument
+from ....graph.ops.fused_activation import slope_of, slope_reads
+from ...codegen.array_calls import bind_calls
 from ...device.device import Device
-from ..registry import Step, kernel
+from ..registry import Step
 
 
-@kernel("scale")
-def scale(dev: Device, a: Scale) -> list[Step]:
-    bias, scale = a.bias, a.scale
-    if a.x.dtype.kind in "iu":
-        scale, bias = whole(scale, a.x.dtype), whole(bias, a.x.dtype)
-        bias = bias if a.bias_after_scale else whole(bias * scale, a.x.dtype)
-    elif not a.bias_after_scale:
-        bias *= scale
-    if scale == 1:
-        return [partial(dev.xp.add, a.x, bias, a.out)]
-    steps: list[Step] = [partial(dev.xp.multiply, a.x, scale, a.out)]
-    return [*steps, partial(dev.xp.add, a.out, bias, a.out)] if bias else steps
-
-
-@kernel("floor_grad", "ceil_grad", "round_grad", "trunc_grad", low=True)
-def step_grad(dev: Device, a: Gradient) -> list[Step]:
-    """A step function is flat, whatever comes down: not 0 * d, which would be nan for an infinity."""
-    return [partial(a.d_x.fill, 0)]
-
-
-@kernel("relu_grad")
-def relu_grad(dev: Device, a: SlopeOfOut) -> list[Step]:
-    """Copy, then zero where the output is not positive: inf and nan must not leak through a product."""
-    mask = dev.scratch_like(a.out, bool)
-    if a.d_x is a.d_out:
-        return [
-            partial(dev.xp.less_equal, a.out, 0, mask),
-            partial(dev.xp.copyto, a.d_x, 0, where=mask),
-        ]
-    return [
-        partial(dev.xp.copyto, a.d_x, a.d_out),
-        partial(dev.xp.less_equal, a.out, 0, mask),
-        partial(dev.xp.copyto, a.d_x, 0, where=mask),
-    ]
+def sloped(
+    dev: Device, act: str, settings: Mapping[str, Any], sides: Mapping[str, Any], d: Any, d_x: Any
+) -> list[Step]:
+    """Return the calls that take a gradient through an activation; ``sides`` are its X and its Out."""
+    slope, reads = slope_of(act, settings), slope_reads(act)
+    at = {"at": sides[reads]} if reads else {}
+    root = slope(*map(argument, (*at, "d")))
+    return bind_calls(dev, [(root, d_x)], {**at, "d": d})

@@ -20,7 +20,7 @@ from ....graph.ops.attention import FusedDotProductAttention, FusedDotProductAtt
 from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
-from .elementwise import placed
+from .expression import placed
 from .part_dropout import Dropout
 
 BLOCK_BYTES = 1 << 19  # of scores, where heads are short: what stays in the cache

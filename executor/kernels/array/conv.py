@@ -32,10 +32,10 @@ from ....graph.ops.conv import (
     windows,
 )
 from ....graph.ops.conv_transpose import TransposedOperands
-from ....graph.ops.operands import Array, SlopeOfOut
+from ....graph.ops.operands import Array
 from ...device.device import Device
 from ..registry import Step, kernel
-from .activation import relu_grad
+from .activation import sloped
 
 _CACHE_BYTES = 1 << 20  # unfolded windows of one chunk of images
 CONVOLUTIONS = (*FORWARD, *GRADIENTS)
@@ -382,7 +382,7 @@ def rectified(dev: Device, x: Array) -> tuple[Any, list[Step]]:
 
 def through_relu(dev: Device, x: Array, d_x: Any) -> list[Step]:
     """Return the calls that send a gradient of relu(x) back through it, in its place."""
-    return list(relu_grad(dev, SlopeOfOut(out=x, d_out=d_x, d_x=d_x)))
+    return sloped(dev, "relu", {}, {"Out": x}, d_x, d_x)
 
 
 def _matmul(dev: Device, a: Array, b: Array, out: Array) -> list[Step]:

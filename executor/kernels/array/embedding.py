@@ -13,15 +13,10 @@ from .equal_rows import grouped
 from .indexing import checked_rows, taken
 
 
-def _padding(a: ops.LookupTable | ops.LookupTableGrad, rows: int) -> int:
-    """Return the id whose row is zeros; -1: none."""
-    return a.padding_idx if a.padding_idx >= -1 else a.padding_idx + rows
-
-
 @kernel("lookup_table", "lookup_table_v2", low=True)
 def lookup(dev: Device, a: ops.LookupTable) -> list[Step]:
     flat, rows = a.ids.reshape(-1), a.out.reshape(-1, a.w.shape[1])
-    padding = _padding(a, a.w.shape[0])
+    padding = ops.padding_row(a.padding_idx, a.w.shape[0])
     steps = [checked_rows("lookup_table", flat, a.w.shape[0]), taken(dev, a.w, flat, rows)]
     if padding != -1:
         steps.append(lambda: rows.__setitem__(flat == padding, 0))
@@ -40,7 +35,7 @@ def sum_rows(xp: Any, index: Array, rows: Array, sums: Array) -> None:
 def lookup_grad(dev: Device, a: ops.LookupTableGrad) -> list[Step]:
     xp, d_w = dev.xp, a.d_w
     flat, rows = a.ids.reshape(-1), a.d_out.reshape(-1, d_w.shape[1])
-    padding = _padding(a, d_w.shape[0])
+    padding = ops.padding_row(a.padding_idx, d_w.shape[0])
 
     def add() -> None:
         sum_rows(xp, flat, rows, d_w)

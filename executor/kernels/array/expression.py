@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from ....graph.ops.elementwise import placed as shape_placed
 from ....graph.ops.expr import Expr
-from ....graph.ops.operands import Operands
+from ....graph.ops.operands import Array, Operands
 from ....graph.ops.pointwise import arguments
 from ....graph.ops.registry import Op
-from ...codegen.array_calls import bind_expression, trace
-from ...device.device import Device
-
-Written = Sequence[tuple[Expr, Any]]
+from ...codegen.array_calls import trace
 
 
 def expressions_of(op: Op, a: Operands) -> tuple[list[tuple[Expr, Any]], dict[str, Any]]:
@@ -42,19 +37,12 @@ def expressions_of(op: Op, a: Operands) -> tuple[list[tuple[Expr, Any]], dict[st
     return written, {name: arrays[name] for name in arrays if name in used}
 
 
-def bind_written(
-    dev: Device, written: Written, arrays: Mapping[str, Any]
-) -> list[Callable[[], Any]]:
-    """Return the array calls that evaluate expressions into their results."""
-    steps: list[Callable[[], Any]] = []
-    for expression, out in written:
-        read = (arrays[name].shape for name in arguments([expression]))
-        shape = np.broadcast_shapes(out.shape, *read)
-        if out.shape == shape:
-            steps += bind_expression(expression, arrays, out, dev)
-            continue
-        terms = dev.scratch(shape, out.dtype)
-        over = tuple(i for i, size in enumerate(out.shape) if size == 1 != shape[i])
-        steps += bind_expression(expression, arrays, terms, dev)
-        steps.append(partial(dev.xp.add.reduce, terms, over, None, out, True))
-    return steps
+def aligned(x: Array, y: Array, axis: int) -> tuple[Any, Any]:
+    """Return X and Y as views of one rank, the one with fewer dimensions placed at ``axis``."""
+    rank = max(x.ndim, y.ndim)
+    return placed(x, rank, axis), placed(y, rank, axis)
+
+
+def placed(small: Array, rank: int, axis: int) -> Any:
+    """Return an array as a view of ``rank`` dimensions, its own from ``axis`` on (-1: at the end)."""
+    return small if small.ndim == rank else small.reshape(shape_placed(small.shape, rank, axis))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....graph.ops.operands import Array, Operands
-from ....graph.ops.registry import Op
-from ...codegen.array_calls import bind_expression
-from ...codegen.array_program import Means, Outputs, Step, bind_terms, traced
+from ....graph.ops.registry import OPS, Op
+from ...codegen.array_calls import bind_calls
+from ...codegen.array_program import Means, Step, bind_terms, traced
 from ...device.device import Device
 from .equal_rows import grouped
 
@@ -23,29 +22,12 @@ def formula_steps(dev: Device, op: Op, a: Operands, means: Means) -> list[Step]:
     return bind_terms(dev, op.type, roots, arrays, means)
 
 
-def loops_of_calls(dev: Device, outputs: Outputs, arrays: Mapping[str, Any]) -> list[Step]:
-    """Return array calls that evaluate each expression into its output, and sum it where that is smaller."""
-    steps: list[Step] = []
-    for root, out in outputs:
-        shape = np.broadcast_shapes(out.shape, *(a.shape for a in arrays.values()))
-        axes = tuple(i for i, (n, m) in enumerate(zip(out.shape, shape, strict=True)) if n != m)
-        if not axes:
-            steps += bind_expression(root, arrays, out, dev)
-            continue
-        read = [arrays[arg.value] for arg in root.args if arg.fn == "arg"]
-        plain = len(read) == len(root.args) and all(array.shape == shape for array in read)
-        dense = all(array.flags.c_contiguous for array in read)
-        if root.fn == "multiply" and plain and dense and out.size == 1:  # takes no scratch
-            left, right = read[0].reshape(1, -1), read[1].reshape(-1, 1)
-            steps.append(partial(dev.xp.matmul, left, right, out.reshape(1, 1)))
-            continue
-        if root.fn == "positive" and plain:
-            whole = read[0]
-        else:
-            whole = dev.scratch(shape, out.dtype)
-            steps += bind_expression(root, arrays, whole, dev)
-        steps.append(partial(dev.xp.add.reduce, whole, axes, None, out, True))
-    return steps
+def by_formula(op_type: str, dev: Device, a: Operands, means: Means) -> list[Step]:
+    """Return the calls of an op's formula on a record that has its fields, and perhaps more."""
+    op = OPS[op_type]
+    known = {name for side in op.parameters for _, name, _ in side} | op.attrs.keys()
+    fields = {name: value for name, value in vars(a).items() if name in known}
+    return formula_steps(dev, op, op.filled(fields), means)
 
 
 def rows(dev: Device, source: Array, index: Array, out: Array) -> list[Step]:
@@ -101,4 +83,4 @@ def _segment_argmax(xp: Any, offsets: Any, values: Any, out: Any) -> None:
     out[~filled] = -1
 
 
-ARRAY_MEANS = Means(loops_of_calls, rows, row_sums, row_of_largest, one_pass=False)
+ARRAY_MEANS = Means(bind_calls, rows, row_sums, row_of_largest, one_pass=False)

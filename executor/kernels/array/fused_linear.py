@@ -11,7 +11,7 @@ from ....graph.ops.operands import Array
 from ...codegen.array_calls import bind_scalar
 from ...device.device import Device
 from ..registry import Step, kernel
-from .fused_activation import sloped
+from .activation import sloped
 from .linear import as_matrix
 
 

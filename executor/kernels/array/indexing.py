@@ -91,30 +91,6 @@ def gather_grad(dev: Device, a: ops.GatherGrad) -> list[Step]:
     return [partial(a.d_x.fill, 0), put]
 
 
-@kernel("where", low=True)
-def where(dev: Device, a: ops.Where) -> list[Step]:
-    return [
-        partial(dev.xp.copyto, a.out, a.y),
-        partial(dev.xp.copyto, a.out, a.x, where=a.condition),
-    ]
-
-
-@kernel("where_grad")
-def where_grad(dev: Device, a: ops.WhereGrad) -> list[Step]:
-    steps: list[Step] = []
-    if a.d_x is not None:
-        steps += [
-            partial(dev.xp.copyto, a.d_x, 0),
-            partial(dev.xp.copyto, a.d_x, a.d_out, where=a.condition),
-        ]
-    if a.d_y is not None:
-        steps += [
-            partial(dev.xp.copyto, a.d_y, a.d_out),
-            partial(dev.xp.copyto, a.d_y, 0, where=a.condition),
-        ]
-    return steps
-
-
 def places_of(dev: Device, x: Array, index: Array, op: str) -> tuple[Any, Any, list[Step]]:
     """View X as rows, one for each place an index can name; and the calls that number those places."""
     depth = index.shape[-1]

@@ -56,18 +56,15 @@ def truncated_gaussian_random(dev: Device, a: ops.TruncatedGaussianRandom) -> St
 def dropout(dev: Device, a: ops.Dropout) -> list[Step]:
     """A kept element is x, or x / (1 - p) with upscale_in_train; Srivastava et al., JMLR 15 (2014)."""
     xp = dev.xp
-    upscale = a.dropout_implementation == "upscale_in_train"
-    keep = 1.0 - a.dropout_prob
+    factor = ops.factor_of(a.dropout_prob, a.is_test, a.dropout_implementation)
     if a.is_test:
-        factor = 1.0 if upscale else keep
         fill = [] if a.mask is None else [partial(a.mask.fill, 1)]
         return [*fill, partial(xp.multiply, a.x, factor, a.out)]
     stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
     mask = dev.scratch(a.x.shape, np.uint8) if a.mask is None else a.mask
-    factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
 
     def draw() -> None:
-        xp.copyto(mask, xp.asarray(stream.below(a.x.shape, keep)))
+        xp.copyto(mask, xp.asarray(stream.below(a.x.shape, 1.0 - a.dropout_prob)))
 
     # where, not a product: a dropped inf or nan is gone
     dropped = dev.scratch(a.x.shape, np.bool_)
@@ -76,17 +73,4 @@ def dropout(dev: Device, a: ops.Dropout) -> list[Step]:
         partial(xp.multiply, a.x, factor, a.out),
         partial(xp.equal, mask, 0, dropped),
         partial(xp.copyto, a.out, 0, where=dropped),
-    ]
-
-
-@kernel("dropout_grad")
-def dropout_grad(dev: Device, a: ops.DropoutGrad) -> list[Step]:
-    upscale = a.dropout_implementation == "upscale_in_train"
-    keep = 1.0 - a.dropout_prob
-    factor = (1.0 / keep if keep else 0.0) if upscale and not a.is_test else 1.0
-    if a.is_test and not upscale:
-        factor = keep
-    return [
-        partial(dev.xp.multiply, a.d_out, a.mask, a.d_x),
-        *([] if factor == 1.0 else [partial(dev.xp.multiply, a.d_x, factor, a.d_x)]),
     ]

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
-from ....graph.ops.operands import Array, SlopeOfX, Unary
-from ....graph.ops.reduction import Cumsum, Reduce, ReduceGrad, ReduceGradOfOut, Sum
+from ....graph.ops.operands import Array, Unary
+from ....graph.ops.reduction import Cumsum, Reduce, axes_of
 from ...device.device import Device
 from ..registry import Step, kernel
 from .elementwise import divided
@@ -23,23 +23,6 @@ def mean(dev: Device, a: Unary) -> list[Step]:
     ]
 
 
-@kernel("mean_grad")
-def mean_grad(dev: Device, a: SlopeOfX) -> list[Step]:
-    spread = a.d_out.reshape((1,) * a.x.ndim)
-    return [partial(dev.xp.divide, spread, max(a.x.size, 1), a.d_x)]
-
-
-@kernel("sum")
-def sum_(dev: Device, a: Sum) -> list[Step]:
-    xp = dev.xp
-    aliased = [i for i, term in enumerate(a.x) if term is a.out]
-    terms = [*(a.x[i] for i in aliased), *(term for term in a.x if term is not a.out)]
-    if len(terms) == 1:
-        return [] if aliased else [partial(xp.copyto, a.out, terms[0])]
-    first = partial(xp.add, terms[0], terms[1], a.out)
-    return [first, *(partial(xp.add, a.out, term, a.out) for term in terms[2:])]
-
-
 _SHORT = 512  # elements
 _PARTS = range(2048, 63, -1)  # elements of a part of a long row
 
@@ -49,13 +32,6 @@ def _part(width: int) -> int:
     if width <= _PARTS[0]:
         return width
     return next((part for part in _PARTS if width % part == 0), 0)
-
-
-def axes_of(x: Array, dim: Any, reduce_all: bool) -> tuple[int, ...]:
-    dims = [dim] if isinstance(dim, int) else dim
-    if reduce_all or len(dims) == 0:
-        return tuple(range(x.ndim))
-    return tuple(sorted({d % x.ndim for d in dims}))
 
 
 def kept(x: Array, small: Array, axes: tuple[int, ...]) -> Any:
@@ -78,7 +54,7 @@ def _as(dev: Device, array: Array, dtype: Any) -> tuple[Any, list[Step]]:
 
 def _reduce(dev: Device, name: str, a: Reduce) -> tuple[list[Step], int]:
     x, steps = _as(dev, a.x, a.out.dtype)
-    axes = axes_of(x, a.dim, a.reduce_all)
+    axes = axes_of(x.ndim, a.dim, a.reduce_all)
     target = kept(x, a.out, axes)
     count = 1
     for axis in axes:
@@ -88,13 +64,13 @@ def _reduce(dev: Device, name: str, a: Reduce) -> tuple[list[Step], int]:
     return [*steps, partial(dev.reducer(name), x, axes, None, target, True)], max(count, 1)
 
 
-def runs(shape: Sequence[int], axes: tuple[int, ...]) -> list[tuple[int, bool]]:
+def runs(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, bool]]:
     """Join dimensions behind each other that are all reduced, or all kept: sizes, and whether reduced."""
     merged: list[tuple[int, bool]] = []
     for i, n in enumerate(shape):
         if merged and merged[-1][1] == (i in axes):
             merged[-1] = merged[-1][0] * n, merged[-1][1]
-        elif n > 1:
+        elif n != 1:
             merged.append((n, i in axes))
     return merged
 
@@ -202,60 +178,7 @@ def cumsum(dev: Device, a: Cumsum) -> list[Step]:
     return [*steps, lambda: dev.xp.copyto(out, dev.xp.cumsum(x, axis=a.axis))]
 
 
-@kernel("reduce_sum_grad", low=True)
-def reduce_sum_grad(dev: Device, a: ReduceGrad) -> list[Step]:
-    d_out, steps = _as(dev, a.d_out, a.d_x.dtype)
-    return [*steps, partial(dev.xp.copyto, a.d_x, spread(a, d_out))]
-
-
-def spread(a: ReduceGrad, d_out: Array) -> Any:
-    """View what a reduction gave with as many dimensions as its operand."""
-    return kept(a.x, d_out, axes_of(a.x, a.dim, a.reduce_all))
-
-
-@kernel("reduce_mean_grad")
-def reduce_mean_grad(dev: Device, a: ReduceGrad) -> list[Step]:
-    d_out, steps = _as(dev, a.d_out, a.d_x.dtype)
-    spread = kept(a.x, d_out, axes_of(a.x, a.dim, a.reduce_all))
-    return [*steps, partial(dev.xp.multiply, spread, spread.size / max(a.x.size, 1), a.d_x)]
-
-
-@kernel("reduce_max_grad", "reduce_min_grad")
-def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
-    """Every element equal to the extreme gets the gradient, as in Paddle."""
-    axes = axes_of(a.x, a.dim, a.reduce_all)
-    mask = dev.scratch(a.x.shape, bool)
-    out, copies = _as(dev, a.out, a.x.dtype)
-    d_out, more = _as(dev, a.d_out, a.d_x.dtype)
-    return [
-        *copies,
-        *more,
-        partial(dev.xp.equal, a.x, kept(a.x, out, axes), mask),
-        partial(dev.xp.multiply, mask, kept(a.x, d_out, axes), a.d_x),
-    ]
-
-
-@kernel("reduce_prod_grad")
-def reduce_prod_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
-    """d * out / x, as Paddle computes it (undefined where an element is 0)."""
-    axes = axes_of(a.x, a.dim, a.reduce_all)
-    out, copies = _as(dev, a.out, a.d_x.dtype)
-    d_out, more = _as(dev, a.d_out, a.d_x.dtype)
-    return [
-        *copies,
-        *more,
-        partial(dev.xp.divide, kept(a.x, out, axes), a.x, a.d_x),
-        partial(dev.xp.multiply, a.d_x, kept(a.x, d_out, axes), a.d_x),
-    ]
-
-
 @kernel("squared_l2_norm")
 def squared_l2_norm(dev: Device, a: Unary) -> list[Step]:
     flat = a.x.reshape(-1)
     return [partial(dev.xp.matmul, flat.reshape(1, -1), flat.reshape(-1, 1), a.out.reshape(1, 1))]
-
-
-@kernel("squared_l2_norm_grad")
-def squared_l2_norm_grad(dev: Device, a: SlopeOfX) -> list[Step]:
-    spread = a.d_out.reshape((1,) * a.x.ndim)
-    return [partial(dev.xp.multiply, a.x, spread, a.d_x), partial(dev.xp.multiply, a.d_x, 2, a.d_x)]

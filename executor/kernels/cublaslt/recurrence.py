@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any
 
 from ....graph.ir.graph import Node
+from ....graph.ops.gates import Cells, Results, lstm_step, lstm_step_back
 from ....graph.ops.gru import Gru, GruGrad
 from ....graph.ops.lstm import Lstm, LstmGrad, LstmOperands, Lstmp, LstmpGrad
 from ....graph.ops.operands import Array
 from ....strategies.types import VarType, to_numpy
 from ...codegen.cuda_launches import Maybe, ints, numbers, read, written
+from ...codegen.cuda_source import CudaWriter, Value, c_type
 from ...device.device import Device
 from ..cuda.copies import moved
 from ..cuda.time_steps import MOST_BYTES, TimeOrder
@@ -47,10 +49,47 @@ def _turned(dev: Device, steps: list[Step], matrix: Array) -> Array:
     return target
 
 
-def _kinds(a: LstmOperands) -> list[str]:
-    projected = vars(a).get("proj_activation", "identity")
-    names = (a.gate_activation, a.cell_activation, a.candidate_activation, projected)
-    return [*(name.capitalize() for name in names), "true" if a.use_peepholes else "false"]
+_GATES = ("candidate", "put", "keep", "out")
+# Where the text of a cell has what expressions name otherwise
+_PLACES = {
+    **{name: f"gate[{k}]" for k, name in enumerate(_GATES)},
+    **{f"d_{name}": f"d_gate[{k}]" for k, name in enumerate(_GATES)},
+    **{f"w_{name}": f"w[{k}]" for k, name in enumerate(_GATES[1:])},
+}
+
+
+def _cells(a: LstmOperands) -> dict[str, Any]:
+    """Return how the kernels of an LSTM are launched: template arguments, and what these need."""
+    kind, fields = c_type(a.input.dtype), vars(a)
+    names = (a.gate_activation, a.cell_activation, a.candidate_activation)
+    cells = Cells(*names, a.use_peepholes, True, float(fields.get("cell_clip", 0.0)))
+    ahead = f"{kind} (&gate)[4], const {kind} (&w)[3], {kind} before, {kind}"
+    results = f"{ahead}& cell, {kind}& active, {kind}& hidden"
+    slopes = f"{ahead} cell, {kind} active, {kind} d_hidden, {kind}& d_cell, {kind} (&d_gate)[4]"
+    definitions = f"""
+struct Cells {{
+  static constexpr bool PEEPHOLES = {str(a.use_peepholes).lower()};
+  static EVERYWHERE void step({results}) {{{_text(lstm_step(cells), kind)}
+  }}
+  static EVERYWHERE void back({slopes}) {{{_text(lstm_step_back(cells), kind)}
+  }}
+}};
+"""
+    projected = fields.get("proj_activation", "identity").capitalize()
+    clip = numbers(a.input, proj_clip=float(fields.get("proj_clip", 0.0)))
+    return {"kinds": ("Cells", projected), "numbers": clip, "definitions": definitions}
+
+
+def _text(results: Results, kind: str) -> str:
+    """Return the C++ that computes expressions, each into its place."""
+    reads = frozenset().union(*(result.reads for result in results.values()))
+    writer = CudaWriter({name: Value(_PLACES.get(name, name), kind) for name in reads})
+    values = {name: writer.number(result, kind) for name, result in results.items()}
+    lines = [f"const {c.kind} {c.name} = {c.value!r};" for c in writer.constants] + writer.lines
+    for name, value in values.items():
+        own = name if name in _PLACES else name.removesuffix("_out")
+        lines.append(f"{_PLACES.get(own, own)} = {value};")
+    return "".join(f"\n    {line}" for line in lines)
 
 
 def _lstm(dev: Device, op: str, a: Lstm | Lstmp, fed: Array | None) -> list[Step]:
@@ -72,14 +111,8 @@ def _lstm(dev: Device, op: str, a: Lstm | Lstmp, fed: Array | None) -> list[Step
         hidden=Maybe(hidden, x),
         fed=_like(dev, fed, (rows, back), x.dtype),
     )
-    sizes, clips = ints(back=back), _clips(a, x)
-    run = order.launch("block_lstm", _kinds(a), operands, results, width, sizes, clips)
-    return [*order.steps, run]
-
-
-def _clips(a: LstmOperands, like: Array) -> list[Any]:
-    clips = {name: float(vars(a).get(name, 0.0)) for name in ("cell_clip", "proj_clip")}
-    return numbers(like, **clips)
+    how = {"width": width, "others": ints(back=back), **_cells(a)}
+    return [*order.steps, order.launch("block_lstm", operands=operands, results=results, **how)]
 
 
 def _lstm_grad(
@@ -111,8 +144,8 @@ def _lstm_grad(
         holes=Maybe(holes, x),
         d_projected=Maybe(d_projected, x),
     )
-    sizes, clips = ints(back=back), _clips(a, x)
-    steps.append(order.launch("block_lstm_grad", _kinds(a), operands, results, width, sizes, clips))
+    how = {"width": width, "others": ints(back=back), **_cells(a)}
+    steps.append(order.launch("block_lstm_grad", operands=operands, results=results, **how))
     if a.d_weight is not None:
         steps += product(dev, before.T, d_x, a.d_weight)
     if a.d_bias is not None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from ....graph.ops import expr as e
 from ....graph.ops.elementwise import Elementwise
-from ....graph.ops.operands import Gradient
 from ....strategies.types import FLOATS, INTEGERS, VarType
 from ...codegen.cuda_loops import bind_cuda
 from ...codegen.cuda_source import known
 from ...device.device import Device
-from ..array.elementwise import aligned
+from ..array.expression import aligned
 from ..loops import elementwise as loops
-from ..loops import fused as fused_loops
 from ..loops import fusion as fusion_loops
 from ..loops.elementwise import Loops
 from ..registry import Step, of_types
 
 _typed = of_types(*FLOATS, *INTEGERS, VarType.BOOL)
-CUDA = Loops("cuda", bind_cuda, _typed, known, low=True)
+CUDA = Loops(("cuda",), bind_cuda, _typed, known, low=True)
 
 
 @CUDA.register("elementwise_div", "elementwise_floordiv")
@@ -40,12 +38,5 @@ def remainder(dev: Device, a: Elementwise) -> list[Step]:
     return bind_cuda(dev, [(result, a.out)], {"x": x, "y": y})
 
 
-@CUDA.register("floor_grad", "ceil_grad", "round_grad", "trunc_grad")
-def step_grad(dev: Device, a: Gradient) -> list[Step]:
-    """A step function is flat, whatever comes down."""
-    return bind_cuda(dev, [(e.Expr("const", (), 0), a.d_x)], {})
-
-
 loops.register(CUDA, lambda op_type: True)
-fused_loops.register(CUDA)
-fusion_loops.register(CUDA, apart=CUDA.back_end)
+fusion_loops.register(CUDA, apart="cuda")

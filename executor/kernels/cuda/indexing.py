@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops.creation import OneHot
-from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
 from ....graph.ops.formula import outside
 from ....graph.ops.indexing import Gather, GatherGrad, GatherNd, GatherNdGrad, Scatter, ScatterGrad
 from ....graph.ops.operands import Array
@@ -16,27 +16,23 @@ from ...codegen.cuda_launches import divisors, each, ints, longs, read, refusal,
 from ...codegen.cuda_source import c_type
 from ...cuda.runtime import Step
 from ...device.device import Device
-from .by_index import NO_PADDING, Sums, picked, rows_of
+from .by_index import Sums, picked, rows_of
 from .copies import moved
 from .support import cuda
-
-
-def _padding(padding_idx: int, rows: int) -> int:
-    return padding_idx if padding_idx >= NO_PADDING else padding_idx + rows
 
 
 @cuda("lookup_table", "lookup_table_v2")
 def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """A row of W for each id."""
     rows, ids = a.out.reshape(a.ids.size, a.w.shape[1]), a.ids.reshape(-1)
-    padding = _padding(a.padding_idx, a.w.shape[0])
+    padding = padding_row(a.padding_idx, a.w.shape[0])
     return picked(dev, a.w, ids, rows, padding, "lookup_table")
 
 
 @cuda("lookup_table_grad", "lookup_table_v2_grad")
 def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     """Each row of W gets the sum of what its ids got."""
-    sums = Sums(dev, a.ids.reshape(-1), a.d_w.shape[0], _padding(a.padding_idx, a.d_w.shape[0]))
+    sums = Sums(dev, a.ids.reshape(-1), a.d_w.shape[0], padding_row(a.padding_idx, a.d_w.shape[0]))
     return [*sums.steps, *sums.into(a.d_w, a.d_out)]
 
 

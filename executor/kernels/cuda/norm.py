@@ -29,7 +29,7 @@ from ...device.device import Device
 from .support import cuda, floating
 from .tiles import INCLUDES, Channels
 
-_ACTS = {"": "Plain", "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
+_ACTS = {"": "Identity", "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh"}
 
 
 def statistics(

@@ -139,13 +139,11 @@ def truncated_gaussian_random(dev: Device, a: random.TruncatedGaussianRandom) ->
 def dropout(dev: Device, a: random.Dropout) -> list[Step]:
     """One pass; a dropped inf or nan is gone, and a mask that is not asked for is not written."""
     keep = 1.0 - a.dropout_prob
-    upscale = a.dropout_implementation == "upscale_in_train"
+    factor = random.factor_of(a.dropout_prob, a.is_test, a.dropout_implementation)
     ones = [] if a.mask is None else [(e.Expr("const", (), 1), a.mask)]
     if a.is_test or keep >= 1.0:
-        factor = keep if a.is_test and not upscale else 1.0
         product = e.argument("x") * factor
         return bind_cuda(dev, [(product, a.out), *ones], {"x": a.x})
-    factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
     places = [Place("x", a.x, written=False), Place("out", a.out)]
     kind = "double" if a.x.dtype == np.float64 else "float"
     text = f"const bool kept = w0 < limit;\nout = element<{places[1].kind}>(kept ? wide(x) * factor : 0);"
@@ -160,16 +158,6 @@ def dropout(dev: Device, a: random.Dropout) -> list[Step]:
 def _limit(keep: float) -> int:
     """Return the first word that is dropped."""
     return int(np.uint32(keep * 2**32))
-
-
-@cuda("dropout_grad")
-def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step]:
-    upscale, keep = a.dropout_implementation == "upscale_in_train", 1.0 - a.dropout_prob
-    factor = (1.0 / keep if keep else 0.0) if upscale and not a.is_test else 1.0
-    if a.is_test and not upscale:
-        factor = keep
-    slope = e.argument("d") * e.argument("kept") * factor
-    return bind_cuda(dev, [(slope, a.d_x)], {"d": a.d_out, "kept": a.mask})
 
 
 class CudaDropout(Dropout):

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ....graph.ops.operands import Array
 from ...codegen.cuda_launches import BLOCK
 from ...cuda.runtime import Dims
 from ...device.device import Device
@@ -125,20 +124,6 @@ def chunk_of(rows: int, width: int) -> int:
         return max(width, 1)
     parts = min(_PARTS // max(rows, 1), width >> 14)
     return -(-width // (parts * 64)) * 64
-
-
-def groups(x: Array, axes: Sequence[int]) -> list[tuple[int, bool]]:
-    """Return the sizes of dimensions, neighbours joined that are reduced, or kept, together."""
-    dims: list[tuple[int, bool]] = []
-    for i, size in enumerate(x.shape):
-        reduced = i in axes
-        if size == 1:
-            continue
-        if dims and dims[-1][1] == reduced:
-            dims[-1] = (dims[-1][0] * size, reduced)
-        else:
-            dims.append((size, reduced))
-    return dims
 
 
 def size_of(dims: Sequence[tuple[int, bool]]) -> int:

@@ -12,7 +12,7 @@ from ...cuda.runtime import Step
 from ...device.device import Device
 from .rows import Tiles, accumulator, share_columns, share_planes, vector
 
-INCLUDES = ("reduce.cuh", "norm.cuh")
+INCLUDES = ("reduce.cuh", "activation.cuh", "norm.cuh")
 PER_BLOCK = 8  # channels that a block puts chunks together for
 
 

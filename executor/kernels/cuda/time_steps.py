@@ -26,7 +26,7 @@ from .sequences import refusing
 
 MOST_BYTES = 8 << 20  # of the weights of a step
 _MOST_THREADS = 512
-_INCLUDES = ("reduce.cuh", "assert.cuh", "recurrent.cuh")
+_INCLUDES = ("reduce.cuh", "assert.cuh", "activation.cuh", "recurrent.cuh")
 
 
 class TimeOrder:
@@ -53,8 +53,12 @@ class TimeOrder:
         width: int,
         others: Sequence[Argument] = (),
         numbers: Sequence[Argument] = (),
+        definitions: str = "",
     ) -> Step:
-        """Return the launch of a function over all steps: ``width`` cells, and ``others`` sizes."""
+        """Return the launch of a function over all steps: ``width`` cells, and ``others`` sizes.
+
+        ``definitions`` is text that its template arguments need.
+        """
         ordered = read(ends=self._offsets, order=self._order, starts=self._starts)
         sizes = [*ints(rows=self._rows, width=width), *others]
         arguments = [*operands, *ordered, *results, *sizes, *ints(reverse=self._is_reverse)]
@@ -62,4 +66,5 @@ class TimeOrder:
         first: Any = operands[0][1]
         kinds = (c_type(first.dtype), c_type(self._offsets.dtype), *kinds)
         block = min(-(-width // 32) * 32, _MOST_THREADS)
-        return call(self._dev, function, kinds, arguments, self.count, _INCLUDES, block)
+        how = (self.count, _INCLUDES, block, definitions)
+        return call(self._dev, function, kinds, arguments, *how)

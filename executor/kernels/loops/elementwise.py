@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
+
+import numpy as np
 
 from ....graph.ir.capabilities import Factors
 from ....graph.ir.graph import Node
 from ....graph.ops import expr as e
 from ....graph.ops.activation import Scale
-from ....graph.ops.compare import Compare
 from ....graph.ops.creation import Cast
-from ....graph.ops.elementwise import Elementwise, ElementwiseGrad
 from ....graph.ops.indexing import Where, WhereGrad
 from ....graph.ops.operands import Operands
-from ....graph.ops.pointwise import BINARY_GRADS, arguments, scaled, total
+from ....graph.ops.pointwise import arguments, scaled, total
 from ....graph.ops.reduction import Sum
 from ....graph.ops.registry import OPS, Op
 from ....graph.ops.rules import product
@@ -28,7 +29,6 @@ from ...codegen.array_calls import trace
 from ...codegen.loops import Outputs, bind_loop
 from ...codegen.scalar_source import known
 from ...device.device import Device
-from ..array.elementwise import aligned
 from ..array.expression import expressions_of
 from ..registry import KERNELS, F, Kernel, Step, kernel, of_floats
 
@@ -45,14 +45,14 @@ def in_float32(node: Node) -> bool:
 
 @dataclass(frozen=True)
 class Loops:
-    """What makes loops of expressions: for which back end, of which nodes and functions.
+    """What makes loops of expressions: for which back ends, of which nodes and functions.
 
     ``bind`` returns the calls that evaluate expressions on arrays into the outputs, in one pass; ``low``: of
     float16 and bfloat16 too; ``exact_exp``: exp of one number is left to the array module, which is exact;
     ``slow``: so are ops with these functions, which it computes many times faster. In groups they are known.
     """
 
-    back_end: str
+    back_ends: tuple[str, ...]
     bind: Callable[[Device, Outputs, Mapping[str, Any]], list[Step]]
     takes: Callable[[Node], bool]
     known: Callable[[e.Expr], bool]
@@ -61,14 +61,28 @@ class Loops:
     slow: frozenset[str] = frozenset()
 
     def register(
-        self, *op_types: str, takes: Callable[[Node], bool] | None = None
+        self, *op_types: str, takes: Callable[[Node], bool] | None = None, low: bool = False
     ) -> Callable[[F], F]:
-        """Register a function as the kernel of ops in these loops."""
-        return kernel(*op_types, on=(self.back_end,), takes=takes or self.takes, low=self.low)
+        """Register a function as the kernel of ops in these loops; ``low``: it moves elements alone."""
+        takes, low = takes or self.takes, low or self.low
+        return kernel(*op_types, on=self.back_ends, takes=takes, low=low)
+
+    def written(self, dev: Device, op: Op, a: Operands) -> list[Step]:
+        """Return the calls of an op's expressions: in one loop, if all are about as many elements."""
+        written, arrays = expressions_of(op, a)
+        groups: dict[tuple[int, ...], list[tuple[e.Expr, Any]]] = {}
+        for root, out in written:
+            read = (arrays[name].shape for name in arguments([root]))
+            groups.setdefault(np.broadcast_shapes(out.shape, *read), []).append((root, out))
+        steps: list[Step] = []
+        for shape in sorted(groups, key=prod):  # what is smaller reads no result of others
+            used = arguments([root for root, _ in groups[shape]])
+            steps += self.bind(dev, groups[shape], {n: arrays[n] for n in arrays if n in used})
+        return steps
 
 
 NUMBA = Loops(
-    "numba",
+    ("numba",),
     lambda dev, outputs, arrays: [*bind_loop(outputs, arrays)],
     in_float32,
     known,
@@ -90,8 +104,7 @@ def _expression(loops: Loops, op: Op) -> None:
     scalar: Any = op.scalar
 
     def bind(dev: Device, a: Operands) -> list[Step]:
-        written, read = expressions_of(op, a)
-        return loops.bind(dev, written, read) if written else []
+        return loops.written(dev, op, a)
 
     def takes(node: Node) -> bool:
         exact = loops.exact_exp and op.type == "exp" and _one_number(node)
@@ -105,43 +118,23 @@ def _expression(loops: Loops, op: Op) -> None:
 
     bind.__doc__ = f"The expressions of {op.type} in one loop."
     factors: Factors = {"Out": ()} if op.type == "relu_grad" else {}
-    KERNELS[op.type, loops.back_end] = Kernel(bind, takes=takes, low=loops.low, factors=factors)
+    entry = Kernel(bind, takes=takes, low=loops.low, factors=factors)
+    KERNELS.update({(op.type, back_end): entry for back_end in loops.back_ends})
 
 
-def _elementwise(loops: Loops, op_type: str) -> None:
-    scalar = OPS[op_type].scalar
-    assert scalar is not None
-    expression = scalar(e.argument("x"), e.argument("y"))
+def register_named(loops: Loops) -> None:
+    """Register the kernels of elementwise ops that have no expression in their declaration."""
 
-    @loops.register(op_type)
-    def bind(dev: Device, a: Compare | Elementwise) -> list[Step]:
-        x, y = aligned(a.x, a.y, a.axis)
-        return loops.bind(dev, [(expression, a.out)], {"x": x, "y": y})
-
-
-def _elementwise_grad(loops: Loops, op_type: str) -> None:
-    d_first, d_second = (f(*map(e.argument, "xyd")) for f in BINARY_GRADS[op_type])
-
-    @loops.register(f"{op_type}_grad")
-    def bind(dev: Device, a: ElementwiseGrad) -> list[Step]:
-        x, y = aligned(a.x, a.y, a.axis)
-        slopes = ((d_first, a.d_x, x), (d_second, a.d_y, y))
-        outputs = [(d, out.reshape(like.shape)) for d, out, like in slopes if out is not None]
-        used = arguments([d for d, _ in outputs])
-        operands = {"x": x, "y": y, "d": a.d_out}
-        if not outputs:
-            return []
-        return loops.bind(dev, outputs, {n: v for n, v in operands.items() if n in used})
-
-
-def _scale_and_sum(loops: Loops) -> None:
     @loops.register("scale")
     def scale(dev: Device, a: Scale) -> list[Step]:
         """scale * x + bias, or scale * (x + bias); of integers, with whole numbers."""
         bias, scale = a.bias, a.scale
         if a.x.dtype.kind in "iu":
             scale, bias = whole(scale, a.x.dtype), whole(bias, a.x.dtype)
-        root = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=a.bias_after_scale)
+            bias = bias if a.bias_after_scale else whole(bias * scale, a.x.dtype)
+        elif not a.bias_after_scale:
+            bias *= scale
+        root = scaled(e.argument("x"), scale=scale, bias=bias, bias_after_scale=True)
         return loops.bind(dev, [(root, a.out)], {"x": a.x})
 
     @loops.register("sum")
@@ -151,47 +144,34 @@ def _scale_and_sum(loops: Loops) -> None:
         added = total([e.argument(n) for n in names])
         return loops.bind(dev, [(added, a.out)], dict(zip(names, a.x, strict=True)))
 
-
-def _choice(loops: Loops) -> None:
     def takes(node: Node) -> bool:
         values = [*node.reads(), *node.writes()]
         return loops.takes(node) or all(v.spec.dtype in _TYPES for v in values)
 
     condition, d = e.argument("c"), e.argument("d")
 
-    @loops.register("where", takes=takes)
+    @loops.register("where", takes=takes, low=True)
     def where(dev: Device, a: Where) -> list[Step]:
         choice = e.where(condition, e.argument("x"), e.argument("y"))
         return loops.bind(dev, [(choice, a.out)], {"c": a.condition, "x": a.x, "y": a.y})
 
-    @loops.register("where_grad", takes=takes)
+    @loops.register("where_grad", takes=takes, low=True)
     def where_grad(dev: Device, a: WhereGrad) -> list[Step]:
         slopes = ((e.where(condition, d, 0), a.d_x), (e.where(condition, 0, d), a.d_y))
         outputs = [(slope, out) for slope, out in slopes if out is not None]
         return loops.bind(dev, outputs, {"c": a.condition, "d": a.d_out}) if outputs else []
 
 
-_COMPARISONS = (
-    "less_than", "less_equal", "greater_than", "greater_equal", "equal", "not_equal",
-)  # fmt: skip
-
-
 def register(loops: Loops, others: Callable[[str], bool]) -> None:
     """Register the kernels of all elementwise ops, and those of the ``others`` that have an expression."""
-    _scale_and_sum(loops)
-    _choice(loops)
-    for op_type in (*_COMPARISONS, *BINARY_GRADS):
-        if (op_type, loops.back_end) not in KERNELS:
-            _elementwise(loops, op_type)
-    for op_type in BINARY_GRADS:
-        _elementwise_grad(loops, op_type)
+    register_named(loops)
     for op in list(OPS.values()):
-        done = (op.type, loops.back_end) in KERNELS
+        done = (op.type, loops.back_ends[0]) in KERNELS
         if op.scalar is not None and others(op.type) and not done:
             _expression(loops, op)
 
 
-register(NUMBA, lambda op_type: not op_type.startswith(("logical_", "bitwise_")))
+register(NUMBA, lambda op_type: not op_type.startswith(("logical_", "bitwise_", "dropout_")))
 
 
 def _single_to_bool(node: Node) -> bool:

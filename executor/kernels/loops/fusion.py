@@ -15,7 +15,7 @@ from ....graph.ops.region import Body, Region, infer_body
 from ....strategies.types import VarType
 from ...device.device import Device
 from ...host.arena import spec_of
-from ..array.elementwise import placed
+from ..array.expression import placed
 from ..array.region import one_by_one, region
 from ..registry import KERNELS, Kernel, Step
 from .elementwise import NUMBA, Loops

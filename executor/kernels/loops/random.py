@@ -88,8 +88,7 @@ def dropout(dev: Device, a: random.Dropout) -> list[Step]:
         return by_arrays("dropout", dev, a)
     mask = dev.scratch(a.x.shape, np.uint8) if a.mask is None else a.mask
     keep = 1.0 - a.dropout_prob
-    upscale = a.dropout_implementation == "upscale_in_train"
-    factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
+    factor = random.factor_of(a.dropout_prob, a.is_test, a.dropout_implementation)
     stream = Stream(dev, a.seed, per_row=True, every_step=not a.fix_seed)
     choice = e.where(e.argument("kept"), e.argument("x") * factor, 0)
     loop = bind_loop([(choice, a.out)], {"x": a.x, "kept": mask.view(np.bool_)})
@@ -112,8 +111,6 @@ def dropout_grad(dev: Device, a: random.DropoutGrad) -> list[Step] | list[Launch
     """d * mask * factor in one pass."""
     if a.is_test:
         return by_arrays("dropout_grad", dev, a)
-    keep = 1.0 - a.dropout_prob
-    upscale = a.dropout_implementation == "upscale_in_train"
-    factor = (1.0 / keep if keep else 0.0) if upscale else 1.0
+    factor = random.factor_of(a.dropout_prob, a.is_test, a.dropout_implementation)
     slope = e.argument("d") * e.argument("kept") * factor
     return bind_loop([(slope, a.d_x)], {"d": a.d_out, "kept": a.mask.view(np.bool_)})

@@ -10,20 +10,21 @@ from ....graph.ops import expr as e
 from ....graph.ops.manipulation import ExpandGrad
 from ....graph.ops.operands import Array
 from ....graph.ops.ranges import ExpandAsGrad
-from ....graph.ops.reduction import Cumsum, Reduce, ReduceGradOfOut
+from ....graph.ops.reduction import Cumsum, Reduce, axes_of
 from ...codegen.loops import bind_loop
+from ...codegen.native import Launch
 from ...codegen.text_loops import bind_text
 from ...device.device import Device
 from ..array.manipulation import tiles
-from ..array.reduction import axes_of, kept, runs
+from ..array.reduction import kept, runs
 from ..registry import Step, by_arrays, kernel
 from .elementwise import in_float32
 
 _X = e.argument("x")
 
 
-def _reduced(join: str, x: Array, axes: tuple[int, ...], out: Array) -> list[Step]:
-    return [*bind_loop([(e.copy(_X), kept(x, out, axes))], {"x": x}, join)]
+def _summed(x: Array, axes: tuple[int, ...], out: Array) -> list[Step]:
+    return [*bind_loop([(e.copy(_X), kept(x, out, axes))], {"x": x})]
 
 
 def _faster(x: Array, axes: tuple[int, ...]) -> bool:
@@ -33,41 +34,38 @@ def _faster(x: Array, axes: tuple[int, ...]) -> bool:
 
 @kernel("reduce_sum", on=("numba",), takes=in_float32)
 def reduce_sum(dev: Device, a: Reduce) -> list[Step]:
-    axes = axes_of(a.x, a.dim, a.reduce_all)
+    axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
     if not _faster(a.x, axes):
         return by_arrays("reduce_sum", dev, a)
-    return _reduced("sum", a.x, axes, a.out)
+    return _summed(a.x, axes, a.out)
 
 
 @kernel("reduce_mean", on=("numba",), takes=in_float32)
 def reduce_mean(dev: Device, a: Reduce) -> list[Step]:
-    axes = axes_of(a.x, a.dim, a.reduce_all)
+    axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
     if not _faster(a.x, axes):
         return by_arrays("reduce_mean", dev, a)
     share = a.out.size / a.x.size
-    return [*_reduced("sum", a.x, axes, a.out), partial(np.multiply, a.out, share, a.out)]
+    return [*_summed(a.x, axes, a.out), partial(np.multiply, a.out, share, a.out)]
 
 
-def _extreme(op_type: str, join: str) -> None:
-    @kernel(op_type, on=("numba",), takes=in_float32)
-    def extreme(dev: Device, a: Reduce) -> list[Step]:
-        axes = axes_of(a.x, a.dim, a.reduce_all)
-        if len(runs(a.x.shape, axes)) < 2 or not a.x.size:  # NumPy is faster where all is one row
-            return by_arrays(op_type, dev, a)
-        return _reduced(join, a.x, axes, a.out)
+def extreme(
+    dev: Device, name: str, x: Array, axes: tuple[int, ...], out: Array
+) -> list[Step] | list[Launch]:
+    """Return the calls for the largest ("max") or least ("min") along axes, which keep size 1."""
+    one_row = len(runs(x.shape, axes)) < 2 or not x.size  # NumPy is faster there
+    if one_row or not x.dtype == out.dtype == np.float32:
+        return [partial(dev.reducer(f"{name}imum"), x, axes, None, out, True)]
+    return bind_loop([(e.copy(_X), out)], {"x": x}, name)
 
 
-for _op_type, _join in (("reduce_max", "max"), ("reduce_min", "min")):
-    _extreme(_op_type, _join)
+def _extreme(name: str, dev: Device, a: Reduce) -> list[Step] | list[Launch]:
+    axes = axes_of(a.x.ndim, a.dim, a.reduce_all)
+    return extreme(dev, name, a.x, axes, kept(a.x, a.out, axes))
 
 
-@kernel("reduce_max_grad", "reduce_min_grad", on=("numba",), takes=in_float32)
-def reduce_extreme_grad(dev: Device, a: ReduceGradOfOut) -> list[Step]:
-    """Every element equal to the extreme gets the gradient, as in Paddle."""
-    axes = axes_of(a.x, a.dim, a.reduce_all)
-    small = {"out": kept(a.x, a.out, axes), "d": kept(a.x, a.d_out, axes)}
-    slope = e.where(e.equal(_X, e.argument("out")), e.argument("d"), 0)
-    return [*bind_loop([(slope, a.d_x)], {"x": a.x, **small})]
+for _name in ("max", "min"):
+    kernel(f"reduce_{_name}", on=("numba",), takes=in_float32)(partial(_extreme, _name))
 
 
 def _sums_of_copies(op_type: str) -> None:
@@ -78,7 +76,7 @@ def _sums_of_copies(op_type: str) -> None:
         axes = tuple(range(0, large.ndim, 2))
         if not _faster(large, axes):
             return by_arrays(op_type, dev, a)
-        return _reduced("sum", large, axes, a.d_x)
+        return _summed(large, axes, a.d_x)
 
 
 _sums_of_copies("expand_grad")

@@ -11,12 +11,11 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
-from ....graph.ir.graph import Node, Value
-from ....graph.ops import expr as e
-from ....graph.ops.embedding import LookupTable, LookupTableGrad
+from ....graph.ir.graph import Node
+from ....graph.ops.embedding import LookupTable, LookupTableGrad, padding_row
 from ....graph.ops.formula import outside
 from ....graph.ops.loss import (
-    LEAST_SHIFT,
+    FUSED,
     Softmax,
     SoftmaxGrad,
     SoftmaxWithCrossEntropy,
@@ -25,14 +24,13 @@ from ....graph.ops.loss import (
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ....strategies.types import VarType
-from ...codegen.loops import bind_loop
 from ...codegen.text_loops import bind_checked, bind_text
 from ...device.device import Device
 from ...host.writes import address
+from ..array.formula import by_formula
+from ..formulas import NUMBA_MEANS
 from ..registry import Step, by_arrays, kernel, of_types
 from .elementwise import in_float32
-
-_X, _Y, _D, _TOTAL = map(e.argument, ("x", "y", "d", "t"))
 
 # The largest of a row is found among integers that are ordered like the floats: their maximum is a vector
 # operation. A nan makes the sum nan, whatever the largest is.
@@ -164,50 +162,22 @@ def outside_error(op: str, limit: int, what: str, of: str) -> Callable[[int], In
     return lambda number: InvalidValue(outside(op, limit, what, of).format(number))
 
 
-def _last_axis(node: Node) -> bool:
-    """Tell whether a node works on float32 rows along the last axis, with int64 labels if any."""
-    values = [*node.reads(), *node.writes()]
-    scores = max((v for v in values if v.spec.dtype == VarType.FP32), key=_rank, default=None)
-    labels = node.inputs.get("Label", ())
-    if scores is None or not scores.spec.shape:
-        return False
-    whole = () if node.attrs.get("soft_label") else labels
-    typed = all(v.spec.dtype == (VarType.INT64 if v in whole else VarType.FP32) for v in values)
-    return typed and node.attrs["axis"] in (-1, len(scores.spec.shape) - 1)
+def _scored(node: Node) -> bool:
+    """Tell whether everything is float32, but for int64 labels."""
+    labels = () if node.attrs["soft_label"] else node.inputs.get("Label", ())
+    values = (*node.reads(), *node.writes())
+    return all(v.spec.dtype == (VarType.INT64 if v in labels else VarType.FP32) for v in values)
 
 
-def _rank(value: Value) -> int:
-    return len(value.spec.shape)
-
-
-def _column(dev: Device, like: Array, axis: int) -> Array:
-    """Return scratch for a number for each row along an axis."""
-    axis %= like.ndim
-    return dev.scratch((*like.shape[:axis], 1, *like.shape[axis + 1 :]), like.dtype)
-
-
-def _softmax_along(dev: Device, a: Softmax) -> list[Step]:
-    high, total = (_column(dev, a.x, a.axis) for _ in range(2))
-    power = e.exp(e.maximum(_X - e.argument("h"), LEAST_SHIFT))
-    return [
-        *bind_loop([(e.copy(_X), high)], {"x": a.x}, "max"),
-        *bind_loop([(power, a.out), (power, total)], {"x": a.x, "h": high}),
-        *bind_loop([(_Y / _TOTAL, a.out)], {"y": a.out, "t": total}),
-    ]
-
-
-def _softmax_grad_along(dev: Device, a: SoftmaxGrad) -> list[Step]:
-    total, slopes = _column(dev, a.out, a.axis), {"y": a.out, "d": a.d_out}
-    return [
-        *bind_loop([(_Y * _D, total)], slopes),
-        *bind_loop([((_D - _TOTAL) * _Y, a.d_x)], {**slopes, "t": total}),
-    ]
+def _along_rows(axis: int, scores: Array) -> bool:
+    """Tell whether an axis is the last one."""
+    return axis in (-1, scores.ndim - 1)
 
 
 @kernel("softmax", on=("numba",), takes=in_float32, nonempty=True)
 def softmax(dev: Device, a: Softmax) -> list[Step]:
-    if not _gapless(a.x, a.out) or a.axis not in (-1, a.x.ndim - 1):
-        return _softmax_along(dev, a)
+    if not _gapless(a.x, a.out) or not _along_rows(a.axis, a.x):
+        return by_formula("softmax", dev, a, NUMBA_MEANS)
     n = a.x.shape[-1]
     place = _place(a.out, a.x)
     alias = "pass" if place else "y = x"
@@ -219,8 +189,8 @@ def softmax(dev: Device, a: Softmax) -> list[Step]:
 def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     if a.d_x is None or not a.out.size:
         return []
-    if not _gapless(a.out, a.d_out, a.d_x) or a.axis not in (-1, a.out.ndim - 1):
-        return _softmax_grad_along(dev, a)
+    if not _gapless(a.out, a.d_out, a.d_x) or not _along_rows(a.axis, a.out):
+        return by_formula("softmax_grad", dev, a, NUMBA_MEANS)
     n = a.out.shape[-1]
     place = _place(a.d_x, a.out, a.d_out)
     alias = ("out = y", "out = d", "pass")[place]
@@ -228,15 +198,15 @@ def softmax_grad(dev: Device, a: SoftmaxGrad) -> list[Step]:
     return [_bound(_SOFTMAX_GRAD, operands, place, alias, rows=a.out.size // n, n=n)]
 
 
-_label_error = partial(outside_error, "softmax_with_cross_entropy", what="label", of="classes")
+_label_error = partial(outside_error, FUSED, what="label", of="classes")
 
 
-@kernel("softmax_with_cross_entropy", on=("numba",), takes=_last_axis, gapless=True)
+@kernel(FUSED, on=("numba",), takes=_scored, gapless=True)
 def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[Step]:
     """Loss = log(sum exp(x - max)) - (x - max)[label]."""
     arrays = {"x": a.logits, "y": a.softmax, "loss": a.loss, "labels": a.label}
-    if any(array is None for array in arrays.values()):
-        return by_arrays("softmax_with_cross_entropy", dev, a)
+    if any(array is None for array in arrays.values()) or not _along_rows(a.axis, a.logits):
+        return by_formula(FUSED, dev, a, NUMBA_MEANS)
     n = a.logits.shape[-1]
     rows = a.logits.size // n
     place = _place(a.softmax, a.logits)
@@ -249,20 +219,13 @@ def softmax_with_cross_entropy(dev: Device, a: SoftmaxWithCrossEntropy) -> list[
     return bind_checked(dev, text, arrays, _label_error(n), **sizes)
 
 
-@kernel("softmax_with_cross_entropy_grad", on=("numba",), takes=_last_axis, gapless=True)
+@kernel(f"{FUSED}_grad", on=("numba",), takes=_scored, gapless=True)
 def softmax_with_cross_entropy_grad(dev: Device, a: SoftmaxWithCrossEntropyGrad) -> list[Step]:
     """(softmax - label) * d."""
     arrays = {"y": a.softmax, "d": a.d_loss, "out": a.d_logits, "labels": a.label}
-    if a.d_logits is None:
-        return by_arrays("softmax_with_cross_entropy_grad", dev, a)
+    if a.d_logits is None or a.soft_label or not _along_rows(a.axis, a.softmax):
+        return by_formula(f"{FUSED}_grad", dev, a, NUMBA_MEANS)
     n = a.softmax.shape[-1]
-    if a.soft_label:
-        operands = {"y": a.softmax, "d": a.d_loss, "s": a.label}
-        operands = {
-            name: array.reshape(a.softmax.size // n, -1) for name, array in operands.items()
-        }
-        slope = (_Y - e.argument("s")) * _D
-        return [*bind_loop([(slope, a.d_logits.reshape(-1, n))], operands)]
     place = 0 if _place(a.d_logits, a.softmax) == 0 else 2
     text = _text(_CROSS_ENTROPY_GRAD, place, "pass" if place else "out = y", "")
     sizes = {"rows": a.softmax.size // n, "n": n, "ignored": a.ignore_index}
@@ -277,7 +240,7 @@ def lookup(dev: Device, a: LookupTable) -> list[Step]:
     """Copy rows; an index that is none is refused, the padding's row is zero."""
     rows, n = a.w.shape
     arrays = {"table": a.w, "out": a.out, "ids": a.ids}
-    sizes = {"count": a.ids.size, "rows": rows, "n": n, "padding": _padding(a.padding_idx, rows)}
+    sizes = {"count": a.ids.size, "rows": rows, "n": n, "padding": padding_row(a.padding_idx, rows)}
     error = outside_error("lookup_table", rows, "index", "rows")
     return bind_checked(dev, _LOOKUP, arrays, error, **sizes)
 
@@ -290,8 +253,4 @@ def lookup_grad(dev: Device, a: LookupTableGrad) -> list[Step]:
     rows, n = a.d_w.shape
     arrays = {"d": a.d_out, "out": a.d_w, "ids": a.ids}
     sizes = {"count": a.ids.size, "n": n, "size": a.d_w.size}
-    return [bind_text(_LOOKUP_GRAD, arrays, **sizes, padding=_padding(a.padding_idx, rows))]
-
-
-def _padding(padding_idx: int, rows: int) -> int:
-    return padding_idx if padding_idx >= -1 else padding_idx + rows
+    return [bind_text(_LOOKUP_GRAD, arrays, **sizes, padding=padding_row(a.padding_idx, rows))]

@@ -17,7 +17,6 @@ from ....graph.ir.capabilities import AS_THEY_COME, IN_ORDER
 from ....graph.ir.graph import Node
 from ....graph.ops.operands import Array
 from ....graph.ops.padding import Pad2d, Pad2dGrad, image_axis
-from ....graph.ops.reduction import ReduceGrad
 from ....strategies.types import VarType
 from ...codegen.dimensions import CopyDimension, joined_of_copy
 from ...codegen.text_loops import bind_text, named
@@ -25,7 +24,6 @@ from ...device.device import Device
 from ..array import padding
 from ..array.manipulation import copied
 from ..array.moves import fill, register
-from ..array.reduction import one_type, spread
 from ..registry import Step, kernel
 
 _TILE = 64  # rows of the source in one turn: what eight columns read of them stays in cache
@@ -171,12 +169,6 @@ def _nest(text: str, outer: int, **literals: int | str) -> str:
 
 def _narrow(node: Node) -> bool:
     return all(v.spec.dtype in (VarType.FP32, VarType.INT32) for v in node.reads())
-
-
-@kernel("reduce_sum_grad", on=("numba",), takes=lambda node: _narrow(node) and one_type(node))
-def reduce_sum_grad(dev: Device, a: ReduceGrad) -> list[Step]:
-    """Each element of a result is copied to those that it is the sum of."""
-    return bind_copy(dev, a.d_x, spread(a, a.d_out))
 
 
 @kernel(

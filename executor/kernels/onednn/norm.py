@@ -17,9 +17,8 @@ from ....graph.ops.norm import BatchNorm, BatchNormGrad, LayerNorm, LayerNormGra
 from ....graph.ops.operands import Array
 from ...codegen.native import version
 from ...device.device import Device
-from ..array import norm as array_norm
-from ..array.norm import averaged
-from ..loops import norm as loops
+from ..array.formula import ARRAY_MEANS, by_formula
+from ..formulas import NUMBA_MEANS
 from ..registry import Step
 from . import primitive as dnnl
 from .support import onednn
@@ -68,15 +67,15 @@ _CHANNEL_BY_CHANNEL = "nspc_bnorm:any"
 
 
 def _by_numpy(
-    bind: Bind, dev: Device, a: Any, reads: Sequence[str], writes: Sequence[str]
+    op_type: str, dev: Device, a: Any, reads: Sequence[str], writes: Sequence[str]
 ) -> list[Step]:
-    """Return the calls of NumPy's kernel on images in the order of their shape, and those that copy to it."""
+    """Return the calls of the formula on images in the order of their shape, and those that copy to it."""
     images = {name: getattr(a, name) for name in (*reads, *writes)}
     moved = {n: i for n, i in images.items() if i is not None and not i.flags.c_contiguous}
     near = {name: dev.scratch(array.shape, array.dtype) for name, array in moved.items()}
     return [
         *(step for n in near if n in reads for step in dnnl.reordered(dev, moved[n], near[n])),
-        *bind(dev, a.replace(**near)),
+        *by_formula(op_type, dev, a.replace(**near), ARRAY_MEANS),
         *(step for n in near if n in writes for step in dnnl.reordered(dev, near[n], moved[n])),
     ]
 
@@ -97,15 +96,26 @@ def _looped(a: BatchNorm | BatchNormGrad) -> bool:
     return ahead and bool(version())
 
 
+def averaged(
+    dev: Device, running: Any, new: Any, out: Array, momentum: float, space: Any
+) -> list[Step]:
+    """out = momentum * running + (1 - momentum) * new."""
+    return [
+        partial(np.multiply, new, 1.0 - momentum, space),
+        partial(np.multiply, running, momentum, out),
+        partial(np.add, out, space, out),
+    ]
+
+
 @onednn("batch_norm", any_order=True, layout=AS_THEY_COME, prefer_loops=True)
 def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
     if _looped(a):
-        return loops.batch_norm(dev, a)
+        return by_formula("batch_norm", dev, a, NUMBA_MEANS)
     x, y = images(a.x, a.data_layout), images(a.y, a.data_layout)
     global_stats = a.use_global_stats or (a.is_test and not a.trainable_statistics)
     compiled = _batch_forward(dnnl.last(x.shape), a.epsilon, _flags(global_stats=global_stats))
     if compiled.implementation == _CHANNEL_BY_CHANNEL:
-        return _by_numpy(array_norm.batch_norm, dev, a, ("x",), ("y",))
+        return _by_numpy("batch_norm", dev, a, ("x",), ("y",))
     space = dev.scratch(a.scale.shape, a.scale.dtype)
     y, copies = _result(dev, compiled, y)
     reads = {"src": x, "scale": a.scale, "shift": a.bias}
@@ -137,7 +147,7 @@ def batch_norm(dev: Device, a: BatchNorm) -> list[Step]:
 def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     """Epsilon is in SavedVariance already, the inverse of the deviation."""
     if _looped(a):
-        return loops.batch_norm_grad(dev, a)
+        return by_formula("batch_norm_grad", dev, a, NUMBA_MEANS)
     x, d_y = images(a.x, a.data_layout), images(a.d_y, a.data_layout)
     d_x = None if a.d_x is None else images(a.d_x, a.data_layout)
     flags = _flags(global_stats=a.is_test or a.use_global_stats)
@@ -146,7 +156,7 @@ def batch_norm_grad(dev: Device, a: BatchNormGrad) -> list[Step]:
     writes = {"d_src": d_x, "d_scale": a.d_scale, "d_shift": a.d_bias}
     compiled = _batch_backward(dnnl.last(x.shape), flags)
     if compiled.implementation == _CHANNEL_BY_CHANNEL:
-        return _by_numpy(array_norm.batch_norm_grad, dev, a, ("x", "d_y"), ("d_x",))
+        return _by_numpy("batch_norm_grad", dev, a, ("x", "d_y"), ("d_x",))
     return [
         partial(np.multiply, a.saved_variance, a.saved_variance, spread),
         partial(np.divide, 1.0, spread, spread),

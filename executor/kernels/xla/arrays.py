@@ -9,6 +9,7 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.indexing import slice_bounds
+from ....graph.ops.reduction import axes_of
 from ....graph.ops.view import VIEWS
 from ..array.reduction import one_type
 from .later import jnp
@@ -157,27 +158,23 @@ def to_kind(value: Any) -> str:
     return str(to_numpy(value.spec.dtype).kind)
 
 
-@lowering("mean", takes=_floats, slope=True)
+@lowering("mean", takes=_floats)
 def mean(x: Operands) -> Made:
     """The mean of all elements."""
     return {"Out": jnp.sum(x["X"]).reshape(1) * (1.0 / max(x["X"].size, 1))}
 
 
 def _axes(x: Operands) -> tuple[int, ...]:
-    rank, dim = x["X"].ndim, x.attr("dim")
-    dims = [dim] if isinstance(dim, int) else dim
-    if x.attr("reduce_all") or len(dims) == 0:
-        return tuple(range(rank))
-    return tuple(sorted({d % rank for d in dims}))
+    return axes_of(x["X"].ndim, x.attr("dim"), x.attr("reduce_all"))
 
 
-@lowering("reduce_sum", takes=one_type, slope=True)
+@lowering("reduce_sum", takes=one_type)
 def reduce_sum(x: Operands) -> Made:
     """The sum over some dimensions."""
     return {"Out": jnp.sum(x["X"], _axes(x))}
 
 
-@lowering("reduce_mean", takes=lambda node: _floats(node) and one_type(node), slope=True)
+@lowering("reduce_mean", takes=lambda node: _floats(node) and one_type(node))
 def reduce_mean(x: Operands) -> Made:
     """The mean over some dimensions."""
     return {"Out": jnp.mean(x["X"], _axes(x))}
@@ -195,7 +192,7 @@ def reduce_min(x: Operands) -> Made:
     return {"Out": jnp.min(x["X"], _axes(x))}
 
 
-@lowering("squared_l2_norm", slope=True)
+@lowering("squared_l2_norm")
 def squared_l2_norm(x: Operands) -> Made:
     """The sum of squares."""
     return {"Out": jnp.sum(jnp.square(x["X"]))}

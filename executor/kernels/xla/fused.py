@@ -9,26 +9,18 @@ from typing import Any
 from ....graph.ir.graph import Node
 from ....graph.ops.expr import argument
 from ....graph.ops.fused_activation import (
-    FUSED,
-    activation_in,
-    binary_is_outer,
-    settings_in,
     slope_of,
     slope_reads,
-    sums,
     value_of,
 )
 from ....graph.ops.fused_linear import GEMM, leading
-from ....graph.ops.fused_norm import ACT, ADD_ACT
 from ....graph.ops.fusion import FUSION
 from ....graph.ops.region import infer_body
 from ....graph.ops.registry import OPS, Spec
 from ....strategies.types import to_var_type
-from ..array.elementwise import aligned
 from . import updates as _updates  # noqa: F401 - single updates must be known first
 from .later import jnp
 from .lowering import DIFFERENTIATED, LOWERINGS, Operands, evaluate, lower_body, lowering
-from .nn import batch_norm, batch_norm_grad
 
 Made = Mapping[str, Any]
 Settings = Mapping[str, Any]
@@ -44,67 +36,6 @@ def _sloped(act: str, settings: Settings, sides: Mapping[str, Any], d: Any) -> A
     if not reads:
         return evaluate(slope(argument("d")), {"d": d})
     return evaluate(slope(argument("at"), argument("d")), {"at": sides[reads], "d": d})
-
-
-def _brought(full: Any, like: Any) -> Any:
-    """Sum over the dimensions along which ``like`` was broadcast."""
-    pairs = enumerate(zip(full.shape, like.shape, strict=True))
-    axes = tuple(i for i, (n, size) in pairs if size == 1 and n != 1)
-    return jnp.sum(full, axes, keepdims=True) if axes else full
-
-
-def _adds(node: Node) -> bool:
-    return sums(node.attrs["functor_list"])
-
-
-def _settings(x: Operands) -> Settings:
-    return settings_in(x.attr("functor_list"), x.attr("act_attrs"), x.attr("scale"))
-
-
-@lowering(FUSED, takes=_adds)
-def fused_elemwise_activation(x: Operands) -> Made:
-    """act(X + Y), or X + act(Y)."""
-    functors, settings = x.attr("functor_list"), _settings(x)
-    act, a, b = activation_in(functors), x["X"], x["Y"]
-    if binary_is_outer(functors):
-        between = _activated(act, settings, b)
-        a, b = aligned(a, between, x.attr("axis"))
-        return {"Out": a + b, "IntermediateOut": between}
-    a, b = aligned(a, b, x.attr("axis"))
-    return {"Out": _activated(act, settings, a + b), "IntermediateOut": a + b}
-
-
-@lowering(f"{FUSED}_grad", takes=_adds)
-def fused_elemwise_activation_grad(x: Operands) -> Made:
-    """The sum passes the gradient on to both operands; Y's, or both, go through the activation."""
-    functors, settings = x.attr("functor_list"), _settings(x)
-    act, y, between, d = activation_in(functors), x["Y"], x["IntermediateOut"], x["Out@GRAD"]
-    a, b = aligned(d if x["X"] is None else x["X"], y, x.attr("axis"))
-    if binary_is_outer(functors):
-        out = between if between is not None else _activated(act, settings, y)
-        d_y = _brought(d, b).reshape(y.shape)
-        sides = {"X": y, "Out": out}
-        return {"X@GRAD": _brought(d, a), "Y@GRAD": _sloped(act, settings, sides, d_y)}
-    if between is None and slope_reads(act) == "X":
-        between = a + b
-    d = _sloped(act, settings, {"X": between, "Out": x["Out"]}, d)
-    return {"X@GRAD": _brought(d, a), "Y@GRAD": _brought(d, b)}
-
-
-@lowering(ACT, ADD_ACT)
-def fused_batch_norm(x: Operands) -> Made:
-    """Batch norm, perhaps a sum, and an activation."""
-    results = dict(batch_norm(x))
-    summed = results["Y"] if x["Z"] is None else results["Y"] + x["Z"]
-    return {**results, "Y": _activated(x.attr("act_type"), {}, summed)}
-
-
-@lowering(f"{ACT}_grad", f"{ADD_ACT}_grad")
-def fused_batch_norm_grad(x: Operands) -> Made:
-    """Through the activation, whose slope is a function of Y; Z gets what batch norm gets."""
-    d = _sloped(x.attr("act_type"), {}, {"Out": x["Y"]}, x["Y@GRAD"])
-    inner = Operands({**x.arrays, "Y@GRAD": [d]}, x.attrs, x.outputs)
-    return {**batch_norm_grad(inner), "Z@GRAD": d}
 
 
 def _matrices(x: Operands) -> tuple[Any, Any]:

@@ -24,7 +24,6 @@ from ....graph.ops.registry import OPS, Op, Spec
 from ....strategies.types import LOW, VarType, to_numpy
 from ...codegen.array_calls import trace
 from ...codegen.array_program import traced
-from ..array.elementwise import aligned
 from ..registry import of_floats
 from .later import jax, jnp, special
 
@@ -187,8 +186,6 @@ def _by_expression(op: Op, operands: Operands) -> Mapping[str, Any]:
         slot.parameter: list(operands.many(slot.name)) if slot.duplicable else operands[slot.name]
         for slot in op.input_slots
     }
-    if "axis" in op.attrs and op.aligned is None and arrays.get("y") is not None:
-        arrays["x"], arrays["y"] = aligned(arrays["x"], arrays["y"], operands.attr("axis"))
     unused = [name for name, array in arrays.items() if array is None]
     written = [slot for slot in op.output_slots if operands.wants(slot.name)]
     shapes = {slot.parameter: operands.shape(slot.name) for slot in written}
@@ -288,7 +285,8 @@ def _of_term(
         case "row_sums":
             return jnp.zeros(term.shape, term.dtype).at[:, args[0]].add(args[1])
         case "checked":
-            operands.check_rows(op.type, args[0], *options)
+            *limits, named = options
+            operands.check_rows(named or op.type, args[0], *limits)
             return args[0]
         case "segments":
             rows = jnp.arange(term.shape[0])

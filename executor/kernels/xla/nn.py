@@ -13,34 +13,12 @@ import numpy as np
 
 from ....graph.ir.graph import Node
 from ....graph.ops.conv import window_paddings, windows
-from ....graph.ops.loss import LEAST_SHIFT
-from ..array.elementwise import aligned
-from ..array.norm import channels
+from ....graph.ops.embedding import padding_row
 from ..array.pool import Windows
-from .arrays import _floats
-from .later import jax, jnp, lax
+from .later import jnp, lax
 from .lowering import Operands, lowering
 
 Made = Mapping[str, Any]
-_LOG_FLOOR = 1e20  # Paddle clips the log of a probability of 0 at minus this
-
-
-def _pair(operation: str) -> Any:
-    def lowered(x: Operands) -> Made:
-        a, b = aligned(x["X"], x["Y"], x.attr("axis"))
-        return {"Out": getattr(jnp, operation)(a, b)}
-
-    return lowered
-
-
-# Max, min and power have slopes of their own at ties and at 0: only what is smooth is differentiated.
-for _op, _operation in (
-    ("add", "add"),
-    ("sub", "subtract"),
-    ("mul", "multiply"),
-    ("div", "divide"),
-):
-    lowering(f"elementwise_{_op}", takes=_floats, slope=True)(_pair(_operation))
 
 
 @lowering("mul", slope=True)
@@ -134,140 +112,13 @@ def pool2d(x: Operands) -> Made:
     return {"Out": result}
 
 
-def _fixed_statistics(x: Operands) -> bool:
-    trainable = x.attrs.get("trainable_statistics", False)
-    return bool(x.attr("use_global_stats") or (x.attr("is_test") and not trainable))
-
-
-@lowering("batch_norm")
-def batch_norm(x: Operands) -> Made:
-    """Y by the batch's statistics, which are also averaged into the running ones; or by those alone."""
-    image, scale, momentum = x["X"], x["Scale"], x.attr("momentum")
-    axes, spread, _ = channels(image, x.attr("data_layout"))
-    wide = image.astype(scale.dtype)
-    running = {"MeanOut": x["Mean"], "VarianceOut": x["Variance"]}
-    if _fixed_statistics(x):
-        mean, variance = x["Mean"], x["Variance"]
-    else:
-        mean = jnp.mean(wide, axes)
-        variance = jnp.mean(jnp.square(wide - mean.reshape(spread)), axes)
-        for slot, new in (("MeanOut", mean), ("VarianceOut", variance)):
-            running[slot] = running[slot] * momentum + new * (1.0 - momentum)
-    inverse = 1.0 / jnp.sqrt(variance + x.attr("epsilon"))
-    y = (wide - mean.reshape(spread)) * (inverse * scale).reshape(spread)
-    y = y + x["Bias"].reshape(spread)
-    return {"Y": y, **running, "SavedMean": mean, "SavedVariance": inverse}
-
-
-@lowering("batch_norm_grad")
-def batch_norm_grad(x: Operands) -> Made:
-    """Of Y by saved statistics; the mean and the x-aligned part of dy go unless these are fixed."""
-    scale, inverse = x["Scale"], x["SavedVariance"]
-    axes, spread, count = channels(x["X"], x.attr("data_layout"))
-    d_y, image = x["Y@GRAD"].astype(scale.dtype), x["X"].astype(scale.dtype)
-    hat = (image - x["SavedMean"].reshape(spread)) * inverse.reshape(spread)
-    d_bias, d_scale = jnp.sum(d_y, axes), jnp.sum(d_y * hat, axes)
-    slope = (scale * inverse).reshape(spread)
-    if x.attr("use_global_stats") or x.attr("is_test"):
-        d_x = d_y * slope
-    else:
-        share, level = ((d / count).reshape(spread) for d in (d_scale, d_bias))
-        d_x = (d_y - hat * share - level) * slope
-    return {"X@GRAD": d_x, "Scale@GRAD": d_scale, "Bias@GRAD": d_bias}
-
-
-@lowering("layer_norm", slope=True)
-def layer_norm(x: Operands) -> Made:
-    """Each row of features, normalized."""
-    array, cut = x["X"], x.attr("begin_norm_axis")
-    rows_RF = array.reshape(math.prod(array.shape[:cut]), math.prod(array.shape[cut:]))
-    mean = jnp.mean(rows_RF, 1, keepdims=True)
-    variance = jnp.mean(jnp.square(rows_RF - mean), 1, keepdims=True)
-    y = (rows_RF - mean) / jnp.sqrt(variance + x.attr("epsilon"))
-    y = y if x["Scale"] is None else y * x["Scale"].reshape(1, -1)
-    y = y if x["Bias"] is None else y + x["Bias"].reshape(1, -1)
-    return {"Y": y.reshape(array.shape), "Mean": mean, "Variance": variance}
-
-
 @lowering("lookup_table", "lookup_table_v2", slope=True)
 def lookup_table(x: Operands) -> Made:
     """Rows of a table by number; those numbered ``padding_idx`` are zeros."""
     table, flat = x["W"], x["Ids"].reshape(-1)
     x.check_rows("lookup_table", flat, table.shape[0])
     rows = jnp.take(table, flat, axis=0, mode="clip")
-    padding = x.attr("padding_idx")
-    padding = padding if padding >= -1 else padding + table.shape[0]
+    padding = padding_row(x.attr("padding_idx"), table.shape[0])
     if padding != -1:
         rows = jnp.where((flat == padding)[:, None], 0, rows)
     return {"Out": rows.reshape(x.shape("Out"))}
-
-
-def _powers(scores: Any, axis: int) -> tuple[Any, Any]:
-    """Return exp(max(x - max, LEAST_SHIFT)) and its sum along an axis."""
-    shift = scores - jnp.max(scores, axis, keepdims=True)
-    powers = jnp.exp(jnp.maximum(shift, LEAST_SHIFT))
-    return powers, jnp.sum(powers, axis, keepdims=True)
-
-
-@lowering("softmax")
-def softmax(x: Operands) -> Made:
-    """exp(max(x - max, LEAST_SHIFT)) / sum."""
-    shares, total = _powers(x["X"], x.attr("axis"))
-    return {"Out": shares / total}
-
-
-@lowering("softmax_grad")
-def softmax_grad(x: Operands) -> Made:
-    """out * (d - sum(d * out))."""
-    out, d_out, axis = x["Out"], x["Out@GRAD"], x.attr("axis")
-    return {"X@GRAD": out * (d_out - jnp.sum(d_out * out, axis, keepdims=True))}
-
-
-def _picked(x: Operands, op: str, scores: Any, axis: int) -> tuple[Any, Any]:
-    """Return integer labels with the class axis kept (ignored ones made 0), and which are ignored."""
-    shape = tuple(1 if i == axis else n for i, n in enumerate(scores.shape))
-    label = x["Label"].reshape(shape)
-    ignored = label == x.attr("ignore_index")
-    label = jnp.where(ignored, 0, label)
-    x.check_rows(op, label, scores.shape[axis], "label", "classes")
-    return label, ignored
-
-
-@lowering("cross_entropy", slope=True)
-def cross_entropy(x: Operands) -> Made:
-    """-log of the probability of the label, or of its share."""
-    logs = jnp.maximum(jnp.log(x["X"]), -_LOG_FLOOR)
-    if x.attr("soft_label"):
-        return {"Y": -jnp.sum(logs * x["Label"], -1, keepdims=True)}
-    label, ignored = _picked(x, "cross_entropy", logs, logs.ndim - 1)
-    losses = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, -1))
-    return {"Y": losses.reshape(x.shape("Y"))}
-
-
-@lowering("softmax_with_cross_entropy")
-def softmax_with_cross_entropy(x: Operands) -> Made:
-    """log(sum exp(x - max)) - (x - max)[label], and the softmax."""
-    logits, axis = x["Logits"], x.attr("axis") % x["Logits"].ndim
-    logs = jax.nn.log_softmax(logits, axis)
-    shares, total = _powers(logits, axis)
-    if x.attr("soft_label"):
-        loss = -jnp.sum(logs * x["Label"], axis, keepdims=True)
-    else:
-        label, ignored = _picked(x, "softmax_with_cross_entropy", logits, axis)
-        loss = jnp.where(ignored, 0, -jnp.take_along_axis(logs, label, axis))
-    return {"Loss": loss, "Softmax": shares / total}
-
-
-@lowering("softmax_with_cross_entropy_grad")
-def softmax_with_cross_entropy_grad(x: Operands) -> Made:
-    """(softmax - label) * d."""
-    softmax, d_loss = x["Softmax"], x["Loss@GRAD"]
-    axis = x.attr("axis") % softmax.ndim
-    if x.attr("soft_label"):
-        return {"Logits@GRAD": (softmax - x["Label"]) * d_loss}
-    label, ignored = _picked(x, "softmax_with_cross_entropy", softmax, axis)
-    classes = jnp.arange(softmax.shape[axis]).reshape(
-        [-1 if i == axis else 1 for i in range(softmax.ndim)]
-    )
-    slope = softmax - (classes == label).astype(softmax.dtype)
-    return {"Logits@GRAD": jnp.where(ignored, 0, slope) * d_loss}
