@@ -15,7 +15,7 @@ from ..graph.layers.tensors import sizes_of
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
-from ..strategies.types import VarType, to_numpy, to_var_type
+from ..strategies.types import INTEGERS, VarType, to_numpy, to_var_type
 from .framework import dtype_or_default
 
 
@@ -109,9 +109,18 @@ def _numbers(layer: str, *values: Any) -> None:
 def arange(
     start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """start, start + step, ... up to but without ``end``; integers where all three are."""
+    """start, start + step, ... up to but without ``end``, each a number or a Variable of one element.
+
+    They are integers where all three are.
+    """
     if end is None:
         start, end = 0, start
+    variables = [value for value in (start, end, step) if isinstance(value, Variable)]
+    if variables:
+        whole = not any(isinstance(value, float) for value in (start, end, step))
+        whole = whole and all(value.dtype in INTEGERS for value in variables)
+        kind = (VarType.INT64 if whole else dtype_or_default(None)) if dtype is None else dtype
+        return matrices.range(start, end, step, kind)
     _numbers("arange", start, end, step)
     if step == 0:
         raise InvalidValue("arange: the step cannot be 0.")

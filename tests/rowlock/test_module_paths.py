@@ -104,7 +104,9 @@ def test_an_import_of_what_is_not_built_says_what_to_use() -> None:
         from rowlock.distribution import Cauchi  # noqa: F401
     with pytest.raises(ImportError, match=r"No module named 'rowlock.distribution.Cauchy'"):
         importlib.import_module("rowlock.distribution.Cauchy")
-    with pytest.raises(ModuleNotFoundError, match=r"module 'rowlock.fluid' has no attribute 'nothing'"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"module 'rowlock.fluid' has no attribute 'nothing'"
+    ):
         importlib.import_module("rowlock.fluid.nothing")
 
 
