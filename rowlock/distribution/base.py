@@ -14,11 +14,11 @@ from ..graph.program.variable import Variable
 from ..graph.training.backward import gradients
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, Unsupported
-from .parameters import Limit, aligned, broadcast, sum_last, values_of
+from .parameters import Limit, Parameter, aligned, broadcast, sum_last, values_of
 
 
 class Distribution:
-    """The base of distributions. ``_limits`` says what its parameters are, by name.
+    """The base of distributions, whose class says by :class:`Parameter` what its parameters are.
 
     ``batch_shape`` is that of the parameters, broadcast; ``event_shape`` that of one draw. Classes of users may
     call ``super().__init__(batch_shape, event_shape)``.
@@ -26,20 +26,28 @@ class Distribution:
 
     _limits: Mapping[str, Limit] = {}
     _is_broadcast = False  # whether parameters have the shape of the batch
+    _is_normal = False  # whether what is drawn comes from normal numbers, not from even ones
+    _has_slopes = True  # whether gradients pass from what is drawn to parameters
+    mean: Any
+    variance: Any
+    stddev = property(lambda self: unary.sqrt(self.variance))
 
-    def __init__(self, *parameters: Any, **shapes: Any) -> None:
+    def __init_subclass__(cls) -> None:
+        own = {n: value.limit for n, value in vars(cls).items() if isinstance(value, Parameter)}
+        cls._limits = own or cls._limits
+
+    def __init__(self, *parameters: Any, name: str | None = None, **by_name: Any) -> None:
         self.event_shape: tuple[int, ...] = ()
-        self._all: list[Variable] = []
-        if not self._limits:
-            batch, event = (*parameters, *shapes.values(), (), ())[:2]
+        self._values: dict[str, Variable] = {}
+        kind, names = type(self).__name__, list(self._limits)
+        if not names:
+            batch, event = (*parameters, *by_name.values(), (), ())[:2]
             self.batch_shape, self.event_shape = tuple(batch), tuple(event)
             return
-        kind = type(self).__name__
-        limits = self._limits.items()
-        values = [
-            values_of(p, name, kind, limit)
-            for p, (name, limit) in zip(parameters, limits, strict=True)
-        ]
+        chosen = {**dict(zip(names, parameters, strict=False)), **by_name}
+        if len(chosen) != len(parameters) + len(by_name) or {*chosen} != {*names}:
+            raise InvalidType(f"{kind} takes {', '.join(names)}, got {[*parameters, *by_name]}.")
+        values = [values_of(chosen[n], n, kind, limit) for n, limit in self._limits.items()]
         self.batch_shape = tuple(values[0].shape or ())
         for value in values[1:]:
             self.batch_shape = broadcast(self.batch_shape, tuple(value.shape or ()), kind)
@@ -47,52 +55,50 @@ class Distribution:
         widest = reduce(lambda a, b: a if a == b else operators.wider(a, b), types)
         if widest is not None:
             values = [v if v.dtype == widest else layers.cast(v, widest) for v in values]
-        self._all = values
+        self._values = dict(zip(names, values, strict=True))
         if self._is_broadcast:
             zeros = self._like()
-            self._all = [functions.add(value, zeros) for value in values]
-        for name, value in zip(self._limits, self._all, strict=True):
-            setattr(self, name, value)
+            self._values = {n: functions.add(v, zeros) for n, v in self._values.items()}
 
-    @property
-    def mean(self) -> Variable:
-        """The mean."""
-        raise Unsupported(f"{type(self).__name__} has no mean.")
-
-    @property
-    def variance(self) -> Variable:
-        """The mean of squared distances from the mean."""
-        raise Unsupported(f"{type(self).__name__} has no variance.")
-
-    @property
-    def stddev(self) -> Variable:
-        """The root of the variance."""
-        return unary.sqrt(self.variance)
+    def __getattr__(self, name: str) -> Any:
+        if name in ("mean", "variance"):
+            raise Unsupported(f"{type(self).__name__} has no {name}.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _like(self) -> Variable:
         """Return zeros in the shape of a batch."""
-        return reduce(functions.add, [value * 0.0 for value in self._all])
+        return reduce(functions.add, [value * 0.0 for value in self._values.values()])
 
     def _aligned(self, *values: Variable) -> list[Variable]:
         """Return values, as the parameters' element type, and then the parameters, all of one rank."""
-        kind = self._all[0].dtype
+        own = list(self._values.values())
+        kind = own[0].dtype
         same = [value if value.dtype == kind else layers.cast(value, kind) for value in values]
-        return aligned(*same, *self._all)
+        return aligned(*same, *own)
 
-    def _drawn(self, shape: Any, *, is_normal: bool = False) -> Variable:
+    def _drawn(self, shape: Any) -> Variable:
         """Draw from [0, 1), or around 0 with deviation 1: ``shape``, the batch, and the event."""
         function, whole = f"{type(self).__name__}.sample", self.batch_shape + self.event_shape
-        like = next((value for value in self._all if value.shape == whole), None)
+        like = next((value for value in self._values.values() if value.shape == whole), None)
         front = tensors.sizes_of(shape, function)
-        return drawn(self._like() if like is None else like, front, function, is_normal=is_normal)
+        like = self._like() if like is None else like
+        return drawn(like, front, function, is_normal=self._is_normal)
+
+    def _from(self, numbers: Variable, /) -> Variable:
+        """Return the draws that follow from even, or normal, numbers."""
+        raise Unsupported(f"{type(self).__name__}: sample is not built.")
 
     def rsample(self, shape: Any = ()) -> Variable:
         """Draw: ``shape`` followed by batch and event; gradients pass to the parameters."""
-        raise Unsupported(f"{type(self).__name__}: no gradient passes through a draw. Use sample.")
+        if not self._has_slopes:
+            raise Unsupported(
+                f"{type(self).__name__}: no gradient passes through a draw. Use sample."
+            )
+        return self._from(self._drawn(shape))
 
     def sample(self, shape: Any = ()) -> Variable:
         """Draw: ``shape`` followed by batch and event; no gradient passes."""
-        draw = self.rsample(shape)
+        draw = self._from(self._drawn(shape))
         draw.stop_gradient = True
         return draw
 

@@ -39,30 +39,19 @@ class Independent(Distribution):
         super().__init__(whole[:batch], whole[batch:])
         self._base, self._rank = base, reinterpreted_batch_rank
 
-    @property
-    def mean(self) -> Variable:
-        """The base's."""
-        return self._base.mean
-
-    @property
-    def variance(self) -> Variable:
-        """The base's."""
-        return self._base.variance
+    mean = property(lambda self: self._base.mean)
+    variance = property(lambda self: self._base.variance)
 
     def sample(self, shape: Any = ()) -> Variable:
-        """Draw from the base; no gradient passes."""
         return self._base.sample(shape)
 
     def rsample(self, shape: Any = ()) -> Variable:
-        """Draw from the base; gradients pass to its parameters."""
         return self._base.rsample(shape)
 
     def log_prob(self, value: Variable) -> Variable:
-        """The sum of the base's over an event."""
         return sum_last(self._base.log_prob(value), self._rank)
 
     def entropy(self) -> Variable:
-        """The sum of the base's over an event."""
         return sum_last(self._base.entropy(), self._rank)
 
 
@@ -113,34 +102,27 @@ class MultivariateNormal(Distribution):
         self._root, self._inverse = matrix, inv(matrix)
         self._log_root = sum_last(unary.log(diagonal(matrix, axis1=-2, axis2=-1)), 1)
         self.loc = functions.add(center, sum_last(matrix, 1) * 0.0)
-        self._all = [self.loc]
+        self._values = {"loc": self.loc}
 
-    @property
-    def mean(self) -> Variable:
-        """``loc``."""
-        return self.loc
+    mean = property(lambda self: self.loc)
+    variance = property(
+        lambda self: functions.add(sum_last(unary.square(self._root), 1), self.loc * 0.0)
+    )
+    _is_normal = True
 
-    @property
-    def variance(self) -> Variable:
-        """The diagonal of the covariance."""
-        return functions.add(sum_last(unary.square(self._root), 1), self.loc * 0.0)
-
-    def rsample(self, shape: Any = ()) -> Variable:
-        """Draw: ``shape``, the batch, and n numbers; gradients pass to the parameters."""
-        return functions.add(_product(self._root, self._drawn(shape, is_normal=True)), self.loc)
+    def _from(self, numbers: Variable, /) -> Variable:
+        return functions.add(_product(self._root, numbers), self.loc)
 
     def _distance(self, vectors: Variable) -> Variable:
         """Return the squares of Mahalanobis' distances."""
         return sum_last(unary.square(_product(self._inverse, vectors)), 1)
 
     def log_prob(self, value: Variable) -> Variable:
-        """-(n log(2 pi) + the squared distance) / 2 - the logarithm of the root's determinant."""
         value, loc = self._aligned(value)
         norm = self.event_shape[0] * math.log(2 * math.pi)
         return functions.subtract((self._distance(value - loc) + norm) * -0.5, self._log_root)
 
     def entropy(self) -> Variable:
-        """n (1 + log(2 pi)) / 2 + the logarithm of the root's determinant."""
         half = 0.5 * self.event_shape[0] * (1.0 + math.log(2 * math.pi))
         return functions.add(self._log_root + half, sum_last(self.loc * 0.0, 1))
 

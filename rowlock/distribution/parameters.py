@@ -28,6 +28,20 @@ LIKELY = Limit("above 0 and at most 1", lambda numbers: (numbers > 0) & (numbers
 COUNT = Limit("whole numbers from 0", lambda numbers: (numbers >= 0) & (numbers % 1 == 0))
 
 
+class Parameter:
+    """A parameter of a distribution, beside the limit of its numbers: a Variable of each object."""
+
+    def __init__(self, limit: Limit = ANY) -> None:
+        self.limit = limit
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Variable:
+        values: dict[str, Variable] = instance._values
+        return values[self._name]
+
+
 def values_of(value: Any, argument: str, kind: str, limit: Limit = ANY) -> Variable:
     """Return a parameter as a Variable; numbers, lists and arrays are float32, arrays of float64 stay so.
 

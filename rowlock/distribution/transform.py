@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,40 +39,35 @@ class Transform:
             ChainTransform([self, input]) if isinstance(input, Transform) else self.forward(input)
         )
 
-    def _checked(self, value: Any, side: int, argument: str) -> None:
+    def _checked(self, value: Variable, side: int, argument: str) -> Variable:
         kind, rank = type(self).__name__, self._ranks[side]
         check_variable(value, argument, kind)
         if value.ndim < rank:
             raise InvalidValue(
-                f"{kind}: {argument} must have {rank} dimensions or more, got {list(value.shape)}."
+                f"{kind}: {argument} must have {rank} dimensions or more, got {list(value.shape or ())}."
             )
+        return value
 
     def forward(self, x: Variable) -> Variable:
         """The function's value."""
-        self._checked(x, 0, "x")
-        return self._forward(x)
+        return self._forward(self._checked(x, 0, "x"))
 
     def inverse(self, y: Variable) -> Any:
         """What has the value y."""
-        self._checked(y, 1, "y")
-        return self._inverse(y)
+        return self._inverse(self._checked(y, 1, "y"))
 
     def forward_log_det_jacobian(self, x: Variable) -> Any:
         """The logarithm of the slope at x, or of the determinant of the slopes of an event."""
-        self._checked(x, 0, "x")
-        return self._forward_log_det_jacobian(x)
+        return self._forward_log_det_jacobian(self._checked(x, 0, "x"))
 
     def inverse_log_det_jacobian(self, y: Variable) -> Any:
         """That of the inverse."""
-        self._checked(y, 1, "y")
-        return self._inverse_log_det_jacobian(y)
+        return self._inverse_log_det_jacobian(self._checked(y, 1, "y"))
 
     def forward_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """The shape of the values."""
         return tuple(shape)
 
     def inverse_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """The shape of what has such values."""
         return tuple(shape)
 
     def _forward(self, x: Variable) -> Variable:
@@ -109,95 +104,87 @@ class AbsTransform(Transform):
         return zero, zero
 
 
-class AffineTransform(Transform):
-    """loc + scale x."""
+class _Formulas(Transform):
+    """A function of each element beside its parameters: the three ``_formulas`` take all of one rank."""
 
-    def __init__(self, loc: Any, scale: Any) -> None:
-        self.loc = values_of(loc, "loc", "AffineTransform")
-        self.scale = values_of(scale, "scale", "AffineTransform")
+    _formulas: tuple[Callable[..., Variable], ...]  # forward, inverse, the logarithm of the slope
+    _names: tuple[str, ...] = ()
+
+    def __init__(self, *parameters: Any, **by_name: Any) -> None:
+        kind, names = type(self).__name__, self._names
+        values = {**dict(zip(names, parameters, strict=False)), **by_name}
+        if {*values} != {*names} or len(values) != len(parameters) + len(by_name):
+            raise InvalidType(f"{kind} takes {', '.join(names) or 'nothing'}.")
+        self._parameters = [values_of(values[name], name, kind) for name in names]
+        vars(self).update(zip(names, self._parameters, strict=True))
 
     def _forward(self, x: Variable) -> Variable:
-        x, loc, scale = aligned(x, self.loc, self.scale)
-        return x * scale + loc
+        return type(self)._formulas[0](*aligned(x, *self._parameters))
 
     def _inverse(self, y: Variable) -> Variable:
-        y, loc, scale = aligned(y, self.loc, self.scale)
-        return (y - loc) / scale
+        return type(self)._formulas[1](*aligned(y, *self._parameters))
 
     def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return unary.log(unary.abs(self.scale))
+        return type(self)._formulas[2](*aligned(x, *self._parameters))
 
     def forward_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """That of x, ``loc`` and ``scale``."""
-        for value in (self.loc, self.scale):
-            shape = broadcast(tuple(shape), tuple(value.shape or ()), "AffineTransform")
+        """That of x and of the parameters."""
+        for value in self._parameters:
+            shape = broadcast(tuple(shape), tuple(value.shape or ()), type(self).__name__)
         return tuple(shape)
 
     inverse_shape = forward_shape
 
 
-class ExpTransform(Transform):
+class AffineTransform(_Formulas):
+    """loc + scale x."""
+
+    loc: Variable
+    scale: Variable
+    _names = ("loc", "scale")
+    _formulas = (
+        lambda x, loc, scale: x * scale + loc,
+        lambda y, loc, scale: (y - loc) / scale,
+        lambda x, loc, scale: unary.log(unary.abs(scale)),
+    )
+
+
+class ExpTransform(_Formulas):
     """exp(x)."""
 
-    def _forward(self, x: Variable) -> Variable:
-        return unary.exp(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return unary.log(y)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return x
+    _formulas = unary.exp, unary.log, lambda x: x
 
 
-class PowerTransform(Transform):
+class PowerTransform(_Formulas):
     """x^power, of x above 0."""
 
-    def __init__(self, power: Any) -> None:
-        self.power = values_of(power, "power", "PowerTransform")
-
-    def _forward(self, x: Variable) -> Variable:
-        x, power = aligned(x, self.power)
-        return functions.pow(x, power)
-
-    def _inverse(self, y: Variable) -> Variable:
-        y, power = aligned(y, self.power)
-        return functions.pow(y, unary.reciprocal(power))
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        x, power = aligned(x, self.power)
-        return unary.log(unary.abs(power * functions.pow(x, power - 1.0)))
-
-    def forward_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """That of x and ``power``."""
-        return broadcast(tuple(shape), tuple(self.power.shape or ()), "PowerTransform")
-
-    inverse_shape = forward_shape
+    power: Variable
+    _names = ("power",)
+    _formulas = (
+        functions.pow,
+        lambda y, power: functions.pow(y, unary.reciprocal(power)),
+        lambda x, power: unary.log(unary.abs(power * functions.pow(x, power - 1.0))),
+    )
 
 
-class SigmoidTransform(Transform):
+class SigmoidTransform(_Formulas):
     """1 / (1 + exp(-x))."""
 
-    def _forward(self, x: Variable) -> Variable:
-        return unary.sigmoid(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return unary.log(y) - unary.log1p(y * -1.0)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return (softplus(x * -1.0) + softplus(x)) * -1.0
+    _formulas = (
+        unary.sigmoid,
+        lambda y: unary.log(y) - unary.log1p(y * -1.0),
+        lambda x: (softplus(x * -1.0) + softplus(x)) * -1.0,
+    )
 
 
-class TanhTransform(Transform):
+class TanhTransform(_Formulas):
     """tanh(x)."""
 
-    def _forward(self, x: Variable) -> Variable:
-        return unary.tanh(x)
-
-    def _inverse(self, y: Variable) -> Variable:
-        return unary.atanh(y)
-
-    def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        return (math.log(2.0) - x - softplus(x * -2.0)) * 2.0
+    _formulas = (
+        unary.tanh,
+        unary.atanh,
+        lambda x: (math.log(2.0) - x - softplus(x * -2.0)) * 2.0,
+    )
 
 
 class SoftmaxTransform(Transform):
@@ -218,11 +205,8 @@ class StickBreakingTransform(Transform):
 
     _ranks = (1, 1)
 
-    def _shifted(self, x: Variable) -> Variable:
-        return x - _falling((x.shape or ())[-1], x)
-
     def _forward(self, x: Variable) -> Variable:
-        part = unary.sigmoid(self._shifted(x))
+        part = unary.sigmoid(x - _falling(x, 0))
         end = ones_like(layers.slice(part, [part.ndim - 1], [0], [1]))
         rest = layers.concat([end, cumprod(1.0 - part, -1)], -1)
         return layers.concat([part, end], -1) * rest
@@ -230,10 +214,10 @@ class StickBreakingTransform(Transform):
     def _inverse(self, y: Variable) -> Variable:
         shares = _but_last(y)
         rest = unary.log(1.0 - functions.cumsum(shares, -1))
-        return unary.log(shares) - rest + _falling((shares.shape or ())[-1], y)
+        return unary.log(shares) - rest + _falling(y, 1)
 
     def _forward_log_det_jacobian(self, x: Variable) -> Variable:
-        shifted = self._shifted(x)
+        shifted = x - _falling(x, 0)
         logs = log_sigmoid(shifted) - shifted + unary.log(_but_last(self._forward(x)))
         return sum_last(logs, 1)
 
@@ -246,10 +230,10 @@ class StickBreakingTransform(Transform):
         return (*shape[:-1], shape[-1] - 1)
 
 
-def _falling(count: int, like: Variable) -> Variable:
-    """Return log(n), ..., log(1), in the rank of ``like``."""
-    numbers = np.log(np.arange(count, 0, -1, dtype=np.float64))
-    return constant(numbers.reshape([1] * (like.ndim - 1) + [count]), like.dtype)
+def _falling(like: Variable, less: int) -> Variable:
+    """Return log(n), ..., log(1), for n numbers in the last dimension of ``like`` or some less."""
+    numbers = np.log(np.arange((like.shape or ())[-1] - less, 0, -1, dtype=np.float64))
+    return constant(numbers.reshape([1] * (like.ndim - 1) + [-1]), like.dtype)
 
 
 def _but_last(x: Variable) -> Variable:
@@ -291,11 +275,9 @@ class ReshapeTransform(Transform):
         return (*shape[:front], *events[1 - side])
 
     def forward_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """With the event in its other shape."""
         return self._other(shape, 0)
 
     def inverse_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """With the event in its own shape."""
         return self._other(shape, 1)
 
 
@@ -344,13 +326,11 @@ class ChainTransform(Transform):
         return _sum(logs)
 
     def forward_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """That of the last one's values."""
         for transform in self.transforms:
             shape = transform.forward_shape(shape)
         return tuple(shape)
 
     def inverse_shape(self, shape: Sizes) -> tuple[int, ...]:
-        """That of what the first one takes."""
         for transform in reversed(self.transforms):
             shape = transform.inverse_shape(shape)
         return tuple(shape)
@@ -448,13 +428,11 @@ class TransformedDistribution(Distribution):
         super().__init__(shape[: len(shape) - rank], shape[len(shape) - rank :])
 
     def sample(self, shape: Any = ()) -> Variable:
-        """Draw from the base, and transform; no gradient passes."""
         draw = ChainTransform(self._transforms).forward(self._base.sample(shape))
         draw.stop_gradient = True
         return draw
 
     def rsample(self, shape: Any = ()) -> Variable:
-        """Draw from the base, and transform; gradients pass to all parameters."""
         return ChainTransform(self._transforms).forward(self._base.rsample(shape))
 
     def log_prob(self, value: Variable) -> Variable:
