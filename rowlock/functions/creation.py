@@ -263,4 +263,15 @@ def shape_numbers(shape: Any, layer: str) -> Sequence[int]:
     return [shape] if isinstance(shape, int) else sizes_of(shape, layer)
 
 
-publish_definitions(__name__, withhold=(constant, shape_numbers))
+def sizes_or_variables(shape: Any, layer: str) -> list[Any]:
+    """Return sizes as a list of ints and Variables; a Variable [n] holds n of them."""
+    if isinstance(shape, Variable) and shape.ndim == 1 and (shape.shape or (-1,))[0] > 0:
+        return [shape[i] for i in range((shape.shape or ())[0])]
+    if isinstance(shape, (list, tuple)) and any(isinstance(size, Variable) for size in shape):
+        known = (size for size in shape if not isinstance(size, Variable))
+        numbers = iter(shape_numbers(list(known), layer))
+        return [size if isinstance(size, Variable) else next(numbers) for size in shape]
+    return list(shape_numbers(shape, layer))
+
+
+publish_definitions(__name__, withhold=(constant, shape_numbers, sizes_or_variables))

@@ -12,7 +12,7 @@ from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import VarType, to_var_type
-from .creation import full_like, shape_numbers, zeros_like
+from .creation import full_like, sizes_or_variables, zeros_like
 from .framework import dtype_or_default
 from .math import alike, cumsum, maximum, minimum
 from .places import known_sizes
@@ -28,7 +28,7 @@ def uniform(
     name: str | None = None,
 ) -> Variable:
     """Evenly between ``min`` and ``max``."""
-    sizes = shape_numbers(shape, "uniform")
+    sizes = sizes_or_variables(shape, "uniform")
     return tensors.uniform_random(sizes, dtype_or_default(dtype), float(min), float(max), seed)
 
 
@@ -39,7 +39,9 @@ def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """From the standard normal distribution."""
-    return tensors.gaussian_random(shape_numbers(shape, "randn"), dtype=dtype_or_default(dtype))
+    return tensors.gaussian_random(
+        sizes_or_variables(shape, "randn"), dtype=dtype_or_default(dtype)
+    )
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
@@ -51,7 +53,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
                 raise InvalidType(
                     f"normal: mean and std are numbers or Variables, got {parameter!r}."
                 )
-        sizes = shape_numbers([1] if shape is None else shape, "normal")
+        sizes = sizes_or_variables([1] if shape is None else shape, "normal")
         return tensors.gaussian_random(sizes, float(mean), float(std), dtype=dtype_or_default(None))
     sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
     scaled: Variable = sample * std + mean

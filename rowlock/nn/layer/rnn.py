@@ -378,7 +378,9 @@ class RNNBase(LayerList):
         starts = self._starts(initial_states)
         mask = None
         if sequence_length is not None and self._zeros_behind:
-            steps = (inputs.shape or ())[0 if self.time_major else 1]
+            time = 0 if self.time_major else 1
+            steps: Any = (inputs.shape or ())[time]
+            steps = layers.shape(inputs)[time] if steps < 0 else steps
             mask = sequence_mask(sequence_length, steps, inputs.dtype)
             mask = layers.unsqueeze(
                 layers.transpose(mask, [1, 0]) if self.time_major else mask, [2]
