@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import wraps
 from inspect import Parameter, signature
@@ -15,7 +16,8 @@ def reordered(
 ) -> Callable[..., T]:
     """Return a function whose parameters come in another order, and may be fewer.
 
-    ``order`` are their names, ``name`` and ``text`` the function's own name and documentation.
+    ``order`` are their names, ``name`` and ``text`` the function's own name and documentation. It is one of the
+    module that calls this.
     """
     own = signature(function)
     kind = Parameter.POSITIONAL_OR_KEYWORD
@@ -32,6 +34,7 @@ def reordered(
         return function(**values.arguments)
 
     call.__name__ = call.__qualname__ = own_name
+    call.__module__ = sys._getframe(1).f_globals["__name__"]
     call.__doc__ = text or function.__doc__
     call.__signature__ = other  # type: ignore[attr-defined]
     return call

@@ -373,6 +373,7 @@ V.deform_conv2d(im, paddle.tile(im, [1, 2, 1, 1])[:, :, :3, :3] - 4, paddle.tile
 V.yolo_box(paddle.tile(im, [1, 2, 1, 1])[:, :6] * 0.1, paddle.full([1, 2], 40, 'int32'), [10, 13], 1, 0.5, 8)[0] | V.yolo_loss(paddle.tile(im, [1, 3, 1, 1]) * 0.1, paddle.abs(paddle.unsqueeze(w, 0)) * 0.2, paddle.zeros([1, 3], 'int32'), [10, 13, 16, 30], [0, 1], 1, 0.5, 8)
 V.prior_box(im, im, [2.0], [3.0], [1.0, 2.0], flip=True, min_max_aspect_ratios_order=True)[0] | V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, rois_num=THREE)[0][1] | V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, True, THREE)[1]
 V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, rois_num=THREE)[2][2] | V.generate_proposals(im, paddle.tile(im, [1, 4, 1, 1]) * 0.1, paddle.full([1, 2], 60.0), paddle.tile(im, [4, 1, 1, 1]) * 8, paddle.ones([4, 4, 4, 4]), post_nms_top_n=6, nms_thresh=0.6, return_rois_num=True)[0]
+V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, -1, -1)[0] | V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, 9, 5, True, 1.5, -1, False)[0] | V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, -1, -1)[1] | V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, -1, 4, return_index=True)[2]
 V.generate_proposals(im, paddle.tile(im, [1, 4, 1, 1]) * 0.1, paddle.full([1, 2], 60.0), paddle.tile(im, [4, 1, 1, 1]) * 8, paddle.ones([4, 4, 4, 4]), min_size=4.0, nms_thresh=0.5, pixel_offset=True, return_rois_num=True)[2]
 """)
 ]
