@@ -24,6 +24,7 @@ _SUBPACKAGES = (
     "distributed",
     "distribution",
     "fluid",
+    "framework",
     "incubate",
     "inference",
     "io",

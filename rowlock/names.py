@@ -121,6 +121,8 @@ def publish_listed(module: str) -> None:
         namespace.update({name: checked(namespace[name]) for name in public})
     namespace["__dir__"] = listing(module)
     namespace.setdefault("__getattr__", missing(module))
+    # With a path, ``from module import name`` asks finders (`_Refusals`) for a name that the module lacks.
+    namespace.setdefault("__path__", [])
 
 
 def missing(module: str) -> Callable[[str], NoReturn]:
@@ -139,11 +141,11 @@ def listing(module: str) -> Callable[[], list[str]]:
 
 
 class NotBuilt(ModuleNotFoundError):
-    """An import of a name of Paddle's that is not built."""
+    """An import of a name that a module of the front door lacks."""
 
 
 class _Refusals(importlib.abc.MetaPathFinder):
-    """Says what to use instead where ``from rowlock.x import name`` or ``import rowlock.x.name`` finds nothing.
+    """Says why ``from rowlock.x import name`` or ``import rowlock.x.name`` finds nothing, and what to do.
 
     Python drops the text of a module's AttributeError from such an ImportError.
     """
@@ -151,10 +153,19 @@ class _Refusals(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Return None, or raise for a name of Paddle's."""
+        """Return None for modules of others.
+
+        Raises:
+            NotBuilt: the name is Paddle's, or a mistake in the name of what a module offers.
+        """
         module, _, name = fullname.rpartition(".")
-        if module.split(".")[0] == _PACKAGE and (text := _of_paddle(module, name)):
-            raise NotBuilt(text)
+        if module.split(".")[0] != _PACKAGE:
+            return None
+        parent = sys.modules.get(module)
+        if hasattr(parent, "__all__") and name in dir(parent):  # it is there, and no module
+            return None
+        if "__dir__" in vars(parent) or _of_paddle(module, name):  # one whose names users import
+            raise NotBuilt(_refusal(module, name))
         return None
 
 

@@ -15,7 +15,7 @@ from ..program.operator import Operator
 from ..program.program import Program, default_main_program, default_startup_program
 from ..program.variable import Variable
 from .arguments import integer, number
-from .initializer import ConstantInitializer, Initializer, XavierInitializer
+from .initializer import CHOSEN, ConstantInitializer, Initializer, XavierInitializer
 from .param_attr import ParamAttr
 
 
@@ -101,7 +101,7 @@ class LayerHelper:
         settings = ParamAttr.of(attr)
         if settings is None:
             return None
-        initializer = settings.initializer or default_initializer
+        initializer = settings.initializer or CHOSEN.get(is_bias) or default_initializer
         if initializer is None:
             if to_var_type(dtype) not in FLOATS:
                 kind = to_var_type(dtype).name.lower()

@@ -22,6 +22,24 @@ class Initializer:
         raise NotImplementedError
 
 
+# What a program chose for weights (False) and biases (True) without an initializer of their own.
+CHOSEN: dict[bool, Initializer | None] = {}
+
+
+def set_global_initializer(weight_init: Any, bias_init: Any = None) -> None:
+    """Choose what parameters without an initializer of their own begin with; None is each layer's own choice.
+
+    Raises:
+        InvalidType: it is no initializer.
+    """
+    for argument, value in (("weight_init", weight_init), ("bias_init", bias_init)):
+        if value is not None and not isinstance(value, Initializer):
+            raise InvalidType(
+                f"set_global_initializer: {argument} must be an initializer or None, got {value!r}."
+            )
+    CHOSEN.update({False: weight_init, True: bias_init})
+
+
 def _prepend(block: Block, variable: Variable, op_type: str, attrs: dict[str, Any]) -> Operator:
     assert variable.dtype is not None
     full = {"shape": list(variable.shape or ()), "dtype": int(variable.dtype), **attrs}

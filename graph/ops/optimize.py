@@ -134,6 +134,34 @@ def adamw(
     return adam(param, grad, rate, *state, **options, scales_epsilon=True)
 
 
+@declare_update(tried={"epsilon": 0.1, "coeff": 0.25, "with_decay": True, "lr_ratio": 0.5}, **_ADAM)
+def amsgrad(
+    param: Expr,
+    grad: Expr,
+    learning_rate: Expr,
+    moment1: Expr,
+    moment2: Expr,
+    moment2_max: Expr,
+    beta1_pow: Expr,
+    beta2_pow: Expr,
+    *,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    lr_ratio: float = 1.0,
+    coeff: float = 0.0,
+    with_decay: bool = False,
+) -> Results:
+    """Adam, and AdamW ``with_decay``, by the largest second moment so far. Reddi et al., arXiv 1904.09237."""
+    rate = learning_rate * lr_ratio
+    param = param - rate * coeff * param if with_decay else param
+    state = (moment1, moment2, beta1_pow, beta2_pow)
+    results = adam(param, grad, rate, *state, beta1=beta1, beta2=beta2)
+    largest, root = e.maximum(moment2_max, results["moment2"]), e.sqrt(1 - beta2_pow)
+    step = results["moment1"] / (e.sqrt(largest) + epsilon * root) * (rate * root / (1 - beta1_pow))
+    return {**results, "moment2_max": largest, "param": param - step}
+
+
 def _scaled(param: Expr, grad: Expr, rate: Expr, moment: Expr, epsilon: float) -> Expr:
     return param - grad / (e.sqrt(moment) + epsilon) * rate
 

@@ -15,7 +15,7 @@ from ..graph.layers.tensors import sizes_of
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
-from ..strategies.types import VarType, to_numpy, to_var_type
+from ..strategies.types import INTEGERS, VarType, to_numpy, to_var_type
 from .framework import dtype_or_default
 
 
@@ -109,9 +109,18 @@ def _numbers(layer: str, *values: Any) -> None:
 def arange(
     start: Any = 0, end: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None
 ) -> Variable:
-    """start, start + step, ... up to but without ``end``; integers where all three are."""
+    """start, start + step, ... up to but without ``end``, each a number or a Variable of one element.
+
+    They are integers where all three are.
+    """
     if end is None:
         start, end = 0, start
+    variables = [value for value in (start, end, step) if isinstance(value, Variable)]
+    if variables:
+        whole = not any(isinstance(value, float) for value in (start, end, step))
+        whole = whole and all(value.dtype in INTEGERS for value in variables)
+        kind = (VarType.INT64 if whole else dtype_or_default(None)) if dtype is None else dtype
+        return matrices.range(start, end, step, kind)
     _numbers("arange", start, end, step)
     if step == 0:
         raise InvalidValue("arange: the step cannot be 0.")
@@ -254,4 +263,15 @@ def shape_numbers(shape: Any, layer: str) -> Sequence[int]:
     return [shape] if isinstance(shape, int) else sizes_of(shape, layer)
 
 
-publish_definitions(__name__, withhold=(constant, shape_numbers))
+def sizes_or_variables(shape: Any, layer: str) -> list[Any]:
+    """Return sizes as a list of ints and Variables; a Variable [n] holds n of them."""
+    if isinstance(shape, Variable) and shape.ndim == 1 and (shape.shape or (-1,))[0] > 0:
+        return [shape[i] for i in range((shape.shape or ())[0])]
+    if isinstance(shape, (list, tuple)) and any(isinstance(size, Variable) for size in shape):
+        known = (size for size in shape if not isinstance(size, Variable))
+        numbers = iter(shape_numbers(list(known), layer))
+        return [size if isinstance(size, Variable) else next(numbers) for size in shape]
+    return list(shape_numbers(shape, layer))
+
+
+publish_definitions(__name__, withhold=(constant, shape_numbers, sizes_or_variables))

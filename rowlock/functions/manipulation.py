@@ -12,7 +12,7 @@ from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue
-from .creation import shape_numbers
+from .creation import sizes_or_variables
 
 
 def concat(x: Sequence[Variable], axis: Any = 0, name: str | None = None) -> Variable:
@@ -97,19 +97,23 @@ def expand(x: Variable, shape: Any, name: str | None = None) -> Variable:
     Raises:
         InvalidValue: a size other than 1 would change.
     """
-    target = list(shape_numbers(shape, "expand"))
+    target = sizes_or_variables(shape, "expand")
     have = [1] * (len(target) - x.ndim) + list(x.shape or ())
-    times = []
-    for i, (size, old) in enumerate(zip(target, have, strict=False)):
+    if len(have) != len(target):
+        raise InvalidValue(f"expand: {x.name!r} has more dimensions than {target}.")
+    view = layers.unsqueeze(x, list(range(len(target) - x.ndim))) if len(target) > x.ndim else x
+    times: list[Any] = []
+    for i, (size, old) in enumerate(zip(target, have, strict=True)):
+        if isinstance(size, Variable) or (old == -1 and size != -1):  # a step tells which of both
+            times.append(size if old == 1 else size // layers.shape(view)[i])
+            continue
         if size != old and size != -1 and old != 1:
             raise InvalidValue(
                 f"expand: dimension {i} of {x.name!r} has size {old}; only 1 becomes {size}."
             )
         times.append(size if old == 1 and size > 0 else 1)
-    if len(have) != len(target):
-        raise InvalidValue(f"expand: {x.name!r} has more dimensions than {target}.")
-    view = layers.unsqueeze(x, list(range(len(target) - x.ndim))) if len(target) > x.ndim else x
-    return layers.expand(view, times, name) if max(times) > 1 else layers.assign(view)
+    is_same = all(not isinstance(n, Variable) and n == 1 for n in times)
+    return layers.assign(view) if is_same else layers.expand(view, times, name)
 
 
 broadcast_to = expand
@@ -125,8 +129,8 @@ def expand_as(x: Variable, y: Variable, name: str | None = None) -> Variable:
 
 def tile(x: Variable, repeat_times: Any, name: str | None = None) -> Variable:
     """x repeated along each dimension."""
-    times = list(shape_numbers(repeat_times, "tile"))
-    if not times or min(times) < 1:
+    times = sizes_or_variables(repeat_times, "tile")
+    if not times or any(not isinstance(n, Variable) and n < 1 for n in times):
         raise InvalidValue(f"tile: repeat_times must be positive, got {times}.")
     new = len(times) - x.ndim
     view = layers.unsqueeze(x, list(range(new))) if new > 0 else x

@@ -280,18 +280,6 @@ def any(x: Variable, axis: Axis = None, keepdim: bool = False, name: str | None 
     return tensors.reduce_any(truth(x), _axes(axis, "any"), keepdim, name)
 
 
-def _count(x: Variable, axis: Axis, layer: str) -> int:
-    """Return how many elements are reduced to one."""
-    shape = x.shape or ()
-    picked = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
-    sizes = [shape[i] for i in picked]
-    if min_of(*sizes, 0) < 0:
-        raise InvalidValue(
-            f"{layer}: the sizes {list(shape)} of {x.name!r} along axis must be known."
-        )
-    return math.prod(sizes)
-
-
 def var(
     x: Variable,
     axis: Axis = None,
@@ -304,7 +292,12 @@ def var(
     out = layers.reduce_mean(distance * distance, axis, keepdim, name)
     if not unbiased:
         return out
-    count = _count(x, axis, "var")
+    shape = x.shape or ()
+    picked = range(len(shape)) if axis is None else [axis] if isinstance(axis, int) else axis
+    count = math.prod(shape[i] for i in picked)
+    if -1 in (shape[i] for i in picked):  # a step tells it
+        counts = layers.reduce_sum(layers.ones_like(x), axis, keepdim)
+        return out * (counts / (counts - 1.0))
     return out * (count / (count - 1.0)) if count > 1 else out * math.nan
 
 

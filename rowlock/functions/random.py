@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..graph.layers import draws, tensors
+from ..graph.layers import binary, draws, tensors, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
-from ..strategies.errors import InvalidType
+from ..strategies.errors import InvalidType, InvalidValue
 from ..strategies.types import VarType, to_var_type
-from .creation import full_like, shape_numbers
+from .creation import full_like, sizes_or_variables, zeros_like
 from .framework import dtype_or_default
+from .math import alike, cumsum, maximum, minimum
 from .places import known_sizes
+from .search import where
 
 
 def uniform(
@@ -25,7 +28,7 @@ def uniform(
     name: str | None = None,
 ) -> Variable:
     """Evenly between ``min`` and ``max``."""
-    sizes = shape_numbers(shape, "uniform")
+    sizes = sizes_or_variables(shape, "uniform")
     return tensors.uniform_random(sizes, dtype_or_default(dtype), float(min), float(max), seed)
 
 
@@ -36,7 +39,9 @@ def rand(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
 
 def randn(shape: Any, dtype: Any = None, name: str | None = None) -> Variable:
     """From the standard normal distribution."""
-    return tensors.gaussian_random(shape_numbers(shape, "randn"), dtype=dtype_or_default(dtype))
+    return tensors.gaussian_random(
+        sizes_or_variables(shape, "randn"), dtype=dtype_or_default(dtype)
+    )
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None = None) -> Variable:
@@ -48,7 +53,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, shape: Any = None, name: str | None 
                 raise InvalidType(
                     f"normal: mean and std are numbers or Variables, got {parameter!r}."
                 )
-        sizes = shape_numbers([1] if shape is None else shape, "normal")
+        sizes = sizes_or_variables([1] if shape is None else shape, "normal")
         return tensors.gaussian_random(sizes, float(mean), float(std), dtype=dtype_or_default(None))
     sample = tensors.gaussian_random(list(variables[0].shape or ()), dtype=variables[0].dtype)
     scaled: Variable = sample * std + mean
@@ -103,7 +108,138 @@ def multinomial(
     return draws.multinomial(x, num_samples, replacement, name)
 
 
+def drawn(
+    like: Variable, front: Sequence[int], function: str, *, is_normal: bool = False
+) -> Variable:
+    """Return numbers from [0, 1), or around 0 with deviation 1: sizes ``front``, then those of ``like``.
+
+    Raises:
+        InvalidValue: of ``like`` more than one size is unknown.
+    """
+    shape, ends = list(like.shape or ()), (0.0, 1.0)  # or mean and deviation
+    sizes = [*front, *shape]
+    if -1 not in shape and is_normal:
+        numbers = tensors.gaussian_random(sizes, *ends, dtype=like.dtype)
+    elif -1 not in shape:
+        numbers = tensors.uniform_random(sizes, like.dtype, *ends)
+    elif shape.count(-1) > 1:
+        raise InvalidValue(f"{function}: only one size of a batch may be unknown, got {shape}.")
+    else:
+        unknown = (shape.index(-1), len(front) + shape.index(-1))
+        if is_normal:
+            numbers = draws.gaussian_random_batch_size_like(
+                like, sizes, *unknown, *ends, dtype=like.dtype
+            )
+        else:
+            numbers = draws.uniform_random_batch_size_like(like, sizes, like.dtype, *unknown, *ends)
+    numbers.stop_gradient = True
+    return numbers
+
+
+_TRIES = (
+    16  # of which each is taken with a probability above 0.7: one in 2e8 draws is the ``default``
+)
+
+
+def _first(is_taken: Variable, values: Variable, default: Variable) -> Variable:
+    """Return, of values [tries, ...], the first one that is taken."""
+    taken = layers.cast(is_taken, values.dtype)
+    taken = taken * layers.cast(cumsum(taken, 0) == 1.0, values.dtype)
+    value = layers.reduce_sum(where(taken > 0.0, values, zeros_like(values)), 0)
+    result = where(layers.reduce_sum(taken, 0) > 0.0, value, default)
+    result.stop_gradient = True
+    return result
+
+
+def standard_gamma(x: Floats, name: str | None = None) -> Variable:
+    """Samples of gamma distributions of rate 1, whose concentrations are in x; no gradient passes.
+
+    Marsaglia and Tsang, ACM Transactions on Mathematical Software 26 (2000), with several tries at once.
+    """
+    high = where(x < 1.0, x + 1.0, x) - 1.0 / 3.0
+    d = layers.unsqueeze(high, [0])
+    normals = drawn(x, [_TRIES], "standard_gamma", is_normal=True)
+    cube = (normals / unary.sqrt(d * 9.0) + 1.0) ** 3.0
+    safe = where(cube > 0.0, cube, full_like(cube, 1.0))
+    bound = unary.square(normals) * 0.5 + (1.0 - safe + unary.log(safe)) * d
+    is_below = unary.log(drawn(x, [_TRIES], "standard_gamma")) < bound
+    sample = _first((cube > 0.0) & is_below, safe * d, high)
+    power = unary.log(1.0 - drawn(x, (), "standard_gamma")) / x
+    result = where(x < 1.0, sample * unary.exp(power), sample)
+    result.stop_gradient = True
+    return result
+
+
+def _hat(like: Variable, a: Variable, b: Variable, function: str) -> tuple[Variable, Variable]:
+    """Return numbers [tries, ...] around 0 by transformed rejection, and log(V / (a / u^2 + b)) of each."""
+    side = drawn(like, [_TRIES], function) - 0.5
+    near = 0.5 - unary.abs(side)
+    level = unary.log(1.0 - drawn(like, [_TRIES], function))
+    return (a * 2.0 / near + b) * side, level - unary.log(a / unary.square(near) + b)
+
+
+_FEW, _ARRIVALS = (
+    10.0,
+    48,
+)  # below this mean events are counted; for more there is a chance of 1e-15
+
+
+def _counted(waits: Variable, until: Variable) -> Variable:
+    """Return how many events come before ``until``, of waits [events, ...] for each."""
+    return layers.reduce_sum(layers.cast(cumsum(waits, 0) <= until, waits.dtype), 0)
+
+
+def poisson(x: Floats, name: str | None = None) -> Variable:
+    """Samples of Poisson distributions, whose rates are in x; no gradient passes.
+
+    Few events are counted as they come; of many, W. Hoermann, Insurance: Mathematics and Economics 12 (1993).
+    """
+    rate = layers.unsqueeze(x, [0])
+    few = _counted(unary.log(1.0 - drawn(x, [_ARRIVALS], "poisson")) * -1.0, rate)
+    mean = maximum(rate, full_like(rate, _FEW))
+    b = unary.sqrt(mean) * 2.53 + 0.931
+    numbers, level = _hat(x, b * 0.02483 - 0.059, b, "poisson")
+    events = unary.floor(numbers + mean + 0.43)
+    safe = unary.relu(events)
+    bound = safe * unary.log(mean) - mean - unary.lgamma(safe + 1.0)
+    is_taken = (events >= 0.0) & (level + unary.log(1.1328 / (b - 3.4) + 1.1239) <= bound)
+    return where(x < _FEW, few, _first(is_taken, safe, unary.floor(x)))
+
+
+def binomial(count: Variable, prob: Variable, name: str | None = None) -> Variable:
+    """How many of ``count`` come true, each with the probability ``prob``: int64 in their shape.
+
+    Few are counted as they come; of many, W. Hoermann, Journal of Statistical Computation and Simulation 46
+    (1993).
+    """
+    n, p = alike(layers.cast(count, prob.dtype), prob)
+    like = binary.elementwise_add(n * 0.0, p)
+    n, p = binary.elementwise_add(like * 0.0, n), like
+    rare = minimum(p, 1.0 - p)
+    total, q = layers.unsqueeze(n, [0]), layers.unsqueeze(rare, [0])
+    tries = unary.log(1.0 - drawn(like, [_ARRIVALS], "binomial")) / unary.log1p(q * -1.0)
+    few = _counted(unary.floor(tries) + 1.0, total)
+    is_many = n * rare >= _FEW
+    usual = layers.unsqueeze(is_many, [0])
+    total = where(usual, total, full_like(total, 100.0))
+    q = where(usual, q, full_like(q, 0.25))
+    root = unary.sqrt(total * q * (1.0 - q))
+    b = root * 2.53 + 1.15
+    numbers, level = _hat(like, b * 0.0248 + q * 0.01 - 0.0873, b, "binomial")
+    events = unary.floor(numbers + total * q + 0.5)
+    inside = (events >= 0.0) & (events <= total)
+    safe, mode = where(inside, events, zeros_like(events)), unary.floor((total + 1.0) * q)
+
+    def ways(k: Variable) -> Variable:
+        return unary.lgamma(k + 1.0) + unary.lgamma(total - k + 1.0)
+
+    bound = ways(mode) - ways(safe) + (safe - mode) * unary.log(q / (1.0 - q))
+    is_taken = inside & (level + unary.log((5.1 / b + 2.83) * root) <= bound)
+    events = where(is_many, _first(is_taken, safe, unary.floor(n * rare)), few)
+    return layers.cast(where(p > 0.5, n - events, events), "int64")
+
+
 standard_normal = randn
 
 
-publish_definitions(__name__)
+publish_definitions(__name__, withhold=(drawn,))

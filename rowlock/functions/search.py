@@ -10,6 +10,7 @@ import numpy as np
 
 from ..graph.layers import binary, matrices, tensors, unary
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import of_family
 from ..graph.layers.helper import LayerHelper, constant_layer, layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -150,8 +151,14 @@ def allclose(
 
 
 def _extreme(
-    op_type: str, x: Variable, axis: int | None, keepdim: bool, dtype: Any, name: str | None
+    op_type: str,
+    x: Variable,
+    axis: int | None = None,
+    keepdim: bool = False,
+    dtype: Any = "int64",
+    name: str | None = None,
 ) -> Variable:
+    """Index of the largest, or smallest, element along ``axis`` (None: of all, in a row)."""
     kind = to_var_type(dtype)
     if kind not in (VarType.INT32, VarType.INT64):
         raise InvalidType(f"{op_type}: dtype must be 'int32' or 'int64', got {dtype!r}.")
@@ -165,48 +172,27 @@ def _extreme(
     return out if kind == VarType.INT64 else layers.cast(out, kind)
 
 
-def argmax(
-    x: Variable,
-    axis: int | None = None,
-    keepdim: bool = False,
-    dtype: Any = "int64",
-    name: str | None = None,
-) -> Variable:
-    """Index of the largest element along ``axis`` (None: of all, in a row)."""
-    return _extreme("arg_max", x, axis, keepdim, dtype, name)
+argmax = of_family(_extreme, "arg_max", "argmax")
+argmin = of_family(_extreme, "arg_min", "argmin")
 
 
-def argmin(
-    x: Variable,
-    axis: int | None = None,
-    keepdim: bool = False,
-    dtype: Any = "int64",
-    name: str | None = None,
-) -> Variable:
-    """Index of the smallest element along ``axis`` (None: of all, in a row)."""
-    return _extreme("arg_min", x, axis, keepdim, dtype, name)
-
-
-def argsort(
+def _in_order(
+    result: int,
     x: Variable,
     axis: int = -1,
     descending: bool = False,
     stable: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """The positions of the sorted elements of x; equal ones stay in order."""
-    return tensors.in_order(x, axis, descending, name)[1]
+    """The elements of x in order along ``axis`` (``sort``), or where they stand (``argsort``).
+
+    Equal ones stay as they stand.
+    """
+    return tensors.in_order(x, axis, descending, name)[result]
 
 
-def sort(
-    x: Variable,
-    axis: int = -1,
-    descending: bool = False,
-    stable: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """The elements in order along ``axis``."""
-    return tensors.in_order(x, axis, descending, name)[0]
+argsort = of_family(_in_order, 1, "argsort")
+sort = of_family(_in_order, 0, "sort")
 
 
 def topk(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from ..graph.layers import binary, tensors
@@ -13,6 +14,7 @@ from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
 from ..strategies.types import VarType
+from . import math as functions
 from .creation import meshgrid, ones_like
 from .manipulation import concat, expand, flatten, gather, reshape, stack, transpose
 from .math import mod
@@ -160,8 +162,11 @@ def broadcast_shape(x_shape: Sequence[int], y_shape: Sequence[int]) -> list[int]
 def broadcast_tensors(input: Sequence[Variable], name: str | None = None) -> list[Variable]:
     """Tensors, each repeated to the shape of their sum."""
     operands, shape = _listed(input, "broadcast_tensors"), [1]
+    if any(-1 in (tensor.shape or ()) for tensor in operands):
+        zeros = reduce(functions.add, [tensor * 0 for tensor in operands])
+        return [functions.add(tensor, zeros) for tensor in operands]
     for tensor in operands:
-        shape = broadcast_shape(shape, known_sizes(tensor, "broadcast_tensors"))
+        shape = broadcast_shape(shape, list(tensor.shape or ()))
     return [expand(tensor, shape) for tensor in operands]
 
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from ..functions.creation import constant
+from ..functions.signatures import reordered
 from ..graph.layers import binary, tensors
 from ..graph.layers import conv as nets
 from ..graph.layers import shape as layers
+from ..graph.layers.arguments import of_family
 from ..graph.layers.helper import layer
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
@@ -62,7 +64,8 @@ def _applied(
     return layers.squeeze(out, [1 if last else 2]) if dims == 1 else out
 
 
-def conv1d(
+def _conv(
+    dims: int,
     x: Variable,
     weight: Variable,
     bias: Variable | None = None,
@@ -70,61 +73,41 @@ def conv1d(
     padding: Any = 0,
     dilation: Any = 1,
     groups: int = 1,
-    data_format: str = "NCL",
+    data_format: str = "",
     name: str | None = None,
 ) -> Variable:
-    """Convolution of sequences of one length with given filters [O, C / groups, width]."""
-    attrs = {**_attrs("conv1d", 1, stride, padding, dilation, data_format), "groups": groups}
-    return _applied("conv1d", 1, x, weight, bias, attrs, name)
+    """Convolution of sequences of one length, images or volumes with given filters [O, C / groups, *sizes]."""
+    kind = f"conv{dims}d"
+    attrs = {**_attrs(kind, dims, stride, padding, dilation, data_format), "groups": groups}
+    return _applied(kind, dims, x, weight, bias, attrs, name)
 
 
-def conv2d(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Variable:
-    """Convolution of images with given filters [O, C / groups, kh, kw]."""
-    attrs = {**_attrs("conv2d", 2, stride, padding, dilation, data_format), "groups": groups}
-    return _applied("conv2d", 2, x, weight, bias, attrs, name)
-
-
-def conv3d(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
-    """Convolution of volumes with given filters [O, C / groups, kd, kh, kw]."""
-    attrs = {**_attrs("conv3d", 3, stride, padding, dilation, data_format), "groups": groups}
-    return _applied("conv3d", 3, x, weight, bias, attrs, name)
+conv1d = of_family(_conv, 1, "conv1d", data_format="NCL")
+conv2d = of_family(_conv, 2, "conv2d", data_format="NCHW")
+conv3d = of_family(_conv, 3, "conv3d", data_format="NCDHW")
 
 
 def _transposed(
     dims: int,
     x: Variable,
     weight: Variable,
-    bias: Variable | None,
-    windows: tuple[Any, Any, Any],
-    output_padding: Any,
-    output_size: Any,
-    groups: int,
-    data_format: str,
-    name: str | None,
+    bias: Variable | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+    output_size: Any = None,
+    data_format: str = "",
+    name: str | None = None,
 ) -> Variable:
-    """``windows``: stride, padding, dilation."""
+    """Transposed convolution with given filters [C, O / groups, *sizes].
+
+    Raises:
+        InvalidValue: ``output_padding`` is a stride or more, or comes with ``output_size``; sizes do not fit.
+    """
     layer = f"conv{dims}d_transpose"
-    attrs = {**_attrs(layer, dims, *windows, data_format), "groups": groups}
+    attrs = {**_attrs(layer, dims, stride, padding, dilation, data_format), "groups": groups}
     if output_size is not None:
         if output_padding != 0:
             raise InvalidValue(f"{layer}: output_padding and output_size exclude each other.")
@@ -135,68 +118,14 @@ def _transposed(
     return _applied(layer, dims, x, weight, bias, attrs, name)
 
 
-def conv1d_transpose(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-    output_size: Any = None,
-    data_format: str = "NCL",
-    name: str | None = None,
-) -> Variable:
-    """Transposed convolution of sequences of one length with given filters [C, O / groups, width]."""
-    return _transposed(
-        1, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
-        data_format, name,
-    )  # fmt: skip
-
-
-def conv2d_transpose(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    dilation: Any = 1,
-    groups: int = 1,
-    output_size: Any = None,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Variable:
-    """Transposed convolution of images with given filters [C, O / groups, kh, kw].
-
-    Raises:
-        InvalidValue: ``output_padding`` is a stride or more, or comes with ``output_size``; sizes do not fit.
-    """
-    return _transposed(
-        2, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
-        data_format, name,
-    )  # fmt: skip
-
-
-def conv3d_transpose(
-    x: Variable,
-    weight: Variable,
-    bias: Variable | None = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: int = 1,
-    dilation: Any = 1,
-    output_size: Any = None,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
-    """Transposed convolution of volumes with given filters [C, O / groups, kd, kh, kw]."""
-    return _transposed(
-        3, x, weight, bias, (stride, padding, dilation), output_padding, output_size, groups,
-        data_format, name,
-    )  # fmt: skip
+_ORDER = "x weight bias stride padding output_padding groups dilation output_size data_format name"
+conv1d_transpose = reordered(
+    of_family(_transposed, 1, "conv1d_transpose", data_format="NCL"), _ORDER
+)
+conv2d_transpose = of_family(_transposed, 2, "conv2d_transpose", data_format="NCHW")
+conv3d_transpose = reordered(
+    of_family(_transposed, 3, "conv3d_transpose", data_format="NCDHW"), _ORDER
+)
 
 
 def fold(

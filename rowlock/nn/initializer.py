@@ -11,7 +11,7 @@ from ..functions.creation import diag
 from ..functions.manipulation import reshape, transpose
 from ..functions.random import standard_normal
 from ..graph.layers import initializer as base
-from ..graph.layers.initializer import Constant, Uniform
+from ..graph.layers.initializer import Constant, Uniform, set_global_initializer
 from ..graph.layers.unary import sign
 from ..graph.program.block import Block
 from ..graph.program.operator import Operator
@@ -182,6 +182,7 @@ __all__ = [
     "XavierNormal",
     "XavierUniform",
     "calculate_gain",
+    "set_global_initializer",
 ]
 
 publish_listed(__name__)

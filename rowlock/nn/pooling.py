@@ -6,8 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ..functions.signatures import reordered
 from ..graph.layers import shape as layers
 from ..graph.layers import tensors
+from ..graph.layers.arguments import of_family
 from ..graph.layers.conv import FORMATS, image_format, paddings_of, several
 from ..graph.layers.helper import layer
 from ..graph.layers.pool import indexed
@@ -73,17 +75,23 @@ def _with_margin(x: Variable, attrs: dict[str, Any], last: bool) -> Variable:
 def _max_pool(
     dims: int,
     x: Variable,
-    windows: tuple[Any, Any, Any],
-    return_mask: bool,
-    ceil_mode: bool,
-    data_format: str,
-    name: str | None,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    return_mask: bool = False,
+    ceil_mode: bool = False,
+    data_format: str = "",
+    name: str | None = None,
 ) -> Any:
-    """``windows``: kernel_size, stride, padding."""
+    """Maximum over windows; with ``return_mask`` also where each lies in its channel, int32.
+
+    Raises:
+        InvalidValue: sizes do not fit, or ``return_mask`` is set with channels last.
+    """
     layer = f"max_pool{dims}d"
     _check(x, layer, dims)
     last = image_format(data_format, layer, dims)
-    attrs = _windows(layer, dims, *windows, ceil_mode, last)
+    attrs = _windows(layer, dims, kernel_size, stride, padding, ceil_mode, last)
     if not return_mask:
         attrs |= {"pooling_type": "max", "data_format": FORMATS[max(dims, 2)][last]}
         return _as_image(dims, x, lambda image: _pool(image, attrs, name))
@@ -109,18 +117,20 @@ def _max_pool(
 def _avg_pool(
     dims: int,
     x: Variable,
-    windows: tuple[Any, Any, Any],
-    ceil_mode: bool,
-    exclusive: bool,
-    divisor_override: Any,
-    data_format: str,
-    name: str | None,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    exclusive: bool = True,
+    divisor_override: float | None = None,
+    data_format: str = "",
+    name: str | None = None,
 ) -> Variable:
-    """``windows``: kernel_size, stride, padding."""
+    """Average over windows; ``exclusive`` leaves the padding out, ``divisor_override`` replaces the count."""
     layer = f"avg_pool{dims}d"
     _check(x, layer, dims)
     last = image_format(data_format, layer, dims)
-    attrs = _windows(layer, dims, *windows, ceil_mode, last)
+    attrs = _windows(layer, dims, kernel_size, stride, padding, ceil_mode, last)
     attrs |= {"pooling_type": "avg", "data_format": FORMATS[max(dims, 2)][last]}
     attrs["exclusive"] = exclusive and divisor_override is None
     clip = ceil_mode and not exclusive and attrs["padding_algorithm"] == "EXPLICIT"
@@ -153,8 +163,9 @@ def _output_sizes(layer: str, dims: int, x: Variable, output_size: Any, first: i
 
 
 def _adaptive_avg(
-    dims: int, x: Variable, output_size: Any, data_format: str, name: str | None
+    dims: int, x: Variable, output_size: Any, data_format: str = "", name: str | None = None
 ) -> Variable:
+    """Average over as many windows as the result has elements; None is the size of x."""
     layer = f"adaptive_avg_pool{dims}d"
     _check(x, layer, dims)
     last = image_format(data_format, layer, dims)
@@ -166,8 +177,9 @@ def _adaptive_avg(
 
 
 def _adaptive_max(
-    dims: int, x: Variable, output_size: Any, return_mask: bool, name: str | None
+    dims: int, x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
 ) -> Any:
+    """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
     layer = f"adaptive_max_pool{dims}d"
     _check(x, layer, dims)
     if not isinstance(return_mask, bool):
@@ -182,12 +194,18 @@ def _unpool(
     dims: int,
     x: Variable,
     indices: Variable,
-    windows: tuple[Any, Any, Any],
-    data_format: str,
-    output_size: Any,
-    name: str | None,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    data_format: str = "",
+    output_size: Any = None,
+    name: str | None = None,
 ) -> Variable:
-    """``windows``: kernel_size, stride, padding."""
+    """Reverse of a maximum over windows: zeros but for x, whose elements go to ``indices`` of their channel.
+
+    Raises:
+        InvalidValue: sizes do not fit. A place outside of a channel is refused when the step runs.
+    """
     kind = f"max_unpool{dims}d"
     _check(x, kind, dims)
     _check(indices, kind, dims)
@@ -195,9 +213,9 @@ def _unpool(
         raise InvalidValue(
             f"{kind}: data_format must be {FORMATS[dims][0]!r}, got {data_format!r}."
         )
-    k = several(windows[0], dims, "kernel_size")
-    strides = k if windows[1] is None else several(windows[1], dims, "stride")
-    pads = several(windows[2], dims, "padding")
+    k = several(kernel_size, dims, "kernel_size")
+    strides = k if stride is None else several(stride, dims, "stride")
+    pads = several(padding, dims, "padding")
     attrs = {"ksize": spread(dims, k, 1), "strides": spread(dims, strides, 1)}
     attrs["paddings"] = spread(dims, pads, 0)
     if output_size is not None:
@@ -233,187 +251,29 @@ def _unpooled(
     return spread(dims, several(numbers, dims, "output_size"), 1)
 
 
-def max_pool1d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Any:
-    """Maximum over windows of sequences [N, C, L]; see :func:`max_pool2d`."""
-    windows = (kernel_size, stride, padding)
-    return _max_pool(1, x, windows, return_mask, ceil_mode, "NCL", name)
-
-
-def max_pool2d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Any:
-    """Maximum over windows of images; with ``return_mask`` also where each lies in its channel, int32.
-
-    Raises:
-        InvalidValue: sizes do not fit, or ``return_mask`` is set with channels last.
-    """
-    windows = (kernel_size, stride, padding)
-    return _max_pool(2, x, windows, return_mask, ceil_mode, data_format, name)
-
-
-def max_pool3d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    return_mask: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Any:
-    """Maximum over windows of volumes; see :func:`max_pool2d`."""
-    windows = (kernel_size, stride, padding)
-    return _max_pool(3, x, windows, return_mask, ceil_mode, data_format, name)
-
-
-def avg_pool1d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    exclusive: bool = True,
-    ceil_mode: bool = False,
-    name: str | None = None,
-) -> Variable:
-    """Average over windows of sequences [N, C, L]."""
-    windows = (kernel_size, stride, padding)
-    return _avg_pool(1, x, windows, ceil_mode, exclusive, None, "NCL", name)
-
-
-def avg_pool2d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    divisor_override: float | None = None,
-    data_format: str = "NCHW",
-    name: str | None = None,
-) -> Variable:
-    """Average over windows; ``exclusive`` leaves the padding out, ``divisor_override`` replaces the count."""
-    windows = (kernel_size, stride, padding)
-    return _avg_pool(2, x, windows, ceil_mode, exclusive, divisor_override, data_format, name)
-
-
-def avg_pool3d(
-    x: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    exclusive: bool = True,
-    divisor_override: float | None = None,
-    data_format: str = "NCDHW",
-    name: str | None = None,
-) -> Variable:
-    """Average over windows of volumes; see :func:`avg_pool2d`."""
-    windows = (kernel_size, stride, padding)
-    return _avg_pool(3, x, windows, ceil_mode, exclusive, divisor_override, data_format, name)
-
-
-def adaptive_avg_pool1d(x: Variable, output_size: int, name: str | None = None) -> Variable:
-    """Average over as many windows as the result has elements."""
-    return _adaptive_avg(1, x, output_size, "NCL", name)
-
-
-def adaptive_avg_pool2d(
-    x: Variable, output_size: Any, data_format: str = "NCHW", name: str | None = None
-) -> Variable:
-    """Average over as many windows as the result has elements; None is the size of x."""
-    return _adaptive_avg(2, x, output_size, data_format, name)
-
-
-def adaptive_avg_pool3d(
-    x: Variable, output_size: Any, data_format: str = "NCDHW", name: str | None = None
-) -> Variable:
-    """Average over as many windows as the result has elements; None is the size of x."""
-    return _adaptive_avg(3, x, output_size, data_format, name)
-
-
-def adaptive_max_pool1d(
-    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
-) -> Any:
-    """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
-    return _adaptive_max(1, x, output_size, return_mask, name)
-
-
-def adaptive_max_pool2d(
-    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
-) -> Any:
-    """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
-    return _adaptive_max(2, x, output_size, return_mask, name)
-
-
-def adaptive_max_pool3d(
-    x: Variable, output_size: Any, return_mask: bool = False, name: str | None = None
-) -> Any:
-    """Maximum over as many windows as the result has elements; with ``return_mask`` also their places."""
-    return _adaptive_max(3, x, output_size, return_mask, name)
-
-
-def max_unpool1d(
-    x: Variable,
-    indices: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    data_format: str = "NCL",
-    output_size: Any = None,
-    name: str | None = None,
-) -> Variable:
-    """Reverse of :func:`max_pool1d`: zeros but for x, whose elements go to ``indices``."""
-    windows = (kernel_size, stride, padding)
-    return _unpool(1, x, indices, windows, data_format, output_size, name)
-
-
-def max_unpool2d(
-    x: Variable,
-    indices: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    data_format: str = "NCHW",
-    output_size: Any = None,
-    name: str | None = None,
-) -> Variable:
-    """Reverse of :func:`max_pool2d`: zeros but for x, whose elements go to ``indices`` of their channel.
-
-    Raises:
-        InvalidValue: sizes do not fit. A place outside of a channel is refused when the step runs.
-    """
-    windows = (kernel_size, stride, padding)
-    return _unpool(2, x, indices, windows, data_format, output_size, name)
-
-
-def max_unpool3d(
-    x: Variable,
-    indices: Variable,
-    kernel_size: Any,
-    stride: Any = None,
-    padding: Any = 0,
-    data_format: str = "NCDHW",
-    output_size: Any = None,
-    name: str | None = None,
-) -> Variable:
-    """Reverse of :func:`max_pool3d`; see :func:`max_unpool2d`."""
-    windows = (kernel_size, stride, padding)
-    return _unpool(3, x, indices, windows, data_format, output_size, name)
+_WINDOWS = "x kernel_size stride padding"
+max_pool1d = reordered(
+    of_family(_max_pool, 1, "max_pool1d", data_format="NCL"),
+    f"{_WINDOWS} return_mask ceil_mode name",
+)
+max_pool2d = of_family(_max_pool, 2, "max_pool2d", data_format="NCHW")
+max_pool3d = of_family(_max_pool, 3, "max_pool3d", data_format="NCDHW")
+avg_pool1d = reordered(
+    of_family(_avg_pool, 1, "avg_pool1d", data_format="NCL"), f"{_WINDOWS} exclusive ceil_mode name"
+)
+avg_pool2d = of_family(_avg_pool, 2, "avg_pool2d", data_format="NCHW")
+avg_pool3d = of_family(_avg_pool, 3, "avg_pool3d", data_format="NCDHW")
+adaptive_avg_pool1d = reordered(
+    of_family(_adaptive_avg, 1, "adaptive_avg_pool1d", data_format="NCL"), "x output_size name"
+)
+adaptive_avg_pool2d = of_family(_adaptive_avg, 2, "adaptive_avg_pool2d", data_format="NCHW")
+adaptive_avg_pool3d = of_family(_adaptive_avg, 3, "adaptive_avg_pool3d", data_format="NCDHW")
+adaptive_max_pool1d = of_family(_adaptive_max, 1, "adaptive_max_pool1d")
+adaptive_max_pool2d = of_family(_adaptive_max, 2, "adaptive_max_pool2d")
+adaptive_max_pool3d = of_family(_adaptive_max, 3, "adaptive_max_pool3d")
+max_unpool1d = of_family(_unpool, 1, "max_unpool1d", data_format="NCL")
+max_unpool2d = of_family(_unpool, 2, "max_unpool2d", data_format="NCHW")
+max_unpool3d = of_family(_unpool, 3, "max_unpool3d", data_format="NCDHW")
 
 
 publish_definitions(__name__)

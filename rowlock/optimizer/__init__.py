@@ -67,13 +67,14 @@ class Adam(methods.AdamOptimizer):
         amsgrad: bool = False,
         name: str | None = None,
     ) -> None:
-        if amsgrad:
-            raise InvalidArgument("Adam: amsgrad=True is not built.")
         decay = as_regularizer(weight_decay)
         super().__init__(
             learning_rate, beta1, beta2, epsilon, parameters, decay, grad_clip, name, lazy_mode
         )
-        self._attrs = {**self._attrs, "scales_epsilon": True}
+        if amsgrad:
+            self._take_largest()
+        else:
+            self._attrs = {**self._attrs, "scales_epsilon": True}
         self._multi_precision = bool(multi_precision)
 
 

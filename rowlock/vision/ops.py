@@ -12,12 +12,11 @@ from typing import Any
 from ..functions import math as functions
 from ..functions.creation import constant, full_like
 from ..functions.search import argsort, where
+from ..functions.signatures import reordered
 from ..graph.layers import boxes as regions
 from ..graph.layers import detection, sequence
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import integer
-from ..graph.layers.boxes import box_coder as _box_coder
-from ..graph.layers.boxes import prior_box as _prior_box
 from ..graph.layers.conv import several
 from ..graph.layers.helper import LayerHelper, layer
 from ..graph.layers.initializer import NormalInitializer
@@ -54,57 +53,21 @@ def yolo_box(
     return regions.yolo_box(x, img_size, anchors, class_num, *options)
 
 
-def yolo_loss(
-    x: Variable,
-    gt_box: Variable,
-    gt_label: Variable,
-    anchors: Any,
-    anchor_mask: Any,
-    class_num: int,
-    ignore_thresh: float,
-    downsample_ratio: int,
-    gt_score: Variable | None = None,
-    use_label_smooth: bool = True,
-    name: str | None = None,
-    scale_x_y: float = 1.0,
-) -> Variable:
-    """The loss [N] of one map of YOLOv3: ``fluid.layers.yolov3_loss``."""
-    window = (anchors, anchor_mask, class_num, ignore_thresh, downsample_ratio)
-    options = (gt_score, use_label_smooth, name, scale_x_y)
-    return detection.yolov3_loss(x, gt_box, gt_label, *window, *options)
-
-
-def prior_box(
-    input: Variable,
-    image: Variable,
-    min_sizes: Any,
-    max_sizes: Any = None,
-    aspect_ratios: Any = (1.0,),
-    variance: Any = (0.1, 0.1, 0.2, 0.2),
-    flip: bool = False,
-    clip: bool = False,
-    steps: Any = (0.0, 0.0),
-    offset: float = 0.5,
-    min_max_aspect_ratios_order: bool = False,
-    name: str | None = None,
-) -> tuple[Variable, Variable]:
-    """Boxes [H, W, priors, 4] around the cells of a map, and their variances: ``fluid.layers.prior_box``."""
-    ways = (aspect_ratios, variance, flip, clip, steps, offset)
-    order = {"min_max_aspect_ratios_order": min_max_aspect_ratios_order}
-    return _prior_box(input, image, min_sizes, max_sizes, *ways, name=name, **order)
-
-
-def box_coder(
-    prior_box: Variable,
-    prior_box_var: Any,
-    target_box: Variable,
-    code_type: str = "encode_center_size",
-    box_normalized: bool = True,
-    axis: int = 0,
-    name: str | None = None,
-) -> Variable:
-    """Offsets of boxes from priors, or boxes of such offsets: ``fluid.layers.box_coder``."""
-    return _box_coder(prior_box, prior_box_var, target_box, code_type, box_normalized, name, axis)
+yolo_loss = reordered(
+    detection.yolov3_loss,
+    "x gt_box gt_label anchors anchor_mask class_num ignore_thresh downsample_ratio gt_score "
+    "use_label_smooth name scale_x_y",
+    "yolo_loss",
+)
+prior_box = reordered(
+    regions.prior_box,
+    "input image min_sizes max_sizes aspect_ratios variance flip clip steps offset "
+    "min_max_aspect_ratios_order name",
+)
+box_coder = reordered(
+    regions.box_coder,
+    "prior_box prior_box_var target_box code_type box_normalized axis name",
+)
 
 
 def deform_conv2d(
@@ -332,6 +295,32 @@ def nms(
         return index
     best = argsort(layers.gather(scores, index), descending=True)
     return layers.gather(index, best if top_k is None else best[:top_k])
+
+
+def matrix_nms(
+    bboxes: Variable,
+    scores: Variable,
+    score_threshold: float,
+    post_threshold: float,
+    nms_top_k: int,
+    keep_top_k: int,
+    use_gaussian: bool = False,
+    gaussian_sigma: float = 2.0,
+    background_label: int = 0,
+    normalized: bool = True,
+    return_index: bool = False,
+    return_rois_num: bool = True,
+    name: str | None = None,
+) -> tuple[Variable, Variable | None, Variable | None]:
+    """Rows of ``fluid.layers.matrix_nms`` [K, 6], those of each image, int32 [N], and their numbers [K, 1].
+
+    Without ``return_rois_num``, or ``return_index``, the second, or third, is None.
+    """
+    limits = (score_threshold, post_threshold, nms_top_k, keep_top_k)
+    options = (use_gaussian, gaussian_sigma, background_label, normalized, True, name)
+    rows, index = detection.matrix_nms(bboxes, scores, *limits, *options)
+    counts = _counts(rows) if return_rois_num else None
+    return _plain(rows), counts, _plain(index) if return_index else None
 
 
 def distribute_fpn_proposals(

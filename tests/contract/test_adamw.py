@@ -110,8 +110,6 @@ def test_what_is_refused() -> None:
         AdamW(epsilon=-1.0)
     with pytest.raises(InvalidType, match="weight_decay must be a number, got None"):
         AdamW(weight_decay=None)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="amsgrad=True is not built"):
-        AdamW(amsgrad=True)
     with pytest.raises(InvalidArgument, match="lazy_mode=True is not built"):
         AdamW(lazy_mode=True)
     with pytest.raises(InvalidArgument, match="groups of parameters are not built"):

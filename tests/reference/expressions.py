@@ -373,6 +373,7 @@ V.deform_conv2d(im, paddle.tile(im, [1, 2, 1, 1])[:, :, :3, :3] - 4, paddle.tile
 V.yolo_box(paddle.tile(im, [1, 2, 1, 1])[:, :6] * 0.1, paddle.full([1, 2], 40, 'int32'), [10, 13], 1, 0.5, 8)[0] | V.yolo_loss(paddle.tile(im, [1, 3, 1, 1]) * 0.1, paddle.abs(paddle.unsqueeze(w, 0)) * 0.2, paddle.zeros([1, 3], 'int32'), [10, 13, 16, 30], [0, 1], 1, 0.5, 8)
 V.prior_box(im, im, [2.0], [3.0], [1.0, 2.0], flip=True, min_max_aspect_ratios_order=True)[0] | V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, rois_num=THREE)[0][1] | V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, True, THREE)[1]
 V.distribute_fpn_proposals(BOXES * 100, 2, 4, 3, 150, rois_num=THREE)[2][2] | V.generate_proposals(im, paddle.tile(im, [1, 4, 1, 1]) * 0.1, paddle.full([1, 2], 60.0), paddle.tile(im, [4, 1, 1, 1]) * 8, paddle.ones([4, 4, 4, 4]), post_nms_top_n=6, nms_thresh=0.6, return_rois_num=True)[0]
+V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, -1, -1)[0] | V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, 9, 5, True, 1.5, -1, False)[0] | V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, -1, -1)[1] | V.matrix_nms(paddle.unsqueeze(BOXES, 0), paddle.reshape(x, [1, 4, 3]), 0.2, 0.1, -1, 4, return_index=True)[2]
 V.generate_proposals(im, paddle.tile(im, [1, 4, 1, 1]) * 0.1, paddle.full([1, 2], 60.0), paddle.tile(im, [4, 1, 1, 1]) * 8, paddle.ones([4, 4, 4, 4]), min_size=4.0, nms_thresh=0.5, pixel_offset=True, return_rois_num=True)[2]
 """)
 ]
@@ -388,6 +389,41 @@ D.Exponential(x).cdf(y) | D.Exponential(x).icdf(y / 4) | D.Exponential(x).mean |
 D.Bernoulli(x / 4).cdf(b.astype('float32')) | D.Bernoulli(x / 4).variance | D.kl_divergence(D.Bernoulli(x / 4), D.Bernoulli(y / 5)) | D.Geometric(paddle.abs(w) / 4).pmf(y) | D.Geometric(paddle.abs(w) / 4).cdf(y) | D.Geometric(paddle.abs(w) / 4).entropy()
 D.Geometric(paddle.abs(w) / 4).mean | D.Geometric(paddle.abs(w) / 4).stddev | D.kl_divergence(D.Geometric(paddle.abs(w) / 4), D.Geometric(paddle.abs(w) / 5)) | D.Categorical(x).entropy() | D.Categorical(w).kl_divergence(D.Categorical(w * 2)) | D.Categorical(x * w).probs(k[:, 0])
 D.Categorical(x).log_prob(k) | D.Categorical(x).probs(paddle.tile(k, [1, 2])) | D.Categorical(x[0]).probs(k[:, 0])
+""")
+]
+_COV = "(paddle.matmul(w, w, transpose_x=True) + paddle.eye(4))"
+DISTRIBUTIONS += [
+    one.replace("D.", "paddle.distribution.")
+    .replace("T.", "paddle.distribution.transform.")
+    .replace("TRIL", "(paddle.tril(COV, -1) + paddle.eye(4))")
+    .replace("COV", _COV)
+    for one in listed("""
+D.Gamma(x, y).log_prob(y) | D.Gamma(x, y).prob(x) | D.Gamma(x, y).entropy() | D.Gamma(x, y).mean | D.Gamma(x, y).variance | D.kl_divergence(D.Gamma(x.astype('float64'), y.astype('float64')), D.Gamma(y.astype('float64'), x.astype('float64') * 2)) | D.Gamma(0.5, 2.0).log_prob(x)
+D.Chi2(x).log_prob(y) | D.Chi2(x).mean | D.Chi2(x).entropy() | D.kl_divergence(D.Chi2(x), D.Chi2(y)) | D.Beta(x.astype('float64'), y.astype('float64')).log_prob(y.astype('float64') / 4) | D.Beta(x, y).prob(y / 4) | D.Beta(x.astype('float64'), y.astype('float64')).entropy() | D.Beta(x, y).mean | D.Beta(x, y).variance
+D.kl_divergence(D.Beta(x, y), D.Beta(y, x * 2)) | D.Beta(x.astype('float64'), y.astype('float64')[:1]).entropy() | D.Beta(0.5, 2.0).log_prob(x / 4) | D.Dirichlet(x).log_prob(F.softmax(w)) | D.Dirichlet(x).prob(F.softmax(w)) | D.Dirichlet(x).entropy()
+D.Dirichlet(x).mean | D.Dirichlet(x).variance | D.kl_divergence(D.Dirichlet(x), D.Dirichlet(y)) | D.Dirichlet(x[0]).log_prob(F.softmax(w)) | D.Dirichlet(x[0]).entropy()
+D.Binomial(paddle.full([4], 9, 'int64'), x / 4).log_prob(i) | D.Binomial(9, x[0] / 4).entropy() | D.Binomial(9, x / 4).mean | D.Binomial(9, x / 4).variance
+D.kl_divergence(D.Binomial(9, x[0] / 4), D.Binomial(9, y[0] / 4)) | D.Binomial(9, 0.3).prob(i) | D.Poisson(x).log_prob(i) | D.Poisson(x).mean | D.Poisson(x[0]).entropy() | D.Poisson(x).prob(i) | D.Poisson(2.5).log_prob(i)
+D.kl_divergence(D.Poisson(paddle.full([1], 2.5)), D.Poisson(paddle.full([1], 3.5))) | D.Multinomial(9, x).log_prob(i) | D.Multinomial(9, x[0]).log_prob(i) | D.Multinomial(9, x).mean | D.Multinomial(9, x).variance | D.Multinomial(9, x[0]).entropy() | D.Multinomial(9, x).prob(i)
+D.ContinuousBernoulli(x / 4).log_prob(y / 4) | D.ContinuousBernoulli(x / 4).mean | D.ContinuousBernoulli(x.astype('float64') / 4).variance | D.ContinuousBernoulli(x / 4).entropy() | D.ContinuousBernoulli(x / 4).cdf(y / 4) | D.ContinuousBernoulli(x / 4).icdf(y / 4)
+D.ContinuousBernoulli(x * 0.0001 + 0.4999).log_prob(y / 4) | D.ContinuousBernoulli(x * 0.0001 + 0.4999).mean | D.ContinuousBernoulli(x * 0.0001 + 0.4999).variance | D.ContinuousBernoulli(x * 0.0001 + 0.4999).entropy() | D.ContinuousBernoulli(x * 0.0001 + 0.4999).cdf(y / 4)
+D.kl_divergence(D.ContinuousBernoulli(x / 4), D.ContinuousBernoulli(y / 4)) | D.ContinuousBernoulli(x / 4).prob(y / 4)
+D.Independent(D.Normal(w, x), 1).log_prob(y) | D.Independent(D.Normal(w, x), 1).entropy() | D.Independent(D.Normal(w, x), 1).mean | D.Independent(D.Beta(x, y), 2).log_prob(y / 4) | D.Independent(D.Normal(w, x), 2).variance
+D.MultivariateNormal(w, scale_tril=TRIL).log_prob(x) | D.MultivariateNormal(w, scale_tril=TRIL).entropy() | D.MultivariateNormal(v, scale_tril=TRIL).variance | D.MultivariateNormal(v, covariance_matrix=COV).log_prob(w) | D.MultivariateNormal(v, covariance_matrix=COV).entropy()
+D.MultivariateNormal(v, precision_matrix=COV).log_prob(w) | D.MultivariateNormal(v, precision_matrix=COV).variance | D.MultivariateNormal(v, covariance_matrix=COV).mean | D.kl_divergence(D.MultivariateNormal(v, covariance_matrix=COV), D.MultivariateNormal(v * 2, precision_matrix=COV))
+D.MultivariateNormal(w, covariance_matrix=paddle.stack([COV, COV * 2, COV * 3])).log_prob(x) | D.MultivariateNormal(w, covariance_matrix=paddle.stack([COV, COV * 2, COV * 3])).entropy() | D.MultivariateNormal(w, covariance_matrix=paddle.stack([COV, COV * 2, COV * 3])).variance
+D.MultivariateNormal(v, covariance_matrix=COV).prob(w)
+D.TransformedDistribution(D.Normal(w, x), [T.ExpTransform()]).log_prob(y) | D.TransformedDistribution(D.Normal(w, x), [T.AffineTransform(y, x), T.ExpTransform()]).log_prob(y) | T.ExpTransform()(D.Normal(w, x)).log_prob(y)
+D.TransformedDistribution(D.Normal(w, x), [T.SigmoidTransform()]).log_prob(y / 4) | D.TransformedDistribution(D.Normal(w, x), [T.TanhTransform()]).log_prob(y / 4) | D.TransformedDistribution(D.Normal(w, x), [T.StickBreakingTransform()]).log_prob(F.softmax(paddle.concat([w, w[:, :1]], 1)))
+D.TransformedDistribution(D.Normal(x, x), [T.PowerTransform(v[:1] * 0 + 2)]).log_prob(y) | D.TransformedDistribution(D.Normal(w[:2], x[:2]), [T.ReshapeTransform([4], [2, 2])]).log_prob(paddle.reshape(y[:2], [2, 2, 2]))
+T.AbsTransform().forward(w) | T.AbsTransform().inverse(x)[0] | T.AbsTransform().inverse(x)[1] | T.AffineTransform(w, x).forward(y) | T.AffineTransform(w, x).inverse(y) | T.AffineTransform(w, x).forward_log_det_jacobian(y) | T.AffineTransform(w, x).inverse_log_det_jacobian(y)
+T.ExpTransform().forward(w) | T.ExpTransform().inverse(x) | T.ExpTransform().forward_log_det_jacobian(w) | T.ExpTransform().inverse_log_det_jacobian(x) | T.PowerTransform(x).forward(y) | T.PowerTransform(x).inverse(y) | T.PowerTransform(x).forward_log_det_jacobian(y)
+T.SigmoidTransform().forward(w) | T.SigmoidTransform().inverse(x / 4) | T.SigmoidTransform().forward_log_det_jacobian(w) | T.TanhTransform().forward(w) | T.TanhTransform().inverse(x / 4) | T.TanhTransform().forward_log_det_jacobian(w)
+T.SoftmaxTransform().forward(w) | T.SoftmaxTransform().inverse(x) | T.StickBreakingTransform().forward(w) | T.StickBreakingTransform().inverse(F.softmax(w)) | T.StickBreakingTransform().forward_log_det_jacobian(w) | T.StickBreakingTransform().inverse_log_det_jacobian(F.softmax(w))
+T.ChainTransform([T.AffineTransform(w, x), T.ExpTransform()]).forward(y) | T.ChainTransform([T.AffineTransform(w, x), T.ExpTransform()]).inverse(y) | T.ChainTransform([T.AffineTransform(w, x), T.ExpTransform()]).forward_log_det_jacobian(y)
+T.ChainTransform([T.ExpTransform(), T.StickBreakingTransform()]).forward_log_det_jacobian(w) | T.IndependentTransform(T.ExpTransform(), 1).forward(w) | T.IndependentTransform(T.ExpTransform(), 1).forward_log_det_jacobian(w) | T.ReshapeTransform([4], [2, 2]).forward(w)
+T.ReshapeTransform([2, 2], [4]).inverse(w) | T.ReshapeTransform([4], [2, 2]).forward_log_det_jacobian(w) | T.StackTransform([T.ExpTransform(), T.TanhTransform(), T.SigmoidTransform()], 0).forward(w)
+T.StackTransform([T.ExpTransform(), T.TanhTransform(), T.SigmoidTransform()], 0).forward_log_det_jacobian(w) | paddle.static.gradients([D.Gamma(paddle.abs(w), x).log_prob(y)], [w])[0] | paddle.static.gradients([D.Dirichlet(paddle.abs(w)).entropy()], [w])[0]
 """)
 ]
 PADDLE += listed(PROMOTED) + listed(PICKED) + listed(NAMES_OF_3X) + listed(RUNS)

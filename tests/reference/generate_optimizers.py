@@ -49,6 +49,15 @@ CASES = {
 CASES_2X = {
     "adam": ("Adam", {"epsilon": 0.1}),
     "adam all": ("Adam", {"beta1": 0.8, "beta2": 0.99, "epsilon": 0.01, "l2_decay": 0.1}),
+    "amsgrad": ("Adam", {"amsgrad": True, "beta2": 0.5}),
+    "amsgrad all": (
+        "Adam",
+        {"amsgrad": True, "beta1": 0.8, "beta2": 0.6, "epsilon": 0.01, "l2_decay": 0.1},
+    ),
+    "amsgrad decoupled": (
+        "AdamW",
+        {"amsgrad": True, "beta2": 0.5, "epsilon": 0.01, "weight_decay": 0.2},
+    ),
     "lamb": ("Lamb", {}),
     "lamb no decay": ("Lamb", {"lamb_weight_decay": 0.0}),
     "lamb adapts": ("Lamb", {"lamb_weight_decay": 0.0, "always_adapt": True}),

@@ -82,6 +82,14 @@ def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:
     assert value.tolist() == [2, 6]
 
 
+def test_a_range_is_as_long_as_a_step_says() -> None:
+    x = paddle.static.data("x", [-1, 2])
+    numbers = [paddle.arange(1, paddle.shape(x)[0] + 1), paddle.arange(0.5, paddle.shape(x)[0])]
+    whole, halves = fluid.Executor().run(feed={"x": np.zeros((3, 2), "f")}, fetch_list=numbers)
+    assert whole.tolist() == [1, 2, 3] and whole.dtype == np.int64
+    assert halves.tolist() == [0.5, 1.5, 2.5] and halves.dtype == np.float32
+
+
 @pytest.mark.parametrize(
     ("refused", "error"),
     [
@@ -100,7 +108,7 @@ def test_the_process_has_a_default_type_a_device_and_a_seed() -> None:
         (lambda x, k: paddle.where(k == 1, x), ValueError),
         (lambda x, k: paddle.clip(x, "0"), TypeError),
         (lambda x, k: paddle.arange("3"), TypeError),
-        (lambda x, k: paddle.arange(k), Unsupported),
+        (lambda x, k: paddle.arange(k, dtype="bool"), ValueError),
         (lambda x, k: paddle.tril(paddle.ones([2])), ValueError),
         (lambda x, k: paddle.expand(x, [2, 3]), ValueError),
         (lambda x, k: paddle.t(paddle.ones([1, 1, 1])), ValueError),

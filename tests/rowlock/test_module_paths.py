@@ -96,9 +96,17 @@ def test_an_import_of_what_is_not_built_says_what_to_use() -> None:
         importlib.import_module("rowlock.fluid.proto")
     with pytest.raises(ImportError, match=r"unbind is Paddle's"):
         from rowlock.fluid.layers import unbind  # noqa: F401
-    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+    with pytest.raises(ImportError, match=r"linalg\.eig is Paddle's, and Rowlock has not built it"):
+        from rowlock.linalg import eig  # noqa: F401 - of a module that is no folder
+    with pytest.raises(ImportError, match=r"'rowlock.fluid' has no attribute 'nothing'"):
         from rowlock.fluid import nothing  # noqa: F401
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'rowlock\.fluid\.nothing'"):
+    with pytest.raises(ImportError, match=r"has no attribute 'Cauchi'. Did you mean 'Cauchy'"):
+        from rowlock.distribution import Cauchi  # noqa: F401
+    with pytest.raises(ImportError, match=r"No module named 'rowlock.distribution.Cauchy'"):
+        importlib.import_module("rowlock.distribution.Cauchy")
+    with pytest.raises(
+        ModuleNotFoundError, match=r"module 'rowlock.fluid' has no attribute 'nothing'"
+    ):
         importlib.import_module("rowlock.fluid.nothing")
 
 
@@ -133,7 +141,7 @@ def test_a_script_runs_unchanged_under_the_alias(tmp_path: Path) -> None:
     process = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert process.returncode == 0, process.stderr
     assert "['--epochs', '3'] __main__" in process.stdout
-    assert "No module named 'paddle.fluid.nothing'" in process.stdout
+    assert "module 'rowlock.fluid' has no attribute 'nothing'" in process.stdout
     assert "Program.parse_from_string reads it." in process.stdout
     assert "Rowlock 0.1.0, with the API of PaddlePaddle 1.8.5" in process.stdout
     process = subprocess.run(

@@ -296,3 +296,38 @@ def test_decorators_keep_names() -> None:
 
     with guard() as number:
         assert (number, doubled(2), doubled.__name__, guard.__name__) == (3, 5, "doubled", "guard")
+
+
+def test_a_program_chooses_what_parameters_begin_with() -> None:
+    """As in Paddle 3.3.1: instead of what a layer has of its own, not of what an attribute names."""
+    nn, static = rowlock.nn, rowlock.static
+    start = nn.initializer.Constant
+    main, startup = static.Program(), static.Program()
+    with static.program_guard(main, startup), rowlock.utils.unique_name.guard():
+        nn.initializer.set_global_initializer(start(2.0), start(3.0))
+        try:
+            nn.BatchNorm2D(3)
+            nn.GRUCell(4, 2)
+            nn.Linear(4, 2, weight_attr=start(7.0))
+            static.create_parameter([2], "float32", default_initializer=start(9.0))
+            with pytest.raises(
+                TypeError, match="weight_init must be an initializer or None, got 1"
+            ):
+                nn.initializer.set_global_initializer(1)
+        finally:
+            nn.initializer.set_global_initializer(None)
+        nn.Linear(4, 2)
+    exe, scope = static.Executor(rowlock.CPUPlace()), static.Scope()
+    with static.scope_guard(scope):
+        exe.run(startup)
+        values = {
+            p.name: np.array(scope.find_var(p.name).get_tensor()).ravel()[0]
+            for p in main.all_parameters()
+        }
+    assert values.pop("linear_1.w_0") != 2.0
+    assert values == {
+        **{"batch_norm2d_0.w_0": 2, "batch_norm2d_0.b_0": 3, "batch_norm2d_0.w_1": 0},
+        **{"batch_norm2d_0.w_2": 1, "gru_cell_0.w_0": 2, "gru_cell_0.w_1": 2},
+        **{"gru_cell_0.b_0": 3, "gru_cell_0.b_1": 3, "linear_0.w_0": 7, "linear_0.b_0": 3},
+        **{"create_parameter_0.w_0": 2, "linear_1.b_0": 0},
+    }

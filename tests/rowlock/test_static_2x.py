@@ -137,7 +137,7 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: paddle.optimizer.SGD(0.1).set_lr(0.2), "LRScheduler"),
     (lambda: paddle.optimizer.SGD(0.1).stepp, "no attribute 'stepp'"),
     (lambda: paddle.jit, "Programs are always static"),
-    (lambda: paddle.distribution.Beta, "distribution.Beta is Paddle's"),
+    (lambda: paddle.distribution.LKJCholesky, "distribution.LKJCholesky is Paddle's"),
     (lambda: static.Executor().run(feed=FEED), "the program is empty. Run the one"),
     (lambda: paddle.einsum("ii", static.data("m", [3, 3])), "twice in 'ii'"),
     (lambda: paddle.einsum("ij,jk", static.data("m", [3, 3])), "of 2 operands, got 1"),

@@ -20,7 +20,7 @@ class AdamW(AdamOptimizer):
     Raises:
         InvalidValue: a coefficient is out of its range.
         InvalidType: ``weight_decay`` is no number.
-        InvalidArgument: something that is not built: groups of parameters, amsgrad, lazy_mode.
+        InvalidArgument: something that is not built: groups of parameters, lazy_mode.
     """
 
     type = "adamw"
@@ -44,8 +44,6 @@ class AdamW(AdamOptimizer):
     ) -> None:
         parameter_list = None if parameters is None else list(parameters)
         _refuse(beta1=beta1, beta2=beta2, epsilon=epsilon, weight_decay=weight_decay)
-        if amsgrad:
-            raise InvalidArgument("AdamW: amsgrad=True is not built.")
         if any(isinstance(item, dict) for item in parameter_list or ()):
             raise InvalidArgument(
                 "AdamW: groups of parameters are not built; use apply_decay_param_fun and lr_ratio."
@@ -54,6 +52,8 @@ class AdamW(AdamOptimizer):
             raise InvalidArgument("AdamW: lazy_mode=True is not built; Adam has it.")
         options = (parameter_list, None, grad_clip, name)
         super().__init__(learning_rate, beta1, beta2, epsilon, *options)
+        if amsgrad:
+            self._take_largest()
         self._multi_precision = bool(multi_precision)
         self._coeff = float(weight_decay)
         self._lr_ratio = lr_ratio

@@ -123,6 +123,10 @@ class AdamOptimizer(Method):
     def _attrs_of(self, parameter: Parameter) -> Mapping[str, Any]:
         return {**self._attrs, "lazy_mode": self._lazy_mode}
 
+    def _take_largest(self) -> None:
+        """Divide by the largest second moment so far."""
+        self.type, self.slots = "amsgrad", {**self.slots, "moment2_max": "Moment2Max"}
+
 
 class AdamaxOptimizer(Method):
     """Adam with the infinity norm."""

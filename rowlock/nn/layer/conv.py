@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ...functions.framework import get_default_dtype
+from ...functions.signatures import reordered
 from ...graph.layers.arguments import integer
 from ...graph.layers.initializer import NormalInitializer
 from ...graph.program.variable import Variable
@@ -213,30 +214,7 @@ class _ConvTranspose(_ConvBase):
         )
 
 
-class _OfSequences(_ConvTranspose):
-    """Parameters in the order that they have in one dimension."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
-        groups: int = 1,
-        dilation: Any = 1,
-        weight_attr: Any = None,
-        bias_attr: Any = None,
-        data_format: str = "",
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, output_padding, dilation, groups,
-            weight_attr, bias_attr, data_format,
-        )  # fmt: skip
-
-
-class Conv1DTranspose(_OfSequences, data_format="NCL"):
+class Conv1DTranspose(_ConvTranspose, data_format="NCL"):
     """Transposed convolution of sequences with a weight [in_channels, out_channels / groups, width].
 
     Raises:
@@ -246,6 +224,11 @@ class Conv1DTranspose(_OfSequences, data_format="NCL"):
     """
 
     _function, _dims = staticmethod(F.conv1d_transpose), 1
+    __init__ = reordered(
+        _ConvTranspose.__init__,
+        "self in_channels out_channels kernel_size stride padding output_padding groups dilation "
+        "weight_attr bias_attr data_format",
+    )
 
 
 class Conv2DTranspose(_ConvTranspose, data_format="NCHW"):

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...functions.framework import get_default_dtype
 from ...functions.math import matmul
+from ...functions.signatures import reordered
 from ...graph.layers import shape as layers
 from ...graph.layers import tensors, unary
 from ...graph.layers.arguments import check_variable
@@ -305,31 +306,37 @@ class BiRNN(Layer):
 class RNNBase(LayerList):
     """Layers of cells over sequences, in one direction or two; dropout between layers."""
 
+    _mode = ""
+
     def __init__(
         self,
-        mode: str,
         input_size: int,
         hidden_size: int,
         num_layers: int = 1,
         direction: str = "forward",
         time_major: bool = False,
         dropout: float = 0.0,
+        activation: str = "tanh",
         weight_ih_attr: Any = None,
         weight_hh_attr: Any = None,
         bias_ih_attr: Any = None,
         bias_hh_attr: Any = None,
         proj_size: int = 0,
+        name: str | None = None,
     ) -> None:
         super().__init__()
+        if activation not in ("tanh", "relu"):
+            raise InvalidValue(f"SimpleRNN: Unknown activation {activation!r}: tanh or relu.")
         if direction not in ("forward", "bidirect", "bidirectional"):
             raise InvalidValue(
                 f"{type(self).__name__}: direction should be forward or bidirect (or bidirectional), got "
                 f"{direction!r}."
             )
-        self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
+        self.mode, self.activation = self._mode or f"RNN_{activation.upper()}", activation
+        self.input_size, self.hidden_size = input_size, hidden_size
         self.num_layers, self.time_major, self.dropout = num_layers, time_major, dropout
         self.num_directions = 1 if direction == "forward" else 2
-        self.state_components, self.proj_size = (2 if mode == "LSTM" else 1), proj_size
+        self.state_components, self.proj_size = (2 if self.mode == "LSTM" else 1), proj_size
         attrs = {
             "weight_ih_attr": weight_ih_attr,
             "weight_hh_attr": weight_hh_attr,
@@ -361,8 +368,7 @@ class RNNBase(LayerList):
             return LSTMCell(input_size, self.hidden_size, **attrs, proj_size=self.proj_size)
         if self.mode == "GRU":
             return GRUCell(input_size, self.hidden_size, **attrs)
-        activation = self.mode.removeprefix("RNN_").lower()
-        return SimpleRNNCell(input_size, self.hidden_size, activation, **attrs)
+        return SimpleRNNCell(input_size, self.hidden_size, self.activation, **attrs)
 
     def forward(
         self, inputs: Variable, initial_states: Any = None, sequence_length: Variable | None = None
@@ -378,7 +384,9 @@ class RNNBase(LayerList):
         starts = self._starts(initial_states)
         mask = None
         if sequence_length is not None and self._zeros_behind:
-            steps = (inputs.shape or ())[0 if self.time_major else 1]
+            time = 0 if self.time_major else 1
+            steps: Any = (inputs.shape or ())[time]
+            steps = layers.shape(inputs)[time] if steps < 0 else steps
             mask = sequence_mask(sequence_length, steps, inputs.dtype)
             mask = layers.unsqueeze(
                 layers.transpose(mask, [1, 0]) if self.time_major else mask, [2]
@@ -415,76 +423,28 @@ class RNNBase(LayerList):
         return text + (f", dropout={self.dropout}" if self.dropout else "")
 
 
+_SHAPE = "self input_size hidden_size num_layers direction time_major dropout"
+_ATTRS = "weight_ih_attr weight_hh_attr bias_ih_attr bias_hh_attr"
+
+
 class SimpleRNN(RNNBase):
     """Layers of SimpleRNNCell."""
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        activation: str = "tanh",
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        if activation not in ("tanh", "relu"):
-            raise InvalidValue(f"SimpleRNN: Unknown activation {activation!r}: tanh or relu.")
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        mode = f"RNN_{activation.upper()}"
-        shape = (input_size, hidden_size, num_layers, direction, time_major, dropout)
-        super().__init__(mode, *shape, *attrs)
-        self.activation = activation
+    __init__ = reordered(RNNBase.__init__, f"{_SHAPE} activation {_ATTRS} name")
 
 
 class LSTM(RNNBase):
     """Layers of LSTMCell."""
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        proj_size: int = 0,
-        name: str | None = None,
-    ) -> None:
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        shape = (input_size, hidden_size, num_layers, direction, time_major, dropout)
-        super().__init__("LSTM", *shape, *attrs, proj_size)
+    _mode = "LSTM"
+    __init__ = reordered(RNNBase.__init__, f"{_SHAPE} {_ATTRS} proj_size name")
 
 
 class GRU(RNNBase):
     """Layers of GRUCell."""
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        direction: str = "forward",
-        time_major: bool = False,
-        dropout: float = 0.0,
-        weight_ih_attr: Any = None,
-        weight_hh_attr: Any = None,
-        bias_ih_attr: Any = None,
-        bias_hh_attr: Any = None,
-        name: str | None = None,
-    ) -> None:
-        attrs = (weight_ih_attr, weight_hh_attr, bias_ih_attr, bias_hh_attr)
-        shape = (input_size, hidden_size, num_layers, direction, time_major, dropout)
-        super().__init__("GRU", *shape, *attrs)
+    _mode = "GRU"
+    __init__ = reordered(RNNBase.__init__, f"{_SHAPE} {_ATTRS} name")
 
 
 publish_definitions(__name__, withhold=(RNNBase,))

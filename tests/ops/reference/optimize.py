@@ -56,6 +56,17 @@ def adamw(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
     return adam(ins, {**attrs, "scales_epsilon": True})
 
 
+@reference("amsgrad")
+def amsgrad(ins: dict[str, Any], attrs: dict[str, Any]) -> dict[str, Any]:
+    rate = attrs["lr_ratio"] * ins["LearningRate"]
+    param = ins["Param"] * (1 - rate * attrs["coeff"] if attrs["with_decay"] else 1)
+    outs = adam({**ins, "Param": param}, {**attrs, "scales_epsilon": False})
+    largest = np.maximum(ins["Moment2Max"], outs["Moment2Out"])
+    mean = outs["Moment1Out"] / (1 - ins["Beta1Pow"])
+    step = mean / (np.sqrt(largest / (1 - ins["Beta2Pow"])) + attrs["epsilon"])
+    return {**outs, "Moment2MaxOut": largest, "ParamOut": param - rate * step}
+
+
 def root_step(ins: dict[str, Any], m: np.ndarray, epsilon: float) -> dict[str, Any]:
     step = ins["LearningRate"] * ins["Grad"] / (np.sqrt(m) + epsilon)
     return {"MomentOut": m, "ParamOut": ins["Param"] - step}
