@@ -109,6 +109,7 @@ def test_sizes_follow_what_is_fed() -> None:
         paddle.uniform([rows, 2], min=3.0, max=4.0),
         paddle.normal(shape=[rows, 2]),
         paddle.randint(3, 5, [rows, 2]),
+        F.gumbel_softmax(x[:, :2], hard=True),
     ]
     for count in (3, 5):
         feed: dict[str, Any] = {"x": np.random.default_rng(1).random((count, 4), "float32")}
@@ -121,7 +122,8 @@ def test_sizes_follow_what_is_fed() -> None:
         for value, array in zip(values, expected, strict=False):
             np.testing.assert_allclose(value, array, rtol=1e-5)
         assert {value.shape for value in values[len(expected) :]} == {(count, 2)}
-        assert set(np.unique(values[-1])) <= {3, 4} and np.all(values[-3] >= 3)
+        assert set(np.unique(values[-2])) <= {3, 4} and np.all(values[-4] >= 3)
+        np.testing.assert_allclose(values[-1].sum(1), np.ones(count), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
