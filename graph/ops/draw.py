@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import FLOATS, VarType
-from .creation import attribute_shape, batch_size_like
+from .creation import SIZES, batch_size_like, filled_shape
 from .lod import no_sequences
 from .operands import Gradient, Input, Inputs, Operands, Output, Unary
-from .registry import Inference, Op, Spec, Specs, define
+from .registry import Inference, Op, Spec, Specs, define, in_steps
 from .rules import of_shape, product, same
-from .samples import distribution, integers, normal, sample, uniform
+from .samples import distribution, integers, lengths, normal, sample, uniform
 
 
 class Drawn(Operands):
@@ -36,7 +36,7 @@ def randint_shape(op: Inference) -> Mapping[str, Specs]:
     """``shape`` integers from ``low`` up to but without ``high``."""
     low, high = op.attr("low"), op.attr("high")
     op.require(low < high, f"there is no integer from {low} up to but without {high}")
-    return attribute_shape(op)
+    return filled_shape(op)
 
 
 class Randint(Drawn):
@@ -52,10 +52,11 @@ define(
     "randint",
     Randint,
     randint_shape,
-    numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    numbers=dict.fromkeys(SIZES, "shape"),
     random=True,
     samples=(sample(shape=[4, 5], low=-3, high=7, seed=5),),
     refuses=(sample(shape=[2], low=3, high=3),),
+    in_steps=in_steps((sample({"ShapeTensor": lengths(4, 5)}, low=-3, high=7, seed=5),)),
 )
 
 

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from ..graph.layers import binary, moves, picks, tensors
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Integers, check_integers, integer
@@ -15,8 +13,8 @@ from ..graph.ops.rules import product
 from ..graph.program.variable import Variable
 from ..names import publish_definitions
 from ..strategies.errors import InvalidType, InvalidValue, Unsupported
-from .creation import constant, full_like
-from .manipulation import expand, flip, gather
+from .creation import arange, constant, full_like
+from .manipulation import expand, expand_as, flip, gather
 
 
 def axis_of(x: Variable, axis: int, layer: str) -> int:
@@ -234,7 +232,7 @@ def put_along_axis(
     """arr with ``values`` written (or added) at the indices along ``axis``, each within its own line.
 
     Raises:
-        InvalidValue: the indices do not fit, or a size is not known.
+        InvalidValue: the indices do not fit, or the size along ``axis`` is not known.
         Unsupported: ``reduce`` is neither "assign" nor "add", or leaves out arr's own elements.
     """
     if reduce not in ("assign", "add") or (reduce == "add" and not include_self):
@@ -243,20 +241,25 @@ def put_along_axis(
             "'add' with include_self=True."
         )
     place, indices = _along(arr, indices, axis, broadcast, "put_along_axis")
-    sizes = known_sizes(moveaxis(arr, place, -1), "put_along_axis")
-    at = moveaxis(indices, place, -1)
-    index_sizes = known_sizes(at, "put_along_axis")
-    starts = np.arange(product(tuple(sizes[:-1]))).reshape([*sizes[:-1], 1]) * sizes[-1]
-    flat = layers.reshape(at + constant(starts, at.dtype), [-1])
+    moved, at = moveaxis(arr, place, -1), moveaxis(indices, place, -1)
+    sizes, width, count = moved.shape or (), (moved.shape or ())[-1], (at.shape or ())[-1]
+    if min(width, count) < 0:
+        raise InvalidValue(f"put_along_axis: the sizes along axis {axis} must be known.")
+    lines = layers.reshape(at, [-1, count])
+    known = min(sizes) >= 0
+    rows: Any = product(tuple(sizes[:-1])) if known else layers.shape(lines)[0]
+    starts = layers.unsqueeze(layers.cast(arange(0, rows, 1, "int64"), at.dtype), [1]) * width
+    flat = layers.reshape(lines + starts, [-1])
     whole = values if isinstance(values, Variable) else constant(values, arr.dtype)
-    whole = expand(whole, list(indices.shape or ()))
-    updates = layers.reshape(moveaxis(whole, place, -1), [product(tuple(index_sizes))])
-    row = layers.reshape(moveaxis(arr, place, -1), [-1])
+    whole = expand_as(whole, layers.cast(indices, whole.dtype))
+    updates = layers.reshape(moveaxis(whole, place, -1), [-1])
+    row = layers.reshape(moved, [-1])
     if reduce == "assign":
         out = tensors.scatter(row, flat, updates)
     else:
         out = picks.scatter_nd_add(row, layers.unsqueeze(flat, [1]), updates)
-    return moveaxis(layers.reshape(out, sizes), -1, place)
+    shape: Any = list(sizes) if known else layers.shape(moved)
+    return moveaxis(layers.reshape(out, shape), -1, place)
 
 
 def index_add(

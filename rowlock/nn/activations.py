@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from ..functions.creation import full_like
-from ..graph.layers import activations, tensors, unary
+from ..functions.random import drawn
+from ..graph.layers import activations, unary
 from ..graph.layers import shape as layers
 from ..graph.layers.arguments import Floats, integer, number
 from ..graph.program.variable import Variable
@@ -174,20 +175,6 @@ def glu(x: Floats, axis: int = -1, name: str | None = None) -> Variable:
     return first * unary.sigmoid(second)
 
 
-def _noise(x: Variable, low: float, high: float, layer: str) -> Variable:
-    """Return numbers drawn anew in each step, as many as x has.
-
-    Raises:
-        InvalidValue: how many these are is not known.
-    """
-    sizes = list(x.shape or ())
-    if min(sizes) < 0:
-        raise InvalidValue(
-            f"{layer}: the sizes {sizes} of {x.name!r} must be known: it draws as many."
-        )
-    return tensors.uniform_random(sizes, x.dtype, low, high)
-
-
 def rrelu(
     x: Floats,
     lower: float = 1.0 / 8.0,
@@ -208,7 +195,7 @@ def rrelu(
     if not training:
         return unary.leaky_relu(x, (low + high) / 2.0, name)
     positive = unary.relu(x)
-    return positive + (x - positive) * _noise(x, low, high, "rrelu")
+    return positive + (x - positive) * (drawn(x, (), "rrelu") * (high - low) + low)
 
 
 def gumbel_softmax(
@@ -228,7 +215,7 @@ def gumbel_softmax(
     if number(temperature, "temperature", "gumbel_softmax") <= 0:
         raise InvalidValue(f"gumbel_softmax: temperature must be above 0, got {temperature!r}.")
     tiny = 1e-20
-    noise = -unary.log(-unary.log(_noise(x, 0.0, 1.0, "gumbel_softmax") + tiny) + tiny)
+    noise = -unary.log(-unary.log(drawn(x, (), "gumbel_softmax") + tiny) + tiny)
     soft = unary.softmax((x + noise) / float(temperature), axis=axis, name=name)
     if not hard:
         return soft

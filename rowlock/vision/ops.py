@@ -317,8 +317,8 @@ def matrix_nms(
     Without ``return_rois_num``, or ``return_index``, the second, or third, is None.
     """
     limits = (score_threshold, post_threshold, nms_top_k, keep_top_k)
-    options = (use_gaussian, gaussian_sigma, background_label, normalized, True, name)
-    rows, index = detection.matrix_nms(bboxes, scores, *limits, *options)
+    ways = (use_gaussian, gaussian_sigma, background_label, normalized)
+    rows, index = detection.matrix_nms(bboxes, scores, *limits, *ways, return_index=True, name=name)
     counts = _counts(rows) if return_rois_num else None
     return _plain(rows), counts, _plain(index) if return_index else None
 

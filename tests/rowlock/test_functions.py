@@ -90,6 +90,42 @@ def test_a_range_is_as_long_as_a_step_says() -> None:
     assert halves.tolist() == [0.5, 1.5, 2.5] and halves.dtype == np.float32
 
 
+def test_sizes_follow_what_is_fed() -> None:
+    x, v = paddle.static.data("x", [-1, 4]), paddle.static.data("v", [4])
+    i = paddle.static.data("i", [-1, 4], "int64")
+    rows = paddle.shape(x)[0]
+    results = [
+        paddle.expand(v, [rows, -1]),
+        paddle.broadcast_to(v, paddle.shape(x)),
+        paddle.tile(v, [rows, 2]),
+        *paddle.broadcast_tensors([x, v]),
+        paddle.put_along_axis(x, i, 9.0, 1),
+        paddle.std(x),
+        x.var(0),
+    ]
+    drawn = [
+        paddle.rand([rows, 2]),
+        paddle.randn((rows, 2)),
+        paddle.uniform([rows, 2], min=3.0, max=4.0),
+        paddle.normal(shape=[rows, 2]),
+        paddle.randint(3, 5, [rows, 2]),
+        F.gumbel_softmax(x[:, :2], hard=True),
+    ]
+    for count in (3, 5):
+        feed: dict[str, Any] = {"x": np.random.default_rng(1).random((count, 4), "float32")}
+        feed |= {"v": feed["x"][0] * 2, "i": np.arange(count * 4).reshape(count, 4) // 2 % 4}
+        values = fluid.Executor().run(feed=feed, fetch_list=[*results, *drawn])
+        whole, put = np.tile(feed["v"], (count, 1)), feed["x"].copy()
+        np.put_along_axis(put, feed["i"], 9.0, 1)
+        expected = [whole, whole, np.tile(feed["v"], (count, 2)), feed["x"], whole, put]
+        expected += [feed["x"].std(ddof=1), feed["x"].var(0, ddof=1)]
+        for value, array in zip(values, expected, strict=False):
+            np.testing.assert_allclose(value, array, rtol=1e-5)
+        assert {value.shape for value in values[len(expected) :]} == {(count, 2)}
+        assert set(np.unique(values[-2])) <= {3, 4} and np.all(values[-4] >= 3)
+        np.testing.assert_allclose(values[-1].sum(1), np.ones(count), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("refused", "error"),
     [

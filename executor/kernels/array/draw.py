@@ -34,7 +34,7 @@ def seed(dev: Device, a: ops.Seed) -> Step:
     return lambda: a.out.fill(int(stream.words((1,))[0, 0]) >> 1)
 
 
-@kernel("randint", low=True)
+@kernel("randint", "randint_at", low=True)
 def randint(dev: Device, a: ops.Randint) -> Step:
     """A word's share of the range: of 2^32 words as many for each integer, but for one."""
     stream = drawn_with(dev, a.seed)

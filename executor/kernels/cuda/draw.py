@@ -18,7 +18,7 @@ _INTEGER = "out = ({kind})(low + (long long)((w0 * span) >> 32));"
 _BELOW = "out = element<{kind}>((double)w0 * 0x1p-32 < (double)wide(x) ? 1 : 0);"
 
 
-@cuda("randint")
+@cuda("randint", "randint_at")
 def randint(dev: Device, a: Randint) -> list[Step]:
     """A word's share of the range."""
     place = Place("out", a.out)
