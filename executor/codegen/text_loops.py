@@ -52,8 +52,39 @@ def bind_checked(
         if wrong[0]:
             raise error(int(wrong[1]))
 
-    call = bind_text(f"    wrong[0] = 0{text}", {**arrays, "wrong": wrong}, **numbers)
-    return [call, check]
+    return [_noting(text, arrays, wrong, "", numbers), check]
+
+
+def bind_or(
+    dev: Device,
+    text: str,
+    arrays: Mapping[str, Any],
+    otherwise: Step,
+    functions: str = "",
+    /,
+    **numbers: int,
+) -> list[Step]:
+    """Return the call of a text that leaves some operands to ``otherwise``, and the one that calls this then.
+
+    The text notes it by ``wrong[0] = 1``. Of operands that are bad, ``otherwise`` raises the error.
+    """
+    wrong = dev.scratch((1,), np.int64)
+
+    def check() -> None:
+        if wrong[0]:
+            otherwise()
+
+    return [_noting(text, arrays, wrong, functions, numbers), check]
+
+
+def _noting(
+    text: str,
+    arrays: Mapping[str, Any],
+    wrong: Any,
+    functions: str,
+    numbers: Mapping[str, int],
+) -> Launch:
+    return bind_text(f"    wrong[0] = 0{text}", {**arrays, "wrong": wrong}, functions, **numbers)
 
 
 def named(names: str, values: Iterable[_T]) -> dict[str, _T]:
