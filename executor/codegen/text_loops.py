@@ -16,7 +16,16 @@ from .scalar_math import definitions
 
 _T = TypeVar("_T")
 # Pointers to elements, as ``compiler.py`` has them, by the letter of a type; a bool is a byte.
-_KINDS = {"f": "f32", "i": "i32", "I": "u32", "l": "i64", "q": "i64", "B": "u8", "?": "u8"}
+_KINDS = {
+    "f": "f32",
+    "d": "f64",
+    "i": "i32",
+    "I": "u32",
+    "l": "i64",
+    "q": "i64",
+    "B": "u8",
+    "?": "u8",
+}
 
 
 def bind_text(
@@ -93,8 +102,8 @@ def named(names: str, values: Iterable[_T]) -> dict[str, _T]:
 
 
 def known(*arrays: Any) -> bool:
-    """Tell whether a text can read and write these arrays, as far as their types go."""
-    return all(array.dtype.char in _KINDS for array in arrays)
+    """Tell whether a text can read and write these arrays, as far as their types go: sums are of float32."""
+    return all(array.dtype.char in _KINDS and array.dtype.char != "d" for array in arrays)
 
 
 @lru_cache(1024)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...strategies.types import VarType
+from .compiled import HostFunction
 from .latest import latest
 from .levels import computed, define_level
 from .operands import Array, Input, Offsets, Operands, Output
@@ -74,6 +75,7 @@ class Choice(NamedTuple):
         return np.searchsorted(self.images, np.arange(self.total + 1))
 
 
+@HostFunction
 def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False) -> Array:
     """Return the intersection over union of boxes [K, 4] with others [L, 4]: [K, L].
 
@@ -108,6 +110,7 @@ def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False)
     return shared
 
 
+@HostFunction
 def suppressed(
     boxes: Array,
     scores: Array,

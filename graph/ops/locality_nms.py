@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .box_choice import Choice, overlap
+from .box_choice import Choice, overlap, suppressed
 from .latest import latest
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Operands, Output
@@ -118,6 +118,9 @@ def _merged(boxes: Array, scores: Array, a: Any) -> Array:
 
 def _suppressed(boxes: Array, scores: Array, order: Array, a: Any) -> list[int]:
     """Return the numbers of boxes that stay, of those in ``order``, the best first."""
+    if boxes.shape[1] == 4:
+        settings = a.nms_threshold, a.nms_eta, a.normalized
+        return order[suppressed(boxes[order], scores[order], *settings)].tolist()
     stay: list[int] = []
     threshold = a.nms_threshold
     for number in order.tolist():

@@ -206,13 +206,16 @@ define_level(
 # -- distribute_fpn_proposals -----------------------------------------------------------------------
 
 
-class DistributeFpnProposals(Operands):
+class MapsOfRegions(Operands):
     fpn_rois: Input
     min_level: int = 2
     max_level: int = 5
     refer_level: int = 4
     refer_scale: int = 224
     pixel_offset: bool = True
+
+
+class DistributeFpnProposals(MapsOfRegions):
     fpn_rois_lod: Offsets
     multi_fpn_rois: Outputs
     restore_index: Output
@@ -222,6 +225,7 @@ class RegionsOfMap(DistributeFpnProposals):
     number: int = 0  # of the map
 
 
+@latest(MapsOfRegions)
 def maps_of(a: Any) -> Array:
     """Return the number of the map that each region is read from: larger ones from coarser maps."""
     sides = a.fpn_rois[:, 2:] - a.fpn_rois[:, :2]
@@ -239,7 +243,7 @@ def distribute_shape(op: Inference) -> Mapping[str, Specs]:
     op.sequences("FpnRois")
     counts, operands = (
         [-1] * (high - low + 1),
-        known_operands(op, DistributeFpnProposals, "fpn_rois"),
+        known_operands(op, MapsOfRegions),
     )
     if operands is not None:
         counts = np.bincount(maps_of(operands), minlength=len(counts)).tolist()

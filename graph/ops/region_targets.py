@@ -13,6 +13,7 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .box_choice import overlap
+from .latest import latest
 from .levels import computed, define_level
 from .lod import no_sequences
 from .lod_levels import bounds, parts
@@ -105,15 +106,14 @@ def matched(anchors: Array, objects: Array, positive: float, negative: float) ->
     return Match(front, np.flatnonzero(most < negative), owner)
 
 
-def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
-    """Match anchors that do not reach outside with objects; no more than a number of an image count."""
-    images: list[tuple[Array, ...]] = []
+@latest(RpnTargetAssign)
+def _matches(a: Any) -> list[tuple[Array, Array, Match]]:
+    """Match anchors that do not reach outside an image with its objects: numbers, objects, matches of each."""
+    images = []
     ends = a.gt_boxes_lod[-1]
     crowds, objects_of = parts(a.is_crowd.reshape(-1), ends), parts(a.gt_boxes, ends)
     anchors = a.anchor.reshape(-1, 4)
-    for number, (crowd, objects, info) in enumerate(
-        zip(crowds, objects_of, a.im_info, strict=True)
-    ):
+    for crowd, objects, info in zip(crowds, objects_of, a.im_info, strict=True):
         height, width, scale = info
         inside, edge = np.arange(len(anchors)), a.rpn_straddle_thresh
         if edge >= 0:
@@ -121,8 +121,15 @@ def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
             inside = np.flatnonzero(((anchors[:, :2] >= -edge) & high).all(1))
         objects = objects[crowd == 0] * scale
         limits = a.rpn_positive_overlap, a.rpn_negative_overlap
-        front, back, owner = matched(anchors[inside], objects, *limits)
-        batch = a.rpn_batch_size_per_im
+        images.append((inside, objects, matched(anchors[inside], objects, *limits)))
+    return images
+
+
+def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
+    """Choose of the anchors that match objects, and of background: no more than a number of an image count."""
+    images: list[tuple[Array, ...]] = []
+    anchors, batch = a.anchor.reshape(-1, 4), a.rpn_batch_size_per_im
+    for number, (inside, objects, (front, back, owner)) in enumerate(_matches(a)):
         # Where anchors are drawn the best one of an object is no background: else the draw told how many count.
         back = np.setdiff1d(back, front) if a.use_random else back
         limit = (
@@ -205,6 +212,7 @@ class RetinanetTargetAssign(Operands):
     foreground_number: Output
 
 
+@latest(RetinanetTargetAssign)
 def class_targets(a: Any) -> tuple[AnchorTargets, Array]:
     """Match all anchors with objects, whose classes are the labels; count those learnt in each image, and one.
 
