@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -29,7 +29,10 @@ def latest(
 
         @wraps(function)
         def call(a: Any, *others: Any) -> R:
-            arrays = [getattr(a, slot.parameter) for slot in declared.inputs] + list(others)
+            arrays = [
+                each for slot in declared.inputs for each in _each(getattr(a, slot.parameter))
+            ]
+            arrays += others
             arrays += [level for slot in declared.lods for level in getattr(a, slot.parameter)]
             attrs = [getattr(a, name) for name in declared.attrs]
             known = getattr(own, "call", None)
@@ -42,6 +45,11 @@ def latest(
         return call
 
     return remembering
+
+
+def _each(operand: Any) -> Sequence[Any]:
+    """Return the arrays of a slot, of which some take several."""
+    return operand if isinstance(operand, list | tuple) else (operand,)
 
 
 def _copied(arrays: list[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .box_choice import Choice, overlap, suppressed
+from .largest import largest_first
 from .latest import latest
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Operands, Output
@@ -139,8 +140,7 @@ def _of_image(boxes: Array, all_scores: Array, a: Any) -> Array:
             continue
         left = _merged(boxes, scores, a)
         left = left[scores[left] > a.score_threshold]
-        order = left[np.argsort(-scores[left], kind="stable")]
-        order = order[: a.nms_top_k] if a.nms_top_k > -1 else order
+        order = left[largest_first(scores[left], a.nms_top_k)]
         rows += [(label, number) for number in _suppressed(boxes, scores, order, a)]
     labels, numbers = np.array(rows, np.int64).reshape(-1, 2).T
     own = all_scores[labels, numbers]
@@ -156,7 +156,7 @@ def chosen(a: Any) -> Choice:
     for boxes, scores in zip(np.array(a.b_boxes), np.array(a.scores), strict=True):
         rows = _of_image(boxes, scores, a)
         if -1 < a.keep_top_k < len(rows):
-            best = np.argsort(-rows[:, 1], kind="stable")[: a.keep_top_k]
+            best = largest_first(rows[:, 1], a.keep_top_k)
             rows = rows[best[np.argsort(rows[best, 0], kind="stable")]]
         parts.append(rows)
         counts.append(len(rows))

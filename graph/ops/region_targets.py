@@ -90,8 +90,10 @@ class Match(NamedTuple):
 
         Background has none of the former; where it takes one, the first anchor stands in its place.
         """
-        both = np.isin(self.back, self.front).sum()
-        real = np.sort(np.setdiff1d(self.front, self.back))
+        of_back = np.zeros(len(self.owner), bool)
+        of_back[self.back] = True
+        both = int(of_back[self.front].sum())
+        real = np.sort(self.front[~of_back[self.front]])
         places = np.concatenate([np.repeat(self.front[:1], both), real])
         return real, places, np.repeat([0.0, 1.0], [both, len(real)])
 

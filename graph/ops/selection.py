@@ -109,8 +109,8 @@ def unique_shape(op: Inference) -> Mapping[str, Specs]:
     axis = axes[0] % len(x.shape) if axes else None
     count, values, elements = -1, op.value("X"), known_operands(op, Elements)
     if values is not None and elements is not None:
-        whole = axis is None
-        count = len(distinct(elements).first) if whole else np.unique(values, axis=axis).shape[axis]
+        several = distinct(elements).first if axis is None else None
+        count = np.unique(values, axis=axis).shape[axis or 0] if several is None else len(several)
     shape: tuple[int, ...] = (count,)
     size = product(x.shape)
     if axis is not None:

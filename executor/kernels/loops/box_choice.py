@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.ops import box_choice as ops
+from ....graph.ops.largest import largest_first
 from ....graph.ops.operands import Array
 from ...codegen.text_loops import bind_text
 from .host_function import compiled
@@ -122,7 +123,7 @@ def suppressed(
     """Compare each box that stays with all that come after it."""
     if not _single(boxes):
         return None
-    order, count = np.argsort(-scores, kind="stable"), len(boxes)
+    order, count = largest_first(scores), len(boxes)
     arrays = {
         "planes": np.ascontiguousarray(boxes[order].T),
         "areas": np.empty(count, np.float32),
