@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .box_choice import Choice, overlap, suppressed
+from .compiled import HostFunction
 from .largest import largest_first
 from .latest import latest
 from .lod import Lods, no_sequences
@@ -100,7 +101,8 @@ def _common_area(points: list[Point], other: list[Point]) -> float:
     return _area(points)
 
 
-def _merged(boxes: Array, scores: Array, a: Any) -> Array:
+@HostFunction
+def merged(boxes: Array, scores: Array, normalized: bool, threshold: float) -> Array:
     """Merge each box with the one before, in place, where they overlap; return the numbers of what is left.
 
     A merged box is the mean of its parts by their scores, and has the sum of these.
@@ -108,7 +110,7 @@ def _merged(boxes: Array, scores: Array, a: Any) -> Array:
     stay = list(range(min(len(boxes), 1)))
     for k in range(1, len(boxes)):
         last = stay[-1]
-        if shared(boxes[k], boxes[last], a.normalized) > a.nms_threshold:
+        if shared(boxes[k], boxes[last], normalized) > threshold:
             total = scores[k] + scores[last]
             boxes[last] = (boxes[k] * scores[k] + boxes[last] * scores[last]) / total
             scores[last] = total
@@ -138,7 +140,7 @@ def _of_image(boxes: Array, all_scores: Array, a: Any) -> Array:
     for label, scores in enumerate(all_scores):
         if label == a.background_label:
             continue
-        left = _merged(boxes, scores, a)
+        left = merged(boxes, scores, a.normalized, a.nms_threshold)
         left = left[scores[left] > a.score_threshold]
         order = left[largest_first(scores[left], a.nms_top_k)]
         rows += [(label, number) for number in _suppressed(boxes, scores, order, a)]

@@ -228,8 +228,9 @@ class RegionsOfMap(DistributeFpnProposals):
 @latest(MapsOfRegions)
 def maps_of(a: Any) -> Array:
     """Return the number of the map that each region is read from: larger ones from coarser maps."""
-    sides = a.fpn_rois[:, 2:] - a.fpn_rois[:, :2]
-    area = np.where((sides < 0).any(1), 0, (sides + int(a.pixel_offset)).prod(1))
+    left, top, right, bottom = a.fpn_rois.T
+    width, height, last = right - left, bottom - top, int(a.pixel_offset)
+    area = np.where((width < 0) | (height < 0), 0, (width + last) * (height + last))
     level = np.floor(np.log2(np.sqrt(area) / a.refer_scale + 1e-6) + a.refer_level)
     return (np.clip(level, a.min_level, a.max_level) - a.min_level).astype(np.int64)
 

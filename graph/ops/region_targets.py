@@ -79,7 +79,8 @@ class AnchorTargets(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Anchors of one image, by number: those of objects (``front``), of background, and each one's object."""
+    """Anchors of one image, by number: those of objects (``front``), of background, and the object of each
+    of the former."""
 
     front: Array
     back: Array
@@ -102,9 +103,10 @@ def matched(anchors: Array, objects: Array, positive: float, negative: float) ->
     """Match anchors with objects: those with much in common, and of each object those with the most."""
     share = overlap(anchors, objects, False, nearby=True)
     most = share.max(1, initial=0)
-    owner = share.argmax(1) if len(objects) else np.zeros(len(anchors), np.int64)
     best = (np.abs(share - share.max(0, initial=0)) < _SAME).any(1)
-    front = np.flatnonzero(best | (most >= positive))
+    front, owner = np.flatnonzero(best | (most >= positive)), np.zeros(len(anchors), np.int64)
+    if len(objects):
+        owner[front] = share[front].argmax(1)
     return Match(front, np.flatnonzero(most < negative), owner)
 
 

@@ -1,8 +1,8 @@
 """What boxes have in common, and which of them stay, in compiled loops.
 
-They are the compiled forms of functions of ``graph/ops/box_choice.py``, on which sizes depend. Coordinates
-stand in planes, [4, K], so that loops over boxes are vectors. A product is rounded before it enters a sum, as
-NumPy's are.
+They are the compiled forms of functions of ``graph/ops/box_choice.py`` and ``locality_nms.py``, on which sizes
+depend. Coordinates stand in planes, [4, K], so that loops over boxes are vectors. A product is rounded before
+it enters a sum, as NumPy's are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....graph.ops import box_choice as ops
+from ....graph.ops import locality_nms
 from ....graph.ops.largest import largest_first
 from ....graph.ops.operands import Array
 from ...codegen.text_loops import bind_text
@@ -81,6 +82,27 @@ _SUPPRESSED = (
     total[0] = count
 """
 )
+# Box k, and the last of those that are left: the mean of two, by their scores, takes the place of this.
+_MERGED = """
+    end, shortest, threshold = settings[0], settings[1], limits[0]
+    stay[0], count = 0, np.int64(1)
+    for k in range(1, K):
+        to, o = 4 * stay[count - 1], 4 * k
+        width = side_of(boxes[o], boxes[o + 2], boxes[to], boxes[to + 2], end, shortest)
+        height = side_of(boxes[o + 1], boxes[o + 3], boxes[to + 1], boxes[to + 3], end, shortest)
+        area = area_of(boxes[o], boxes[o + 1], boxes[o + 2], boxes[o + 3], end)
+        other = area_of(boxes[to], boxes[to + 1], boxes[to + 2], boxes[to + 3], end)
+        if np.float64(share_of(width, height, area, other)) > threshold:
+            own, before = scores[k], scores[stay[count - 1]]
+            for i in range(4):
+                parts = product(boxes[o + i], own) + product(boxes[to + i], before)
+                boxes[to + i] = parts / (own + before)
+            scores[stay[count - 1]] = own + before
+        else:
+            stay[count] = k
+            count += 1
+    total[0] = count
+"""
 
 
 def _single(*boxes: Array) -> bool:
@@ -135,3 +157,20 @@ def suppressed(
     }
     bind_text(_SUPPRESSED, arrays, _FUNCTIONS, L=count, most=most)()
     return order[arrays["stay"][: arrays["total"][0]]]
+
+
+@compiled(locality_nms.merged)
+def merged(boxes: Array, scores: Array, normalized: bool, threshold: float) -> Array | None:
+    """Compare each box with the last one that is left."""
+    if not _single(boxes, scores) or boxes.shape[1] != 4 or not boxes.flags.c_contiguous:
+        return None
+    arrays = {
+        "boxes": boxes,
+        "scores": scores,
+        "stay": np.empty(len(boxes), np.int64),
+        "total": np.empty(1, np.int64),
+        "settings": _settings(normalized),
+        "limits": np.array([threshold], np.float64),
+    }
+    bind_text(_MERGED, arrays, _FUNCTIONS, K=len(boxes))()
+    return arrays["stay"][: arrays["total"][0]]
