@@ -108,6 +108,18 @@ class Alignments:
             sums[t, :, :-2] = ahead + log_TBS[t]
         return sums[:, :, :-2]
 
+    def total(self, before_TBS: Any) -> Any:
+        """Return the log of the sum of all whole paths of each sequence, [B], of what :meth:`forward` has."""
+        xp = self.xp
+        if not len(before_TBS):
+            return xp.full(len(self.classes), -np.inf)
+        number = xp.arange(len(self.classes))
+        final = before_TBS[self.last.argmax(0), number]
+        final = xp.where(self.last.any(0)[:, None] & self.ends, final, -np.inf)
+        largest = final.max(1)
+        shift = xp.where(xp.isfinite(largest), largest, 0)
+        return xp.log(xp.exp(final - shift[:, None]).sum(1)) + shift
+
     def possible(self, log_TBS: Any) -> Any:
         """Return the logarithms, and those of 0 where no path can be: behind steps and labels."""
         there = self.inside[:, :, None] & ~self.outside
@@ -135,28 +147,25 @@ def warpctc(dev: Device, a: WarpCtc) -> Step:
 
     def run() -> None:
         paths = Alignments(xp, a, classes)
-        x = a.logits.reshape(-1, classes)[paths.rows].astype(np.float64)
-        shifted = x - x.max(-1, keepdims=True)
-        log_TBC = shifted - xp.log(xp.exp(shifted).sum(-1, keepdims=True))
+        log_TBC = a.logits.reshape(-1, classes)[paths.rows].astype(np.float64)
+        log_TBC -= log_TBC.max(-1, keepdims=True)
+        powers = xp.exp(log_TBC)
+        log_TBC -= xp.log(powers.sum(-1, keepdims=True))
         number = xp.arange(len(paths.classes))[:, None]
         log_TBS = log_TBC[:, number, paths.classes]
         on_paths = paths.possible(log_TBS)
         before = paths.forward(on_paths)
-        final = xp.where(paths.last[:, :, None] & paths.ends, before, -np.inf)
-        total = xp.full(len(paths.classes), -np.inf)
-        if len(final):
-            largest = final.max((0, 2))
-            possible = xp.isfinite(largest)
-            shift = xp.where(possible, largest, 0)
-            total = xp.log(xp.exp(final - shift[:, None]).sum((0, 2))) + shift
+        total = paths.total(before)
         possible = xp.isfinite(total)
         a.loss[...] = xp.where(possible, -total, 0)[:, None]
         if a.warp_ctc_grad is None:
             return
-        log = before + paths.backward(on_paths) - log_TBS
-        often = xp.exp(log - xp.where(possible, total, np.inf)[:, None])
-        slope = xp.exp(log_TBC)
-        for place in range(log.shape[2]):
+        often = before + paths.backward(on_paths)
+        often -= log_TBS
+        often -= xp.where(possible, total, np.inf)[:, None]
+        xp.exp(often, out=often)
+        slope = xp.exp(log_TBC, out=powers)
+        for place in range(often.shape[2]):
             slope[:, number[:, 0], paths.classes[:, place]] -= often[:, :, place]
         counted = paths.inside & possible
         a.warp_ctc_grad.fill(0)
@@ -178,8 +187,9 @@ def warpctc_grad(dev: Device, a: WarpCtcGrad) -> Step:
         inside = step < lengths
         rows = xp.asarray((begins + step * stride)[inside])
         number = xp.asarray(np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside])
-        d_logits.fill(0)
-        slope = a.warp_ctc_grad.reshape(-1, classes)[rows]
-        d_logits.reshape(-1, classes)[rows] = slope * d[number][:, None]
+        slopes = a.warp_ctc_grad.reshape(-1, classes)
+        each = xp.zeros((len(slopes), 1), d.dtype)  # what belongs to no sequence has none
+        each[rows, 0] = d[number]
+        xp.multiply(slopes, each, out=d_logits.reshape(-1, classes))
 
     return run
