@@ -13,7 +13,9 @@ from ..registry import each_step
 
 @each_step("where_index", on=("numpy",))
 def where_index(a: WhereIndex) -> None:
-    a.out[...] = np.argwhere(a.condition)
+    flat = np.flatnonzero(a.condition)
+    for axis, places in enumerate(np.unravel_index(flat, a.condition.shape)):
+        a.out[:, axis] = places
 
 
 def _along(x: Array, axis: int) -> tuple[Array, Distinct]:
