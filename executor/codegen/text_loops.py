@@ -16,7 +16,16 @@ from .scalar_math import definitions
 
 _T = TypeVar("_T")
 # Pointers to elements, as ``compiler.py`` has them, by the letter of a type; a bool is a byte.
-_KINDS = {"f": "f32", "i": "i32", "I": "u32", "l": "i64", "q": "i64", "B": "u8", "?": "u8"}
+_KINDS = {
+    "f": "f32",
+    "d": "f64",
+    "i": "i32",
+    "I": "u32",
+    "l": "i64",
+    "q": "i64",
+    "B": "u8",
+    "?": "u8",
+}
 
 
 def bind_text(
@@ -52,8 +61,39 @@ def bind_checked(
         if wrong[0]:
             raise error(int(wrong[1]))
 
-    call = bind_text(f"    wrong[0] = 0{text}", {**arrays, "wrong": wrong}, **numbers)
-    return [call, check]
+    return [_noting(text, arrays, wrong, "", numbers), check]
+
+
+def bind_or(
+    dev: Device,
+    text: str,
+    arrays: Mapping[str, Any],
+    otherwise: Step,
+    functions: str = "",
+    /,
+    **numbers: int,
+) -> list[Step]:
+    """Return the call of a text that leaves some operands to ``otherwise``, and the one that calls this then.
+
+    The text notes it by ``wrong[0] = 1``. Of operands that are bad, ``otherwise`` raises the error.
+    """
+    wrong = dev.scratch((1,), np.int64)
+
+    def check() -> None:
+        if wrong[0]:
+            otherwise()
+
+    return [_noting(text, arrays, wrong, functions, numbers), check]
+
+
+def _noting(
+    text: str,
+    arrays: Mapping[str, Any],
+    wrong: Any,
+    functions: str,
+    numbers: Mapping[str, int],
+) -> Launch:
+    return bind_text(f"    wrong[0] = 0{text}", {**arrays, "wrong": wrong}, functions, **numbers)
 
 
 def named(names: str, values: Iterable[_T]) -> dict[str, _T]:
@@ -62,8 +102,8 @@ def named(names: str, values: Iterable[_T]) -> dict[str, _T]:
 
 
 def known(*arrays: Any) -> bool:
-    """Tell whether a text can read and write these arrays, as far as their types go."""
-    return all(array.dtype.char in _KINDS for array in arrays)
+    """Tell whether a text can read and write these arrays, as far as their types go: sums are of float32."""
+    return all(array.dtype.char in _KINDS and array.dtype.char != "d" for array in arrays)
 
 
 @lru_cache(1024)

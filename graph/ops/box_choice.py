@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...strategies.types import VarType
+from .compiled import HostFunction
+from .largest import largest_first
 from .latest import latest
 from .levels import computed, define_level
 from .operands import Array, Input, Offsets, Operands, Output
@@ -74,6 +76,7 @@ class Choice(NamedTuple):
         return np.searchsorted(self.images, np.arange(self.total + 1))
 
 
+@HostFunction
 def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False) -> Array:
     """Return the intersection over union of boxes [K, 4] with others [L, 4]: [K, L].
 
@@ -108,6 +111,7 @@ def overlap(boxes: Array, others: Array, normalized: bool, nearby: bool = False)
     return shared
 
 
+@HostFunction
 def suppressed(
     boxes: Array,
     scores: Array,
@@ -120,7 +124,7 @@ def suppressed(
 
     The threshold is multiplied by ``eta`` below 1 whenever a box stays, while it is above a half.
     """
-    order = np.argsort(-scores, kind="stable")
+    order = largest_first(scores)
     boxes, left = boxes[order], np.arange(len(order))
     shares = np.zeros(
         len(order), boxes.dtype
@@ -168,8 +172,7 @@ def chosen(a: Any) -> Choice:
             at = np.flatnonzero(own > a.score_threshold)
             if label == a.background_label or not at.size:
                 continue
-            at = at[np.argsort(-own[at], kind="stable")]
-            at = at[: a.nms_top_k] if a.nms_top_k > -1 else at
+            at = at[largest_first(own[at], a.nms_top_k)]
             places = boxes[:, label] if boxes.ndim == 3 else boxes
             stay = at[suppressed(places[at], own[at], a.nms_threshold, a.nms_eta, a.normalized)]
             labels = np.full((len(stay), 1), label, own.dtype)
@@ -178,7 +181,7 @@ def chosen(a: Any) -> Choice:
             numbers.append(whole)
         chosen_rows, chosen_numbers = np.concatenate(rows), np.concatenate(numbers)
         if -1 < a.keep_top_k < len(chosen_rows):
-            best = np.argsort(-chosen_rows[:, 1], kind="stable")[: a.keep_top_k]
+            best = largest_first(chosen_rows[:, 1], a.keep_top_k)
             best = best[np.argsort(chosen_rows[best, 0], kind="stable")]
             chosen_rows, chosen_numbers = chosen_rows[best], chosen_numbers[best]
         if boxes.ndim == 3:  # in the order of the operand, class by class
@@ -205,16 +208,14 @@ def decayed(a: Any) -> Choice:
             at = np.flatnonzero(own > a.score_threshold)
             if label == a.background_label or not at.size:
                 continue
-            at = at[np.argsort(-own[at], kind="stable")]
-            at = at[: a.nms_top_k] if a.nms_top_k > -1 else at
+            at = at[largest_first(own[at], a.nms_top_k)]
             left = own[at] * _decay(a, np.tril(overlap(boxes[at], boxes[at], a.normalized), -1))
             stay = left > a.post_threshold
             labels = np.full((stay.sum(), 1), label, own.dtype)
             rows.append(np.concatenate([labels, left[stay, None], boxes[at[stay]]], 1))
             numbers.append(before + at[stay])
         image_rows, image_numbers = np.concatenate(rows), np.concatenate(numbers)
-        best = np.argsort(-image_rows[:, 1], kind="stable")
-        best = best[: a.keep_top_k] if a.keep_top_k > -1 else best
+        best = largest_first(image_rows[:, 1], a.keep_top_k)
         parts.append((image_rows[best], image_numbers[best]))
     images = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
     all_rows, all_numbers = (np.concatenate(side) for side in zip(*parts, strict=True))

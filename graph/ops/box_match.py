@@ -13,6 +13,7 @@ import numpy as np
 
 from ...strategies.types import VarType
 from . import formula as f
+from .largest import largest_first
 from .levels import computed, define_level
 from .lod import no_sequences
 from .lod_levels import bounds
@@ -196,7 +197,7 @@ def mined(a: Any) -> list[Array]:
         alone = (matched == -1) & (dist < a.neg_dist_threshold)
         candidates = np.arange(len(row)) if hard else np.flatnonzero(alone)
         count = a.sample_size if hard else int((matched != -1).sum() * a.neg_pos_ratio)
-        best = np.argsort(-row[candidates], kind="stable")[:count]
+        best = largest_first(row[candidates])[:count]
         numbers.append(np.sort(candidates[best]))
     return numbers
 

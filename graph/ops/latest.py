@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -25,30 +25,59 @@ def latest(
     declared = record.declared()
 
     def remembering(function: Callable[..., R]) -> Callable[..., R]:
-        own = threading.local()
+        own = _LastCall()
 
         @wraps(function)
         def call(a: Any, *others: Any) -> R:
-            arrays = [getattr(a, slot.parameter) for slot in declared.inputs] + list(others)
+            arrays = [
+                each for slot in declared.inputs for each in _each(getattr(a, slot.parameter))
+            ]
+            arrays += others
             arrays += [level for slot in declared.lods for level in getattr(a, slot.parameter)]
             attrs = [getattr(a, name) for name in declared.attrs]
-            known = getattr(own, "call", None)
-            if known is None or known[0] != attrs or not _alike(known[1], arrays):
-                own.call = None  # what it holds is not needed meanwhile
-                known = own.call = attrs, _copied(arrays), function(a, *others)
-            result: R = known[2]
-            return result
+            return own.recalled(attrs, arrays, lambda: function(a, *others))
 
         return call
 
     return remembering
 
 
-def _copied(arrays: list[Any]) -> list[Any]:
+def latest_of_arrays(function: Callable[..., R]) -> Callable[..., R]:
+    """Decorate a function of arrays alone (None: none is there), as :func:`latest` does one of a record."""
+    own = _LastCall()
+
+    @wraps(function)
+    def call(*arrays: Any) -> R:
+        return own.recalled([], arrays, lambda: function(*arrays))
+
+    return call
+
+
+class _LastCall(threading.local):
+    """The operands of a thread's last call, and its result."""
+
+    known: tuple[list[Any], list[Any], Any] | None = None
+
+    def recalled(self, attrs: list[Any], arrays: Sequence[Any], compute: Callable[[], R]) -> R:
+        """Return the result for these operands."""
+        known = self.known
+        if known is None or known[0] != attrs or not _alike(known[1], arrays):
+            self.known = None  # what it holds is not needed meanwhile
+            known = self.known = attrs, _copied(arrays), compute()
+        result: R = known[2]
+        return result
+
+
+def _each(operand: Any) -> Sequence[Any]:
+    """Return the arrays of a slot, of which some take several."""
+    return operand if isinstance(operand, list | tuple) else (operand,)
+
+
+def _copied(arrays: Sequence[Any]) -> list[Any]:
     return [None if each is None else np.array(each) for each in arrays]
 
 
-def _alike(known: list[Any], arrays: list[Any]) -> bool:
+def _alike(known: Sequence[Any], arrays: Sequence[Any]) -> bool:
     return len(known) == len(arrays) and all(
         array is None if before is None else array is not None and _equal(before, np.asarray(array))
         for before, array in zip(known, arrays, strict=True)

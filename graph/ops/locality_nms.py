@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .box_choice import Choice, overlap
+from .box_choice import Choice, overlap, suppressed
+from .compiled import HostFunction
+from .largest import largest_first
 from .latest import latest
 from .lod import Lods, no_sequences
 from .operands import Array, Input, Operands, Output
@@ -99,7 +101,8 @@ def _common_area(points: list[Point], other: list[Point]) -> float:
     return _area(points)
 
 
-def _merged(boxes: Array, scores: Array, a: Any) -> Array:
+@HostFunction
+def merged(boxes: Array, scores: Array, normalized: bool, threshold: float) -> Array:
     """Merge each box with the one before, in place, where they overlap; return the numbers of what is left.
 
     A merged box is the mean of its parts by their scores, and has the sum of these.
@@ -107,7 +110,7 @@ def _merged(boxes: Array, scores: Array, a: Any) -> Array:
     stay = list(range(min(len(boxes), 1)))
     for k in range(1, len(boxes)):
         last = stay[-1]
-        if shared(boxes[k], boxes[last], a.normalized) > a.nms_threshold:
+        if shared(boxes[k], boxes[last], normalized) > threshold:
             total = scores[k] + scores[last]
             boxes[last] = (boxes[k] * scores[k] + boxes[last] * scores[last]) / total
             scores[last] = total
@@ -118,6 +121,9 @@ def _merged(boxes: Array, scores: Array, a: Any) -> Array:
 
 def _suppressed(boxes: Array, scores: Array, order: Array, a: Any) -> list[int]:
     """Return the numbers of boxes that stay, of those in ``order``, the best first."""
+    if boxes.shape[1] == 4:
+        settings = a.nms_threshold, a.nms_eta, a.normalized
+        return order[suppressed(boxes[order], scores[order], *settings)].tolist()
     stay: list[int] = []
     threshold = a.nms_threshold
     for number in order.tolist():
@@ -134,10 +140,9 @@ def _of_image(boxes: Array, all_scores: Array, a: Any) -> Array:
     for label, scores in enumerate(all_scores):
         if label == a.background_label:
             continue
-        left = _merged(boxes, scores, a)
+        left = merged(boxes, scores, a.normalized, a.nms_threshold)
         left = left[scores[left] > a.score_threshold]
-        order = left[np.argsort(-scores[left], kind="stable")]
-        order = order[: a.nms_top_k] if a.nms_top_k > -1 else order
+        order = left[largest_first(scores[left], a.nms_top_k)]
         rows += [(label, number) for number in _suppressed(boxes, scores, order, a)]
     labels, numbers = np.array(rows, np.int64).reshape(-1, 2).T
     own = all_scores[labels, numbers]
@@ -153,7 +158,7 @@ def chosen(a: Any) -> Choice:
     for boxes, scores in zip(np.array(a.b_boxes), np.array(a.scores), strict=True):
         rows = _of_image(boxes, scores, a)
         if -1 < a.keep_top_k < len(rows):
-            best = np.argsort(-rows[:, 1], kind="stable")[: a.keep_top_k]
+            best = largest_first(rows[:, 1], a.keep_top_k)
             rows = rows[best[np.argsort(rows[best, 0], kind="stable")]]
         parts.append(rows)
         counts.append(len(rows))

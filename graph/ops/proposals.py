@@ -14,6 +14,7 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .box_choice import suppressed
+from .largest import largest_first
 from .latest import latest
 from .levels import computed, computed_level, define_level
 from .lod import Lods
@@ -66,8 +67,7 @@ def proposals(a: Any) -> list[tuple[Array, Array]]:
     ):
         scores = scores.transpose(1, 2, 0).reshape(-1)
         deltas = deltas.reshape(-1, 4, *deltas.shape[1:]).transpose(2, 3, 0, 1).reshape(-1, 4)
-        best = np.argsort(-scores, kind="stable")
-        best = best[: a.pre_nms_topN] if a.pre_nms_topN > 0 else best
+        best = largest_first(scores, a.pre_nms_topN if a.pre_nms_topN > 0 else -1)
         last = int(a.pixel_offset)
         boxes = decoded(anchors[best], deltas[best], variances[best], last)
         boxes = np.clip(boxes, 0, np.array([width, height, width, height], boxes.dtype) - last)
@@ -150,7 +150,7 @@ def collected(a: Any) -> tuple[Array, Array]:
     images = len(a.rois_lod[0]) - 1
     image = np.concatenate([np.repeat(np.arange(images), np.diff(ends)) for ends in a.rois_lod])
     scores = np.concatenate([scores.reshape(-1) for scores in a.scores])
-    best = np.argsort(-scores, kind="stable")[: a.post_nms_topN]
+    best = largest_first(scores)[: a.post_nms_topN]
     best = best[np.argsort(image[best], kind="stable")]
     return best, np.searchsorted(image[best], np.arange(images + 1))
 
@@ -206,13 +206,16 @@ define_level(
 # -- distribute_fpn_proposals -----------------------------------------------------------------------
 
 
-class DistributeFpnProposals(Operands):
+class MapsOfRegions(Operands):
     fpn_rois: Input
     min_level: int = 2
     max_level: int = 5
     refer_level: int = 4
     refer_scale: int = 224
     pixel_offset: bool = True
+
+
+class DistributeFpnProposals(MapsOfRegions):
     fpn_rois_lod: Offsets
     multi_fpn_rois: Outputs
     restore_index: Output
@@ -222,10 +225,12 @@ class RegionsOfMap(DistributeFpnProposals):
     number: int = 0  # of the map
 
 
+@latest(MapsOfRegions)
 def maps_of(a: Any) -> Array:
     """Return the number of the map that each region is read from: larger ones from coarser maps."""
-    sides = a.fpn_rois[:, 2:] - a.fpn_rois[:, :2]
-    area = np.where((sides < 0).any(1), 0, (sides + int(a.pixel_offset)).prod(1))
+    left, top, right, bottom = a.fpn_rois.T
+    width, height, last = right - left, bottom - top, int(a.pixel_offset)
+    area = np.where((width < 0) | (height < 0), 0, (width + last) * (height + last))
     level = np.floor(np.log2(np.sqrt(area) / a.refer_scale + 1e-6) + a.refer_level)
     return (np.clip(level, a.min_level, a.max_level) - a.min_level).astype(np.int64)
 
@@ -239,7 +244,7 @@ def distribute_shape(op: Inference) -> Mapping[str, Specs]:
     op.sequences("FpnRois")
     counts, operands = (
         [-1] * (high - low + 1),
-        known_operands(op, DistributeFpnProposals, "fpn_rois"),
+        known_operands(op, MapsOfRegions),
     )
     if operands is not None:
         counts = np.bincount(maps_of(operands), minlength=len(counts)).tolist()
@@ -309,6 +314,7 @@ class RetinanetDetectionOutput(Operands):
     out: Output
 
 
+@latest(RetinanetDetectionOutput)
 def detections(a: Any) -> list[Array]:
     """Return the detections of each image, [K, 6]: class (from 1), score and box, best first.
 
@@ -324,8 +330,7 @@ def detections(a: Any) -> list[Array]:
         ):
             own, classes = scores[n].reshape(-1), scores.shape[2]
             at = np.flatnonzero(own > (a.score_threshold if level < len(a.scores) - 1 else 0.0))
-            at = at[np.argsort(-own[at], kind="stable")]
-            at = at[: a.nms_top_k] if a.nms_top_k > -1 else at
+            at = at[largest_first(own[at], a.nms_top_k)]
             anchor, label = np.divmod(at, classes)
             boxes = _moved(anchors.reshape(-1, 4)[anchor], deltas[n][anchor])
             boxes = np.clip(boxes / scale, 0, last.astype(boxes.dtype))
@@ -351,8 +356,7 @@ def _best_of_classes(rows: Array, a: Any) -> Array:
         best = suppressed(rows[at, 2:], rows[at, 1], a.nms_threshold, a.nms_eta, False)
         stay.append(at[best])
     chosen = rows[np.concatenate(stay)] if stay else rows
-    most = a.keep_top_k if a.keep_top_k > -1 else len(chosen)
-    return chosen[np.argsort(-chosen[:, 1], kind="stable")[:most]]
+    return chosen[largest_first(chosen[:, 1], a.keep_top_k)]
 
 
 _OF_PYRAMID = ("BBoxes", "Scores", "Anchors", "ImInfo")

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...strategies.types import VarType
 from .box_choice import overlap
+from .latest import latest
 from .levels import computed, define_level
 from .lod import no_sequences
 from .lod_levels import bounds, parts
@@ -78,7 +79,8 @@ class AnchorTargets(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Anchors of one image, by number: those of objects (``front``), of background, and each one's object."""
+    """Anchors of one image, by number: those of objects (``front``), of background, and the object of each
+    of the former."""
 
     front: Array
     back: Array
@@ -89,8 +91,10 @@ class Match(NamedTuple):
 
         Background has none of the former; where it takes one, the first anchor stands in its place.
         """
-        both = np.isin(self.back, self.front).sum()
-        real = np.sort(np.setdiff1d(self.front, self.back))
+        of_back = np.zeros(len(self.owner), bool)
+        of_back[self.back] = True
+        both = int(of_back[self.front].sum())
+        real = np.sort(self.front[~of_back[self.front]])
         places = np.concatenate([np.repeat(self.front[:1], both), real])
         return real, places, np.repeat([0.0, 1.0], [both, len(real)])
 
@@ -99,21 +103,21 @@ def matched(anchors: Array, objects: Array, positive: float, negative: float) ->
     """Match anchors with objects: those with much in common, and of each object those with the most."""
     share = overlap(anchors, objects, False, nearby=True)
     most = share.max(1, initial=0)
-    owner = share.argmax(1) if len(objects) else np.zeros(len(anchors), np.int64)
     best = (np.abs(share - share.max(0, initial=0)) < _SAME).any(1)
-    front = np.flatnonzero(best | (most >= positive))
+    front, owner = np.flatnonzero(best | (most >= positive)), np.zeros(len(anchors), np.int64)
+    if len(objects):
+        owner[front] = share[front].argmax(1)
     return Match(front, np.flatnonzero(most < negative), owner)
 
 
-def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
-    """Match anchors that do not reach outside with objects; no more than a number of an image count."""
-    images: list[tuple[Array, ...]] = []
+@latest(RpnTargetAssign)
+def _matches(a: Any) -> list[tuple[Array, Array, Match]]:
+    """Match anchors that do not reach outside an image with its objects: numbers, objects, matches of each."""
+    images = []
     ends = a.gt_boxes_lod[-1]
     crowds, objects_of = parts(a.is_crowd.reshape(-1), ends), parts(a.gt_boxes, ends)
     anchors = a.anchor.reshape(-1, 4)
-    for number, (crowd, objects, info) in enumerate(
-        zip(crowds, objects_of, a.im_info, strict=True)
-    ):
+    for crowd, objects, info in zip(crowds, objects_of, a.im_info, strict=True):
         height, width, scale = info
         inside, edge = np.arange(len(anchors)), a.rpn_straddle_thresh
         if edge >= 0:
@@ -121,8 +125,15 @@ def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
             inside = np.flatnonzero(((anchors[:, :2] >= -edge) & high).all(1))
         objects = objects[crowd == 0] * scale
         limits = a.rpn_positive_overlap, a.rpn_negative_overlap
-        front, back, owner = matched(anchors[inside], objects, *limits)
-        batch = a.rpn_batch_size_per_im
+        images.append((inside, objects, matched(anchors[inside], objects, *limits)))
+    return images
+
+
+def anchor_targets(a: Any, choose: Choose = first) -> AnchorTargets:
+    """Choose of the anchors that match objects, and of background: no more than a number of an image count."""
+    images: list[tuple[Array, ...]] = []
+    anchors, batch = a.anchor.reshape(-1, 4), a.rpn_batch_size_per_im
+    for number, (inside, objects, (front, back, owner)) in enumerate(_matches(a)):
         # Where anchors are drawn the best one of an object is no background: else the draw told how many count.
         back = np.setdiff1d(back, front) if a.use_random else back
         limit = (
@@ -205,6 +216,7 @@ class RetinanetTargetAssign(Operands):
     foreground_number: Output
 
 
+@latest(RetinanetTargetAssign)
 def class_targets(a: Any) -> tuple[AnchorTargets, Array]:
     """Match all anchors with objects, whose classes are the labels; count those learnt in each image, and one.
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
+from .compiled import HostFunction
+from .latest import latest
 from .lod import no_sequences
 from .operands import Input, Operands, Output, named
 from .registry import Inference, Spec, Specs, define
-from .rules import of_shape, product
+from .rules import known_operands, of_shape, product
 from .samples import booleans, integers, normal, sample
 
 
@@ -63,6 +66,39 @@ class UniqueWithCounts(Operands):
     dtype: int = int(VarType.INT32)
 
 
+class Distinct(NamedTuple):
+    """Of elements [N] that differ, K: where each is first, in this order [K]; the number of each element [N].
+
+    ``counts``: how often each comes, [K].
+    """
+
+    first: np.ndarray
+    numbers: np.ndarray
+    counts: np.ndarray
+
+
+@HostFunction
+def numbered(x: np.ndarray) -> Distinct:
+    """Number the elements of a list that differ, in the order in which they come first."""
+    _, first, numbers, counts = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(first)
+    place = np.empty_like(order)
+    place[order] = np.arange(order.size)
+    return Distinct(first[order], place[numbers.reshape(-1)], counts[order])
+
+
+class Elements(Operands):
+    x: Input
+
+
+@latest(Elements)
+def distinct(a: Any) -> Distinct:
+    """Return what :func:`numbered` does, of the list X."""
+    return numbered(a.x)
+
+
 def unique_shape(op: Inference) -> Mapping[str, Specs]:
     """What differs along an axis (of all elements without one), where it was, and how often."""
     x, kind = op.spec("X"), VarType(op.attr("dtype"))
@@ -71,8 +107,10 @@ def unique_shape(op: Inference) -> Mapping[str, Specs]:
     op.require(bool(axes) or len(x.shape) == 1, "X must be a list")
     op.require(all(-len(x.shape) <= a < len(x.shape) for a in axes), f"X has no axis {axes}")
     axis = axes[0] % len(x.shape) if axes else None
-    values = op.value("X")
-    count = -1 if values is None else np.unique(values, axis=axis).shape[axis or 0]
+    count, values, elements = -1, op.value("X"), known_operands(op, Elements)
+    if values is not None and elements is not None:
+        several = distinct(elements).first if axis is None else None
+        count = np.unique(values, axis=axis).shape[axis or 0] if several is None else len(several)
     shape: tuple[int, ...] = (count,)
     size = product(x.shape)
     if axis is not None:

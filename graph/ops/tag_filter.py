@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...strategies.types import INTEGERS, VarType
+from .latest import latest_of_arrays
 from .lod import Lods, no_sequences
 from .operands import Input, Offsets, Operands, Output, named
 from .registry import OFFSETS, Inference, Op, Spec, Specs, define
@@ -51,15 +52,17 @@ class OffsetsTagged(Operands):
     of_rows: bool = True
 
 
+@latest_of_arrays
 def tagged(tags: np.ndarray, ends: np.ndarray | None, choice: np.ndarray) -> np.ndarray:
     """Return the numbers of the sequences of tags, in order, that hold a chosen one.
 
     ``ends`` are the offsets of the sequences; None: each tag is one.
     """
     hits = np.flatnonzero(np.isin(tags.reshape(-1), choice))
-    if ends is not None:
-        hits = np.searchsorted(ends, hits, side="right") - 1
-    return np.unique(hits)
+    if ends is None:
+        return hits
+    numbers = np.searchsorted(ends, hits, side="right") - 1  # in order: equal ones stand together
+    return numbers[np.append(True, numbers[1:] != numbers[:-1])[: len(numbers)]]
 
 
 def _check_tags(op: Inference, slot: str) -> None:

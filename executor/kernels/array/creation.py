@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....graph.ops import creation as ops
+from ....graph.ops.largest import largest_first
 from ....graph.ops.operands import Unary
 from ...device.device import Device
 from ..registry import Step, kernel
@@ -97,7 +98,9 @@ def top_k(dev: Device, a: ops.TopK) -> Step:
         if k == 1:
             a.indices[..., 0] = a.x.argmax(axis=-1)
         else:
-            xp.copyto(a.indices, xp.argsort(-a.x, axis=-1, kind="stable")[..., :k])
+            host = xp is np
+            order = largest_first(a.x, k) if host else xp.argsort(-a.x, axis=-1, kind="stable")
+            xp.copyto(a.indices, order[..., :k])
         a.out[...] = xp.take_along_axis(a.x, a.indices, axis=-1)
 
     return run

@@ -50,7 +50,7 @@ def _sum_of_logs(xp: Any, *terms: Any) -> Any:
     """Return log(exp(a) + exp(b) + ...): several times as fast as NumPy's function of two."""
     most = reduce(xp.maximum, terms)
     shift = xp.where(most == -np.inf, 0, most)  # of nothing but zeros the logarithm is that of 0
-    return xp.log(sum(xp.exp(term - shift) for term in terms)) + shift
+    return xp.log(reduce(xp.add, [xp.exp(term - shift) for term in terms])) + shift
 
 
 class Alignments:
@@ -84,39 +84,57 @@ class Alignments:
 
     def forward(self, log_TBS: Any) -> Any:
         """Return the log of the sum of all beginnings of paths that end at each place, [T, B, S]."""
-        xp = self.xp
-        sums = xp.full(log_TBS.shape, -np.inf)
+        sums, skips = self._none(log_TBS), self._where(self.skips)
         for t, log in enumerate(log_TBS):
             if t == 0:
-                sums[0, :, :2] = log[:, :2]
+                sums[0, :, 2:4] = log[:, :2]
             else:
-                sums[t] = self._step(sums[t - 1], self.skips, 1) + log
-            sums[t][self.outside] = -np.inf
-        return sums
+                last = sums[t - 1]
+                sums[t, :, 2:] = self._sum(last[:, 2:], last[:, 1:-1], last[:, :-2] + skips) + log
+        return sums[:, :, 2:]
 
     def backward(self, log_TBS: Any) -> Any:
         """Return the log of the sum of all ends of paths that begin at each place, [T, B, S]."""
-        xp = self.xp
-        sums = xp.full(log_TBS.shape, -np.inf)
-        jumps = xp.zeros_like(self.skips)
+        sums, jumps = self._none(log_TBS), self.xp.zeros_like(self.skips)
         jumps[:, :-2] = self.skips[:, 2:]
+        jumps, ends = self._where(jumps), self._where(self.last[:, :, None] & self.ends)
         for t in reversed(range(len(log_TBS))):
-            ahead = xp.where(self.last[t][:, None] & self.ends, 0.0, -np.inf)
+            ahead = ends[t]
             if t + 1 < len(log_TBS):
-                ahead = _sum_of_logs(xp, ahead, self._step(sums[t + 1], jumps, -1))
-            sums[t] = xp.where(self.inside[t][:, None], ahead + log_TBS[t], -np.inf)
-            sums[t][self.outside] = -np.inf
-        return sums
+                following = sums[t + 1]
+                parts = following[:, :-2], following[:, 1:-1], following[:, 2:] + jumps
+                # Of both one at most is that of more than nothing: where a path ends none goes on.
+                ahead = self.xp.maximum(ahead, self._sum(*parts))
+            sums[t, :, :-2] = ahead + log_TBS[t]
+        return sums[:, :, :-2]
 
-    def _step(self, before: Any, skips: Any, way: int) -> Any:
-        """Stay, go on by one place, or by two where that is allowed."""
+    def total(self, before_TBS: Any) -> Any:
+        """Return the log of the sum of all whole paths of each sequence, [B], of what :meth:`forward` has."""
         xp = self.xp
-        by_one, by_two = (xp.full(before.shape, -np.inf) for _ in range(2))
-        if way > 0:
-            by_one[:, 1:], by_two[:, 2:] = before[:, :-1], before[:, :-2]
-        else:
-            by_one[:, :-1], by_two[:, :-2] = before[:, 1:], before[:, 2:]
-        return _sum_of_logs(xp, before, by_one, xp.where(skips, by_two, -np.inf))
+        if not len(before_TBS):
+            return xp.full(len(self.classes), -np.inf)
+        number = xp.arange(len(self.classes))
+        final = before_TBS[self.last.argmax(0), number]
+        final = xp.where(self.last.any(0)[:, None] & self.ends, final, -np.inf)
+        largest = final.max(1)
+        shift = xp.where(xp.isfinite(largest), largest, 0)
+        return xp.log(xp.exp(final - shift[:, None]).sum(1)) + shift
+
+    def possible(self, log_TBS: Any) -> Any:
+        """Return the logarithms, and those of 0 where no path can be: behind steps and labels."""
+        there = self.inside[:, :, None] & ~self.outside
+        return self.xp.where(there, log_TBS, -np.inf)
+
+    def _none(self, like: Any) -> Any:
+        """Return the log of 0 for each place, and for two that stand beside the first or the last."""
+        steps, count, places = like.shape
+        return self.xp.full((steps, count, places + 2), -np.inf)
+
+    def _where(self, condition: Any) -> Any:
+        return self.xp.where(condition, 0.0, -np.inf)
+
+    def _sum(self, *terms: Any) -> Any:
+        return _sum_of_logs(self.xp, *terms)
 
 
 @kernel("warpctc")
@@ -129,27 +147,25 @@ def warpctc(dev: Device, a: WarpCtc) -> Step:
 
     def run() -> None:
         paths = Alignments(xp, a, classes)
-        x = a.logits.reshape(-1, classes)[paths.rows].astype(np.float64)
-        shifted = x - x.max(-1, keepdims=True)
-        log_TBC = shifted - xp.log(xp.exp(shifted).sum(-1, keepdims=True))
+        log_TBC = a.logits.reshape(-1, classes)[paths.rows].astype(np.float64)
+        log_TBC -= log_TBC.max(-1, keepdims=True)
+        powers = xp.exp(log_TBC)
+        log_TBC -= xp.log(powers.sum(-1, keepdims=True))
         number = xp.arange(len(paths.classes))[:, None]
         log_TBS = log_TBC[:, number, paths.classes]
-        before = paths.forward(log_TBS)
-        final = xp.where(paths.last[:, :, None] & paths.ends, before, -np.inf)
-        total = xp.full(len(paths.classes), -np.inf)
-        if len(final):
-            largest = final.max((0, 2))
-            possible = xp.isfinite(largest)
-            shift = xp.where(possible, largest, 0)
-            total = xp.log(xp.exp(final - shift[:, None]).sum((0, 2))) + shift
+        on_paths = paths.possible(log_TBS)
+        before = paths.forward(on_paths)
+        total = paths.total(before)
         possible = xp.isfinite(total)
         a.loss[...] = xp.where(possible, -total, 0)[:, None]
         if a.warp_ctc_grad is None:
             return
-        log = before + paths.backward(log_TBS) - log_TBS
-        often = xp.exp(log - xp.where(possible, total, np.inf)[:, None])
-        slope = xp.exp(log_TBC)
-        for place in range(log.shape[2]):
+        often = before + paths.backward(on_paths)
+        often -= log_TBS
+        often -= xp.where(possible, total, np.inf)[:, None]
+        xp.exp(often, out=often)
+        slope = xp.exp(log_TBC, out=powers)
+        for place in range(often.shape[2]):
             slope[:, number[:, 0], paths.classes[:, place]] -= often[:, :, place]
         counted = paths.inside & possible
         a.warp_ctc_grad.fill(0)
@@ -171,8 +187,9 @@ def warpctc_grad(dev: Device, a: WarpCtcGrad) -> Step:
         inside = step < lengths
         rows = xp.asarray((begins + step * stride)[inside])
         number = xp.asarray(np.broadcast_to(np.arange(len(lengths)), inside.shape)[inside])
-        d_logits.fill(0)
-        slope = a.warp_ctc_grad.reshape(-1, classes)[rows]
-        d_logits.reshape(-1, classes)[rows] = slope * d[number][:, None]
+        slopes = a.warp_ctc_grad.reshape(-1, classes)
+        each = xp.zeros((len(slopes), 1), d.dtype)  # what belongs to no sequence has none
+        each[rows, 0] = d[number]
+        xp.multiply(slopes, each, out=d_logits.reshape(-1, classes))
 
     return run

@@ -6,13 +6,14 @@ order of the rows that the place has.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ....graph.ops import draw as ops
-from ....graph.ops.operands import Unary
+from ....graph.ops.operands import Array, Unary
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
 from ...device.philox import Stream
@@ -89,15 +90,20 @@ def gaussian_like(dev: Device, a: ops.GaussianLike) -> Step:
     return draw
 
 
+def levels_of(dev: Device, a: ops.SamplingId) -> Callable[[], Array]:
+    """Return the function that draws a number between ``min`` and ``max`` for each sample: float64 [N, 1]."""
+    stream = of_samples(dev, a.seed)
+    return lambda: stream.uniform((len(a.x), 1), np.dtype(np.float64)) * (a.max - a.min) + a.min
+
+
 @kernel("sampling_id")
 def sampling_id(dev: Device, a: ops.SamplingId) -> Step:
     """The first index up to which probabilities sum to more than a number between ``min`` and ``max``."""
-    stream, last = of_samples(dev, a.seed), a.x.shape[1] - 1
+    levels, last = levels_of(dev, a), a.x.shape[1] - 1
 
     def draw() -> None:
-        below = stream.uniform((len(a.x), 1), np.dtype(np.float64)) * (a.max - a.min) + a.min
         sums = np.cumsum(on_host(a.x), axis=1, dtype=np.float64)
-        index = np.minimum((sums <= below).sum(1), last)
+        index = np.minimum((sums <= levels()).sum(1), last)
         a.out[...] = dev.xp.asarray(index)
 
     return draw

@@ -10,6 +10,7 @@ import numpy as np
 
 from ....graph.ops import indexing as ops
 from ....graph.ops.formula import outside
+from ....graph.ops.largest import smallest_first
 from ....graph.ops.operands import Array
 from ....strategies.errors import InvalidValue
 from ...device.device import Device
@@ -161,7 +162,10 @@ def argsort(dev: Device, a: ops.Argsort) -> list[Step]:
     source = xp.flip(a.x, a.axis) if a.descending else a.x
 
     def run() -> None:
-        order = xp.argsort(source, axis=a.axis, kind="stable")
+        if xp is np:
+            order = np.moveaxis(smallest_first(np.moveaxis(source, a.axis, -1)), -1, a.axis)
+        else:
+            order = xp.argsort(source, axis=a.axis, kind="stable")
         xp.copyto(a.indices, last - xp.flip(order, a.axis) if a.descending else order)
         xp.copyto(a.out, xp.take_along_axis(a.x, a.indices, axis=a.axis))
 

@@ -18,7 +18,7 @@ from ....strategies.errors import InvalidValue, SequenceError
 from ..registry import each_step
 
 
-def _images(op: str, a: Any) -> Array:
+def images_of(op: str, a: Any) -> Array:
     """Return the image of each region.
 
     Raises:
@@ -86,15 +86,20 @@ def _aligned(a: ops.RoiAlign | ops.RoiAlignGrad) -> list[Any]:
     return weights
 
 
-def _counted(a: ops.PsroiPool | ops.PsroiPoolGrad) -> list[Any]:
-    """Weights of all pixels that a bin touches."""
-    weights = []
+def touched(a: ops.PsroiPool | ops.PsroiPoolGrad) -> Iterator[tuple[Any, Any]]:
+    """Return, for rows and columns, the first pixels that bins touch and those behind them: [R, P]."""
     scale = a.x.dtype.type(a.spatial_scale)
     for count, length, first, last in _axes(a):
         start = _away_from_zero(a.rois[:, first]) * scale
         end = (_away_from_zero(a.rois[:, last]) + 1) * scale
         bins = np.maximum(end - start, a.x.dtype.type(0.1)) / count
-        begin, stop = _whole(start, bins, count, np.zeros_like(bins), length)
+        yield _whole(start, bins, count, np.zeros_like(bins), length)
+
+
+def _counted(a: ops.PsroiPool | ops.PsroiPoolGrad) -> list[Any]:
+    """Weights of all pixels that a bin touches."""
+    weights = []
+    for length, (begin, stop) in zip(a.x.shape[2:], touched(a), strict=True):
         pixels = np.arange(length)
         inside = (pixels >= begin[..., None]) & (pixels < stop[..., None])
         weights.append((inside / np.maximum(stop - begin, 1)[..., None]).astype(a.x.dtype))
@@ -148,7 +153,7 @@ def _spread(d_x: Array, d_out: Array, rows: Array, columns: Array) -> None:
 
 @each_step("roi_align", on=("numpy",))
 def roi_align(a: ops.RoiAlign) -> None:
-    images, (rows, columns) = _images("roi_align", a), _aligned(a)
+    images, (rows, columns) = images_of("roi_align", a), _aligned(a)
     for r, image in enumerate(images):
         a.out[r] = _pool(a.x[image], rows[r], columns[r])
 
@@ -156,7 +161,7 @@ def roi_align(a: ops.RoiAlign) -> None:
 @each_step("roi_align_grad", on=("numpy",))
 def roi_align_grad(a: ops.RoiAlignGrad) -> None:
     d_x: Any = a.d_x
-    images, (rows, columns) = _images("roi_align", a), _aligned(a)
+    images, (rows, columns) = images_of("roi_align", a), _aligned(a)
     d_x[...] = 0
     for r, image in enumerate(images):
         _spread(d_x[image], a.d_out[r], rows[r], columns[r])
@@ -170,7 +175,7 @@ def _by_position(x: Array, a: ops.Bins) -> Any:
 @each_step("psroi_pool", on=("numpy",))
 def psroi_pool(a: ops.PsroiPool) -> None:
     rows, columns = _counted(a)
-    for r, image in enumerate(_images("psroi_pool", a)):
+    for r, image in enumerate(images_of("psroi_pool", a)):
         h, w = _reach(rows[r]), _reach(columns[r])
         x = _by_position(a.x[image], a)[..., h, w]
         a.out[r] = np.einsum("ph,cpqhw,qw->cpq", rows[r][:, h], x, columns[r][:, w])
@@ -181,7 +186,7 @@ def psroi_pool_grad(a: ops.PsroiPoolGrad) -> None:
     d_x: Any = a.d_x
     rows, columns = _counted(a)
     d_x[...] = 0
-    for r, image in enumerate(_images("psroi_pool", a)):
+    for r, image in enumerate(images_of("psroi_pool", a)):
         h, w = _reach(rows[r]), _reach(columns[r])
         part = _by_position(d_x[image], a)[..., h, w]
         part += np.einsum("ph,cpq,qw->cpqhw", rows[r][:, h], a.d_out[r], columns[r][:, w])
@@ -190,7 +195,7 @@ def psroi_pool_grad(a: ops.PsroiPoolGrad) -> None:
 @each_step("prroi_pool", on=("numpy",))
 def prroi_pool(a: ops.PrroiPool) -> None:
     (rows, *_), (columns, *_) = _integrated(a)
-    for r, image in enumerate(_images("prroi_pool", a)):
+    for r, image in enumerate(images_of("prroi_pool", a)):
         a.out[r] = _pool(a.x[image], rows[r], columns[r])
 
 
@@ -201,7 +206,7 @@ def prroi_pool_grad(a: ops.PrroiPoolGrad) -> None:
     (rows, *row_slopes), (columns, *column_slopes) = both
     if a.d_x is not None:
         a.d_x[...] = 0
-    for r, image in enumerate(_images("prroi_pool", a)):
+    for r, image in enumerate(images_of("prroi_pool", a)):
         if a.d_x is not None:
             _spread(a.d_x[image], a.d_out[r], rows[r], columns[r])
         if a.d_rois is None:
@@ -246,7 +251,7 @@ def roi_pool(a: ops.RoiPool) -> None:
     """The largest pixels of rows, by columns of bins, and then the largest of these."""
     (tops, bottoms), (lefts, rights) = _bins(a)
     pixels, none = a.x.shape[2] * a.x.shape[3], np.iinfo(np.int64).min
-    images, keys, latest = _images("roi_pool", a), None, -1
+    images, keys, latest = images_of("roi_pool", a), None, -1
     starts = pixels * np.arange(a.x.shape[1])[:, None, None]
     for r, image in enumerate(images):
         if image != latest:
@@ -274,7 +279,7 @@ def roi_pool(a: ops.RoiPool) -> None:
 def roi_pool_grad(a: ops.RoiPoolGrad) -> None:
     d_x: Any = a.d_x
     _, channels, height, width = d_x.shape
-    planes = _images("roi_pool", a)[:, None] * channels + np.arange(channels)
+    planes = images_of("roi_pool", a)[:, None] * channels + np.arange(channels)
     at = planes[:, :, None, None] * (height * width) + np.maximum(a.argmax, 0)
     parts = np.where(a.argmax < 0, 0, a.d_out)
     d_x[...] = np.bincount(at.ravel(), parts.ravel(), d_x.size).reshape(d_x.shape)
