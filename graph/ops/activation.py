@@ -300,9 +300,7 @@ define(
 )
 
 
-def pow_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like X."""
-    return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
+pow_shape = same("X", "Out", "X@GRAD")
 
 
 define(

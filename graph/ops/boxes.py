@@ -14,8 +14,9 @@ import numpy as np
 from . import formula as f
 from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Specs, define
-from .rules import match, of_shape, same
+from .rules import of_shape, same
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 
 class IouSimilarity(Operands):
@@ -23,12 +24,6 @@ class IouSimilarity(Operands):
     y: Input
     out: Output
     box_normalized: bool = True
-
-
-def iou_shape(op: Inference) -> Mapping[str, Specs]:
-    """Boxes [N, 4] and [M, 4] to [N, M]."""
-    sizes = match(op, X="N 4", Y="M 4")
-    return {"Out": of_shape((sizes["N"], sizes["M"]), op.spec("X"))}
 
 
 def iou_similarity(a: IouSimilarity) -> f.Results:
@@ -52,7 +47,7 @@ _BOXES = uniform(3, 4)
 define(
     "iou_similarity",
     IouSimilarity,
-    iou_shape,
+    Sized("X [N 4], Y [M 4] -> Out [N M]"),
     formula=iou_similarity,
     samples=(
         sample({"X": _BOXES, "Y": uniform(2, 4)}),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from .operands import Input, Operands, Output, record_of
 from .registry import Inference, Specs, define
-from .rules import of_shape
+from .rules import of_shape, same
 
 ALL_REDUCE, REDUCE, BROADCAST = "fused_all_reduce", "fused_reduce", "fused_broadcast"
 BARRIER = "replica_barrier"
@@ -61,9 +61,7 @@ class RingCollective(Operands):
     nranks: int = 1
 
 
-def like_operand(op: Inference) -> Mapping[str, Specs]:
-    """The result is like the operand."""
-    return {"Out": op.spec("X")}
+like_operand = same()
 
 
 def gathered_rows(op: Inference) -> Mapping[str, Specs]:

@@ -15,7 +15,7 @@ from ...strategies.types import VarType
 from .box_choice import overlap
 from .levels import computed, define_level
 from .lod_levels import parts
-from .operands import Array, Input, Offsets, Operands, Output, named
+from .operands import Array, Input, Offsets, Operands, Output, Positive, named
 from .registry import Inference, Spec, Specs, define
 from .rules import (
     are_classes,
@@ -45,7 +45,7 @@ class DetectionMap(Operands):
     accum_true_pos: Output
     accum_false_pos: Output
     mean: Output = named("MAP")
-    class_num: int
+    class_num: Positive
     background_label: int = 0
     overlap_threshold: float = 0.5
     evaluate_difficult: bool = True
@@ -162,7 +162,6 @@ def map_shape(op: Inference) -> Mapping[str, Specs]:
         match(op, HasState="1")
         hold_integers(op, "HasState")
     op.require(op.attr("ap_type") in _KINDS, f"ap_type must be {' or '.join(_KINDS)}")
-    op.require(op.attr("class_num") > 0, "class_num must be above 0")
     images, others = op.sequences("DetectRes"), op.sequences("Label")
     alike = merge_dims(images, others) is not None
     op.require(alike, f"DetectRes has {images} sequences, one for each image, Label {others}")

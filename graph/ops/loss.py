@@ -10,9 +10,10 @@ from . import formula as f
 from .double_gradient import twice
 from .operands import Array, Gradient, Input, Operands, Output, Unary, record_of
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
-from .rules import match, normal_axis, of_shape, same, same_shape
+from .rules import match, normal_axis, of_shape, same
 from .samples import distribution, integers, normal, sample, table, uniform
 from .second_order import Second
+from .shapes import Sized
 
 # Scores further below the largest of their row count as if they were this far below, as on Paddle's CPUs: no
 # probability is 0, so its logarithm is finite, and its gradient is that of the scores.
@@ -214,10 +215,7 @@ define(
 )
 
 
-def like_x(op: Inference) -> Mapping[str, Specs]:
-    """X and Label have one shape; so has the loss."""
-    same_shape(op, "X", "Label")
-    return {"Out": op.spec("X"), "X@GRAD": op.spec("X")}
+like_x = Sized("X [...], Label [...] -> Out as X, X@GRAD as X")
 
 
 class SigmoidCrossEntropyWithLogits(Unary):
@@ -266,10 +264,9 @@ define(
 )
 
 
-def log_loss_shape(op: Inference) -> Mapping[str, Specs]:
-    """Predicted and Labels have one shape; so has the loss."""
-    same_shape(op, "Predicted", "Labels")
-    return {"Loss": op.spec("Predicted"), "Predicted@GRAD": op.spec("Predicted")}
+log_loss_shape = Sized(
+    "Predicted [...], Labels [...] -> Loss as Predicted, Predicted@GRAD as Predicted"
+)
 
 
 define(
@@ -291,12 +288,6 @@ define(
 )
 
 
-def huber_shape(op: Inference) -> Mapping[str, Specs]:
-    """X, Y and the results have one shape."""
-    same_shape(op, "X", "Y")
-    return {"Out": op.spec("X"), "Residual": op.spec("X")}
-
-
 def _huber(x: e.Expr, y: e.Expr, *, delta: float) -> tuple[e.Expr, e.Expr]:
     r = y - x
     size = e.abs_(r)
@@ -311,7 +302,7 @@ def _huber_slopes(residual: e.Expr, d_out: e.Expr, *, delta: float) -> tuple[e.E
 define(
     "huber_loss",
     record_of("x y", "residual out", delta=1.0),
-    huber_shape,
+    Sized("X [...], Y [...] -> Out as X, Residual as X"),
     scalar=_huber,
     samples=(sample({"X": normal(4, 1), "Y": normal(4, 1)}, delta=0.7),),
     slope=slope(

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...strategies.types import FLOATS, VarType
+from ...strategies.types import VarType
 from . import formula as f
 from .operands import Array, Inputs, Operands, Output, SlopeOfBoth, SlopeOfX, Unary, record_of
 from .registry import Grad, Inference, Op, ShapeRule, Spec, Specs, define
 from .rules import merge_dims, normal_axis, product, same
 from .samples import Draw, booleans, normal, sample, uniform
+from .shapes import Sized
 
-
-def scalar_like(op: Inference) -> Mapping[str, Specs]:
-    """Out is a tensor of one element in X's dtype, which is a float."""
-    op.require(op.spec("X").dtype in FLOATS, "X must be of a float type")
-    return {"Out": Spec((1,), op.spec("X").dtype)}
+scalar_like = Sized("X floats -> Out [1]")
 
 
 def mean_grad_shape(op: Inference) -> Mapping[str, Specs]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ...strategies.types import VarType
 from .lod import no_sequences
-from .operands import Input, Offsets, Operands, Output, named
+from .operands import Input, Offsets, Operands, Output, Positive, named
 from .registry import Inference, Op, ShapeRule, Spec, Specs, define
 from .rules import match, one_dtype
 from .samples import Draw, normal, offsets, sample, table
@@ -22,8 +22,8 @@ class Bins(Operands):
     rois: Input = named("ROIs")
     rois_at: Offsets = named("ROIs@LOD")
     spatial_scale: float = 1.0
-    pooled_height: int = 1
-    pooled_width: int = 1
+    pooled_height: Positive = 1
+    pooled_width: Positive = 1
 
 
 class RegionPool(Bins):

@@ -16,7 +16,7 @@ from .box_choice import overlap
 from .levels import computed, define_level
 from .lod import no_sequences
 from .lod_levels import bounds, parts
-from .operands import Array, Input, Offsets, Operands, Output
+from .operands import Array, Input, Offsets, Operands, Output, Positive
 from .registry import Inference, Spec, Specs, define
 from .rules import check_classes, hold_integers, known_operands, match, merge_dims
 from .samples import offsets, sample, table, uniform
@@ -280,7 +280,7 @@ class GenerateProposalLabels(Operands):
     bg_thresh_hi: float = 0.5
     bg_thresh_lo: float = 0.0
     bbox_reg_weights: Sequence[float] = [0.1, 0.1, 0.2, 0.2]
-    class_nums: int = 81
+    class_nums: Positive = 81
     use_random: bool = True
     is_cascade_rcnn: bool = False
     is_cls_agnostic: bool = False
@@ -351,7 +351,6 @@ def regions_shape(op: Inference) -> Mapping[str, Specs]:
     for slot in ("GtClasses", "IsCrowd"):
         fits = merge_dims(op.shape(slot)[0], op.shape("GtBoxes")[0]) is not None
         op.require(fits, f"{slot} must have a row for each of GtBoxes")
-    op.require(op.attr("class_nums") > 0, "class_nums must be above 0")
     operands, count = known_operands(op, GenerateProposalLabels), -1
     if operands is not None:
         count = sum(len(image.boxes) for image in region_targets(operands))

@@ -12,7 +12,7 @@ from typing import Any
 from ...strategies.types import VarType
 from . import formula as f
 from .lod import no_sequences
-from .operands import Array, Input, Operands, Output
+from .operands import Array, Input, Operands, Output, Positive
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import hold_floats, hold_integers, match, merge_dims, of_shape, product
 from .samples import distribution, integers, normal, sample, uniform
@@ -22,7 +22,7 @@ UNIFORM, LOG_UNIFORM, CUSTOM = range(3)
 
 class NceAttributes(Operands):
     num_total_classes: int = 0
-    num_neg_samples: int = 10
+    num_neg_samples: Positive = 10
     sampler: int = UNIFORM
     seed: int = 0
     is_sparse: bool = False
@@ -87,8 +87,7 @@ def nce_shape(op: Inference) -> Mapping[str, Specs]:
 
 def _check_drawing(op: Inference, rows: int) -> None:
     """Refuse wrong attributes of the draw of classes, and wrong weights of rows."""
-    drawn, sampler = op.attr("num_neg_samples"), op.attr("sampler")
-    op.require(drawn > 0, f"num_neg_samples must be above 0, got {drawn}")
+    sampler = op.attr("sampler")
     op.require(
         sampler in (UNIFORM, LOG_UNIFORM, CUSTOM),
         f"sampler must be 0 (uniform), 1 (log_uniform) or 2 (custom_dist), got {sampler}",

@@ -6,6 +6,7 @@ Spatial transformer networks: Jaderberg and others, arXiv 1506.02025.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -14,14 +15,12 @@ from .operands import Array, Input, Operands, Output, named
 from .registry import Inference, Specs, define, slope
 from .rules import match, merge_dims, of_shape
 from .samples import normal, sample, uniform
+from .shapes import Sized
 
 
 def affine_channel_shape(op: Inference) -> Mapping[str, Specs]:
     """Like X; Scale and Bias have one element for each channel."""
     x = op.spec("X")
-    op.require(
-        op.attr("data_layout") in ("NCHW", "NHWC", "AnyLayout"), "data_layout must be NCHW or NHWC"
-    )
     op.require(len(x.shape) >= 2, f"X must have 2 dimensions or more, has {len(x.shape)}")
     channels = x.shape[-1 if op.attr("data_layout") == "NHWC" else 1]
     match(op, {"channels": channels}, Scale="channels", Bias="channels")
@@ -33,7 +32,7 @@ class AffineChannel(Operands):
     scale: Input
     bias: Input
     out: Output
-    data_layout: str = "AnyLayout"
+    data_layout: Literal["NCHW", "NHWC", "AnyLayout"] = "AnyLayout"
 
 
 def affine_channel(a: AffineChannel) -> f.Results:
@@ -134,27 +133,14 @@ define(
 )
 
 
-def grid_sampler_shape(op: Inference) -> Mapping[str, Specs]:
-    """X [N, C, H, W] at Grid [N, H', W', 2] to [N, C, H', W']."""
-    x, grid = op.spec("X"), op.spec("Grid")
-    match(op, X="N C H W", Grid="N H' W' 2")
-    op.require(0 not in x.shape[2:], "the height and the width of X must be above 0")
-    op.require(op.attr("mode") in ("bilinear", "nearest"), "mode must be 'bilinear' or 'nearest'")
-    op.require(
-        op.attr("padding_mode") in ("zeros", "border", "reflection"),
-        "padding_mode must be 'zeros', 'border' or 'reflection'",
-    )
-    return {"Output": of_shape((*x.shape[:2], *grid.shape[1:3]), x)}
-
-
 class GridSampler(Operands):
     x: Input
     grid: Input
     output: Output
     use_cudnn: bool = True
     align_corners: bool = True
-    mode: str = "bilinear"
-    padding_mode: str = "zeros"
+    mode: Literal["bilinear", "nearest"] = "bilinear"
+    padding_mode: Literal["zeros", "border", "reflection"] = "zeros"
 
 
 def grid_sampler(a: GridSampler) -> f.Results:
@@ -213,7 +199,12 @@ _GRID = uniform(2, 3, 2, 2, low=-1.3, high=1.3)
 define(
     "grid_sampler",
     GridSampler,
-    grid_sampler_shape,
+    Sized(
+        "X [N C H W], Grid [N rows columns 2] -> Output [N C rows columns]",
+        lambda op: op.require(
+            0 not in op.shape("X")[2:], "the height and the width of X must be above 0"
+        ),
+    ),
     formula=grid_sampler,
     samples=(
         sample({"X": normal(2, 3, 4, 5), "Grid": _GRID}),

@@ -8,9 +8,9 @@ from . import formula as f
 from .levels import level_from
 from .operands import Input, Offsets, Operands, Output
 from .registry import Inference, Specs, define, slope
-from .rules import match, of_shape, product
+from .rules import match, of_shape, one_level, product
 from .samples import normal, offsets, sample
-from .sequence import one_level, result
+from .sequence import result
 
 
 class MatchMatrixTensor(Operands):

@@ -7,23 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ...strategies.types import VarType, to_numpy
+from ...strategies.types import to_numpy
 from . import formula as f
 from .lod import like, no_sequences
-from .operands import Array, Input, Operands, Output, named
-from .registry import Inference, Spec, Specs, define, slope
-from .rules import hold_floats, hold_integers, match, of_shape, one_dtype, same_shape
+from .operands import Array, Input, Operands, Output, Positive, named
+from .registry import Inference, Specs, define, slope
+from .rules import hold_floats, hold_integers, match, of_shape
 from .sampled_classes import rows_of_scores
 from .samples import integers, normal, sample, uniform
-
-
-def tree_conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """Nodes [N, n, F], edges [N, E, 2] and filters [F, 3, W, K] to [N, n, W, K]."""
-    nodes, w = op.spec("NodesVector"), op.shape("Filter")
-    hold_integers(op, "EdgeSet")
-    match(op, NodesVector="trees nodes F", EdgeSet="trees edges 2", Filter="F 3 width filters")
-    op.require(op.attr("max_depth") > 1, "max_depth must be above 1")
-    return {"Out": of_shape((*nodes.shape[:2], *w[2:]), nodes)}
+from .shapes import Sized
 
 
 class TreeConv(Operands):
@@ -84,7 +76,11 @@ _TREE = {
 define(
     "tree_conv",
     TreeConv,
-    tree_conv_shape,
+    Sized(
+        "NodesVector [trees nodes F], EdgeSet integers [trees edges 2], Filter [F 3 width filters] "
+        "-> Out [trees nodes width filters]",
+        lambda op: op.require(op.attr("max_depth") > 1, "max_depth must be above 1"),
+    ),
     formula=tree_conv,
     samples=(
         sample(_TREE),
@@ -97,14 +93,6 @@ define(
     ),
     slope=slope("nodes_vector edge_set filter d_out", "d_nodes_vector d_filter"),
 )
-
-
-def gather_tree_shape(op: Inference) -> Mapping[str, Specs]:
-    """Like Ids: integers [steps, batch, beams], and Parents too."""
-    hold_integers(op, "Ids")
-    one_dtype(op, "Ids", "Parents")
-    match(op, Ids="steps batch beams")
-    return {"Out": of_shape(same_shape(op, "Ids", "Parents"), op.spec("Ids"))}
 
 
 class GatherTree(Operands):
@@ -129,7 +117,10 @@ def gather_tree(a: GatherTree) -> f.Results:
 define(
     "gather_tree",
     GatherTree,
-    gather_tree_shape,
+    Sized(
+        "Ids integers [steps batch beams], Parents as Ids [steps batch beams] "
+        "-> Out [steps batch beams]"
+    ),
     formula=gather_tree,
     samples=(sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3)}),),
     refuses=(
@@ -144,18 +135,8 @@ class TdmChild(Operands):
     tree_info: Input
     child: Output
     leaf_mask: Output
-    child_nums: int = 0
+    child_nums: Positive = 0
     dtype: int = 2
-
-
-def tdm_child_shape(op: Inference) -> Mapping[str, Specs]:
-    """[..., child_nums] of nodes X and TreeInfo [nodes, 3 + child_nums]."""
-    x, count = op.spec("X"), op.attr("child_nums")
-    hold_integers(op, "X", "TreeInfo")
-    op.require(count > 0, f"child_nums must be above 0, got {count}")
-    match(op, TreeInfo=("nodes", 3 + count))
-    children = Spec((*x.shape, count), VarType(op.attr("dtype")))
-    return {"Child": children, "LeafMask": children}
 
 
 def tdm_child(a: TdmChild) -> f.Results:
@@ -181,7 +162,10 @@ _TREE = {"X": integers(4, 1, high=7), "TreeInfo": integers(7, 5, high=7)}
 define(
     "tdm_child",
     TdmChild,
-    tdm_child_shape,
+    Sized(
+        "X integers [...], TreeInfo integers [nodes 3+child_nums] "
+        "-> Child dtype [... child_nums], LeafMask dtype [... child_nums]"
+    ),
     lod=like("X", "Child", "LeafMask"),
     formula=tdm_child,
     samples=(sample(_TREE, child_nums=2), sample(_TREE, child_nums=2, dtype=3)),
