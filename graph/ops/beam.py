@@ -164,8 +164,6 @@ define(
         sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=1, end_id=1),
     ),
     refuses=(
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=0),
-        sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, end_id=-1),
         sample({**_STEP, "scores@LOD": _SOURCES}, beam_size=2, level=2),
         sample({**_STEP, "scores@LOD": [offsets(2, 2)]}, beam_size=2),
         sample(_STEP, beam_size=2),

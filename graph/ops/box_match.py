@@ -74,7 +74,6 @@ define(
             }
         ),
     ),
-    refuses=(sample({"Input": uniform(3, 4), "Input@LOD": [offsets(3)], "ImInfo": normal(2, 3)}),),
 )
 
 # -- bipartite_match --------------------------------------------------------------------------------
@@ -116,7 +115,7 @@ define(
         sample({**_DISTANCES, "DistMat@LOD": [offsets(1, 4)]}, match_type="per_prediction"),
         sample({"DistMat": uniform(5, 3)}),
     ),
-    refuses=(sample(_DISTANCES, match_type="any"), sample({"DistMat": normal(5)})),
+    refuses=(sample({"DistMat": normal(5)}),),
 )
 
 # -- target_assign ----------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ define(
     reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
     lod=computed("lod_mined", "NegIndices"),
     samples=_MINED,
-    refuses=(sample({**_LOSSES, "MatchDist": uniform(2, 4)}), sample(_LOSSES, mining_type="any")),
+    refuses=(sample({**_LOSSES, "MatchDist": uniform(2, 4)}),),
 )
 define_level(
     "lod_mined",

@@ -53,7 +53,6 @@ define(
         sample({"X": _BOXES, "Y": uniform(2, 4)}),
         sample({"X": _BOXES, "Y": uniform(2, 4, high=5.0)}, box_normalized=False),
     ),
-    refuses=(sample({"X": _BOXES, "Y": uniform(2, 3)}),),
 )
 
 

@@ -74,7 +74,6 @@ define(
         sample({**_ROWS, "Label": integers(3, high=3)}),
         sample({**_ROWS, "Label": normal(4)}),
         sample({**_ROWS, "Weight": normal(4)}),
-        sample(_ROWS, reduction="all"),
     ),
     slope=slope("x label weight total_weight d_out", "d_x"),
 )
@@ -107,10 +106,6 @@ define(
     samples=(
         sample({"X": normal(4, 5), "Label": integers(4, 1, high=5)}),
         sample({"X": normal(2, 3, 4), "Label": integers(2, 3, 1, high=4)}),
-    ),
-    refuses=(
-        sample({"X": normal(4, 5), "Label": integers(4, high=5)}),
-        sample({"X": normal(4, 5), "Label": normal(4, 1)}),
     ),
     slope=slope("x label d_y", "d_x"),
 )
@@ -174,10 +169,6 @@ define(
     samples=(
         sample(_CLUSTERED, cluster_num=4, need_update=True),
         sample({**_CLUSTERED, "Label": integers(5, high=4)}, cluster_num=4, need_update=False),
-    ),
-    refuses=(
-        sample({**_CLUSTERED, "Centers": normal(4, 2)}, cluster_num=4, need_update=True),
-        sample({**_CLUSTERED, "Label": integers(4, 1, high=4)}, cluster_num=4, need_update=True),
     ),
     slope=slope(
         "x sample_center_diff d_loss",

@@ -74,7 +74,6 @@ define(
         sample({**_X, "Weight": uniform(4, 5)}, bins=3, min=-1.0, max=1.0, density=True),
     ),
     refuses=(
-        sample(_X, bins=0),
         sample(_X, min=1.0, max=0.0),
         sample({**_X, "Weight": uniform(4)}),
     ),

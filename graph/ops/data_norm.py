@@ -129,7 +129,6 @@ define(
     refuses=(
         sample({"X": normal(3, 4), **_SAMPLE}, slot_dim=3),
         sample({"X": normal(3, 4), **_SAMPLE, **_SHIFT}),
-        sample({"X": normal(3, 5), **_SAMPLE}),
     ),
     slope=Op("data_norm_grad", DataNormGrad, data_norm_grad_shape, formula=data_norm_grad),
 )

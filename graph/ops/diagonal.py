@@ -71,7 +71,6 @@ define(
     Diag,
     Sized("Diagonal [N] -> Out [N N]"),
     samples=(sample({"Diagonal": normal(4)}),),
-    refuses=(sample({"Diagonal": normal(2, 2)}),),
 )
 
 

@@ -157,9 +157,5 @@ define(
     lod=no_sequences,
     formula=fused_embedding_seq_pool,
     samples=(sample(_IDS), sample(_IDS, padding_idx=2)),
-    refuses=(
-        sample(_IDS, combiner="mean"),
-        sample({"W": normal(7, 3), "Ids": integers(5, 2, high=7)}),
-    ),
     slope=slope("w ids d_out ids_lod", "d_w"),
 )

@@ -74,7 +74,6 @@ define(
     ),
     refuses=(
         sample(_LAYER),
-        sample(_LAYER, in_num_col_dims=2, activation_type="tanh"),
         sample({**_LAYER, "Bias": normal(4)}, in_num_col_dims=2),
     ),
 )
@@ -145,5 +144,4 @@ define(
     Sized("X [M K], Y [K N] -> SquaredX as X, SquaredY as Y, SquaredXY [M N], Out [M N]"),
     formula=fusion_squared_mat_sub,
     samples=(sample({"X": normal(3, 4), "Y": normal(4, 2)}, scalar=0.5),),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(3, 2)}),),
 )

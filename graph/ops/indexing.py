@@ -257,11 +257,6 @@ define(
             overwrite=False,
         ),
     ),
-    refuses=(
-        sample({"X": normal(5, 3), "Ids": integers(2, high=5), "Updates": normal(3, 3)}),
-        sample({"X": normal(5, 3), "Ids": normal(2), "Updates": normal(2, 3)}),
-        sample({"X": normal(5, 3), "Ids": integers(2, 1, high=5), "Updates": normal(2, 3)}),
-    ),
     slope=Op(
         "scatter_grad",
         ScatterGrad,

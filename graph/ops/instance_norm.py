@@ -85,6 +85,5 @@ define(
         sample({"X": normal(2, 3, 4, 2), **_CHANNELS}),
         sample({"X": normal(2, 3, 4)}, epsilon=0.1),
     ),
-    refuses=(sample({"X": normal(2, 4, 3), **_CHANNELS}),),
     slope=differentiable(_SLOPE, _SECOND, formula=twice(_from_x_alone, _SLOPE, _SECOND)),
 )

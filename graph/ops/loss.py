@@ -254,7 +254,6 @@ define(
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
     ),
-    refuses=(sample({"X": normal(4, 3), "Label": uniform(3, 4)}),),
     slope=Op(
         "sigmoid_cross_entropy_with_logits_grad",
         SigmoidCrossEntropyWithLogitsGrad,

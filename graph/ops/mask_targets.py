@@ -195,7 +195,6 @@ define(
         sample({**_POLYGONS, "Rois@LOD": [offsets(4)]}, **_SMALL),
         sample({**_POLYGONS, "IsCrowd": table([[0], [1]])}, **_SMALL),
         sample({**_POLYGONS, "LabelsInt32": table([[0], [1]])}, **_SMALL),
-        sample(_POLYGONS, **_SMALL | {"resolution": 0}),
     ),
 )
 define_level(

@@ -36,15 +36,6 @@ define(
             }
         ),
     ),
-    refuses=(
-        sample(
-            {
-                "Out": normal(6, 2),
-                "Indices": integers(6, 2, high=4),
-                "Label": integers(5, 1, high=4),
-            }
-        ),
-    ),
 )
 
 
@@ -150,11 +141,6 @@ define(
             {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 4, high=3)}, num_classes=5
         ),
     ),
-    refuses=(
-        sample(
-            {"Predictions": integers(5, 4, high=3), "Labels": integers(5, 3, high=3)}, num_classes=5
-        ),
-    ),
 )
 
 
@@ -185,11 +171,6 @@ define(
     samples=(
         sample(_GUESSES, class_number=4),
         sample({**_GUESSES, "Weights": uniform(9, 1), "StatesInfo": uniform(4, 4)}, class_number=4),
-    ),
-    refuses=(
-        sample(_GUESSES, class_number=0),
-        sample({**_GUESSES, "StatesInfo": uniform(3, 4)}, class_number=4),
-        sample({**_GUESSES, "Weights": uniform(8, 1)}, class_number=4),
     ),
 )
 
@@ -244,7 +225,6 @@ define(
     ),
     refuses=(
         sample(_RANKED, column=2),
-        sample({**_RANKED, "Label": uniform(8, 1)}),
         sample({**_RANKED, _PAIRS_BEFORE[0]: uniform(1)}),
     ),
 )

@@ -111,7 +111,6 @@ define(
     ),
     refuses=(
         sample({"X": normal(1, 1, 2, 3)}, paddings=[2, 0, 0, 0], mode="reflect"),
-        sample({"X": normal(1, 1, 2, 3)}, paddings=[1, 0, 0, 0], mode="wrap"),
         sample({"X": normal(1, 2, 3)}, paddings=[1, 0, 0, 0]),
         sample({"X": normal(1, 1, 2, 3)}, paddings=[-1, 0, 0, 0]),
     ),

@@ -38,7 +38,6 @@ define(
         attrs=lambda attrs: {"axis": -1},
     ),
     samples=(sample({"X": normal(3, 4), "Y": normal(3, 4)}),),
-    refuses=(sample({"X": normal(3, 4), "Y": normal(4)}),),
 )
 
 _LOG_FLOOR = -100.0  # no logarithm of a probability is below
@@ -53,7 +52,6 @@ define(
     ),
     in_place={"Out": "X"},
     samples=(sample({"X": uniform(4, 3, low=0.1, high=0.9), "Label": uniform(4, 3)}),),
-    refuses=(sample({"X": uniform(4, 3), "Label": uniform(4)}),),
     slope=slope(
         "x label d_out",
         "d_x",
@@ -74,7 +72,6 @@ define(
     scalar=lambda logits, labels: e.maximum(_margin(logits, labels), 0),
     in_place={"Loss": "Logits"},
     samples=(sample({"Logits": normal(4, 1), "Labels": uniform(4, 1, low=0.5)}),),
-    refuses=(sample({"Logits": normal(4, 1), "Labels": uniform(3, 1)}),),
     slope=slope(
         "logits labels d_loss",
         "d_logits",
@@ -148,7 +145,6 @@ define(
         sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}),
         sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": uniform(4, 1)}, margin=0.3),
     ),
-    refuses=(sample({"X1": normal(4, 1), "X2": normal(4, 1), "Label": normal(3, 1)}),),
     slope=slope(
         "activated label d_out",
         "d_x1 d_x2",
@@ -173,7 +169,6 @@ define(
     Sized("X [...], Y as X [...] -> IntermediateVal as X, Out as X"),
     scalar=_modified_huber,
     samples=(sample({"X": uniform(6, 1, low=-3, high=3), "Y": uniform(6, 1, low=0.6)}),),
-    refuses=(sample({"X": normal(4, 1), "Y": normal(3, 1)}),),
     slope=slope(
         "y intermediate_val d_out",
         "d_x",
@@ -205,7 +200,6 @@ define(
     lod=no_sequences,
     scalar=lambda label, left, right: e.softplus(left - right) - label * (left - right),
     samples=(sample(_RANKED),),
-    refuses=(sample({**_RANKED, "Label": uniform(3, 1)}),),
     slope=slope("label left right d_out", "d_left d_right", scalar=_rank_slopes),
 )
 
@@ -272,7 +266,6 @@ define(
         sample({"X": normal(2, 3, 2), "Y": normal(2, 3, 2)}, sigma=0.7),
     ),
     refuses=(
-        sample({"X": normal(3, 4), "Y": normal(4, 3)}),
         sample({"X": normal(3), "Y": normal(3)}),
         sample(_APART, sigma=0.0),
     ),
@@ -313,7 +306,6 @@ define(
         sample({"X": normal(9, 1), "Label": uniform(9, 1, low=-2.0, high=2.0)}),
         sample({"X": normal(5, 1), "Label": uniform(5, 1)}),
     ),
-    refuses=(sample({"X": normal(4, 1), "Label": normal(3, 1)}),),
     slope=slope("x label d_y", "d_x", scalar=_teacher_student_slope, in_place={"X@GRAD": "Y@GRAD"}),
 )
 

@@ -259,7 +259,6 @@ define(
         sample({"Input": normal(3, 4), "Other": normal(3, 4)}, atol=9.0),
         sample({"Input": normal(3, 4), "Other": normal(3, 4)}),
     ),
-    refuses=(sample({"Input": normal(3), "Other": normal(4)}),),
 )
 
 

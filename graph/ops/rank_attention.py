@@ -8,7 +8,7 @@ from . import formula as f
 from .lod import no_sequences
 from .operands import Input, Operands, Output, Positive
 from .registry import define, slope
-from .samples import integers, normal, sample, table
+from .samples import normal, sample, table
 from .shapes import Sized
 
 
@@ -51,13 +51,6 @@ define(
     lod=no_sequences,
     formula=rank_attention,
     samples=(sample(_RANKED, MaxRank=2),),
-    refuses=(
-        sample(_RANKED),
-        sample({**_RANKED, "RankParam": normal(9, 5)}, MaxRank=2),
-        sample({**_RANKED, "RankOffset": normal(4, 5)}, MaxRank=2),
-        sample({**_RANKED, "RankOffset": integers(3, 5, high=2)}, MaxRank=2),
-        sample({**_RANKED, "X": normal(4, 3, 1)}, MaxRank=2),
-    ),
     slope=slope(
         "x rank_offset rank_param d_out", "d_rank_param"
     ),  # as in Paddle, X gets no gradient

@@ -29,7 +29,6 @@ define(
     scalar_like,
     linear=("X",),
     samples=(sample({"X": normal(3, 4)}), sample({"X": normal(5)})),
-    refuses=(sample({"X": booleans(3, 4)}),),
     slope=Op("mean_grad", SlopeOfX, mean_grad_shape, shapes_of=("X",)),
 )
 

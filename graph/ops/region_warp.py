@@ -367,10 +367,5 @@ define(
         sample({"X": normal(2, 3, 6, 8), **_CORNERS}, **_UPRIGHT),
         sample({"X": normal(2, 1, 6, 8), **_CORNERS}, **_UPRIGHT, spatial_scale=0.7),
     ),
-    refuses=(
-        sample({"X": normal(2, 6, 8), **_CORNERS}, **_UPRIGHT),
-        sample({"X": normal(2, 3, 6, 8), **_CORNERS, "ROIs": normal(3, 4)}, **_UPRIGHT),
-        sample({"X": normal(2, 3, 6, 8), **_CORNERS}, transformed_height=0),
-    ),
     slope=slope("x rois rois_at d_out", "d_x"),
 )

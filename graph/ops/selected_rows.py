@@ -121,7 +121,6 @@ define(
     Sized("Table [rows D], Rows [...] -> Out [... D]"),
     lod=no_sequences,
     samples=(sample(_ROWS),),
-    refuses=(sample({**_ROWS, "Table": normal(7)}),),
 )
 
 
@@ -139,7 +138,6 @@ define(
     in_place={"Out": "Table"},
     lod=no_sequences,
     samples=(sample({**_ROWS, "Values": normal(3, 3)}),),
-    refuses=(sample({**_ROWS, "Values": normal(3, 2)}),),
 )
 
 
@@ -162,12 +160,6 @@ define(
     formula=dense_rows,
     lod=no_sequences,
     samples=(sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=5),),
-    refuses=(
-        sample({"Rows": integers(6, high=4), "Values": normal(6)}, height=5),
-        sample({"Rows": integers(5, high=4), "Values": normal(6, 3)}, height=5),
-        sample({"Rows": normal(6), "Values": normal(6, 3)}, height=5),
-        sample({"Rows": integers(6, high=4), "Values": normal(6, 3)}, height=0),
-    ),
 )
 
 

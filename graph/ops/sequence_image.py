@@ -126,7 +126,6 @@ define(
         sample({**_IMAGES, "W": normal(3, 6)}, **_SIZES),
         sample({**_IMAGES, "ROW@LOD": [offsets(4, 3)]}, **_SIZES),
         sample({**_IMAGES, "X": normal(22, 2)}, **_SIZES),
-        sample(_IMAGES, **_SIZES, StrideW=0),
     ),
     slope=slope("x row column w d_out x_lod row_lod column_lod out_lod", "d_x d_w"),
 )

@@ -219,10 +219,7 @@ define(
     ),
     formula=sequence_scatter,
     samples=(sample({**_SCATTER, "Updates": normal(5, 1)}),),
-    refuses=(
-        sample({**_SCATTER, "Updates": normal(4, 1)}),
-        sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),
-    ),
+    refuses=(sample({**_SCATTER, "X": normal(2, 3), "Updates": normal(5, 1)}),),
     slope=slope(
         "ids updates d_out ids_lod",
         "d_updates d_x",

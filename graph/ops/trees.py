@@ -86,11 +86,7 @@ define(
         sample(_TREE),
         sample({**_TREE, "EdgeSet": integers(2, 1, 2, low=1, high=3)}, max_depth=3),
     ),
-    refuses=(
-        sample({**_TREE, "EdgeSet": normal(2, 3, 2)}),
-        sample({**_TREE, "Filter": normal(3, 2, 2, 2)}),
-        sample(_TREE, max_depth=1),
-    ),
+    refuses=(sample(_TREE, max_depth=1),),
     slope=slope("nodes_vector edge_set filter d_out", "d_nodes_vector d_filter"),
 )
 
@@ -123,10 +119,6 @@ define(
     ),
     formula=gather_tree,
     samples=(sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 3, high=3)}),),
-    refuses=(
-        sample({"Ids": integers(4, 2, 3, high=9), "Parents": integers(4, 2, 2, high=2)}),
-        sample({"Ids": normal(4, 2, 3), "Parents": integers(4, 2, 3, high=3)}),
-    ),
 )
 
 
@@ -169,7 +161,6 @@ define(
     lod=like("X", "Child", "LeafMask"),
     formula=tdm_child,
     samples=(sample(_TREE, child_nums=2), sample(_TREE, child_nums=2, dtype=3)),
-    refuses=(sample(_TREE, child_nums=3), sample({**_TREE, "X": normal(4, 1)}, child_nums=2)),
 )
 
 

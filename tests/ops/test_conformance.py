@@ -392,10 +392,12 @@ def misfits(op: Op, rule: Sized, specs: dict[str, list[Spec]]) -> list[tuple[str
         if dtype or specs.get(like):
             other = VarType.INT64 if spec.dtype in FLOATS else VarType.FP64
             wrong.append((slot, spec._replace(dtype=other)))
-        if form and not {"...", "1?"} & {*form}:
-            wrong.append((slot, spec._replace(shape=(*spec.shape, 1))))
-        for i, word in enumerate(form[: form.index("...")] if "..." in form else form):
+        if form and ("..." not in form or words.count("...") > 1):
+            wrong.append((slot, spec._replace(shape=(*spec.shape, 1, 1))))
+        for i, word in enumerate(form[: form.index("...") + 1] if "..." in form else form):
             fixed = not word.isidentifier() or word in op.attrs or words.count(word) > 1
+            if word == "...":
+                fixed = words.count(word) > 1 and len(spec.shape) >= len(form)
             if fixed and word != "1?":
                 shape = (*spec.shape[:i], spec.shape[i] + 1, *spec.shape[i + 1 :])
                 wrong.append((slot, spec._replace(shape=shape)))
