@@ -215,9 +215,6 @@ define(
 )
 
 
-like_x = Sized("X [...], Label [...] -> Out as X, X@GRAD as X")
-
-
 class SigmoidCrossEntropyWithLogits(Unary):
     label: Input
     normalize: bool = False
@@ -248,7 +245,7 @@ def sigmoid_cross_entropy_grad(a: SigmoidCrossEntropyWithLogitsGrad) -> f.Result
 define(
     "sigmoid_cross_entropy_with_logits",
     SigmoidCrossEntropyWithLogits,
-    like_x,
+    Sized("X [...], Label [...] -> Out as X"),
     formula=sigmoid_cross_entropy,
     samples=(
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
@@ -257,21 +254,15 @@ define(
     slope=Op(
         "sigmoid_cross_entropy_with_logits_grad",
         SigmoidCrossEntropyWithLogitsGrad,
-        like_x,
         formula=sigmoid_cross_entropy_grad,
     ),
-)
-
-
-log_loss_shape = Sized(
-    "Predicted [...], Labels [...] -> Loss as Predicted, Predicted@GRAD as Predicted"
 )
 
 
 define(
     "log_loss",
     record_of("predicted labels", "loss", epsilon=0.0001),
-    log_loss_shape,
+    Sized("Predicted [...], Labels [...] -> Loss as Predicted"),
     scalar=lambda predicted, labels, *, epsilon: (
         -(labels * e.log(predicted + epsilon)) - (1 - labels) * e.log(1 - predicted + epsilon)
     ),
@@ -279,7 +270,6 @@ define(
     slope=slope(
         "predicted labels d_loss",
         "d_predicted",
-        shape=log_loss_shape,
         scalar=lambda predicted, labels, d_loss, *, epsilon: (
             d_loss * ((1 - labels) / (1 - predicted + epsilon) - labels / (predicted + epsilon))
         ),
