@@ -8,7 +8,7 @@ from ...strategies.types import INTEGERS
 from . import expr as e
 from . import formula as f
 from .double_gradient import twice
-from .operands import Array, Gradient, Input, Operands, Output, Unary, record_of
+from .operands import Gradient, Input, Operands, Output, Unary, record_of
 from .registry import Inference, Op, Spec, Specs, define, differentiable, slope
 from .rules import match, normal_axis, of_shape, same
 from .samples import distribution, integers, normal, sample, table, uniform
@@ -221,25 +221,11 @@ class SigmoidCrossEntropyWithLogits(Unary):
     ignore_index: int = -100
 
 
-class SigmoidCrossEntropyWithLogitsGrad(SigmoidCrossEntropyWithLogits, Gradient, reads="*"): ...
-
-
-def _by_label(a: SigmoidCrossEntropyWithLogits, value: Array) -> Array:
-    """Return a value of each label, 0 of those to ignore; ``normalize`` divides by how many count."""
-    counts = f.not_equal(a.label, a.ignore_index)
-    value = f.where(counts, value, 0)
-    return value / f.maximum(counts.astype(value.dtype).sum(), 1) if a.normalize else value
-
-
 def sigmoid_cross_entropy(a: SigmoidCrossEntropyWithLogits) -> f.Results:
-    """max(x, 0) - x * label + log(1 + exp(-|x|)), which does not overflow."""
-    value = f.maximum(a.x, 0) - a.x * a.label + f.log1p(f.exp(-f.absolute(a.x)))
-    return {"out": _by_label(a, value)}
-
-
-def sigmoid_cross_entropy_grad(a: SigmoidCrossEntropyWithLogitsGrad) -> f.Results:
-    """(sigmoid(x) - label) * d."""
-    return {"d_x": _by_label(a, (f.sigmoid(a.x) - a.label) * a.d_out)}
+    """log(1 + exp(x)) - x * label, 0 of labels to ignore; ``normalize`` divides by how many are not ignored."""
+    counts = f.not_equal(a.label, a.ignore_index)
+    value = f.where(counts, f.softplus(a.x) - a.x * a.label, 0)
+    return {"out": value / f.maximum(counts.astype(value.dtype).sum(), 1) if a.normalize else value}
 
 
 define(
@@ -251,11 +237,7 @@ define(
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}),
         sample({"X": normal(4, 3), "Label": uniform(4, 3)}, normalize=True),
     ),
-    slope=Op(
-        "sigmoid_cross_entropy_with_logits_grad",
-        SigmoidCrossEntropyWithLogitsGrad,
-        formula=sigmoid_cross_entropy_grad,
-    ),
+    slope=slope("x label d_out", "d_x"),
 )
 
 
