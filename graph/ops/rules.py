@@ -90,7 +90,8 @@ def match(
             numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
             where = f", where {numbers}" if names else ""
             shown = [str(sizes[w]) if w.startswith("...") else w for w in spread]
-            op.fail(f"{slot} must be [{', '.join(shown)}]{where}")
+            rank = "a vector " if len(spread) == 1 != len(shape) else ""
+            op.fail(f"{slot} must be {rank}[{', '.join(shown)}]{where}")
     return sizes
 
 

@@ -200,7 +200,7 @@ define(
     "grid_sampler",
     GridSampler,
     Sized(
-        "X [N C H W], Grid [N rows columns 2] -> Output [N C rows columns]",
+        "X [N C H W], Grid [N H' W' 2] -> Output [N C H' W']",
         lambda op: op.require(
             0 not in op.shape("X")[2:], "the height and the width of X must be above 0"
         ),

@@ -395,7 +395,7 @@ def misfits(op: Op, rule: Sized, specs: dict[str, list[Spec]]) -> list[tuple[str
         if form and ("..." not in form or words.count("...") > 1):
             wrong.append((slot, spec._replace(shape=(*spec.shape, 1, 1))))
         for i, word in enumerate(form[: form.index("...") + 1] if "..." in form else form):
-            fixed = not word.isidentifier() or word in op.attrs or words.count(word) > 1
+            fixed = not word.rstrip("'").isidentifier() or word in op.attrs or words.count(word) > 1
             if word == "...":
                 fixed = words.count(word) > 1 and len(spec.shape) >= len(form)
             if fixed and word != "1?":
