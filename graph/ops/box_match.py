@@ -21,14 +21,13 @@ from .registry import Inference, Spec, Specs, define
 from .rules import (
     hold_floats,
     hold_integers,
-    known_operands,
     match,
     merge_dims,
     of_shape,
     one_level,
 )
 from .samples import normal, offsets, sample, table, uniform
-from .shapes import Sized, in_sequences
+from .shapes import Sized, counted, in_sequences
 
 # -- box_clip ---------------------------------------------------------------------------------------
 
@@ -202,17 +201,6 @@ def negatives(a: Any) -> list[Array]:
     return [own[matched[own] == -1] for own, matched in zip(mined(a), a.match_indices, strict=True)]
 
 
-def mining_shape(op: Inference) -> Mapping[str, Specs]:
-    """[boxes without an object, 1] and MatchIndices [N, P]."""
-    match(op, MatchIndices="N P", ClsLoss="N P", MatchDist="N P", LocLoss="N P")
-    operands = known_operands(op, MineHardExamples)
-    count = -1 if operands is None else sum(map(len, negatives(operands)))
-    return {
-        "NegIndices": Spec((count, 1), VarType.INT32),
-        "UpdatedMatchIndices": op.spec("MatchIndices"),
-    }
-
-
 _LOSSES = {
     "ClsLoss": uniform(2, 5),
     "MatchDist": uniform(2, 5, high=0.6),
@@ -226,7 +214,11 @@ _MINED = (
 define(
     "mine_hard_examples",
     MineHardExamples,
-    mining_shape,
+    Sized(
+        "MatchIndices [N P], ClsLoss [N P], MatchDist [N P], LocLoss [N P] "
+        "-> NegIndices int32 [K 1], UpdatedMatchIndices as MatchIndices",
+        counted(MineHardExamples, lambda a: {"K": sum(map(len, negatives(a)))}),
+    ),
     reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
     lod=computed("lod_mined", "NegIndices"),
     samples=_MINED,

@@ -47,19 +47,14 @@ class SequenceConv(Operands):
     out: Output
 
 
-def conv_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N, filters] of X [N, D] and Filter [K D, filters]; PaddingData has the rows that a window overlaps."""
-    x, weights = op.spec("X"), op.shape("Filter")
+def _check_padding(op: Inference) -> None:
+    """Refuse a stride, and other rows of PaddingData than a window overlaps."""
     start, size = op.attr("contextStart"), op.attr("contextLength")
-    op.sequences("X")
-    one_level(op, "X")
-    match(op, X="N D", Filter=(-1 if x.shape[-1] < 0 else size * x.shape[-1], "filters"))
     op.require(
         op.attr("contextStride") == 1, f"contextStride must be 1, got {op.attr('contextStride')}"
     )
     if op.attr("paddingTrainable"):
-        match(op, PaddingData=(max(0, -start) + max(0, start + size - 1), x.shape[1]))
-    return {"Out": of_shape((x.shape[0], weights[1]), x)}
+        match(op, PaddingData=(max(0, -start) + max(0, start + size - 1), op.shape("X")[1]))
 
 
 def sequence_conv(a: SequenceConv) -> f.Results:
@@ -86,7 +81,11 @@ _CONV_3 = {**_CONV, "Filter": normal(6, 4)}
 define(
     "sequence_conv",
     SequenceConv,
-    conv_shape,
+    Sized(
+        "X [N D], Filter [contextLength*D filters] -> Out [N filters]",
+        in_sequences("X"),
+        _check_padding,
+    ),
     formula=sequence_conv,
     samples=(
         sample(_CONV_3, contextLength=3, contextStart=-1),

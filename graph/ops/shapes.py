@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...strategies.types import VarType, to_var_type
+from .operands import Operands
 from .registry import Inference, Spec, Specs
 from .rules import (
     hold_floats,
     hold_integers,
+    known_operands,
     match,
     one_dtype,
     one_level,
@@ -28,7 +30,8 @@ from .rules import (
     statistic,
 )
 
-Check = Callable[[Inference], object]
+Sizes = Mapping[str, int]
+Check = Callable[[Inference], Sizes | object]  # sizes by word, if it tells any
 _HOLD = {"floats": hold_floats, "integers": hold_integers}
 
 
@@ -50,7 +53,10 @@ def _clause(text: str) -> Clause:
 
 
 class Sized:
-    """The shape rule that a line describes (see above); ``checks`` may refuse what fits the line."""
+    """The shape rule that a line describes (see above).
+
+    ``checks`` may refuse what fits the line, and return sizes that results have, by the line's words.
+    """
 
     def __init__(self, line: str, *checks: Check) -> None:
         self.operands, self.results = (
@@ -73,7 +79,9 @@ class Sized:
         numbers |= {f"sequences({slot})": op.sequences(slot) for slot in self._counted}
         sizes = match(op, numbers, **self.forms)
         for check in self._checks:
-            check(op)
+            more = check(op)
+            if isinstance(more, dict):
+                sizes |= more
         return {result.slot: self._result(op, result, sizes) for result in self.results}
 
     def _result(self, op: Inference, result: Clause, sizes: Mapping[str, int]) -> Spec:
@@ -112,5 +120,18 @@ def in_sequences(*slots: str) -> Check:
         for slot in slots:
             op.sequences(slot)
             one_level(op, slot)
+
+    return check
+
+
+def counted(record: type[Operands], sizes: Callable[[Any], Sizes], reads: str = "") -> Check:
+    """Return the check that tells sizes by a function of operands that are known before a step begins.
+
+    They are unknown until then; ``reads``: see :func:`known_operands`.
+    """
+
+    def check(op: Inference) -> Sizes:
+        operands = known_operands(op, record, reads)
+        return {} if operands is None else dict(sizes(operands))
 
     return check
