@@ -14,7 +14,7 @@ from . import formula as f
 from .lod import Lods
 from .operands import Array, Input, Operands, Output, Positive
 from .registry import Inference, Specs, define
-from .rules import hold_integers, match, of_shape
+from .rules import match, of_shape
 from .samples import integers, normal, sample, uniform
 from .shapes import Sized
 
@@ -159,18 +159,15 @@ define(
 )
 
 
-def yolo_box_shape(op: Inference) -> Mapping[str, Specs]:
-    """X [N, anchors (5 + classes), H, W] to boxes and scores [N, anchors H W, 4 or classes]."""
-    x, anchors = op.spec("X"), op.attr("anchors")
-    count, classes = len(anchors) // 2, op.attr("class_num")
-    fits = bool(anchors) and len(anchors) % 2 == 0 and min(anchors) > 0
-    op.require(fits, f"anchors {list(anchors)} must be pairs of sizes")
-    match(op, X=("N", count * (5 + classes), "H", "W"), ImgSize="N 2")
-    hold_integers(op, "ImgSize")
-    height, width = x.shape[2:]
-    cells = -1 if min(height, width) < 0 else count * height * width
-    shapes = ((x.shape[0], cells, last) for last in (4, classes))
-    return dict(zip(("Boxes", "Scores"), (of_shape(s, x) for s in shapes), strict=True))
+def _check_anchors(op: Inference) -> dict[str, int]:
+    """Return how many anchors there are; refuse channels that are not as many as these need."""
+    numbers, channels = op.attr("anchors"), op.shape("X")[1]
+    fits = bool(numbers) and len(numbers) % 2 == 0 and min(numbers) > 0
+    op.require(fits, f"anchors {list(numbers)} must be pairs of sizes")
+    count = len(numbers) // 2
+    wanted = count * (5 + op.attr("class_num"))
+    op.require(channels in (-1, wanted), f"X must have {wanted} channels, has {channels}")
+    return {"anchors": count}
 
 
 class YoloBox(Operands):
@@ -214,7 +211,11 @@ def yolo_box(a: YoloBox) -> f.Results:
 
 
 _CELLS = {"X": normal(2, 14, 2, 3), "ImgSize": integers(2, 2, low=20, high=60)}
-define("yolo_box", YoloBox, yolo_box_shape, formula=yolo_box, samples=(
+define("yolo_box", YoloBox, Sized(
+        "X [N channels H W], ImgSize integers [N 2] "
+        "-> Boxes [N anchors*H*W 4], Scores [N anchors*H*W class_num]",
+        _check_anchors,
+    ), formula=yolo_box, samples=(
             sample(_CELLS, class_num=2, anchors=[10, 13, 16, 30], downsample_ratio=8),
             sample(
                 _CELLS, class_num=2, anchors=[10, 13, 16, 30], conf_thresh=0.5, clip_bbox=False,

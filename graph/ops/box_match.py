@@ -222,7 +222,6 @@ define(
     reads_values=lambda attrs: ("ClsLoss", "LocLoss", "MatchIndices", "MatchDist"),
     lod=computed("lod_mined", "NegIndices"),
     samples=_MINED,
-    refuses=(sample({**_LOSSES, "MatchDist": uniform(2, 4)}),),
 )
 define_level(
     "lod_mined",

@@ -20,7 +20,7 @@ from .rules import (
     check_classes,
     merge_dims,
 )
-from .samples import offsets, sample, table, uniform
+from .samples import offsets, sample, table
 from .shapes import Sized, counted
 
 _KINDS = ("integral", "11point")
@@ -193,9 +193,7 @@ define(
     lod=computed("lod_of_classes", "AccumTruePos AccumFalsePos", "DetectRes Label"),
     samples=_BATCHES,
     refuses=(
-        sample({**_FOUND, "Label": uniform(5, 4)}, class_num=3),
         sample(_FOUND, class_num=3, ap_type="mean"),
-        sample({**_FOUND, "HasState": table([1.0])}, class_num=3),
         sample({**_FOUND, "Label@LOD": [offsets(5)]}, class_num=3),
         sample({**_FOUND, "PosCount": table([[1], [1], [0]])}, class_num=3),
     ),

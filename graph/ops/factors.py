@@ -183,7 +183,6 @@ define(
     Eigh,
     Sized("X [... N N] -> Eigenvalues [... N], Eigenvectors as X"),
     samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 3, 3)}, UPLO="U")),
-    refuses=(sample({"X": normal(3, 2)}),),
     slope=Op(
         "eigh_grad", EighGrad, lambda op: {"X@GRAD": op.spec("Eigenvectors")}, formula=eigh_slope
     ),

@@ -6,7 +6,7 @@ from . import formula as f
 from .operands import Unary, record_of
 from .registry import define, slope
 from .rules import same
-from .samples import definite, normal, sample
+from .samples import definite, sample
 from .shapes import Sized
 
 define(
@@ -15,7 +15,6 @@ define(
     Sized("Input [... N N] -> Output as Input"),
     formula=lambda a: {"output": f.inverse(a.input)},
     samples=(sample({"Input": definite(3, 3)}), sample({"Input": definite(2, 2, 2)})),
-    refuses=(sample({"Input": normal(3, 2)}), sample({"Input": normal(3)})),
     slope=slope("output d_output", "d_input", shape=same("Output", "Input@GRAD")),
 )
 
@@ -36,6 +35,5 @@ define(
     Sized("X [... N N] -> Out as X"),
     formula=cholesky,
     samples=(sample({"X": definite(3, 3)}), sample({"X": definite(2, 2, 2)}, upper=True)),
-    refuses=(sample({"X": normal(3, 2)}),),
     slope=slope("out d_out", "d_x", shape=same("Out", "X@GRAD")),
 )

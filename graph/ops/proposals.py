@@ -115,7 +115,6 @@ define(
     reads_values=lambda attrs: _OF_MAPS,
     lod=computed("lod_of_proposals", "RpnRois RpnRoiProbs"),
     samples=_PROPOSED,
-    refuses=(sample({**_MAPS, "BboxDeltas": normal(2, 6, 2, 3)}),),
 )
 define_level(
     "lod_of_proposals",

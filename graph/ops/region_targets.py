@@ -18,7 +18,7 @@ from .lod_levels import bounds, parts
 from .operands import Array, Input, Offsets, Operands, Output, Positive
 from .registry import Inference, define
 from .rules import check_classes, merge_dims
-from .samples import offsets, sample, table, uniform
+from .samples import offsets, sample, table
 from .shapes import Sized, counted
 
 _SAME = 1e-5  # shares that differ by less are the same
@@ -177,7 +177,6 @@ define(
         sample(_ANCHORS, use_random=False),
         sample(_ANCHORS, use_random=False, rpn_batch_size_per_im=2, rpn_straddle_thresh=-1.0),
     ),
-    refuses=(sample({**_ANCHORS, "GtBoxes": uniform(3, 5)}),),
 )
 
 # -- retinanet_target_assign ------------------------------------------------------------------------
@@ -246,7 +245,6 @@ define(
         sample(_CLASSES),
         sample(_CLASSES, positive_overlap=0.9, negative_overlap=0.95),
     ),
-    refuses=(sample({**_CLASSES, "GtBoxes": uniform(3, 5)}),),
 )
 
 # -- generate_proposal_labels -----------------------------------------------------------------------
@@ -368,11 +366,7 @@ define(
     lod=computed("lod_of_regions", " ".join(_TARGETS), "RpnRois GtBoxes"),
     random=True,
     samples=_REGIONS,
-    refuses=(
-        sample({**_CANDIDATES, "RpnRois": uniform(4, 5)}, **_FEW),
-        sample({**_CANDIDATES, "GtClasses": table([[1], [2]])}, **_FEW),
-        sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),
-    ),
+    refuses=(sample({**_CANDIDATES, "GtClasses": table([[1], [2], [99]])}, **_FEW),),
 )
 define_level(
     "lod_of_regions",

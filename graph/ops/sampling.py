@@ -70,16 +70,14 @@ define(
 )
 
 
-def affine_grid_shape(op: Inference) -> Mapping[str, Specs]:
-    """Theta [N, 2, 3] to positions [N, H, W, 2] in images [N, C, H, W]."""
-    theta, sizes = op.spec("Theta"), list(op.attr("output_shape"))
+def _image_sizes(op: Inference) -> dict[str, int]:
+    """Return the height and the width of images [N, C, H, W], of which there is one for each of Theta."""
+    sizes, rows = list(op.attr("output_shape")), op.shape("Theta")[0]
     op.require(len(sizes) == 4, f"output_shape {sizes} must be [N, C, H, W]")
     op.require(min(sizes[2:]) > 0, f"output_shape {sizes} must have a height and a width above 0")
-    fits = len(theta.shape) == 3 and merge_dims(theta.shape[1], 2) and merge_dims(theta.shape[2], 3)
-    op.require(bool(fits), "Theta must have shape [N, 2, 3]")
-    rows = merge_dims(theta.shape[0], sizes[0] if sizes[0] > 0 else -1)
-    op.require(rows is not None, f"Theta has {theta.shape[0]} matrices for {sizes[0]} images")
-    return {"Output": of_shape((theta.shape[0], *sizes[2:], 2), theta)}
+    fits = merge_dims(rows, sizes[0] if sizes[0] > 0 else -1) is not None
+    op.require(fits, f"Theta has {rows} matrices for {sizes[0]} images")
+    return {"height": sizes[2], "width": sizes[3]}
 
 
 class AffineGrid(Operands):
@@ -111,17 +109,14 @@ def _middles(size: int, align_corners: bool) -> Array:
 define(
     "affine_grid",
     AffineGrid,
-    affine_grid_shape,
+    Sized("Theta [N 2 3] -> Output [N height width 2]", _image_sizes),
     numbers={"OutputShape": "output_shape"},
     formula=affine_grid,
     samples=(
         sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4, 3]),
         sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 2, 5], align_corners=False),
     ),
-    refuses=(
-        sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4]),
-        sample({"Theta": normal(2, 3, 3)}, output_shape=[2, 3, 4, 3]),
-    ),
+    refuses=(sample({"Theta": normal(2, 2, 3)}, output_shape=[2, 3, 4]),),
     slope=slope(
         "output_shape_tensor d_output",
         "d_theta",

@@ -99,14 +99,7 @@ define(
         ),
     ),
     refuses=(
-        sample(_CONV_3, contextLength=2),
         sample(_CONV_3, contextLength=3, contextStride=2),
-        sample(
-            {**_CONV_3, "PaddingData": normal(3, 2)},
-            contextLength=3,
-            contextStart=-1,
-            paddingTrainable=True,
-        ),
         sample({"X": normal(5, 2), "X@LOD": [offsets(1, 1), _LENGTHS], "Filter": normal(2, 4)}),
     ),
     slope=slope("x padding_data filter d_out x_lod", "d_padding_data d_filter d_x"),

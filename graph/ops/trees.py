@@ -12,7 +12,7 @@ from . import formula as f
 from .lod import like, no_sequences
 from .operands import Array, Input, Operands, Output, Positive, named
 from .registry import Inference, Specs, define, slope
-from .rules import hold_floats, hold_integers, match, of_shape
+from .rules import hold_floats, hold_integers, match
 from .sampled_classes import rows_of_scores
 from .samples import integers, normal, sample, uniform
 from .shapes import Sized
@@ -164,15 +164,12 @@ define(
 )
 
 
-def hierarchical_sigmoid_shape(op: Inference) -> Mapping[str, Specs]:
-    """One loss a row of X; PreOut has a column for each class that a path may pass."""
-    x, w, classes = op.spec("X"), op.spec("W"), op.attr("num_classes")
-    hold_floats(op, "X", "W")
-    match(op, X="N D", W="nodes D", Label="N 1?", Bias="nodes 1?")
-    steps, rows = _steps(op), x.shape[0]
+def _check_tree(op: Inference) -> dict[str, int]:
+    """Return how many steps a way has at most; refuse a W that lacks rows for nodes of the tree."""
+    steps, nodes, classes = _steps(op), op.shape("W")[0], op.attr("num_classes")
     if not op.has("PathTable"):
-        op.require(w.shape[0] >= classes - 1, f"W must have {classes - 1} rows, has {w.shape[0]}")
-    return {"Out": of_shape((rows, 1), x), "PreOut": of_shape((rows, steps), x), "W_Out": w}
+        op.require(nodes >= classes - 1, f"W must have {classes - 1} rows, has {nodes}")
+    return {"steps": steps}
 
 
 def _steps(op: Inference) -> int:
@@ -299,7 +296,11 @@ _COSTS = {
 define(
     "hierarchical_sigmoid",
     HierarchicalSigmoid,
-    hierarchical_sigmoid_shape,
+    Sized(
+        "X floats [N D], W as X [nodes D], Label [N 1?], Bias [nodes 1?] "
+        "-> Out [N 1], PreOut [N steps], W_Out as W",
+        _check_tree,
+    ),
     formula=hierarchical_sigmoid,
     in_place={"W_Out": "W"},
     only_uses=lambda attrs: True,
@@ -312,7 +313,6 @@ define(
     refuses=(
         sample(_CLASSES, num_classes=1),
         sample(_CLASSES, num_classes=9),
-        sample({**_CLASSES, "Label": integers(3, 1, high=6)}, num_classes=6),
         sample({**_CLASSES, "PathCode": integers(4, 3, high=2)}, num_classes=6),
     ),
     slope=slope("x w label path_table path_code bias pre_out d_out", "d_x d_w d_bias"),
