@@ -90,8 +90,9 @@ def match(
             numbers = ", ".join(f"{name} = {sizes[name]}" for name in names)
             where = f", where {numbers}" if names else ""
             shown = [str(sizes[w]) if w.startswith("...") else w for w in spread]
-            rank = "a vector " if len(spread) == 1 != len(shape) else ""
-            op.fail(f"{slot} must be {rank}[{', '.join(shown)}]{where}")
+            kind = "be a vector " if len(spread) == 1 != len(shape) else "be "
+            kind = "have one number in a row: " if spread[1:] == ["1"] else kind
+            op.fail(f"{slot} must {kind}[{', '.join(shown)}]{where}")
     return sizes
 
 

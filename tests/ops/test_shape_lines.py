@@ -63,6 +63,7 @@ def test_results_have_the_sizes_of_the_line(
         ("X [N D], Y [D] -> Out [N]", floats(3, 4), floats(5), r"Y must be \[D\], where D = 4"),
         ("X [N] -> Out [N]", floats(3, 4), None, r"X must be a vector \[N\]"),
         ("X [N D], Y [4*D] -> Out [N]", floats(3, 4), floats(8), r"Y must be \[4\*D\]"),
+        ("X [N 1] -> Out [N]", floats(3, 4), None, r"X must have one number in a row: \[N, 1\]"),
         ("X [N 3] -> Out [N]", floats(3, 4), None, r"X must be \[N, 3\], where N = 3"),
         ("X [...], Y [...] -> Out as X", floats(3, 4), floats(3), r"Y must be \[3, 4\]"),
         ("X integers [N D] -> Out [N]", floats(3, 4), None, "X must hold integers"),
