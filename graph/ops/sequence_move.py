@@ -161,20 +161,10 @@ define(
 # -- sequence_reshape -------------------------------------------------------------------------------
 
 
-def reshape_shape(op: Inference) -> Mapping[str, Specs]:
-    """[N D / new_dim, new_dim]."""
-    x, width = op.spec("X"), op.attr("new_dim")
-    op.require(len(x.shape) == 2, "X must be rows of numbers: [N, D]")
-    op.require(width > 0, f"new_dim must be above 0, got {width}")
-    rows = x.shape[0] * x.shape[1] if min(x.shape) >= 0 else -1
-    op.require(rows < 0 or rows % width == 0, f"{rows} elements do not fill rows of {width}")
-    return {"Out": of_shape((rows // width if rows >= 0 else -1, width), x)}
-
-
 define(
     "sequence_reshape",
     record_of("x", "out", new_dim=1),
-    reshape_shape,
+    Sized("X [N D] -> Out [N*D/new_dim new_dim]"),
     lod=level_from("lod_reshaped", "Out", X="X@LOD", Rows="X"),
     formula=lambda a: {"out": a.x.reshape(-1, a.new_dim)},
     samples=(sample({"X": normal(4, 6)}, new_dim=3), sample({"X": normal(4, 3)}, new_dim=6)),

@@ -5,8 +5,9 @@
 A word in brackets is a size, the same wherever it stands (see :func:`match`). Where an attribute has its name,
 it is that attribute; ``sequences(X)`` is the number of X's sequences. An operand without brackets has any
 shape. Behind a slot stands what its elements are: ``floats``, ``integers``, a type, or those of another slot
-(``as X``); of a result also an attribute that names a type, or ``statistic`` (see :func:`statistic`). Results
-are as the first operand unless told; one without brackets is of one shape, too, with that which it is ``as``.
+(``as X``); of a result also an attribute that names a type, or ``statistic`` (see :func:`statistic`). Sizes of
+results may be quotients, ``C/groups``, which are refused unless they are whole. Results are as the first
+operand unless told; one without brackets is of one shape, too, with that which it is ``as``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from .rules import (
     match,
     one_dtype,
     one_level,
+    product,
     size_of,
     spread_words,
     statistic,
@@ -90,7 +92,16 @@ class Sized:
         if result.sizes is None:
             return Spec(op.shape(like), dtype)
         words = spread_words(result.sizes.split(), sizes)
-        return Spec(tuple(size_of(word, sizes) for word in words), dtype)
+        return Spec(tuple(_quotient(op, word, sizes) for word in words), dtype)
+
+
+def _quotient(op: Inference, word: str, sizes: Sizes) -> int:
+    """Return the size of a word such as ``C/groups``; refuse one that is no whole number."""
+    whole, *divisors = word.split("/")
+    size, by = size_of(whole, sizes), product(tuple(size_of(word, sizes) for word in divisors))
+    fits = size < 0 or (by > 0 and size % by == 0)
+    op.require(fits, f"{whole} = {size} does not divide by {'*'.join(divisors)} = {by}")
+    return -1 if size < 0 else size // by
 
 
 def _type_of(op: Inference, dtype: str, like: str) -> VarType:
