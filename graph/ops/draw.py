@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...strategies.types import VarType
-from .creation import attribute_shape, batch_size_like
+from .creation import SIZES, Filled, attribute_shape, batch_size_like
 from .lod import no_sequences
-from .operands import Gradient, Input, Inputs, Operands, Output, Positive, Unary
+from .operands import Gradient, Input, Operands, Output, Positive, Unary
 from .registry import Inference, Op, Spec, Specs, define
 from .rules import of_shape, product, same
 from .samples import distribution, integers, normal, sample, uniform
@@ -40,10 +40,7 @@ def randint_shape(op: Inference) -> Mapping[str, Specs]:
     return attribute_shape(op)
 
 
-class Randint(Drawn):
-    shape_tensor: Input | None
-    shape_tensor_list: Inputs | None
-    shape: Sequence[int] = []
+class Randint(Drawn, Filled):
     low: int = 0
     high: int = 0
     dtype: int = int(VarType.INT64)
@@ -53,7 +50,7 @@ define(
     "randint",
     Randint,
     randint_shape,
-    numbers={"ShapeTensor": "shape", "ShapeTensorList": "shape"},
+    numbers=dict.fromkeys(SIZES, "shape"),
     random=True,
     samples=(sample(shape=[4, 5], low=-3, high=7, seed=5),),
     refuses=(sample(shape=[2], low=3, high=3),),
@@ -74,12 +71,15 @@ define(
 )
 
 
-class UniformLike(Drawn):
+class DrawnLike(Drawn):
     input: Input
     shape: Sequence[int] = []
     input_dim_idx: int = 0
     output_dim_idx: int = 0
     dtype: int = int(VarType.FP32)
+
+
+class UniformLike(DrawnLike):
     min: float = -1.0
     max: float = 1.0
     diag_num: int = 0
@@ -87,12 +87,7 @@ class UniformLike(Drawn):
     diag_val: float = 1.0
 
 
-class GaussianLike(Drawn):
-    input: Input
-    shape: Sequence[int] = []
-    input_dim_idx: int = 0
-    output_dim_idx: int = 0
-    dtype: int = int(VarType.FP32)
+class GaussianLike(DrawnLike):
     mean: float = 0.0
     std: float = 1.0
 

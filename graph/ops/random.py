@@ -6,19 +6,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ...strategies.types import VarType
-from .creation import SIZES, attribute_shape, filled_shape
-from .operands import Gradient, Input, Inputs, Operands, Output, Unary, named
+from .creation import SIZES, Filled, attribute_shape, filled_shape
+from .operands import Gradient, Input, Operands, Output, Unary, named
 from .registry import Grad, Inference, Op, define, in_steps
 from .rules import same
 from .samples import lengths, normal, sample
 from .shapes import Sized
 
 
-class UniformRandom(Operands):
-    shape_tensor: Input | None
-    shape_tensor_list: Inputs | None
-    out: Output
-    shape: Sequence[int] = []
+class UniformRandom(Filled):
     seed: int = 0
     dtype: int = int(VarType.FP32)
     min: float = -1.0
@@ -39,11 +35,7 @@ define(
 )
 
 
-class GaussianRandom(Operands):
-    shape_tensor: Input | None
-    shape_tensor_list: Inputs | None
-    out: Output
-    shape: Sequence[int] = []
+class GaussianRandom(Filled):
     seed: int = 0
     dtype: int = int(VarType.FP32)
     mean: float = 0.0
