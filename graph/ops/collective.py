@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .operands import Input, Operands, Output, record_of
-from .registry import Inference, Specs, define
+from .registry import Inference, ShapeRule, Specs, define
 from .rules import same
 from .shapes import Sized
 
@@ -63,12 +63,8 @@ class RingCollective(Operands):
 
 
 like_operand = same()
-
-
-gathered_rows = Sized("X [rows ...] -> Out [rows*nranks ...]")
-
-
-scattered_rows = Sized("X [rows ...] -> Out [rows/nranks ...]")
+gathered_rows: ShapeRule = Sized("X [rows ...] -> Out [rows*nranks ...]")
+scattered_rows: ShapeRule = Sized("X [rows ...] -> Out [rows/nranks ...]")
 
 
 define(RING_REDUCE, RingCollective, like_operand)
